@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 
 from dlrm.config import JobConfig, resolve
-from dlrm.record import Outcome, RunDirectory, SpoolReader, parse_report
+from dlrm.record import Outcome, RunDirectory, SpoolReader, StepReport, parse_report
 from hostinfo.stop_signals import defer_stop_signals
 from tests.e2e.machines import Machines
 from tests.patience import PATIENCE_SECONDS
@@ -131,6 +131,14 @@ def ended(directory: RunDirectory, process: subprocess.Popen[bytes], attempt: in
 
 def reports_of(directory: RunDirectory, stream: str, attempt: int = 1) -> list[Any]:
     return [parse_report(line) for line in SpoolReader(directory.attempt(attempt).spool_file(0, stream)).read()]
+
+
+def read_steps(directory: RunDirectory, attempt: int) -> list[StepReport]:
+    return [report for report in reports_of(directory, "metrics", attempt) if isinstance(report, StepReport)]
+
+
+def read_losses(directory: RunDirectory, attempt: int = 1) -> list[float]:
+    return [report.loss for report in read_steps(directory, attempt)]
 
 
 def processes_of(directory: RunDirectory) -> list[psutil.Process]:

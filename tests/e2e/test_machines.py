@@ -10,9 +10,9 @@ import torch
 from safetensors.torch import load_file
 
 from dlrm.record import EndReason, Outcome, RunDirectory
-from tests.e2e.launching import Nodes, ended, ranks_of, start, start_node_attempt, start_nodes
+from tests.e2e.launching import Nodes, ended, ranks_of, read_losses, start, start_node_attempt, start_nodes
 from tests.e2e.machines import Machines, make_machines
-from tests.e2e.test_nodes import ENDLESS, read_losses, wait_for_steps
+from tests.e2e.test_nodes import ENDLESS, wait_for_steps
 
 NUM_BLOWS = 10
 BLOWS = ("kill a rank", "kill", "freeze", "cut", "stop a rank")

@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from dlrm.config import ResolvedJob
-from dlrm.record import EndReason, RunDirectory, SpoolReader, StepReport, parse_report, read_rank_ends
+from dlrm.record import EndReason, RunDirectory, read_rank_ends
 from tests.e2e.launching import (
     Nodes,
     ended,
     find_free_port,
     ranks_of,
+    read_losses,
+    read_steps,
     start,
     start_attempt,
     start_node_attempt,
@@ -23,15 +25,6 @@ from tests.e2e.launching import (
 from tests.patience import wait_until
 
 ENDLESS = {"epochs": 1000, "eval_every_fraction": 1.0, "yardsticks": "none", "peer_timeout_seconds": 8.0}
-
-
-def read_steps(directory: RunDirectory, attempt: int) -> list[StepReport]:
-    lines = SpoolReader(directory.attempt(attempt).spool_file(0, "metrics")).read()
-    return [report for report in map(parse_report, lines) if isinstance(report, StepReport)]
-
-
-def read_losses(directory: RunDirectory, attempt: int = 1) -> list[float]:
-    return [report.loss for report in read_steps(directory, attempt)]
 
 
 def wait_for_steps(nodes: Nodes, num_steps: int) -> None:
