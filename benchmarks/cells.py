@@ -12,7 +12,7 @@ from sharding.jagged import JaggedIds
 Ids = Literal["zipf", "uniform"]
 Bags = Literal["one", "many"]
 Comparison = Literal["like", "best"]
-OurTransport = Literal["memory", "network"]
+OurTransport = Literal["memory", "network", "torchrec"]
 IDS, BAGS, COMPARISONS = get_args(Ids), get_args(Bags), get_args(Comparison)
 TRANSPORTS = get_args(OurTransport)
 
