@@ -18,7 +18,7 @@ from hostinfo.heartbeat import RankMonitor, SilentRank
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.5
-GRACE_SECONDS = 10.0
+GRACE_SECONDS = 5.0
 """Seconds in which ranks notice by themselves that another one has gone, and say so in their logs; then they are
 killed."""
 STUCK_SECONDS = 30.0
@@ -105,6 +105,7 @@ class Watch:
         elif group is not None and (lost := group.list_lost(self.timeout_seconds)):
             log.error("%s", lost[0].describe())
             self.lost_node = lost[0]
+            group.give_up(lost[0])
         elif group is not None and (node := _find_failed_node(group)) is not None:
             log.error("node %d has ended", node)
             self.ended_node = node

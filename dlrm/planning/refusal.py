@@ -29,7 +29,7 @@ def make_plan_or_refuse(request: PlanRequest) -> Plan:
         return make_plan(request, round_memory=partial(round_up_as_written, device=request.topology.device))
     except NoPlanError as error:
         diagnosis = error.diagnosis
-        valid = [", ".join(_list_settings(request, other)) for other in diagnosis.alternatives]
+        valid = [", ".join(_list_settings(request, other, diagnosis.cache_share)) for other in diagnosis.alternatives]
         raise PlanError(_compose_message(diagnosis), valid, error.field, error.table, error.short_bytes) from None
 
 
@@ -42,7 +42,7 @@ def _compose_message(diagnosis: Diagnosis) -> str:
     else:
         cause = f"the {len(request.tables)} tables do not fit together"
     if needed_bytes is not None and use is not None:
-        cause = f"{cause}: {_describe_memory(request, use, needed_bytes)}"
+        cause = f"{cause}: {_describe_memory(request, use, needed_bytes, diagnosis.cache_share)}"
     return cause if diagnosis.least_host_bytes is None else f"{cause}. {_describe_host(request, diagnosis)}"
 
 
@@ -93,10 +93,10 @@ def _describe_table(diagnosis: Diagnosis) -> str:
     return f"table {table.name} ({size}) does not fit"
 
 
-def _describe_memory(request: PlanRequest, use: MemoryUse, memory_bytes: int) -> str:
+def _describe_memory(request: PlanRequest, use: MemoryUse, memory_bytes: int, cache_share: float) -> str:
     """Describe how much memory is missing, and what the fullest memory is used for.
 
-    memory_bytes: the smallest memory that would be enough, whose use is `use`.
+    memory_bytes: the smallest memory that would be enough, whose use is `use`. cache_share: of each table in it.
     """
     device = request.topology.device
     available = round_down_as_written(request.topology.memory_bytes, device)
@@ -107,8 +107,9 @@ def _describe_memory(request: PlanRequest, use: MemoryUse, memory_bytes: int) ->
         "network": "slices of the exchange",
         "torchrec": "pooled embeddings and their gradients",
     }[request.transport]
+    cached = f"{100 * cache_share:g} % of the weights, the others in the memory of the host,"
     parts = [
-        ("weights and optimizer state", use.weights_and_state),
+        (f"{'weights' if cache_share == 1 else cached} and optimizer state", use.weights_and_state),
         ("buffers of tables", sum(use.shard_buffers)),
         (split_use, sum(use.split_tables)),
         *use.others.items(),
@@ -120,13 +121,15 @@ def _describe_memory(request: PlanRequest, use: MemoryUse, memory_bytes: int) ->
     )
 
 
-def _list_settings(request: PlanRequest, other: PlanRequest) -> Iterator[str]:
-    """Yield the settings of a job's document that make `other` of `request`."""
+def _list_settings(request: PlanRequest, other: PlanRequest, cache_share: float) -> Iterator[str]:
+    """Yield the settings of a job's document that make `other` of `request`. cache_share: as in a `Diagnosis`."""
     topology, changed = request.topology, other.topology
     if changed.memory_bytes != topology.memory_bytes:
         is_cuda = topology.device == "cuda"
         field, owner = ("sharding.topology.gpu_memory", "a GPU") if is_cuda else ("resources.memory", "a node")
-        yield f'{field} = "{format_for_document(changed.memory_bytes, topology.device)}" (memory of {owner})'
+        size = format_for_document(changed.memory_bytes, topology.device)
+        words = f"{owner}, for a part of the tables: slower" if cache_share < 1 else owner
+        yield f'{field} = "{size}" (memory of {words})'
     if changed.host_memory_bytes != topology.host_memory_bytes:
         size = format_for_document(changed.host_memory_bytes, topology.device)
         yield f'resources.memory = "{size}" (memory of a node, for tables of which GPUs cache a part: slower)'

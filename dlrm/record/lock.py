@@ -22,9 +22,9 @@ class RunInUseError(Exception):
     def __init__(self, directory: Path, process: str, host: str) -> None:
         """Keep who holds the lock. process: its id. host: its machine. Both are empty where the lock file is."""
         where = f" on {host}" if host not in ("", socket.gethostname()) else ""
-        self.holder = f"{process or 'unknown'}{where}"
-        """Process id of the holder, or `unknown`, and its machine where that is another one."""
-        super().__init__(f"{directory} is in use by process {self.holder}")
+        self.advice = f"wait for it to end, or stop it{f' with kill {process}' if process else ''}{where}"
+        """What its user can do, in words."""
+        super().__init__(f"{directory} is in use by process {process or 'unknown'}{where}")
 
 
 @contextmanager

@@ -156,7 +156,7 @@ def create_next_attempt(
         with hold_run_lock(directory):
             return _create_attempt(directory, resolved, is_changed=is_changed)
     except RunInUseError as error:
-        raise CommandError(f"{error}: wait for it to end, or stop it with kill {error.holder}") from None
+        raise CommandError(f"{error}: {error.advice}") from None
     except OSError as error:
         raise _make_write_error(path, error, "make it writable") from None
 

@@ -7,11 +7,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
+import torch
 import torch.distributed as dist
 
-ExchangeKind = Literal["ids", "pooled embeddings", "gradients", "dense gradients"]
+ExchangeKind = Literal["ids", "pooled embeddings", "gradients", "gradients of copies", "dense gradients"]
 
 
 class Waitable(Protocol):
@@ -42,7 +43,7 @@ class ExchangeTime:
 
 
 class ExchangeClock:
-    """Counts exchanges by kind while it runs, and costs nothing else."""
+    """Counts the exchanges that end while it runs, by kind; it costs nothing while it does not run."""
 
     def __init__(self) -> None:
         """Do not run yet."""
@@ -54,36 +55,41 @@ class ExchangeClock:
         """Return `work`, or while the clock runs something that counts until `work` is done, and the wait for it."""
         if not self.is_running:
             return work
-        of_kind, started = self._count(kind, sent_bytes), time.perf_counter()
-
-        def end(_: Any) -> None:
-            of_kind.flights.append((started, time.perf_counter()))
-
-        work.get_future().add_done_callback(end)
-        return _TrackedWork(work, of_kind)
+        started = time.perf_counter()
+        work.get_future().add_done_callback(lambda _: self._end_flight(kind, started, sent_bytes))
+        return _TrackedWork(work, kind, self)
 
     @contextmanager
     def count_flight(self, kind: ExchangeKind, sent_bytes: int) -> Iterator[None]:
         """Count the block, which returns when an exchange is done, as its flight."""
-        if not self.is_running:
-            yield
-            return
-        of_kind, started = self._count(kind, sent_bytes), time.perf_counter()
+        started = time.perf_counter()
         yield
-        of_kind.flights.append((started, time.perf_counter()))
+        self._end_flight(kind, started, sent_bytes)
 
     @contextmanager
     def count_wait(self, kind: ExchangeKind) -> Iterator[None]:
-        """Count the block as a wait for exchanges that another thread makes."""
+        """Count the block as a wait for exchanges."""
         started = time.perf_counter()
         yield
         if self.is_running:
-            self._count(kind, 0).waited_seconds += time.perf_counter() - started
+            self._get(kind).waited_seconds += time.perf_counter() - started
 
-    def _count(self, kind: ExchangeKind, sent_bytes: int) -> ExchangeTime:
-        of_kind = self.by_kind.setdefault(kind, ExchangeTime())
-        of_kind.sent_bytes += sent_bytes
-        return of_kind
+    def _end_flight(self, kind: ExchangeKind, started: float, sent_bytes: int) -> None:
+        if self.is_running:
+            of_kind = self._get(kind)
+            of_kind.flights.append((started, time.perf_counter()))
+            of_kind.sent_bytes += sent_bytes
+
+    def _get(self, kind: ExchangeKind) -> ExchangeTime:
+        return self.by_kind.setdefault(kind, ExchangeTime())
+
+
+def count_all_reduced_bytes(summed: torch.Tensor, world_size: int) -> int:
+    """Count the bytes that a rank sends in an all-reduce of `summed`.
+
+    In a reduce-scatter, and again in an all-gather, it sends all but its own part.
+    """
+    return 2 * summed.nbytes * (world_size - 1) // world_size
 
 
 @dataclass(frozen=True)
@@ -91,10 +97,10 @@ class _TrackedWork:
     """Work whose wait is counted."""
 
     work: dist.Work
-    of_kind: ExchangeTime
+    kind: ExchangeKind
+    clock: ExchangeClock
 
     def wait(self) -> None:
         """Wait until the work is done."""
-        started = time.perf_counter()
-        self.work.wait()
-        self.of_kind.waited_seconds += time.perf_counter() - started
+        with self.clock.count_wait(self.kind):
+            self.work.wait()

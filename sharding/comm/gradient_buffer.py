@@ -11,7 +11,7 @@ from typing import Protocol
 import torch
 import torch.distributed as dist
 
-from sharding.comm.exchange_clock import Waitable
+from sharding.comm.exchange_clock import Waitable, count_all_reduced_bytes
 from sharding.comm.process_groups import Ranks
 from sharding.comm.shared_memory import CACHE_LINE_BYTES, round_up_to_cache_line, share_buffers
 
@@ -97,10 +97,10 @@ class ProcessGroupAllReduce:
 
     def start(self, num_elements: int) -> Waitable:
         """Start the all-reduce; see `AllReducer.start`."""
-        work = dist.all_reduce(self.buffer[:num_elements], group=self._ranks.dense_group, async_op=True)
+        summed = self.buffer[:num_elements]
+        work = dist.all_reduce(summed, group=self._ranks.dense_group, async_op=True)
         assert work is not None, "an asynchronous collective returns its work"
-        # A reduce-scatter and an all-gather, in each of which a rank sends all but its own part.
-        sent_bytes = 2 * num_elements * self.buffer.itemsize * (self._ranks.world_size - 1) // self._ranks.world_size
+        sent_bytes = count_all_reduced_bytes(summed, self._ranks.world_size)
         return self._ranks.exchange_clock.track("dense gradients", work, sent_bytes)
 
 

@@ -93,13 +93,16 @@ class MemoryTransport:
         num_bytes = sum(round_up_to_cache_line(spec.block.weight_bytes) for spec in specs[ranks.rank])
         buffers = share_buffers(ranks.table_group, num_bytes)
         by_rank = [_view_shards(of_rank, buffer) for of_rank, buffer in zip(specs, buffers, strict=True)]
-        self.shards = [make_shard(shard.spec, optimizer, shard.weights) for shard in by_rank[ranks.rank]]
+        self._shards = [make_shard(shard.spec, optimizer, shard.weights) for shard in by_rank[ranks.rank]]
         self._visible_shards = sorted(
             (shard for of_rank in by_rank for shard in of_rank), key=lambda shard: shard.spec.sort_key
         )
         self._features = sorted({shard.spec.feature for shard in self._visible_shards})
         self._dim = plan.tables[0].table.embedding_dim
         self._batch_buffers: list[SharedBatchBuffer] | None = None
+
+    def list_shards(self) -> list[Shard]:
+        return self._shards
 
     def start_input_dist(self, ids: JaggedIds[torch.Tensor]) -> ReadyIds:
         """Return the ids as they are: every rank reads all tables."""
@@ -114,7 +117,7 @@ class MemoryTransport:
         buffers = self._get_batch_buffers(ids)
         own = buffers[self._ranks.rank]
         own.write_ids(ids)
-        update = _FusedUpdate(self._features, self.shards, buffers, self._optimizer, self._ranks)
+        update = _FusedUpdate(self._features, self._shards, buffers, self._optimizer, self._ranks)
         return _PooledShare(self._visible_shards, own.view_ids(), own.offsets, num_samples, update)
 
     def _get_batch_buffers(self, ids: JaggedIds[torch.Tensor]) -> list[SharedBatchBuffer]:

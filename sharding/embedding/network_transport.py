@@ -24,7 +24,7 @@ from sharding.comm.process_groups import Ranks
 from sharding.embedding.background_thread import BackgroundThread
 from sharding.embedding.input_dist import InputDistOutput, all_to_all_ids
 from sharding.embedding.lookup import LookupBatch, NativeLookup
-from sharding.embedding.shard import ShardSpec, lay_out_columns, list_shard_specs
+from sharding.embedding.shard import Shard, ShardSpec, lay_out_columns, list_shard_specs
 from sharding.embedding.slices import Slices
 from sharding.embedding.transport import FusedUpdateParams
 from sharding.jagged import JaggedIds
@@ -49,11 +49,13 @@ class NetworkTransport:
 
     def __init__(self, plan: Plan, lookup: NativeLookup, ranks: Ranks, dtype: torch.dtype, chunk_size: int) -> None:
         """Keep what the exchange needs. dtype: of pooled embeddings and gradients in transit. chunk_size: c at most."""
-        self.shards = lookup.shards
         self._lookup, self._ranks, self._dtype, self._chunk_size = lookup, ranks, dtype, chunk_size
         self._specs = [list_shard_specs(plan, rank, replicated=False) for rank in range(ranks.world_size)]
         self._layout = _OutputLayout.from_specs(self._specs)
         self._id_thread = BackgroundThread("ids of the next batch")
+
+    def list_shards(self) -> list[Shard]:
+        return self._lookup.shards
 
     def start_input_dist(self, ids: JaggedIds[torch.Tensor]) -> NetworkInputDist:
         """Start to send ids; a separate thread does it, in the order of the calls. Collective."""

@@ -6,6 +6,7 @@ The table optimizer updates them like all others, on every rank from the same nu
 import torch
 import torch.distributed as dist
 
+from sharding.comm.exchange_clock import count_all_reduced_bytes
 from sharding.comm.process_groups import Ranks
 from sharding.embedding.fused_optimizer import TableOptimizer
 from sharding.embedding.offsets import compute_offsets
@@ -24,7 +25,10 @@ class ReplicatedTransport:
         """Allocate this rank's copies."""
         self._optimizer, self._ranks = optimizer, ranks
         specs = list_shard_specs(plan, ranks.rank, replicated=True)
-        self.shards = [make_shard(spec, optimizer, torch.empty(spec.shape, device=ranks.device)) for spec in specs]
+        self._shards = [make_shard(spec, optimizer, torch.empty(spec.shape, device=ranks.device)) for spec in specs]
+
+    def list_shards(self) -> list[Shard]:
+        return self._shards
 
     def start_input_dist(self, ids: JaggedIds[torch.Tensor]) -> ReadyIds:
         """Return the ids as they are: every rank has all rows."""
@@ -32,7 +36,7 @@ class ReplicatedTransport:
 
     def lookup(self, handle: ReadyIds, learning_rate: float) -> "_PooledShare":  # noqa: ARG002
         """Prepare to read chunks; see `Transport.lookup`. Not collective."""
-        return _PooledShare(self.shards, handle.ids, self._optimizer, self._ranks)
+        return _PooledShare(self._shards, handle.ids, self._optimizer, self._ranks)
 
 
 class _PooledShare:
@@ -66,7 +70,9 @@ class _PooledShare:
         sums = [part.view(shard.weights.shape) for part, shard in zip(flat.split(sizes), shards, strict=True)]
         for table, summed in zip(self._tables, sums, strict=True):
             table.sum_gradients(summed)
-        dist.all_reduce(flat, group=self._ranks.table_group)
+        clock, sent_bytes = self._ranks.exchange_clock, count_all_reduced_bytes(flat, self._ranks.world_size)
+        with clock.count_flight("gradients of copies", sent_bytes), clock.count_wait("gradients of copies"):
+            dist.all_reduce(flat, group=self._ranks.table_group)
         flat *= params.gradient_multiplier
         for shard, summed in zip(shards, sums, strict=True):
             self._optimizer.update_all_rows(shard.weights, shard.state, summed, params.learning_rate)

@@ -103,8 +103,11 @@ class ShardedTables:
         return make_state_dict(self._plan, self.list_shards(), self._optimizer, self._ranks.table_group)
 
     def list_shards(self) -> list[Shard]:
-        """List this rank's shards; nothing is copied. They may be read and written until the next lookup."""
-        return [shard for transport in self._transports for shard in transport.shards]
+        """List this rank's shards, for reading and writing until the next lookup.
+
+        Nothing is copied but the rows that a GPU caches, which are written back.
+        """
+        return [shard for transport in self._transports for shard in transport.list_shards()]
 
     def _initialise(self, seed: int) -> None:
         """Draw weights from U(-1/sqrt(rows), 1/sqrt(rows)), as DLRM's reference implementation does. Collective."""

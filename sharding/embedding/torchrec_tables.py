@@ -63,6 +63,7 @@ class TorchRecTables:
         sharding_plan = make_sharding_plan(self.tables, ranks.world_size, ranks_per_node, ranks.device)
         env = ShardingEnv.from_process_group(ranks.table_group)
         self.module: ShardedEmbeddingBagCollection = sharder.shard(unsharded, sharding_plan, env, ranks.device)
+        self._device = ranks.device
         self._shards = _list_shards(self.module, self.tables, optimizer, ranks.rank)
 
     def list_shards(self) -> list[Shard]:
@@ -74,6 +75,9 @@ class TorchRecTables:
             group.emb_module.flush()
             # Else the cache would hide what is written to the shards, and later write over it.
             group.emb_module.reset_cache_states()
+        if self._device.type == "cuda":
+            # The host reads cached tables itself.
+            torch.cuda.synchronize(self._device)
         return self._shards
 
     def set_learning_rate(self, learning_rate: float) -> None:
@@ -118,5 +122,16 @@ def _list_shards(
             part, (row, column) = parts[held.name], held.local_metadata.shard_offsets
             first_row, first_column = part.block.first_row + row, part.block.first_column + column
             block = Block(rank, first_row, held.local_rows, first_column, held.local_cols)
-            shards.append(Shard(ShardSpec(part.feature, part.table, block), of_weights, state))
+            spec = ShardSpec(part.feature, part.table, block)
+            shards.append(Shard(spec, _view_on_host(of_weights), _view_on_host(state)))
     return sorted(shards, key=lambda shard: shard.spec.sort_key)
+
+
+def _view_on_host(tensor: torch.Tensor) -> torch.Tensor:
+    """View a tensor that GPUs and host share as one of the host; others are returned as they are.
+
+    A checkpoint would copy it as a whole from a device, into memory that the host may not have.
+    """
+    if tensor.is_cuda and torch.ops.fbgemm.is_uvm_tensor(tensor):
+        return torch.ops.fbgemm.uvm_to_cpu(tensor)
+    return tensor

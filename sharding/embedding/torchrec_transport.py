@@ -59,8 +59,7 @@ class TorchRecTransport:
         """Shard the tables. Collective. dtype: of pooled embeddings and gradients in transit."""
         self._tables = TorchRecTables(plan, optimizer, ranks, dtype)
 
-    @property
-    def shards(self) -> list[Shard]:
+    def list_shards(self) -> list[Shard]:
         return self._tables.list_shards()
 
     def start_input_dist(self, ids: JaggedIds[torch.Tensor]) -> TorchRecInputDist:

@@ -64,9 +64,12 @@ class PooledShare(Protocol):
 class Transport(Protocol):
     """The shards of a plan's tables, and how ids and gradients reach them."""
 
-    @property
-    def shards(self) -> list[Shard]:
-        """Shards that this rank holds, in the order of the tables, for reading and writing until the next lookup."""
+    def list_shards(self) -> list[Shard]:
+        """List the shards that this rank holds, in the order of the tables, for reading and writing until the next
+        lookup.
+
+        Rows that a GPU caches are written back to them, and looked up anew afterwards.
+        """
         ...
 
     def start_input_dist(self, ids: JaggedIds[torch.Tensor]) -> InputDistHandle:

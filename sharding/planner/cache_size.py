@@ -18,6 +18,8 @@ SLOT_BYTES = 16
 """Bytes of the GPU for each row that the cache has room for, beside its weights: which row it is, and its last use."""
 INDEX_BYTES = 4
 """Bytes of the GPU for each row of a cached table: the number of its table."""
+START_BYTES = 28
+"""Bytes of the host for each row of a cached table while FBGEMM makes the list of `INDEX_BYTES`, in Python."""
 
 
 def count_cache_bytes(cache_share: float, num_rows: int, num_columns: int) -> int:
@@ -49,8 +51,12 @@ def count_device_bytes(optimizer: TableOptimizerName, cache_share: float, num_ro
 
 
 def count_host_bytes(optimizer: TableOptimizerName, cache_share: float, num_rows: int, num_columns: int) -> int:
-    """Return the bytes of a cached shard in the memory of the host; 0 where nothing is cached."""
+    """Return the bytes of a cached shard in the memory of the host; 0 where nothing is cached.
+
+    Weights, state that is not on the GPU, and what FBGEMM needs at the start: later a checkpoint may use that memory.
+    """
     if cache_share == 1:
         return 0
     of_all = count_weight_and_state_bytes(optimizer, num_rows, num_columns)
-    return of_all - count_device_state_bytes(optimizer, cache_share, num_rows, num_columns)
+    kept = of_all - count_device_state_bytes(optimizer, cache_share, num_rows, num_columns)
+    return kept + num_rows * START_BYTES

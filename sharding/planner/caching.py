@@ -15,7 +15,7 @@ from sharding.planner.constraints import make_initial_options
 from sharding.planner.cost_estimator import CostEstimator
 from sharding.planner.partitioner import NoRoomError, PlacementState
 from sharding.planner.proposer import find_placement
-from sharding.planner.types import Block, PlanRequest, ShardingOption, Table
+from sharding.planner.types import COLUMN_TYPES, PlanRequest, ShardingOption, Table
 
 CACHE_SHARES = (0.8, 0.6, 0.4, 0.2, 0.1, 0.05, 0.02, 0.01)
 """Shares of a table's rows that are tried, from the largest cache on."""
@@ -49,8 +49,14 @@ def place_tables(request: PlanRequest, *, is_improved: bool) -> CachedPlacement:
     except NoRoomError:
         if not request.may_cache:
             raise
-        cached_request = _find_least_cached(request)
-    placed = _place(cached_request, is_improved=is_improved)
+    candidates = _list_candidates(request)
+    try:
+        cached_request = _find_least_cached(request, _select_for_hosts(request, candidates))
+    except NoRoomError:
+        # Without regard to the memory of hosts: the error then says how much they lack.
+        cached_request = _find_least_cached(request, candidates)
+    # Improved in any case: how cached shards are spread over nodes decides whether the memory of each is enough.
+    placed = _place(cached_request, is_improved=True)
     by_node = count_host_bytes_by_node(cached_request, placed.placement)
     if max(by_node) > request.topology.host_memory_bytes:
         largest = max(placed.placement.options.values(), key=lambda option: option.table.weight_bytes)
@@ -65,8 +71,8 @@ def cache_all(request: PlanRequest) -> PlanRequest:
     """
     if not request.may_cache:
         return request
-    candidates, shares = _list_candidates(request), _list_shares(request)
-    return _make_cached_request(request, candidates, shares, len(candidates) * len(shares))
+    steps = _list_steps(request, _list_candidates(request))
+    return _make_cached_request(request, steps)
 
 
 def count_host_bytes_by_node(request: PlanRequest, placement: PlacementState) -> list[int]:
@@ -74,13 +80,9 @@ def count_host_bytes_by_node(request: PlanRequest, placement: PlacementState) ->
     by_node = [request.dense.host_memory_bytes] * request.topology.num_nodes
     for number, option in placement.options.items():
         for shard in placement.get_shards(number):
-            by_node[request.topology.get_node(shard.rank)] += count_block_host_bytes(request, option.table, shard.block)
+            shape = option.table.cache_share, shard.block.num_rows, shard.block.num_columns
+            by_node[request.topology.get_node(shard.rank)] += count_host_bytes(request.optimizer, *shape)
     return by_node
-
-
-def count_block_host_bytes(request: PlanRequest, table: Table, block: Block) -> int:
-    """Return the bytes of a shard in the memory of its host; 0 where its table is not cached."""
-    return count_host_bytes(request.optimizer, table.cache_share, block.num_rows, block.num_columns)
 
 
 def _place(request: PlanRequest, *, is_improved: bool) -> CachedPlacement:
@@ -89,37 +91,36 @@ def _place(request: PlanRequest, *, is_improved: bool) -> CachedPlacement:
     return CachedPlacement(request, find_placement(request, costs, options, is_improved=is_improved))
 
 
-def _find_least_cached(request: PlanRequest) -> PlanRequest:
-    """Return the request that fits with as little cached as possible. Raises NoRoomError where none does."""
-    candidates, shares = _list_candidates(request), _list_shares(request)
+def _find_least_cached(request: PlanRequest, candidates: Sequence[int]) -> PlanRequest:
+    """Return the request that fits with as little cached as possible, of the tables with the numbers `candidates`.
+
+    Raises NoRoomError where none does.
+    """
+    steps = _list_steps(request, candidates)
     # Bisection over the steps from nothing cached, which does not fit, to everything: each takes less memory.
-    failed, enough = 0, len(candidates) * len(shares)
-    _place(_make_cached_request(request, candidates, shares, enough), is_improved=False)
+    failed, enough = 0, len(steps)
+    _place(_make_cached_request(request, steps), is_improved=False)
     while enough - failed > 1:
         between = (failed + enough) // 2
         try:
-            _place(_make_cached_request(request, candidates, shares, between), is_improved=False)
+            _place(_make_cached_request(request, steps[:between]), is_improved=False)
             enough = between
         except NoRoomError:
             failed = between
-    return _make_cached_request(request, candidates, shares, enough)
+    return _make_cached_request(request, steps[:enough])
 
 
 def _list_candidates(request: PlanRequest) -> list[int]:
-    """List the numbers of the tables that may be cached, those first that save most memory for each row fetched."""
+    """List the numbers of the tables that may be cached, those first that save most memory for each row fetched.
 
-    def saves_memory(table: Table) -> bool:
-        whole, smallest = (
-            count_device_bytes(request.optimizer, share, table.num_rows, table.embedding_dim)
-            for share in (1.0, request.min_cache_share)
-        )
-        return smallest < whole
-
+    Neither copies that a rule asks for, of which every rank needs all rows in its own memory, nor tables that a rule
+    splits by columns: FBGEMM's cache has slots as wide as the widest shard.
+    """
+    options = make_initial_options(request, CostEstimator(request))
     numbers = [
         number
-        for number, option in enumerate(make_initial_options(request, CostEstimator(request)))
-        # Copies that a rule asks for are replicated: every rank needs all rows in its own memory.
-        if (option.is_automatic or not option.is_replicated) and saves_memory(option.table)
+        for number, option in enumerate(options)
+        if option.is_automatic or option.sharding_type not in ("data_parallel", *COLUMN_TYPES)
     ]
     return sorted(numbers, key=lambda number: _count_rows_per_id(request.tables[number]), reverse=True)
 
@@ -128,21 +129,41 @@ def _count_rows_per_id(table: Table) -> float:
     return table.num_rows / table.ids_per_sample if table.ids_per_sample else math.inf
 
 
-def _list_shares(request: PlanRequest) -> list[float]:
-    """List the shares of a table's rows that may be cached, in descending order."""
-    return [*(share for share in CACHE_SHARES if share > request.min_cache_share), request.min_cache_share]
+def _select_for_hosts(request: PlanRequest, candidates: Sequence[int]) -> list[int]:
+    """Return those candidates, in their order, for which the memory of all hosts together has room."""
+    topology = request.topology
+    free = (topology.host_memory_bytes - request.dense.host_memory_bytes) * topology.num_nodes
+    selected: list[int] = []
+    for number in candidates:
+        table = request.tables[number]
+        num_bytes = count_host_bytes(request.optimizer, request.min_cache_share, table.num_rows, table.embedding_dim)
+        if num_bytes <= free:
+            selected.append(number)
+            free -= num_bytes
+    return selected
 
 
-def _make_cached_request(
-    request: PlanRequest, candidates: Sequence[int], shares: Sequence[float], num_steps: int
-) -> PlanRequest:
-    """Return the request after `num_steps` steps, each of which makes the cache of one table smaller."""
-    num_least, step = divmod(num_steps, len(shares))
-    by_number = dict.fromkeys(candidates[:num_least], shares[-1])
-    if step:
-        by_number[candidates[num_least]] = shares[step - 1]
+def _list_steps(request: PlanRequest, candidates: Sequence[int]) -> list[tuple[int, float]]:
+    """List the steps from nothing cached to the smallest caches of all candidates: a table, and the share it gets."""
+    shares = [*(share for share in CACHE_SHARES if share > request.min_cache_share), request.min_cache_share]
+    return [(number, share) for number in candidates for share in shares if _saves_memory(request, number, share)]
+
+
+def _saves_memory(request: PlanRequest, number: int, share: float) -> bool:
+    """Whether a cache takes less than the table: what finds a row in it may take more than a row of few columns."""
+    table = request.tables[number]
+    cached, whole = (
+        count_device_bytes(request.optimizer, cache_share, table.num_rows, table.embedding_dim)
+        for cache_share in (share, 1.0)
+    )
+    return cached < whole
+
+
+def _make_cached_request(request: PlanRequest, steps: Sequence[tuple[int, float]]) -> PlanRequest:
+    """Return the request after these steps: the last step of a table counts."""
+    shares = dict(steps)
     tables = (
-        replace(table, cache_share=by_number[number]) if number in by_number else table
+        replace(table, cache_share=shares[number]) if number in shares else table
         for number, table in enumerate(request.tables)
     )
     return replace(request, tables=tuple(tables))

@@ -19,7 +19,7 @@ def find_faults(request: PlanRequest, plan: Plan) -> list[str]:
     A plan is sound where every cell of each table is on exactly one rank (or on all, once each), the optimizer allows
     how rows are split, and everything fits into the memory where it is.
     """
-    if [replace(table.table, cache_share=1.0) for table in plan.tables] != list(request.tables):
+    if [replace(planned.table, cache_share=1.0) for planned in plan.tables] != list(request.tables):
         return ["the plan has other tables than the request, or another order"]
     if faults := [fault for table in plan.tables for fault in _find_table_faults(request, table)]:
         return faults
@@ -40,8 +40,8 @@ def _find_cache_faults(request: PlanRequest, plan: Plan) -> list[str]:
         return [f"{cached[0].table.name}: the request does not allow it to stay in the host's memory"]
     faults: list[str] = []
     for table in cached:
-        if table.is_replicated:
-            faults.append(f"{table.table.name}: it is copied to every rank, and cached")
+        if table.sharding_type in ("data_parallel", *COLUMN_TYPES):
+            faults.append(f"{table.table.name}: {table.sharding_type} does not work with a cache")
         if table.table.cache_share < request.min_cache_share:
             faults.append(f"{table.table.name}: less of it is cached than the request allows")
     by_node = [request.dense.host_memory_bytes] * request.topology.num_nodes
@@ -49,7 +49,8 @@ def _find_cache_faults(request: PlanRequest, plan: Plan) -> list[str]:
         num_cells = block.num_rows * block.num_columns
         # Of Adagrad's numbers for each weight; those for each row are on the GPU.
         num_state = num_cells if request.optimizer == "adagrad" else 0
-        by_node[request.topology.get_node(block.rank)] += 4 * (num_cells + num_state)
+        # FBGEMM lists all cached rows at the start: 24 bytes for each in Python, 4 in the tensor made of that.
+        by_node[request.topology.get_node(block.rank)] += 4 * (num_cells + num_state) + 28 * block.num_rows
     for node, num_bytes in enumerate(by_node):
         if num_bytes > request.topology.host_memory_bytes:
             faults.append(f"host {node} needs {num_bytes:,} bytes and has {request.topology.host_memory_bytes:,}")

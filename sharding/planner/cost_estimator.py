@@ -137,8 +137,12 @@ class CostEstimator:
         """
         if not table.is_cached:
             return 0.0
-        num_missing = (1 - table.cache_share) * _count_distinct_rows(num_ids, num_rows)
-        return num_missing * num_columns * FLOAT_BYTES / self._request.topology.host_bandwidth
+        num_distinct = _count_distinct_rows(num_ids, num_rows)
+        num_moved = (1 - table.cache_share) * num_distinct
+        if self._request.optimizer == "adagrad":
+            # Its numbers for each weight are never cached: every update reads and writes them on the host.
+            num_moved += num_distinct
+        return num_moved * num_columns * FLOAT_BYTES / self._request.topology.host_bandwidth
 
     def estimate_split_table(self, table: Table, num_row_ranges: int) -> StepTime:
         """Return the time that a table which is not replicated takes every rank, whichever ranks own its shards.

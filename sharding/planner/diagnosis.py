@@ -4,7 +4,7 @@ The result is structured; dlrm.planning turns it into sentences with units.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 from sharding.planner.alternatives import RoundMemory, find_alternatives, with_memory
@@ -85,6 +85,8 @@ class Diagnosis:
     """Requests that were tried and have a plan, the cheapest change first."""
     least_host_bytes: int | None = None
     """Least bytes of the memory of a node of GPUs with which the tables would fit; None where that is not the cause."""
+    cache_share: float = 1.0
+    """Share of each table's rows that GPUs cache in `memory_use`, with the least memory; 1: tables are whole there."""
 
     @property
     def short_bytes(self) -> int | None:
@@ -105,6 +107,7 @@ class Diagnosis:
             },
             "least_memory_bytes": self.least_memory_bytes,
             "least_host_bytes": self.least_host_bytes,
+            "cache_share": self.cache_share,
             "memory_use": self.memory_use and self.memory_use.as_dict(),
             "blamed_rule": self.blamed_rule and asdict(self.blamed_rule),
             "alternatives": [_find_changed_fields(self.request, other) for other in self.alternatives],
@@ -138,10 +141,11 @@ def diagnose(request: PlanRequest, error: NoRoomError, round_memory: RoundMemory
     error: that of the search. Amounts of memory are tried as `round_memory` returns them.
     """
     use = rule = least = least_host_bytes = None
-    searched = request
+    searched, failed = request, error.option
     if isinstance(error, NoHostRoomError):
         # With caches GPUs have room: the memory is looked for that they would need without.
         least_host_bytes = error.host_bytes
+        failed = replace(error.option, table=replace(error.option.table, cache_share=1.0))
     else:
         searched = cache_all(request)
     options = make_initial_options(searched, CostEstimator(searched))
@@ -149,7 +153,7 @@ def diagnose(request: PlanRequest, error: NoRoomError, round_memory: RoundMemory
         least, placement = found
         use = _find_fullest_memory(searched, options, _list_memory_uses(searched, placement))
         rule = _find_blamed_rule(searched, options, use)
-    option = failed = error.option
+    option = failed
     if failed.is_automatic:
         option = Enumerator(searched, CostEstimator(searched)).make_finest_option(failed)
     # A table smaller than the missing memory is not the cause: without it, the others would not fit either.
@@ -160,7 +164,8 @@ def diagnose(request: PlanRequest, error: NoRoomError, round_memory: RoundMemory
         and _count_table_bytes(request, failed) < least - request.topology.memory_bytes
     )
     alternatives = tuple(find_alternatives(request, least, round_memory))
-    return Diagnosis(request, option, not is_innocent, least, use, rule, alternatives, least_host_bytes)
+    cache_share = request.min_cache_share if searched is not request else 1.0
+    return Diagnosis(request, option, not is_innocent, least, use, rule, alternatives, least_host_bytes, cache_share)
 
 
 def _find_least_memory(

@@ -120,7 +120,8 @@ class Enumerator:
         return ShardingOption(table, "data_parallel", blocks, ranks, is_automatic=True, has_fixed_ranks=True)
 
     def _make_split(self, table: Table, ranks: Sequence[int], num_shards: int) -> Iterator[ShardingOption]:
-        if self._request.optimizer != "rowwise_adagrad" and table.embedding_dim >= num_shards * COLUMN_STEP:
+        may_split_rows = self._request.optimizer != "rowwise_adagrad" and not table.is_cached
+        if may_split_rows and table.embedding_dim >= num_shards * COLUMN_STEP:
             blocks = split_by_columns(table, range(num_shards))
             yield ShardingOption(table, "column_wise", blocks, ranks, is_automatic=True)
         blocks = split_by_rows(table, range(num_shards))

@@ -19,8 +19,8 @@ NUM_ID_BATCHES = 2
 SORTED_BYTES = {"native": 16, "fbgemm": 40}
 """Bytes for each id while an update sorts them, by kernels."""
 CACHE_ID_BYTES = 36
-"""Bytes for each id of a cached table while its rows are found in the cache, or fetched: row numbers of all tables as
-they come, sorted and distinct, with places of 4 bytes."""
+"""Bytes for each id of a cached table before its lookup: its row's number among all cached rows, the same once more
+sorted, and once more without repetitions, 8 each, a copy of 8 for the sort, and 4 for its place in the cache."""
 
 
 class MemoryEstimator:

@@ -6,7 +6,15 @@ from sharding.planner.caching import place_tables
 from sharding.planner.constraints import match_rules
 from sharding.planner.diagnosis import NoPlanError, RoundMemory, diagnose
 from sharding.planner.partitioner import NoRoomError, PlacementState
-from sharding.planner.types import Block, Plan, PlanRequest, ShardingType, TablePlan, count_weight_and_state_bytes
+from sharding.planner.types import (
+    Block,
+    Plan,
+    PlanError,
+    PlanRequest,
+    ShardingType,
+    TablePlan,
+    count_weight_and_state_bytes,
+)
 
 
 def make_plan(request: PlanRequest, *, round_memory: RoundMemory = int) -> Plan:
@@ -19,6 +27,7 @@ def make_plan(request: PlanRequest, *, round_memory: RoundMemory = int) -> Plan:
 
     Raises PlanError for a rule that cannot be kept, and NoPlanError, with a diagnosis, where tables do not fit.
     """
+    _check_caches(request)
     if not request.tables:
         # A rule has to claim a table all the same.
         match_rules(request)
@@ -29,6 +38,15 @@ def make_plan(request: PlanRequest, *, round_memory: RoundMemory = int) -> Plan:
         raise NoPlanError.from_diagnosis(diagnose(request, error, round_memory)) from None
     plans = (_make_table_plan(placed.request, placed.placement, number) for number in range(len(request.tables)))
     return Plan(request.topology.world_size, tuple(plans))
+
+
+def _check_caches(request: PlanRequest) -> None:
+    """Raise PlanError where the request says of caches what only a plan can, or what none can be."""
+    if not 0 < request.min_cache_share <= 1:
+        message = f"a cache cannot have {request.min_cache_share:g} of a table's rows"
+        raise PlanError(message, ["more than 0, up to 1"], "min_cache_share")
+    if cached := [table.name for table in request.tables if table.is_cached]:
+        raise PlanError("the plan decides which tables are cached", ["cache_share = 1"], "tables", cached[0])
 
 
 def _make_table_plan(request: PlanRequest, placement: PlacementState, number: int) -> TablePlan:

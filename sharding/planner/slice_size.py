@@ -1,7 +1,8 @@
 """The size of the slices of an exchange, for memory estimates and for the exchange itself. Imports no torch."""
 
-SLICE_BYTES = 32 * 2**20
-"""Bytes of a slice of one rank's pooled embeddings: large enough to travel fast, small next to the whole share."""
+SLICE_BYTES = 8 * 2**20
+"""Bytes of a slice of one rank's pooled embeddings: small, since a rank waits for the first one, and for the gradients
+of the last. On no link that was tried do larger ones travel faster (docs/experiments.md)."""
 SLICES_IN_FLIGHT = 2
 """Slices per direction that may be resident or in flight: a chunk spans at most two."""
 

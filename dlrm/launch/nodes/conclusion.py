@@ -28,7 +28,8 @@ def conclude(group: NodeGroup, attempt: AttemptDirectory, account: Account, time
             return _await_outcome(group, attempt, timeout_seconds)
         outcome = _collect(group, attempt, timeout_seconds)
         group.update(final=outcome)
-        others = [node for node in group.states if node != 0]
+        gone = {lost.node for lost in group.list_lost(timeout_seconds)}
+        others = [node for node in group.states if node != 0 and node not in gone]
         group.wait_for(lambda states: all(states[node].is_leaving for node in others), LEAVE_SECONDS)
         return outcome
     finally:

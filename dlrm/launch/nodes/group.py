@@ -25,6 +25,10 @@ BEAT_SECONDS = 0.3
 """Seconds between two exchanges of states."""
 JOIN_TIMEOUT_SECONDS = 900.0
 """Longest wait for all nodes to join: on a cluster they may be started minutes apart."""
+LEAVE_SECONDS = 5.0
+"""Longest wait until the last state of this node is sent."""
+LEAVE_LOST_SECONDS = 1.0
+"""The same once a node was lost, perhaps the one to which it is sent."""
 MAX_PAUSE_SECONDS = 5.0
 """Seconds between two looks after which this process itself must have been stopped."""
 NODE_KEY = "dlrm/node"
@@ -65,6 +69,7 @@ class NodeGroup:
         self.num_nodes = num_nodes
         """Number of nodes that may join; None until node 0 has told it."""
         self._seen: dict[int, _Seen] = {}
+        self._given_up: LostNode | None = None
         self._exchanged_at = time.monotonic()
         self.broken: str | None = None
         """Reason why there is no connection to node 0 any more; None while there is one."""
@@ -128,12 +133,18 @@ class NodeGroup:
                 self._changed.wait(left)
         return True
 
+    def give_up(self, lost: LostNode) -> None:
+        """Count a node as lost from now on, whatever it does: the attempt ends without it."""
+        self._given_up = lost
+
     def list_lost(self, timeout_seconds: float) -> list[LostNode]:
         """List the nodes that have been silent for more than `timeout_seconds`, or have cut the connection.
 
         Nodes that have left in order are not lost, nor are those that the attempt does not need. This node is, where
-        it is node 0 and can itself not reach the store any more.
+        it is node 0 and can itself not reach the store any more. A node that was given up stays lost.
         """
+        if self._given_up is not None:
+            return [self._given_up]
         members = self.members
         with self._changed:
             now = time.monotonic()
@@ -170,8 +181,8 @@ class NodeGroup:
         """Tell the others that nothing more comes from here, and stop to exchange states."""
         self.update(is_leaving=True)
         self._is_closing.set()
-        # Not for ever: the call of the store may.
-        self._thread.join(timeout=5.0)
+        # Not for ever: the call of the store may, and does where the network is cut.
+        self._thread.join(timeout=LEAVE_SECONDS if self._given_up is None else LEAVE_LOST_SECONDS)
 
     def _run(self) -> None:
         try:

@@ -319,9 +319,9 @@ def test_memory_that_the_host_lacks_for_cached_tables_is_told_and_proposed(min_c
     error = refusal_of(request)
     if min_cache_share < 1:
         assert "GPUs could cache a part of tables that stay in the memory of their machine" in error.message
-        assert "needs 257 MB for that and has 100 MB (resources.memory)" in error.message
+        assert "needs 285 MB for that and has 100 MB (resources.memory)" in error.message
     (proposal,) = (valid for valid in error.valid if valid.startswith("resources.memory"))
-    assert settings_of(proposal)["resources.memory"] == "257MB"
+    assert settings_of(proposal)["resources.memory"] == "285MB"
     assert ("sharding.min_cache_share" in proposal) == (min_cache_share == 1)
     assert_all_do(request, error)
 

@@ -9,32 +9,36 @@ import pytest
 from dlrm.record import RunDirectory, RunInUseError, hold_run_lock
 
 
-def refusal_of(directory: RunDirectory) -> str:
+def refusal_of(directory: RunDirectory) -> RunInUseError:
     with pytest.raises(RunInUseError) as refused, hold_run_lock(directory):
         pass
-    return str(refused.value)
+    return refused.value
 
 
 def test_the_holder_of_the_lock_is_named(tmp_path: Path):
     directory = RunDirectory(tmp_path)
     with hold_run_lock(directory):
-        assert refusal_of(directory) == f"{tmp_path} is in use by process {os.getpid()}"
+        refused = refusal_of(directory)
+        assert str(refused) == f"{tmp_path} is in use by process {os.getpid()}"
+        assert refused.advice == f"wait for it to end, or stop it with kill {os.getpid()}"
     with hold_run_lock(directory):
         """The lock is free again."""
 
 
 @pytest.mark.parametrize(
-    ("content", "named"),
+    ("content", "named", "stop"),
     [
-        ("7 far.example", "process 7 on far.example"),
-        (f"7 {socket.gethostname()}", "process 7"),
-        ("7", "process 7"),
-        ("", "process unknown"),
+        ("7 far.example", "process 7 on far.example", "stop it with kill 7 on far.example"),
+        (f"7 {socket.gethostname()}", "process 7", "stop it with kill 7"),
+        ("7", "process 7", "stop it with kill 7"),
+        ("", "process unknown", "stop it"),
     ],
 )
-def test_a_holder_on_another_machine_is_named_with_it(tmp_path: Path, content: str, named: str):
+def test_a_holder_on_another_machine_is_named_with_it(tmp_path: Path, content: str, named: str, stop: str):
     """Machines that share a file system share its locks. Files of before name no machine."""
     directory = RunDirectory(tmp_path)
     with hold_run_lock(directory):
         directory.lock(0).write_text(content)
-        assert refusal_of(directory) == f"{tmp_path} is in use by {named}"
+        refused = refusal_of(directory)
+        assert str(refused) == f"{tmp_path} is in use by {named}"
+        assert refused.advice == f"wait for it to end, or {stop}"

@@ -54,6 +54,18 @@ def test_every_exchange_of_the_network_transport_is_counted(rank_pools: RankPool
             assert of_kind.flights
 
 
+def test_the_sums_of_copies_are_counted(rank_pools: RankPools):
+    """Of n gradients each of 2 ranks sends one half, and then the half that it has summed."""
+    plan = make_uniform_plan(TABLES, "data_parallel", WORLD_SIZE)
+    batches = draw_three_batches()
+    num_weights = sum(table.num_rows * table.embedding_dim for table in TABLES)
+    for by_kind in rank_pools.of(WORLD_SIZE).run(count_exchanges, TableLayout(plan, "network"), batches, True):
+        (of_copies,) = by_kind.values()
+        assert by_kind.keys() == {"gradients of copies"}
+        assert of_copies.sent_bytes == len(batches) * num_weights * 4
+        assert of_copies.waited_seconds == pytest.approx(of_copies.in_flight_seconds, rel=0.1)
+
+
 def test_a_clock_that_does_not_run_counts_nothing(rank_pools: RankPools):
     layout = TableLayout(make_uniform_plan(TABLES, "table_wise", WORLD_SIZE), "network")
     assert rank_pools.of(WORLD_SIZE).run(count_exchanges, layout, draw_three_batches(), False) == [{}] * WORLD_SIZE
