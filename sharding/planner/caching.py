@@ -1,7 +1,7 @@
 """The choice of tables that stay in the memory of the host, where GPUs have no room for all.
 
 A GPU then caches rows of them (TorchRec's compute kernel fused_uvm_caching), and a step waits for the rows that its
-cache has not. So few tables as possible are cached, and those first that save most memory for each row fetched: the
+cache has not. As few tables as possible are cached, and those first that save most memory for each row fetched: the
 tables with most rows for each id. Each gets the smallest cache that the request allows before the next is cached, and
 the last one the largest cache that memory has room for.
 """

@@ -164,7 +164,7 @@ def diagnose(request: PlanRequest, error: NoRoomError, round_memory: RoundMemory
         and _count_table_bytes(request, failed) < least - request.topology.memory_bytes
     )
     alternatives = tuple(find_alternatives(request, least, round_memory))
-    cache_share = request.min_cache_share if searched is not request else 1.0
+    cache_share = min((table.cache_share for table in searched.tables), default=1.0)
     return Diagnosis(request, option, not is_innocent, least, use, rule, alternatives, least_host_bytes, cache_share)
 
 
