@@ -267,10 +267,10 @@ def test_tables_in_the_memory_of_the_host_are_told_with_what_they_cost(
     assert ended.code == 0, ended.err
     assert "100,001,000 rows, 51.2 GB of weights" in ended.out
     assert "in the host's memory, 60 % cached" in ended.out
-    assert "in the host's memory, of a rank: 51.2 GB of tables" in ended.out
+    assert "in the host's memory, of a rank: 54.0 GB of tables" in ended.out
     assert "host_bandwidth 25.0 GB/s (assumed)" in ended.out
     assert "rows fetched from the host's memory" in ended.out
-    assert "sharding.min_cache_share: GPUs have no room for all tables; 1 table, up to 51.2 GB a rank" in ended.out
+    assert "sharding.min_cache_share: GPUs have no room for all tables; 1 table, up to 54.0 GB a rank" in ended.out
 
 
 def test_tables_that_are_alike_are_counted_between_the_first_and_the_last(
