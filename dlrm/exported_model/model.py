@@ -151,6 +151,7 @@ class SavedModel:
     def load_torchrec_tables(self, state: Mapping[str, torch.Tensor]) -> None:
         """Copy the tables of an `EmbeddingBagCollection` into this model, which then scores with them. Needs torchrec.
 
+        The copies are new tables: a collection that `make_torchrec_tables` has made before keeps the old ones.
         state: its state dict, on any device, with whole tables. Raises ValueError, naming the table, where one is
         missing, unknown or of another shape.
         """

@@ -21,7 +21,8 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 from dlrm.config import ConfigError, FieldError, ResolvedJob
@@ -58,6 +59,7 @@ from dlrm.record import (
     EXIT_BAD_INPUT,
     EXIT_FAILED,
     EXIT_STOPPED,
+    FEWER_NODES,
     RUN_STORE_VARIABLE,
     EndReason,
     Outcome,
@@ -66,6 +68,7 @@ from dlrm.record import (
     RunStoreRecord,
     hold_run_lock,
 )
+from dlrm.reporting.reporter import Reporter
 from dlrm.run_store.messages import Message, MessageKind
 from hostinfo.node_place import NodePlace, NodePlaceError, find_place
 
@@ -204,8 +207,13 @@ def _run_in_store(
     try:
         allowed = list_allowed_numbers(resolved)
         announcement = make_announcement(directory, number, allowed[-1], timeout_seconds)
-        group = meet_as_first(place, announcement, allowed, lambda: stopper.is_requested)
-        members = choose_members(group.states, allowed)
+        with closing(Reporter(attempt, 0)) as reporter:
+            tell = partial(reporter.progress, "preparing")
+            group = meet_as_first(place, announcement, allowed, lambda: stopper.is_requested, tell)
+            members = choose_members(group.states, allowed)
+            if len(members) < allowed[-1]:
+                message = f"the attempt begins with {len(members)} of {allowed[-1]} nodes: {members}"
+                reporter.event(FEWER_NODES, message)
         write_spec_for_nodes(directory, number, resolved, len(members))
         is_own = settle_directories(directory, group.states, members)
         begin(group, announcement, members, directory.read_spec(number).decode() if is_own else "")

@@ -126,10 +126,11 @@ def _list_settings(request: PlanRequest, other: PlanRequest, cache_share: float)
     topology, changed = request.topology, other.topology
     if changed.memory_bytes != topology.memory_bytes:
         is_cuda = topology.device == "cuda"
-        field, owner = ("sharding.topology.gpu_memory", "a GPU") if is_cuda else ("resources.memory", "a node")
-        size = format_for_document(changed.memory_bytes, topology.device)
-        words = f"{owner}, for a part of the tables: slower" if cache_share < 1 else owner
-        yield f'{field} = "{size}" (memory of {words})'
+        field, words = "resources.memory", "memory of a node"
+        if is_cuda:
+            field, words = "sharding.topology.gpu_memory", "GPUs with that much memory each"
+        words += ", for a part of the tables: slower" if cache_share < 1 else ""
+        yield f'{field} = "{format_for_document(changed.memory_bytes, topology.device)}" ({words})'
     if changed.host_memory_bytes != topology.host_memory_bytes:
         size = format_for_document(changed.host_memory_bytes, topology.device)
         yield f'resources.memory = "{size}" (memory of a node, for tables of which GPUs cache a part: slower)'

@@ -4,6 +4,9 @@ DECIDED, ENDED_EARLY, BEST_MODEL, BLENDED = "decided", "ended_early", "best_mode
 """Names of the events that report what was decided of a job document, that the run ends since its model gets no better,
 which model it leaves, and what that is blended with."""
 
+FEWER_NODES = "fewer_nodes"
+"""Name of the event that an attempt begins with fewer machines than the job may have."""
+
 BEST_MODEL_LOST = "best_model_lost"
 """Name of the warning that a run leaves its last model, since the checkpoint of the best one is missing or damaged."""
 BLEND_FAILED = "blend_failed"

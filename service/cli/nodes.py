@@ -3,19 +3,40 @@
 import os
 import subprocess
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import typer
 from rich.console import Console
 
+from dlrm.config import list_differences, make_identity
 from dlrm.record import EXIT_DONE, EXIT_STOPPED, RUN_STORE_VARIABLE, RunDirectory
 from hostinfo.node_place import NodePlace, NodePlaceError, find_place
 from hostinfo.stop_signals import defer_stop_signals
 from service.cli.errors import BadInputError, CommandError
 from service.cli.render.console import console_on
-from service.cli.run_directory import SucceededError, require_unfinished
+from service.cli.run_directory import (
+    SucceededError,
+    change_job,
+    read_absolute_job,
+    read_resolved_job,
+    require_unfinished,
+    resolve_for_run,
+)
 from service.cli.trainer import forward_signals, make_module_command, require_trainer
+
+
+@dataclass(frozen=True)
+class ToldDocument:
+    """The job document that a machine was told."""
+
+    document: Path | None
+    """Path of the document; None where the machine was told none, or data files."""
+    settings: Sequence[str] | None
+    """Arguments of `--set`."""
+
 
 APPEAR_SECONDS = 900.0
 """Longest wait for machine 0 to create the run directory: it infers a schema first, or is started later."""
@@ -43,11 +64,12 @@ def require_directory(run_directory: Path | None) -> Path:
     return run_directory
 
 
-def run_other_node(path: Path, place: NodePlace, run_store: str | None) -> int:
+def run_other_node(path: Path, place: NodePlace, run_store: str | None, told: ToldDocument) -> int:
     """Run the part of a machine other than machine 0, whose document it trains; return the launch process's exit code.
 
     path: run directory, which machine 0 creates, or this one where the run is kept in a bucket. run_store: value of
-    --run-store. The launch process says on stderr what it does. Raises CommandError.
+    --run-store. told: the document of this machine, which has no effect. The launch process says on stderr what it
+    does. Raises CommandError.
     """
     require_trainer()
     console = console_on(stderr=True)
@@ -62,6 +84,8 @@ def run_other_node(path: Path, place: NodePlace, run_store: str | None) -> int:
             f"{path}: node 0 has not created it within {APPEAR_SECONDS / 60:.0f} minutes; "
             "see what it says, and whether both machines see the same directory"
         )
+    if run_store is None:
+        _warn_of_other_document(path, told, console)
     with ExitStack() as started:
         with defer_stop_signals():
             options = [*place.options, *([] if run_store is None else ["--run-store", run_store])]
@@ -76,7 +100,8 @@ def _wait_for(directory: RunDirectory, console: Console) -> bool:
     """Wait until node 0 has written the document of the run. Return whether it has."""
     deadline = time.monotonic() + APPEAR_SECONDS
     if not directory.spec.exists():
-        console.print(f"waiting for node 0 to create {directory.path}", markup=False, highlight=False, soft_wrap=True)
+        message = f"waiting for node 0 to create {directory.path}, which all machines must name alike, and share"
+        console.print(message, markup=False, highlight=False, soft_wrap=True)
     while not directory.spec.exists():
         if time.monotonic() > deadline:
             return False
@@ -85,3 +110,22 @@ def _wait_for(directory: RunDirectory, console: Console) -> bool:
         except KeyboardInterrupt:
             raise typer.Exit(EXIT_STOPPED) from None
     return True
+
+
+def _warn_of_other_document(path: Path, told: ToldDocument, console: Console) -> None:
+    """Warn where this machine was told a document that describes another run than that of machine 0."""
+    directory = RunDirectory(path.resolve())
+    resolved = read_resolved_job(directory, path)
+    try:
+        if told.document is not None:
+            own = read_absolute_job(told.document, told.settings)
+        else:
+            own = change_job(resolved.asked or resolved.job, told.settings, path)
+        now = resolve_for_run(own, resolved, told.document or path)
+    except (CommandError, OSError):
+        # It has no effect here, and machine 0 refuses its own.
+        return
+    for difference in list_differences(make_identity(now.job), make_identity(resolved.job)):
+        words = difference.replace(", but was ", " here, and there ")
+        line = f"warning: the document of node 0 counts, not this one: {words}"
+        console.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True)

@@ -143,8 +143,7 @@ def create_next_attempt(
             else read_absolute_job(job, settings)
         )
         check_job(spec, job or path, place)
-        spec = _keep_decisions(spec, resolved, job or path)
-        now = resolve(spec, resolved.data_roots, resolved.data_cache)
+        now = resolve_for_run(spec, resolved, job or path)
         if differences := list_differences(make_identity(now.job), make_identity(resolved.job)):
             raise BadInputError(
                 *(f"{'--set' if job is None else job}: {difference}" for difference in differences),
@@ -159,6 +158,14 @@ def create_next_attempt(
         raise CommandError(f"{error}: {error.advice}") from None
     except OSError as error:
         raise _make_write_error(path, error, "make it writable") from None
+
+
+def resolve_for_run(spec: JobSpec, resolved: ResolvedJob, path: Path) -> ResolvedJob:
+    """Resolve a changed document of a run, with what the run has decided. Raises BadInputError.
+
+    resolved: of the run. path: the document, for error messages.
+    """
+    return resolve(_keep_decisions(spec, resolved, path), resolved.data_roots, resolved.data_cache)
 
 
 def _keep_decisions(spec: JobSpec, resolved: ResolvedJob, path: Path) -> JobSpec:

@@ -9,6 +9,7 @@ from dlrm.record import (
     BLENDED,
     DECIDED,
     ENDED_EARLY,
+    FEWER_NODES,
     WARNINGS,
     AttemptDirectory,
     EvaluationReport,
@@ -71,7 +72,7 @@ class SpoolProgress:
         return self._progress
 
     def _handle_event(self, event: EventReport) -> None:
-        if event.name in (RESUMED, ENDED_EARLY, BEST_MODEL, BLENDED):
+        if event.name in (RESUMED, FEWER_NODES, ENDED_EARLY, BEST_MODEL, BLENDED):
             self._on_line(event.message)
         elif event.name == DECIDED:
             for decision in event.details["decisions"]:

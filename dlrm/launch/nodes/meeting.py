@@ -2,6 +2,7 @@
 
 import logging
 import secrets
+import socket
 import time
 from collections.abc import Callable, Collection, Sequence
 from importlib import metadata
@@ -17,6 +18,10 @@ from hostinfo.node_place import NodePlace
 
 log = logging.getLogger(__name__)
 
+CONNECT_SECONDS = 3.0
+"""Longest wait for one connection to node 0 before the next one is tried."""
+MAX_NAMED = 8
+"""Missing nodes that a sentence names."""
 LAST_CALL_SECONDS = 60.0
 """Seconds that an attempt waits for more nodes, where it has as many as it needs and could have more."""
 STOP_SECONDS = 3.0
@@ -40,24 +45,29 @@ class StoppedMeetingError(Exception):
 
 
 def meet_as_first(
-    place: NodePlace, announcement: Announcement, allowed: Sequence[int], is_stopped: Callable[[], bool]
+    place: NodePlace,
+    announcement: Announcement,
+    allowed: Sequence[int],
+    is_stopped: Callable[[], bool],
+    on_wait: Callable[[str], None],
 ) -> NodeGroup:
     """Serve the rendezvous on node 0, and return once as many nodes have joined as the attempt can have.
 
     allowed: numbers of nodes that it can have, ascending. Fewer than the largest one are enough some time after the
-    first of them is reached; `begin` then decides which nodes run the attempt. Raises MeetingError, AddressError, and
-    StoppedMeetingError where `is_stopped` turns true before, or another node was stopped.
+    first of them is reached; `begin` then decides which nodes run the attempt. on_wait: called with a sentence that
+    says which nodes are missing. Raises MeetingError, AddressError, and StoppedMeetingError where `is_stopped` turns
+    true before, or another node was stopped.
     """
     group = NodeGroup(place, NodeState(host=find_host_name(), announcement=announcement), announcement.num_nodes)
-    log.info("waiting for %d nodes at %s:%d", allowed[-1], place.host, place.port)
     enough_since: list[float] = []
-    told = {0}
+    told: set[int] = set()
 
     def is_met() -> bool:
-        for node, state in group.states.items():
-            if node not in told:
-                told.add(node)
-                log.info("node %d (%s) has joined", node, state.host)
+        if new := sorted(group.states.keys() - told):
+            told.update(new)
+            for node in (node for node in new if node != 0):
+                log.info("node %d (%s) has joined", node, group.states[node].host)
+            on_wait(_describe_wait(place, told, allowed[-1]))
         if len(group.states) >= allowed[0] and not enough_since:
             enough_since.append(time.monotonic())
         is_late = bool(enough_since) and time.monotonic() - enough_since[0] > LAST_CALL_SECONDS
@@ -66,6 +76,15 @@ def meet_as_first(
     group.start()
     _wait(group, is_met, is_stopped, lambda: _describe_missing(group, allowed[0]))
     return group
+
+
+def _describe_wait(place: NodePlace, there: Collection[int], num_nodes: int) -> str:
+    missing = [node for node in range(num_nodes) if node not in there]
+    if not missing:
+        return f"all {num_nodes} nodes are there"
+    names = ", ".join(map(str, missing[:MAX_NAMED])) + (" …" if len(missing) > MAX_NAMED else "")
+    where = f"{place.host}:{place.port}"
+    return f"waiting at {where} for {num_nodes} nodes: {len(there)} there, missing: node {names}"
 
 
 def choose_members(nodes: Collection[int], allowed: Sequence[int]) -> list[int]:
@@ -89,9 +108,9 @@ def join_first(
     the bucket that this node was told. Raises MeetingError, and StoppedMeetingError where `is_stopped`
     turns true before, or another node was stopped.
     """
-    address = _find_address(place, is_stopped)
-    group = NodeGroup(place, NodeState(host=find_host_name(), address=address), num_nodes=None)
     log.info("joining node 0 at %s:%d as node %d", place.host, place.port, place.node)
+    address = _reach_first(place, is_stopped)
+    group = NodeGroup(place, NodeState(host=find_host_name(), address=address), num_nodes=None)
     group.start()
     _wait(group, lambda: group.num_nodes is not None, is_stopped, lambda: _describe_missing(group, 1))
     try:
@@ -140,18 +159,34 @@ def get_announcement(group: NodeGroup) -> Announcement:
     return announcement
 
 
-def _find_address(place: NodePlace, is_stopped: Callable[[], bool]) -> str:
-    """Return the address from which this node reaches node 0, whose name may not be known yet. Raises MeetingError."""
-    deadline = time.monotonic() + JOIN_TIMEOUT_SECONDS
+def _reach_first(place: NodePlace, is_stopped: Callable[[], bool]) -> str:
+    """Wait until node 0 listens, and return the address from which this node reaches it.
+
+    Its name may not be known yet, and it may be started later. Raises MeetingError, and StoppedMeetingError where
+    `is_stopped` turns true before.
+    """
+    deadline, is_told = time.monotonic() + JOIN_TIMEOUT_SECONDS, False
     while True:
         try:
-            return find_own_address(place.host, place.port)
+            address = find_own_address(place.host, place.port)
+            socket.create_connection((place.host, place.port), timeout=CONNECT_SECONDS).close()
+            return address
         except OSError as error:
+            where, minutes = f"--rendezvous {place.host}:{place.port}", JOIN_TIMEOUT_SECONDS / 60
+            reason = error.strerror or str(error)
             if is_stopped():
                 raise StoppedMeetingError from None
             if time.monotonic() > deadline:
-                message = f"--rendezvous {place.host}:{place.port} cannot be reached: {error.strerror}"
-                raise MeetingError(message) from None
+                raise MeetingError(f"{where} cannot be reached for {minutes:.0f} minutes: {reason}") from None
+            if not is_told:
+                is_told = True
+                log.warning(
+                    "%s cannot be reached yet: %s; node 0 may not have started, or not on this port; trying for %.0f "
+                    "minutes",
+                    where,
+                    reason,
+                    minutes,
+                )
             time.sleep(BEAT_SECONDS)
 
 

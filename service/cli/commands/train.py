@@ -28,7 +28,7 @@ from service.cli.attempt_run import run_attempt
 from service.cli.commands.infer import Inference, derive_job_name, infer_document
 from service.cli.data_files import check_data_files
 from service.cli.documents import check_settings, check_settings_early
-from service.cli.nodes import find_own_place, require_directory, run_other_node
+from service.cli.nodes import ToldDocument, find_own_place, require_directory, run_other_node
 from service.cli.render.advice import print_advice
 from service.cli.render.console import console_on
 from service.cli.render.job_tables import make_derived_table, make_result_table
@@ -177,7 +177,10 @@ def train(
     if place is not None:
         directory, store = _find_places(resume, run_directory, run_store)
         if place.node != 0:
-            raise typer.Exit(EXIT_CODES.get(run_other_node(directory, place, store), errors.EXIT_FAILED))
+            told = ToldDocument(
+                Path(sources[0]) if sources and Path(sources[0]).suffix in DOCUMENTS else None, settings
+            )
+            raise typer.Exit(EXIT_CODES.get(run_other_node(directory, place, store, told), errors.EXIT_FAILED))
     try:
         inference = Inference(label, evaluation or None)
         started = _create_attempt(sources, resume, run_directory, settings, inference, place, run_store)

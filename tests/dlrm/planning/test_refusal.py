@@ -146,7 +146,7 @@ def test_the_memory_that_is_named_does_however_much_there_was(memory_bytes: int,
     assert re.fullmatch(
         r'resources\.memory = "[\d.]+GiB" \(memory of a node\)'
         if device == "cpu"
-        else r'sharding\.topology\.gpu_memory = "[\d.]+GB" \(memory of a GPU\)',
+        else r'sharding\.topology\.gpu_memory = "[\d.]+GB" \(GPUs with that much memory each\)',
         error.valid[0],
     )
     assert_all_do(request, error)

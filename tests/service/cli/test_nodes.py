@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from dlrm.config import JobConfig, resolve
+from dlrm.record import RunDirectory
 from tests.bucket.server import Bucket
 from tests.e2e.launching import find_free_port
 from tests.service.cli.test_train import command, run, write_job
@@ -90,3 +92,25 @@ def test_several_machines_must_name_one_run_directory(tmp_path: Path) -> None:
     ended = run("train", write_job(tmp_path, resources=TWO), "--node-rank", 0, "--rendezvous", "127.0.0.1:1")
     assert ended.returncode == 2
     assert "--run-directory: is missing" in ended.stderr
+
+
+def test_a_machine_that_is_told_another_document_than_machine_0_warns_of_it(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "other").mkdir()
+    own = write_job(tmp_path / "own", resources=TWO, batch={"global_size": 2048})
+    other = write_job(tmp_path / "other", resources=TWO, batch={"global_size": 4096})
+    directory = RunDirectory(tmp_path / "run")
+    directory.path.mkdir()
+    directory.spec.write_text(resolve(JobConfig.model_validate_json(own.read_text())).model_dump_json())
+    options = ["--run-directory", directory.path, "--rendezvous", f"127.0.0.1:{find_free_port()}", "--node-rank", 1]
+    firsts: list[str] = []
+    for arguments in ([other], [own], [own, "--set", "run.seed=7"]):
+        child = subprocess.Popen(command("train", *arguments, *options), stderr=subprocess.PIPE, text=True)
+        assert child.stderr is not None
+        firsts.append(child.stderr.readline())
+        child.terminate()
+        child.communicate()
+    warning = "warning: the document of node 0 counts, not this one: "
+    assert firsts[0] == f"{warning}batch.global_size is 4096 here, and there 2048\n"
+    assert "joining node 0" in firsts[1]
+    assert firsts[2] == f"{warning}run.seed is 7 here, and there 0\n"
