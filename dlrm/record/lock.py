@@ -23,7 +23,7 @@ class RunInUseError(Exception):
         """Keep who holds the lock. process: its id. host: its machine. Both are empty where the lock file is."""
         where = f" on {host}" if host not in ("", socket.gethostname()) else ""
         self.advice = f"wait for it to end, or stop it{f' with kill {process}' if process else ''}{where}"
-        """What its user can do, in words."""
+        """Advice to the user, to follow the message."""
         super().__init__(f"{directory} is in use by process {process or 'unknown'}{where}")
 
 
