@@ -1,10 +1,11 @@
 """One machine of several that train a job without a service."""
 
 import os
+import socket
 import subprocess
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,7 +41,10 @@ class ToldDocument:
 
 APPEAR_SECONDS = 900.0
 """Longest wait for machine 0 to create the run directory: it infers a schema first, or is started later."""
-POLL_SECONDS = 0.5
+POLL_SECONDS = 2.0
+CONNECT_SECONDS = 3.0
+SHARED_SECONDS = 60.0
+"""Seconds in which a directory that machine 0 has created appears here: NFS keeps what it knows for so long."""
 
 
 def find_own_place(node_rank: int | None, rendezvous: str | None) -> NodePlace | None:
@@ -79,12 +83,8 @@ def run_other_node(path: Path, place: NodePlace, run_store: str | None, told: To
         console.print(str(succeeded), markup=False, highlight=False, soft_wrap=True)
         return EXIT_DONE
     run_store = run_store or os.environ.get(RUN_STORE_VARIABLE) or None
-    if run_store is None and not _wait_for(RunDirectory(path.resolve()), console):
-        raise CommandError(
-            f"{path}: node 0 has not created it within {APPEAR_SECONDS / 60:.0f} minutes; "
-            "see what it says, and whether both machines see the same directory"
-        )
     if run_store is None:
+        _wait_for(RunDirectory(path.resolve()), place, console)
         _warn_of_other_document(path, told, console)
     with ExitStack() as started:
         with defer_stop_signals():
@@ -96,20 +96,37 @@ def run_other_node(path: Path, place: NodePlace, run_store: str | None, told: To
         return child.wait()
 
 
-def _wait_for(directory: RunDirectory, console: Console) -> bool:
-    """Wait until node 0 has written the document of the run. Return whether it has."""
+def _wait_for(directory: RunDirectory, place: NodePlace, console: Console) -> None:
+    """Wait until node 0 has written the document of the run. Raises CommandError where it does not."""
     deadline = time.monotonic() + APPEAR_SECONDS
+    listens_since: float | None = None
     if not directory.spec.exists():
         message = f"waiting for node 0 to create {directory.path}, which all machines must name alike, and share"
         console.print(message, markup=False, highlight=False, soft_wrap=True)
     while not directory.spec.exists():
         if time.monotonic() > deadline:
-            return False
+            raise CommandError(
+                f"{directory.path}: node 0 has not created it within {APPEAR_SECONDS / 60:.0f} minutes; "
+                "see what it says, and whether both machines see the same directory"
+            )
+        # Node 0 creates the directory before it listens.
+        listens_since = (listens_since or time.monotonic()) if _can_connect(place) else None
+        if listens_since is not None and time.monotonic() - listens_since > SHARED_SECONDS:
+            raise CommandError(
+                f"{directory.path}: node 0 waits at {place.host}:{place.port}, but has another run directory, or on "
+                "another file system: all machines need the same one, on a file system that they share, or --run-store"
+            )
         try:
             time.sleep(POLL_SECONDS)
         except KeyboardInterrupt:
             raise typer.Exit(EXIT_STOPPED) from None
-    return True
+
+
+def _can_connect(place: NodePlace) -> bool:
+    """Whether anything listens at the address of the rendezvous."""
+    with suppress(OSError), socket.create_connection((place.host, place.port), timeout=CONNECT_SECONDS):
+        return True
+    return False
 
 
 def _warn_of_other_document(path: Path, told: ToldDocument, console: Console) -> None:

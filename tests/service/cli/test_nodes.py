@@ -1,5 +1,6 @@
 """The command on several machines: what it needs to be told, and what it says."""
 
+import socket
 import subprocess
 from pathlib import Path
 
@@ -7,6 +8,9 @@ import pytest
 
 from dlrm.config import JobConfig, resolve
 from dlrm.record import RunDirectory
+from hostinfo.node_place import NodePlace
+from service.cli import nodes
+from service.cli.errors import CommandError
 from tests.bucket.server import Bucket
 from tests.e2e.launching import find_free_port
 from tests.service.cli.test_train import command, run, write_job
@@ -114,3 +118,22 @@ def test_a_machine_that_is_told_another_document_than_machine_0_warns_of_it(tmp_
     assert firsts[0] == f"{warning}batch.global_size is 4096 here, and there 2048\n"
     assert "joining node 0" in firsts[1]
     assert firsts[2] == f"{warning}run.seed is 7 here, and there 0\n"
+
+
+def test_a_machine_with_another_directory_than_machine_0_is_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nodes, "SHARED_SECONDS", 0.3)
+    monkeypatch.setattr(nodes, "POLL_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        place = NodePlace(1, "127.0.0.1", listener.getsockname()[1])
+        with pytest.raises(CommandError, match=r"node 0 waits at 127\.0\.0\.1:\d+, but has another run directory"):
+            nodes.run_other_node(tmp_path / "elsewhere", place, None, nodes.ToldDocument(None, None))
+
+
+def test_a_machine_that_nobody_starts_machine_0_for_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nodes, "APPEAR_SECONDS", 0.3)
+    monkeypatch.setattr(nodes, "POLL_SECONDS", 0.1)
+    place = NodePlace(1, "127.0.0.1", find_free_port())
+    with pytest.raises(CommandError, match="node 0 has not created it within"):
+        nodes.run_other_node(tmp_path / "elsewhere", place, None, nodes.ToldDocument(None, None))
