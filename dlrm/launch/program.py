@@ -20,7 +20,7 @@ import argparse
 import logging
 import os
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -61,6 +61,7 @@ from dlrm.record import (
     EXIT_STOPPED,
     FEWER_NODES,
     RUN_STORE_VARIABLE,
+    AttemptDirectory,
     EndReason,
     Outcome,
     RunDirectory,
@@ -207,13 +208,7 @@ def _run_in_store(
     try:
         allowed = list_allowed_numbers(resolved)
         announcement = make_announcement(directory, number, allowed[-1], timeout_seconds)
-        with closing(Reporter(attempt, 0)) as reporter:
-            tell = partial(reporter.progress, "preparing")
-            group = meet_as_first(place, announcement, allowed, lambda: stopper.is_requested, tell)
-            members = choose_members(group.states, allowed)
-            if len(members) < allowed[-1]:
-                message = f"the attempt begins with {len(members)} of {allowed[-1]} nodes: {members}"
-                reporter.event(FEWER_NODES, message)
+        group, members = _meet(place, attempt, announcement, allowed, stopper)
         write_spec_for_nodes(directory, number, resolved, len(members))
         is_own = settle_directories(directory, group.states, members)
         begin(group, announcement, members, directory.read_spec(number).decode() if is_own else "")
@@ -229,6 +224,23 @@ def _run_in_store(
         Watch(timeout_seconds, group, stopper, store),
         lambda account: conclude(group, attempt, account, timeout_seconds),
     )
+
+
+def _meet(
+    place: NodePlace, attempt: AttemptDirectory, announcement: Announcement, allowed: Sequence[int], stopper: Stopper
+) -> tuple[NodeGroup, list[int]]:
+    """Wait on node 0 until the nodes have joined, and return them with those that run the attempt.
+
+    The run's reports tell which are missing. Raises what `meet_as_first` raises.
+    """
+    with closing(Reporter(attempt, 0)) as reporter:
+        tell = partial(reporter.progress, "preparing")
+        group = meet_as_first(place, announcement, allowed, lambda: stopper.is_requested, tell)
+        members = choose_members(group.states, allowed)
+        if len(members) < allowed[-1]:
+            message = f"the attempt begins with {len(members)} of {allowed[-1]} nodes: {members}"
+            reporter.event(FEWER_NODES, message)
+    return group, members
 
 
 def _run_other(directory: RunDirectory, place: NodePlace, stopper: Stopper, run_store: str | None) -> int:

@@ -181,8 +181,7 @@ def _note_headroom(report: PlanReport) -> list[str]:
 
 def _note_caches(report: PlanReport) -> list[str]:
     """Return a note where tables stay in the memory of the host; empty otherwise."""
-    cached = [table for table in report.tables if table.cache_share < 1]
-    if not cached:
+    if not (cached := report.cached_tables):
         return []
     num_bytes = max(rank.host_bytes for rank in report.ranks)
     share = report.step.terms["cache"] / report.step.seconds

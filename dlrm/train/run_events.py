@@ -75,8 +75,7 @@ def _describe_types(plan: PlanReport) -> str:
 
 def _describe_caches(plan: PlanReport) -> str:
     """Describe which tables stay in the memory of the host; empty where none does."""
-    cached = [table for table in plan.tables if table.cache_share < 1]
-    if not cached:
+    if not (cached := plan.cached_tables):
         return ""
     num_bytes = sum(sum(table.host_bytes) for table in cached)
     return f"; {num_bytes / 1e9:,.1f} GB of {format_count(len(cached), 'table')} in the host's memory, cached by GPUs"

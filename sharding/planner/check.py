@@ -33,7 +33,7 @@ def find_faults(request: PlanRequest, plan: Plan) -> list[str]:
 
 def _find_cache_faults(request: PlanRequest, plan: Plan) -> list[str]:
     """List the faults of tables that stay in the memory of the host."""
-    cached = [table for table in plan.tables if table.table.cache_share < 1]
+    cached = [table for table in plan.tables if table.table.is_cached]
     if not cached:
         return []
     if not request.may_cache:

@@ -111,6 +111,11 @@ class PlanReport:
     """Weight bytes of the fullest rank, over the mean of all ranks."""
     step: StepReport
 
+    @property
+    def cached_tables(self) -> list[TableReport]:
+        """Tables that stay in the memory of the host, and of which GPUs cache rows."""
+        return [table for table in self.tables if table.cache_share < 1]
+
     def as_json(self) -> dict[str, Any]:
         """Return the report for JSON."""
         report = asdict(self)
