@@ -33,13 +33,13 @@ def test_noise_scale_ratios_shares_and_advice_are_drawn_where_they_were_measured
         expect(page.locator(f"{figure} .u-label")).to_have_text(["step", *labels])
     expect(page.locator("#tiles div", has_text="Noise scale")).to_have_text("Noise scale30batch 64")
 
+    expect(page.locator("#advice .hint")).to_have_text("batches are useful up to about 32")
     rows = page.locator("#advice tbody tr")
     assert [row.locator("td, th").all_inner_texts() for row in rows.all()][2:5] == [
         ["32", "1.32", "0.66", "1.94", "2.07", "largest useful"],
         ["64", "1.00", "1.00", "1.47", "3.13", "this run"],
         ["128", "0.84", "1.68", "1.23", "5.27", ""],
     ]
-    expect(page.locator("#advice .hint")).to_have_text("batches are useful up to about 32")
 
 
 def test_the_noise_of_a_point_is_read_off_the_chart(page: Page, site: Site) -> None:

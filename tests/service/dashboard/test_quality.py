@@ -31,6 +31,7 @@ def test_a_model_worse_than_logistic_regression_is_no_plain_success(page: Page, 
     expect(page.locator("#warnings li")).to_have_text(warning)
     expect(page.locator("#state[data-warned]")).to_be_visible()
     rows = page.locator("#yardsticks tbody tr")
+    expect(rows).to_have_count(3)
     assert [row.locator("td, th").all_inner_texts() for row in rows.all()] == [
         ["this model", "0.7500 ± 0.0050", "0.4500", UNKNOWN, UNKNOWN, UNKNOWN],
         ["logistic regression", "0.8000 ± 0.0040", "0.4200", "1.0100", "1.5", "9,000"],

@@ -38,6 +38,7 @@ def test_curves_figures_events_and_log_grow_until_the_job_has_succeeded(page: Pa
     expect(page.locator("#events")).to_contain_text("succeeded")
     expect(page.locator("#log")).to_contain_text("rank 0")
     page.click("#plan summary")
+    expect(page.locator("#plan tbody")).to_have_count(3)
     tables, ranks, parts = page.locator("#plan tbody").all()
     expect(tables.locator("tr")).to_have_count(26)
     expect(tables.locator("tr").first).to_contain_text("C1table wise")
