@@ -164,7 +164,7 @@ def create_services(settings: Settings) -> Services:
         capacity=capacity,
         quotas=QuotaService(database, audit),
         plans=PlanService(database, settings, capacity),
-        reports=ReportService(database, launcher),
+        reports=ReportService(database),
         launcher=launcher,
         control=ControlLoop(
             leadership,

@@ -3,7 +3,6 @@
 import json
 
 from dlrm.config import ResolvedJob, format_count
-from dlrm.record import write_atomically
 from service.actors import SCHEDULER
 from service.ids import new_id
 from service.jobs.attempt_repository import AttemptRepository
@@ -12,7 +11,7 @@ from service.jobs.models import Attempt, Job
 from service.jobs.repository import Change, JobRepository, StateChangedError
 from service.jobs.states import AttemptState, JobState
 from service.keys.secret import hash_secret, new_secret
-from service.launchers.protocol import Launcher, LaunchError
+from service.launchers.protocol import Launcher, LaunchFiles
 from service.leader.leadership import Leadership
 from service.reasons import Reason
 from service.reports.progress import ReportedProgress
@@ -71,12 +70,8 @@ class Starter:
             attempts.set_token(attempt.id, hash_secret(token))
             # Before the start: otherwise a leader on another machine might look for the process there, and miss it.
             attempts.set_node(attempt.id, self._launcher.node)
-        try:
-            self._write_files(job, attempt, token)
-        except (OSError, ValueError) as error:
-            raise LaunchError(f"cannot write the run directory: {error}") from error
         self._leadership.check_lease()
-        self._launcher.start(make_launch(job, attempt))
+        self._launcher.start(make_launch(job, attempt), self._make_files(job, attempt, token))
 
     def _choose_gpus(self, attempts: AttemptRepository, num_gpus: int) -> list[int]:
         """Choose the lowest numbers of GPUs that no other attempt has. Raises StateChangedError where they are few."""
@@ -86,13 +81,8 @@ class Starter:
             raise StateChangedError(f"needs {format_count(num_gpus, 'GPU')}, {len(free)} free")
         return free[:num_gpus]
 
-    def _write_files(self, job: Job, attempt: Attempt, token: str) -> None:
-        launch = make_launch(job, attempt)
-        directory = launch.run_directory.attempt(launch.attempt)
-        directory.create()
-        if not launch.run_directory.spec.exists():
-            # Every attempt reads the same document as the first one, even if another version of the service starts it.
-            spec = ResolvedJob.model_validate_json(json.dumps(job.resolved))
-            write_atomically(launch.run_directory.spec, spec.model_dump_json(indent=1))
+    def _make_files(self, job: Job, attempt: Attempt, token: str) -> LaunchFiles:
+        # Through the model, whose form the trainer reads: another version of the service may have stored the document.
+        document = ResolvedJob.model_validate_json(json.dumps(job.resolved))
         target = {"url": f"{self._url}/v1/ingest/{attempt.id}", "token": token}
-        write_atomically(directory.push_target, json.dumps(target), mode=0o600)
+        return LaunchFiles(document.model_dump_json(indent=1), json.dumps(target))

@@ -16,19 +16,16 @@ from hostinfo.file_lock import try_lock
 from hostinfo.process_memory import get_tree_memory_bytes
 from hostinfo.stop_signals import defer_stop_signals
 from service.launchers.exit_watch import ExitWatch
-from service.launchers.log_files import read_log
 from service.launchers.processes import find_marked, find_same, kill_all, list_attempt_directories, make_marks
 from service.launchers.protocol import (
     Capacity,
     Demand,
     Launch,
     LaunchError,
+    LaunchFiles,
     LaunchName,
     LaunchPhase,
     LaunchStatus,
-    LogPart,
-    LogRange,
-    LogSource,
 )
 from service.launchers.worker_environment import make_worker_environment
 from service.reasons import Reason
@@ -80,9 +77,16 @@ class LocalLauncher:
     def node(self) -> str:
         return self._options.node
 
-    def start(self, launch: Launch) -> None:
+    @property
+    def shares_files(self) -> bool:
+        return True
+
+    def start(self, launch: Launch, files: LaunchFiles) -> None:
         attempt = _get_attempt_directory(launch)
-        attempt.create()
+        try:
+            _write_files(launch, files)
+        except (OSError, ValueError) as error:
+            raise LaunchError(f"cannot write the run directory: {error}") from error
         with (attempt.path / "start.lock").open("a") as file:
             # Where another process of the service holds the lock, it is starting this very attempt. It may also have
             # done so, and the attempt have ended, while this process was stopped.
@@ -130,10 +134,6 @@ class LocalLauncher:
 
     def delete(self, launch: Launch) -> None:
         self._children.pop(_get_attempt_directory(launch).path, None)
-
-    def read_log(self, launch: Launch, source: LogSource, part: LogRange) -> LogPart:
-        attempt = _get_attempt_directory(launch)
-        return read_log(attempt.launch_log if source == "launch" else attempt.rank_log(source), part)
 
     def capacity(self) -> Capacity:
         return self._options.capacity
@@ -199,6 +199,15 @@ def _make_launch(attempt_path: Path) -> Launch:
 
 def _get_attempt_directory(launch: Launch) -> AttemptDirectory:
     return launch.run_directory.attempt(launch.attempt)
+
+
+def _write_files(launch: Launch, files: LaunchFiles) -> None:
+    attempt = _get_attempt_directory(launch)
+    attempt.create()
+    if not launch.run_directory.spec.exists():
+        # Every attempt reads the same document as the first one, even if another version of the service starts it.
+        write_atomically(launch.run_directory.spec, files.document)
+    write_atomically(attempt.push_target, files.push_target, mode=0o600)
 
 
 def _get_record_path(attempt: AttemptDirectory) -> Path:

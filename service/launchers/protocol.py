@@ -76,6 +76,16 @@ class Launch:
         return self.name.attempt
 
 
+@dataclass(frozen=True)
+class LaunchFiles:
+    """Files that an attempt starts with."""
+
+    document: str
+    """Resolved document as JSON, for a run that has none yet: a later attempt goes on with that of its run."""
+    push_target: str
+    """Address and token to push reports with, as JSON; secret."""
+
+
 class LaunchPhase(Enum):
     ABSENT = auto()
     """Not started, as far as the launcher can see."""
@@ -143,8 +153,19 @@ class Launcher(Protocol):
         """Machine on which this process starts attempts; None where the launcher finds one for each."""
         ...
 
-    def start(self, launch: Launch) -> None:
-        """Start an attempt whose run directory holds `spec.json`. Raises LaunchError."""
+    @property
+    def shares_files(self) -> bool:
+        """Whether this service sees the run directories of the attempts, with their logs, spools and checkpoints.
+
+        Where it does not, all of that reaches it as reports.
+        """
+        ...
+
+    def start(self, launch: Launch, files: LaunchFiles) -> None:
+        """Start an attempt; harmless where it runs already, whose token is that of `files` from then on.
+
+        Raises LaunchError.
+        """
         ...
 
     def describe(self, launch: Launch) -> LaunchStatus: ...
@@ -164,8 +185,6 @@ class Launcher(Protocol):
     def delete(self, launch: Launch) -> None:
         """Forget an ended attempt, of which only the files remain."""
         ...
-
-    def read_log(self, launch: Launch, source: LogSource, part: LogRange) -> LogPart: ...
 
     def capacity(self) -> Capacity:
         """Return all resources that jobs may occupy on one machine."""

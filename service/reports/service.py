@@ -2,21 +2,23 @@
 
 import secrets
 from dataclasses import dataclass
+from pathlib import Path
 
 from sqlalchemy.orm import Session
 
 from dlrm.config import FieldError
+from dlrm.record import RunDirectory
 from service.database import Database
 from service.http.problems import ProblemError, conflict, invalid_request, not_found, unauthenticated
 from service.ids import is_id
 from service.jobs.attempt_repository import ACTIVE_STATES, AttemptRepository
-from service.jobs.launches import make_launch
 from service.jobs.models import Attempt, Job
 from service.jobs.repository import JobRepository
 from service.jobs.visibility import get_visible_job
 from service.keys.principal import Principal
 from service.keys.secret import hash_secret
-from service.launchers.protocol import Launcher, LogRange, LogSource
+from service.launchers.log_files import read_log
+from service.launchers.protocol import LogRange, LogSource
 from service.reports.ingest import AttemptEndedError, BadLineError, GapError, Stream, check_is_open, ingest
 from service.reports.repository import ReportRepository
 from service.reports.schemas import AttemptStart, LogView, MetricKind, MetricPage, NewReports
@@ -34,9 +36,8 @@ class MetricQuery:
 
 
 class ReportService:
-    def __init__(self, database: Database, launcher: Launcher) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._launcher = launcher
 
     def check_token(self, attempt_id: str, token: str | None) -> None:
         """Raise ProblemError where `token` is not that of the attempt."""
@@ -111,7 +112,8 @@ class ReportService:
         if attempt is None:
             # The job has not started yet, so nothing was written.
             return LogView(attempt=1, rank=source, text="", next_offset=0, complete=job.finished_at is not None)
-        log_part = self._launcher.read_log(make_launch(job, attempt), source, part)
+        directory = RunDirectory(Path(job.run_directory)).attempt(attempt.number)
+        log_part = read_log(directory.launch_log if source == "launch" else directory.rank_log(source), part)
         return LogView(
             attempt=attempt.number,
             rank=source,

@@ -16,7 +16,7 @@ from service.jobs.models import Job
 from service.jobs.service import Submission
 from service.keys.principal import Principal
 from service.keys.roles import Role
-from service.launchers.protocol import Launch
+from service.launchers.protocol import Launch, LaunchFiles
 from service.queue.state import RESERVED_AFTER
 from service.services import Services
 from service.settings import Settings
@@ -304,7 +304,7 @@ def test_the_machine_of_an_attempt_is_recorded_before_its_process_starts(
     services = create_services(settings)
     job_id = submit(services)
 
-    def end_the_service(_: Launch) -> None:
+    def end_the_service(_: Launch, __: LaunchFiles) -> None:
         raise SystemExit
 
     monkeypatch.setattr(services.launcher, "start", end_the_service)

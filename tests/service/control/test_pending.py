@@ -9,7 +9,7 @@ from service.app import create_services
 from service.jobs.models import Job
 from service.jobs.service import Submission
 from service.launchers.local import LocalLauncher
-from service.launchers.protocol import Launch, LaunchName, LaunchPhase, LaunchStatus
+from service.launchers.protocol import Launch, LaunchFiles, LaunchName, LaunchPhase, LaunchStatus
 from service.reasons import Reason
 from service.services import Services
 from service.settings import Settings
@@ -26,21 +26,20 @@ class LauncherWithQueue(LocalLauncher):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.has_room = False
-        self._accepted: set[LaunchName] = set()
+        self._accepted: dict[LaunchName, LaunchFiles] = {}
 
-    def start(self, launch: Launch) -> None:
-        self._accepted.add(launch.name)
+    def start(self, launch: Launch, files: LaunchFiles) -> None:
+        self._accepted[launch.name] = files
 
     def describe(self, launch: Launch) -> LaunchStatus:
         if launch.name in self._accepted and not self.has_room:
             return LaunchStatus(LaunchPhase.PENDING, Reason.WAITING_FOR_GPU, "0 of 3 machines have a free GPU")
         if launch.name in self._accepted:
-            self._accepted.remove(launch.name)
-            super().start(launch)
+            super().start(launch, self._accepted.pop(launch.name))
         return super().describe(launch)
 
     def kill(self, launch: Launch) -> bool:
-        self._accepted.discard(launch.name)
+        self._accepted.pop(launch.name, None)
         return super().kill(launch)
 
 

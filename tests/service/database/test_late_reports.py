@@ -1,8 +1,6 @@
 """Reports that arrive while the end of their attempt is being recorded."""
 
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +16,6 @@ from service.jobs.models import Attempt, Job
 from service.jobs.repository import JobRepository
 from service.jobs.states import AttemptState
 from service.keys.secret import hash_secret
-from service.launchers.local import LocalLauncher
-from service.launchers.protocol import Capacity
 from service.reasons import Reason
 from service.reports.ingest import Stream
 from service.reports.models import Metric
@@ -79,7 +75,7 @@ def is_somebody_waiting(database: Database) -> bool:
 def test_a_push_that_meets_the_end_of_its_attempt_stores_nothing(database: Database) -> None:
     migrate(database)
     attempt = add_running_attempt(database)
-    reports = ReportService(database, LocalLauncher(Path(sys.executable), Capacity(1, 2**30, 0)))
+    reports = ReportService(database)
 
     def push(first_seq: int) -> int:
         lines = [make_line(first_seq)]

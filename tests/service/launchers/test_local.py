@@ -15,13 +15,14 @@ from dlrm.config import JobConfig, resolve
 from dlrm.record import Outcome, RunDirectory
 from service.launchers.local import NOTHING, LocalLauncher, LocalOptions
 from service.launchers.processes import find_marked, find_same, kill_all, make_marks
-from service.launchers.protocol import Capacity, Launch, LaunchError, LaunchName, LaunchPhase, LogRange
+from service.launchers.protocol import Capacity, Launch, LaunchError, LaunchFiles, LaunchName, LaunchPhase
 from tests.patience import wait_until
 from tests.service.api import make_document
 from tests.service.processes import is_running
 
 TOTAL = Capacity(4, 2**32, 0)
 SERVICE = "svc_0"
+FILES = LaunchFiles(document="{}", push_target='{"url": "http://127.0.0.1:1", "token": ""}')
 MakeLaunch = Callable[[str], Launch]
 
 
@@ -64,7 +65,7 @@ def test_an_attempt_is_absent_then_alive_then_ended_with_its_exit_code(
 ) -> None:
     launcher, launch = make_launcher(trainer_python), make_launch("wait")
     assert launcher.describe(launch).phase is LaunchPhase.ABSENT
-    launcher.start(launch)
+    launcher.start(launch, FILES)
     wait_until(lambda: launcher.describe(launch).memory_bytes > 2**20)
     assert os.getsid(read_pid(launch)) == read_pid(launch) != os.getsid(0)
     wait_until(lambda: launch.run_directory.attempt(1).spool_file(0, "metrics").exists())
@@ -76,12 +77,25 @@ def test_an_attempt_is_absent_then_alive_then_ended_with_its_exit_code(
     assert outcome.state == "stopped"
 
 
+def test_a_start_leaves_the_document_and_the_push_target_that_only_its_owner_reads(
+    trainer_python: Path, make_launch: MakeLaunch
+) -> None:
+    launcher, launch = make_launcher(trainer_python), make_launch("wait")
+    document = launch.run_directory.spec.read_text()
+    launch.run_directory.spec.unlink()
+    launcher.start(launch, LaunchFiles(document, FILES.push_target))
+    launcher.start(launch, LaunchFiles("another", '{"token": "another"}'))
+    target = launch.run_directory.attempt(1).push_target
+    assert launch.run_directory.spec.read_text() == document
+    assert (target.read_text(), target.stat().st_mode & 0o777) == ('{"token": "another"}', 0o600)
+
+
 def test_starting_twice_starts_one_process(trainer_python: Path, make_launch: MakeLaunch) -> None:
     launcher, launch = make_launcher(trainer_python), make_launch("wait")
-    launcher.start(launch)
+    launcher.start(launch, FILES)
     pid = read_pid(launch)
-    launcher.start(launch)
-    make_launcher(trainer_python).start(launch)
+    launcher.start(launch, FILES)
+    make_launcher(trainer_python).start(launch, FILES)
     assert read_pid(launch) == pid
     assert len(find_marked(get_attempt_path(launch))) == 1
 
@@ -90,10 +104,10 @@ def test_an_attempt_that_has_ended_is_not_started_again(trainer_python: Path, ma
     """As by a process of the service that was stopped just before it started an attempt, while another one did."""
     launcher, late = make_launcher(trainer_python), make_launcher(trainer_python)
     launch = make_launch("succeed")
-    launcher.start(launch)
+    launcher.start(launch, FILES)
     pid = read_pid(launch)
     wait_for_phase(launcher, launch, LaunchPhase.ENDED)
-    late.start(launch)
+    late.start(launch, FILES)
     assert read_pid(launch) == pid
     assert not find_marked(get_attempt_path(launch))
 
@@ -101,7 +115,7 @@ def test_an_attempt_that_has_ended_is_not_started_again(trainer_python: Path, ma
 def test_another_launcher_finds_the_process_again(trainer_python: Path, make_launch: MakeLaunch) -> None:
     first, second = (make_launcher(trainer_python) for _ in range(2))
     launch = make_launch("wait")
-    first.start(launch)
+    first.start(launch, FILES)
     assert second.describe(launch).phase is LaunchPhase.ALIVE
     second.kill(launch)
     wait_for_phase(second, launch, LaunchPhase.ENDED)
@@ -113,7 +127,7 @@ def test_a_process_whose_number_was_never_written_down_is_found_by_its_mark(
     trainer_python: Path, make_launch: MakeLaunch
 ) -> None:
     launcher, launch = make_launcher(trainer_python), make_launch("wait")
-    launcher.start(launch)
+    launcher.start(launch, FILES)
     pid = read_pid(launch)
     (get_attempt_path(launch) / "process.json").write_text("{}")
     restarted = make_launcher(trainer_python)
@@ -143,7 +157,7 @@ def test_ranks_that_outlive_their_launch_process_are_ended_with_it(
     trainer_python: Path, make_launch: MakeLaunch
 ) -> None:
     launcher, launch = make_launcher(trainer_python), make_launch("die_leaving_a_rank")
-    launcher.start(launch)
+    launcher.start(launch, FILES)
     wait_for_phase(launcher, launch, LaunchPhase.ENDED)
     stray = int((get_attempt_path(launch) / "stray.pid").read_text())
     assert is_running(stray)
@@ -154,14 +168,15 @@ def test_ranks_that_outlive_their_launch_process_are_ended_with_it(
 def test_a_trainer_that_cannot_be_run_is_told(tmp_path: Path, make_launch: MakeLaunch) -> None:
     launcher, launch = make_launcher(tmp_path / "nothing"), make_launch("wait")
     with pytest.raises(LaunchError, match="No such file"):
-        launcher.start(launch)
+        launcher.start(launch, FILES)
     assert launcher.describe(launch).phase is LaunchPhase.ABSENT
 
 
 def test_what_the_launch_process_says_is_its_log(trainer_python: Path, make_launch: MakeLaunch) -> None:
     launcher, launch = make_launcher(trainer_python), make_launch("crash")
-    launcher.start(launch)
+    launcher.start(launch, FILES)
     wait_for_phase(launcher, launch, LaunchPhase.ENDED)
-    assert "a wheel came off" in launcher.read_log(launch, "launch", LogRange()).text
-    assert "grüezi" in launcher.read_log(launch, 0, LogRange()).text
+    attempt = launch.run_directory.attempt(1)
+    assert "a wheel came off" in attempt.launch_log.read_text()
+    assert "grüezi" in attempt.rank_log(0).read_text()
     assert launcher.capacity() == TOTAL
