@@ -13,7 +13,7 @@ from service.audit.endpoints import router as audit_router
 from service.audit.log import AuditLog
 from service.authentication import identify
 from service.capacity.endpoints import router as capacity_router
-from service.capacity.known import KnownCapacity
+from service.capacity.known import KnownCapacity, dump_capacities, measure_capacities
 from service.control.attempt_finalizer import AttemptFinalizer
 from service.control.back_off import BackOff
 from service.control.loop import ControlLoop
@@ -47,8 +47,7 @@ from service.keys.endpoints import router as keys_router
 from service.keys.service import KeyService
 from service.keys.sessions import SessionService
 from service.keys.use_recorder import UseRecorder
-from service.launchers.local import LocalLauncher, LocalOptions
-from service.launchers.protocol import Capacity
+from service.launchers.construction import make_launchers
 from service.leader.leadership import LEASE_ROUNDS, LEASE_SECONDS, Leadership, find_service_id
 from service.leader.make_lock import make_lock
 from service.observability.telemetry import Telemetry
@@ -143,14 +142,16 @@ def create_services(settings: Settings) -> Services:
     telemetry.count_jobs(lambda: _count_jobs_by_state(database))
     wake_up, faults = WakeUp(), Faults(telemetry)
     wake_leader = make_wake_leader(wake_up, database)
-    launcher = LocalLauncher(make_local_options(settings, find_service_id(database)), on_change=wake_up)
+    launchers = make_launchers(settings, find_service_id(database), on_change=wake_up)
     lease_seconds = max(LEASE_SECONDS, LEASE_ROUNDS * settings.reconcile_interval_seconds)
-    leadership = Leadership(database, make_lock(database, wake_up), lease_seconds, launcher.capacity)
-    capacity = KnownCapacity(database, launcher.capacity)
+    leadership = Leadership(
+        database, make_lock(database, wake_up), lease_seconds, lambda: dump_capacities(measure_capacities(launchers))
+    )
+    capacity = KnownCapacity(database, lambda: measure_capacities(launchers))
     back_off = BackOff(settings.restart_delay_seconds, settings.max_restart_delay_seconds)
     audit = AuditLog(database, timedelta(days=settings.audit_retention_days))
     deletions = DeletionService(database, settings.runs_directory, audit, on_change=wake_leader)
-    starter, finalizer = Starter(leadership, launcher, settings.url), AttemptFinalizer(leadership, back_off)
+    starter, finalizer = Starter(leadership, launchers), AttemptFinalizer(leadership, back_off)
     key_uses = UseRecorder(database)
     return Services(
         settings=settings,
@@ -159,17 +160,17 @@ def create_services(settings: Settings) -> Services:
         key_uses=key_uses,
         keys=KeyService(database, audit, key_uses),
         sessions=SessionService(database, audit, key_uses),
-        jobs=JobService(database, settings, capacity, audit, on_change=wake_leader),
+        jobs=JobService(database, settings, launchers, capacity, audit, on_change=wake_leader),
         deletions=deletions,
         capacity=capacity,
         quotas=QuotaService(database, audit),
-        plans=PlanService(database, settings, capacity),
+        plans=PlanService(database, settings, launchers, capacity),
         reports=ReportService(database),
-        launcher=launcher,
+        launchers=launchers,
         control=ControlLoop(
             leadership,
-            Reconciler(database, leadership, launcher, starter, finalizer, settings.grace_period_seconds),
-            Scheduler(leadership, launcher, starter, finalizer, faults),
+            Reconciler(database, leadership, launchers, starter, finalizer, settings.grace_period_seconds),
+            Scheduler(leadership, launchers, starter, finalizer, faults),
             deletions,
             wake_up,
             settings.reconcile_interval_seconds,
@@ -177,18 +178,6 @@ def create_services(settings: Settings) -> Services:
             faults,
         ),
         telemetry=telemetry,
-    )
-
-
-def make_local_options(settings: Settings, service_id: str) -> LocalOptions:
-    capacity = Capacity(settings.num_cores, settings.memory_bytes, settings.num_gpus)
-    return LocalOptions(
-        settings.trainer_python,
-        capacity,
-        service_id,
-        settings.node,
-        settings.runs_directory,
-        environment=settings.worker_environment,
     )
 
 

@@ -11,6 +11,7 @@ class Reason(StrEnum):
     WAITING_FOR_GPU = "waiting_for_gpu"
     BEHIND_RESERVATION = "behind_reservation"
     QUOTA_EXCEEDED = "quota_exceeded"
+    UNSCHEDULABLE = "unschedulable"
     HELD = "held"
     RELEASED = "released"
     # Reasons why a job starts or waits again.
@@ -35,3 +36,8 @@ class Reason(StrEnum):
     DEADLINE_EXCEEDED = "deadline_exceeded"
     CANNOT_FIT = "cannot_fit"
     LAUNCH_FAILED = "launch_failed"
+    IMAGE_PULL = "image_pull"
+    EVICTED = "evicted"
+    PREEMPTED = "preempted"
+    NODE_LOST = "node_lost"
+    LOST = "lost"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from service.keys.service import KeyService
     from service.keys.sessions import SessionService
     from service.keys.use_recorder import UseRecorder
-    from service.launchers.protocol import Launcher
+    from service.launchers.registry import Launchers
     from service.observability.telemetry import Telemetry
     from service.plans.service import PlanService
     from service.quotas.service import QuotaService
@@ -39,7 +39,7 @@ class Services:
     plans: "PlanService"
     quotas: "QuotaService"
     reports: "ReportService"
-    launcher: "Launcher"
+    launchers: "Launchers"
     control: "ControlLoop"
     telemetry: "Telemetry"
 

@@ -102,6 +102,12 @@ class Settings(StateSettings):
     data_roots: Annotated[list[DataRoot], NoDecode, BeforeValidator(_split_roots)] = Field(default=["."], min_length=1)
     """Directories, and URIs such as s3://bucket/key, under which the data of jobs must be. The environment variable
     separates them as PATH does."""
+    launchers: Annotated[list[Literal["local", "kubernetes"]], NoDecode, BeforeValidator(_split_names)] = Field(
+        default=["local"], min_length=1
+    )
+    """Launchers of jobs, separated by commas; jobs that name none get the first one."""
+    kubernetes: AbsolutePath | None = None
+    """File with the settings of the launcher for Kubernetes, as TOML."""
     num_cores: int = Field(default_factory=limits.count_cores, ge=1)
     """CPU cores that all jobs together may occupy."""
     memory_bytes: int = Field(default_factory=limits.get_memory_bytes, ge=1)

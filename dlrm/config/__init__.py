@@ -16,6 +16,7 @@ from dlrm.config.errors import ConfigError, FieldError, translate_errors
 from dlrm.config.held_out import compute_period, count_validation_rows
 from dlrm.config.identity import list_differences, make_identity
 from dlrm.config.job import JobConfig, JobSpec, parse_job
+from dlrm.config.kubernetes import KubernetesConfig
 from dlrm.config.model import ModelConfig
 from dlrm.config.moments import MomentsConfig
 from dlrm.config.optimizers import DenseOptimizerConfig, TableOptimizerConfig
@@ -49,6 +50,7 @@ __all__ = [
     "Hashing",
     "JobConfig",
     "JobSpec",
+    "KubernetesConfig",
     "ModelConfig",
     "MomentsConfig",
     "ParameterGroupConfig",

@@ -15,7 +15,8 @@ from pydantic import (
 )
 
 from dlrm.config.base import Config
-from dlrm.config.errors import FieldError, invalid
+from dlrm.config.errors import invalid
+from dlrm.config.kubernetes import KubernetesConfig
 
 _SIZE = TypeAdapter(ByteSize)
 
@@ -76,14 +77,15 @@ def _name_form(value: Any) -> str:
 class ResourcesConfig(Config):
     """Resources that one job occupies on its node."""
 
-    launcher: Literal["local"] = "local"
-    """Launcher of the job. local: starts processes on the machine of the service."""
+    launcher: Literal["auto", "local", "kubernetes"] = "auto"
+    """Launcher of the job. local: starts processes on the machine of the service. kubernetes: starts pods of a cluster.
+    auto: the first one that the service has."""
     nodes: Annotated[
         Annotated[int, Field(ge=1, le=MAX_NODES), Tag("(number)")] | Annotated[NodeRange, Tag("(range)")],
         Discriminator(_name_form),
     ] = 1
-    """Number of machines, or a range of it, such as {min = 2, max = 4}. The service's launcher starts jobs on one;
-    `dlrm train` runs on more, started on each."""
+    """Number of machines, or a range of it, such as {min = 2, max = 4}. The launcher local starts jobs on one;
+    kubernetes on any number, and so does `dlrm train`, started on each."""
     workers_per_node: int = Field(default=2, ge=1, le=1024)
     """Number of ranks on each machine; one for each GPU where there are GPUs."""
     threads_per_worker: int = Field(default=1, ge=1, le=1024)
@@ -93,6 +95,9 @@ class ResourcesConfig(Config):
     more, without a checkpoint; `dlrm train` does not."""
     gpus_per_worker: Literal[0, 1] = 0
     """Number of GPUs of one worker: 0 trains on the CPU over gloo, 1 on CUDA over NCCL."""
+
+    kubernetes: KubernetesConfig = KubernetesConfig()
+    """Placement on a cluster, for the launcher kubernetes alone."""
 
     @property
     def num_nodes(self) -> int:
@@ -119,10 +124,3 @@ class ResourcesConfig(Config):
     def num_cores(self) -> int:
         """Number of cores that the job occupies on its node."""
         return self.workers_per_node * self.threads_per_worker
-
-    def find_launcher_faults(self) -> list[FieldError]:
-        """Return why the launcher cannot start such a job on any machine; empty where it can."""
-        if self.num_nodes == 1:
-            return []
-        message = f"asks for {self.num_nodes} machines, but the launcher {self.launcher} starts jobs on one"
-        return [FieldError("resources.nodes", message, "1; `dlrm train --node-rank` runs on more, `dlrm plan` plans")]

@@ -1,36 +1,54 @@
-"""Endpoint /v1/capacity."""
+"""Endpoint for the resources of the service."""
 
 from fastapi import APIRouter
 from pydantic import BaseModel
 
-from service.capacity.free import compute_free_capacity
+from service.capacity.free import compute_free_capacities
 from service.http.route import ApiRoute
 from service.keys.dependencies import Viewer
+from service.launchers.protocol import Capacity
 from service.services import ServicesDependency
 
 router = APIRouter(prefix="/v1", tags=["capacity"], route_class=ApiRoute)
 
 
 class CapacityView(BaseModel):
-    """Resources of the machine, and the part of them that no job occupies."""
+    """Resources of the machines of one launcher, and the part of them that no job occupies; null where unknown."""
 
-    num_cores: int
-    num_cores_free: int
-    memory_bytes: int
-    memory_bytes_free: int
-    num_gpus: int
-    num_gpus_free: int
+    num_cores: int | None
+    num_cores_free: int | None
+    memory_bytes: int | None
+    memory_bytes_free: int | None
+    num_gpus: int | None
+    num_gpus_free: int | None
+
+
+class CapacitiesView(CapacityView):
+    """Resources of the launcher of jobs that name none, and those of each launcher by name."""
+
+    launcher: str
+    launchers: dict[str, CapacityView]
 
 
 @router.get("/capacity")
-def get_capacity(services: ServicesDependency, _: Viewer) -> CapacityView:
-    total = services.capacity.read()
-    free = compute_free_capacity(services.database, total)
+def get_capacity(services: ServicesDependency, _: Viewer) -> CapacitiesView:
+    known = services.capacity.read()
+    free = compute_free_capacities(services.database, known)
+    views = {
+        name: _make_view(capacity.total if capacity is not None else None, free[name])
+        for name, capacity in known.items()
+    }
+    first = services.launchers.resolve("auto")
+    own = views.get(first) or _make_view(None, None)
+    return CapacitiesView(launcher=first, launchers=views, **own.model_dump())
+
+
+def _make_view(total: Capacity | None, free: Capacity | None) -> CapacityView:
     return CapacityView(
-        num_cores=total.num_cores,
-        num_cores_free=free.num_cores,
-        memory_bytes=total.memory_bytes,
-        memory_bytes_free=free.memory_bytes,
-        num_gpus=total.num_gpus,
-        num_gpus_free=free.num_gpus,
+        num_cores=total and total.num_cores,
+        num_cores_free=free and free.num_cores,
+        memory_bytes=total and total.memory_bytes,
+        memory_bytes_free=free and free.memory_bytes,
+        num_gpus=total and total.num_gpus,
+        num_gpus_free=free and free.num_gpus,
     )

@@ -1,12 +1,16 @@
-"""Free resources of the machine: all of them, minus those that jobs occupy."""
+"""Free resources of a launcher: all of them, minus those that jobs occupy."""
 
+from service.capacity.known import KnownCapacities
 from service.database import Database
 from service.jobs.repository import JobRepository
 from service.launchers.protocol import Capacity
 
 
-def compute_free_capacity(database: Database, total: Capacity) -> Capacity:
-    """Compute the part of `total` that no job holds."""
+def compute_free_capacities(database: Database, capacities: KnownCapacities) -> dict[str, Capacity | None]:
+    """Compute by launcher the part of the resources that no job holds; None where they are not known."""
     with database.read() as session:
-        num_cores, memory_bytes, num_gpus = JobRepository(session).sum_reserved_capacity()
-    return total.minus(Capacity(num_cores, memory_bytes, num_gpus))
+        jobs = JobRepository(session)
+        return {
+            name: capacity and capacity.total.minus(jobs.sum_reserved_capacity(name))
+            for name, capacity in capacities.items()
+        }

@@ -1,23 +1,50 @@
 """Resources for jobs, as every process of the service knows them: those of the leader, which starts them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
 
 from service.database import Database
-from service.launchers.protocol import Capacity
+from service.launchers.protocol import Capacity, LauncherCapacity
+from service.launchers.registry import Launchers
 from service.leader.repository import LeaderRepository
+
+KnownCapacities = Mapping[str, LauncherCapacity | None]
+"""Capacity by name of the launcher; None where it is not known."""
 
 
 class KnownCapacity:
-    """Capacity that the leader has told."""
+    """Capacities that the leader has told."""
 
-    def __init__(self, database: Database, get_own: Callable[[], Capacity]) -> None:
-        """Take what `get_own` returns, the capacity of this process, until a leader has told its own."""
+    def __init__(self, database: Database, get_own: Callable[[], KnownCapacities]) -> None:
+        """Take what `get_own` returns, the capacities of this process, until a leader has told its own."""
         self._database = database
         self._get_own = get_own
 
-    def read(self) -> Capacity:
+    def read(self) -> KnownCapacities:
         with self._database.read() as session:
             leader = LeaderRepository(session).get()
         if leader is None or leader.capacity is None:
             return self._get_own()
-        return Capacity(**leader.capacity)
+        return parse_capacities(leader.capacity)
+
+
+def measure_capacities(launchers: Launchers) -> KnownCapacities:
+    """Ask each launcher for what its jobs may occupy."""
+    return {name: launcher.capacity() for name, launcher in launchers.items()}
+
+
+def dump_capacities(capacities: KnownCapacities) -> dict[str, Any]:
+    """Return capacities as JSON values."""
+    return {name: None if capacity is None else asdict(capacity) for name, capacity in capacities.items()}
+
+
+def parse_capacities(document: Mapping[str, Any]) -> KnownCapacities:
+    """Parse what `dump_capacities` returns, or a version of the service that had one launcher."""
+    if "num_cores" in document:
+        only = Capacity(**document)
+        return {"local": LauncherCapacity(only, only)}
+    return {
+        name: LauncherCapacity(Capacity(**fields["total"]), Capacity(**fields["node"])) if fields else None
+        for name, fields in document.items()
+    }

@@ -14,7 +14,7 @@ from service.jobs.checkpoints import find_newest_step_saved_since
 from service.jobs.models import Attempt, Job
 from service.jobs.repository import Change, JobRepository
 from service.jobs.states import AttemptState, JobState
-from service.launchers.protocol import LaunchStatus
+from service.launchers.protocol import LaunchError, LaunchStatus
 from service.leader.leadership import Leadership
 from service.reasons import Reason
 from service.times import now
@@ -59,7 +59,7 @@ class AttemptFinalizer:
                 jobs.set_metrics(job.id, outcome.metrics)
             self._apply_verdict(jobs, current, attempts.list_by_job(job.id), verdict)
 
-    def record_failed_launch(self, job_id: str, message: str) -> None:
+    def record_failed_launch(self, job_id: str, error: LaunchError) -> None:
         """Record an attempt that could not be started.
 
         The job waits for the next attempt, or fails where it has no restarts left. Raises StateChangedError where the
@@ -69,10 +69,10 @@ class AttemptFinalizer:
             jobs, attempts = JobRepository(session), AttemptRepository(session)
             job = jobs.expect(job_id, JobState.STARTING)
             all_attempts = attempts.list_by_job(job_id)
-            reason, attempt = Reason.LAUNCH_FAILED, all_attempts[-1]
+            reason, message, attempt = error.reason, str(error), all_attempts[-1]
             attempts.finish(attempt.id, AttemptState.FAILED, reason, message, None, now())
             change = Change(JobState.FAILED, reason, actor=RECONCILER, message=message, attempt=attempt.number)
-            if count_restarts_left(all_attempts, job.spec["max_restarts"]) > 0:
+            if reason in UNCOUNTED or count_restarts_left(all_attempts, job.spec["max_restarts"]) > 0:
                 change = self._with_restart(replace(change, to_state=JobState.QUEUED), job, all_attempts)
             jobs.change_state(job, change)
 

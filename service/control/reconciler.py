@@ -17,6 +17,7 @@ from service.jobs.repository import Change, JobRepository, StateChangedError
 from service.jobs.states import WATCHED, JobState
 from service.launchers.log_files import read_last_line
 from service.launchers.protocol import Launch, Launcher, LaunchError, LaunchPhase, LaunchStatus
+from service.launchers.registry import Launchers
 from service.leader.leadership import Leadership
 from service.reasons import Reason
 from service.reports.spool_tail import SpoolTail
@@ -34,7 +35,7 @@ class Reconciler:
         self,
         database: Database,
         leadership: Leadership,
-        launcher: Launcher,
+        launchers: Launchers,
         starter: Starter,
         finalizer: AttemptFinalizer,
         grace_period_seconds: float,
@@ -42,7 +43,7 @@ class Reconciler:
         """Wait `grace_period_seconds` between asking an attempt to stop and killing it."""
         self._database = database
         self._leadership = leadership
-        self._launcher = launcher
+        self._launchers = launchers
         self._starter = starter
         self._finalizer = finalizer
         self._grace_period_seconds = grace_period_seconds
@@ -62,16 +63,17 @@ class Reconciler:
         if time.monotonic() < self._orphans_due_at:
             return
         self._orphans_due_at = time.monotonic() + ORPHAN_SECONDS
-        launches = self._launcher.list()
+        # What runs is listed first: an attempt that starts meanwhile has its row before it has processes.
+        launches = [(launcher, launch) for launcher in self._launchers.values() for launch in launcher.list()]
         with self._database.read() as session:
             active = {(attempt.job_id, attempt.number) for attempt in AttemptRepository(session).list_active()}
-        for launch in launches:
+        for launcher, launch in launches:
             if (launch.name.job_id, launch.attempt) not in active:
-                self._kill_orphan(launch)
+                self._kill_orphan(launcher, launch)
 
-    def _kill_orphan(self, launch: Launch) -> None:
+    def _kill_orphan(self, launcher: Launcher, launch: Launch) -> None:
         self._leadership.check_lease()
-        if self._launcher.kill(launch):
+        if launcher.kill(launch):
             return
         job_id, number = launch.name.job_id, launch.attempt
         log.warning("orphan_killed", job=job_id, attempt=number)
@@ -94,7 +96,7 @@ class Reconciler:
         if not self._leadership.has_lease(attempt):
             return
         launch = make_launch(job, attempt)
-        status = self._launcher.describe(launch)
+        status = self._launchers[launch.launcher].describe(launch)
         if status.phase is LaunchPhase.UNSEEN:
             self._handle_unseen(job, attempt, launch, status)
         elif status.phase is LaunchPhase.PENDING:
@@ -124,7 +126,7 @@ class Reconciler:
         except StateChangedError:
             return
         except LaunchError as error:
-            self._finalizer.record_failed_launch(job.id, str(error))
+            self._finalizer.record_failed_launch(job.id, error)
 
     def _handle_unseen(self, job: Job, attempt: Attempt, launch: Launch, status: LaunchStatus) -> None:
         """Explain why nothing is known of an attempt, or end it where it should end: its machine may be gone for good.
@@ -173,7 +175,7 @@ class Reconciler:
                 "the document shows how much the job needs"
             )
             self._record_stop(attempt, Reason.OUT_OF_MEMORY, message)
-            self._launcher.kill(launch)
+            self._launchers[launch.launcher].kill(launch)
         elif is_late(job):
             message = f"deadline_seconds = {job.spec['deadline_seconds']} passed while the job ran"
             self._stop(attempt, launch, Reason.DEADLINE_EXCEEDED, message)
@@ -192,26 +194,26 @@ class Reconciler:
 
     def _stop(self, attempt: Attempt, launch: Launch, reason: Reason, message: str) -> None:
         # Signal first: an attempt with a recorded stop but no signal would run until the grace period is over.
-        self._launcher.stop(launch)
+        self._launchers[launch.launcher].stop(launch)
         self._record_stop(attempt, reason, message)
 
     def _take_back(self, attempt: Attempt, launch: Launch, reason: Reason, message: str) -> None:
         """Remove an attempt that has no process yet: nothing of it needs time to stop."""
         if attempt.stop_reason is None:
             self._record_stop(attempt, reason, message)
-        self._launcher.kill(launch)
+        self._launchers[launch.launcher].kill(launch)
 
     def _kill_if_overdue(self, attempt: Attempt, launch: Launch) -> None:
         """Kill an attempt that was stopped because of its memory, or whose grace period is over."""
         requested_at = attempt.stop_requested_at
         is_over = requested_at is not None and (now() - requested_at).total_seconds() >= self._grace_period_seconds
         if attempt.stop_reason == Reason.OUT_OF_MEMORY or is_over:
-            self._launcher.kill(launch)
+            self._launchers[launch.launcher].kill(launch)
 
     def _handle_gone(self, job: Job, attempt: Attempt, launch: Launch, status: LaunchStatus) -> None:
         # Ranks may outlive their launch process and write until they are gone, also to the run directory in which the
         # next attempt would work.
-        if not self._launcher.kill(launch):
+        if not self._launchers[launch.launcher].kill(launch):
             # Their ends wake the loop.
             log.info("attempt_leaves_processes", job=job.id, attempt=attempt.number)
             return
@@ -224,7 +226,7 @@ class Reconciler:
             log.info("job_changed_meanwhile", job=job.id, reason=str(error))
             return
         # Last, because the next round needs the launcher's exit code again where the database write has failed.
-        self._launcher.delete(launch)
+        self._launchers[launch.launcher].delete(launch)
         self._tail.forget(attempt)
         log.info("attempt_ended", job=job.id, attempt=attempt.number, exit_code=status.exit_code)
 

@@ -5,10 +5,20 @@ from collections.abc import Sequence
 from service.jobs.models import Attempt
 from service.reasons import Reason
 
-UNCOUNTED = frozenset({Reason.STOP_REQUESTED, Reason.USER_PAUSED})
-"""Reasons for an end that do not count against a job: a user paused it, or it was stopped from outside the service (for
-example by a shutdown of the machine) and left a checkpoint. `max_restarts` limits failures; these ends are limited by
-the back-off and by `deadline_seconds`."""
+UNCOUNTED = frozenset(
+    {
+        Reason.STOP_REQUESTED,
+        Reason.USER_PAUSED,
+        Reason.QUOTA_EXCEEDED,
+        Reason.EVICTED,
+        Reason.PREEMPTED,
+        Reason.NODE_LOST,
+        Reason.LOST,
+    }
+)
+"""Reasons for an end that do not count against a job: a user paused it, it was stopped from outside the service (for
+example by a shutdown of the machine) and left a checkpoint, or its cluster took its machines away. `max_restarts`
+limits failures; these ends are limited by the back-off and by `deadline_seconds`."""
 
 
 def count_restarts_left(attempts: Sequence[Attempt], max_restarts: int) -> int:

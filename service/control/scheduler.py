@@ -10,10 +10,11 @@ from service.jobs.demand import list_misfits
 from service.jobs.models import Job
 from service.jobs.repository import Change, JobRepository, StateChangedError
 from service.jobs.states import JobState
-from service.launchers.protocol import Capacity, Launcher, LaunchError
+from service.launchers.protocol import LauncherCapacity, LaunchError
+from service.launchers.registry import Launchers
 from service.leader.leadership import Leadership, LeadershipLostError
-from service.queue.repository import QueueRepository
-from service.queue.state import QueueState, get_demand
+from service.queue.repository import QueueRepository, list_late
+from service.queue.state import QueueState, get_demand, get_full_demand
 from service.quotas.rules import list_full
 from service.reasons import Reason
 from service.times import now
@@ -26,25 +27,35 @@ MAX_LATE = 100
 
 class Scheduler:
     def __init__(
-        self, leadership: Leadership, launcher: Launcher, starter: Starter, finalizer: AttemptFinalizer, faults: Faults
+        self,
+        leadership: Leadership,
+        launchers: Launchers,
+        starter: Starter,
+        finalizer: AttemptFinalizer,
+        faults: Faults,
     ) -> None:
         self._leadership = leadership
-        self._launcher = launcher
+        self._launchers = launchers
         self._starter = starter
         self._finalizer = finalizer
         self._faults = faults
-        self._checked_capacity: Capacity | None = None
-        """Capacity that every waiting job fits; None before the first check."""
+        self._checked_capacities: dict[str, LauncherCapacity | None] = {}
+        """Capacity by launcher that every waiting job fits; missing before the first check."""
 
     def run_once(self) -> None:
-        """Start every job whose turn it is and for which resources are free.
+        """Start every job whose turn it is and for which resources are free, launcher by launcher.
 
         The cost grows with the jobs that start, not with those that wait.
         """
-        self._fail_too_large()
         self._fail_late()
+        for name, launcher in self._launchers.items():
+            capacity = launcher.capacity()
+            self._fail_too_large(name, capacity)
+            self._start_waiting(name, capacity)
+
+    def _start_waiting(self, launcher: str, capacity: LauncherCapacity | None) -> None:
         tried: set[str] = set()
-        while (job := self._choose_next(frozenset(tried))) is not None:
+        while (job := self._choose_next(launcher, capacity, frozenset(tried))) is not None:
             tried.add(job.id)
             try:
                 self._start(job)
@@ -54,15 +65,15 @@ class Scheduler:
                 # Catches everything: the jobs after this one must still be considered.
                 self._faults.record("schedule_failed", error, job=job.id)
 
-    def _choose_next(self, tried: frozenset[str]) -> Job | None:
-        """Choose the next job to start; None where no waiting job may start now.
+    def _choose_next(self, launcher: str, capacity: LauncherCapacity | None, tried: frozenset[str]) -> Job | None:
+        """Choose the next job of a launcher to start; None where no waiting job may start now.
 
         The first job of the queue starts as soon as there is room for it. Until then others may pass it, but once its
         room is reserved only those that leave room for it. tried: ids of jobs that this round has started or given up.
         """
         with self._leadership.write() as session:
-            queue, time = QueueRepository(session), now()
-            state = QueueState.read(session, self._launcher.capacity(), time, tried)
+            queue, time = QueueRepository(session, launcher), now()
+            state = QueueState.read(session, launcher, capacity, time, tried)
             if state.head is None or state.free.has_room_for(get_demand(state.head)):
                 return state.head
             queue.set_at_head(state.head.id, time)
@@ -71,22 +82,21 @@ class Scheduler:
             full = list_full(state.quotas, state.usages)
             return queue.find_first(time, room=state.room_of_others, full=full, tried=tried)
 
-    def _fail_too_large(self) -> None:
-        """Fail waiting jobs that do not fit the machine any more, once after each change of its capacity."""
-        total = self._launcher.capacity()
-        if self._checked_capacity == total:
+    def _fail_too_large(self, launcher: str, capacity: LauncherCapacity | None) -> None:
+        """Fail waiting jobs that do not fit the machines any more, once after each change of their capacity."""
+        if capacity is None or self._checked_capacities.get(launcher) == capacity:
             return
         with self._leadership.write() as session:
-            for job in QueueRepository(session).list_too_large(total):
-                message = "; ".join(str(error) for error in list_misfits(get_demand(job), total))
+            for job in QueueRepository(session, launcher).list_too_large(capacity):
+                message = "; ".join(str(error) for error in list_misfits(get_full_demand(job), capacity))
                 change = Change(JobState.FAILED, Reason.CANNOT_FIT, actor=SCHEDULER, message=message)
                 JobRepository(session).change_state(job, change)
-        self._checked_capacity = total
+        self._checked_capacities[launcher] = capacity
 
     def _fail_late(self) -> None:
         """Fail waiting jobs whose deadline has passed."""
         with self._leadership.write() as session:
-            for job in QueueRepository(session).list_late(now(), MAX_LATE):
+            for job in list_late(session, now(), MAX_LATE):
                 message = f"deadline_seconds = {job.spec['deadline_seconds']} passed while the job waited"
                 change = Change(JobState.FAILED, Reason.DEADLINE_EXCEEDED, actor=SCHEDULER, message=message)
                 JobRepository(session).change_state(job, change)
@@ -99,4 +109,4 @@ class Scheduler:
             log.info("job_changed_meanwhile", job=job.id, reason=str(error))
         except LaunchError as error:
             log.warning("launch_failed", job=job.id, error=str(error))
-            self._finalizer.record_failed_launch(job.id, str(error))
+            self._finalizer.record_failed_launch(job.id, error)

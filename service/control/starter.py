@@ -11,7 +11,8 @@ from service.jobs.models import Attempt, Job
 from service.jobs.repository import Change, JobRepository, StateChangedError
 from service.jobs.states import AttemptState, JobState
 from service.keys.secret import hash_secret, new_secret
-from service.launchers.protocol import Launcher, LaunchFiles
+from service.launchers.protocol import LaunchFiles
+from service.launchers.registry import Launchers
 from service.leader.leadership import Leadership
 from service.reasons import Reason
 from service.reports.progress import ReportedProgress
@@ -19,11 +20,9 @@ from service.times import now
 
 
 class Starter:
-    def __init__(self, leadership: Leadership, launcher: Launcher, service_url: str) -> None:
-        """Have ranks push their reports to the service at `service_url`."""
+    def __init__(self, leadership: Leadership, launchers: Launchers) -> None:
         self._leadership = leadership
-        self._launcher = launcher
-        self._url = service_url
+        self._launchers = launchers
 
     def begin(self, job: Job) -> Attempt:
         """Create the next attempt of a waiting job, which is the intent to launch it, and lease it.
@@ -35,7 +34,7 @@ class Starter:
             number = job.num_attempts + 1
             change = Change(JobState.STARTING, Reason.SCHEDULED, actor=SCHEDULER, attempt=number)
             current = jobs.expect(job.id, JobState.QUEUED)
-            gpus = self._choose_gpus(attempts, job.num_gpus)
+            gpus = self._choose_gpus(attempts, job)
             jobs.change_state(current, change)
             lease = self._leadership.make_lease()
             attempt = Attempt(
@@ -63,26 +62,33 @@ class Starter:
         Raises LaunchError where either fails, StateChangedError where the job is no longer starting, and
         LeadershipLostError where another process may be about to start the attempt.
         """
-        token = new_secret()
+        token, launcher = new_secret(), self._launchers[job.launcher]
         with self._leadership.write() as session:
             JobRepository(session).expect(job.id, JobState.STARTING)
             attempts = AttemptRepository(session)
             attempts.set_token(attempt.id, hash_secret(token))
             # Before the start: otherwise a leader on another machine might look for the process there, and miss it.
-            attempts.set_node(attempt.id, self._launcher.node)
+            attempts.set_node(attempt.id, launcher.node)
         self._leadership.check_lease()
-        self._launcher.start(make_launch(job, attempt), self._make_files(job, attempt, token))
+        target = {"url": f"{launcher.ingest_url}/v1/ingest/{attempt.id}", "token": token}
+        launcher.start(make_launch(job, attempt), LaunchFiles(_dump_document(job), json.dumps(target)))
 
-    def _choose_gpus(self, attempts: AttemptRepository, num_gpus: int) -> list[int]:
-        """Choose the lowest numbers of GPUs that no other attempt has. Raises StateChangedError where they are few."""
+    def _choose_gpus(self, attempts: AttemptRepository, job: Job) -> list[int]:
+        """Choose the lowest numbers of GPUs that no other attempt has. Raises StateChangedError where they are few.
+
+        A launcher that finds a machine for each attempt leaves that to whoever finds it.
+        """
+        launcher = self._launchers[job.launcher]
+        if launcher.node is None:
+            return []
+        capacity, num_gpus = launcher.capacity(), job.num_gpus
         taken = {gpu for attempt in attempts.list_active() for gpu in (attempt.devices or {}).get("gpus", [])}
-        free = [gpu for gpu in range(self._launcher.capacity().num_gpus) if gpu not in taken]
+        free = [gpu for gpu in range(capacity.node.num_gpus if capacity else 0) if gpu not in taken]
         if len(free) < num_gpus:
             raise StateChangedError(f"needs {format_count(num_gpus, 'GPU')}, {len(free)} free")
         return free[:num_gpus]
 
-    def _make_files(self, job: Job, attempt: Attempt, token: str) -> LaunchFiles:
-        # Through the model, whose form the trainer reads: another version of the service may have stored the document.
-        document = ResolvedJob.model_validate_json(json.dumps(job.resolved))
-        target = {"url": f"{self._url}/v1/ingest/{attempt.id}", "token": token}
-        return LaunchFiles(document.model_dump_json(indent=1), json.dumps(target))
+
+def _dump_document(job: Job) -> str:
+    # Through the model, whose form the trainer reads: another version of the service may have stored the document.
+    return ResolvedJob.model_validate_json(json.dumps(job.resolved)).model_dump_json(indent=1)

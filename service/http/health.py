@@ -5,7 +5,7 @@ from pydantic import BaseModel
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from service.capacity.free import compute_free_capacity
+from service.capacity.free import compute_free_capacities
 from service.http.problem_kinds import may_answer
 from service.http.problems import ProblemError
 from service.http.route import ApiRoute, runs_in
@@ -54,9 +54,9 @@ def is_ready(services: ServicesDependency) -> Readiness:
 @runs_in(MONITORING)
 def get_figures(services: ServicesDependency) -> Response:
     """Return the metrics of the service in the text format of Prometheus."""
-    free = compute_free_capacity(services.database, services.capacity.read())
-    services.telemetry.num_cores_free.set(free.num_cores)
-    services.telemetry.memory_bytes_free.set(free.memory_bytes)
+    for launcher, free in compute_free_capacities(services.database, services.capacity.read()).items():
+        if free is not None:
+            services.telemetry.set_free(launcher, free)
     services.telemetry.leads.set(services.control.leadership.is_held)
     return Response(services.telemetry.render(), media_type="text/plain; version=0.0.4; charset=utf-8")
 

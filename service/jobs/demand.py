@@ -1,53 +1,68 @@
-"""Resources that a job needs, and the check whether a machine has them."""
+"""Resources that a job needs, and the check whether its launcher has them."""
 
 from dlrm.config import FieldError, JobSpec, format_count
-from service.launchers.protocol import Capacity
+from service.launchers.protocol import Capacity, Demand, LauncherCapacity
 from service.reasons import Reason
 from service.sizes import format_giga, format_giga_limit, guess_size_base
 
 
-def compute_demand(job: JobSpec) -> Capacity:
-    """Compute the cores, memory and GPUs that `job` occupies while it runs."""
+def compute_demand(job: JobSpec) -> Demand:
+    """Compute the cores, memory and GPUs that `job` occupies on each of its machines while it runs."""
     resources = job.resources
-    return Capacity(
+    node = Capacity(
         num_cores=resources.num_cores,
         memory_bytes=resources.memory,
         num_gpus=resources.workers_per_node * resources.gpus_per_worker,
     )
+    return Demand(node, resources.num_nodes, resources.node_range[0])
 
 
-def list_faults(job: JobSpec, total: Capacity) -> list[FieldError]:
-    """List the reasons why `job` can never start on a machine with `total`; empty where it can."""
-    return job.resources.find_launcher_faults() + list_misfits(compute_demand(job), total)
+def list_faults(job: JobSpec, launcher: str, capacity: LauncherCapacity | None) -> list[FieldError]:
+    """List the reasons why a launcher can never start `job`; empty where it can, or where its capacity is not known."""
+    demand, faults = compute_demand(job), list[FieldError]()
+    if launcher == "local" and demand.min_nodes > 1:
+        message = f"asks for {demand.min_nodes} machines, but the launcher local starts jobs on one"
+        valid = "1; the launcher kubernetes and `dlrm train --node-rank` run on more, `dlrm plan` plans"
+        faults.append(FieldError("resources.nodes", message, valid))
+    return faults + (list_misfits(demand, capacity) if capacity is not None else [])
 
 
-def list_misfits(demand: Capacity, total: Capacity) -> list[FieldError]:
-    """List the resources of `demand` that exceed `total`, one error each; empty where all fit."""
+def list_misfits(demand: Demand, capacity: LauncherCapacity) -> list[FieldError]:
+    """List the resources of `demand` that no machine has, or not all together; one error each, empty where all fit."""
+    errors = _list_lacks(demand.node, capacity.node, "this machine has" if demand.num_nodes == 1 else "a machine has")
+    if errors or demand.min_nodes == 1:
+        return errors
+    lacks = _list_lacks(demand.least, capacity.total, "all machines together have")
+    return [FieldError("resources.nodes", lack.message, "fewer machines") for lack in lacks]
+
+
+def _list_lacks(needed: Capacity, total: Capacity, owner: str) -> list[FieldError]:
+    """List what is needed and not there. owner: who has `total`, in words."""
     errors: list[FieldError] = []
-    if demand.num_cores > total.num_cores:
+    if needed.num_cores > total.num_cores:
         errors.append(
             FieldError(
                 "resources.workers_per_node",
-                f"workers_per_node x threads_per_worker asks for {format_count(demand.num_cores, 'core')}, this "
-                f"machine has {total.num_cores}",
+                f"workers_per_node x threads_per_worker asks for {format_count(needed.num_cores, 'core')}, {owner} "
+                f"{total.num_cores}",
                 f"at most {format_count(total.num_cores, 'core')}",
             )
         )
-    if demand.memory_bytes > total.memory_bytes:
-        base = guess_size_base(demand.memory_bytes)
-        requested, available = format_giga(demand.memory_bytes, base), format_giga(total.memory_bytes, base)
+    if needed.memory_bytes > total.memory_bytes:
+        base = guess_size_base(needed.memory_bytes)
+        requested, available = format_giga(needed.memory_bytes, base), format_giga(total.memory_bytes, base)
         errors.append(
             FieldError(
                 "resources.memory",
-                f"asks for {requested}, this machine has {available}",
+                f"asks for {requested}, {owner} {available}",
                 f"at most {format_giga_limit(total.memory_bytes, base)}",
             )
         )
-    if demand.num_gpus > total.num_gpus:
+    if needed.num_gpus > total.num_gpus:
         errors.append(
             FieldError(
                 "resources.gpus_per_worker",
-                f"asks for {format_count(demand.num_gpus, 'GPU')}, this machine has {total.num_gpus}",
+                f"asks for {format_count(needed.num_gpus, 'GPU')}, {owner} {total.num_gpus}",
                 f"at most {format_count(total.num_gpus, 'GPU')}; 0 trains on the CPU",
             )
         )

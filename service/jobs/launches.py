@@ -1,10 +1,22 @@
 """Attempts as launchers know them."""
 
+import json
 from pathlib import Path
 
+from dlrm.config import ConfigError, FieldError, JobSpec, KubernetesConfig
 from dlrm.record import RunDirectory
 from service.jobs.models import Attempt, Job
 from service.launchers.protocol import Capacity, Demand, Launch, LaunchName
+from service.launchers.registry import Launchers
+
+
+def resolve_launcher(spec: JobSpec, launchers: Launchers) -> str:
+    """Return the name of the launcher that starts a job. Raises ConfigError where the service has none of that name."""
+    name = launchers.resolve(spec.resources.launcher)
+    if name not in launchers:
+        message, valid = f"this service has no launcher {name}", ", ".join(["auto", *launchers])
+        raise ConfigError([FieldError("resources.launcher", message, valid)])
+    return name
 
 
 def make_launch(job: Job, attempt: Attempt) -> Launch:
@@ -12,7 +24,10 @@ def make_launch(job: Job, attempt: Attempt) -> Launch:
     return Launch(
         LaunchName(job.id, attempt.number),
         RunDirectory(Path(job.run_directory)),
-        Demand(Capacity(job.num_cores, job.memory_bytes, job.num_gpus), job.num_nodes),
+        Demand(Capacity(job.num_cores, job.memory_bytes, job.num_gpus), job.num_nodes, job.min_nodes),
+        job.launcher,
         attempt.node,
         tuple((attempt.devices or {}).get("gpus", [])),
+        KubernetesConfig.model_validate_json(json.dumps(job.spec["resources"].get("kubernetes") or {})),
+        job.deadline_at,
     )

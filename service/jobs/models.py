@@ -15,7 +15,7 @@ class Job(Base):
 
     __tablename__ = "jobs"
     __table_args__ = (
-        Index("ix_jobs_queue", "state", "priority", "created_at", "id"),
+        Index("ix_jobs_queue", "state", "launcher", "priority", "created_at", "id"),
         Index("ix_jobs_deadline", "state", "deadline_at"),
         Index("ix_jobs_owner", "owner", "id"),
         Index("ix_jobs_owner_state", "owner", "state", "id"),
@@ -59,7 +59,11 @@ class Job(Base):
     launcher: Mapped[str] = mapped_column(String(16), default="local")
     world_size: Mapped[int]
     num_nodes: Mapped[int] = mapped_column(default=1)
+    """Number of machines; the largest one of a range."""
+    min_nodes: Mapped[int] = mapped_column(default=1)
+    """Smallest number of machines with which an attempt begins."""
     num_cores: Mapped[int]
+    """Cores on each machine, as memory and GPUs."""
     memory_bytes: Mapped[int] = mapped_column(BigInteger)
     num_gpus: Mapped[int]
     spec: Mapped[dict[str, Any]]
@@ -140,6 +144,8 @@ class Attempt(Base):
     """Machine that the attempt runs on; null until it is launched."""
     devices: Mapped[dict[str, Any] | None]
     """GPUs and cores that the attempt has for itself, as lists of their numbers; null until it is launched."""
+    observed_end: Mapped[dict[str, Any] | None]
+    """End of the attempt as its launcher has seen it first; null until then. It may see less of it later."""
     rank_ends: Mapped[list[dict[str, Any]] | None]
     """Ends of the ranks that failed, as `dlrm.record.RankEnd` has them; null until the attempt has ended."""
 

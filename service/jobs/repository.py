@@ -13,6 +13,7 @@ from service.jobs.filters import JobFilter
 from service.jobs.list_query import select_ids
 from service.jobs.models import Event, Job
 from service.jobs.states import ENDED, HOLDING, NOT_ENDED, JobState, check_transition
+from service.launchers.protocol import Capacity
 from service.reasons import Reason
 from service.times import now
 
@@ -107,16 +108,16 @@ class JobRepository:
     def list_in_states(self, states: Sequence[JobState] | frozenset[JobState]) -> list[Job]:
         return list(self._session.scalars(select(Job).where(Job.state.in_(states)).order_by(Job.id)))
 
-    def sum_reserved_capacity(self) -> tuple[int, int, int]:
-        """Sum up the cores, bytes of memory and GPUs of all jobs that hold resources."""
+    def sum_reserved_capacity(self, launcher: str) -> Capacity:
+        """Sum up the resources, on all their machines, of the jobs of a launcher that hold some."""
         row = self._session.execute(
             select(
-                func.coalesce(func.sum(Job.num_cores), 0),
-                func.coalesce(func.sum(Job.memory_bytes), 0),
-                func.coalesce(func.sum(Job.num_gpus), 0),
-            ).where(Job.state.in_(HOLDING))
+                func.coalesce(func.sum(Job.num_cores * Job.num_nodes), 0),
+                func.coalesce(func.sum(Job.memory_bytes * Job.num_nodes), 0),
+                func.coalesce(func.sum(Job.num_gpus * Job.num_nodes), 0),
+            ).where(Job.state.in_(HOLDING), Job.launcher == launcher)
         ).one()
-        return int(row[0]), int(row[1]), int(row[2])
+        return Capacity(int(row[0]), int(row[1]), int(row[2]))
 
     def count_by_state(self) -> dict[str, int]:
         rows = self._session.execute(select(Job.state, func.count()).group_by(Job.state))

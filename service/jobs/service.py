@@ -26,6 +26,7 @@ from service.jobs.document import parse_document
 from service.jobs.ended import require_end
 from service.jobs.filters import JobFilter
 from service.jobs.idempotency_repository import IdempotencyRepository
+from service.jobs.launches import resolve_launcher
 from service.jobs.models import Job, JobLabel
 from service.jobs.paths import resolve_paths, resolve_roots
 from service.jobs.repository import JobRepository, StateChangedError
@@ -34,6 +35,7 @@ from service.jobs.states import JobState
 from service.jobs.visibility import get_visible_job, get_visible_owner
 from service.jobs.warm_start import hold_source, resolve_warm_start
 from service.keys.principal import Principal
+from service.launchers.registry import Launchers
 from service.queue.place import find_place
 from service.queue.state import get_demand
 from service.queue.waits import explain_waits
@@ -85,6 +87,7 @@ class JobService:
         self,
         database: Database,
         settings: Settings,
+        launchers: Launchers,
         capacity: KnownCapacity,
         audit: AuditLog,
         on_change: Callable[[], None],
@@ -93,6 +96,7 @@ class JobService:
         self._database = database
         self._audit = audit
         self._settings = settings
+        self._launchers = launchers
         self._capacity = capacity
         self._on_change = on_change
 
@@ -153,8 +157,8 @@ class JobService:
         roots = self._settings.data_roots
         absolute = resolve_paths(spec, roots, self._settings.private_directories)
         absolute = resolve_warm_start(absolute, submission.principal, self._database, self._settings)
-        demand = compute_demand(spec)
-        if errors := list_faults(spec, self._capacity.read()):
+        demand, launcher = compute_demand(spec), resolve_launcher(spec, self._launchers)
+        if errors := list_faults(spec, launcher, self._capacity.read().get(launcher)):
             raise _cannot_fit(errors)
         job_id = new_id("job")
         created_at = now()
@@ -171,12 +175,13 @@ class JobService:
             owner=submission.owner,
             restarted_from=submission.restarted.id if submission.restarted else None,
             num_attempts=0,
-            launcher=spec.resources.launcher,
+            launcher=launcher,
             world_size=spec.resources.world_size,
-            num_nodes=spec.resources.num_nodes,
-            num_cores=demand.num_cores,
-            memory_bytes=demand.memory_bytes,
-            num_gpus=demand.num_gpus,
+            num_nodes=demand.num_nodes,
+            min_nodes=demand.min_nodes,
+            num_cores=demand.node.num_cores,
+            memory_bytes=demand.node.memory_bytes,
+            num_gpus=demand.node.num_gpus,
             spec=spec.model_dump(mode="json"),
             resolved=resolve(absolute, resolve_roots(roots), str(self._settings.prepared_directory)).model_dump(
                 mode="json"
@@ -220,9 +225,9 @@ class JobService:
         """Return a job with its document."""
         with self._database.read() as session:
             job = get_visible_job(session, job_id, principal)
-            total = self._capacity.read()
-            wait = explain_waits(session, [job], total).get(job.id)
-            return JobDetail.from_job(job, wait, find_place(session, job, wait, total))
+            capacities = self._capacity.read()
+            wait = explain_waits(session, [job], capacities).get(job.id)
+            return JobDetail.from_job(job, wait, find_place(session, job, wait, capacities.get(job.launcher)))
 
     def cancel(self, job_id: str, principal: Principal) -> JobView:
         """Cancel a job: at once where it waits, else after its attempt was stopped.

@@ -18,9 +18,10 @@ from hostinfo.stop_signals import defer_stop_signals
 from service.launchers.exit_watch import ExitWatch
 from service.launchers.processes import find_marked, find_same, kill_all, list_attempt_directories, make_marks
 from service.launchers.protocol import (
+    NOTHING,
     Capacity,
-    Demand,
     Launch,
+    LauncherCapacity,
     LaunchError,
     LaunchFiles,
     LaunchName,
@@ -31,8 +32,6 @@ from service.launchers.worker_environment import make_worker_environment
 from service.reasons import Reason
 
 log = structlog.get_logger(__name__)
-
-NOTHING = Demand(Capacity(0, 0, 0))
 
 
 class ProcessRecord(BaseModel):
@@ -51,6 +50,8 @@ class LocalOptions:
     """Interpreter that has the trainer."""
     capacity: Capacity
     """All that jobs may occupy on this machine."""
+    ingest_url: str
+    """Address of the service for programs on this machine."""
     service_id: str
     """Identity of the service, by which it recognises its processes."""
     node: str
@@ -76,6 +77,10 @@ class LocalLauncher:
     @property
     def node(self) -> str:
         return self._options.node
+
+    @property
+    def ingest_url(self) -> str:
+        return self._options.ingest_url
 
     @property
     def shares_files(self) -> bool:
@@ -135,8 +140,8 @@ class LocalLauncher:
     def delete(self, launch: Launch) -> None:
         self._children.pop(_get_attempt_directory(launch).path, None)
 
-    def capacity(self) -> Capacity:
-        return self._options.capacity
+    def capacity(self) -> LauncherCapacity:
+        return LauncherCapacity(self._options.capacity, self._options.capacity)
 
     def _start_recorded(self, launch: Launch, attempt: AttemptDirectory) -> None:
         _get_record_path(attempt).unlink(missing_ok=True)

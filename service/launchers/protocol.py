@@ -2,10 +2,12 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum, auto
 from typing import Literal, Protocol
 
-from dlrm.record import RankEnd, RunDirectory
+from dlrm.config import KubernetesConfig
+from dlrm.record import Outcome, RankEnd, RunDirectory
 from service.reasons import Reason
 
 LogSource = int | Literal["launch"]
@@ -33,6 +35,10 @@ class Capacity:
             self.num_cores + other.num_cores, self.memory_bytes + other.memory_bytes, self.num_gpus + other.num_gpus
         )
 
+    def times(self, number: int) -> "Capacity":
+        """Multiply each resource, as for `number` machines."""
+        return Capacity(self.num_cores * number, self.memory_bytes * number, self.num_gpus * number)
+
     def has_room_for(self, demand: "Capacity") -> bool:
         """Whether no resource of `demand` exceeds this capacity."""
         return (
@@ -42,12 +48,43 @@ class Capacity:
         )
 
 
+UNLIMITED = Capacity(2**31 - 1, 2**62, 2**31 - 1)
+"""Capacity that stands for one that is not known: a job fits it, and something else decides when it starts."""
+
+
+@dataclass(frozen=True)
+class LauncherCapacity:
+    """Resources that the jobs of one launcher may occupy."""
+
+    total: Capacity
+    """Sum over all machines."""
+    node: Capacity
+    """Most of each resource that one machine has."""
+
+
 @dataclass(frozen=True)
 class Demand:
     """Resources that an attempt occupies: `node` on each of `num_nodes` machines."""
 
     node: Capacity
     num_nodes: int = 1
+    """Number of machines; the largest one where the job leaves a range."""
+    min_nodes: int = 1
+    """Smallest number of machines with which the attempt begins."""
+
+    @property
+    def total(self) -> Capacity:
+        """Resources on all machines together."""
+        return self.node.times(self.num_nodes)
+
+    @property
+    def least(self) -> Capacity:
+        """Resources with which the attempt begins at least."""
+        return self.node.times(self.min_nodes)
+
+
+NOTHING = Demand(Capacity(0, 0, 0))
+"""Demand of an attempt of which only the name is known."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +96,9 @@ class LaunchName:
     """Number of the attempt, counted from 1."""
 
 
+NO_OPTIONS = KubernetesConfig()
+
+
 @dataclass(frozen=True)
 class Launch:
     """One attempt of one job, with all that a launcher needs to start it and to find it again."""
@@ -66,10 +106,16 @@ class Launch:
     name: LaunchName
     run_directory: RunDirectory
     demand: Demand
+    launcher: str = "local"
+    """Name of the launcher that starts it."""
     node: str | None = None
     """Machine that the attempt was started on; None before its start."""
     gpus: tuple[int, ...] = ()
     """Numbers of the GPUs of the machine that the attempt has for itself."""
+    options: KubernetesConfig = NO_OPTIONS
+    """Placement that the job asks for, on a cluster."""
+    deadline_at: datetime | None = None
+    """Time at which the service ends the attempt; None: never."""
 
     @property
     def attempt(self) -> int:
@@ -114,6 +160,11 @@ class LaunchStatus:
     """Exit code of the launch process; None while it is alive, or where it ended unobserved."""
     rank_ends: tuple[RankEnd, ...] = ()
     """Ends of the ranks that failed, as far as they are known."""
+    outcome: Outcome | None = None
+    """Outcome of an attempt that has ended, as far as the launcher itself has seen it, such as in the message that a
+    container leaves; what the run has written or reported counts before."""
+    last_log_line: str = ""
+    """Last line of the log of the launch process, as far as the launcher has seen it."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +191,11 @@ class LogRange:
 class LaunchError(Exception):
     """Failure to start an attempt; the message says why."""
 
+    def __init__(self, message: str, reason: Reason = Reason.LAUNCH_FAILED) -> None:
+        """Keep `reason`, which the attempt has from then on."""
+        super().__init__(message)
+        self.reason = reason
+
 
 class Launcher(Protocol):
     """Interface that starts, observes and stops attempts.
@@ -151,6 +207,11 @@ class Launcher(Protocol):
     @property
     def node(self) -> str | None:
         """Machine on which this process starts attempts; None where the launcher finds one for each."""
+        ...
+
+    @property
+    def ingest_url(self) -> str:
+        """Address at which attempts reach the service."""
         ...
 
     @property
@@ -186,6 +247,6 @@ class Launcher(Protocol):
         """Forget an ended attempt, of which only the files remain."""
         ...
 
-    def capacity(self) -> Capacity:
-        """Return all resources that jobs may occupy on one machine."""
+    def capacity(self) -> LauncherCapacity | None:
+        """Return all resources that jobs may occupy; None where nobody knows, and something else decides."""
         ...

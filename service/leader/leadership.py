@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import psutil
 import structlog
@@ -16,7 +17,6 @@ from sqlalchemy.orm import Session
 from service.database import Database
 from service.ids import new_id
 from service.jobs.models import Attempt
-from service.launchers.protocol import Capacity
 from service.leader.lock import LOCK_KEY, LeaderLock
 from service.leader.repository import LeaderRepository, Lease
 from service.times import follow_clock, now
@@ -46,9 +46,12 @@ class Leadership:
     """
 
     def __init__(
-        self, database: Database, lock: LeaderLock, lease_seconds: float, get_capacity: Callable[[], Capacity]
+        self, database: Database, lock: LeaderLock, lease_seconds: float, get_capacity: Callable[[], dict[str, Any]]
     ) -> None:
-        """Tell all processes what `get_capacity` returns: resources that jobs may occupy while this process leads."""
+        """Tell all processes what `get_capacity` returns: resources that jobs may occupy while this process leads.
+
+        As JSON values, and without waiting for anything.
+        """
         self._database = database
         self._lock = lock
         self._lease_seconds = lease_seconds

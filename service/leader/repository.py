@@ -1,14 +1,14 @@
 """SQL statements on the leader and on the leases of attempts."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import or_, select, text, update
 from sqlalchemy.orm import Session
 
 from service.jobs.attempt_repository import ACTIVE_STATES
 from service.jobs.models import Attempt
-from service.launchers.protocol import Capacity
 from service.leader.models import Leadership
 
 ROW = 1
@@ -55,7 +55,7 @@ class LeaderRepository:
         """Return the row; None where there is none yet."""
         return self._session.get(Leadership, ROW)
 
-    def begin_term(self, owner: str, capacity: Capacity, at: datetime) -> tuple[int, str | None]:
+    def begin_term(self, owner: str, capacity: dict[str, Any], at: datetime) -> tuple[int, str | None]:
         """Record a new leader, with a token above all earlier ones.
 
         Returns the token, and the owner of the term before; None where there was none.
@@ -63,7 +63,7 @@ class LeaderRepository:
         row = self._session.get_one(Leadership, ROW, with_for_update=True, populate_existing=True)
         before = row.owner or None
         row.token, row.owner, row.since = row.token + 1, owner, at
-        row.renewed_at, row.capacity = at, asdict(capacity)
+        row.renewed_at, row.capacity = at, capacity
         self._session.flush()
         return row.token, before
 
@@ -71,11 +71,9 @@ class LeaderRepository:
         """Return the token of the leader; no other process becomes leader until the transaction ends."""
         return self._session.scalar(select(Leadership.token).where(Leadership.id == ROW).with_for_update(read=True))
 
-    def renew(self, lease: Lease, capacity: Capacity, at: datetime) -> None:
+    def renew(self, lease: Lease, capacity: dict[str, Any], at: datetime) -> None:
         """Renew the lease of all active attempts that have it, and record that its holder leads, with `capacity`."""
-        self._session.execute(
-            update(Leadership).where(Leadership.id == ROW).values(renewed_at=at, capacity=asdict(capacity))
-        )
+        self._session.execute(update(Leadership).where(Leadership.id == ROW).values(renewed_at=at, capacity=capacity))
         self._session.execute(
             update(Attempt)
             .where(Attempt.state.in_(ACTIVE_STATES), Attempt.lease_token == lease.token)

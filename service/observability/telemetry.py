@@ -6,6 +6,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from service.launchers.protocol import Capacity
+
 
 class _JobsByState(Collector):
     """Collector of the number of jobs by state, which counts at every scrape so that it agrees with the database."""
@@ -27,8 +29,12 @@ class Telemetry:
         self._registry = CollectorRegistry()
         self.num_rounds = Counter("dlrm_control_rounds", "Rounds of the control loop", registry=self._registry)
         self.num_errors = Counter("dlrm_control_errors", "Errors in the control loop", registry=self._registry)
-        self.num_cores_free = Gauge("dlrm_cores_free", "Cores that no job occupies", registry=self._registry)
-        self.memory_bytes_free = Gauge("dlrm_memory_bytes_free", "Memory that no job occupies", registry=self._registry)
+        self._num_cores_free = Gauge(
+            "dlrm_cores_free", "Cores that no job occupies", ["launcher"], registry=self._registry
+        )
+        self._memory_bytes_free = Gauge(
+            "dlrm_memory_bytes_free", "Memory that no job occupies", ["launcher"], registry=self._registry
+        )
         self.leads = Gauge("dlrm_leads", "1 where this process leads, otherwise 0", registry=self._registry)
         self.request_seconds = Histogram(
             "dlrm_request_seconds", "Time to answer", ["method", "route", "status"], registry=self._registry
@@ -37,6 +43,10 @@ class Telemetry:
     def count_jobs(self, count: Callable[[], dict[str, int]]) -> None:
         """Register the metric of jobs by state. count: returns the number of jobs in each state, called per scrape."""
         self._registry.register(_JobsByState(count))
+
+    def set_free(self, launcher: str, free: Capacity) -> None:
+        self._num_cores_free.labels(launcher).set(free.num_cores)
+        self._memory_bytes_free.labels(launcher).set(free.memory_bytes)
 
     def render(self) -> bytes:
         """Return all metrics in the text format of Prometheus."""

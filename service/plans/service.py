@@ -10,9 +10,11 @@ from service.database import Database
 from service.http.problems import FieldProblem
 from service.jobs.demand import compute_demand, list_faults
 from service.jobs.document import parse_document
+from service.jobs.launches import resolve_launcher
 from service.jobs.paths import resolve_paths, resolve_roots
 from service.jobs.warm_start import resolve_warm_start
 from service.keys.principal import Principal
+from service.launchers.registry import Launchers
 from service.plans.plan_process import Planner
 from service.plans.schemas import Fit, Memory, PlanView, RatePoint
 from service.queue.state import QueueState
@@ -24,9 +26,10 @@ NUM_POINTS = 100
 
 
 class PlanService:
-    def __init__(self, database: Database, settings: Settings, capacity: KnownCapacity) -> None:
+    def __init__(self, database: Database, settings: Settings, launchers: Launchers, capacity: KnownCapacity) -> None:
         self._database = database
         self._settings = settings
+        self._launchers = launchers
         self._capacity = capacity
         self._planner = Planner(settings.trainer_python, settings.worker_environment)
 
@@ -80,13 +83,17 @@ class PlanService:
         return resolve(absolute, resolve_roots(roots), str(self._settings.prepared_directory)), []
 
     def _check_fit(self, spec: JobSpec, faults: list[FieldError]) -> Fit:
-        total = self._capacity.read()
-        never = [*faults, *list_faults(spec, total)]
+        try:
+            launcher = resolve_launcher(spec, self._launchers)
+        except ConfigError as error:
+            launcher, faults = "", [*faults, *error.errors]
+        capacity = self._capacity.read().get(launcher)
+        never = [*faults, *list_faults(spec, launcher, capacity)]
         if never:
             why = [FieldProblem(**fault.as_dict()) for fault in never]
             return Fit(now=False, ever=False, reason=Reason.CANNOT_FIT, why=why)
         with self._database.read() as session:
-            wait = QueueState.read(session, total, now()).find_wait("", compute_demand(spec))
+            wait = QueueState.read(session, launcher, capacity, now()).find_wait("", compute_demand(spec).least)
         if wait is None:
             return Fit(now=True, ever=True, reason=None, why=[])
         why = [FieldProblem(field="resources", message=wait[1], valid="")]

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from service.jobs.models import Job
 from service.jobs.schemas import QueuePlace, Wait
 from service.jobs.states import JobState
-from service.launchers.protocol import Capacity
+from service.launchers.protocol import UNLIMITED, Capacity, LauncherCapacity
 from service.queue.forecast import RunningJob, WaitingJob, forecast_start_seconds
 from service.queue.repository import QueueRepository
 from service.queue.state import get_demand
@@ -22,15 +22,17 @@ NUM_EARLIER_RUNS = 9
 """Number of earlier runs of the same name whose median is taken as the length of a run."""
 
 
-def find_place(session: Session, job: Job, wait: Wait | None, total: Capacity) -> QueuePlace | None:
+def find_place(session: Session, job: Job, wait: Wait | None, capacity: LauncherCapacity | None) -> QueuePlace | None:
     """Find the place of a job in the queue; None while it does not wait there for resources.
 
-    wait: what it waits for, from `explain_waits`. total: all that jobs may occupy.
+    wait: what it waits for, from `explain_waits`. capacity: all that jobs of its launcher may occupy; None where that
+    is not known.
     """
     time = now()
     if job.state != JobState.QUEUED or job.is_held or (job.restarts_at is not None and job.restarts_at > time):
         return None
-    num_ahead = QueueRepository(session).count_ahead(job, time)
+    num_ahead = QueueRepository(session, job.launcher).count_ahead(job, time)
+    total = capacity.total if capacity is not None else UNLIMITED
     seconds = None if num_ahead > MAX_AHEAD else _forecast_start(session, job, total, time)
     return QueuePlace(
         position=num_ahead + 1,
@@ -41,7 +43,7 @@ def find_place(session: Session, job: Job, wait: Wait | None, total: Capacity) -
 
 def _forecast_start(session: Session, job: Job, total: Capacity, time: datetime) -> float | None:
     """Estimate the seconds until a waiting job starts; None where what runs and what is in front do not tell."""
-    queue = QueueRepository(session)
+    queue = QueueRepository(session, job.launcher)
 
     @cache
     def estimate_run_seconds(owner: str, name: str) -> float | None:

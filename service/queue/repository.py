@@ -8,15 +8,17 @@ from sqlalchemy.orm import Session, defer
 
 from service.jobs.models import Job
 from service.jobs.states import HOLDING, JobState
-from service.launchers.protocol import Capacity
+from service.launchers.protocol import Capacity, LauncherCapacity
 
 _WITHOUT_DOCUMENTS = (defer(Job.spec, raiseload=True), defer(Job.resolved, raiseload=True))
 """Options of a query for jobs whose documents, which may be large, are not needed."""
 
 
 class QueueRepository:
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, launcher: str) -> None:
+        """Look at the jobs of one launcher."""
         self._session = session
+        self._launcher = launcher
 
     def find_first(
         self, at: datetime, *, room: Capacity | None, full: Sequence[ColumnElement[bool]], tried: Collection[str]
@@ -26,12 +28,12 @@ class QueueRepository:
         room: what it may occupy; None where that does not matter. full: conditions on jobs that their owner's quota
         keeps from starting. tried: ids of jobs to leave out.
         """
-        query = _select_ready(at).where(*(not_(condition) for condition in full), Job.id.not_in(tried))
+        query = self._select_ready(at).where(*(not_(condition) for condition in full), Job.id.not_in(tried))
         if room is not None:
             query = query.where(
-                Job.num_cores <= room.num_cores,
-                Job.memory_bytes <= room.memory_bytes,
-                Job.num_gpus <= room.num_gpus,
+                Job.num_cores * Job.min_nodes <= room.num_cores,
+                Job.memory_bytes * Job.min_nodes <= room.memory_bytes,
+                Job.num_gpus * Job.min_nodes <= room.num_gpus,
             )
         # In two steps, each of which reads the index in its order and sorts nothing.
         by_priority = query.with_only_columns(Job.priority).order_by(Job.priority.desc())
@@ -40,31 +42,31 @@ class QueueRepository:
             return None
         return self._session.scalar(query.where(Job.priority == priority).order_by(Job.created_at, Job.id).limit(1))
 
-    def list_late(self, at: datetime, limit: int) -> list[Job]:
-        """List waiting jobs whose deadline has passed."""
-        query = select(Job).where(Job.state == JobState.QUEUED, Job.deadline_at < at)
-        return list(self._session.scalars(query.order_by(Job.deadline_at).limit(limit)))
-
-    def list_too_large(self, total: Capacity) -> list[Job]:
-        """List waiting jobs that need more than there is in `total`."""
+    def list_too_large(self, capacity: LauncherCapacity) -> list[Job]:
+        """List waiting jobs that need more of one machine, or of all together, than there is."""
+        node, total = capacity.node, capacity.total
         query = select(Job).where(
             Job.state == JobState.QUEUED,
+            Job.launcher == self._launcher,
             or_(
-                Job.num_cores > total.num_cores,
-                Job.memory_bytes > total.memory_bytes,
-                Job.num_gpus > total.num_gpus,
+                Job.num_cores > node.num_cores,
+                Job.memory_bytes > node.memory_bytes,
+                Job.num_gpus > node.num_gpus,
+                Job.num_cores * Job.min_nodes > total.num_cores,
+                Job.memory_bytes * Job.min_nodes > total.memory_bytes,
+                Job.num_gpus * Job.min_nodes > total.num_gpus,
             ),
         )
         return list(self._session.scalars(query.order_by(Job.id)))
 
     def list_ahead(self, job: Job, at: datetime, limit: int) -> list[Job]:
         """List at most `limit` of the jobs that `count_ahead` counts, in their order."""
-        query = _select_ready(at).where(_is_ahead(job)).options(*_WITHOUT_DOCUMENTS)
+        query = self._select_ready(at).where(_is_ahead(job)).options(*_WITHOUT_DOCUMENTS)
         return list(self._session.scalars(query.order_by(Job.priority.desc(), Job.created_at, Job.id).limit(limit)))
 
     def list_holding(self) -> list[Job]:
         """List the jobs that hold resources."""
-        query = select(Job).where(Job.state.in_(HOLDING)).options(*_WITHOUT_DOCUMENTS)
+        query = select(Job).where(Job.state.in_(HOLDING), Job.launcher == self._launcher).options(*_WITHOUT_DOCUMENTS)
         return list(self._session.scalars(query))
 
     def list_run_seconds(self, owner: str, name: str, limit: int) -> list[float]:
@@ -89,16 +91,24 @@ class QueueRepository:
 
     def count_ahead(self, job: Job, at: datetime) -> int:
         """Count the jobs that are in front of `job`, and neither held nor waiting for a restart."""
-        return self._session.scalar(_select_ready(at).where(_is_ahead(job)).with_only_columns(func.count())) or 0
+        return self._session.scalar(self._select_ready(at).where(_is_ahead(job)).with_only_columns(func.count())) or 0
 
-
-def _select_ready(at: datetime) -> Select[Job]:
-    """Select the jobs that wait for nothing but resources."""
-    return select(Job).where(
-        Job.state == JobState.QUEUED, Job.is_held.is_(False), or_(Job.restarts_at.is_(None), Job.restarts_at <= at)
-    )
+    def _select_ready(self, at: datetime) -> Select[Job]:
+        """Select the jobs that wait for nothing but resources."""
+        return select(Job).where(
+            Job.state == JobState.QUEUED,
+            Job.launcher == self._launcher,
+            Job.is_held.is_(False),
+            or_(Job.restarts_at.is_(None), Job.restarts_at <= at),
+        )
 
 
 def _is_ahead(job: Job) -> ColumnElement[bool]:
     is_older = tuple_(Job.created_at, Job.id) < tuple_(job.created_at, job.id)
     return or_(Job.priority > job.priority, and_(Job.priority == job.priority, is_older))
+
+
+def list_late(session: Session, at: datetime, limit: int) -> list[Job]:
+    """List waiting jobs, of whichever launcher, whose deadline has passed."""
+    query = select(Job).where(Job.state == JobState.QUEUED, Job.deadline_at < at)
+    return list(session.scalars(query.order_by(Job.deadline_at).limit(limit)))

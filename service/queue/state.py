@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from service.jobs.demand import find_first_lack
 from service.jobs.models import Job
 from service.jobs.repository import JobRepository
-from service.launchers.protocol import Capacity
+from service.launchers.protocol import UNLIMITED, Capacity, Demand, LauncherCapacity
 from service.queue.repository import QueueRepository
 from service.quotas.models import Quota
 from service.quotas.repository import QuotaRepository, Usage
@@ -34,13 +34,23 @@ class QueueState:
     """First job that may start by its owner's quota; None where none waits."""
 
     @classmethod
-    def read(cls, session: Session, total: Capacity, at: datetime, tried: frozenset[str] = frozenset()) -> "QueueState":
-        """Read the state of the queue. total: all that jobs may occupy. tried: ids of jobs to leave out."""
-        queue = QueueRepository(session)
-        num_cores, memory_bytes, num_gpus = JobRepository(session).sum_reserved_capacity()
+    def read(
+        cls,
+        session: Session,
+        launcher: str,
+        capacity: LauncherCapacity | None,
+        at: datetime,
+        tried: frozenset[str] = frozenset(),
+    ) -> "QueueState":
+        """Read the state of the queue of one launcher.
+
+        capacity: all that its jobs may occupy; None where that is not known. tried: ids of jobs to leave out.
+        """
+        queue = QueueRepository(session, launcher)
+        reserved = JobRepository(session).sum_reserved_capacity(launcher)
         quotas, usages = QuotaRepository(session).list_by_owner(), QuotaRepository(session).sum_usages()
         head = queue.find_first(at, room=None, full=list_full(quotas, usages), tried=tried)
-        return cls(at, total.minus(Capacity(num_cores, memory_bytes, num_gpus)), quotas, usages, head)
+        return cls(at, capacity.total.minus(reserved) if capacity else UNLIMITED, quotas, usages, head)
 
     @property
     def is_reserved(self) -> bool:
@@ -73,4 +83,10 @@ class QueueState:
 
 
 def get_demand(job: Job) -> Capacity:
-    return Capacity(job.num_cores, job.memory_bytes, job.num_gpus)
+    """Return what a job needs to start, on all its machines together."""
+    return get_full_demand(job).least
+
+
+def get_full_demand(job: Job) -> Demand:
+    """Return what a job needs of each of its machines."""
+    return Demand(Capacity(job.num_cores, job.memory_bytes, job.num_gpus), job.num_nodes, job.min_nodes)

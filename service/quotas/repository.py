@@ -53,7 +53,13 @@ class QuotaRepository:
     def sum_usages(self) -> dict[str, Usage]:
         """Sum up what the jobs of each owner hold."""
         rows = self._session.execute(
-            select(Job.owner, func.sum(Job.num_cores), func.sum(Job.memory_bytes), func.sum(Job.num_gpus), func.count())
+            select(
+                Job.owner,
+                func.sum(Job.num_cores * Job.num_nodes),
+                func.sum(Job.memory_bytes * Job.num_nodes),
+                func.sum(Job.num_gpus * Job.num_nodes),
+                func.count(),
+            )
             .where(Job.state.in_(HOLDING))
             .group_by(Job.owner)
         )

@@ -83,9 +83,9 @@ def _exceeds(
     if quota.num_running is not None and usage.num_running >= quota.num_running:
         return is_owned
     limits = (
-        (Job.num_cores, quota.num_cores, usage.capacity.num_cores),
-        (Job.memory_bytes, quota.memory_bytes, usage.capacity.memory_bytes),
-        (Job.num_gpus, quota.num_gpus, usage.capacity.num_gpus),
+        (Job.num_cores * Job.min_nodes, quota.num_cores, usage.capacity.num_cores),
+        (Job.memory_bytes * Job.min_nodes, quota.memory_bytes, usage.capacity.memory_bytes),
+        (Job.num_gpus * Job.min_nodes, quota.num_gpus, usage.capacity.num_gpus),
     )
     exceeded = [column > limit - used for column, limit, used in limits if limit is not None]
     return and_(is_owned, or_(*exceeded)) if exceeded else None

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from dlrm.config import ConfigError, Counting, Hashing, make_identity, parse_job
-from dlrm.config.resources import ResourcesConfig
 
 SYNTHETIC: dict[str, Any] = {"data": {"format": "synthetic"}}
 SCHEMA: dict[str, Any] = {"label": "y", "categorical": [{"name": "u_{}", "count": 3, "type": "integer"}, {"name": "v"}]}
@@ -167,9 +166,3 @@ def test_of_many_columns_few_are_listed():
     schema = {"categorical": [{"name": "u{}", "count": 1000}]}
     found = faults_of(**parquet(schema, {"columns": {"w": {"hash_size": 50}}}))["data.vocabulary.columns"]
     assert found.endswith("(valid: a name or a pattern that matches one of u0, u1, u10, u100, u101, … (1,000 in all))")
-
-
-def test_the_local_launcher_starts_jobs_on_one_machine():
-    assert ResourcesConfig().find_launcher_faults() == []
-    (fault,) = ResourcesConfig(nodes=16).find_launcher_faults()
-    assert (fault.field, "16 machines" in fault.message) == ("resources.nodes", True)

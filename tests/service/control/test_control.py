@@ -289,7 +289,7 @@ def test_a_service_that_ended_between_row_and_process_starts_the_same_attempt(se
     with services.database.read() as session:
         job = session.get_one(Job, job_id)
     services.control.leadership.acquire()
-    Starter(services.control.leadership, services.launcher, settings.url).begin(job)
+    Starter(services.control.leadership, services.launchers).begin(job)
     services.control.stop()
     restarted = create_services(settings)
     restarted.control.run_once()
@@ -307,11 +307,11 @@ def test_the_machine_of_an_attempt_is_recorded_before_its_process_starts(
     def end_the_service(_: Launch, __: LaunchFiles) -> None:
         raise SystemExit
 
-    monkeypatch.setattr(services.launcher, "start", end_the_service)
+    monkeypatch.setattr(services.launchers["local"], "start", end_the_service)
     with pytest.raises(SystemExit):
         services.control.run_once()
     (attempt,) = services.jobs.list_attempts(job_id, USER)
-    assert attempt.node == services.launcher.node
+    assert attempt.node == services.launchers["local"].node
     services.control.stop()
 
 
@@ -337,7 +337,7 @@ def test_a_job_without_a_process_is_cancelled_too(settings: Settings, state: str
         with services.database.read() as session:
             job = session.get_one(Job, job_id)
         services.control.leadership.acquire()
-        Starter(services.control.leadership, services.launcher, settings.url).begin(job)
+        Starter(services.control.leadership, services.launchers).begin(job)
     else:
         services.control.run_once()
 

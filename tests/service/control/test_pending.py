@@ -45,13 +45,14 @@ class LauncherWithQueue(LocalLauncher):
 
 @pytest.fixture
 def services(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Services:
-    monkeypatch.setattr("service.app.LocalLauncher", LauncherWithQueue)
+    monkeypatch.setattr("service.launchers.construction.LocalLauncher", LauncherWithQueue)
     return create_services(settings)
 
 
 def get_launcher(services: Services) -> LauncherWithQueue:
-    assert isinstance(services.launcher, LauncherWithQueue)
-    return services.launcher
+    launcher = services.launchers["local"]
+    assert isinstance(launcher, LauncherWithQueue)
+    return launcher
 
 
 def submit(services: Services, **changes: Any) -> str:

@@ -1,6 +1,41 @@
-from service.jobs.demand import find_first_lack, list_misfits
-from service.launchers.protocol import Capacity
+from dlrm.config import JobSpec
+from service.jobs.demand import compute_demand, find_first_lack, list_faults, list_misfits
+from service.launchers.protocol import Capacity, Demand, LauncherCapacity
 from service.reasons import Reason
+from tests.service.api import make_document
+
+
+def make_capacity(num_cores: int, memory_bytes: int, num_gpus: int, num_nodes: int = 1) -> LauncherCapacity:
+    node = Capacity(num_cores, memory_bytes, num_gpus)
+    return LauncherCapacity(node.times(num_nodes), node)
+
+
+def make_spec(**resources: object) -> JobSpec:
+    return JobSpec.model_validate(make_document("succeed", resources=resources))
+
+
+def test_a_job_fits_machines_of_which_each_and_all_have_what_it_needs() -> None:
+    demand = Demand(Capacity(4, 2**33, 0), num_nodes=4, min_nodes=2)
+    assert list_misfits(demand, make_capacity(4, 2**33, 0, num_nodes=2)) == []
+    (lack, _) = list_misfits(demand, make_capacity(4, 2**33, 0, num_nodes=1))
+    assert (lack.field, "asks for 8 cores, all machines together have 4" in lack.message) == ("resources.nodes", True)
+    (lack,) = list_misfits(demand, make_capacity(3, 2**33, 0, num_nodes=8))
+    assert (lack.field, "a machine has 3" in lack.message) == ("resources.workers_per_node", True)
+
+
+def test_the_demand_of_a_range_of_machines_has_both_its_ends() -> None:
+    demand = compute_demand(make_spec(nodes={"min": 2, "max": 4}, workers_per_node=2, memory="1GiB"))
+    assert demand == Demand(Capacity(2, 2**30, 0), num_nodes=4, min_nodes=2)
+    assert (demand.total.num_cores, demand.least.num_cores) == (8, 4)
+
+
+def test_the_local_launcher_starts_jobs_on_one_machine() -> None:
+    large = make_capacity(64, 2**40, 0, num_nodes=8)
+    assert list_faults(make_spec(), "local", large) == []
+    assert list_faults(make_spec(nodes=4), "kubernetes", large) == []
+    assert list_faults(make_spec(nodes=4), "kubernetes", None) == []
+    (fault,) = list_faults(make_spec(nodes=4), "local", large)
+    assert (fault.field, "4 machines" in fault.message) == ("resources.nodes", True)
 
 
 def test_what_a_job_lacks_is_in_the_right_number() -> None:
@@ -8,7 +43,7 @@ def test_what_a_job_lacks_is_in_the_right_number() -> None:
     assert find_first_lack(one, none) == (Reason.WAITING_FOR_CPU, "needs 1 core, 0 free")
     gpu, core = Capacity(num_cores=1, memory_bytes=0, num_gpus=1), Capacity(num_cores=1, memory_bytes=0, num_gpus=0)
     assert find_first_lack(gpu, core) == (Reason.WAITING_FOR_GPU, "needs 1 GPU, 0 free")
-    misfits = [str(misfit) for misfit in list_misfits(Capacity(2, 0, 2), Capacity(1, 0, 1))]
+    misfits = [str(misfit) for misfit in list_misfits(Demand(Capacity(2, 0, 2)), make_capacity(1, 0, 1))]
     assert misfits == [
         "resources.workers_per_node: workers_per_node x threads_per_worker asks for 2 cores, this machine has 1 "
         "(valid: at most 1 core)",

@@ -15,7 +15,15 @@ from dlrm.config import JobConfig, resolve
 from dlrm.record import Outcome, RunDirectory
 from service.launchers.local import NOTHING, LocalLauncher, LocalOptions
 from service.launchers.processes import find_marked, find_same, kill_all, make_marks
-from service.launchers.protocol import Capacity, Launch, LaunchError, LaunchFiles, LaunchName, LaunchPhase
+from service.launchers.protocol import (
+    Capacity,
+    Launch,
+    LauncherCapacity,
+    LaunchError,
+    LaunchFiles,
+    LaunchName,
+    LaunchPhase,
+)
 from tests.patience import wait_until
 from tests.service.api import make_document
 from tests.service.processes import is_running
@@ -27,7 +35,7 @@ MakeLaunch = Callable[[str], Launch]
 
 
 def make_launcher(python: Path, on_change: Callable[[], None] = lambda: None) -> LocalLauncher:
-    return LocalLauncher(LocalOptions(python, TOTAL, SERVICE, "here", python.parent), on_change)
+    return LocalLauncher(LocalOptions(python, TOTAL, "http://127.0.0.1:1", SERVICE, "here", python.parent), on_change)
 
 
 @pytest.fixture
@@ -179,4 +187,4 @@ def test_what_the_launch_process_says_is_its_log(trainer_python: Path, make_laun
     attempt = launch.run_directory.attempt(1)
     assert "a wheel came off" in attempt.launch_log.read_text()
     assert "grüezi" in attempt.rank_log(0).read_text()
-    assert launcher.capacity() == TOTAL
+    assert launcher.capacity() == LauncherCapacity(TOTAL, TOTAL)

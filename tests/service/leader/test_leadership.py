@@ -10,10 +10,10 @@ import psycopg
 import pytest
 from sqlalchemy import text
 
-from service.capacity.known import KnownCapacity
+from service.capacity.known import KnownCapacity, dump_capacities, parse_capacities
 from service.database import Database
 from service.jobs.models import Attempt, Job
-from service.launchers.protocol import Capacity
+from service.launchers.protocol import Capacity, LauncherCapacity
 from service.leader.advisory_lock import AdvisoryLock
 from service.leader.leadership import Leadership, LeadershipLostError
 from service.leader.lock import LOCK_KEY
@@ -31,7 +31,7 @@ def make_leadership(database: Database) -> Iterator[MakeLeadership]:
     made: list[Leadership] = []
 
     def make() -> Leadership:
-        leadership = Leadership(database, make_lock(database, lambda: None), 60.0, lambda: TOTAL)
+        leadership = Leadership(database, make_lock(database, lambda: None), 60.0, lambda: {})
         # Another process, of another machine.
         leadership.owner = f"machine-{len(made)}"
         made.append(leadership)
@@ -188,7 +188,7 @@ def test_a_notification_wakes_the_leader(database: Database) -> None:
     if database.is_sqlite:
         pytest.skip("SQLite has one process")
     is_woken = threading.Event()
-    leadership = Leadership(database, make_lock(database, is_woken.set), 60.0, lambda: TOTAL)
+    leadership = Leadership(database, make_lock(database, is_woken.set), 60.0, lambda: {})
     assert leadership.acquire()
     database.notify("dlrm_control")
     assert is_woken.wait(10)
@@ -198,7 +198,7 @@ def test_a_notification_wakes_the_leader(database: Database) -> None:
 def test_a_leader_that_makes_no_progress_gives_its_lock_up(database: Database) -> None:
     if database.is_sqlite:
         pytest.skip("SQLite has one process")
-    stuck, other = (Leadership(database, make_lock(database, lambda: None), 0.2, lambda: TOTAL) for _ in range(2))
+    stuck, other = (Leadership(database, make_lock(database, lambda: None), 0.2, lambda: {}) for _ in range(2))
     assert stuck.acquire()
     assert not stuck.is_stuck
     wait_until(lambda: not stuck.is_held)
@@ -212,7 +212,7 @@ def test_a_leader_that_makes_no_progress_gives_its_lock_up(database: Database) -
 
 
 def test_a_leader_that_renews_its_leases_keeps_its_lock(database: Database) -> None:
-    leadership = Leadership(database, make_lock(database, lambda: None), 1.0, lambda: TOTAL)
+    leadership = Leadership(database, make_lock(database, lambda: None), 1.0, lambda: {})
     assert leadership.acquire()
     end = time.monotonic() + 3.0
     while time.monotonic() < end:
@@ -232,8 +232,8 @@ class StoppedLock(AdvisoryLock):
 def test_a_follower_ends_the_hold_of_a_leader_that_is_stopped(database: Database) -> None:
     if database.is_sqlite:
         pytest.skip("SQLite has one process")
-    stopped = Leadership(database, StoppedLock(database, lambda: None), 1.0, lambda: TOTAL)
-    follower = Leadership(database, make_lock(database, lambda: None), 1.0, lambda: TOTAL)
+    stopped = Leadership(database, StoppedLock(database, lambda: None), 1.0, lambda: {})
+    follower = Leadership(database, make_lock(database, lambda: None), 1.0, lambda: {})
     assert stopped.acquire()
     wait_until(follower.acquire)
     with pytest.raises(LeadershipLostError), stopped.write():
@@ -246,7 +246,7 @@ def test_a_process_that_has_just_become_the_leader_is_left_alone(database: Datab
     """The row of the leader still says when the one before renewed its leases."""
     if database.is_sqlite:
         pytest.skip("SQLite has one process")
-    new, follower = (Leadership(database, make_lock(database, lambda: None), 60.0, lambda: TOTAL) for _ in range(2))
+    new, follower = (Leadership(database, make_lock(database, lambda: None), 60.0, lambda: {}) for _ in range(2))
     assert new.acquire()
     with database.write() as session:
         session.execute(text("UPDATE leadership SET renewed_at = renewed_at - interval '1 hour'"))
@@ -260,7 +260,7 @@ def test_a_process_that_has_just_become_the_leader_is_left_alone(database: Datab
 def test_every_process_follows_the_clock_of_the_database(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     if database.is_sqlite:
         pytest.skip("the clock of SQLite is that of the machine")
-    leader, follower = (Leadership(database, make_lock(database, lambda: None), 60.0, lambda: TOTAL) for _ in range(2))
+    leader, follower = (Leadership(database, make_lock(database, lambda: None), 60.0, lambda: {}) for _ in range(2))
     assert leader.acquire()
     monkeypatch.setattr("service.times._offset", timedelta(0))
     monkeypatch.setattr("service.times.read_clock", lambda: datetime.now(UTC) + timedelta(hours=1))
@@ -269,15 +269,21 @@ def test_every_process_follows_the_clock_of_the_database(database: Database, mon
     leader.resign()
 
 
-def test_a_leader_tells_its_capacity_and_whether_it_has_changed(database: Database) -> None:
-    capacity = TOTAL
-    leadership = Leadership(database, make_lock(database, lambda: None), 60.0, lambda: capacity)
-    known = KnownCapacity(database, lambda: Capacity(64, 2**40, 8))
-    assert known.read() == Capacity(64, 2**40, 8)
+def test_a_leader_tells_its_capacities_and_whether_they_have_changed(database: Database) -> None:
+    capacities = {"local": LauncherCapacity(TOTAL, TOTAL), "kubernetes": None}
+    leadership = Leadership(database, make_lock(database, lambda: None), 60.0, lambda: dump_capacities(capacities))
+    own = {"local": LauncherCapacity(Capacity(64, 2**40, 8), Capacity(32, 2**39, 4))}
+    known = KnownCapacity(database, lambda: own)
+    assert known.read() == own
     assert leadership.acquire()
-    assert known.read() == TOTAL
-    capacity = Capacity(2, 2**30, 1)
+    assert known.read() == capacities
+    capacities = own
     leadership.renew()
-    assert known.read() == capacity
+    assert known.read() == capacities
     leadership.resign()
-    assert known.read() == capacity
+    assert known.read() == capacities
+
+
+def test_the_capacity_that_an_earlier_version_has_told_is_that_of_its_one_launcher() -> None:
+    told = {"num_cores": 2, "memory_bytes": 2**30, "num_gpus": 0}
+    assert parse_capacities(told) == {"local": LauncherCapacity(Capacity(2, 2**30, 0), Capacity(2, 2**30, 0))}

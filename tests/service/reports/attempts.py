@@ -23,7 +23,7 @@ def begin_next_attempt(api: Api, job_id: str) -> Attempt:
     if job.num_attempts:
         services.control.reconciler._finalizer.record_failed_launch(job_id, "a cable was loose")
         job = get_job(api, job_id)
-    attempt = Starter(services.control.leadership, services.launcher, services.settings.url).begin(job)
+    attempt = Starter(services.control.leadership, services.launchers).begin(job)
     with services.database.write() as session:
         AttemptRepository(session).set_token(attempt.id, hash_secret(TOKEN))
     return attempt

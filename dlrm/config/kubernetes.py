@@ -1,0 +1,41 @@
+"""Placement of a job on Kubernetes; the service's settings have the rest."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from dlrm.config.base import Config
+
+_NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+
+QualifiedName = Annotated[str, StringConstraints(pattern=rf"^([A-Za-z0-9.-]{{1,253}}/)?{_NAME}$")]
+"""Name of a label or a taint, such as "topology.kubernetes.io/zone"."""
+LabelValue = Annotated[str, StringConstraints(pattern=rf"^({_NAME})?$")]
+DnsName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")]
+
+
+class TolerationConfig(Config):
+    """A taint of nodes that the job tolerates."""
+
+    key: QualifiedName | None = None
+    """Name of the taint; null with operator Exists: every taint."""
+    operator: Literal["Equal", "Exists"] = "Equal"
+    value: LabelValue | None = None
+    """Value of the taint; null with operator Exists."""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    """Effect of the taint; null: every effect."""
+
+
+class KubernetesConfig(Config):
+    """Placement of a job on Kubernetes, beside what the service's settings say for all jobs."""
+
+    image: Annotated[str, StringConstraints(min_length=1, max_length=512, pattern=r"^\S+$")] | None = None
+    """Container image of the trainer, one that the service's settings allow; null: the service's own."""
+    queue_name: DnsName | None = None
+    """LocalQueue of Kueue; null: the one of the service's settings."""
+    priority_class: DnsName | None = None
+    """PriorityClass of the pods; null: the one of the service's settings."""
+    node_selector: dict[QualifiedName, LabelValue] = Field(default={}, max_length=32)
+    """Labels that nodes must have, added to those of the service's settings."""
+    tolerations: list[TolerationConfig] = Field(default=[], max_length=32)
+    """Taints of nodes that the job tolerates, added to those of the service's settings."""

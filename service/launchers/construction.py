@@ -1,0 +1,52 @@
+"""Construction of the launchers that the settings name."""
+
+from collections.abc import Callable
+
+from service.launchers.local import LocalLauncher, LocalOptions
+from service.launchers.protocol import Capacity, Launcher
+from service.launchers.registry import Launchers
+from service.settings import Settings
+
+STOP_MARGIN_SECONDS = 30
+"""Seconds beside the grace period of a stop that a pod has to report its end."""
+
+
+def make_launchers(settings: Settings, service_id: str, on_change: Callable[[], None]) -> Launchers:
+    """Make the launchers of a service; each calls `on_change` when one of its attempts should be looked at.
+
+    Raises KubernetesError.
+    """
+    launchers: dict[str, Launcher] = {}
+    for name in settings.launchers:
+        if name == "local":
+            launchers[name] = LocalLauncher(_make_local_options(settings, service_id), on_change)
+        else:
+            launchers[name] = _make_kubernetes_launcher(settings, service_id, on_change)
+    return Launchers(launchers)
+
+
+def _make_local_options(settings: Settings, service_id: str) -> LocalOptions:
+    return LocalOptions(
+        settings.trainer_python,
+        Capacity(settings.num_cores, settings.memory_bytes, settings.num_gpus),
+        settings.url,
+        service_id,
+        settings.node,
+        settings.runs_directory,
+        environment=settings.worker_environment,
+    )
+
+
+def _make_kubernetes_launcher(settings: Settings, service_id: str, on_change: Callable[[], None]) -> Launcher:
+    # Imported late: a service that needs no cluster needs no client of one.
+    from service.launchers.kubernetes.api import connect
+    from service.launchers.kubernetes.launcher import ClusterAccess, KubernetesLauncher
+    from service.launchers.kubernetes.options import KubernetesError, read_options
+    from service.launchers.kubernetes.pod import PodSettings
+
+    if settings.kubernetes is None:
+        raise KubernetesError("DLRM_LAUNCHERS names kubernetes: DLRM_KUBERNETES has to name the file of its settings")
+    options = read_options(settings.kubernetes)
+    api, namespace = connect(options.namespace)
+    pod_settings = PodSettings(options, int(settings.grace_period_seconds) + STOP_MARGIN_SECONDS)
+    return KubernetesLauncher(ClusterAccess(api, namespace, service_id), pod_settings, on_change)

@@ -1,0 +1,1 @@
+"""Launcher that runs each attempt as a Job of Kubernetes."""

@@ -1,0 +1,199 @@
+"""Launcher that runs each attempt as an Indexed Job of Kubernetes. One watch a kind of object sees all attempts."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from dlrm.record import RunDirectory
+from service.launchers.kubernetes.api import MERGE_PATCH, ApiError, KubernetesApi
+from service.launchers.kubernetes.capacity import sum_nodes, sum_quotas
+from service.launchers.kubernetes.manifests import make_job, make_owner, make_secret, make_service
+from service.launchers.kubernetes.names import make_object_name, make_selector, read_launch_name
+from service.launchers.kubernetes.objects import Object, get_labels, get_text
+from service.launchers.kubernetes.options import RUNS_PATH, KubernetesOptions
+from service.launchers.kubernetes.pod import PodSettings
+from service.launchers.kubernetes.pods import PodPhase, read_pod
+from service.launchers.kubernetes.status import AttemptObjects, observe
+from service.launchers.kubernetes.watches import Watches
+from service.launchers.protocol import (
+    NOTHING,
+    Launch,
+    LauncherCapacity,
+    LaunchError,
+    LaunchFiles,
+    LaunchPhase,
+    LaunchStatus,
+)
+from service.reasons import Reason
+from service.times import now
+
+log = structlog.get_logger(__name__)
+
+NAME = "kubernetes"
+"""Name of this launcher in job documents."""
+DELETE_AGAIN_SECONDS = 10.0
+"""Seconds after which an object that is still there is deleted again."""
+KILL_SECONDS = 1
+"""Grace period of pods that are killed, in seconds: with 0 their objects would go before their processes have ended."""
+
+
+@dataclass(frozen=True)
+class ClusterAccess:
+    """Cluster and namespace that the attempts run in, and the identity of the service that they belong to."""
+
+    api: KubernetesApi
+    namespace: str
+    service_id: str
+
+
+class KubernetesLauncher:
+    """Launcher for a cluster. Finds attempts again by labels, from any process of the service."""
+
+    def __init__(self, access: ClusterAccess, settings: PodSettings, on_change: Callable[[], None]) -> None:
+        """Call `on_change`, in any thread, when something has changed in the cluster that concerns an attempt."""
+        self._api = access.api
+        self._service_id = access.service_id
+        self._settings = settings
+        self._options: KubernetesOptions = settings.options
+        self._jobs_path = f"/apis/batch/v1/namespaces/{access.namespace}/jobs"
+        self._core_path = f"/api/v1/namespaces/{access.namespace}"
+        self._watches = Watches(access.api, access.namespace, make_selector(access.service_id), on_change)
+        self._deleted_at: dict[str, float] = {}
+        """Time of the last deletion of an object by its path, on the monotonic clock."""
+
+    @property
+    def node(self) -> None:
+        return None
+
+    @property
+    def ingest_url(self) -> str:
+        return self._options.ingest_url
+
+    @property
+    def shares_files(self) -> bool:
+        return False
+
+    def stop_watching(self) -> None:
+        """End the threads of this launcher; attempts run on."""
+        self._watches.stop()
+
+    def start(self, launch: Launch, files: LaunchFiles) -> None:
+        self._check_image(launch)
+        secret = make_secret(launch, files, self._service_id)
+        try:
+            self._create(f"{self._core_path}/secrets", secret, {"data": secret["data"]})
+            if launch.demand.num_nodes > 1:
+                self._create(f"{self._core_path}/services", make_service(launch, self._service_id))
+            job = self._create(self._jobs_path, make_job(launch, self._settings, self._service_id))
+            self._watches.jobs.note(job)
+            self._set_owner(launch, job)
+        except ApiError as error:
+            if error.is_refusal:
+                reason = Reason.QUOTA_EXCEEDED if "exceeded quota" in str(error) else Reason.LAUNCH_FAILED
+                raise LaunchError(f"the cluster refuses the attempt: {error}", reason) from error
+            # Perhaps it was carried out: the next round sees that, or starts the attempt again.
+            log.warning("kubernetes_start_unclear", job=launch.name.job_id, attempt=launch.attempt, error=str(error))
+
+    def describe(self, launch: Launch) -> LaunchStatus:
+        if (fault := self._watches.fault) is not None:
+            return LaunchStatus(LaunchPhase.UNSEEN, Reason.UNSEEN, f"the cluster is out of sight: {fault}", launch.node)
+        job = self._watches.jobs.get(make_object_name(launch.name))
+        objects = AttemptObjects(
+            job,
+            self._watches.pods.list_group(launch.name),
+            self._watches.find_workload(job) if job is not None else None,
+            self._watches.find_creation_fault(job) if job is not None else "",
+        )
+        return observe(objects, launch.demand.num_nodes, launch.demand.min_nodes, now(), self._options)
+
+    def list(self) -> list[Launch]:
+        """List the attempts that have a Job or pods; none while the cluster is out of sight."""
+        if self._watches.fault is not None:
+            return []
+        found = [*self._watches.jobs.list_all(), *self._watches.pods.list_all()]
+        names = (read_launch_name(get_labels(known)) for known in found)
+        unique = dict.fromkeys(name for name in names if name is not None)
+        return [Launch(name, RunDirectory(RUNS_PATH / name.job_id), NOTHING, NAME) for name in unique]
+
+    def stop(self, launch: Launch) -> None:
+        """Delete the pods of an attempt with their whole grace period: SIGTERM, upon which they save a checkpoint."""
+        for pod in self._watches.pods.list_group(launch.name):
+            if not get_text(pod, "metadata", "deletionTimestamp"):
+                self._delete(f"{self._core_path}/pods/{get_text(pod, 'metadata', 'name')}", pod)
+
+    def kill(self, launch: Launch) -> bool:
+        if self._watches.fault is not None:
+            return False
+        job = self._watches.jobs.get(make_object_name(launch.name))
+        if job is not None:
+            # Otherwise its controller would make new pods in place of the killed ones.
+            self._delete(f"{self._jobs_path}/{make_object_name(launch.name)}", job, propagationPolicy="Background")
+        pods = self._watches.pods.list_group(launch.name)
+        for pod in pods:
+            state = read_pod(pod, now(), self._options.node_lost_seconds)
+            grace_seconds = 0 if state.phase is PodPhase.LOST else KILL_SECONDS
+            self._delete(f"{self._core_path}/pods/{state.name}", pod, gracePeriodSeconds=grace_seconds)
+        return job is None and not pods
+
+    def delete(self, launch: Launch) -> None:
+        # They go with the Job, except where the service was killed before it had said so.
+        name = make_object_name(launch.name)
+        for kind in ("secrets", "services") if launch.demand.num_nodes > 1 else ("secrets",):
+            self._delete(f"{self._core_path}/{kind}/{name}", None)
+        self._deleted_at = {path: at for path, at in self._deleted_at.items() if name not in path}
+
+    def capacity(self) -> LauncherCapacity | None:
+        if self._options.queue_name is not None:
+            # Kueue decides, which knows more: it gets every job at once.
+            return None
+        if (nodes := self._watches.list_nodes()) is not None:
+            return sum_nodes(nodes, self._options)
+        quotas = self._watches.list_quotas()
+        return None if quotas is None else sum_quotas(quotas, self._options.gpu_resource)
+
+    def _check_image(self, launch: Launch) -> None:
+        image = launch.options.image
+        if image is not None and not self._options.allows_image(image):
+            valid = ", ".join([self._options.image, *self._options.allowed_images])
+            raise LaunchError(f"resources.kubernetes.image: {image} is not allowed (valid: {valid})")
+
+    def _create(self, path: str, wanted: Object, changes: Object | None = None) -> Object:
+        """Create an object, or find the one that an earlier call has created. Raises ApiError.
+
+        changes: what to change in one that is there already.
+        """
+        try:
+            return self._api.request("POST", path, body=wanted)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+        place = f"{path}/{wanted['metadata']['name']}"
+        if changes is not None:
+            return self._api.request("PATCH", place, body=changes, content_type=MERGE_PATCH)
+        return self._api.request("GET", place)
+
+    def _set_owner(self, launch: Launch, job: Object) -> None:
+        """Have Service and Secret go with their Job, even where no service is left to remove them."""
+        change = {"metadata": {"ownerReferences": [make_owner(job)]}}
+        for kind in ("secrets", "services") if launch.demand.num_nodes > 1 else ("secrets",):
+            place = f"{self._core_path}/{kind}/{make_object_name(launch.name)}"
+            self._api.request("PATCH", place, body=change, content_type=MERGE_PATCH)
+
+    def _delete(self, path: str, known: Object | None, **options: str | int) -> None:
+        """Delete an object, unless that was asked for just now; that it is gone already is no error. Raises ApiError.
+
+        known: the object as the cache has it; another one of the same name is left alone.
+        """
+        key = f"{path}?{options}"
+        if time.monotonic() - self._deleted_at.get(key, float("-inf")) < DELETE_AGAIN_SECONDS:
+            return
+        same = {"preconditions": {"uid": get_text(known, "metadata", "uid")}} if known is not None else {}
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", **options, **same}
+        try:
+            self._api.request("DELETE", path, body=body)
+        except ApiError as error:
+            if error.status not in (404, 409):
+                raise
+        self._deleted_at[key] = time.monotonic()

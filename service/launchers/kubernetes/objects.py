@@ -1,0 +1,47 @@
+"""Access to members of Kubernetes' objects that may be missing or null."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, cast
+
+Object = Mapping[str, Any]
+"""Object of Kubernetes, or a part of one, as the API server sends it."""
+NOTHING: Object = {}
+
+
+def get_part(known: Object, *names: str) -> Object:
+    """Return the part of an object below `names`; empty where it is missing."""
+    part = known
+    for name in names:
+        below: Any = part.get(name)
+        part = cast("Object", below) if isinstance(below, dict) else NOTHING
+    return part
+
+
+def get_parts(known: Object, *names: str) -> list[Object]:
+    """Return the list of parts below `names`; empty where it is missing."""
+    found = get_part(known, *names[:-1]).get(names[-1])
+    return cast("list[Object]", found) if isinstance(found, list) else []
+
+
+def get_text(known: Object, *names: str) -> str:
+    """Return the text below `names`; empty where it is missing."""
+    return str(get_part(known, *names[:-1]).get(names[-1]) or "")
+
+
+def get_time(known: Object, *names: str) -> datetime | None:
+    """Return the time below `names`; None where it is missing, or no time."""
+    try:
+        return datetime.fromisoformat(get_text(known, *names))
+    except ValueError:
+        return None
+
+
+def get_labels(known: Object) -> Object:
+    return get_part(known, "metadata", "labels")
+
+
+def join_words(words: str, text: str, limit: int = 600) -> str:
+    """Put a cleaned and shortened `text` of the cluster behind words of ours."""
+    cleaned = " ".join(text.split())[:limit]
+    return f"{words}: {cleaned}" if cleaned else words

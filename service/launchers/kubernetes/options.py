@@ -1,0 +1,102 @@
+"""Settings of the launcher for Kubernetes: a TOML file, which DLRM_KUBERNETES names."""
+
+import fnmatch
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+
+from dlrm.config import translate_errors
+from dlrm.config.patterns import normalise_uri
+
+ObjectName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")]
+"""Name of an object of Kubernetes."""
+MountPath = Annotated[str, StringConstraints(pattern=r"^(/[A-Za-z0-9._-]+)+$")]
+
+RUNS_PATH = Path("/runs")
+"""Directory in worker pods with the run directories."""
+
+
+class KubernetesError(Exception):
+    """Error of the launcher's settings or of its way to the cluster; the message says what would be right."""
+
+
+class KubernetesOptions(BaseModel):
+    """Settings of the launcher for Kubernetes, for all jobs of the service."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    namespace: ObjectName | None = None
+    """Namespace of the attempts; null: that of the service's own pod, or of the present context of the kubeconfig."""
+    image: str = Field(min_length=1)
+    """Container image of the trainer, of the same version as the service."""
+    allowed_images: list[str] = []
+    """Further images that job documents may name, as patterns such as "registry.example/ads/*"."""
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
+    image_pull_secrets: list[ObjectName] = []
+    """Names of the Secrets with which the image is pulled."""
+    ingest_url: str = Field(pattern=r"^https?://[^/\s]+(/[^\s]*[^/\s])?$")
+    """Address of the service as worker pods reach it, such as http://dlrm.dlrm.svc:8080."""
+    runs_claim: ObjectName | None = None
+    """PersistentVolumeClaim (ReadWriteMany for jobs on several nodes) with the run directories of all jobs."""
+    run_store: str | None = None
+    """Bucket in which runs are kept instead, such as "s3://bucket/runs"."""
+    data_claims: dict[ObjectName, MountPath] = {}
+    """PersistentVolumeClaims with data, and where pods see them, read-only. DLRM_DATA_ROOTS names those paths."""
+    prepared_claim: ObjectName | None = None
+    """PersistentVolumeClaim for prepared rows, which all jobs on the same data share; null: beside the runs on
+    runs_claim, and with a bucket on the pod's own disk."""
+    worker_service_account: ObjectName = "dlrm-worker"
+    """ServiceAccount of worker pods, whose token they do not get."""
+    environment: dict[str, str] = {}
+    """Further environment variables of worker pods."""
+    environment_secrets: list[ObjectName] = []
+    """Names of Secrets whose keys are environment variables of worker pods, such as the credentials of buckets."""
+    queue_name: str | None = None
+    """LocalQueue of Kueue to which jobs are submitted; null: they start at once."""
+    priority_class: str | None = None
+    """PriorityClass of worker pods."""
+    node_selector: dict[str, str] = {}
+    """Labels that nodes must have."""
+    tolerations: list[dict[str, Any]] = []
+    """Tolerations of worker pods, as in a pod's specification."""
+    topology_key: str = "kubernetes.io/hostname"
+    """Label of nodes over whose values the pods of a job are spread, where that is possible."""
+    gpu_resource: str = "nvidia.com/gpu"
+    """Name of the extended resource that stands for one GPU."""
+    scratch_bytes: int = Field(default=50 * 2**30, ge=2**20)
+    """Bytes of the node's disk that a pod may use: for temporary files, and with a bucket for its run directory."""
+    node_lost_seconds: int = Field(default=60, ge=10, le=3600)
+    """Seconds without a sign of a node after which its pods count as lost."""
+    pull_seconds: int = Field(default=600, ge=30)
+    """Seconds after which an attempt whose image cannot be pulled, or whose container cannot be made, has failed."""
+    ttl_seconds: int = Field(default=86_400, ge=60)
+    """Seconds after its end for which a Job stays where no service removes it."""
+
+    def allows_image(self, image: str) -> bool:
+        """Whether a job document may name `image`."""
+        return any(fnmatch.fnmatchcase(image, pattern) for pattern in [self.image, *self.allowed_images])
+
+    @model_validator(mode="after")
+    def _check_store(self) -> Self:
+        if (self.runs_claim is None) == (self.run_store is None):
+            raise ValueError("give either runs_claim, a PersistentVolumeClaim, or run_store, a bucket such as s3://…")
+        if self.run_store is not None:
+            normalise_uri(self.run_store)
+        return self
+
+
+def read_options(path: Path) -> KubernetesOptions:
+    """Read the settings at `path`. Raises KubernetesError."""
+    try:
+        document = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise KubernetesError(f"DLRM_KUBERNETES: {path} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise KubernetesError(f"DLRM_KUBERNETES: {path} is not TOML: {error}") from None
+    try:
+        return KubernetesOptions.model_validate(document)
+    except ValidationError as error:
+        faults = "; ".join(map(str, translate_errors(error, KubernetesOptions)))
+        raise KubernetesError(f"DLRM_KUBERNETES: {path}: {faults}") from None

@@ -1,0 +1,154 @@
+"""State of one pod of an attempt, read from its object."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum, auto
+
+from service.launchers.kubernetes.names import INDEX_LABEL
+from service.launchers.kubernetes.objects import (
+    NOTHING,
+    Object,
+    get_labels,
+    get_part,
+    get_parts,
+    get_text,
+    get_time,
+    join_words,
+)
+from service.reasons import Reason
+
+IMAGE_WAITS = frozenset(
+    {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"}
+)
+"""Reasons of a waiting container whose image is not there."""
+FAULTY_WAITS = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+"""Reasons of a waiting container that cannot be made."""
+NODE_REFUSALS = frozenset(
+    {"OutOfcpu", "OutOfmemory", "OutOfephemeral-storage", "NodeAffinity", "UnexpectedAdmissionError", "Terminated"}
+)
+"""Reasons of a pod that its node has not taken, or has ended at a shutdown."""
+_DISRUPTIONS = {
+    "PreemptionByScheduler": (Reason.PREEMPTED, "was preempted by a pod of higher priority"),
+    "DeletionByTaintManager": (Reason.NODE_LOST, "was on a node that is lost, or drained by a taint"),
+    "EvictionByEvictionAPI": (Reason.EVICTED, "was evicted, as by a drain of its node"),
+    "DeletionByPodGC": (Reason.NODE_LOST, "was on a node that is gone"),
+    "TerminationByKubelet": (Reason.EVICTED, "was ended by its node"),
+}
+"""Reason and words for those of a pod's condition DisruptionTarget."""
+
+
+class PodPhase(Enum):
+    WAITING = auto()
+    RUNNING = auto()
+    ENDED = auto()
+    LOST = auto()
+    """Deleted long ago without a word of its node that its container has ended."""
+
+
+@dataclass(frozen=True)
+class PodState:
+    """State of one pod."""
+
+    name: str
+    index: int
+    """Number of the node within the attempt."""
+    phase: PodPhase
+    node: str | None
+    reason: Reason | None = None
+    """Why it waits, or has ended; None where the program itself has decided that."""
+    message: str = ""
+    """The same in words, to follow the name of the pod."""
+    exit_code: int | None = None
+    termination_message: str = ""
+    """Message that the program has left, or the last lines of its log."""
+    since: datetime | None = None
+    """Time of its creation."""
+    ended_at: datetime | None = None
+
+
+def read_pod(pod: Object, now: datetime, node_lost_seconds: float) -> PodState:
+    """Read the state of a pod. node_lost_seconds: see `KubernetesOptions`."""
+    waiting, terminated = _find_container_states(pod)
+    phase, reason, message = PodPhase.WAITING, None, ""
+    if terminated or get_text(pod, "status", "phase") in ("Succeeded", "Failed"):
+        phase = PodPhase.ENDED
+        reason, message = _explain_end(pod, terminated)
+    elif _is_lost(pod, now, node_lost_seconds):
+        phase = PodPhase.LOST
+        unknown = Reason.NODE_LOST, "was deleted, and its node does not say that it has ended"
+        reason, message = _explain_disruption(pod) or unknown
+    elif get_text(pod, "status", "phase") == "Running":
+        phase = PodPhase.RUNNING
+    else:
+        reason, message = _explain_wait(pod, waiting)
+    index = get_text(get_labels(pod), INDEX_LABEL)
+    return PodState(
+        name=get_text(pod, "metadata", "name"),
+        index=int(index) if index.isdecimal() else 0,
+        phase=phase,
+        node=get_text(pod, "spec", "nodeName") or None,
+        reason=reason,
+        message=message,
+        exit_code=terminated.get("exitCode"),
+        termination_message=get_text(terminated, "message"),
+        since=get_time(pod, "metadata", "creationTimestamp"),
+        ended_at=get_time(terminated, "finishedAt"),
+    )
+
+
+def _find_container_states(pod: Object) -> tuple[Object, Object]:
+    """Find what the container waits for, and how it ended; empty where it does and has not."""
+    for container in get_parts(pod, "status", "containerStatuses"):
+        return get_part(container, "state", "waiting"), get_part(container, "state", "terminated")
+    return NOTHING, NOTHING
+
+
+def _find_condition(pod: Object, kind: str) -> Object:
+    found = (condition for condition in get_parts(pod, "status", "conditions") if condition.get("type") == kind)
+    return next(found, NOTHING)
+
+
+def _is_lost(pod: Object, now: datetime, node_lost_seconds: float) -> bool:
+    # `deletionTimestamp` is the time at which the grace period is over.
+    deleted_at = get_time(pod, "metadata", "deletionTimestamp")
+    return deleted_at is not None and (now - deleted_at).total_seconds() > node_lost_seconds
+
+
+def _explain_disruption(pod: Object) -> tuple[Reason, str] | None:
+    disruption = _find_condition(pod, "DisruptionTarget")
+    if disruption.get("status") != "True":
+        return None
+    reason, words = _DISRUPTIONS.get(get_text(disruption, "reason"), (Reason.EVICTED, "was disrupted"))
+    return reason, join_words(words, get_text(disruption, "message"))
+
+
+def _explain_end(pod: Object, terminated: Object) -> tuple[Reason | None, str]:
+    """Explain an end that the program has not chosen itself."""
+    cause, text = get_text(pod, "status", "reason"), get_text(pod, "status", "message")
+    if terminated.get("reason") == "OOMKilled":
+        return Reason.OUT_OF_MEMORY, "was killed by the kernel, since it used more memory than resources.memory"
+    if cause == "Evicted":
+        return Reason.EVICTED, join_words("was evicted", text)
+    if terminated.get("exitCode") == 0:
+        return None, ""
+    if disruption := _explain_disruption(pod):
+        return disruption
+    if cause == "NodeLost":
+        return Reason.NODE_LOST, join_words("was on a node that is lost", text)
+    if cause in NODE_REFUSALS:
+        return Reason.EVICTED, join_words(f"was refused by its node ({cause})", text)
+    if terminated.get("reason") in ("ContainerCannotRun", "StartError"):
+        return Reason.LAUNCH_FAILED, join_words("could not be started", get_text(terminated, "message"))
+    return None, ""
+
+
+def _explain_wait(pod: Object, waiting: Object) -> tuple[Reason | None, str]:
+    cause, text = get_text(waiting, "reason"), get_text(waiting, "message")
+    if cause in IMAGE_WAITS:
+        return Reason.IMAGE_PULL, join_words(f"cannot pull its image ({cause})", text)
+    if cause in FAULTY_WAITS:
+        return Reason.LAUNCH_FAILED, join_words(f"cannot be made ({cause})", text)
+    scheduled = _find_condition(pod, "PodScheduled")
+    if scheduled.get("status") == "False":
+        return Reason.UNSCHEDULABLE, join_words("finds no node", get_text(scheduled, "message"))
+    return None, "is being created on its node" if scheduled.get("status") == "True" else "waits for a node"

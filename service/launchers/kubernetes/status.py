@@ -1,0 +1,162 @@
+"""State of an attempt, from the objects that the cluster has of it: a pure function."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from service.launchers.kubernetes.objects import Object, get_part, get_parts, get_text, join_words
+from service.launchers.kubernetes.options import KubernetesOptions
+from service.launchers.kubernetes.pods import PodPhase, PodState, read_pod
+from service.launchers.kubernetes.termination import read_termination
+from service.launchers.protocol import LaunchPhase, LaunchStatus
+from service.reasons import Reason
+
+LEAVE_SECONDS = 120.0
+"""Seconds after the end of one pod from which on the others no longer get to end by themselves. They end within a
+minute of its loss, each with an outcome."""
+MAX_NODE_NAMES = 255
+
+
+@dataclass(frozen=True)
+class AttemptObjects:
+    """Objects of one attempt; None where there is none."""
+
+    job: Object | None
+    pods: Sequence[Object]
+    workload: Object | None = None
+    """Workload of Kueue."""
+    creation_fault: str = ""
+    """Why the cluster makes no pods, as its events say."""
+
+
+def observe(
+    objects: AttemptObjects, num_nodes: int, min_nodes: int, now: datetime, options: KubernetesOptions
+) -> LaunchStatus:
+    """Observe the state of an attempt on `num_nodes` nodes, which begins with at least `min_nodes`."""
+    pods = [read_pod(pod, now, options.node_lost_seconds) for pod in objects.pods]
+    if objects.job is None:
+        if pods:
+            return _describe_alive(pods)
+        return LaunchStatus(LaunchPhase.ABSENT, Reason.LOST, "its Job is gone: it was deleted, and not by the service")
+    if (end := _find_end(objects.job, pods, num_nodes, now)) is not None:
+        return end
+    if (fault := _find_fault(pods, now, options)) is not None:
+        return _describe_end(pods, fault)
+    num_begun = sum(pod.phase is not PodPhase.WAITING for pod in pods)
+    if num_begun >= min_nodes:
+        return _describe_alive(pods)
+    return _describe_pending(objects, pods, num_nodes)
+
+
+def _find_end(job: Object, pods: Sequence[PodState], num_nodes: int, now: datetime) -> LaunchStatus | None:
+    """Return the end of an attempt; None while it may go on.
+
+    Pod 0 decides the outcome of all: its end is that of the attempt, unless it waits for the others to end too.
+    """
+    first = next((pod for pod in pods if pod.index == 0), None)
+    is_first_gone = first is not None and first.phase in (PodPhase.ENDED, PodPhase.LOST)
+    ended = [pod for pod in pods if pod.phase in (PodPhase.ENDED, PodPhase.LOST)]
+    left = [pod for pod in pods if pod.phase is PodPhase.RUNNING]
+    condition = _find_final_condition(job)
+    if condition is not None and not left:
+        return _describe_end(ended, _choose_cause(ended), condition)
+    if is_first_gone and not left:
+        return _describe_end(ended, _choose_cause(ended), condition)
+    times = [pod.ended_at for pod in ended if pod.ended_at is not None]
+    is_late = bool(times) and (now - min(times)).total_seconds() > LEAVE_SECONDS
+    if ended and (is_late or (is_first_gone and num_nodes == 1)):
+        return _describe_end(ended, _choose_cause(ended), condition)
+    return None
+
+
+def _find_final_condition(job: Object) -> Object | None:
+    """Return the condition by which a Job has ended, or is about to; None where it has not."""
+    conditions = get_parts(job, "status", "conditions")
+    found = {condition["type"]: condition for condition in conditions if condition.get("status") == "True"}
+    return found.get("Failed") or found.get("Complete") or found.get("FailureTarget") or found.get("SuccessCriteriaMet")
+
+
+def _choose_cause(ended: Collection[PodState]) -> PodState | None:
+    """Choose the pod whose end explains that of the attempt: the first one that something else has ended."""
+    caused = [pod for pod in ended if pod.reason is not None]
+    return min(caused, key=_get_end_order, default=None)
+
+
+def _get_end_order(pod: PodState) -> tuple[bool, float, int]:
+    return pod.ended_at is None, pod.ended_at.timestamp() if pod.ended_at else 0.0, pod.index
+
+
+def _describe_end(ended: Sequence[PodState], cause: PodState | None, condition: Object | None = None) -> LaunchStatus:
+    """Describe an end. condition: that of the Job; it tells what pods that are gone no longer do."""
+    reason, message = (cause.reason, f"{cause.name} {cause.message}") if cause is not None else (None, "")
+    first = next((pod for pod in ended if pod.index == 0), None)
+    teller = first or cause
+    if not ended and cause is None and condition is not None:
+        reason, message = _explain_condition(condition)
+    outcome, last_line = read_termination(teller.termination_message if teller else "")
+    return LaunchStatus(
+        LaunchPhase.ENDED,
+        reason,
+        message,
+        node=_join_nodes(ended),
+        exit_code=teller.exit_code if teller else None,
+        outcome=outcome,
+        last_log_line=last_line,
+    )
+
+
+def _explain_condition(condition: Object) -> tuple[Reason | None, str]:
+    text = get_text(condition, "message")
+    if condition["type"] in ("Complete", "SuccessCriteriaMet"):
+        return None, text
+    if condition.get("reason") == "DeadlineExceeded":
+        return Reason.DEADLINE_EXCEEDED, text
+    if "DisruptionTarget" in text:
+        return Reason.EVICTED, text
+    return Reason.WORKER_CRASHED, f"its pods are gone: {text}"
+
+
+def _find_fault(pods: Sequence[PodState], now: datetime, options: KubernetesOptions) -> PodState | None:
+    """Find a pod that will never start; None where each may."""
+    for pod in pods:
+        waits_in_vain = pod.phase is PodPhase.WAITING and pod.reason in (Reason.IMAGE_PULL, Reason.LAUNCH_FAILED)
+        age_seconds = (now - pod.since).total_seconds() if pod.since else 0.0
+        if waits_in_vain and ("InvalidImageName" in pod.message or age_seconds > options.pull_seconds):
+            return pod
+    return None
+
+
+def _describe_alive(pods: Sequence[PodState]) -> LaunchStatus:
+    return LaunchStatus(LaunchPhase.ALIVE, node=_join_nodes(pods))
+
+
+def _describe_pending(objects: AttemptObjects, pods: Sequence[PodState], num_nodes: int) -> LaunchStatus:
+    """Say what an attempt waits for: Kueue, pods that are not made, or the first pod that waits."""
+    node = _join_nodes(pods)
+    assert objects.job is not None, "an attempt without a Job is not pending"
+    if get_part(objects.job, "spec").get("suspend"):
+        return LaunchStatus(LaunchPhase.PENDING, Reason.QUOTA_EXCEEDED, _explain_suspension(objects.workload), node)
+    waiting = sorted(
+        (pod for pod in pods if pod.phase is PodPhase.WAITING), key=lambda pod: (pod.reason is None, pod.index)
+    )
+    if not waiting:
+        reason = Reason.QUOTA_EXCEEDED if "quota" in objects.creation_fault else None
+        text = objects.creation_fault or "waits until the cluster has made its pods"
+        return LaunchStatus(LaunchPhase.PENDING, reason, text, node)
+    pod = min(waiting, key=lambda pod: (pod.reason is None, pod.index))
+    started = f" ({num_nodes - len(waiting)} of {num_nodes} pods run)" if num_nodes > 1 else ""
+    return LaunchStatus(LaunchPhase.PENDING, pod.reason, f"{pod.name} {pod.message}{started}", node)
+
+
+def _explain_suspension(workload: Object | None) -> str:
+    conditions = get_parts(workload or {}, "status", "conditions")
+    for kind, status in (("Evicted", "True"), ("QuotaReserved", "False"), ("Admitted", "False")):
+        for condition in conditions:
+            if condition.get("type") == kind and condition.get("status") == status:
+                return join_words("waits for its queue", get_text(condition, "message"))
+    return "waits until its queue admits it"
+
+
+def _join_nodes(pods: Sequence[PodState]) -> str | None:
+    names = dict.fromkeys(pod.node for pod in sorted(pods, key=lambda pod: pod.index) if pod.node)
+    return ", ".join(names)[:MAX_NODE_NAMES] or None

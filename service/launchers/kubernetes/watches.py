@@ -1,0 +1,110 @@
+"""All that the launcher watches in a cluster: one watch a kind, for all jobs."""
+
+from collections.abc import Callable, Hashable
+
+import structlog
+
+from service.launchers.kubernetes.api import ApiError, KubernetesApi
+from service.launchers.kubernetes.names import read_launch_name
+from service.launchers.kubernetes.objects import Object, get_labels, get_part, get_parts, get_text, join_words
+from service.launchers.kubernetes.watch_cache import WatchCache
+
+log = structlog.get_logger(__name__)
+
+KUEUE_PATH = "/apis/kueue.x-k8s.io"
+
+
+class Watches:
+    """Copies of the Jobs and pods of one service, and of what explains why they wait. Begins to watch at first use."""
+
+    def __init__(self, api: KubernetesApi, namespace: str, selector: str, on_change: Callable[[], None]) -> None:
+        self._api = api
+        self._namespace = namespace
+        self._on_change = on_change
+        own = {"labelSelector": selector}
+        core = f"/api/v1/namespaces/{namespace}"
+        self._jobs = WatchCache(api, f"/apis/batch/v1/namespaces/{namespace}/jobs", own, _get_attempt, on_change)
+        self._pods = WatchCache(api, f"{core}/pods", own, _get_attempt, on_change)
+        # Of pods that a quota forbids nothing is told but in events.
+        failures = {"fieldSelector": "reason=FailedCreate"}
+        self._events = WatchCache(api, f"{core}/events", failures, _get_concerned, _do_nothing)
+        self._nodes = WatchCache(api, "/api/v1/nodes", {}, _get_nothing, _do_nothing)
+        self._quotas = WatchCache(api, f"{core}/resourcequotas", {}, _get_nothing, _do_nothing)
+        self._workloads: WatchCache | None = None
+
+    @property
+    def jobs(self) -> WatchCache:
+        return _started(self._jobs)
+
+    @property
+    def pods(self) -> WatchCache:
+        return _started(self._pods)
+
+    @property
+    def fault(self) -> str | None:
+        """Why nothing is known of the attempts; None where all is known."""
+        return self.jobs.fault or self.pods.fault
+
+    def find_creation_fault(self, job: Object) -> str:
+        """Find out why the cluster makes no pods of a Job; empty where it says nothing."""
+        events = _started(self._events).list_group(job["metadata"]["uid"])
+        return join_words("the cluster makes no pods", get_text(events[-1], "message")) if events else ""
+
+    def find_workload(self, job: Object) -> Object | None:
+        """Find what Kueue says about a suspended Job; None where it says nothing."""
+        if not get_part(job, "spec").get("suspend"):
+            return None
+        if self._workloads is None:
+            self._workloads = self._find_workloads()
+        found = _started(self._workloads).list_group(job["metadata"]["uid"]) if self._workloads else []
+        return found[0] if found else None
+
+    def list_nodes(self) -> list[Object] | None:
+        """List the nodes of the cluster; None where they must not be listed, or are not known yet."""
+        nodes = _started(self._nodes)
+        return nodes.list_all() if nodes.fault is None else None
+
+    def list_quotas(self) -> list[Object] | None:
+        """List the quotas of the namespace; None where they must not be listed, or are not known yet."""
+        quotas = _started(self._quotas)
+        return quotas.list_all() if quotas.fault is None else None
+
+    def stop(self) -> None:
+        for cache in (self._jobs, self._pods, self._events, self._nodes, self._quotas, self._workloads):
+            if cache is not None:
+                cache.stop()
+
+    def _find_workloads(self) -> WatchCache | None:
+        """Find the version of Kueue's API that the cluster has; None where it has none, or does not answer."""
+        try:
+            version = self._api.request("GET", KUEUE_PATH)["preferredVersion"]["version"]
+        except ApiError as error:
+            log.warning("kueue_unknown", error=str(error))
+            return None
+        path = f"{KUEUE_PATH}/{version}/namespaces/{self._namespace}/workloads"
+        return WatchCache(self._api, path, {}, _get_owner, self._on_change)
+
+
+def _started(cache: WatchCache) -> WatchCache:
+    cache.start()
+    return cache
+
+
+def _get_attempt(known: Object) -> Hashable:
+    return read_launch_name(get_labels(known))
+
+
+def _get_owner(known: Object) -> Hashable:
+    return next((owner["uid"] for owner in get_parts(known, "metadata", "ownerReferences")), None)
+
+
+def _get_concerned(event: Object) -> Hashable:
+    return get_text(event, "involvedObject", "uid")
+
+
+def _get_nothing(_: Object) -> Hashable:
+    return None
+
+
+def _do_nothing() -> None:
+    return
