@@ -11,12 +11,12 @@ from tests.kubernetes.fake.clock import Clock
 from tests.kubernetes.fake.defaults import fill_defaults
 from tests.kubernetes.fake.deletion import DeleteOptions
 from tests.kubernetes.fake.errors import already_exists, bad_request, conflict, invalid, not_found
-from tests.kubernetes.fake.object_rules import find_errors, prepare_data
+from tests.kubernetes.fake.object_rules import find_errors, prepare_data, wrong_value
 from tests.kubernetes.fake.objects import copy_json, drop_nulls, is_deleting, is_terminal, set_condition
 from tests.kubernetes.fake.patches import APPLY_PATCH, apply_patch
 from tests.kubernetes.fake.resources import LEASES, PODS, Catalogue, Json, Resource
 from tests.kubernetes.fake.store import Store
-from tests.kubernetes.fake.validation import check_schema, drop_unknown_fields, refuse_unknown_fields
+from tests.kubernetes.fake.validation import check_required, check_types, drop_unknown_fields, refuse_unknown_fields
 
 SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 MAX_GENERATED_PREFIX = 58
@@ -82,7 +82,7 @@ class Api:
             if resource == PODS:
                 admission.admit_pod(self.store, thing)
             strategies.prepare_for_create(resource, thing, self.clock)
-            check_schema(resource, thing, name)
+            check_required(resource, thing, name)
             causes = find_errors(resource, thing) + strategies.find_errors(resource, thing)
             if causes:
                 raise invalid(resource, name, causes)
@@ -95,13 +95,16 @@ class Api:
     def _decode(self, resource: Resource, body: Any, field_validation: str | None) -> Json:
         """Return a body as an object of the resource, without what is null or unknown."""
         if not isinstance(body, dict):
-            raise bad_request(f"couldn't get version/kind; json parse error: the body is no {resource.kind}")
+            unrecognized = f"the object provided is unrecognized (must be of type {resource.kind})"
+            raise bad_request(f"{unrecognized}: couldn't get version/kind; json parse error: it is no object")
         thing: Json = drop_nulls(body)
         thing.setdefault("apiVersion", resource.api_version)
         thing.setdefault("kind", resource.kind)
         if (thing["apiVersion"], thing["kind"]) != (resource.api_version, resource.kind):
-            given = f"{thing['kind']} in version {thing['apiVersion']!r}"
-            raise bad_request(f"{given} cannot be handled as a {resource.kind}: converting: unknown conversion")
+            _, _, version = str(thing["apiVersion"]).rpartition("/")
+            kinds = f"({version}.{thing['kind']}) to ({resource.group.partition('.')[0] or 'core'}.{resource.kind})"
+            why = f"cannot be handled as a {resource.kind}: converting {kinds}: unknown conversion"
+            raise bad_request(f'{thing["kind"]} in version "{thing["apiVersion"]}" {why}')
         thing.setdefault("metadata", {})
         mode = field_validation or ("Strict" if self.strict_fields else "Warn")
         if mode == "Strict":
@@ -110,6 +113,7 @@ class Api:
             thing, warnings = drop_unknown_fields(resource, thing)
             if mode == "Warn":
                 self._warnings.texts = [*getattr(self._warnings, "texts", []), *warnings]
+        check_types(resource, thing)
         return thing
 
     def _prepare_metadata(self, resource: Resource, namespace: str, thing: Json) -> None:
@@ -146,6 +150,7 @@ class Api:
             if resource == LEASES and self.find(resource, namespace, name) is None:
                 return self.create(resource, namespace, body, field_validation, is_dry_run)
             thing = self._decode(resource, body, field_validation)
+            _check_name(namespace, name, thing)
             causes = strategies.find_replace_errors(resource, thing)
             if causes:
                 raise invalid(resource, name, causes)
@@ -170,7 +175,7 @@ class Api:
             def change(old: Json) -> Json:
                 return self._decode(resource, apply_patch(resource, old, body, content_type), field_validation)
 
-            return self._update(resource, namespace, name, change, subresource, is_dry_run), False
+            return self._update(resource, namespace, name, change, subresource, is_dry_run, is_patch=True), False
 
     def modify(self, resource: Resource, namespace: str, name: str, change: Change, subresource: str = "") -> Json:
         """Read an object, change it in place or return another, and write it, in one step."""
@@ -194,16 +199,17 @@ class Api:
         change: Change,
         subresource: str,
         is_dry_run: bool,
+        is_patch: bool = False,
     ) -> Json:
         with self.store.lock:
             old = self.get(resource, namespace, name)
             thing = change(copy_json(old)) or old
-            self._check_identity(resource, namespace, name, thing, old)
+            self._check_identity(resource, namespace, name, thing, old, is_patch)
             strategies.keep_system_fields(resource, thing, old, subresource)
             if subresource != "status":
                 prepare_data(resource, thing)
                 fill_defaults(resource, thing)
-            check_schema(resource, thing, name)
+            check_required(resource, thing, name)
             causes = find_errors(resource, thing) + strategies.find_update_errors(resource, thing, old)
             if causes:
                 raise invalid(resource, name, causes)
@@ -215,17 +221,18 @@ class Api:
                 return self.store.remove(resource, namespace, name, thing)
             return self.store.put(resource, thing)
 
-    def _check_identity(self, resource: Resource, namespace: str, name: str, thing: Json, old: Json) -> None:
+    def _check_identity(
+        self, resource: Resource, namespace: str, name: str, thing: Json, old: Json, is_patch: bool
+    ) -> None:
         metadata, found = thing["metadata"], old["metadata"]
-        if metadata.get("name", name) != name:
-            given = metadata["name"]
-            raise bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
-        if metadata.get("namespace", namespace) != namespace:
-            raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
-        if metadata.get("uid", found["uid"]) != found["uid"]:
+        _check_name(namespace, name, thing)
+        if (metadata.get("uid") or found["uid"]) != found["uid"]:
+            if is_patch:
+                # The real server finds this twice as well.
+                raise invalid(resource, name, [wrong_value("metadata.uid", metadata["uid"], "field is immutable")] * 2)
             why = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {found['uid']}"
             raise conflict(resource, name, why)
-        if metadata.get("resourceVersion", found["resourceVersion"]) != found["resourceVersion"]:
+        if (metadata.get("resourceVersion") or found["resourceVersion"]) != found["resourceVersion"]:
             raise conflict(resource, name)
 
     def delete(
@@ -258,3 +265,13 @@ class Api:
                 now = self.clock.timestamp()
                 self.modify_status(PODS, pod, lambda found: set_condition(found, condition, now))
             self.delete(PODS, namespace, name, options)
+
+
+def _check_name(namespace: str, name: str, thing: Json) -> None:
+    """Raise 400 where an object is not the one that the path names."""
+    metadata: Json = thing["metadata"]
+    if metadata.get("name", name) != name:
+        given = metadata["name"]
+        raise bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
+    if metadata.get("namespace", namespace) != namespace:
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.kubernetes.fake.clock import Clock, format_time
-from tests.kubernetes.fake.errors import bad_request, conflict
+from tests.kubernetes.fake.errors import bad_request, precondition_failed
 from tests.kubernetes.fake.objects import copy_json, is_deleting, is_terminal
 from tests.kubernetes.fake.resources import JOBS, NAMESPACES, PODS, Json, Resource
 from tests.kubernetes.fake.store import Store
@@ -70,11 +70,12 @@ def _check_preconditions(resource: Resource, thing: Json, options: DeleteOptions
         (options.resource_version, metadata["resourceVersion"], "ResourceVersion"),
     ):
         if given is not None and given != found:
+            what = "deleted and then recreated" if name == "UID" else "modified"
             why = (
                 f"the {name} in the precondition ({given}) does not match the {name} in record ({found}). "
-                "The object might have been deleted and then recreated"
+                f"The object might have been {what}"
             )
-            raise conflict(resource, metadata["name"], why)
+            raise precondition_failed(resource, metadata["name"], why)
 
 
 def _grace_seconds(resource: Resource, thing: Json, options: DeleteOptions) -> int:

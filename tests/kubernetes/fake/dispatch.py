@@ -63,7 +63,8 @@ class Dispatcher:
             return self._answer_subresource(call, call.resource, body)
         response = self._carry_out(call, call.resource, body, content_type)
         for warning in self._api.take_warnings():
-            response.headers["Warning"] = f'299 - "{warning}"'
+            escaped = warning.replace('"', '\\"')
+            response.headers["Warning"] = f'299 - "{escaped}"'
         return response
 
     def _carry_out(self, call: Call, resource: Resource, body: bytes, content_type: str) -> Response:

@@ -20,10 +20,10 @@ class ApiError(Exception):
         self.code = code
         self.reason = reason
         self.message = message
-        self.details = dict(details or {})
+        self.details = None if details is None else dict(details)
         self.retry_after_seconds = retry_after_seconds
         if retry_after_seconds is not None:
-            self.details["retryAfterSeconds"] = retry_after_seconds
+            self.details = {**(details or {}), "retryAfterSeconds": retry_after_seconds}
 
     def to_status(self) -> Json:
         """Return the body of the answer."""
@@ -37,7 +37,7 @@ class ApiError(Exception):
             "details": self.details,
             "code": self.code,
         }
-        if not self.details:
+        if self.details is None:
             del status["details"]
         if not self.reason:
             del status["reason"]
@@ -79,6 +79,13 @@ def conflict(resource: Resource, name: str, why: str = STALE) -> ApiError:
     return ApiError(409, "Conflict", message, _details(resource, name))
 
 
+def precondition_failed(resource: Resource, name: str, why: str) -> ApiError:
+    """Return the failure for a deletion whose preconditions do not hold; it names the kind, not the resource."""
+    details = {"name": name, "group": resource.group, "kind": resource.kind}
+    message = f'Operation cannot be fulfilled on {resource.qualified_kind} "{name}": {why}'
+    return ApiError(409, "Conflict", message, {key: value for key, value in details.items() if value})
+
+
 def forbidden(resource: Resource, name: str, why: str, causes: list[Json] | None = None) -> ApiError:
     """Return the failure for what admission or authorisation refuses."""
     subject = f'{resource.qualified_name} "{name}"' if name else resource.qualified_name
@@ -90,7 +97,8 @@ def forbidden(resource: Resource, name: str, why: str, causes: list[Json] | None
 
 def invalid(resource: Resource, name: str, causes: list[Json]) -> ApiError:
     """Return the failure for an object whose fields are wrong. causes: see `field_error`."""
-    lines = [f"{one['field']}: {one['message']}" for one in causes]
+    # The same line twice is told once, the causes are kept.
+    lines = list(dict.fromkeys(f"{one['field']}: {one['message']}" for one in causes))
     listed = lines[0] if len(lines) == 1 else "[" + ", ".join(lines) + "]"
     details = {"name": name, "group": resource.group, "kind": resource.kind, "causes": causes}
     message = f'{resource.qualified_kind} "{name}" is invalid: {listed}'
@@ -110,4 +118,9 @@ def expired(message: str) -> ApiError:
 def method_not_allowed() -> ApiError:
     """Return the failure for a method that a resource does not have."""
     message = "the server does not allow this method on the requested resource"
-    return ApiError(405, "MethodNotAllowed", message)
+    return ApiError(405, "MethodNotAllowed", message, {})
+
+
+def unknown_resource() -> ApiError:
+    """Return the failure for a resource that its group, which is served, does not have."""
+    return ApiError(404, "NotFound", "the server could not find the requested resource", {})

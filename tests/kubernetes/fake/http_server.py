@@ -3,6 +3,7 @@
 import socket
 import threading
 import time
+import traceback
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -33,6 +34,8 @@ class HttpServer:
         self.recorder = Recorder()
         self.faults = FaultPlan()
         self.stopping = threading.Event()
+        self.crashes: list[str] = []
+        """Tracebacks of requests that the fake could not answer: mistakes of its own."""
         self._lock = threading.Lock()
         self._connections: set[socket.socket] = set()
         self._watches: set[WatchStream] = set()
@@ -73,6 +76,7 @@ class HttpServer:
         self.stopping.set()
         self.end_watches()
         self.stop_listening()
+        assert not self.crashes, self.crashes[0]
 
     def end_watches(self) -> None:
         """End all watches in good order, as the server does when their time is over."""
@@ -191,8 +195,7 @@ class _Handler(BaseHTTPRequestHandler):
                     return Response(fault.code, text=fault.message)
                 return error_response(fault.to_error())
         try:
-            self._authenticate()
-            self.owner.authoriser.check(call)
+            self.owner.authoriser.check(call, is_anonymous=not self._has_token())
             if len(body) > MAX_BODY_BYTES:
                 raise ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {MAX_BODY_BYTES}")
             content_type = (self.headers.get("Content-Type") or "").partition(";")[0]
@@ -201,10 +204,16 @@ class _Handler(BaseHTTPRequestHandler):
             return error_response(error)
         except PageNotFoundError:
             return Response(404, text="404 page not found\n")
+        except Exception as error:
+            self.owner.crashes.append(traceback.format_exc())
+            return error_response(ApiError(500, "InternalError", f"the fake itself is wrong: {error!r}"))
 
-    def _authenticate(self) -> None:
-        if self.headers.get("Authorization") != f"Bearer {self.owner.token}":
+    def _has_token(self) -> bool:
+        """Whether the request comes with the token. Raises 401 for a wrong one."""
+        given = self.headers.get("Authorization")
+        if given not in (None, f"Bearer {self.owner.token}"):
             raise ApiError(401, "Unauthorized", "Unauthorized")
+        return given is not None
 
     def _send(self, response: Response, planned: list[Fault]) -> None:
         if response.watch is not None:

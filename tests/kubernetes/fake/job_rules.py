@@ -53,7 +53,7 @@ def find_job_errors(job: Json) -> list[Json]:
         message = f'Unsupported value: "{spec["podReplacementPolicy"]}": supported values: "Failed"'
         causes.append(cause("FieldValueNotSupported", message, "spec.podReplacementPolicy"))
     causes += find_pod_spec_errors(template["spec"], "spec.template.spec")
-    return causes + _restart_policy_errors(spec)
+    return causes + _restart_policy_errors(spec) + _hostname_errors(job)
 
 
 def _mode_errors(job: Json) -> list[Json]:
@@ -65,9 +65,15 @@ def _mode_errors(job: Json) -> list[Json]:
         return []
     if "completions" not in spec:
         return [missing_value("spec.completions", "when completion mode is Indexed")]
+    return []
+
+
+def _hostname_errors(job: Json) -> list[Json]:
+    """Return the cause for which the pods of a Job could not have its name in their hostnames."""
+    spec: Json = job["spec"]
     name: str = job["metadata"].get("name", "")
-    hostname = f"{name}-{spec['completions'] - 1}"
-    if spec["completions"] > 0 and name and not is_dns_label(hostname):
+    hostname = f"{name}-{spec.get('completions', 0) - 1}"
+    if spec["completionMode"] == "Indexed" and spec.get("completions") and not is_dns_label(hostname):
         why = f"will not able to create pod with invalid DNS label: {hostname}"
         return [wrong_value("metadata.name", name, why)]
     return []
@@ -143,7 +149,10 @@ def find_job_update_errors(job: Json, old: Json) -> list[Json]:
         _immutable(f"spec.{name}", spec.get(name)) for name in IMMUTABLE_FIELDS if spec.get(name) != old_spec.get(name)
     ]
     if _fixed_template(spec["template"], old) != _fixed_template(old_spec["template"], old):
-        causes.append(_immutable("spec.template", spec["template"]))
+        if _is_at_rest(old):
+            causes.append(_immutable("spec.template.spec", spec["template"]["spec"]))
+        else:
+            causes.append(_immutable("spec.template", spec["template"]))
     return causes
 
 
@@ -151,12 +160,16 @@ def _immutable(field: str, value: Any) -> Json:
     return wrong_value(field, value, "field is immutable")
 
 
+def _is_at_rest(job: Json) -> bool:
+    """Whether a Job is suspended and has no pods, so that its template may still change in part."""
+    status: Json = job.get("status") or {}
+    has_stopped = "startTime" not in status or has_condition(job, "Suspended")
+    return job["spec"].get("suspend", False) and has_stopped and not status.get("active")
+
+
 def _fixed_template(template: Json, old: Json) -> Json:
     """Return what of a template may not change: all, unless the Job is suspended and has no active pods."""
-    suspended = old["spec"].get("suspend", False)
-    status: Json = old.get("status") or {}
-    is_at_rest = "startTime" not in status or has_condition(old, "Suspended")
-    if not (suspended and is_at_rest and not status.get("active")):
+    if not _is_at_rest(old):
         return template
     fixed = copy_json(template)
     for name in ("labels", "annotations"):

@@ -1,6 +1,7 @@
 """Rules that all objects and pods obey, beyond the schemas."""
 
 import base64
+import json
 import re
 from typing import Any
 
@@ -34,7 +35,7 @@ MAX_DATA_BYTES = 1024 * 1024
 
 def quoted(value: Any) -> str:
     """Return a value as messages show it."""
-    return f'"{value}"' if isinstance(value, str) else str(value)
+    return f'"{value}"' if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
 
 
 def wrong_value(field: str, value: Any, why: str) -> Json:
@@ -68,9 +69,9 @@ def find_metadata_errors(resource: Resource, thing: Json) -> list[Json]:
     if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > MAX_ANNOTATIONS_BYTES:
         message = f"Too long: may not be more than {MAX_ANNOTATIONS_BYTES} bytes"
         causes.append(cause("FieldValueTooLong", message, "metadata.annotations"))
-    for place, reference in enumerate(metadata.get("ownerReferences") or []):
+    for reference in metadata.get("ownerReferences") or []:
         causes += [
-            cause("FieldValueInvalid", f'Invalid value: "": {member} must not be empty', f"{_REFERENCES}[{place}]")
+            wrong_value(f"{_REFERENCES}.{member}", "", "must not be empty")
             for member in ("apiVersion", "kind", "name", "uid")
             if not reference.get(member)
         ]
@@ -195,8 +196,8 @@ def prepare_data(resource: Resource, thing: Json) -> None:
     if num_bytes > MAX_DATA_BYTES:
         message = f"Too long: may not be more than {MAX_DATA_BYTES} bytes"
         details = {"name": thing["metadata"].get("name"), "kind": resource.kind}
-        text = f'{resource.kind} "{details["name"]}" is invalid: data: {message}'
-        raise ApiError(422, "Invalid", text, {**details, "causes": [cause("FieldValueTooLong", message, "data")]})
+        text = f'{resource.kind} "{details["name"]}" is invalid: []: {message}'
+        raise ApiError(422, "Invalid", text, {**details, "causes": [cause("FieldValueTooLong", message, "[]")]})
 
 
 def find_data_update_errors(thing: Json, old: Json) -> list[Json]:

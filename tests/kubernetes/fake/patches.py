@@ -21,11 +21,7 @@ def apply_patch(resource: Resource, thing: Json, patch: Any, content_type: str) 
         return _merge(thing, patch)
     if content_type == APPLY_PATCH or (content_type == STRATEGIC_PATCH and not resource.is_custom):
         return _merge_strategically(thing, patch, root_schema(resource))
-    accepted = [JSON_PATCH, MERGE_PATCH, APPLY_PATCH]
-    if not resource.is_custom:
-        accepted.append(STRATEGIC_PATCH)
-    message = f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
-    raise ApiError(415, "UnsupportedMediaType", message)
+    raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
 
 
 def _merge(old: Any, patch: Any) -> Any:
@@ -103,8 +99,8 @@ def _apply_operations(thing: Json, operations: Any) -> Json:
                 parent = parent[int(step)] if isinstance(parent, list) else parent[step]
             _apply_operation(parent, steps[-1], operation)
         except (KeyError, IndexError, ValueError) as error:
-            message = f"the server rejected our request due to an error in our request: {operation['path']}: {error}"
-            raise ApiError(422, "Invalid", message) from error
+            message = "the server rejected our request due to an error in our request"
+            raise ApiError(422, "Invalid", message, {}) from error
     return thing
 
 

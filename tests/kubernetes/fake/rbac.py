@@ -43,6 +43,7 @@ def _has(listed: tuple[str, ...], one: str) -> bool:
     return "*" in listed or one in listed
 
 
+ANONYMOUS = "system:anonymous"
 # Everybody may discover what there is and ask for the version.
 _PUBLIC = Rule(
     verbs=("get",),
@@ -71,16 +72,18 @@ class Authoriser:
             for namespace in _namespaces_of(manifest, bindings):
                 self._rules += [_parse_rule(rule, namespace) for rule in manifest.get("rules") or []]
 
-    def check(self, call: Call) -> None:
-        """Raise 403 for a call that no rule allows."""
-        if self._rules is None or any(rule.allows(call) for rule in self._rules):
+    def check(self, call: Call, is_anonymous: bool = False) -> None:
+        """Raise 403 for a call that no rule allows. Who has no token is nobody, and may only look at the version."""
+        user = ANONYMOUS if is_anonymous else self.user
+        rules = [_PUBLIC] if is_anonymous else self._rules
+        if rules is None or any(rule.allows(call) for rule in rules):
             return
         if call.resource is None:
-            why = f'User "{self.user}" cannot {call.verb} path "{call.path}"'
+            why = f'User "{user}" cannot {call.verb} path "{call.path}"'
             raise ApiError(403, "Forbidden", f"forbidden: {why}", {})
         scope = f'in the namespace "{call.namespace}"' if call.namespace else "at the cluster scope"
         what = f'resource "{call.resource_name}" in API group "{call.group}"'
-        why = f'User "{self.user}" cannot {call.verb} {what} {scope}'
+        why = f'User "{user}" cannot {call.verb} {what} {scope}'
         raise forbidden(call.resource, call.name, why)
 
 

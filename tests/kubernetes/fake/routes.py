@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from tests.kubernetes.fake.errors import PageNotFoundError, method_not_allowed
+from tests.kubernetes.fake.errors import PageNotFoundError, method_not_allowed, unknown_resource
 from tests.kubernetes.fake.resources import NAMESPACES, Catalogue, Resource
 
 DOCUMENT_PATHS = re.compile(
@@ -42,7 +42,7 @@ class Call:
 
 
 def parse_call(method: str, target: str, catalogue: Catalogue) -> Call:
-    """Return the call of a request. Raises PageNotFoundError for an unknown path, 405 for a method it does not have."""
+    """Return the call of a request. Raises PageNotFoundError for an unknown group, 404 and 405 else."""
     parts = urlsplit(target)
     path, query = parts.path, dict(parse_qsl(parts.query, keep_blank_values=True))
     if DOCUMENT_PATHS.fullmatch(path):
@@ -57,13 +57,15 @@ def parse_call(method: str, target: str, catalogue: Catalogue) -> Call:
     namespace = ""
     if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in NAMESPACES.subresources:
         namespace, rest = rest[1], rest[2:]
+    if catalogue.describe_version(group, version) is None:
+        raise PageNotFoundError(path)
     resource = catalogue.find(group, version, rest[0])
     if resource is None or len(rest) > 3:
-        raise PageNotFoundError(path)
+        raise unknown_resource()
     name = rest[1] if len(rest) > 1 else ""
     subresource = rest[2] if len(rest) > 2 else ""
     if subresource and subresource not in resource.subresources:
-        raise PageNotFoundError(path)
+        raise unknown_resource()
     verb = _verb_of(method, query, name, subresource)
     if resource == NAMESPACES and name:
         namespace = name

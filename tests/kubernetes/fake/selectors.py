@@ -66,7 +66,9 @@ def _parse_requirement(text: str) -> Callable[[dict[str, str]], bool]:
     if match := _KEY.match(text):
         negated, key = match.groups()
         return lambda labels: (key in labels) is not bool(negated)
-    raise bad_request(f"unable to parse requirement: found '{text.strip()}'")
+    words = text.split()
+    expected = ", expected: in, notin, =, ==, !=, gt, lt" if len(words) > 1 else ""
+    raise bad_request(f"unable to parse requirement: found '{words[min(1, len(words) - 1)]}'{expected}")
 
 
 def match_labels(selector: Json) -> Matcher:

@@ -1,30 +1,59 @@
 """Checks of objects against the schemas: unknown fields, wrong types, missing fields."""
 
+from collections.abc import Iterator
+
+from jsonschema_rs import ValidationError
+
 from tests.kubernetes.fake.errors import bad_request, cause, invalid
 from tests.kubernetes.fake.objects import copy_json
-from tests.kubernetes.fake.resources import Json, Resource
+from tests.kubernetes.fake.resources import CONFIG_MAPS, SECRETS, Json, Resource
 from tests.kubernetes.fake.schemas import validator_of
 
 Place = tuple[str | int, ...]
 
 
-def check_schema(resource: Resource, thing: Json, name: str) -> None:
-    """Raise where the object has a field of a wrong type (400) or lacks one (422). Unknown fields are not its task."""
-    validator = validator_of(resource.api_version, resource.kind)
-    if validator is None:
-        return
-    causes: list[Json] = []
-    for error in validator.iter_errors(thing):
+def check_types(resource: Resource, thing: Json) -> None:
+    """Raise 400 where the object has a field of a wrong type."""
+    for error in _iterate_errors(resource, thing):
+        if error.kind.name in ("required", "additionalProperties"):
+            continue
         place: Place = tuple(error.instance_path)
-        kind = error.kind.as_dict()
-        if error.kind.name == "required":
-            field = dotted((*place, kind["property"]))
-            causes.append(cause("FieldValueRequired", "Required value", field))
-        elif error.kind.name != "additionalProperties":
-            described = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}'
-            raise bad_request(f"{described}: json: cannot unmarshal field {dotted(place)}: {error.message}")
+        found = _go_type(error.instance)
+        # Go names the struct that has the field; here it is always the whole object.
+        field = ".".join(step for step in place if isinstance(step, str))
+        if resource in (CONFIG_MAPS, SECRETS) and place[0] == "data":
+            field = "data"
+        wanted = [one for one in error.message.rpartition(" of type")[2].split('"')[1::2] if one != "null"]
+        why = f"json: cannot unmarshal {found} into Go struct field {resource.kind}.{field} of type {'/'.join(wanted)}"
+        raise bad_request(f"{_unhandled(resource)}: {why}")
+
+
+def check_required(resource: Resource, thing: Json, name: str) -> None:
+    """Raise 422 where the object lacks a field."""
+    causes = [
+        cause("FieldValueRequired", "Required value", dotted((*error.instance_path, error.kind.as_dict()["property"])))
+        for error in _iterate_errors(resource, thing)
+        if error.kind.name == "required"
+    ]
     if causes:
         raise invalid(resource, name, causes)
+
+
+def _iterate_errors(resource: Resource, thing: Json) -> Iterator[ValidationError]:
+    validator = validator_of(resource.api_version, resource.kind)
+    return iter(()) if validator is None else iter(validator.iter_errors(thing))
+
+
+def _unhandled(resource: Resource) -> str:
+    return f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}'
+
+
+def _go_type(value: object) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int | float):
+        return "number"
+    return {dict: "object", list: "array"}.get(type(value), "string")
 
 
 def refuse_unknown_fields(resource: Resource, thing: Json) -> None:
@@ -32,8 +61,7 @@ def refuse_unknown_fields(resource: Resource, thing: Json) -> None:
     unknown = [dotted((*place, name)) for place, name in _unknown_fields(resource, thing)]
     if unknown:
         listed = ", ".join(f'unknown field "{field}"' for field in unknown)
-        described = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}'
-        raise bad_request(f"{described}: strict decoding error: {listed}")
+        raise bad_request(f"{_unhandled(resource)}: strict decoding error: {listed}")
 
 
 def drop_unknown_fields(resource: Resource, thing: Json) -> tuple[Json, list[str]]:
@@ -50,11 +78,8 @@ def drop_unknown_fields(resource: Resource, thing: Json) -> tuple[Json, list[str
 
 
 def _unknown_fields(resource: Resource, thing: Json) -> list[tuple[Place, str]]:
-    validator = validator_of(resource.api_version, resource.kind)
-    if validator is None:
-        return []
     found: list[tuple[Place, str]] = []
-    for error in validator.iter_errors(thing):
+    for error in _iterate_errors(resource, thing):
         if error.kind.name == "additionalProperties":
             found += [(tuple(error.instance_path), name) for name in error.kind.as_dict()["unexpected"]]
     return found
