@@ -1,0 +1,113 @@
+"""Ways in which containers behave, chosen by tests."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from tests.kubernetes.fake.resources import Json
+
+
+class Process(Protocol):
+    """Something real that runs in the place of a container."""
+
+    def start(self, pod: Json) -> None:
+        """Start what the pod's container is to run."""
+        ...
+
+    def poll(self, pod: Json) -> int | None:
+        """Return the exit code once it has ended."""
+        ...
+
+    def terminate(self, pod: Json) -> None:
+        """Ask it to end, as SIGTERM does."""
+        ...
+
+    def kill(self, pod: Json) -> None:
+        """End it at once."""
+        ...
+
+
+@dataclass(frozen=True)
+class Ending:
+    """End of a container."""
+
+    exit_code: int
+    reason: str = ""
+    """Reason of the terminated state; by default Completed for exit code 0, else Error."""
+    message: str = ""
+    """Content of the file /dev/termination-log."""
+    signal: int = 0
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """Course of a pod's first container; the others run for as long as it does."""
+
+    ending: Ending | None = None
+    """End that it comes to by itself, None for one that runs until something ends it."""
+    run_seconds: float = 0.0
+    """Seconds on the cluster's clock that it runs before."""
+    waiting_reason: str = ""
+    """Reason for which it never starts: ErrImagePull, CreateContainerConfigError, ContainerCreating."""
+    waiting_message: str = ""
+    eviction_message: str = ""
+    """Message with which the kubelet evicts the pod."""
+    ends_on_sigterm: bool = True
+    sigterm_ending: Ending = Ending(143)
+    """End that SIGTERM brings."""
+    is_ready: bool = True
+    process: Process | None = None
+    log: str = ""
+
+
+def run() -> Behaviour:
+    """Run until told to end."""
+    return Behaviour()
+
+
+def exit_with(code: int, message: str = "", after_seconds: float = 0.0) -> Behaviour:
+    """End with an exit code. message: what the container leaves in /dev/termination-log."""
+    return Behaviour(ending=Ending(code, message=message), run_seconds=after_seconds)
+
+
+def run_out_of_memory() -> Behaviour:
+    """End as the kernel ends what takes too much memory."""
+    return Behaviour(ending=OUT_OF_MEMORY)
+
+
+def fail_to_pull(message: str = "") -> Behaviour:
+    """Wait for ever for an image that is not there."""
+    return Behaviour(waiting_reason="ErrImagePull", waiting_message=message)
+
+
+def fail_to_configure(message: str = 'secret "missing" not found') -> Behaviour:
+    """Wait for ever for something that the container needs."""
+    return Behaviour(waiting_reason="CreateContainerConfigError", waiting_message=message)
+
+
+def stay_in_creation() -> Behaviour:
+    """Wait for ever in ContainerCreating."""
+    return Behaviour(waiting_reason="ContainerCreating")
+
+
+def be_evicted(message: str = "The node was low on resource: memory. ") -> Behaviour:
+    """Run until the kubelet evicts the pod, which is at once."""
+    return Behaviour(eviction_message=message)
+
+
+def ignore_sigterm() -> Behaviour:
+    """Run until it is killed."""
+    return Behaviour(ends_on_sigterm=False)
+
+
+def end_on_sigterm(code: int, message: str = "") -> Behaviour:
+    """Run until told to end, and then end with an exit code."""
+    return Behaviour(sigterm_ending=Ending(code, message=message))
+
+
+def run_process(process: Process) -> Behaviour:
+    """Run something real."""
+    return Behaviour(process=process)
+
+
+OUT_OF_MEMORY = Ending(137, reason="OOMKilled")
+KILLED = Ending(137)

@@ -1,0 +1,193 @@
+"""Scheduler: it binds pods to nodes, says why it cannot, and preempts pods of lower priority."""
+
+from collections import Counter
+from fractions import Fraction
+
+from tests.kubernetes.fake.admission import pod_requests
+from tests.kubernetes.fake.api import Api
+from tests.kubernetes.fake.clock import parse_time
+from tests.kubernetes.fake.controllers.node_filters import find_reasons
+from tests.kubernetes.fake.events import EventRecorder
+from tests.kubernetes.fake.objects import is_deleting, is_terminal, set_condition
+from tests.kubernetes.fake.resources import NODES, PODS, VOLUME_CLAIMS, Json
+
+NO_VICTIMS = "No preemption victims found for incoming pod"
+NOT_HELPFUL = "Preemption is not helpful for scheduling"
+SCHEDULER = "default-scheduler"
+
+
+class Scheduler:
+    """Scheduler of all pods that ask for the default one."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._events = EventRecorder(api, SCHEDULER)
+
+    def sync(self) -> None:
+        """Try once to bind each pod that has no node: by priority, then the oldest first."""
+        waiting = [pod for pod in self._api.list_all(PODS) if _is_waiting(pod)]
+        for pod in sorted(waiting, key=_queue_place):
+            if self._api.find(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"]) is None:
+                continue
+            if pod["spec"].get("schedulingGates"):
+                message = "Scheduling is blocked due to non-empty scheduling gates"
+                self._refuse(pod, "SchedulingGated", message, is_told=False)
+                continue
+            self._schedule(pod)
+
+    def _schedule(self, pod: Json) -> None:
+        nodes = self._api.list_all(NODES)
+        if not nodes:
+            self._refuse(pod, "Unschedulable", "no nodes available to schedule pods")
+            return
+        if missing := self._missing_claim(pod):
+            nothing = f"preemption: {self._preemption_message(pod, nodes, {})}"
+            self._refuse(pod, "Unschedulable", f"{_none_of(nodes)} {missing}. {nothing}")
+            return
+        refused: dict[str, tuple[list[str], bool]] = {}
+        for node in sorted(nodes, key=self._load):
+            reasons, is_resolvable = find_reasons(pod, node, self._used(node))
+            if not reasons:
+                self._bind(pod, node)
+                return
+            refused[node["metadata"]["name"]] = (reasons, is_resolvable)
+        if self._preempt(pod, nodes, refused):
+            return
+        counted = Counter(reason for reasons, _ in refused.values() for reason in reasons)
+        told = _histogram(counted)
+        preemption = self._preemption_message(pod, nodes, refused)
+        message = f"{_none_of(nodes)} {told}. no new claims to deallocate, preemption: {preemption}"
+        self._refuse(pod, "Unschedulable", message)
+
+    def _missing_claim(self, pod: Json) -> str:
+        for volume in pod["spec"].get("volumes") or []:
+            name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
+            if name and self._api.find(VOLUME_CLAIMS, pod["metadata"]["namespace"], name) is None:
+                return f'persistentvolumeclaim "{name}" not found'
+        return ""
+
+    def _pods_on(self, node: Json) -> list[Json]:
+        name = node["metadata"]["name"]
+        return [one for one in self._api.list_all(PODS) if one["spec"].get("nodeName") == name and not is_terminal(one)]
+
+    def _used(self, node: Json, without: list[Json] | None = None) -> dict[str, Fraction]:
+        gone = {pod["metadata"]["uid"] for pod in without or []}
+        used: dict[str, Fraction] = {}
+        for pod in self._pods_on(node):
+            if pod["metadata"]["uid"] in gone:
+                continue
+            for name, amount in {**pod_requests(pod), "pods": Fraction(1)}.items():
+                used[name] = used.get(name, Fraction(0)) + amount
+        return used
+
+    def _load(self, node: Json) -> tuple[int, str]:
+        return len(self._pods_on(node)), node["metadata"]["name"]
+
+    def _bind(self, pod: Json, node: Json) -> None:
+        """Bind as the subresource `binding` does: node and condition in one write."""
+        metadata: Json = pod["metadata"]
+        name: str = node["metadata"]["name"]
+        now = self._api.clock.timestamp()
+
+        def change(found: Json) -> None:
+            found["spec"]["nodeName"] = name
+            found["status"].pop("nominatedNodeName", None)
+            set_condition(found, {**_scheduled(found, "True")}, now)
+
+        self._api.bind(metadata["namespace"], metadata["name"], change)
+        text = f"Successfully assigned {metadata['namespace']}/{metadata['name']} to {name}"
+        self._events.record(pod, "Scheduled", text)
+
+    def _refuse(self, pod: Json, reason: str, message: str, is_told: bool = True) -> None:
+        now = self._api.clock.timestamp()
+        condition = {**_scheduled(pod, "False"), "reason": reason, "message": message}
+        revision = pod["metadata"]["resourceVersion"]
+        changed = self._api.modify_status(PODS, pod, lambda found: set_condition(found, condition, now))
+        if is_told and changed["metadata"]["resourceVersion"] != revision:
+            self._events.record(pod, "FailedScheduling", message, is_warning=True)
+
+    def _preempt(self, pod: Json, nodes: list[Json], refused: dict[str, tuple[list[str], bool]]) -> bool:
+        """Delete pods of lower priority where that makes room. Return whether room is being made."""
+        for node in nodes:
+            if not refused[node["metadata"]["name"]][1] or pod["spec"].get("preemptionPolicy") == "Never":
+                continue
+            victims = self._find_victims(pod, node)
+            if victims is None:
+                continue
+            for victim in victims:
+                if not is_deleting(victim):
+                    self._evict(victim, pod, node)
+            name: str = node["metadata"]["name"]
+
+            def nominate(found: Json, name: str = name) -> None:
+                found["status"]["nominatedNodeName"] = name
+
+            reasons = Counter(reason for reasons, _ in refused.values() for reason in reasons)
+            text = f"{_none_of(nodes)} {_histogram(reasons)}. no new claims to deallocate"
+            self._refuse(pod, "Unschedulable", text)
+            self._api.modify_status(PODS, pod, nominate)
+            return True
+        return False
+
+    def _find_victims(self, pod: Json, node: Json) -> list[Json] | None:
+        """Return the fewest pods of lower priority without which the pod fits, the least important first."""
+        priority = pod["spec"].get("priority", 0)
+        lower = [one for one in self._pods_on(node) if one["spec"].get("priority", 0) < priority]
+        lower.sort(key=lambda one: (one["spec"].get("priority", 0), -parse_time(one["metadata"]["creationTimestamp"])))
+        if not lower or find_reasons(pod, node, self._used(node, lower))[0]:
+            return None
+        victims = list(lower)
+        for candidate in reversed(lower):
+            rest = [one for one in victims if one is not candidate]
+            if not find_reasons(pod, node, self._used(node, rest))[0]:
+                victims = rest
+        return victims
+
+    def _evict(self, victim: Json, pod: Json, node: Json) -> None:
+        now = self._api.clock.timestamp()
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "PreemptionByScheduler",
+            "message": f"{SCHEDULER}: preempting to accommodate a higher priority pod",
+        }
+        self._api.modify_status(PODS, victim, lambda found: set_condition(found, condition, now))
+        self._api.delete(PODS, victim["metadata"]["namespace"], victim["metadata"]["name"])
+        text = f"Preempted by pod {pod['metadata']['uid']} on node {node['metadata']['name']}"
+        self._events.record(victim, "Preempted", text)
+
+    def _preemption_message(self, pod: Json, nodes: list[Json], refused: dict[str, tuple[list[str], bool]]) -> str:
+        counted: Counter[str] = Counter()
+        priority = pod["spec"].get("priority", 0)
+        for node in nodes:
+            reasons, is_resolvable = refused.get(node["metadata"]["name"], ([], False))
+            if not is_resolvable:
+                counted[NOT_HELPFUL] += 1
+            elif any(one["spec"].get("priority", 0) < priority for one in self._pods_on(node)):
+                counted.update(reasons)
+            else:
+                counted[NO_VICTIMS] += 1
+        return f"{_none_of(nodes)} {_histogram(counted)}."
+
+
+def _is_waiting(pod: Json) -> bool:
+    if pod["spec"].get("nodeName") or is_deleting(pod) or is_terminal(pod):
+        return False
+    return pod["spec"].get("schedulerName") == SCHEDULER
+
+
+def _queue_place(pod: Json) -> tuple[int, int]:
+    return -pod["spec"].get("priority", 0), int(pod["metadata"]["resourceVersion"])
+
+
+def _none_of(nodes: list[Json]) -> str:
+    return f"0/{len(nodes)} nodes are available:"
+
+
+def _histogram(counted: Counter[str]) -> str:
+    return ", ".join(sorted(f"{count} {reason}" for reason, count in counted.items()))
+
+
+def _scheduled(pod: Json, status: str) -> Json:
+    generation = pod["metadata"].get("generation", 1)
+    return {"type": "PodScheduled", "status": status, "observedGeneration": generation}
