@@ -20,6 +20,7 @@ class TolerationConfig(Config):
     key: QualifiedName | None = None
     """Name of the taint; null with operator Exists: every taint."""
     operator: Literal["Equal", "Exists"] = "Equal"
+    """Equal: the taint has this value. Exists: it may have any."""
     value: LabelValue | None = None
     """Value of the taint; null with operator Exists."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None

@@ -44,7 +44,8 @@ def parse_capacities(document: Mapping[str, Any]) -> KnownCapacities:
     if "num_cores" in document:
         only = Capacity(**document)
         return {"local": LauncherCapacity(only, only)}
-    return {
-        name: LauncherCapacity(Capacity(**fields["total"]), Capacity(**fields["node"])) if fields else None
-        for name, fields in document.items()
-    }
+    return {name: _parse(fields) if fields else None for name, fields in document.items()}
+
+
+def _parse(fields: Mapping[str, Any]) -> LauncherCapacity:
+    return LauncherCapacity(Capacity(**fields["total"]), Capacity(**fields["node"]), fields["is_fixed"])

@@ -225,12 +225,12 @@ class Plan(_Response):
 
 
 class Capacity(_Response):
-    """Cores and memory of the service's machine that jobs may use, in total and free."""
+    """Cores and memory that jobs may use, in total and free; None where the service does not know them."""
 
-    num_cores: int
-    num_cores_free: int
-    memory_bytes: int
-    memory_bytes_free: int
+    num_cores: int | None
+    num_cores_free: int | None
+    memory_bytes: int | None
+    memory_bytes_free: int | None
 
 
 class ApiKey(_Response):

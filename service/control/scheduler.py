@@ -84,7 +84,7 @@ class Scheduler:
 
     def _fail_too_large(self, launcher: str, capacity: LauncherCapacity | None) -> None:
         """Fail waiting jobs that do not fit the machines any more, once after each change of their capacity."""
-        if capacity is None or self._checked_capacities.get(launcher) == capacity:
+        if capacity is None or not capacity.is_fixed or self._checked_capacities.get(launcher) == capacity:
             return
         with self._leadership.write() as session:
             for job in QueueRepository(session, launcher).list_too_large(capacity):

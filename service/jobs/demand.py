@@ -18,13 +18,13 @@ def compute_demand(job: JobSpec) -> Demand:
 
 
 def list_faults(job: JobSpec, launcher: str, capacity: LauncherCapacity | None) -> list[FieldError]:
-    """List the reasons why a launcher can never start `job`; empty where it can, or where its capacity is not known."""
+    """List the reasons why a launcher can never start `job`; empty where it can, or might one day."""
     demand, faults = compute_demand(job), list[FieldError]()
     if launcher == "local" and demand.min_nodes > 1:
         message = f"asks for {demand.min_nodes} machines, but the launcher local starts jobs on one"
         valid = "1; the launcher kubernetes and `dlrm train --node-rank` run on more, `dlrm plan` plans"
         faults.append(FieldError("resources.nodes", message, valid))
-    return faults + (list_misfits(demand, capacity) if capacity is not None else [])
+    return faults + (list_misfits(demand, capacity) if capacity is not None and capacity.is_fixed else [])
 
 
 def list_misfits(demand: Demand, capacity: LauncherCapacity) -> list[FieldError]:

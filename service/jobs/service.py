@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from dlrm.config import FieldError, JobSpec, resolve
+from dlrm.config import FieldError, JobSpec
 from service.audit.actions import AuditAction
 from service.audit.log import AuditLog
 from service.capacity.known import KnownCapacity
@@ -28,7 +28,7 @@ from service.jobs.filters import JobFilter
 from service.jobs.idempotency_repository import IdempotencyRepository
 from service.jobs.launches import resolve_launcher
 from service.jobs.models import Job, JobLabel
-from service.jobs.paths import resolve_paths, resolve_roots
+from service.jobs.places import resolve_for_launcher, resolve_job_paths
 from service.jobs.repository import JobRepository, StateChangedError
 from service.jobs.schemas import AttemptView, CheckpointView, EventView, JobDetail, JobView
 from service.jobs.states import JobState
@@ -154,11 +154,12 @@ class JobService:
         return self.submit(Submission(job.spec, principal, idempotency_key, restarted=job))
 
     def _make_job(self, spec: JobSpec, submission: Submission) -> Job:
-        roots = self._settings.data_roots
-        absolute = resolve_paths(spec, roots, self._settings.private_directories)
+        name = resolve_launcher(spec, self._launchers)
+        launcher = self._launchers[name]
+        absolute = resolve_job_paths(spec, launcher, self._settings.private_directories)
         absolute = resolve_warm_start(absolute, submission.principal, self._database, self._settings)
-        demand, launcher = compute_demand(spec), resolve_launcher(spec, self._launchers)
-        if errors := list_faults(spec, launcher, self._capacity.read().get(launcher)):
+        demand = compute_demand(spec)
+        if errors := list_faults(spec, name, self._capacity.read().get(name)):
             raise _cannot_fit(errors)
         job_id = new_id("job")
         created_at = now()
@@ -175,7 +176,7 @@ class JobService:
             owner=submission.owner,
             restarted_from=submission.restarted.id if submission.restarted else None,
             num_attempts=0,
-            launcher=launcher,
+            launcher=name,
             world_size=spec.resources.world_size,
             num_nodes=demand.num_nodes,
             min_nodes=demand.min_nodes,
@@ -183,12 +184,10 @@ class JobService:
             memory_bytes=demand.node.memory_bytes,
             num_gpus=demand.node.num_gpus,
             spec=spec.model_dump(mode="json"),
-            resolved=resolve(absolute, resolve_roots(roots), str(self._settings.prepared_directory)).model_dump(
-                mode="json"
-            ),
+            resolved=resolve_for_launcher(absolute, launcher).model_dump(mode="json"),
             progress={},
             metrics={},
-            run_directory=str(self._settings.runs_directory / job_id),
+            run_directory=str(launcher.places.runs_directory / job_id),
             labels=[JobLabel(name=name, value=value) for name, value in spec.labels.items()],
         )
 

@@ -1,9 +1,11 @@
 """Stands in for a launcher that jobs have named and the service no longer has."""
 
 from collections.abc import Collection
+from pathlib import Path
 
 from service.launchers.protocol import (
     Capacity,
+    FilePlaces,
     Launch,
     LauncherCapacity,
     LaunchError,
@@ -27,6 +29,10 @@ class AbsentLauncher:
     @property
     def ingest_url(self) -> str:
         return ""
+
+    @property
+    def places(self) -> FilePlaces:
+        return FilePlaces(Path("/"), "/", ())
 
     @property
     def shares_files(self) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from service.launchers.local import LocalLauncher, LocalOptions
-from service.launchers.protocol import Capacity, Launcher
+from service.launchers.protocol import Capacity, FilePlaces, Launcher
 from service.launchers.registry import Launchers
 from service.settings import Settings
 
@@ -29,10 +29,10 @@ def _make_local_options(settings: Settings, service_id: str) -> LocalOptions:
     return LocalOptions(
         settings.trainer_python,
         Capacity(settings.num_cores, settings.memory_bytes, settings.num_gpus),
+        FilePlaces(settings.runs_directory, str(settings.prepared_directory), settings.data_roots),
         settings.url,
         service_id,
         settings.node,
-        settings.runs_directory,
         environment=settings.worker_environment,
     )
 

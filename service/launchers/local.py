@@ -20,6 +20,7 @@ from service.launchers.processes import find_marked, find_same, kill_all, list_a
 from service.launchers.protocol import (
     NOTHING,
     Capacity,
+    FilePlaces,
     Launch,
     LauncherCapacity,
     LaunchError,
@@ -50,14 +51,13 @@ class LocalOptions:
     """Interpreter that has the trainer."""
     capacity: Capacity
     """All that jobs may occupy on this machine."""
+    places: FilePlaces
     ingest_url: str
     """Address of the service for programs on this machine."""
     service_id: str
     """Identity of the service, by which it recognises its processes."""
     node: str
     """Name of this machine."""
-    runs_directory: Path
-    """Parent of the run directories of this service; a copy of its database elsewhere has the same identity."""
     environment: Sequence[str] = ()
     """Names of further environment variables that workers inherit."""
 
@@ -81,6 +81,10 @@ class LocalLauncher:
     @property
     def ingest_url(self) -> str:
         return self._options.ingest_url
+
+    @property
+    def places(self) -> FilePlaces:
+        return self._options.places
 
     @property
     def shares_files(self) -> bool:
@@ -120,7 +124,8 @@ class LocalLauncher:
         )
 
     def list(self) -> list[Launch]:
-        own, service_id = self._options.runs_directory, self._options.service_id
+        # A copy of the database elsewhere has the same identity.
+        own, service_id = self._options.places.runs_directory, self._options.service_id
         return [_make_launch(path) for path in list_attempt_directories(service_id) if path.is_relative_to(own)]
 
     def stop(self, launch: Launch) -> None:

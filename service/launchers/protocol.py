@@ -1,9 +1,10 @@
 """Interface of all launchers."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, auto
+from pathlib import Path
 from typing import Literal, Protocol
 
 from dlrm.config import KubernetesConfig
@@ -60,6 +61,20 @@ class LauncherCapacity:
     """Sum over all machines."""
     node: Capacity
     """Most of each resource that one machine has."""
+    is_fixed: bool = True
+    """Whether that stays: a job that does not fit now never will. Nodes of a cluster come and go."""
+
+
+@dataclass(frozen=True)
+class FilePlaces:
+    """Places of files, as the attempts of a launcher see them."""
+
+    runs_directory: Path
+    """Parent of the run directories."""
+    prepared_directory: str
+    """Directory of prepared rows, which jobs share."""
+    data_roots: Sequence[str]
+    """Directories and URIs under which data must be."""
 
 
 @dataclass(frozen=True)
@@ -213,6 +228,9 @@ class Launcher(Protocol):
     def ingest_url(self) -> str:
         """Address at which attempts reach the service."""
         ...
+
+    @property
+    def places(self) -> FilePlaces: ...
 
     @property
     def shares_files(self) -> bool:

@@ -4,14 +4,14 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from dlrm.config import ConfigError, FieldError, JobConfig, JobSpec, ResolvedJob, resolve
+from dlrm.config import ConfigError, FieldError, JobConfig, JobSpec, ResolvedJob
 from service.capacity.known import KnownCapacity
 from service.database import Database
 from service.http.problems import FieldProblem
 from service.jobs.demand import compute_demand, list_faults
 from service.jobs.document import parse_document
 from service.jobs.launches import resolve_launcher
-from service.jobs.paths import resolve_paths, resolve_roots
+from service.jobs.places import resolve_for_launcher, resolve_job_paths
 from service.jobs.warm_start import resolve_warm_start
 from service.keys.principal import Principal
 from service.launchers.registry import Launchers
@@ -39,7 +39,8 @@ class PlanService:
         Raises ConfigError where the document itself is invalid, and ProblemError where the planner fails or is busy.
         """
         spec = parse_document(document)
-        resolved, faults = self._resolve(spec, principal)
+        launcher = resolve_launcher(spec, self._launchers)
+        resolved, faults = self._resolve(spec, launcher, principal)
         result = dict.fromkeys(("resolved", "plan", "warnings", "notes", "sizes_from", "refusal", "unknown_sizes"))
         # A plan would reveal what a packed directory holds, which must not happen where its path is not allowed.
         if not (faults and spec.data.format == "packed"):
@@ -64,29 +65,25 @@ class PlanService:
                 planned_bytes=plan["largest_bytes"] if plan else None,
             ),
             learning_rates=compute_learning_rates(resolved.job),
-            fits=self._check_fit(spec, faults),
+            fits=self._check_fit(spec, launcher, faults),
         )
 
-    def _resolve(self, spec: JobSpec, principal: Principal) -> tuple[ResolvedJob, list[FieldError]]:
+    def _resolve(self, spec: JobSpec, launcher: str, principal: Principal) -> tuple[ResolvedJob, list[FieldError]]:
         """Resolve a job as `POST /v1/jobs` does, and return the errors for which that would refuse its paths.
 
         Where there are errors, the job is resolved without looking for any file, and without the model that it starts
         from.
         """
-        roots, private = self._settings.data_roots, self._settings.private_directories
+        own = self._launchers[launcher]
         try:
-            absolute = resolve_paths(spec, roots, private)
+            absolute = resolve_job_paths(spec, own, self._settings.private_directories)
             absolute = resolve_warm_start(absolute, principal, self._database, self._settings)
         except ConfigError as error:
             without_model = spec.model_copy(update={"run": spec.run.model_copy(update={"warm_start": None})})
-            return resolve(without_model, resolve_roots(roots)), list(error.errors)
-        return resolve(absolute, resolve_roots(roots), str(self._settings.prepared_directory)), []
+            return resolve_for_launcher(without_model, own, uses_prepared=False), list(error.errors)
+        return resolve_for_launcher(absolute, own), []
 
-    def _check_fit(self, spec: JobSpec, faults: list[FieldError]) -> Fit:
-        try:
-            launcher = resolve_launcher(spec, self._launchers)
-        except ConfigError as error:
-            launcher, faults = "", [*faults, *error.errors]
+    def _check_fit(self, spec: JobSpec, launcher: str, faults: list[FieldError]) -> Fit:
         capacity = self._capacity.read().get(launcher)
         never = [*faults, *list_faults(spec, launcher, capacity)]
         if never:

@@ -74,6 +74,8 @@ export function startHeader() {
 
 export async function showCapacity(bytes) {
   const capacity = await get("/v1/capacity");
+  // A cluster need not tell what it has.
+  if (capacity.num_cores === null) return;
   document.getElementById("capacity").textContent =
     `${capacity.num_cores_free} of ${capacity.num_cores} ${capacity.num_cores === 1 ? "core" : "cores"} free · ` +
     `${bytes(capacity.memory_bytes_free)} of ${bytes(capacity.memory_bytes)} free`;

@@ -23,7 +23,7 @@ def sum_nodes(nodes: Sequence[Object], options: KubernetesOptions) -> LauncherCa
             max(largest.memory_bytes, capacity.memory_bytes),
             max(largest.num_gpus, capacity.num_gpus),
         )
-    return LauncherCapacity(total, largest)
+    return LauncherCapacity(total, largest, is_fixed=False)
 
 
 def sum_quotas(quotas: Sequence[Object], gpu_resource: str) -> LauncherCapacity | None:
@@ -39,7 +39,7 @@ def sum_quotas(quotas: Sequence[Object], gpu_resource: str) -> LauncherCapacity 
         UNLIMITED.memory_bytes if memory is None else int(memory),
         int(gpus or 0),
     )
-    return LauncherCapacity(total, total)
+    return LauncherCapacity(total, total, is_fixed=False)
 
 
 def _is_usable(node: Object, options: KubernetesOptions) -> bool:

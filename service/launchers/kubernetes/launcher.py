@@ -13,12 +13,13 @@ from service.launchers.kubernetes.manifests import make_job, make_owner, make_se
 from service.launchers.kubernetes.names import make_object_name, make_selector, read_launch_name
 from service.launchers.kubernetes.objects import Object, get_labels, get_text
 from service.launchers.kubernetes.options import RUNS_PATH, KubernetesOptions
-from service.launchers.kubernetes.pod import PodSettings
+from service.launchers.kubernetes.pod import PREPARED_PATH, PodSettings
 from service.launchers.kubernetes.pods import PodPhase, read_pod
 from service.launchers.kubernetes.status import AttemptObjects, observe
 from service.launchers.kubernetes.watches import Watches
 from service.launchers.protocol import (
     NOTHING,
+    FilePlaces,
     Launch,
     LauncherCapacity,
     LaunchError,
@@ -70,6 +71,11 @@ class KubernetesLauncher:
     @property
     def ingest_url(self) -> str:
         return self._options.ingest_url
+
+    @property
+    def places(self) -> FilePlaces:
+        options = self._options
+        return FilePlaces(RUNS_PATH, PREPARED_PATH, [*options.data_claims.values(), *options.data_stores])
 
     @property
     def shares_files(self) -> bool:

@@ -43,7 +43,10 @@ class KubernetesOptions(BaseModel):
     run_store: str | None = None
     """Bucket in which runs are kept instead, such as "s3://bucket/runs"."""
     data_claims: dict[ObjectName, MountPath] = {}
-    """PersistentVolumeClaims with data, and where pods see them, read-only. DLRM_DATA_ROOTS names those paths."""
+    """PersistentVolumeClaims with data, and where pods see them, read-only. The data of jobs must be there, or in
+    data_stores."""
+    data_stores: list[str] = []
+    """URIs such as "s3://bucket/logs" under which jobs may read data."""
     prepared_claim: ObjectName | None = None
     """PersistentVolumeClaim for prepared rows, which all jobs on the same data share; null: beside the runs on
     runs_claim, and with a bucket on the pod's own disk."""
@@ -82,8 +85,8 @@ class KubernetesOptions(BaseModel):
     def _check_store(self) -> Self:
         if (self.runs_claim is None) == (self.run_store is None):
             raise ValueError("give either runs_claim, a PersistentVolumeClaim, or run_store, a bucket such as s3://…")
-        if self.run_store is not None:
-            normalise_uri(self.run_store)
+        for uri in filter(None, [self.run_store, *self.data_stores]):
+            normalise_uri(uri)
         return self
 
 

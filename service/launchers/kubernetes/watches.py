@@ -43,7 +43,8 @@ class Watches:
     @property
     def fault(self) -> str | None:
         """Why nothing is known of the attempts; None where all is known."""
-        return self.jobs.fault or self.pods.fault
+        jobs, pods = self.jobs, self.pods
+        return jobs.fault or pods.fault
 
     def find_creation_fault(self, job: Object) -> str:
         """Find out why the cluster makes no pods of a Job; empty where it says nothing."""

@@ -94,6 +94,8 @@ def test_a_restart_with_one_idempotency_key_makes_one_new_job(client: Client) ->
 def test_capacity_is_what_the_service_was_given(client: Client) -> None:
     capacity = client.capacity()
     assert capacity.num_cores == 2
+    assert capacity.memory_bytes is not None
+    assert capacity.memory_bytes_free is not None
     assert 0 <= capacity.memory_bytes_free <= capacity.memory_bytes
 
 

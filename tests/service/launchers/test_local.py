@@ -17,6 +17,7 @@ from service.launchers.local import NOTHING, LocalLauncher, LocalOptions
 from service.launchers.processes import find_marked, find_same, kill_all, make_marks
 from service.launchers.protocol import (
     Capacity,
+    FilePlaces,
     Launch,
     LauncherCapacity,
     LaunchError,
@@ -35,7 +36,8 @@ MakeLaunch = Callable[[str], Launch]
 
 
 def make_launcher(python: Path, on_change: Callable[[], None] = lambda: None) -> LocalLauncher:
-    return LocalLauncher(LocalOptions(python, TOTAL, "http://127.0.0.1:1", SERVICE, "here", python.parent), on_change)
+    places = FilePlaces(python.parent, "/nowhere", ())
+    return LocalLauncher(LocalOptions(python, TOTAL, places, "http://127.0.0.1:1", SERVICE, "here"), on_change)
 
 
 @pytest.fixture

@@ -2,7 +2,8 @@
 
 import pytest
 
-from service.launchers.protocol import Capacity
+from service.capacity.known import dump_capacities
+from service.launchers.protocol import Capacity, LauncherCapacity
 from service.leader.leadership import Leadership
 from service.leader.make_lock import make_lock
 from tests.service.api import Api, make_document
@@ -12,12 +13,13 @@ from tests.service.api import Api, make_document
 def test_jobs_are_accepted_by_what_the_leader_has(api: Api, num_cores: int, fits: bool) -> None:
     resources = {"workers_per_node": num_cores if fits else 3, "memory": "1GiB"}
     database, capacity = api.services.database, Capacity(num_cores, 4 * 2**30, 0)
-    leader = Leadership(database, make_lock(database, lambda: None), 60.0, lambda: capacity)
+    capacities = {"local": LauncherCapacity(capacity, capacity)}
+    leader = Leadership(database, make_lock(database, lambda: None), 60.0, lambda: dump_capacities(capacities))
     assert leader.acquire()
     response = api.submitter.post("/v1/jobs", json=make_document(resources=resources))
     assert response.status_code == (201 if fits else 422), response.text
     assert api.viewer.get("/v1/capacity").json()["num_cores"] == num_cores
-    assert f"dlrm_cores_free {num_cores}.0" in api.anonymous.get("/metrics").text
+    assert f'dlrm_cores_free{{launcher="local"}} {num_cores}.0' in api.anonymous.get("/metrics").text
     if fits:
         assert api.viewer.get(f"/v1/jobs/{response.json()['id']}").json()["queue"]["expected_start_at"]
     leader.resign()
