@@ -5,7 +5,7 @@ from pathlib import Path
 
 import structlog
 
-from dlrm.record import AttemptDirectory, EventReport, SpoolReader
+from dlrm.record import UNREADABLE_REPORT, AttemptDirectory, EventReport, SpoolReader
 from service.database import Database
 from service.jobs.models import Attempt, Job
 from service.launchers.protocol import Launch
@@ -86,7 +86,7 @@ def _make_unreadable_event(stream: Stream, seq: int, message: str) -> bytes:
     report = EventReport(
         seq=seq,
         time=now().timestamp(),
-        name="unreadable_report",
+        name=UNREADABLE_REPORT,
         message=f"line {seq} of the {stream} stream is not a report: {message}",
     )
     return report.model_dump_json().encode()
