@@ -42,6 +42,7 @@ from service.http.suspects import Suspects
 from service.jobs.deletion import DeletionService
 from service.jobs.endpoints import router as jobs_router
 from service.jobs.repository import JobRepository
+from service.jobs.run_facts import RunFacts
 from service.jobs.service import JobService
 from service.keys.endpoints import router as keys_router
 from service.keys.service import KeyService
@@ -57,6 +58,7 @@ from service.plans.service import PlanService
 from service.quotas.endpoints import router as quotas_router
 from service.quotas.service import QuotaService
 from service.reports.endpoints import router as reports_router
+from service.reports.log_service import LogService
 from service.reports.service import ReportService
 from service.services import Services
 from service.settings import Settings
@@ -147,10 +149,11 @@ def create_services(settings: Settings) -> Services:
     lease_seconds = max(LEASE_SECONDS, LEASE_ROUNDS * settings.reconcile_interval_seconds)
     leadership = Leadership(database, make_lock(database, wake_up), lease_seconds, launcher.capacity)
     capacity = KnownCapacity(database, launcher.capacity)
+    facts = RunFacts(database, lambda _: launcher.shares_files)
     back_off = BackOff(settings.restart_delay_seconds, settings.max_restart_delay_seconds)
     audit = AuditLog(database, timedelta(days=settings.audit_retention_days))
-    deletions = DeletionService(database, settings.runs_directory, audit, on_change=wake_leader)
-    starter, finalizer = Starter(leadership, launcher, settings.url), AttemptFinalizer(leadership, back_off)
+    deletions = DeletionService(database, settings.runs_directory, audit, on_change=wake_leader, facts=facts)
+    starter, finalizer = Starter(leadership, launcher, settings.url), AttemptFinalizer(leadership, facts, back_off)
     key_uses = UseRecorder(database)
     return Services(
         settings=settings,
@@ -159,16 +162,17 @@ def create_services(settings: Settings) -> Services:
         key_uses=key_uses,
         keys=KeyService(database, audit, key_uses),
         sessions=SessionService(database, audit, key_uses),
-        jobs=JobService(database, settings, capacity, audit, on_change=wake_leader),
+        jobs=JobService(database, settings, capacity, audit, facts, on_change=wake_leader),
         deletions=deletions,
         capacity=capacity,
         quotas=QuotaService(database, audit),
-        plans=PlanService(database, settings, capacity),
+        plans=PlanService(database, settings, capacity, facts),
         reports=ReportService(database),
+        logs=LogService(database, facts),
         launcher=launcher,
         control=ControlLoop(
             leadership,
-            Reconciler(database, leadership, launcher, starter, finalizer, settings.grace_period_seconds),
+            Reconciler(database, leadership, launcher, facts, starter, finalizer, settings.grace_period_seconds),
             Scheduler(leadership, launcher, starter, finalizer, faults),
             deletions,
             wake_up,

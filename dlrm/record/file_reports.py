@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -9,6 +10,8 @@ from dlrm.record.checkpoints import CheckpointManifest
 
 FILE_REPORTS_VARIABLE = "DLRM_FILE_REPORTS"
 """Environment variable with the value 1 where ranks and uploads report the files that they have written."""
+Place = Annotated[str, Field(max_length=4096, pattern=r"^[^\x00]+$")]
+"""Type of a path or URI that a database can store."""
 MAX_MODEL_FILES = 100
 """Largest number of files of a model that are listed."""
 
@@ -30,7 +33,7 @@ class CheckpointReport(BaseModel):
     world_size: int = Field(ge=1, lt=2**31)
     time: float
     """Time of completion, in seconds since the epoch."""
-    path: str = Field(min_length=1, max_length=4096)
+    path: Place
     """Directory of the checkpoint, or its URI in the bucket of the run."""
 
     @classmethod
@@ -68,7 +71,7 @@ class ModelReport(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    path: str = Field(min_length=1, max_length=4096)
+    path: Place
     """Directory of the model, or its URI in the bucket of the run."""
     num_bytes: int
     """Size of all files."""

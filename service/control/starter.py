@@ -3,6 +3,7 @@
 import json
 
 from dlrm.config import ResolvedJob, format_count
+from dlrm.record import PushTarget
 from service.actors import SCHEDULER
 from service.ids import new_id
 from service.jobs.attempt_repository import AttemptRepository
@@ -84,5 +85,6 @@ class Starter:
     def _make_files(self, job: Job, attempt: Attempt, token: str) -> LaunchFiles:
         # Through the model, whose form the trainer reads: another version of the service may have stored the document.
         document = ResolvedJob.model_validate_json(json.dumps(job.resolved))
-        target = {"url": f"{self._url}/v1/ingest/{attempt.id}", "token": token}
-        return LaunchFiles(document.model_dump_json(indent=1), json.dumps(target))
+        url, shares_files = f"{self._url}/v1/ingest/{attempt.id}", self._launcher.shares_files
+        target = PushTarget(url=url, token=token, shares_files=shares_files)
+        return LaunchFiles(document.model_dump_json(indent=1), target.model_dump_json())

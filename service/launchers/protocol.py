@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Literal, Protocol
 
-from dlrm.record import RankEnd, RunDirectory
+from dlrm.record import Outcome, RankEnd, RunDirectory
 from service.reasons import Reason
 
 LogSource = int | Literal["launch"]
@@ -114,6 +114,11 @@ class LaunchStatus:
     """Exit code of the launch process; None while it is alive, or where it ended unobserved."""
     rank_ends: tuple[RankEnd, ...] = ()
     """Ends of the ranks that failed, as far as they are known."""
+    outcome: Outcome | None = None
+    """Outcome of an attempt that has ended, as far as the launcher itself has seen it, such as in the message that a
+    container leaves; what the run has written or reported counts before."""
+    last_log_line: str = ""
+    """Last line of the log of the launch process, as far as the launcher has seen it."""
 
 
 @dataclass(frozen=True)

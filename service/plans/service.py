@@ -11,6 +11,7 @@ from service.http.problems import FieldProblem
 from service.jobs.demand import compute_demand, list_faults
 from service.jobs.document import parse_document
 from service.jobs.paths import resolve_paths, resolve_roots
+from service.jobs.run_facts import RunFacts
 from service.jobs.warm_start import resolve_warm_start
 from service.keys.principal import Principal
 from service.plans.plan_process import Planner
@@ -24,8 +25,9 @@ NUM_POINTS = 100
 
 
 class PlanService:
-    def __init__(self, database: Database, settings: Settings, capacity: KnownCapacity) -> None:
+    def __init__(self, database: Database, settings: Settings, capacity: KnownCapacity, facts: RunFacts) -> None:
         self._database = database
+        self._facts = facts
         self._settings = settings
         self._capacity = capacity
         self._planner = Planner(settings.trainer_python, settings.worker_environment)
@@ -73,7 +75,7 @@ class PlanService:
         roots, private = self._settings.data_roots, self._settings.private_directories
         try:
             absolute = resolve_paths(spec, roots, private)
-            absolute = resolve_warm_start(absolute, principal, self._database, self._settings)
+            absolute = resolve_warm_start(absolute, principal, self._database, self._settings, self._facts)
         except ConfigError as error:
             without_model = spec.model_copy(update={"run": spec.run.model_copy(update={"warm_start": None})})
             return resolve(without_model, resolve_roots(roots)), list(error.errors)

@@ -9,7 +9,7 @@ from dlrm.record import UNREADABLE_REPORT, AttemptDirectory, EventReport, SpoolR
 from service.database import Database
 from service.jobs.models import Attempt, Job
 from service.launchers.protocol import Launch
-from service.reports.ingest import AttemptEndedError, BadLineError, Stream, ingest
+from service.reports.ingest import SPOOLED, AttemptEndedError, BadLineError, Stream, ingest
 from service.reports.repository import ReportRepository
 from service.times import now
 
@@ -36,7 +36,7 @@ class SpoolTail:
         """Ingest all new complete lines of an attempt's spool files."""
         directory = launch.run_directory.attempt(launch.attempt)
         for rank in range(job.world_size):
-            for stream in Stream:
+            for stream in SPOOLED:
                 self._ingest_stream(job, attempt, directory, rank, stream)
 
     def forget(self, attempt: Attempt) -> None:
