@@ -42,6 +42,7 @@ from service.http.suspects import Suspects
 from service.jobs.deletion import DeletionService
 from service.jobs.endpoints import router as jobs_router
 from service.jobs.repository import JobRepository
+from service.jobs.run_facts import RunFacts
 from service.jobs.service import JobService
 from service.keys.endpoints import router as keys_router
 from service.keys.service import KeyService
@@ -56,6 +57,7 @@ from service.plans.service import PlanService
 from service.quotas.endpoints import router as quotas_router
 from service.quotas.service import QuotaService
 from service.reports.endpoints import router as reports_router
+from service.reports.log_service import LogService
 from service.reports.service import ReportService
 from service.services import Services
 from service.settings import Settings
@@ -148,10 +150,11 @@ def create_services(settings: Settings) -> Services:
         database, make_lock(database, wake_up), lease_seconds, lambda: dump_capacities(measure_capacities(launchers))
     )
     capacity = KnownCapacity(database, lambda: measure_capacities(launchers))
+    facts = RunFacts(database, launchers)
     back_off = BackOff(settings.restart_delay_seconds, settings.max_restart_delay_seconds)
     audit = AuditLog(database, timedelta(days=settings.audit_retention_days))
-    deletions = DeletionService(database, settings.runs_directory, audit, on_change=wake_leader)
-    starter, finalizer = Starter(leadership, launchers), AttemptFinalizer(leadership, back_off)
+    deletions = DeletionService(database, settings.runs_directory, audit, facts, on_change=wake_leader)
+    starter, finalizer = Starter(leadership, launchers), AttemptFinalizer(leadership, facts, back_off)
     key_uses = UseRecorder(database)
     return Services(
         settings=settings,
@@ -160,16 +163,17 @@ def create_services(settings: Settings) -> Services:
         key_uses=key_uses,
         keys=KeyService(database, audit, key_uses),
         sessions=SessionService(database, audit, key_uses),
-        jobs=JobService(database, settings, launchers, capacity, audit, on_change=wake_leader),
+        jobs=JobService(database, settings, launchers, capacity, audit, facts, on_change=wake_leader),
         deletions=deletions,
         capacity=capacity,
         quotas=QuotaService(database, audit),
-        plans=PlanService(database, settings, launchers, capacity),
+        plans=PlanService(database, settings, launchers, capacity, facts),
         reports=ReportService(database),
+        logs=LogService(database, facts),
         launchers=launchers,
         control=ControlLoop(
             leadership,
-            Reconciler(database, leadership, launchers, starter, finalizer, settings.grace_period_seconds),
+            Reconciler(database, leadership, launchers, facts, starter, finalizer, settings.grace_period_seconds),
             Scheduler(leadership, launchers, starter, finalizer, faults),
             deletions,
             wake_up,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from service.observability.telemetry import Telemetry
     from service.plans.service import PlanService
     from service.quotas.service import QuotaService
+    from service.reports.log_service import LogService
     from service.reports.service import ReportService
     from service.settings import Settings
 
@@ -39,6 +40,7 @@ class Services:
     plans: "PlanService"
     quotas: "QuotaService"
     reports: "ReportService"
+    logs: "LogService"
     launchers: "Launchers"
     control: "ControlLoop"
     telemetry: "Telemetry"

@@ -16,8 +16,10 @@ from dlrm.record import (
 
 def remove_old_checkpoints(
     directory: RunDirectory, newest_step: int, num_kept: int, best_step: int | None = None
-) -> None:
+) -> list[int]:
     """Keep the checkpoint of `newest_step`, which was just written, and complete earlier ones, `num_kept` in all.
+
+    Return the steps of those that were removed.
 
     best_step: step of the best model so far, whose checkpoint is kept in addition; None where there is none.
 
@@ -28,6 +30,7 @@ def remove_old_checkpoints(
     ones. A checkpoint that cannot be read now counts as complete, since it may be intact; one that cannot be removed
     stays.
     """
+    removed: list[int] = []
     num_left = num_kept - 1
     with contextlib.suppress(OSError):
         is_safe = not directory.run_store.exists()
@@ -40,6 +43,8 @@ def remove_old_checkpoints(
                 num_left -= 1
                 continue
             remove_checkpoint(checkpoint.path)
+            removed.append(checkpoint.step)
+    return removed
 
 
 def list_not_uploaded(directory: RunDirectory) -> list[CheckpointDirectory]:

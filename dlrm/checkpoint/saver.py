@@ -16,7 +16,15 @@ from dlrm.checkpoint.sharing import DirectoryRanks
 from dlrm.checkpoint.state import TrainingState
 from dlrm.checkpoint.tensors import copy_to_host, count_bytes, view_on_host
 from dlrm.checkpoint.write import write_checkpoint
-from dlrm.record import CheckpointManifest, RunDirectory
+from dlrm.config import format_count
+from dlrm.record import (
+    CHECKPOINT_SAVED,
+    CHECKPOINTS_REMOVED,
+    CheckpointManifest,
+    CheckpointReport,
+    RunDirectory,
+    are_files_reported,
+)
 from dlrm.reporting.reporter import Reporter
 from dlrm.reporting.upload_relay import UploadRelay
 from hostinfo.process_memory import get_bytes_below_peak, reset_peak
@@ -139,10 +147,12 @@ class Saver:
         path = self._directory.checkpoint(progress.step)
         group = self._ranks.background_group
         manifest = write_checkpoint(path, state, progress, self._identity, group, self._sharers)
+        removed: list[int] = []
         if self._sharers.is_first:
-            remove_old_checkpoints(self._directory, progress.step, self._settings.num_kept, progress.best_step)
+            num_kept = self._settings.num_kept
+            removed = remove_old_checkpoints(self._directory, progress.step, num_kept, progress.best_step)
         seconds = time.monotonic() - started
-        return _WriteResult(manifest, seconds, seconds if stall_seconds is None else stall_seconds)
+        return _WriteResult(manifest, seconds, seconds if stall_seconds is None else stall_seconds, removed)
 
     def _has_room(self, num_bytes: int) -> bool:
         """Whether the copies of all ranks, `num_bytes` on this one, fit into the memory that steps and evaluations left
@@ -188,15 +198,22 @@ class Saver:
     def _report_saved(self, written: "_WriteResult") -> None:
         manifest = written.manifest
         self._saved_step = manifest.step
+        # In a bucket it counts once it is there, which the process that uploads tells.
+        is_counted = are_files_reported() and not self._directory.run_store.exists()
+        place = str(self._directory.checkpoint(manifest.step))
+        report = CheckpointReport.from_manifest(manifest, place).model_dump() if is_counted else {}
+        details = {"step": manifest.step, "num_bytes": manifest.num_bytes, **report}
         self._reporter.event(
-            "checkpoint_saved",
+            CHECKPOINT_SAVED,
             f"step {manifest.step:,}: {manifest.num_bytes / 1e6:,.0f} MB in {written.seconds:.1f} s; "
             f"training waited {written.stall_seconds:.2f} s",
-            step=manifest.step,
-            num_bytes=manifest.num_bytes,
+            **details,
             seconds=written.seconds,
             stall_seconds=written.stall_seconds,
         )
+        if is_counted and written.removed:
+            message = f"{format_count(len(written.removed), 'old checkpoint')} removed"
+            self._reporter.event(CHECKPOINTS_REMOVED, message, steps=written.removed)
 
     def _report_failed(self, step: int, error: CheckpointError) -> None:
         message = f"{error}; training continues, and tries again in {self._settings.every_seconds:g} s"
@@ -208,6 +225,8 @@ class _WriteResult:
     manifest: CheckpointManifest
     seconds: float
     stall_seconds: float
+    removed: list[int]
+    """Steps of the checkpoints that were removed afterwards."""
 
 
 class _WriteThread:

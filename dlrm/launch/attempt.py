@@ -2,8 +2,7 @@
 
 import logging
 import time
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -23,12 +22,12 @@ from dlrm.launch.outcomes import (
 )
 from dlrm.launch.prepare import prepare_data
 from dlrm.launch.ranks import list_node_ranks, run_ranks, start_import
+from dlrm.launch.reports import ServiceReports
 from dlrm.launch.source import fetch_source
 from dlrm.launch.stopper import Stopper
 from dlrm.launch.store_process import StoreRefusedError
 from dlrm.launch.watch import LOOK_SECONDS, Watch
 from dlrm.record import AttemptDirectory, EndReason, Outcome, RunDirectory, sync_directory
-from dlrm.reporting.push import Pusher
 from dlrm.run_store.messages import MessageKind
 
 if TYPE_CHECKING:
@@ -48,10 +47,10 @@ def read_spec(directory: RunDirectory, number: int) -> ResolvedJob:
         raise ConfigError(translate_errors(error, ResolvedJob)) from None
 
 
-def run_part(directory: RunDirectory, number: int, stopper: Stopper, watch: Watch) -> Account:
+def run_part(directory: RunDirectory, number: int, stopper: Stopper, watch: Watch, reports: ServiceReports) -> Account:
     """Run this node's part of attempt `number`, and return how it ended; raises nothing."""
     try:
-        return _prepare_and_train(directory, number, stopper, watch)
+        return _prepare_and_train(directory, number, stopper, watch, reports)
     except (MixedInstallError, NoDeviceError, ConfigError) as error:
         return make_account(Outcome(state="failed", reason=EndReason.BAD_INPUT, message=str(error)))
     except StoreRefusedError as error:
@@ -64,14 +63,16 @@ def run_part(directory: RunDirectory, number: int, stopper: Stopper, watch: Watc
         return make_account(Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message=message))
 
 
-def _prepare_and_train(directory: RunDirectory, number: int, stopper: Stopper, watch: Watch) -> Account:
+def _prepare_and_train(
+    directory: RunDirectory, number: int, stopper: Stopper, watch: Watch, reports: ServiceReports
+) -> Account:
     check_environment()
     resolved = read_spec(directory, number)
     resources = resolved.job.resources
     check_devices(resources.gpus_per_worker * resources.workers_per_node)
     start_import()
     ranks = list_node_ranks(resources.workers_per_node, watch.group)
-    with _push_reports(directory.attempt(number), ranks):
+    with reports.push_ranks(ranks):
         prepared = _prepare_in_turn(directory, number, resolved, ranks[0], stopper, watch)
         if isinstance(prepared, Outcome):
             account = make_account(prepared, is_cause=not watch.has_given_up)
@@ -213,17 +214,3 @@ def _take_over_spec(directory: RunDirectory, attempt: AttemptDirectory) -> None:
     if attempt.spec.exists():
         attempt.spec.replace(directory.spec)
         sync_directory(directory.path)
-
-
-@contextmanager
-def _push_reports(attempt: AttemptDirectory, ranks: range) -> Iterator[None]:
-    """Push the reports of this node's ranks to the service during the block, where a service receives them."""
-    if not attempt.push_target.exists():
-        yield
-        return
-    pusher = Pusher(attempt, ranks)
-    pusher.start()
-    try:
-        yield
-    finally:
-        pusher.close()

@@ -14,6 +14,10 @@ signal to one node stops all; a node that is lost ends the attempt on all.
 With `--run-store URI` the run is kept in a bucket too, under URI and the name of its directory: checkpoints and the
 model are uploaded behind the training, and an empty directory is filled from there first (docs/buckets.md). Nodes that
 are all told of it may have run directories of their own.
+
+A launcher whose machines share no disk with the service passes `--document FILE`, for a run that has no document yet,
+and `--push-target FILE`, the address of the service for all that it would read in the run directory otherwise: reports,
+logs and the outcome. Both may be mounted read-only; the target may change while the attempt runs.
 """
 
 import argparse
@@ -27,6 +31,7 @@ from pathlib import Path
 
 from dlrm.config import ConfigError, FieldError, ResolvedJob
 from dlrm.launch.attempt import make_given_up_outcome, make_refused_outcome, read_spec, run_part
+from dlrm.launch.invocation import Invocation
 from dlrm.launch.nodes.accounts import decide_outcome, make_account
 from dlrm.launch.nodes.conclusion import conclude, settle
 from dlrm.launch.nodes.group import NodeGroup, find_host_name
@@ -52,6 +57,7 @@ from dlrm.launch.nodes.own_directory import (
 from dlrm.launch.nodes.range_spec import list_allowed_numbers, write_spec_for_nodes
 from dlrm.launch.nodes.state import Account, Announcement, NodeState
 from dlrm.launch.outcomes import make_stopped_outcome
+from dlrm.launch.reports import LOG_FORMAT, ServiceReports, keep_launch_log
 from dlrm.launch.stopper import Stopper
 from dlrm.launch.store_process import StoreProcess, StoreRefusedError
 from dlrm.launch.watch import Watch
@@ -64,6 +70,7 @@ from dlrm.record import (
     AttemptDirectory,
     EndReason,
     Outcome,
+    PushTarget,
     RunDirectory,
     RunInUseError,
     RunStoreRecord,
@@ -90,77 +97,111 @@ def main() -> int:
         help="s3://bucket/prefix or gs://bucket/prefix, where the run is kept too, below its directory's name; "
         f"default: {RUN_STORE_VARIABLE}",
     )
+    parser.add_argument("--document", type=Path, metavar="FILE", help="resolved document of a run that has none yet")
+    parser.add_argument(
+        "--push-target",
+        type=Path,
+        metavar="FILE",
+        help="address and token to push reports with; default: attempt-N/push.json",
+    )
     arguments = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s launch %(message)s")
+    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
     # Otherwise httpx logs every push.
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    directory = RunDirectory(arguments.run_directory.resolve())
     try:
-        place = find_place(arguments.node_rank, arguments.rendezvous, os.environ)
-    except NodePlaceError as error:
+        invocation = _make_invocation(arguments)
+        _prepare_directory(invocation.directory.path, arguments)
+    except (NodePlaceError, _UsageError) as error:
         log.error("%s", error)
         return EXIT_BAD_INPUT
-    if arguments.run_store or os.environ.get(RUN_STORE_VARIABLE):
-        # A directory that was lost is made again from the bucket.
-        directory.path.mkdir(parents=True, exist_ok=True)
-    if not directory.path.is_dir():
-        log.error("%s: no such run directory", directory.path)
-        return EXIT_BAD_INPUT
-    stopper = Stopper()
-    stopper.listen()
+    invocation.stopper.listen()
+    place = invocation.place
     try:
-        with hold_run_lock(directory, place.node if place else 0):
-            if place is None or place.node == 0:
-                return _run_first(directory, arguments.attempt, place, stopper, arguments.run_store)
-            return _run_other(directory, place, stopper, arguments.run_store or os.environ.get(RUN_STORE_VARIABLE))
+        with hold_run_lock(invocation.directory, place.node if place else 0):
+            return _run_first(invocation) if place is None or place.node == 0 else _run_other(invocation, place)
     except RunInUseError as error:
         # No outcome is written: the running process may be at this same attempt.
         log.error("%s", error)
         return EXIT_FAILED
 
 
-def _run_first(
-    directory: RunDirectory, number: int, place: NodePlace | None, stopper: Stopper, run_store: str | None
-) -> int:
+class _UsageError(Exception):
+    """Error of an option, or of a run directory that is not there."""
+
+
+def _make_invocation(arguments: argparse.Namespace) -> Invocation:
+    """Make the invocation that the command line describes. Raises NodePlaceError, and _UsageError."""
+    target: Path | None = arguments.push_target
+    if target is not None:
+        try:
+            PushTarget.read(target)
+        except (OSError, ValueError) as error:
+            raise _UsageError(f"--push-target {target}: {' '.join(str(error).split())}") from None
+    return Invocation(
+        directory=RunDirectory(arguments.run_directory.resolve()),
+        number=arguments.attempt,
+        place=find_place(arguments.node_rank, arguments.rendezvous, os.environ),
+        run_store=arguments.run_store,
+        document=arguments.document,
+        stopper=Stopper(),
+        reports=ServiceReports(target),
+    )
+
+
+def _prepare_directory(path: Path, arguments: argparse.Namespace) -> None:
+    """Make the run directory where it may be a new one. Raises _UsageError where there is none."""
+    # One that was lost is made again from the bucket, and with a target or a document of its own a run may begin here.
+    is_new = arguments.document or arguments.push_target or arguments.run_store or os.environ.get(RUN_STORE_VARIABLE)
+    if is_new:
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _UsageError(f"{path}: {error.strerror}") from None
+    if not path.is_dir():
+        raise _UsageError(f"{path}: no such run directory")
+
+
+def _run_first(invocation: Invocation) -> int:
     """Run the attempt as node 0, or as the only node, and return the exit code of its outcome.
 
-    run_store: URI below which the run is kept, where its directory names none yet. An attempt that has already ended is
-    not run again.
+    An attempt that has already ended is not run again.
     """
-    attempt = directory.attempt(number)
+    attempt = invocation.attempt
     if earlier := Outcome.read(attempt.outcome):
-        log.error("attempt %d has already ended, %s: %s", number, earlier.state, earlier.message)
+        log.error("attempt %d has already ended, %s: %s", invocation.number, earlier.state, earlier.message)
+        # The service may not have heard of it.
+        invocation.reports.enter_attempt(attempt, 0)
+        invocation.reports.finish(earlier)
         return earlier.exit_code
     try:
         attempt.create()
     except OSError as error:
-        log.error("attempt %d cannot start: %s", number, error)
+        log.error("attempt %d cannot start: %s", invocation.number, error)
         return EXIT_FAILED
-    stopper.enter_attempt(attempt)
+    invocation.enter_attempt(attempt)
     try:
-        with _open_store(directory, number, place, run_store, stopper) as store:
-            return _run_in_store(directory, number, place, stopper, store)
+        with _open_store(invocation) as store:
+            return _run_in_store(invocation, store)
     except StoreRefusedError as error:
-        return _finish(settle(attempt, make_refused_outcome(error), []))
+        return invocation.finish(settle(attempt, make_refused_outcome(error), []))
 
 
 @contextmanager
-def _open_store(
-    directory: RunDirectory, number: int, place: NodePlace | None, run_store: str | None, stopper: Stopper
-) -> Generator[StoreProcess | None]:
+def _open_store(invocation: Invocation) -> Generator[StoreProcess | None]:
     """Keep the run in its bucket during the block, where it has one; the run is leased then, and its document here.
 
     Raises StoreRefusedError.
     """
-    record = _find_store(directory, run_store)
+    record = _find_store(invocation.directory, invocation.run_store)
     if record is None:
         yield None
         return
     log.info("the run is kept in %s", record.run_uri)
     # Whether the other nodes share this directory is not known before they are there; then it has the files of all.
-    store = StoreProcess(directory, number, 0, has_own_directory=place is not None)
+    has_own_directory = invocation.place is not None
+    store = StoreProcess(invocation.directory, invocation.number, 0, has_own_directory=has_own_directory)
     try:
-        store.wait_for(MessageKind.LEASED, lambda: stopper.is_requested)
+        store.wait_for(MessageKind.LEASED, lambda: invocation.stopper.is_requested)
         yield store
     finally:
         store.close()
@@ -183,19 +224,21 @@ def _find_store(directory: RunDirectory, run_store: str | None) -> RunStoreRecor
         raise StoreRefusedError(message) from None
 
 
-def _run_in_store(
-    directory: RunDirectory, number: int, place: NodePlace | None, stopper: Stopper, store: StoreProcess | None
-) -> int:
+def _run_in_store(invocation: Invocation, store: StoreProcess | None) -> int:
     """Run the attempt as node 0, or as the only node, with the store of the run, if it has one, at hand."""
-    attempt = directory.attempt(number)
+    directory, number, place, stopper = invocation.directory, invocation.number, invocation.place, invocation.stopper
+    attempt = invocation.attempt
     if stopper.is_requested and not directory.spec.exists():
-        return _finish(settle(attempt, make_stopped_outcome("stopped before the run was fetched"), []))
+        return invocation.finish(settle(attempt, make_stopped_outcome("stopped before the run was fetched"), []))
     try:
+        invocation.place_document()
         resolved = read_spec(directory, number)
         _check_number_of_nodes(resolved, place)
         name_node(directory, None)
     except (OSError, ConfigError) as error:
-        return _finish(settle(attempt, Outcome(state="failed", reason=EndReason.BAD_INPUT, message=str(error)), []))
+        return invocation.finish(
+            settle(attempt, Outcome(state="failed", reason=EndReason.BAD_INPUT, message=str(error)), [])
+        )
     timeout_seconds = resolved.job.run.peer_timeout_seconds
     if place is None:
         write_spec_for_nodes(directory, number, resolved, 1)
@@ -204,7 +247,7 @@ def _run_in_store(
             states = {0: NodeState(host=find_host_name(), account=account)}
             return settle(attempt, decide_outcome(states, None), account.rank_ends)
 
-        return _run_watched(directory, number, stopper, Watch(timeout_seconds, None, stopper, store), settle_alone)
+        return _run_watched(invocation, number, Watch(timeout_seconds, None, stopper, store), settle_alone)
     try:
         allowed = list_allowed_numbers(resolved)
         announcement = make_announcement(directory, number, allowed[-1], timeout_seconds)
@@ -213,14 +256,13 @@ def _run_in_store(
         is_own = settle_directories(directory, group.states, members)
         begin(group, announcement, members, directory.read_spec(number).decode() if is_own else "")
     except StoppedMeetingError:
-        return _finish(settle(attempt, make_stopped_outcome("stopped before all nodes had joined"), []))
+        return invocation.finish(settle(attempt, make_stopped_outcome("stopped before all nodes had joined"), []))
     except (MeetingError, DirectoryError, OSError) as error:
         reason = EndReason.BAD_INPUT if isinstance(error, AddressError) else EndReason.PEER_SILENT
-        return _finish(settle(attempt, Outcome(state="failed", reason=reason, message=str(error)), []))
+        return invocation.finish(settle(attempt, Outcome(state="failed", reason=reason, message=str(error)), []))
     return _run_watched(
-        directory,
+        invocation,
         number,
-        stopper,
         Watch(timeout_seconds, group, stopper, store),
         lambda account: conclude(group, attempt, account, timeout_seconds),
     )
@@ -243,11 +285,10 @@ def _meet(
     return group, members
 
 
-def _run_other(directory: RunDirectory, place: NodePlace, stopper: Stopper, run_store: str | None) -> int:
-    """Run this node's part of the attempt that node 0 announces, and return the exit code of its outcome.
-
-    run_store: URI of the bucket that this node was told.
-    """
+def _run_other(invocation: Invocation, place: NodePlace) -> int:
+    """Run this node's part of the attempt that node 0 announces, and return the exit code of its outcome."""
+    directory, stopper = invocation.directory, invocation.stopper
+    run_store = invocation.run_store or os.environ.get(RUN_STORE_VARIABLE)
     try:
         group = join_first(place, directory, lambda: stopper.is_requested, run_store)
     except StoppedMeetingError:
@@ -263,18 +304,17 @@ def _run_other(directory: RunDirectory, place: NodePlace, stopper: Stopper, run_
         return conclude(group, attempt, account, timeout_seconds)
 
     if group.index is None:
-        return _finish(conclude_here(make_account(None)))
+        return invocation.finish(conclude_here(make_account(None)))
     if group.states[place.node].has_own_directory:
-        return _run_in_own_directory(directory, announcement, group, stopper)
-    stopper.enter_attempt(attempt)
+        return _run_in_own_directory(invocation, announcement, group)
+    invocation.enter_attempt(attempt)
     watch = Watch(timeout_seconds, group, stopper)
-    return _run_watched(directory, announcement.attempt, stopper, watch, conclude_here)
+    return _run_watched(invocation, announcement.attempt, watch, conclude_here)
 
 
-def _run_in_own_directory(
-    directory: RunDirectory, announcement: Announcement, group: NodeGroup, stopper: Stopper
-) -> int:
+def _run_in_own_directory(invocation: Invocation, announcement: Announcement, group: NodeGroup) -> int:
     """Run this node's part of an attempt in a run directory of its own, with its own uploads to the run's bucket."""
+    directory, stopper = invocation.directory, invocation.stopper
     attempt, timeout_seconds = directory.attempt(announcement.attempt), announcement.peer_timeout_seconds
 
     def conclude_own(account: Account) -> Outcome:
@@ -285,20 +325,20 @@ def _run_in_own_directory(
         enter_own_directory(directory, attempt, group)
     except OSError as error:
         outcome = Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message=str(error))
-        return _finish(conclude_own(make_account(outcome)))
-    stopper.enter_attempt(attempt)
+        return invocation.finish(conclude_own(make_account(outcome)))
+    # Uploaded with the other logs: nobody else sees what this launch process says.
+    keep_launch_log(attempt.node_log(group.place.node))
+    invocation.enter_attempt(attempt)
     store = StoreProcess(directory, announcement.attempt, group.place.node, has_own_directory=True)
     try:
         watch = Watch(timeout_seconds, group, stopper, store)
-        return _run_watched(directory, announcement.attempt, stopper, watch, conclude_own)
+        return _run_watched(invocation, announcement.attempt, watch, conclude_own)
     finally:
         store.close()
 
 
-def _run_watched(
-    directory: RunDirectory, number: int, stopper: Stopper, watch: Watch, conclude: Callable[[Account], Outcome]
-) -> int:
-    """Run this node's part of the attempt, while a thread watches its ranks and the other nodes.
+def _run_watched(invocation: Invocation, number: int, watch: Watch, conclude: Callable[[Account], Outcome]) -> int:
+    """Run this node's part of attempt `number`, while a thread watches its ranks and the other nodes.
 
     conclude: settles the outcome. Returns its exit code; where the main thread does not come back, the thread that
     watches concludes, and this process ends at once.
@@ -309,16 +349,16 @@ def _run_watched(
         if is_concluding.acquire(blocking=False):
             log.error("the launch process does not come back; it ends without waiting any longer")
             account = make_account(make_given_up_outcome(watch), is_cause=watch.silent_rank is not None)
-            code = _finish(conclude(account))
+            code = invocation.finish(conclude(account))
             logging.shutdown()
             os._exit(code)
 
     watch.start(conclude_for_stuck)
-    account = run_part(directory, number, stopper, watch)
+    account = run_part(invocation.directory, number, invocation.stopper, watch, invocation.reports)
     watch.close()
     # Never both: the one that comes later waits for the end of the process.
     is_concluding.acquire()
-    return _finish(conclude(account))
+    return invocation.finish(conclude(account))
 
 
 def _check_number_of_nodes(resolved: ResolvedJob, place: NodePlace | None) -> None:
@@ -331,8 +371,3 @@ def _check_number_of_nodes(resolved: ResolvedJob, place: NodePlace | None) -> No
     if place is not None and numbers[-1] == 1:
         message = "is 1, but this is a node of several: --node-rank and --rendezvous, or Slurm's variables, say so"
         raise ConfigError([FieldError("resources.nodes", message, "the number of machines")])
-
-
-def _finish(outcome: Outcome) -> int:
-    log.info("%s: %s %s", outcome.state, outcome.reason, outcome.message)
-    return outcome.exit_code

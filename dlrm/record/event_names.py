@@ -26,8 +26,13 @@ UPLOADED, UPLOAD_RECOVERED = "uploaded", "upload_recovered"
 """Names of the events that a checkpoint or the model is in the bucket of the run, and that it can be reached again."""
 UPLOAD_FAILED, UPLOADS_LEFT = "upload_failed", "uploads_left"
 """Names of the warnings that the bucket of the run cannot be written now, and that files are left here at the end."""
-UPLOAD_EVENTS = frozenset({UPLOADED, UPLOAD_RECOVERED, UPLOAD_FAILED, UPLOADS_LEFT})
+CHECKPOINT_SAVED, CHECKPOINTS_REMOVED, MODEL_SAVED = "checkpoint_saved", "checkpoints_removed", "model_saved"
+"""Names of the events that a checkpoint was written, that older ones were removed, and that the model was written. The
+last two are reported only where the service does not see the run directory."""
+UPLOAD_EVENTS = frozenset({UPLOADED, UPLOAD_RECOVERED, UPLOAD_FAILED, UPLOADS_LEFT, CHECKPOINTS_REMOVED})
 """Events of the process that uploads, which a rank or the launch process passes on."""
+UNREADABLE_REPORT = "unreadable_report"
+"""Name of the event that stands for a line that the service could not read."""
 
 WARNINGS = frozenset(
     {

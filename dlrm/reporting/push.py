@@ -1,15 +1,21 @@
-"""Pushes spool lines to the service over HTTP, in parallel to the training and without delaying it."""
+"""Pushes spool lines to the service over HTTP, in parallel to the training and without delaying it.
 
-import json
+Where the service does not see the run directory, the lines of logs are pushed too, and at last the end of the attempt.
+"""
+
 import logging
 import threading
 import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import httpx
 
-from dlrm.record import AttemptDirectory, SpoolReader
+from dlrm.record import UNREADABLE_REPORT, AttemptDirectory, AttemptEnd, EventReport, PushTarget, SpoolReader
+from dlrm.reporting.log_lines import LogLines
 
 log = logging.getLogger(__name__)
 
@@ -17,59 +23,117 @@ INTERVAL_SECONDS = 2.0
 RETRY_SECONDS = 0.2
 MAX_LINES, MAX_BYTES = 1000, 2**20
 """Lines and bytes of one push: the service takes as many lines, and four times as many bytes."""
+MAX_LOG_BYTES = 2**19
+"""Bytes of one push of a log: a control character takes six bytes in JSON."""
+MAX_PUSHES = 8
+"""Pushes of one stream before the next stream has its turn: a log may grow faster than it is pushed."""
+REQUEST_SECONDS = 5.0
 CLOSE_TIMEOUT_SECONDS = 5.0
 """Seconds that the end of a run waits for the service; lines not sent by then stay in the spool, where the service
 finds them."""
+REMOTE_CLOSE_SECONDS = 60.0
+"""Seconds of that wait where the service does not see the spool: lines that are not sent by then may be gone with the
+disk, and a restart of the service takes some ten seconds."""
+END_SECONDS = 10.0
+"""Last part of that wait, which is kept for the end of the attempt: it counts more than lines of logs."""
 
 
 class ReportsClosedError(Exception):
     """Answer of a service that takes no more reports of this attempt, since it has ended."""
 
 
+class _LineReader(Protocol):
+    def read(self, max_lines: int, max_bytes: int) -> list[bytes]: ...
+
+
 @dataclass
 class _Stream:
     rank: int
     name: str
-    path: Path
+    path: Path | None
+    """File with the lines, absent before the first one; None where they are in memory."""
+    open_after: Callable[[int], _LineReader]
+    """Function that makes a reader of the lines after the one with this number."""
+    max_bytes: int = MAX_BYTES
+    has_reports: bool = True
+    """Whether each line is a report, which the service may refuse."""
     next_seq: int = 1
     """Number of the first line that the service does not have."""
-    reader: SpoolReader | None = None
+    reader: _LineReader | None = None
     """Reader positioned before that line; None until the service has replied with the number."""
+
+
+class _Lines:
+    """Reader of lines that are in memory."""
+
+    def __init__(self, lines: Sequence[bytes], after_line: int) -> None:
+        self._left = list(lines[after_line:])
+
+    def read(self, max_lines: int, max_bytes: int) -> list[bytes]:  # noqa: ARG002
+        lines, self._left = self._left[:max_lines], self._left[max_lines:]
+        return lines
 
 
 class Pusher:
     """A thread that sends every stream's new lines, every two seconds.
 
     The service replies with the number of the last line that it acknowledged: after a failure of either side, pushing
-    resumes after that line.
+    resumes after that line. A token that the service does not know is read again from its file, which may have changed.
     """
 
-    def __init__(self, attempt: AttemptDirectory, ranks: range) -> None:
-        """Read the push target of `attempt`. ranks: those whose lines are sent.
+    def __init__(self, attempt: AttemptDirectory, ranks: Iterable[int], target: Path | None = None) -> None:
+        """Read the push target of `attempt`. ranks: those whose lines are sent. target: file with the push target;
+        None for that in the directory of the attempt.
 
-        Raises FileNotFoundError where no service receives reports.
+        Raises FileNotFoundError where no service receives reports, ValueError where the target is not whole, OSError.
         """
-        target = json.loads(attempt.push_target.read_text())
-        self._url: str = target["url"]
-        self._headers = {"Authorization": f"Bearer {target['token']}"}
-        self._streams = [
-            _Stream(rank, name, attempt.spool_file(rank, name)) for rank in ranks for name in ("metrics", "events")
-        ]
+        self._attempt = attempt
+        self._target_path = target or attempt.push_target
+        self._target = PushTarget.read(self._target_path)
+        self._streams: list[_Stream] = []
+        self._end: _Stream | None = None
         self._was_reachable = True
         self._is_closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="push", daemon=True)
+        self.add_ranks(ranks)
+
+    def add_ranks(self, ranks: Iterable[int]) -> None:
+        """Send the lines of `ranks` too."""
+        ranks = list(ranks)
+        for rank in ranks:
+            for name in ("metrics", "events"):
+                path = self._attempt.spool_file(rank, name)
+                self._streams.append(_Stream(rank, name, path, partial(SpoolReader, path)))
+        if not self._target.shares_files:
+            for rank in ranks:
+                self._add_log(rank, "log", self._attempt.rank_log(rank))
+
+    def add_launch_log(self, rank: int, path: Path) -> None:
+        """Send the log at `path` as that of the launch process of this node. rank: the first one of this node."""
+        self._add_log(rank, "launch", path)
+
+    def _add_log(self, rank: int, name: str, path: Path) -> None:
+        open_after = partial(LogLines, path, self._is_closing.is_set)
+        self._streams.append(_Stream(rank, name, path, open_after, MAX_LOG_BYTES, has_reports=False))
 
     def start(self) -> None:
         self._thread.start()
 
-    def close(self) -> None:
-        """Send the remaining lines, for a few seconds at most."""
+    def close(self, end: AttemptEnd | None = None) -> None:
+        """Send the remaining lines, and then `end`, for a limited time."""
+        if end is not None:
+            lines = [end.model_dump_json().encode()]
+            self._end = _Stream(0, "outcome", None, partial(_Lines, lines), has_reports=False)
         self._is_closing.set()
-        self._thread.join(timeout=CLOSE_TIMEOUT_SECONDS)
+        self._thread.join(timeout=self._close_seconds)
+
+    @property
+    def _close_seconds(self) -> float:
+        return CLOSE_TIMEOUT_SECONDS if self._target.shares_files else REMOTE_CLOSE_SECONDS
 
     def _run(self) -> None:
         try:
-            with httpx.Client(headers=self._headers, timeout=CLOSE_TIMEOUT_SECONDS) as client:
+            with httpx.Client(timeout=REQUEST_SECONDS) as client:
                 self._push_until_closing(client)
         except ReportsClosedError:
             # Nothing is lost: the lines stay in the spool, and the run is none of the service's any more.
@@ -77,48 +141,84 @@ class Pusher:
 
     def _push_until_closing(self, client: httpx.Client) -> None:
         while not self._is_closing.wait(INTERVAL_SECONDS):
-            self._push_all(client)
-        deadline = time.monotonic() + CLOSE_TIMEOUT_SECONDS
-        while not self._push_all(client) and time.monotonic() < deadline:
+            self._push_all(client, self._streams)
+        deadline = time.monotonic() + self._close_seconds
+        if self._end is None:
+            self._push_rest(client, self._streams, deadline)
+        else:
+            self._push_rest(client, self._streams, deadline - END_SECONDS)
+            self._push_rest(client, [self._end], deadline)
+
+    def _push_rest(self, client: httpx.Client, streams: Sequence[_Stream], deadline: float) -> None:
+        while not self._push_all(client, streams) and time.monotonic() < deadline:
             time.sleep(RETRY_SECONDS)
 
-    def _push_all(self, client: httpx.Client) -> bool:
-        """Push all new lines, and return whether the service has every line that was there.
+    def _push_all(self, client: httpx.Client, streams: Sequence[_Stream]) -> bool:
+        """Push new lines of all streams, and return whether the service has every line that was there.
 
         Raises ReportsClosedError where the service has ended the attempt.
         """
         try:
-            for stream in self._streams:
-                self._push(client, stream)
+            # Every stream has its turn, also after one with lines that are left.
+            left = [stream for stream in list(streams) if not self._push(client, stream)]
         except (httpx.HTTPError, ValueError, KeyError) as error:
             if self._was_reachable:
                 log.warning("the service does not take reports, so they stay in the spool: %s", error)
             self._was_reachable = False
-            for stream in self._streams:
+            for stream in streams:
                 stream.reader = None
             return False
         self._was_reachable = True
-        return True
+        return not left
 
-    def _push(self, client: httpx.Client, stream: _Stream) -> None:
-        if not stream.path.exists():
-            return
+    def _push(self, client: httpx.Client, stream: _Stream) -> bool:
+        """Push new lines of one stream, and return whether there are no more."""
+        if stream.path is not None and not stream.path.exists():
+            return True
         if stream.reader is None:
             query = {"rank": str(stream.rank), "stream": stream.name}
-            acknowledged = _read_acknowledged(client.get(self._url, params=query))
-            stream.next_seq, stream.reader = acknowledged + 1, SpoolReader(stream.path, acknowledged)
-        while lines := stream.reader.read(MAX_LINES, MAX_BYTES):
-            body = {
-                "rank": stream.rank,
-                "stream": stream.name,
-                "first_seq": stream.next_seq,
-                "lines": [line.decode() for line in lines],
-            }
-            acknowledged = _read_acknowledged(client.post(self._url, json=body))
+            acknowledged = _read_acknowledged(self._send(client, "GET", params=query))
+            stream.next_seq, stream.reader = acknowledged + 1, stream.open_after(acknowledged)
+        for _ in range(MAX_PUSHES):
+            if not (lines := stream.reader.read(MAX_LINES, stream.max_bytes)):
+                return True
+            acknowledged = _read_acknowledged(self._post(client, stream, [line.decode() for line in lines]))
             if acknowledged != stream.next_seq + len(lines) - 1:
                 # Meanwhile the service has read the file itself, past these lines.
-                stream.reader = SpoolReader(stream.path, acknowledged)
+                stream.reader = stream.open_after(acknowledged)
             stream.next_seq = acknowledged + 1
+        return False
+
+    def _post(self, client: httpx.Client, stream: _Stream, lines: list[str]) -> httpx.Response:
+        """Post lines; where the service does not see the spool, a line that it cannot read is replaced by an event."""
+        replaced: set[int] = set()
+        while True:
+            body = {"rank": stream.rank, "stream": stream.name, "first_seq": stream.next_seq, "lines": lines}
+            response = self._send(client, "POST", json=body)
+            index = _find_unreadable(response, len(lines))
+            if index is None or index in replaced or self._target.shares_files or not stream.has_reports:
+                return response
+            replaced.add(index)
+            lines[index] = _replace_unreadable(stream.name, stream.next_seq + index, response.text)
+
+    def _send(self, client: httpx.Client, method: str, **content: object) -> httpx.Response:
+        """Send a request; once more with the token that is now in its file, where the service does not know it."""
+        response = self._send_once(client, method, **content)
+        if response.status_code != httpx.codes.UNAUTHORIZED:
+            return response
+        try:
+            target = PushTarget.read(self._target_path)
+        except (OSError, ValueError) as error:
+            log.warning("%s cannot be read: %s", self._target_path, error)
+            return response
+        if target == self._target:
+            return response
+        self._target = target
+        return self._send_once(client, method, **content)
+
+    def _send_once(self, client: httpx.Client, method: str, **content: object) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {self._target.token}"}
+        return client.request(method, self._target.url, headers=headers, **content)  # pyright: ignore[reportArgumentType]
 
 
 def _read_acknowledged(response: httpx.Response) -> int:
@@ -127,3 +227,20 @@ def _read_acknowledged(response: httpx.Response) -> int:
     if response.is_error:
         raise ValueError(f"{response.status_code} {response.text}")
     return int(response.json()["acknowledged_seq"])
+
+
+def _find_unreadable(response: httpx.Response, num_lines: int) -> int | None:
+    """Return the index of the line that the service could not read; None where that is not its answer."""
+    if response.status_code != httpx.codes.UNPROCESSABLE_ENTITY:
+        return None
+    try:
+        index = int(str(response.json()["errors"][0]["field"]).removeprefix("lines."))
+    except (ValueError, LookupError, TypeError):
+        return None
+    return index if 0 <= index < num_lines else None
+
+
+def _replace_unreadable(stream: str, seq: int, answer: str) -> str:
+    """Make the event that stands for line `seq` of a stream, which the service could not read."""
+    message = f"line {seq} of the {stream} stream is not a report: {answer[:500]}"
+    return EventReport(seq=seq, time=time.time(), name=UNREADABLE_REPORT, message=message).model_dump_json()

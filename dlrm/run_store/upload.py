@@ -7,17 +7,22 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dlrm.config import format_count
 from dlrm.record import (
+    CHECKPOINTS_REMOVED,
     COMPLETE,
     UPLOADED,
     CheckpointDirectory,
     CheckpointFaultError,
     CheckpointFile,
     CheckpointManifest,
+    CheckpointReport,
     RunDirectory,
+    are_files_reported,
     checksum_file,
     is_uploaded,
     list_checkpoints,
+    make_model_report,
     mark_uploaded,
 )
 from dlrm.run_store.fetch import list_missing_files, parse_model_manifest, run_all
@@ -215,7 +220,10 @@ class Uploader:
             seconds = time.monotonic() - started
             size = f"{manifest.num_bytes / 1e6:,.0f} MB in {seconds:.1f} s"
             message = f"the checkpoint of step {checkpoint.step:,} is in {self._store.uri}: {size}"
-            self._tell(UPLOADED, message, step=checkpoint.step, num_bytes=manifest.num_bytes, seconds=seconds)
+            place = f"{self._store.uri}/{name_checkpoint(checkpoint.step)}"
+            self._tell(
+                UPLOADED, message, **CheckpointReport.from_manifest(manifest, place).model_dump(), seconds=seconds
+            )
             self._remove_old(checkpoint.step)
         return True
 
@@ -258,6 +266,7 @@ class Uploader:
         Newer ones stay: this directory may be out of date.
         """
         here = {checkpoint.step for checkpoint in list_checkpoints(self._directory.checkpoints)}
+        removed: list[int] = []
         for step in list_remote_steps(self._store):
             if step not in here and step < newest_step:
                 self._require_lease()
@@ -268,6 +277,10 @@ class Uploader:
                 self._checksums = {
                     name: checksum for name, checksum in self._checksums.items() if not name.startswith(f"{prefix}/")
                 }
+                removed.append(step)
+        if removed and are_files_reported():
+            message = f"{format_count(len(removed), 'old checkpoint')} removed from {self._store.uri}"
+            self._tell(CHECKPOINTS_REMOVED, message, steps=removed)
 
     def _find_new_model(self) -> str | None:
         """Return the checksum of the manifest of a model that is not in the store yet; None where there is none."""
@@ -294,8 +307,9 @@ class Uploader:
         self._require_lease()
         self._store.put_bytes(f"{MODEL}/{MODEL_MANIFEST}", content)
         self._model = checksum
-        seconds = time.monotonic() - started
-        self._tell(UPLOADED, f"the model is in {self._store.uri}/{MODEL}, after {seconds:.1f} s", seconds=seconds)
+        seconds, place = time.monotonic() - started, f"{self._store.uri}/{MODEL}"
+        report = make_model_report(model, place)
+        self._tell(UPLOADED, f"the model is in {place}, after {seconds:.1f} s", **report.model_dump(), seconds=seconds)
 
     def _upload_run_files(self) -> None:
         """Upload the files of the whole run that have changed."""

@@ -9,7 +9,17 @@ from dlrm.checkpoint.sharing import bring_to_rank0
 from dlrm.data.open import open_data
 from dlrm.data.validation import hold_out_validation
 from dlrm.exported_model.export import export_model
-from dlrm.record import ENDED_EARLY, CheckpointDirectory, EndReason, Outcome, PreparedData
+from dlrm.record import (
+    ENDED_EARLY,
+    MODEL_SAVED,
+    CheckpointDirectory,
+    EndReason,
+    Outcome,
+    PreparedData,
+    RunDirectory,
+    are_files_reported,
+    make_model_report,
+)
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.best_model import choose_model
 from dlrm.train.blend import BlendStoppedError, blend_chosen_model
@@ -68,7 +78,15 @@ def run(context: RunContext) -> Outcome:
         reporter.progress("saving", "writing the model")
         first_order = None if blended is None else blended.first_order
         export_model(chosen.checkpoint, directory.model, resolved, dataset, metrics, first_order)
+        _report_model(reporter, directory)
     return Outcome(state="succeeded", reason=reason, message=message, step=progress.step, metrics=metrics)
+
+
+def _report_model(reporter: Reporter, directory: RunDirectory) -> None:
+    """Report the files of the model, where the service does not see them and no upload tells of them."""
+    if are_files_reported() and not directory.run_store.exists():
+        report = make_model_report(directory.model, str(directory.model))
+        reporter.event(MODEL_SAVED, f"the model is in {directory.model}", **report.model_dump())
 
 
 def _make_stopped_outcome(progress: Progress, message: str) -> Outcome:

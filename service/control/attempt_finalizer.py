@@ -4,15 +4,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
-from dlrm.record import Outcome
 from service.actors import RECONCILER
 from service.control.back_off import BackOff
 from service.control.restart_policy import UNCOUNTED, count_restarts_left
 from service.control.verdict import ExitObservation, Verdict, decide
 from service.jobs.attempt_repository import AttemptRepository
-from service.jobs.checkpoints import find_newest_step_saved_since
 from service.jobs.models import Attempt, Job
 from service.jobs.repository import Change, JobRepository
+from service.jobs.run_facts import RunFacts
 from service.jobs.states import AttemptState, JobState
 from service.launchers.protocol import LaunchError, LaunchStatus
 from service.leader.leadership import Leadership
@@ -21,32 +20,34 @@ from service.times import now
 
 
 class AttemptFinalizer:
-    def __init__(self, leadership: Leadership, back_off: BackOff) -> None:
+    def __init__(self, leadership: Leadership, facts: RunFacts, back_off: BackOff) -> None:
         self._leadership = leadership
+        self._facts = facts
         self._back_off = back_off
 
-    def record_end(
-        self, job: Job, attempt: Attempt, status: LaunchStatus, outcome: Outcome | None, last_log_line: str
-    ) -> None:
+    def record_end(self, job: Job, attempt: Attempt, status: LaunchStatus) -> None:
         """Record the end of an attempt whose processes are gone, and change the state of its job.
 
-        outcome: as the launch process wrote it; None where it wrote none. last_log_line: for the message in that case.
-        Raises StateChangedError where the state of the job has changed since `job` was read.
+        What they have reported has come by then, or comes no more: nothing is waited for. Raises StateChangedError
+        where the state of the job has changed since `job` was read.
         """
-        saved_step = find_newest_step_saved_since(job, attempt.started_at)
+        end, saved_step = self._facts.read_end(job, attempt, status), self._facts.find_newest_saved_step(job, attempt)
+        outcome = end.outcome
         with self._leadership.write() as session:
             jobs, attempts = JobRepository(session), AttemptRepository(session)
             current = jobs.expect(job.id, JobState(job.state))
             stored_attempt = session.get_one(Attempt, attempt.id)
             attempts.set_saved_step(attempt.id, saved_step)
-            attempts.set_rank_ends(attempt.id, status.rank_ends)
+            attempts.set_rank_ends(attempt.id, end.rank_ends)
             exit_code = status.exit_code if status.exit_code is not None or outcome is None else outcome.exit_code
             verdict = decide(
                 ExitObservation(
                     job_state=JobState(current.state),
                     outcome=outcome,
                     exit_code=status.exit_code,
-                    last_log_line=last_log_line,
+                    launcher_reason=status.reason,
+                    launcher_message=status.message,
+                    last_log_line=end.last_log_line,
                     stop_reason=Reason(stored_attempt.stop_reason) if stored_attempt.stop_reason else None,
                     stop_message=_find_stop_message(current, stored_attempt),
                     num_restarts_left=count_restarts_left(attempts.list_by_job(job.id), current.spec["max_restarts"]),

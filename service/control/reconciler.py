@@ -4,7 +4,6 @@ import time
 
 import structlog
 
-from dlrm.record import Outcome
 from service.actors import RECONCILER
 from service.control.attempt_finalizer import AttemptFinalizer
 from service.control.starter import Starter
@@ -14,8 +13,9 @@ from service.jobs.attempt_repository import AttemptRepository
 from service.jobs.launches import make_launch
 from service.jobs.models import Attempt, Job
 from service.jobs.repository import Change, JobRepository, StateChangedError
+from service.jobs.run_facts import RunFacts
 from service.jobs.states import WATCHED, JobState
-from service.launchers.log_files import read_last_line
+from service.launchers.observed_end import ObservedEnd
 from service.launchers.protocol import Launch, Launcher, LaunchError, LaunchPhase, LaunchStatus
 from service.launchers.registry import Launchers
 from service.leader.leadership import Leadership
@@ -36,6 +36,7 @@ class Reconciler:
         database: Database,
         leadership: Leadership,
         launchers: Launchers,
+        facts: RunFacts,
         starter: Starter,
         finalizer: AttemptFinalizer,
         grace_period_seconds: float,
@@ -44,6 +45,7 @@ class Reconciler:
         self._database = database
         self._leadership = leadership
         self._launchers = launchers
+        self._facts = facts
         self._starter = starter
         self._finalizer = finalizer
         self._grace_period_seconds = grace_period_seconds
@@ -97,13 +99,15 @@ class Reconciler:
             return
         launch = make_launch(job, attempt)
         status = self._launchers[launch.launcher].describe(launch)
-        if status.phase is LaunchPhase.UNSEEN:
+        if attempt.observed_end is not None and status.phase is not LaunchPhase.UNSEEN:
+            self._handle_gone(job, attempt, launch, ObservedEnd.model_validate(attempt.observed_end).apply(status))
+        elif status.phase is LaunchPhase.UNSEEN:
             self._handle_unseen(job, attempt, launch, status)
         elif status.phase is LaunchPhase.PENDING:
             self._handle_pending(job, attempt, launch, status)
         elif status.phase is LaunchPhase.ALIVE:
             self._handle_alive(job, attempt, launch, status)
-            self._tail.ingest_new_lines(job, attempt, launch)
+            self._read_spool(job, attempt, launch)
         elif status.phase is LaunchPhase.ABSENT and job.state == JobState.STARTING and attempt.stop_reason is None:
             self._start_again(job, attempt)
         else:
@@ -211,17 +215,19 @@ class Reconciler:
             self._launchers[launch.launcher].kill(launch)
 
     def _handle_gone(self, job: Job, attempt: Attempt, launch: Launch, status: LaunchStatus) -> None:
+        if status.phase is LaunchPhase.ENDED and attempt.observed_end is None:
+            # What is killed next may take with it what there is to see.
+            with self._leadership.write() as session:
+                AttemptRepository(session).set_observed_end(attempt.id, ObservedEnd.from_status(status))
         # Ranks may outlive their launch process and write until they are gone, also to the run directory in which the
         # next attempt would work.
         if not self._launchers[launch.launcher].kill(launch):
             # Their ends wake the loop.
             log.info("attempt_leaves_processes", job=job.id, attempt=attempt.number)
             return
-        self._tail.ingest_new_lines(job, attempt, launch)
-        directory = launch.run_directory.attempt(launch.attempt)
-        outcome = Outcome.read(directory.outcome)
+        self._read_spool(job, attempt, launch)
         try:
-            self._finalizer.record_end(job, attempt, status, outcome, read_last_line(directory.launch_log))
+            self._finalizer.record_end(job, attempt, status)
         except StateChangedError as error:
             log.info("job_changed_meanwhile", job=job.id, reason=str(error))
             return
@@ -229,6 +235,11 @@ class Reconciler:
         self._launchers[launch.launcher].delete(launch)
         self._tail.forget(attempt)
         log.info("attempt_ended", job=job.id, attempt=attempt.number, exit_code=status.exit_code)
+
+    def _read_spool(self, job: Job, attempt: Attempt, launch: Launch) -> None:
+        """Take in the new reports of an attempt, where the service sees its spool; otherwise they are pushed alone."""
+        if self._facts.shares_files(job):
+            self._tail.ingest_new_lines(job, attempt, launch)
 
     def _record_stop(self, attempt: Attempt, reason: Reason, message: str) -> None:
         with self._leadership.write() as session:

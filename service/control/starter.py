@@ -3,6 +3,7 @@
 import json
 
 from dlrm.config import ResolvedJob, format_count
+from dlrm.record import PushTarget
 from service.actors import SCHEDULER
 from service.ids import new_id
 from service.jobs.attempt_repository import AttemptRepository
@@ -70,8 +71,9 @@ class Starter:
             # Before the start: otherwise a leader on another machine might look for the process there, and miss it.
             attempts.set_node(attempt.id, launcher.node)
         self._leadership.check_lease()
-        target = {"url": f"{launcher.ingest_url}/v1/ingest/{attempt.id}", "token": token}
-        launcher.start(make_launch(job, attempt), LaunchFiles(_dump_document(job), json.dumps(target)))
+        url = f"{launcher.ingest_url}/v1/ingest/{attempt.id}"
+        target = PushTarget(url=url, token=token, shares_files=launcher.shares_files)
+        launcher.start(make_launch(job, attempt), LaunchFiles(_dump_document(job), target.model_dump_json()))
 
     def _choose_gpus(self, attempts: AttemptRepository, job: Job) -> list[int]:
         """Choose the lowest numbers of GPUs that no other attempt has. Raises StateChangedError where they are few.

@@ -12,8 +12,12 @@ RETRIED = (
     {Reason(reason.value) for reason in EndReason if reason.is_retried}
     # Stopped from outside the service, such as by a shutdown of the machine.
     | {Reason.STOP_REQUESTED, Reason.LAUNCH_FAILED}
+    # Taken away by a cluster.
+    | {Reason.EVICTED, Reason.PREEMPTED, Reason.NODE_LOST, Reason.LOST}
 )
 """Reasons after which a new attempt may succeed."""
+HINTS = frozenset({Reason.LOST, Reason.WORKER_CRASHED})
+"""Reasons of a launcher that count only where the run itself has left no outcome."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,9 @@ class ExitObservation:
     outcome: Outcome | None
     exit_code: int | None
     """Exit code of the launch process; None where this service process did not start it, and so cannot see it."""
+    launcher_reason: Reason | None
+    """Reason that the launcher has seen, such as an eviction; None where the program itself has decided to end."""
+    launcher_message: str
     last_log_line: str
     stop_reason: Reason | None
     """Reason for which the service itself stopped or killed the attempt; None where it did not."""
@@ -77,9 +84,13 @@ def _is_paused(observation: ExitObservation) -> bool:
 def _find_cause(observation: ExitObservation) -> tuple[Reason, str]:
     if observation.stop_reason not in (None, Reason.USER_PAUSED):
         return observation.stop_reason, observation.stop_message
-    if observation.outcome is not None:
-        rank = _name_rank(observation.outcome)
-        return Reason(observation.outcome.reason.value), f"{rank}{observation.outcome.message}"
+    outcome, seen = observation.outcome, observation.launcher_reason
+    if seen is not None and (outcome is None or seen not in HINTS):
+        # The run knows at most that it was stopped, or has lost a peer.
+        said = outcome.message if outcome is not None and outcome.state == "failed" else observation.last_log_line
+        return seen, "; ".join(filter(None, (observation.launcher_message, said)))
+    if outcome is not None:
+        return Reason(outcome.reason.value), f"{_name_rank(outcome)}{outcome.message}"
     log_hint = f"; its last log line: {observation.last_log_line}" if observation.last_log_line else ""
     reason = Reason.BAD_INPUT if observation.exit_code == EXIT_BAD_INPUT else Reason.WORKER_CRASHED
     return reason, f"the launch process {_describe_exit(observation.exit_code)} and left no outcome{log_hint}"

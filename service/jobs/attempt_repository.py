@@ -6,9 +6,10 @@ from datetime import datetime
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from dlrm.record import RankEnd
+from dlrm.record import AttemptEnd, RankEnd
 from service.jobs.models import Attempt, Job
 from service.jobs.states import ENDED, AttemptState
+from service.launchers.observed_end import ObservedEnd
 from service.reasons import Reason
 
 ACTIVE_STATES = frozenset({AttemptState.STARTING, AttemptState.RUNNING})
@@ -75,6 +76,19 @@ class AttemptRepository:
     def set_rank_ends(self, attempt_id: str, ends: Sequence[RankEnd]) -> None:
         values = [end.model_dump() for end in ends]
         self._session.execute(update(Attempt).where(Attempt.id == attempt_id).values(rank_ends=values))
+
+    def set_reported_end(self, attempt_id: str, end: AttemptEnd) -> None:
+        values = end.model_dump(mode="json")
+        self._session.execute(update(Attempt).where(Attempt.id == attempt_id).values(reported_end=values))
+
+    def get_reported_end(self, attempt_id: str) -> AttemptEnd | None:
+        """Return the end of an attempt as its launch process has reported it; None where it has not."""
+        values = self._session.scalar(select(Attempt.reported_end).where(Attempt.id == attempt_id))
+        return None if values is None else AttemptEnd.model_validate(values)
+
+    def set_observed_end(self, attempt_id: str, end: ObservedEnd) -> None:
+        values = end.model_dump(mode="json")
+        self._session.execute(update(Attempt).where(Attempt.id == attempt_id).values(observed_end=values))
 
     def finish(
         self, attempt_id: str, state: AttemptState, reason: Reason, message: str, exit_code: int | None, at: datetime

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dlrm.record import CheckpointFaultError, CheckpointManifest, RunDirectory, list_checkpoints
+from dlrm.record import CheckpointFaultError, RunDirectory, list_checkpoints
 from service.jobs.models import Job
 
 
@@ -12,10 +12,16 @@ from service.jobs.models import Job
 class Checkpoint:
     """A complete checkpoint. Its files are not compared with their checksums; an attempt that resumes from it does."""
 
-    path: Path
-    manifest: CheckpointManifest
+    step: int
+    """Batches consumed."""
+    num_steps: int
+    num_samples: int
+    num_bytes: int
+    world_size: int
     time: datetime
     """Time of completion."""
+    path: str
+    """Path of its directory; also a URI where the service does not see it."""
 
 
 def list_job_checkpoints(job: Job) -> list[Checkpoint]:
@@ -24,7 +30,17 @@ def list_job_checkpoints(job: Job) -> list[Checkpoint]:
     for directory in list_checkpoints(RunDirectory(Path(job.run_directory)).checkpoints):
         try:
             manifest = directory.read_manifest()
-            checkpoints.append(Checkpoint(directory.path, manifest, datetime.fromtimestamp(manifest.time, UTC)))
+            checkpoints.append(
+                Checkpoint(
+                    step=manifest.step,
+                    num_steps=manifest.num_steps,
+                    num_samples=manifest.num_samples,
+                    num_bytes=manifest.num_bytes,
+                    world_size=manifest.world_size,
+                    time=datetime.fromtimestamp(manifest.time, UTC),
+                    path=str(directory.path),
+                )
+            )
         except (CheckpointFaultError, OverflowError, ValueError, OSError):
             # Still being written, left by a crash, or not a checkpoint of this program.
             continue
@@ -33,4 +49,4 @@ def list_job_checkpoints(job: Job) -> list[Checkpoint]:
 
 def find_newest_step_saved_since(job: Job, time: datetime) -> int | None:
     """Return the step of the newest checkpoint completed at or after `time`; None where there is none."""
-    return next((checkpoint.manifest.step for checkpoint in list_job_checkpoints(job) if checkpoint.time >= time), None)
+    return next((checkpoint.step for checkpoint in list_job_checkpoints(job) if checkpoint.time >= time), None)

@@ -1,5 +1,6 @@
 """Deletion of jobs that have ended: a job is first hidden, then its files are removed, then its rows.
 
+Files that the service does not see, in a bucket or on disks of other machines, stay where they are.
 So a job is never half shown, wherever the service is killed: what is hidden stays hidden, and is removed later.
 """
 
@@ -14,14 +15,17 @@ from service.audit.actions import AuditAction
 from service.audit.log import AuditLog
 from service.database import Database
 from service.http.problems import conflict
+from service.jobs.checkpoint_repository import CheckpointRepository
 from service.jobs.ended import require_end
 from service.jobs.idempotency_repository import IdempotencyRepository
 from service.jobs.models import Job
 from service.jobs.repository import JobRepository
+from service.jobs.run_facts import RunFacts
 from service.jobs.run_files import RunDirectoryError, find_run_directory, remove_directory
 from service.jobs.schemas import JobView
 from service.jobs.visibility import get_visible_job
 from service.keys.principal import Principal
+from service.reports.log_parts import LogPartRepository
 from service.reports.repository import ReportRepository
 from service.times import now
 
@@ -34,6 +38,7 @@ class DeletionService:
         database: Database,
         runs_directory: Path,
         audit: AuditLog,
+        facts: RunFacts,
         on_change: Callable[[], None],
         *,
         max_seconds: float = 0.5,
@@ -48,6 +53,7 @@ class DeletionService:
         self._database = database
         self._runs_directory = runs_directory
         self._audit = audit
+        self._facts = facts
         self._on_change = on_change
         self._max_seconds = max_seconds
         self._retry_seconds = retry_seconds
@@ -57,6 +63,7 @@ class DeletionService:
     def delete(self, job_id: str, principal: Principal) -> JobView:
         """Mark a job that has ended as deleted, which hides it at once, and return what it was.
 
+        Its message says which files stay, since the service does not see them.
         `finish_deletions` removes its files and rows. Its idempotency key is forgotten, so that the request that
         created it creates a new one. Raises ProblemError where there is no such job that `principal` may know of, it
         has not ended, another job starts from its model, or its run directory is not where it should be.
@@ -65,8 +72,10 @@ class DeletionService:
             job = get_visible_job(session, job_id, principal, for_update=True)
             require_end(job, "deleted")
             _refuse_to_leave_heirs(session, job, principal)
+            shares_files = self._facts.shares_files(job)
             try:
-                find_run_directory(job, self._runs_directory)
+                if shares_files:
+                    find_run_directory(job, self._runs_directory)
             except RunDirectoryError as error:
                 raise conflict(f"{job_id} cannot be deleted: {error}") from None
             JobRepository(session).mark_as_deleting(job_id, now())
@@ -74,9 +83,14 @@ class DeletionService:
                 session, principal.actor, AuditAction.JOB_DELETED, job_id, owner=job.owner, name=job.name
             )
             IdempotencyRepository(session).forget_job(job_id)
-            view = JobView.from_job(job)
+            view = JobView.from_job(job, self._facts)
         self._on_change()
-        return view
+        return view if shares_files else view.model_copy(update={"message": self._describe_left_files(job)})
+
+    def _describe_left_files(self, job: Job) -> str:
+        place = self._facts.find_run(job)
+        where = f"in {place}" if place else "wherever the run has written them; it has reported none"
+        return f"the files of the run stay, since the service does not see them: {where}"
 
     def finish_deletions(self) -> None:
         """Remove the files and rows of the jobs that are being deleted, or a part of them where that takes long.
@@ -112,8 +126,10 @@ class DeletionService:
 
         A job with many reports has many rows: removed at once, they would hold up the reports of others.
         """
-        if not remove_directory(find_run_directory(job, self._runs_directory), is_over):
-            return False
+        if self._facts.shares_files(job):
+            directory = find_run_directory(job, self._runs_directory)
+            if not remove_directory(directory, is_over):
+                return False
         while self._remove_some_rows(job.id):
             if is_over():
                 return False
@@ -122,11 +138,15 @@ class DeletionService:
         return True
 
     def _remove_some_rows(self, job_id: str) -> bool:
-        """Remove a batch of reports and events; return whether there were any."""
+        """Remove a batch of reports, parts of logs, checkpoints and events; return whether there were any."""
         with self._database.write() as session:
-            num_metrics = ReportRepository(session).remove_some_metrics(job_id, self._batch_size)
-            num_events = JobRepository(session).remove_some_events(job_id, self._batch_size)
-        return num_metrics + num_events > 0
+            num_removed = (
+                ReportRepository(session).remove_some_metrics(job_id, self._batch_size),
+                LogPartRepository(session).remove_some(job_id, self._batch_size),
+                CheckpointRepository(session).remove_some(job_id, self._batch_size),
+                JobRepository(session).remove_some_events(job_id, self._batch_size),
+            )
+        return any(num_removed)
 
 
 def _refuse_to_leave_heirs(session: Session, job: Job, principal: Principal) -> None:

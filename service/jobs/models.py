@@ -74,6 +74,8 @@ class Job(Base):
     metrics: Mapped[dict[str, Any]]
     """Metrics of the last outcome."""
     run_directory: Mapped[str] = mapped_column(Text)
+    model_path: Mapped[str | None] = mapped_column(Text)
+    """Path or URI of the model, as the run has reported it; null before, and where the service looks for itself."""
     labels: Mapped[list["JobLabel"]] = relationship(lazy="selectin", order_by="JobLabel.name")
 
 
@@ -148,6 +150,28 @@ class Attempt(Base):
     """End of the attempt as its launcher has seen it first; null until then. It may see less of it later."""
     rank_ends: Mapped[list[dict[str, Any]] | None]
     """Ends of the ranks that failed, as `dlrm.record.RankEnd` has them; null until the attempt has ended."""
+    reported_end: Mapped[dict[str, Any] | None]
+    """End of the attempt as its launch process has reported it, `dlrm.record.AttemptEnd`; null before."""
+
+
+class ReportedCheckpoint(Base):
+    """A complete checkpoint of a run whose directory the service does not see, as the run has reported it."""
+
+    __tablename__ = "checkpoints"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    step: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    """Batches consumed."""
+    attempt: Mapped[int]
+    """Number of the attempt that wrote it."""
+    num_steps: Mapped[int] = mapped_column(BigInteger)
+    num_samples: Mapped[int] = mapped_column(BigInteger)
+    num_bytes: Mapped[int] = mapped_column(BigInteger)
+    world_size: Mapped[int]
+    time: Mapped[datetime]
+    """Time of completion."""
+    path: Mapped[str] = mapped_column(Text)
+    """Path or URI of its directory."""
 
 
 class Event(Base):

@@ -209,6 +209,9 @@ class JobRepository:
     def set_metrics(self, job_id: str, metrics: dict[str, Any]) -> None:
         self._session.execute(update(Job).where(Job.id == job_id).values(metrics=metrics))
 
+    def set_model_path(self, job_id: str, path: str) -> None:
+        self._session.execute(update(Job).where(Job.id == job_id).values(model_path=path))
+
     def set_derived(self, job: Job, derived: list[dict[str, Any]]) -> None:
         """Record the numbers that a run derived once it knew its rows."""
         resolved = {**job.resolved, "derived": derived}

@@ -1,7 +1,6 @@
 """Jobs, events, attempts and checkpoints as the API returns them."""
 
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -10,13 +9,13 @@ from dlrm.config import DerivedNumber
 from dlrm.record import (
     EvaluationSource,
     RankEnd,
-    RunDirectory,
     YardstickResult,
     find_yardsticks,
     list_quality_warnings,
 )
 from service.jobs.checkpoints import Checkpoint
 from service.jobs.models import Event, Job
+from service.jobs.run_facts import RunFacts
 from service.jobs.states import HOLDING, AttemptState, JobState
 from service.reasons import Reason
 
@@ -81,12 +80,14 @@ class JobView(BaseModel):
     warnings: list[str]
     """Sentences on what the metrics say against the model of a job that has succeeded, with what to try."""
     run_directory: str
+    """Directory of the run; nothing is there where the service does not see the machines of the run."""
     model_path: str | None
+    """Path of the model of a job that has succeeded, or its URI; null where it has none."""
 
     @classmethod
-    def from_job(cls, job: Job, wait: Wait | None = None) -> "JobView":
+    def from_job(cls, job: Job, facts: RunFacts, wait: Wait | None = None) -> "JobView":
         """Build the schema. wait: what the job waits for, where that is not in its row."""
-        return cls.model_validate(_collect_fields(job, wait))
+        return cls.model_validate(_collect_fields(job, facts, wait))
 
 
 class QueuePlace(BaseModel):
@@ -109,9 +110,11 @@ class JobDetail(JobView):
     """Place in the queue; null while the job does not wait there."""
 
     @classmethod
-    def from_job(cls, job: Job, wait: Wait | None = None, queue: QueuePlace | None = None) -> "JobDetail":
+    def from_job(
+        cls, job: Job, facts: RunFacts, wait: Wait | None = None, queue: QueuePlace | None = None
+    ) -> "JobDetail":
         details = {"spec": job.spec, "derived": job.resolved["derived"], "queue": queue}
-        return cls.model_validate(_collect_fields(job, wait) | details)
+        return cls.model_validate(_collect_fields(job, facts, wait) | details)
 
 
 class EventView(BaseModel):
@@ -165,7 +168,7 @@ class AttemptList(BaseModel):
 
 
 class CheckpointView(BaseModel):
-    """A complete checkpoint on disk."""
+    """A complete checkpoint."""
 
     step: int
     """Batches consumed."""
@@ -175,18 +178,18 @@ class CheckpointView(BaseModel):
     num_bytes: int
     world_size: int
     path: str
+    """Path of its directory; where the service does not see the run directory, on the machines of the run, or a URI."""
 
     @classmethod
     def from_checkpoint(cls, checkpoint: Checkpoint) -> "CheckpointView":
-        manifest = checkpoint.manifest
         return cls(
-            step=manifest.step,
-            num_samples=manifest.num_samples,
-            done_fraction=manifest.step / max(manifest.num_steps, 1),
+            step=checkpoint.step,
+            num_samples=checkpoint.num_samples,
+            done_fraction=checkpoint.step / max(checkpoint.num_steps, 1),
             time=checkpoint.time,
-            num_bytes=manifest.num_bytes,
-            world_size=manifest.world_size,
-            path=str(checkpoint.path),
+            num_bytes=checkpoint.num_bytes,
+            world_size=checkpoint.world_size,
+            path=checkpoint.path,
         )
 
 
@@ -203,14 +206,12 @@ def _list_warnings(job: Job) -> list[str]:
     return [warning.message for warning in list_quality_warnings(job.metrics, source)]
 
 
-def _collect_fields(job: Job, wait: Wait | None) -> dict[str, Any]:
-    model = RunDirectory(Path(job.run_directory)).model
+def _collect_fields(job: Job, facts: RunFacts, wait: Wait | None) -> dict[str, Any]:
     has_succeeded = job.state == JobState.SUCCEEDED
-    has_model = has_succeeded and model.is_dir()
     derived: dict[str, Any] = {
         "labels": {label.name: label.value for label in job.labels},
         "progress": Progress.model_validate(job.progress | ({} if job.state in HOLDING else CLEARED_PROGRESS)),
-        "model_path": str(model) if has_model else None,
+        "model_path": facts.find_model(job) if has_succeeded else None,
         "yardsticks": find_yardsticks(job.metrics),
         "warnings": _list_warnings(job) if has_succeeded else [],
     }

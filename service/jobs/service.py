@@ -20,7 +20,6 @@ from service.http.problems import ProblemError, not_found
 from service.ids import new_id
 from service.jobs import actions
 from service.jobs.attempt_repository import AttemptRepository
-from service.jobs.checkpoints import list_job_checkpoints
 from service.jobs.demand import compute_demand, list_faults
 from service.jobs.document import parse_document
 from service.jobs.ended import require_end
@@ -30,6 +29,7 @@ from service.jobs.launches import resolve_launcher
 from service.jobs.models import Job, JobLabel
 from service.jobs.places import resolve_for_launcher, resolve_job_paths
 from service.jobs.repository import JobRepository, StateChangedError
+from service.jobs.run_facts import RunFacts
 from service.jobs.schemas import AttemptView, CheckpointView, EventView, JobDetail, JobView
 from service.jobs.states import JobState
 from service.jobs.visibility import get_visible_job, get_visible_owner
@@ -90,11 +90,13 @@ class JobService:
         launchers: Launchers,
         capacity: KnownCapacity,
         audit: AuditLog,
+        facts: RunFacts,
         on_change: Callable[[], None],
     ) -> None:
         """Call `on_change` after every change that the control loop should look at."""
         self._database = database
         self._audit = audit
+        self._facts = facts
         self._settings = settings
         self._launchers = launchers
         self._capacity = capacity
@@ -107,7 +109,7 @@ class JobService:
         its idempotency key belongs to another request.
         """
         with self._database.read() as session:
-            earlier = _find_earlier_job(session, submission)
+            earlier = self._find_earlier(session, submission)
             if earlier:
                 return earlier, False
         spec = parse_document(submission.document)
@@ -117,7 +119,7 @@ class JobService:
         except IntegrityError:
             # A concurrent submission with the same key was faster.
             with self._database.read() as session:
-                earlier = _find_earlier_job(session, submission)
+                earlier = self._find_earlier(session, submission)
             if earlier is None:
                 raise
             return earlier, False
@@ -126,7 +128,7 @@ class JobService:
 
     def _add(self, job: Job, spec: JobSpec, submission: Submission) -> tuple[JobView, bool]:
         with self._database.write() as session:
-            earlier = _find_earlier_job(session, submission)
+            earlier = self._find_earlier(session, submission)
             if earlier:
                 return earlier, False
             hold_source(spec, session)
@@ -139,7 +141,27 @@ class JobService:
             if submission.idempotency_key is not None:
                 sender_id, request_hash = submission.principal.sender_id, submission.request_hash
                 IdempotencyRepository(session).add(sender_id, submission.idempotency_key, request_hash, job.id)
-            return JobView.from_job(job), True
+            return JobView.from_job(job, self._facts), True
+
+    def _find_earlier(self, session: Session, submission: Submission) -> JobView | None:
+        """Return the job that this submission created before; None where it has no key or created none.
+
+        Raises ProblemError where the key belongs to another request.
+        """
+        if submission.idempotency_key is None:
+            return None
+        earlier = IdempotencyRepository(session).get(submission.principal.sender_id, submission.idempotency_key)
+        if earlier is None:
+            return None
+        if earlier.body_hash != submission.request_hash:
+            raise ProblemError(
+                "idempotency-mismatch",
+                422,
+                "The idempotency key belongs to another request",
+                f"Idempotency-Key {submission.idempotency_key!r} created {earlier.job_id} by another request; "
+                "send that request again, or use another key",
+            )
+        return JobView.from_job(get_existing_job(session, earlier.job_id), self._facts)
 
     def restart(self, job_id: str, principal: Principal, idempotency_key: str | None = None) -> tuple[JobView, bool]:
         """Create a job with the document of one that has ended, or find the one that an earlier identical request
@@ -157,7 +179,7 @@ class JobService:
         name = resolve_launcher(spec, self._launchers)
         launcher = self._launchers[name]
         absolute = resolve_job_paths(spec, launcher, self._settings.private_directories)
-        absolute = resolve_warm_start(absolute, submission.principal, self._database, self._settings)
+        absolute = resolve_warm_start(absolute, submission.principal, self._database, self._settings, self._facts)
         demand = compute_demand(spec)
         if errors := list_faults(spec, name, self._capacity.read().get(name)):
             raise _cannot_fit(errors)
@@ -199,7 +221,7 @@ class JobService:
                     job = get_visible_job(session, job_id, principal)
                     action(JobRepository(session), job, principal)
                     self._audit.record_foreign(session, principal.actor, _AUDITED[action], job.id, job.owner)
-                    view = JobView.from_job(job)
+                    view = JobView.from_job(job, self._facts)
             except StateChangedError:
                 continue
             self._on_change()
@@ -217,7 +239,7 @@ class JobService:
                 chosen, visible_owner=get_visible_owner(principal), before=cursor, limit=limit + 1
             )
             waits = explain_waits(session, rows[:limit], self._capacity.read())
-            views = [JobView.from_job(job, waits.get(job.id)) for job in rows[:limit]]
+            views = [JobView.from_job(job, self._facts, waits.get(job.id)) for job in rows[:limit]]
         return Page(items=views, next_cursor=views[-1].id if len(rows) > limit else None)
 
     def get(self, job_id: str, principal: Principal) -> JobDetail:
@@ -226,7 +248,9 @@ class JobService:
             job = get_visible_job(session, job_id, principal)
             capacities = self._capacity.read()
             wait = explain_waits(session, [job], capacities).get(job.id)
-            return JobDetail.from_job(job, wait, find_place(session, job, wait, capacities.get(job.launcher)))
+            return JobDetail.from_job(
+                job, self._facts, wait, find_place(session, job, wait, capacities.get(job.launcher))
+            )
 
     def cancel(self, job_id: str, principal: Principal) -> JobView:
         """Cancel a job: at once where it waits, else after its attempt was stopped.
@@ -272,7 +296,7 @@ class JobService:
         """List the complete checkpoints of a job, newest first."""
         with self._database.read() as session:
             job = get_visible_job(session, job_id, principal)
-        return [CheckpointView.from_checkpoint(checkpoint) for checkpoint in list_job_checkpoints(job)]
+        return [CheckpointView.from_checkpoint(checkpoint) for checkpoint in self._facts.list_checkpoints(job)]
 
 
 def get_existing_job(session: Session, job_id: str) -> Job:
@@ -281,27 +305,6 @@ def get_existing_job(session: Session, job_id: str) -> Job:
     if job is None:
         raise not_found("job", job_id)
     return job
-
-
-def _find_earlier_job(session: Session, submission: Submission) -> JobView | None:
-    """Return the job that this submission created before; None where it has no key or created none.
-
-    Raises ProblemError where the key belongs to another request.
-    """
-    if submission.idempotency_key is None:
-        return None
-    earlier = IdempotencyRepository(session).get(submission.principal.sender_id, submission.idempotency_key)
-    if earlier is None:
-        return None
-    if earlier.body_hash != submission.request_hash:
-        raise ProblemError(
-            "idempotency-mismatch",
-            422,
-            "The idempotency key belongs to another request",
-            f"Idempotency-Key {submission.idempotency_key!r} created {earlier.job_id} by another request; "
-            "send that request again, or use another key",
-        )
-    return JobView.from_job(get_existing_job(session, earlier.job_id))
 
 
 def _cannot_fit(errors: Sequence[FieldError]) -> ProblemError:

@@ -12,6 +12,7 @@ from service.jobs.demand import compute_demand, list_faults
 from service.jobs.document import parse_document
 from service.jobs.launches import resolve_launcher
 from service.jobs.places import resolve_for_launcher, resolve_job_paths
+from service.jobs.run_facts import RunFacts
 from service.jobs.warm_start import resolve_warm_start
 from service.keys.principal import Principal
 from service.launchers.registry import Launchers
@@ -26,8 +27,11 @@ NUM_POINTS = 100
 
 
 class PlanService:
-    def __init__(self, database: Database, settings: Settings, launchers: Launchers, capacity: KnownCapacity) -> None:
+    def __init__(
+        self, database: Database, settings: Settings, launchers: Launchers, capacity: KnownCapacity, facts: RunFacts
+    ) -> None:
         self._database = database
+        self._facts = facts
         self._settings = settings
         self._launchers = launchers
         self._capacity = capacity
@@ -77,7 +81,7 @@ class PlanService:
         own = self._launchers[launcher]
         try:
             absolute = resolve_job_paths(spec, own, self._settings.private_directories)
-            absolute = resolve_warm_start(absolute, principal, self._database, self._settings)
+            absolute = resolve_warm_start(absolute, principal, self._database, self._settings, self._facts)
         except ConfigError as error:
             without_model = spec.model_copy(update={"run": spec.run.model_copy(update={"warm_start": None})})
             return resolve_for_launcher(without_model, own, uses_prepared=False), list(error.errors)

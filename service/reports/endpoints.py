@@ -71,4 +71,4 @@ def get_logs(
     limit_bytes: Annotated[int, Query(ge=4, le=2**20)] = 65_536,
     tail_lines: Annotated[int | None, Query(ge=1, le=100_000)] = None,
 ) -> LogView:
-    return services.reports.read_log(job_id, principal, attempt, rank, LogRange(offset, limit_bytes, tail_lines))
+    return services.logs.read(job_id, principal, attempt, rank, LogRange(offset, limit_bytes, tail_lines))

@@ -12,7 +12,9 @@ from sqlalchemy.orm import Session
 
 from dlrm.config import DerivedNumber
 from dlrm.record import (
+    CHECKPOINTS_REMOVED,
     DECIDED,
+    AttemptEnd,
     EvaluationReport,
     EventReport,
     ProgressReport,
@@ -26,6 +28,8 @@ from service.http.paging import MAX_SERIAL
 from service.jobs.attempt_repository import AttemptRepository
 from service.jobs.models import Attempt, Event, Job
 from service.jobs.repository import JobRepository
+from service.reports.file_facts import record_files
+from service.reports.log_parts import LAUNCH, LOG, LogPartRepository
 from service.reports.progress import ReportedProgress
 from service.reports.repository import ReportRepository
 
@@ -33,6 +37,16 @@ from service.reports.repository import ReportRepository
 class Stream(StrEnum):
     METRICS = "metrics"
     EVENTS = "events"
+    LOG = LOG
+    """Lines of the log of a rank."""
+    LAUNCH = LAUNCH
+    """Lines of the log of a node's launch process, whose rank is the first one of the node."""
+    OUTCOME = "outcome"
+    """End of the attempt: one line, of rank 0."""
+
+
+SPOOLED = (Stream.METRICS, Stream.EVENTS)
+"""Streams that are spool files in the run directory; the others are pushed where the service does not see that."""
 
 
 KINDS = ("step", "evaluation")
@@ -71,25 +85,52 @@ def ingest(
 
     Needs a transaction of its own, so that all lines are stored or none. Returns the number of the last known line.
     Raises AttemptEndedError where the attempt or its job has ended, GapError where lines before `first_seq` are
-    missing, and BadLineError where a line is not a valid report.
+    missing, and BadLineError where a line is not valid in its stream.
     """
-    repository = ReportRepository(session)
     job = _lock_open_job(session, attempt)
-    position = repository.lock_position(attempt.id, rank, stream)
+    position = ReportRepository(session).lock_position(attempt.id, rank, stream)
     num_known = position.acknowledged_seq - (first_seq - 1)
     if num_known < 0:
         raise GapError(position.acknowledged_seq)
-    reports = [_parse(line, first_seq + index, index) for index, line in enumerate(lines) if index >= num_known]
-    if not reports:
+    new = [(index, first_seq + index, line) for index, line in enumerate(lines) if index >= num_known]
+    if not new:
         return position.acknowledged_seq
-    jobs = JobRepository(session)
+    if stream in (Stream.LOG, Stream.LAUNCH):
+        texts = [line if isinstance(line, str) else line.decode("utf-8", "replace") for _, _, line in new]
+        LogPartRepository(session).add_lines(attempt.id, rank, stream, texts)
+    elif stream is Stream.OUTCOME:
+        _store_end(session, attempt, rank, new)
+    else:
+        _store_reports(session, job, attempt, rank, stream, [_parse(line, seq, index) for index, seq, line in new])
+    position.acknowledged_seq += len(new)
+    return position.acknowledged_seq
+
+
+def _store_end(session: Session, attempt: Attempt, rank: int, new: Sequence[tuple[int, int, str | bytes]]) -> None:
+    """Store the end of an attempt, the only line of its stream. Raises BadLineError.
+
+    new: index, number and text of each line.
+    """
+    for index, seq, line in new:
+        if seq != 1 or rank != 0:
+            raise BadLineError(index, "the end of an attempt is one line, of rank 0")
+        try:
+            end = AttemptEnd.model_validate_json(line)
+        except ValidationError as error:
+            raise BadLineError(index, _describe_fault(error)) from None
+        AttemptRepository(session).set_reported_end(attempt.id, end)
+
+
+def _store_reports(
+    session: Session, job: Job, attempt: Attempt, rank: int, stream: Stream, reports: Sequence[Report]
+) -> None:
+    """Store reports, and what follows from them for the job and its attempt."""
+    repository, jobs = ReportRepository(session), JobRepository(session)
     progress = ReportedProgress.model_validate(job.progress)
     metrics: list[dict[str, Any]] = []
     for report in reports:
         if isinstance(report, EventReport):
-            jobs.add_event(_make_event(job, attempt, rank, report))
-            if report.name == DECIDED and rank == 0:
-                _record_derived(jobs, job, report)
+            _store_event(session, job, attempt, rank, report)
             continue
         if isinstance(report, StartReport):
             AttemptRepository(session).set_start(attempt.id, report.step, report.evaluated_step)
@@ -104,8 +145,17 @@ def ingest(
     repository.add_metrics(metrics)
     if attempt.number == job.num_attempts:
         jobs.set_progress(job.id, progress.model_dump())
-    position.acknowledged_seq += len(reports)
-    return position.acknowledged_seq
+
+
+def _store_event(session: Session, job: Job, attempt: Attempt, rank: int, report: EventReport) -> None:
+    """Store an event, except for one about removed checkpoints, of which there is one for every checkpoint."""
+    jobs = JobRepository(session)
+    if report.name != CHECKPOINTS_REMOVED:
+        jobs.add_event(_make_event(job, attempt, rank, report))
+    if rank == 0:
+        record_files(session, job, attempt, report)
+        if report.name == DECIDED:
+            _record_derived(jobs, job, report)
 
 
 def check_is_open(session: Session, attempt: Attempt) -> None:
@@ -133,9 +183,7 @@ def _parse(line: str | bytes, seq: int, index: int) -> Report:
         report = parse_report(line)
         datetime.fromtimestamp(report.time, UTC)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        field = ".".join(str(part) for part in first["loc"])
-        raise BadLineError(index, f"{field}: {first['msg']}" if field else first["msg"]) from None
+        raise BadLineError(index, _describe_fault(error)) from None
     except (OverflowError, ValueError, OSError):
         raise BadLineError(index, "time: is not a time in seconds since the epoch") from None
     if report.seq != seq:
@@ -144,6 +192,12 @@ def _parse(line: str | bytes, seq: int, index: int) -> Report:
         if not 0 <= getattr(report, field, 0) <= MAX_SERIAL:
             raise BadLineError(index, f"{field}: is not a number of batches (valid: 0 to {MAX_SERIAL})")
     return report
+
+
+def _describe_fault(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    field = ".".join(str(part) for part in first["loc"])
+    return f"{field}: {first['msg']}" if field else first["msg"]
 
 
 def _make_event(job: Job, attempt: Attempt, rank: int, report: EventReport) -> Event:

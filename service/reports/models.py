@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, Index, String, UniqueConstraint
+from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from service.database import Base
@@ -41,3 +41,18 @@ class StreamPosition(Base):
     rank: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     stream: Mapped[str] = mapped_column(String(8), primary_key=True)
     acknowledged_seq: Mapped[int]
+
+
+class StoredLogPart(Base):
+    """Lines of a log of an attempt that came in one push."""
+
+    __tablename__ = "log_parts"
+
+    attempt_id: Mapped[str] = mapped_column(ForeignKey("attempts.id", ondelete="CASCADE"), primary_key=True)
+    rank: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    stream: Mapped[str] = mapped_column(String(8), primary_key=True)
+    start_byte: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    """Bytes of the log before this part."""
+    num_bytes: Mapped[int]
+    text: Mapped[str] = mapped_column(Text)
+    """The lines with their ends, in UTF-8 of `num_bytes` bytes."""

@@ -1,27 +1,23 @@
-"""Ingestion of pushed reports; queries of metrics and logs."""
+"""Ingestion of pushed reports; queries of metrics."""
 
 import secrets
 from dataclasses import dataclass
-from pathlib import Path
 
 from sqlalchemy.orm import Session
 
 from dlrm.config import FieldError
-from dlrm.record import RunDirectory
 from service.database import Database
-from service.http.problems import ProblemError, conflict, invalid_request, not_found, unauthenticated
+from service.http.problems import ProblemError, conflict, invalid_request, unauthenticated
 from service.ids import is_id
-from service.jobs.attempt_repository import ACTIVE_STATES, AttemptRepository
-from service.jobs.models import Attempt, Job
+from service.jobs.attempt_repository import AttemptRepository
+from service.jobs.models import Attempt
 from service.jobs.repository import JobRepository
 from service.jobs.visibility import get_visible_job
 from service.keys.principal import Principal
 from service.keys.secret import hash_secret
-from service.launchers.log_files import read_log
-from service.launchers.protocol import LogRange, LogSource
 from service.reports.ingest import AttemptEndedError, BadLineError, GapError, Stream, check_is_open, ingest
 from service.reports.repository import ReportRepository
-from service.reports.schemas import AttemptStart, LogView, MetricKind, MetricPage, NewReports
+from service.reports.schemas import AttemptStart, MetricKind, MetricPage, NewReports
 
 
 @dataclass(frozen=True)
@@ -53,7 +49,7 @@ class ReportService:
         try:
             with self._database.write() as session:
                 attempt = _authenticate(session, attempt_id, token)
-                _check_rank(JobRepository(session).get_world_size(attempt.job_id), reports.rank)
+                check_rank(JobRepository(session).get_world_size(attempt.job_id), reports.rank)
                 return ingest(session, attempt, reports.rank, reports.stream, reports.first_seq, reports.lines)
         except AttemptEndedError as error:
             raise _gone(error) from None
@@ -97,31 +93,6 @@ class ReportService:
         rest = MetricPage(items=[], starts=starts, next_cursor=next_cursor).model_dump_json(exclude={"items"})
         return f'{{"items":[{curve.items}],{rest.removeprefix("{")}'
 
-    def read_log(
-        self, job_id: str, principal: Principal, attempt_number: int | None, source: LogSource, part: LogRange
-    ) -> LogView:
-        """Read a part of a log of the given attempt; None means the last one.
-
-        Raises ProblemError where there is no such job that `principal` may know of, or no such attempt or rank.
-        """
-        with self._database.read() as session:
-            job = get_visible_job(session, job_id, principal)
-            if source != "launch":
-                _check_rank(job.world_size, source)
-            attempt = _find_attempt(session, job, attempt_number)
-        if attempt is None:
-            # The job has not started yet, so nothing was written.
-            return LogView(attempt=1, rank=source, text="", next_offset=0, complete=job.finished_at is not None)
-        directory = RunDirectory(Path(job.run_directory)).attempt(attempt.number)
-        log_part = read_log(directory.launch_log if source == "launch" else directory.rank_log(source), part)
-        return LogView(
-            attempt=attempt.number,
-            rank=source,
-            text=log_part.text,
-            next_offset=log_part.next_offset,
-            complete=log_part.is_at_end and attempt.state not in ACTIVE_STATES,
-        )
-
 
 def _authenticate(session: Session, attempt_id: str, token: str | None) -> Attempt:
     """Return the attempt that the token is for. Raises ProblemError where there is none.
@@ -139,20 +110,7 @@ def _gone(error: AttemptEndedError) -> ProblemError:
     return ProblemError("attempt-ended", 410, "The attempt has ended", str(error))
 
 
-def _check_rank(world_size: int, rank: int) -> None:
+def check_rank(world_size: int, rank: int) -> None:
+    """Raise ProblemError where a job of `world_size` ranks has no such rank."""
     if rank >= world_size:
         raise invalid_request([FieldError("rank", f"there is no rank {rank}", f"0 to {world_size - 1}")])
-
-
-def _find_attempt(session: Session, job: Job, number: int | None) -> Attempt | None:
-    """Return the attempt with this number, or the last one where `number` is None; None before the first attempt.
-
-    Raises ProblemError where there is no attempt with this number.
-    """
-    attempts = AttemptRepository(session)
-    if number is None or job.num_attempts == 0 == number - 1:
-        return attempts.get_by_number(job.id, job.num_attempts)
-    attempt = attempts.get_by_number(job.id, number)
-    if attempt is None:
-        raise not_found("attempt", f"{number} of {job.id}")
-    return attempt

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import structlog
 
-from dlrm.record import AttemptDirectory, EventReport, SpoolReader
+from dlrm.record import UNREADABLE_REPORT, AttemptDirectory, EventReport, SpoolReader
 from service.database import Database
 from service.jobs.models import Attempt, Job
 from service.launchers.protocol import Launch
-from service.reports.ingest import AttemptEndedError, BadLineError, Stream, ingest
+from service.reports.ingest import SPOOLED, AttemptEndedError, BadLineError, Stream, ingest
 from service.reports.repository import ReportRepository
 from service.times import now
 
@@ -36,7 +36,7 @@ class SpoolTail:
         """Ingest all new complete lines of an attempt's spool files."""
         directory = launch.run_directory.attempt(launch.attempt)
         for rank in range(job.world_size):
-            for stream in Stream:
+            for stream in SPOOLED:
                 self._ingest_stream(job, attempt, directory, rank, stream)
 
     def forget(self, attempt: Attempt) -> None:
@@ -86,7 +86,7 @@ def _make_unreadable_event(stream: Stream, seq: int, message: str) -> bytes:
     report = EventReport(
         seq=seq,
         time=now().timestamp(),
-        name="unreadable_report",
+        name=UNREADABLE_REPORT,
         message=f"line {seq} of the {stream} stream is not a report: {message}",
     )
     return report.model_dump_json().encode()

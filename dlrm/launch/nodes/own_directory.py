@@ -1,6 +1,5 @@
 """Nodes with run directories of their own, of a run that is kept in a bucket: what travels between them otherwise."""
 
-import logging
 from collections.abc import Mapping, Sequence
 
 from dlrm.config.patterns import hide_credentials, normalise_uri
@@ -83,10 +82,6 @@ def enter_own_directory(directory: RunDirectory, attempt: AttemptDirectory, grou
     """Begin an attempt in this node's own directory: its document is that of node 0. Raises OSError."""
     attempt.create()
     take_document(directory, group)
-    # Uploaded with the other logs: nobody else sees what this launch process says.
-    handler = logging.FileHandler(attempt.node_log(group.place.node))
-    handler.setFormatter(logging.Formatter("%(asctime)s launch %(message)s"))
-    logging.getLogger().addHandler(handler)
 
 
 def take_document(directory: RunDirectory, group: NodeGroup) -> None:

@@ -42,11 +42,18 @@ def sum_quotas(quotas: Sequence[Object], gpu_resource: str) -> LauncherCapacity 
     return LauncherCapacity(total, total, is_fixed=False)
 
 
+def is_ready(node: Object) -> bool:
+    """Whether a node answers."""
+    conditions = get_parts(node, "status", "conditions")
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+
+
 def _is_usable(node: Object, options: KubernetesOptions) -> bool:
-    labels, conditions = get_labels(node), get_parts(node, "status", "conditions")
-    is_ready = any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+    labels = get_labels(node)
     is_selected = all(labels.get(name) == value for name, value in options.node_selector.items())
-    return is_ready and is_selected and not get_part(node, "spec").get("unschedulable") and _tolerates(node, options)
+    return (
+        is_ready(node) and is_selected and not get_part(node, "spec").get("unschedulable") and _tolerates(node, options)
+    )
 
 
 def _tolerates(node: Object, options: KubernetesOptions) -> bool:

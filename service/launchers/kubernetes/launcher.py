@@ -14,7 +14,7 @@ from service.launchers.kubernetes.names import make_object_name, make_selector, 
 from service.launchers.kubernetes.objects import Object, get_labels, get_text
 from service.launchers.kubernetes.options import RUNS_PATH, KubernetesOptions
 from service.launchers.kubernetes.pod import PREPARED_PATH, PodSettings
-from service.launchers.kubernetes.pods import PodPhase, read_pod
+from service.launchers.kubernetes.pods import NodeSight, PodPhase, read_pod
 from service.launchers.kubernetes.status import AttemptObjects, observe
 from service.launchers.kubernetes.watches import Watches
 from service.launchers.protocol import (
@@ -112,7 +112,8 @@ class KubernetesLauncher:
             self._watches.find_workload(job) if job is not None else None,
             self._watches.find_creation_fault(job) if job is not None else "",
         )
-        return observe(objects, launch.demand.num_nodes, launch.demand.min_nodes, now(), self._options)
+        demand = launch.demand
+        return observe(objects, demand.num_nodes, demand.min_nodes, self._look_at_nodes(), self._options.pull_seconds)
 
     def list(self) -> list[Launch]:
         """List the attempts that have a Job or pods; none while the cluster is out of sight."""
@@ -138,7 +139,7 @@ class KubernetesLauncher:
             self._delete(f"{self._jobs_path}/{make_object_name(launch.name)}", job, propagationPolicy="Background")
         pods = self._watches.pods.list_group(launch.name)
         for pod in pods:
-            state = read_pod(pod, now(), self._options.node_lost_seconds)
+            state = read_pod(pod, self._look_at_nodes())
             grace_seconds = 0 if state.phase is PodPhase.LOST else KILL_SECONDS
             self._delete(f"{self._core_path}/pods/{state.name}", pod, gracePeriodSeconds=grace_seconds)
         return job is None and not pods
@@ -158,6 +159,9 @@ class KubernetesLauncher:
             return sum_nodes(nodes, self._options)
         quotas = self._watches.list_quotas()
         return None if quotas is None else sum_quotas(quotas, self._options.gpu_resource)
+
+    def _look_at_nodes(self) -> NodeSight:
+        return NodeSight(now(), self._options.node_lost_seconds, self._watches.list_ready_nodes())
 
     def _check_image(self, launch: Launch) -> None:
         image = launch.options.image

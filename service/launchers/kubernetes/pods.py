@@ -66,14 +66,24 @@ class PodState:
     ended_at: datetime | None = None
 
 
-def read_pod(pod: Object, now: datetime, node_lost_seconds: float) -> PodState:
-    """Read the state of a pod. node_lost_seconds: see `KubernetesOptions`."""
+@dataclass(frozen=True)
+class NodeSight:
+    """Knowledge of the nodes by which it is decided that a pod is lost. lost_seconds: see `KubernetesOptions`."""
+
+    now: datetime
+    lost_seconds: float
+    ready: frozenset[str] | None = None
+    """Names of the nodes that answer; None where they must not be listed."""
+
+
+def read_pod(pod: Object, sight: NodeSight) -> PodState:
+    """Read the state of a pod."""
     waiting, terminated = _find_container_states(pod)
     phase, reason, message = PodPhase.WAITING, None, ""
     if terminated or get_text(pod, "status", "phase") in ("Succeeded", "Failed"):
         phase = PodPhase.ENDED
         reason, message = _explain_end(pod, terminated)
-    elif _is_lost(pod, now, node_lost_seconds):
+    elif _is_lost(pod, sight):
         phase = PodPhase.LOST
         unknown = Reason.NODE_LOST, "was deleted, and its node does not say that it has ended"
         reason, message = _explain_disruption(pod) or unknown
@@ -108,10 +118,14 @@ def _find_condition(pod: Object, kind: str) -> Object:
     return next(found, NOTHING)
 
 
-def _is_lost(pod: Object, now: datetime, node_lost_seconds: float) -> bool:
+def _is_lost(pod: Object, sight: NodeSight) -> bool:
     # `deletionTimestamp` is the time at which the grace period is over.
     deleted_at = get_time(pod, "metadata", "deletionTimestamp")
-    return deleted_at is not None and (now - deleted_at).total_seconds() > node_lost_seconds
+    if deleted_at is None:
+        return False
+    overdue_seconds = (sight.now - deleted_at).total_seconds()
+    is_node_gone = sight.ready is not None and get_text(pod, "spec", "nodeName") not in sight.ready
+    return overdue_seconds > sight.lost_seconds or (is_node_gone and overdue_seconds > 0)
 
 
 def _explain_disruption(pod: Object) -> tuple[Reason, str] | None:

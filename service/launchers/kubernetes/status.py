@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from service.launchers.kubernetes.objects import Object, get_part, get_parts, get_text, join_words
-from service.launchers.kubernetes.options import KubernetesOptions
-from service.launchers.kubernetes.pods import PodPhase, PodState, read_pod
+from service.launchers.kubernetes.pods import NodeSight, PodPhase, PodState, read_pod
 from service.launchers.kubernetes.termination import read_termination
 from service.launchers.protocol import LaunchPhase, LaunchStatus
 from service.reasons import Reason
@@ -14,6 +13,8 @@ from service.reasons import Reason
 LEAVE_SECONDS = 120.0
 """Seconds after the end of one pod from which on the others no longer get to end by themselves. They end within a
 minute of its loss, each with an outcome."""
+FOLLOW_SECONDS = 15.0
+"""The same once pod 0 has ended, which waits for all others that still answer."""
 MAX_NODE_NAMES = 255
 
 
@@ -30,17 +31,20 @@ class AttemptObjects:
 
 
 def observe(
-    objects: AttemptObjects, num_nodes: int, min_nodes: int, now: datetime, options: KubernetesOptions
+    objects: AttemptObjects, num_nodes: int, min_nodes: int, sight: NodeSight, pull_seconds: float
 ) -> LaunchStatus:
-    """Observe the state of an attempt on `num_nodes` nodes, which begins with at least `min_nodes`."""
-    pods = [read_pod(pod, now, options.node_lost_seconds) for pod in objects.pods]
+    """Observe the state of an attempt on `num_nodes` nodes, which begins with at least `min_nodes`.
+
+    pull_seconds: see `KubernetesOptions`.
+    """
+    pods = [read_pod(pod, sight) for pod in objects.pods]
     if objects.job is None:
         if pods:
             return _describe_alive(pods)
         return LaunchStatus(LaunchPhase.ABSENT, Reason.LOST, "its Job is gone: it was deleted, and not by the service")
-    if (end := _find_end(objects.job, pods, num_nodes, now)) is not None:
+    if (end := _find_end(objects.job, pods, sight.now)) is not None:
         return end
-    if (fault := _find_fault(pods, now, options)) is not None:
+    if (fault := _find_fault(pods, sight.now, pull_seconds)) is not None:
         return _describe_end(pods, fault)
     num_begun = sum(pod.phase is not PodPhase.WAITING for pod in pods)
     if num_begun >= min_nodes:
@@ -48,7 +52,7 @@ def observe(
     return _describe_pending(objects, pods, num_nodes)
 
 
-def _find_end(job: Object, pods: Sequence[PodState], num_nodes: int, now: datetime) -> LaunchStatus | None:
+def _find_end(job: Object, pods: Sequence[PodState], now: datetime) -> LaunchStatus | None:
     """Return the end of an attempt; None while it may go on.
 
     Pod 0 decides the outcome of all: its end is that of the attempt, unless it waits for the others to end too.
@@ -62,11 +66,10 @@ def _find_end(job: Object, pods: Sequence[PodState], num_nodes: int, now: dateti
         return _describe_end(ended, _choose_cause(ended), condition)
     if is_first_gone and not left:
         return _describe_end(ended, _choose_cause(ended), condition)
-    times = [pod.ended_at for pod in ended if pod.ended_at is not None]
-    is_late = bool(times) and (now - min(times)).total_seconds() > LEAVE_SECONDS
-    if ended and (is_late or (is_first_gone and num_nodes == 1)):
-        return _describe_end(ended, _choose_cause(ended), condition)
-    return None
+    times = [pod.ended_at for pod in ended if pod.ended_at is not None and (pod.index == 0 or not is_first_gone)]
+    limit_seconds = FOLLOW_SECONDS if is_first_gone else LEAVE_SECONDS
+    is_late = bool(times) and (now - min(times)).total_seconds() > limit_seconds
+    return _describe_end(ended, _choose_cause(ended), condition) if is_late else None
 
 
 def _find_final_condition(job: Object) -> Object | None:
@@ -116,12 +119,12 @@ def _explain_condition(condition: Object) -> tuple[Reason | None, str]:
     return Reason.WORKER_CRASHED, f"its pods are gone: {text}"
 
 
-def _find_fault(pods: Sequence[PodState], now: datetime, options: KubernetesOptions) -> PodState | None:
+def _find_fault(pods: Sequence[PodState], now: datetime, pull_seconds: float) -> PodState | None:
     """Find a pod that will never start; None where each may."""
     for pod in pods:
         waits_in_vain = pod.phase is PodPhase.WAITING and pod.reason in (Reason.IMAGE_PULL, Reason.LAUNCH_FAILED)
         age_seconds = (now - pod.since).total_seconds() if pod.since else 0.0
-        if waits_in_vain and ("InvalidImageName" in pod.message or age_seconds > options.pull_seconds):
+        if waits_in_vain and ("InvalidImageName" in pod.message or age_seconds > pull_seconds):
             return pod
     return None
 

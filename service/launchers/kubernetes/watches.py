@@ -5,6 +5,7 @@ from collections.abc import Callable, Hashable
 import structlog
 
 from service.launchers.kubernetes.api import ApiError, KubernetesApi
+from service.launchers.kubernetes.capacity import is_ready
 from service.launchers.kubernetes.names import read_launch_name
 from service.launchers.kubernetes.objects import Object, get_labels, get_part, get_parts, get_text, join_words
 from service.launchers.kubernetes.watch_cache import WatchCache
@@ -64,6 +65,13 @@ class Watches:
         """List the nodes of the cluster; None where they must not be listed, or are not known yet."""
         nodes = _started(self._nodes)
         return nodes.list_all() if nodes.fault is None else None
+
+    def list_ready_nodes(self) -> frozenset[str] | None:
+        """List the names of the nodes that answer; None where they must not be listed."""
+        nodes = self.list_nodes()
+        if nodes is None:
+            return None
+        return frozenset(get_text(node, "metadata", "name") for node in nodes if is_ready(node))
 
     def list_quotas(self) -> list[Object] | None:
         """List the quotas of the namespace; None where they must not be listed, or are not known yet."""

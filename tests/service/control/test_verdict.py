@@ -13,11 +13,14 @@ CRASHED = ExitObservation(
     job_state=JobState.RUNNING,
     outcome=None,
     exit_code=3,
+    launcher_reason=None,
+    launcher_message="",
     last_log_line="KeyError: 'day'",
     stop_reason=None,
     stop_message="",
     num_restarts_left=2,
 )
+EVICTED = replace(CRASHED, launcher_reason=Reason.EVICTED, launcher_message="pod-0 was evicted")
 PAUSED = replace(CRASHED, job_state=JobState.PAUSING, stop_reason=Reason.USER_PAUSED)
 FAILED = Outcome(state="failed", reason=EndReason.BAD_INPUT, message="line 3: 39 columns", rank=1)
 DIVERGED = Outcome(state="failed", reason=EndReason.DIVERGED)
@@ -36,6 +39,16 @@ DONE = Outcome(state="succeeded", reason=EndReason.COMPLETED)
         (replace(CRASHED, outcome=FAILED), JobState.FAILED, Reason.BAD_INPUT),
         (replace(CRASHED, outcome=DIVERGED), JobState.FAILED, Reason.DIVERGED),
         (replace(CRASHED, exit_code=EXIT_BAD_INPUT), JobState.FAILED, Reason.BAD_INPUT),
+        # What the cluster did counts before what the run knows of it, but not before its success.
+        (replace(EVICTED, outcome=None), JobState.RECOVERING, Reason.EVICTED),
+        (replace(EVICTED, outcome=STOPPED, num_restarts_left=0), JobState.RECOVERING, Reason.EVICTED),
+        (replace(EVICTED, outcome=LOST), JobState.RECOVERING, Reason.EVICTED),
+        (replace(EVICTED, outcome=DONE), JobState.SUCCEEDED, Reason.COMPLETED),
+        (replace(EVICTED, job_state=JobState.CANCELLING), JobState.CANCELLED, Reason.USER_CANCELLED),
+        (replace(EVICTED, launcher_reason=Reason.OUT_OF_MEMORY), JobState.FAILED, Reason.OUT_OF_MEMORY),
+        (replace(EVICTED, launcher_reason=Reason.IMAGE_PULL), JobState.FAILED, Reason.IMAGE_PULL),
+        (replace(EVICTED, launcher_reason=Reason.LOST), JobState.RECOVERING, Reason.LOST),
+        (replace(EVICTED, launcher_reason=Reason.LOST, outcome=FAILED), JobState.FAILED, Reason.BAD_INPUT),
         (replace(CRASHED, outcome=LOST), JobState.RECOVERING, Reason.WORKER_CRASHED),
         (replace(CRASHED, outcome=LOST, num_restarts_left=0), JobState.FAILED, Reason.WORKER_CRASHED),
         (CRASHED, JobState.RECOVERING, Reason.WORKER_CRASHED),

@@ -20,6 +20,7 @@ from dlrm.config import ConfigError, parse_job
 from dlrm.record import RunDirectory
 from service.ids import new_id
 from service.jobs.deletion import DeletionService
+from service.jobs.run_facts import RunFacts
 from service.jobs.service import Submission
 from service.keys.roles import Role
 from service.settings import Settings
@@ -82,6 +83,7 @@ def make_deletions(api: Api, **settings: float) -> DeletionService:
         api.services.database,
         api.services.settings.runs_directory,
         api.services.audit,
+        RunFacts(api.services.database, api.services.launchers),
         lambda: None,
         **settings,
     )
@@ -178,6 +180,7 @@ def test_a_deletion_that_takes_long_is_continued_in_the_next_rounds(api: Api) ->
         api.services.database,
         api.services.settings.runs_directory,
         api.services.audit,
+        RunFacts(api.services.database, api.services.launchers),
         lambda: woken.append(None),
         max_seconds=0.0,
     )

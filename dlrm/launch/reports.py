@@ -1,0 +1,130 @@
+"""Reports of a launch process to the service: those of its ranks; and where the service does not see the run directory,
+its logs, and how the attempt has ended."""
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from dlrm.launch.rank_output import RankOutput
+from dlrm.record import (
+    FILE_REPORTS_VARIABLE,
+    AttemptDirectory,
+    AttemptEnd,
+    Outcome,
+    PushTarget,
+    read_rank_ends,
+)
+from dlrm.reporting.push import Pusher
+
+log = logging.getLogger(__name__)
+
+LOG_FORMAT = "%(asctime)s launch %(message)s"
+TERMINATION_VARIABLE = "DLRM_TERMINATION_LOG"
+"""Environment variable with the path of a file to which a short form of the end is written, such as that of Kubernetes'
+termination message."""
+MAX_TERMINATION_BYTES = 4000
+"""Largest size of that form; Kubernetes takes 4,096 bytes."""
+
+
+class ServiceReports:
+    """Reports of this launch process to the service, where one receives them."""
+
+    def __init__(self, target: Path | None) -> None:
+        """Report to the service that the file `target` names; None for the one that the attempt's directory names."""
+        self._target = target
+        self._attempt: AttemptDirectory | None = None
+        self._node = 0
+        self._pusher: Pusher | None = None
+        """Pusher for the whole time of this process, where the service does not see the run directory."""
+
+    def enter_attempt(self, attempt: AttemptDirectory, node: int) -> None:
+        """Report the attempt whose directory this is from now on. node: number of this node.
+
+        With a target of its own, this process also writes its log to a file in that directory.
+        """
+        self._attempt, self._node = attempt, node
+        if self._target is None:
+            return
+        keep_launch_log(self._launch_log)
+        try:
+            if PushTarget.read(self._target).shares_files:
+                return
+            pusher = Pusher(attempt, [], self._target)
+        except (OSError, ValueError):
+            log.exception("nothing is reported to the service")
+            return
+        # Inherited by the ranks, and by the process that uploads.
+        os.environ[FILE_REPORTS_VARIABLE] = "1"
+        if node == 0:
+            pusher.add_launch_log(0, self._launch_log)
+        pusher.start()
+        self._pusher = pusher
+
+    @property
+    def _launch_log(self) -> Path:
+        assert self._attempt is not None, "the attempt was entered"
+        return self._attempt.launch_log if self._node == 0 else self._attempt.node_log(self._node)
+
+    @contextmanager
+    def push_ranks(self, ranks: range) -> Iterator[None]:
+        """Push the reports of this node's ranks during the block, where a service receives them; where it does not see
+        the run directory, until `finish`."""
+        assert self._attempt is not None, "the attempt was entered"
+        if self._target is not None:
+            with RankOutput(self._attempt, ranks), self._push(self._attempt, ranks):
+                yield
+        elif self._attempt.push_target.exists():
+            with self._push(self._attempt, ranks):
+                yield
+        else:
+            yield
+
+    @contextmanager
+    def _push(self, attempt: AttemptDirectory, ranks: range) -> Iterator[None]:
+        if self._pusher is not None:
+            self._pusher.add_ranks(ranks)
+            if self._node != 0:
+                self._pusher.add_launch_log(ranks[0], self._launch_log)
+            yield
+            return
+        pusher = Pusher(attempt, ranks, self._target)
+        pusher.start()
+        try:
+            yield
+        finally:
+            pusher.close()
+
+    def finish(self, outcome: Outcome) -> None:
+        """Report the end of the attempt; node 0 does so to the service, once it has all that was reported before."""
+        rank_ends = [] if self._attempt is None else read_rank_ends(self._attempt.rank_ends)
+        end = AttemptEnd(outcome=outcome, rank_ends=rank_ends)
+        _write_termination(end)
+        if self._pusher is not None:
+            self._pusher.close(end if self._node == 0 else None)
+
+
+def keep_launch_log(path: Path) -> None:
+    """Write the log of this process to the file `path` too, from now on; a second call does nothing."""
+    handlers = [handler for handler in logging.getLogger().handlers if isinstance(handler, logging.FileHandler)]
+    if any(handler.baseFilename == str(path) for handler in handlers):
+        return
+    try:
+        handler = logging.FileHandler(path)
+    except OSError as error:
+        log.warning("the log of this process is not kept: %s", error)
+        return
+    handler.setFormatter(logging.Formatter(LOG_FORMAT))
+    logging.getLogger().addHandler(handler)
+
+
+def _write_termination(end: AttemptEnd) -> None:
+    """Write a short form of the end to the file that the environment names, if any."""
+    if not (path := os.environ.get(TERMINATION_VARIABLE)):
+        return
+    try:
+        # Written in place: it may be mounted as a single file.
+        Path(path).write_text(end.format_within(MAX_TERMINATION_BYTES))
+    except OSError as error:
+        log.warning("%s: %s", TERMINATION_VARIABLE, error)

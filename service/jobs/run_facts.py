@@ -1,0 +1,106 @@
+"""Facts about the runs of jobs: found in their directories where the service sees these, else as they were reported."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlrm.record import Outcome, RankEnd, RunDirectory
+from service.database import Database
+from service.jobs.attempt_repository import AttemptRepository
+from service.jobs.checkpoint_repository import CheckpointRepository
+from service.jobs.checkpoints import Checkpoint, find_newest_step_saved_since, list_job_checkpoints
+from service.jobs.models import Attempt, Job
+from service.launchers.log_files import find_last_line, read_last_line, read_log, read_part
+from service.launchers.protocol import LaunchStatus, LogPart, LogRange, LogSource
+from service.launchers.registry import Launchers
+from service.reports.log_parts import LAUNCH, LOG, LogPartRepository
+
+
+@dataclass(frozen=True)
+class EndFacts:
+    """Facts about the end of an attempt whose processes are gone."""
+
+    outcome: Outcome | None
+    """Outcome of the attempt; None where it has left none, or none has come."""
+    rank_ends: tuple[RankEnd, ...]
+    last_log_line: str
+    """Last line of the log of the launch process, for the message where there is no outcome."""
+
+
+class RunFacts:
+    """Reader of what runs have left. Nothing is read in a run directory that the service does not see."""
+
+    def __init__(self, database: Database, launchers: Launchers) -> None:
+        self._database = database
+        self._launchers = launchers
+
+    def shares_files(self, job: Job) -> bool:
+        """Whether the service sees the run directory of a job."""
+        return self._launchers[job.launcher].shares_files
+
+    def read_end(self, job: Job, attempt: Attempt, status: LaunchStatus) -> EndFacts:
+        """Read how an attempt has ended. status: what its launcher says, which counts where the run says nothing."""
+        if self.shares_files(job):
+            directory = RunDirectory(Path(job.run_directory)).attempt(attempt.number)
+            outcome = Outcome.read(directory.outcome) or status.outcome
+            return EndFacts(outcome, status.rank_ends, read_last_line(directory.launch_log) or status.last_log_line)
+        with self._database.read() as session:
+            end = AttemptRepository(session).get_reported_end(attempt.id)
+            last_line = status.last_log_line or find_last_line(LogPartRepository(session).open(attempt.id, 0, LAUNCH))
+        if end is None:
+            return EndFacts(status.outcome, status.rank_ends, last_line)
+        return EndFacts(end.outcome, tuple(end.rank_ends) or status.rank_ends, last_line)
+
+    def read_log(self, job: Job, attempt: Attempt, source: LogSource, part: LogRange) -> LogPart:
+        """Read a part of the log of a rank, or of the launch process of node 0; empty where nothing was written."""
+        if self.shares_files(job):
+            directory = RunDirectory(Path(job.run_directory)).attempt(attempt.number)
+            return read_log(directory.launch_log if source == "launch" else directory.rank_log(source), part)
+        with self._database.read() as session:
+            logs = LogPartRepository(session)
+            log = logs.open(attempt.id, 0, LAUNCH) if source == "launch" else logs.open(attempt.id, source, LOG)
+            return read_part(log, part)
+
+    def list_checkpoints(self, job: Job) -> list[Checkpoint]:
+        """List the complete checkpoints of a job, newest first."""
+        if self.shares_files(job):
+            return list_job_checkpoints(job)
+        with self._database.read() as session:
+            reported = CheckpointRepository(session).list_by_job(job.id)
+        return [
+            Checkpoint(
+                step=row.step,
+                num_steps=row.num_steps,
+                num_samples=row.num_samples,
+                num_bytes=row.num_bytes,
+                world_size=row.world_size,
+                time=row.time,
+                path=row.path,
+            )
+            for row in reported
+        ]
+
+    def find_newest_saved_step(self, job: Job, attempt: Attempt) -> int | None:
+        """Return the step of the newest checkpoint that an attempt wrote, the last one; None where there is none."""
+        if self.shares_files(job):
+            return find_newest_step_saved_since(job, attempt.started_at)
+        with self._database.read() as session:
+            return CheckpointRepository(session).find_newest_step(job.id, attempt.number)
+
+    def find_model(self, job: Job) -> str | None:
+        """Return the path or URI of the model that a job has left; None where there is none."""
+        if not self.shares_files(job):
+            return job.model_path
+        model = RunDirectory(Path(job.run_directory)).model
+        return str(model) if model.is_dir() else None
+
+    def find_run(self, job: Job) -> str | None:
+        """Return the path or URI at which the files of a run are that the service does not see; None where none was
+        reported."""
+        if job.model_path is not None:
+            return _get_parent(job.model_path)
+        checkpoints = self.list_checkpoints(job)
+        return _get_parent(_get_parent(checkpoints[0].path)) if checkpoints else None
+
+
+def _get_parent(place: str) -> str:
+    return place.rstrip("/").rpartition("/")[0]

@@ -1,0 +1,44 @@
+"""End of an attempt as its launcher has seen it first, kept in the database until it is recorded."""
+
+from dataclasses import replace
+
+from pydantic import BaseModel
+
+from dlrm.record import Outcome, RankEnd
+from service.launchers.protocol import LaunchPhase, LaunchStatus
+from service.reasons import Reason
+
+
+class ObservedEnd(BaseModel):
+    """Fields of a `LaunchStatus` that tell how an attempt has ended."""
+
+    reason: Reason | None
+    message: str
+    exit_code: int | None
+    rank_ends: list[RankEnd]
+    outcome: Outcome | None
+    last_log_line: str
+
+    @classmethod
+    def from_status(cls, status: LaunchStatus) -> "ObservedEnd":
+        return cls(
+            reason=status.reason,
+            message=status.message,
+            exit_code=status.exit_code,
+            rank_ends=list(status.rank_ends),
+            outcome=status.outcome,
+            last_log_line=status.last_log_line,
+        )
+
+    def apply(self, status: LaunchStatus) -> LaunchStatus:
+        """Return a later `status` with this end in it."""
+        return replace(
+            status,
+            phase=LaunchPhase.ENDED,
+            reason=self.reason,
+            message=self.message,
+            exit_code=self.exit_code,
+            rank_ends=tuple(self.rank_ends),
+            outcome=self.outcome,
+            last_log_line=self.last_log_line,
+        )

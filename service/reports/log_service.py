@@ -1,0 +1,58 @@
+"""Queries of the logs of jobs."""
+
+from sqlalchemy.orm import Session
+
+from service.database import Database
+from service.http.problems import not_found
+from service.jobs.attempt_repository import ACTIVE_STATES, AttemptRepository
+from service.jobs.models import Attempt, Job
+from service.jobs.run_facts import RunFacts
+from service.jobs.visibility import get_visible_job
+from service.keys.principal import Principal
+from service.launchers.protocol import LogRange, LogSource
+from service.reports.schemas import LogView
+from service.reports.service import check_rank
+
+
+class LogService:
+    def __init__(self, database: Database, facts: RunFacts) -> None:
+        self._database = database
+        self._facts = facts
+
+    def read(
+        self, job_id: str, principal: Principal, attempt_number: int | None, source: LogSource, part: LogRange
+    ) -> LogView:
+        """Read a part of a log of the given attempt; None means the last one.
+
+        Raises ProblemError where there is no such job that `principal` may know of, or no such attempt or rank.
+        """
+        with self._database.read() as session:
+            job = get_visible_job(session, job_id, principal)
+            if source != "launch":
+                check_rank(job.world_size, source)
+            attempt = _find_attempt(session, job, attempt_number)
+        if attempt is None:
+            # The job has not started yet, so nothing was written.
+            return LogView(attempt=1, rank=source, text="", next_offset=0, complete=job.finished_at is not None)
+        log_part = self._facts.read_log(job, attempt, source, part)
+        return LogView(
+            attempt=attempt.number,
+            rank=source,
+            text=log_part.text,
+            next_offset=log_part.next_offset,
+            complete=log_part.is_at_end and attempt.state not in ACTIVE_STATES,
+        )
+
+
+def _find_attempt(session: Session, job: Job, number: int | None) -> Attempt | None:
+    """Return the attempt with this number, or the last one where `number` is None; None before the first attempt.
+
+    Raises ProblemError where there is no attempt with this number.
+    """
+    attempts = AttemptRepository(session)
+    if number is None or job.num_attempts == 0 == number - 1:
+        return attempts.get_by_number(job.id, job.num_attempts)
+    attempt = attempts.get_by_number(job.id, number)
+    if attempt is None:
+        raise not_found("attempt", f"{number} of {job.id}")
+    return attempt
