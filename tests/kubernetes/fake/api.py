@@ -150,6 +150,7 @@ class Api:
         metadata["uid"] = str(uuid.UUID(int=self._random.getrandbits(128), version=4))
         metadata["creationTimestamp"] = self.clock.timestamp()
         metadata.pop("generation", None)
+        strategies.drop_empty_metadata(metadata)
         if resource.has_generation:
             metadata["generation"] = 1
 

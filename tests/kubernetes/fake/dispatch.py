@@ -23,7 +23,17 @@ ORPHANING_WARNING = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
     "propagationPolicy=Orphan to suppress this warning"
 )
-VERSION = {"major": "1", "minor": "36", "gitVersion": "v1.36.2", "platform": "linux/amd64", "goVersion": "go1.26.0"}
+VERSION = {
+    "major": "1",
+    "minor": "36",
+    "gitVersion": "v1.36.2",
+    "gitCommit": "0" * 40,
+    "gitTreeState": "clean",
+    "buildDate": "2026-06-01T00:00:00Z",
+    "goVersion": "go1.26.10",
+    "compiler": "gc",
+    "platform": "linux/amd64",
+}
 
 
 @dataclass

@@ -96,6 +96,13 @@ def find_errors(resource: Resource, thing: Json) -> list[Json]:
     return job_rules.find_job_errors(thing) if resource == JOBS else []
 
 
+def drop_empty_metadata(metadata: Json) -> None:
+    """Drop collections of metadata that are empty, which the server does not keep."""
+    for name in ("labels", "annotations", "finalizers", "ownerReferences"):
+        if not metadata.get(name):
+            metadata.pop(name, None)
+
+
 def keep_system_fields(resource: Resource, thing: Json, old: Json, subresource: str) -> None:
     """Restore in an updated object what this endpoint may not write."""
     metadata, found = thing["metadata"], old["metadata"]
@@ -105,9 +112,7 @@ def keep_system_fields(resource: Resource, thing: Json, old: Json, subresource: 
         else:
             metadata.pop(name, None)
     metadata.pop("managedFields", None)
-    for name in ("labels", "annotations", "finalizers", "ownerReferences"):
-        if not metadata.get(name):
-            metadata.pop(name, None)
+    drop_empty_metadata(metadata)
     if subresource == "status":
         status = copy_json(thing.get("status"))
         for name in [*thing, *old]:

@@ -38,7 +38,6 @@ class WatchStream:
         self._wants_bookmark = False
         with store.lock:
             self._first = self._make_first_events()
-            self._revision = store.revision
             self._queue: deque[Change] = store.subscribe()
 
     def _make_first_events(self) -> list[Json]:
@@ -83,14 +82,14 @@ class WatchStream:
                 self._store.changed.wait(pause)
             changes = list(self._queue)
             self._queue.clear()
-            self._revision = changes[-1].revision if changes else self._revision
+            # All changes up to now are in hand, so that the bookmark may say so.
+            wants_bookmark, self._wants_bookmark = self._wants_bookmark, False
+            revision = self._store.revision
         for change in changes:
             if event := self._to_event(change):
                 yield event
-        if self._wants_bookmark:
-            self._wants_bookmark = False
-            if self._options.allows_bookmarks:
-                yield _bookmark(self._options.resource, self._revision)
+        if wants_bookmark and self._options.allows_bookmarks:
+            yield _bookmark(self._options.resource, revision)
         if not changes:
             yield None
 
@@ -98,7 +97,6 @@ class WatchStream:
         """Have the stream send a bookmark, if its client allows them."""
         with self._store.changed:
             self._wants_bookmark = True
-            self._revision = max(self._revision, self._store.revision if not self._queue else 0)
             self._store.changed.notify_all()
 
     def close(self) -> None:
