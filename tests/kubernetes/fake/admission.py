@@ -3,11 +3,25 @@
 from fractions import Fraction
 
 from tests.kubernetes.fake.errors import cause, forbidden, not_found
-from tests.kubernetes.fake.objects import is_deleting, is_terminal
+from tests.kubernetes.fake.limit_ranges import apply_limit_ranges
+from tests.kubernetes.fake.objects import is_deleting, is_terminal, labels_of
+from tests.kubernetes.fake.pod_security import ENFORCE, WARN, describe_violations
 from tests.kubernetes.fake.quantities import format_quantity, parse_quantity
-from tests.kubernetes.fake.resources import EVENTS, NAMESPACES, PODS, PRIORITY_CLASSES, QUOTAS, Json, Resource
+from tests.kubernetes.fake.resources import (
+    EVENTS,
+    JOBS,
+    NAMESPACES,
+    PODS,
+    PRIORITY_CLASSES,
+    QUOTAS,
+    SERVICE_ACCOUNTS,
+    Json,
+    Resource,
+)
 from tests.kubernetes.fake.store import Store
 
+ROOT_CERTIFICATE = "kube-root-ca.crt"
+"""Name of the ConfigMap that every namespace has."""
 TOLERATION_SECONDS = 300
 """Seconds that pods stay on a node that is lost, unless they say otherwise."""
 
@@ -23,18 +37,64 @@ def check_namespace(store: Store, resource: Resource, namespace: str, name: str)
         raise forbidden(resource, name, why, [cause("NamespaceTerminating", text, "metadata.namespace")])
 
 
-def admit_pod(store: Store, pod: Json) -> None:
-    """Fill in what admission adds to a new pod."""
+def admit_pod(store: Store, pod: Json, token_suffix: str) -> None:
+    """Fill in what admission adds to a new pod. Raise 403 for what it refuses. token_suffix: for a volume's name."""
     spec: Json = pod["spec"]
-    spec.setdefault("serviceAccountName", "default")
-    spec.setdefault("serviceAccount", spec["serviceAccountName"])
     spec.setdefault("enableServiceLinks", True)
+    _set_service_account(store, pod, token_suffix)
     _set_priority(store, pod)
+    apply_limit_ranges(store, pod)
     tolerations: list[Json] = spec.setdefault("tolerations", [])
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
         if not any(_tolerates_key(one, key) for one in tolerations):
             added = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATION_SECONDS}
             tolerations.append(added)
+
+
+def check_security(store: Store, pod: Json) -> None:
+    """Raise 403 for a pod that violates the standard which its namespace enforces."""
+    metadata: Json = pod["metadata"]
+    namespace = store.get(NAMESPACES, "", metadata["namespace"])
+    assert namespace is not None
+    if violations := describe_violations(namespace, ENFORCE, pod["spec"]):
+        raise forbidden(PODS, metadata["name"], f"violates {violations}")
+
+
+def warn_of_security(store: Store, resource: Resource, thing: Json) -> list[str]:
+    """Return the warning for a template or pod that violates the standard which its namespace warns of."""
+    if resource not in (PODS, JOBS):
+        return []
+    namespace = store.get(NAMESPACES, "", thing["metadata"]["namespace"])
+    assert namespace is not None
+    spec: Json = thing["spec"]["template"]["spec"] if resource == JOBS else thing["spec"]
+    # What is enforced is warned of as well, unless the namespace says otherwise; for pods it is refused anyway.
+    label = ENFORCE if resource == JOBS and WARN not in labels_of(namespace) else WARN
+    violations = describe_violations(namespace, label, spec)
+    return [f"would violate {violations}"] if violations else []
+
+
+def _set_service_account(store: Store, pod: Json, token_suffix: str) -> None:
+    spec, metadata = pod["spec"], pod["metadata"]
+    name = spec.setdefault("serviceAccountName", "default")
+    spec.setdefault("serviceAccount", name)
+    account = store.get(SERVICE_ACCOUNTS, metadata["namespace"], name)
+    if account is None:
+        where = f"{metadata['namespace']}/{name}"
+        why = f'error looking up service account {where}: serviceaccount "{name}" not found'
+        raise forbidden(PODS, metadata["name"], why)
+    if not spec.get("automountServiceAccountToken", account.get("automountServiceAccountToken", True)):
+        return
+    volume = f"kube-api-access-{token_suffix}"
+    field = {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
+    sources = [
+        {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+        {"configMap": {"name": ROOT_CERTIFICATE, "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {"downwardAPI": {"items": [field]}},
+    ]
+    spec.setdefault("volumes", []).append({"name": volume, "projected": {"sources": sources, "defaultMode": 420}})
+    for container in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
+        mount = {"name": volume, "readOnly": True, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}
+        container.setdefault("volumeMounts", []).append(mount)
 
 
 def _tolerates_key(toleration: Json, key: str) -> bool:

@@ -12,14 +12,22 @@ from tests.kubernetes.fake.defaults import fill_defaults
 from tests.kubernetes.fake.deletion import DeleteOptions
 from tests.kubernetes.fake.errors import already_exists, bad_request, conflict, invalid, not_found
 from tests.kubernetes.fake.object_rules import find_errors, prepare_data, wrong_value
-from tests.kubernetes.fake.objects import copy_json, drop_nulls, is_deleting, is_terminal, set_condition
+from tests.kubernetes.fake.objects import copy_json, drop_nulls, is_deleting, is_terminal, labels_of, set_condition
 from tests.kubernetes.fake.patches import APPLY_PATCH, apply_patch
-from tests.kubernetes.fake.resources import LEASES, PODS, Catalogue, Json, Resource
+from tests.kubernetes.fake.resources import JOBS, LEASES, PODS, WORKLOADS, Catalogue, Json, Resource
 from tests.kubernetes.fake.store import Store
-from tests.kubernetes.fake.validation import check_required, check_types, drop_unknown_fields, refuse_unknown_fields
+from tests.kubernetes.fake.validation import (
+    check_micro_times,
+    check_required,
+    check_types,
+    drop_unknown_fields,
+    refuse_unknown_fields,
+)
 
 SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 MAX_GENERATED_PREFIX = 58
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+"""Label of the Jobs that Kueue manages."""
 Change = Callable[[Json], Json | None]
 
 
@@ -42,6 +50,9 @@ class Api:
         found: list[str] = getattr(self._warnings, "texts", [])
         self._warnings.texts = []
         return found
+
+    def _warn(self, texts: list[str]) -> None:
+        self._warnings.texts = [*getattr(self._warnings, "texts", []), *texts]
 
     def get(self, resource: Resource, namespace: str, name: str) -> Json:
         """Return an object. Raises 404."""
@@ -80,7 +91,10 @@ class Api:
             prepare_data(resource, thing)
             fill_defaults(resource, thing)
             if resource == PODS:
-                admission.admit_pod(self.store, thing)
+                admission.admit_pod(self.store, thing, self.random_suffix())
+            if resource == JOBS and WORKLOADS in self.catalogue and QUEUE_LABEL in labels_of(thing):
+                # So does the webhook of Kueue.
+                thing["spec"]["suspend"] = True
             strategies.prepare_for_create(resource, thing, self.clock)
             check_required(resource, thing, name)
             causes = find_errors(resource, thing) + strategies.find_errors(resource, thing)
@@ -89,7 +103,10 @@ class Api:
             if self.store.get(resource, namespace, name) is not None:
                 raise already_exists(resource, name)
             if resource.is_namespaced:
+                if resource == PODS:
+                    admission.check_security(self.store, thing)
                 admission.check_quotas(self.store, resource, thing)
+                self._warn(admission.warn_of_security(self.store, resource, thing))
             return thing if is_dry_run else self.store.put(resource, thing)
 
     def _decode(self, resource: Resource, body: Any, field_validation: str | None) -> Json:
@@ -112,8 +129,9 @@ class Api:
         else:
             thing, warnings = drop_unknown_fields(resource, thing)
             if mode == "Warn":
-                self._warnings.texts = [*getattr(self._warnings, "texts", []), *warnings]
+                self._warn(warnings)
         check_types(resource, thing)
+        check_micro_times(resource, thing)
         return thing
 
     def _prepare_metadata(self, resource: Resource, namespace: str, thing: Json) -> None:
@@ -132,6 +150,7 @@ class Api:
         metadata["uid"] = str(uuid.UUID(int=self._random.getrandbits(128), version=4))
         metadata["creationTimestamp"] = self.clock.timestamp()
         metadata.pop("generation", None)
+        strategies.drop_empty_metadata(metadata)
         if resource.has_generation:
             metadata["generation"] = 1
 
@@ -208,7 +227,7 @@ class Api:
             strategies.keep_system_fields(resource, thing, old, subresource)
             if subresource != "status":
                 prepare_data(resource, thing)
-                fill_defaults(resource, thing)
+            fill_defaults(resource, thing)
             check_required(resource, thing, name)
             causes = find_errors(resource, thing) + strategies.find_update_errors(resource, thing, old)
             if causes:
@@ -218,7 +237,8 @@ class Api:
             if thing == old or is_dry_run:
                 return thing
             if deletion.is_removable(resource, thing):
-                return self.store.remove(resource, namespace, name, thing)
+                self.store.remove(resource, namespace, name)
+                return thing
             return self.store.put(resource, thing)
 
     def _check_identity(

@@ -14,8 +14,10 @@ from tests.kubernetes.fake.clock import Clock
 from tests.kubernetes.fake.controllers.garbage import GarbageCollector
 from tests.kubernetes.fake.controllers.jobs import JobController
 from tests.kubernetes.fake.controllers.kubelet import Kubelet
+from tests.kubernetes.fake.controllers.kueue import Kueue
 from tests.kubernetes.fake.controllers.namespaces import NamespaceController
 from tests.kubernetes.fake.controllers.nodes import Nodes
+from tests.kubernetes.fake.controllers.quota import QuotaController
 from tests.kubernetes.fake.controllers.scheduler import Scheduler
 from tests.kubernetes.fake.controllers.ttl import TtlController
 from tests.kubernetes.fake.dispatch import Dispatcher
@@ -64,17 +66,22 @@ class Cluster:
         self.authoriser = Authoriser(USER)
         self.nodes = Nodes(self.api)
         self.kubelet = Kubelet(self.api, self.nodes.is_alive)
-        self.server = HttpServer(Dispatcher(self.api, self.kubelet.read_log), self.catalogue, self.authoriser, token)
+        self.kueue = Kueue(self.api)
+        self._namespaces = NamespaceController(self.api)
+        dispatcher = Dispatcher(self.api, self.kubelet.read_log, self.authoriser)
+        self.server = HttpServer(dispatcher, self.catalogue, self.authoriser, token)
         self.faults = self.server.faults
         self.recorder = self.server.recorder
         self.controllers: list[Controller] = [
+            self._namespaces,
+            QuotaController(self.api),
+            self.kueue,
             JobController(self.api),
             TtlController(self.api),
             self.nodes,
             Scheduler(self.api),
             self.kubelet,
             GarbageCollector(self.api),
-            NamespaceController(self.api),
         ]
         self._background: threading.Thread | None = None
         self._stopping = threading.Event()
@@ -88,9 +95,10 @@ class Cluster:
         """Address of the API server."""
         return self.server.url
 
-    def add_namespace(self, name: str) -> None:
-        """Create a namespace."""
-        self.api.create(NAMESPACES, "", {"metadata": {"name": name}})
+    def add_namespace(self, name: str, labels: dict[str, str] | None = None) -> None:
+        """Create a namespace, with what its controller puts into it."""
+        self.api.create(NAMESPACES, "", {"metadata": {"name": name, "labels": labels or {}}})
+        self._namespaces.sync()
 
     def settle(self) -> None:
         """Run all controllers until nothing changes any more. Time stands still meanwhile."""

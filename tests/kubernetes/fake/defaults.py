@@ -1,6 +1,6 @@
 """Fields that the server fills in where a manifest leaves them out."""
 
-from tests.kubernetes.fake.resources import JOBS, PODS, SERVICES, VOLUME_CLAIMS, Json, Resource
+from tests.kubernetes.fake.resources import EVENTS, JOBS, LIMIT_RANGES, PODS, SERVICES, VOLUME_CLAIMS, Json, Resource
 
 MAX_INT32 = 2**31 - 1
 
@@ -9,12 +9,32 @@ def fill_defaults(resource: Resource, thing: Json) -> None:
     """Fill in the defaults of a kind."""
     if resource == PODS:
         fill_pod_spec(thing.setdefault("spec", {}))
+        for status in (thing.get("status") or {}).get("containerStatuses") or []:
+            for name, value in _CONTAINER_STATUS.items():
+                status.setdefault(name, value)
     elif resource == JOBS:
         _fill_job(thing)
     elif resource == SERVICES:
         _fill_service(thing.setdefault("spec", {}))
     elif resource == VOLUME_CLAIMS:
         thing.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
+    elif resource == LIMIT_RANGES:
+        for limit in (thing.get("spec") or {}).get("limits") or []:
+            if limit.get("type") == "Container":
+                _fill_limit(limit)
+    elif resource == EVENTS:
+        # Events are of an older and a newer kind; what the one does not have is null.
+        for name in ("firstTimestamp", "lastTimestamp", "eventTime"):
+            thing.setdefault(name, None)
+        thing.setdefault("source", {})
+        for name in ("reportingComponent", "reportingInstance"):
+            thing.setdefault(name, "")
+
+
+def _fill_limit(limit: Json) -> None:
+    for source, name in (("max", "default"), ("default", "defaultRequest"), ("min", "defaultRequest")):
+        for key, amount in (limit.get(source) or {}).items():
+            limit.setdefault(name, {}).setdefault(key, amount)
 
 
 def _fill_job(job: Json) -> None:
@@ -81,6 +101,7 @@ def _fill_container(container: Json) -> None:
                 probe.setdefault(field_name, value)
 
 
+_CONTAINER_STATUS = {"image": "", "imageID": "", "lastState": {}, "ready": False, "restartCount": 0, "state": {}}
 _PROBE = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from tests.kubernetes.fake.clock import Clock, format_time
+from tests.kubernetes.fake.clock import Clock, format_time, parse_time
 from tests.kubernetes.fake.errors import bad_request, precondition_failed
 from tests.kubernetes.fake.objects import copy_json, is_deleting, is_terminal
 from tests.kubernetes.fake.resources import JOBS, NAMESPACES, PODS, Json, Resource
@@ -53,11 +53,16 @@ def delete(store: Store, clock: Clock, resource: Resource, thing: Json, options:
     if not finalizers and not grace_seconds and not waits_for_content:
         if options.is_dry_run:
             return thing, True
+        if resource == PODS:
+            # Pods always show first that they are being deleted, even where they go at once.
+            _mark(thing, clock, 0, [])
+            store.put(resource, thing)
         return store.remove(resource, metadata.get("namespace", ""), metadata["name"]), True
     changed = copy_json(thing)
     _mark(changed, clock, grace_seconds, finalizers)
     if resource == NAMESPACES:
         changed["status"]["phase"] = "Terminating"
+        changed["metadata"].pop("deletionGracePeriodSeconds", None)
     if changed == thing or options.is_dry_run:
         return changed, False
     return store.put(resource, changed), False
@@ -108,16 +113,17 @@ def _mark(thing: Json, clock: Clock, grace_seconds: int, finalizers: list[str]) 
         metadata["finalizers"] = finalizers
     else:
         metadata.pop("finalizers", None)
+    ends_at = clock.now() + grace_seconds
     if is_deleting(thing):
-        # Grace is only ever shortened.
-        if grace_seconds >= metadata.get("deletionGracePeriodSeconds", 0):
+        old_grace_seconds = metadata.get("deletionGracePeriodSeconds", 0)
+        # Grace is only ever shortened, and counts from when deletion was asked for first.
+        if grace_seconds >= old_grace_seconds:
             return
-        asked_at = clock.now()
-    else:
-        asked_at = clock.now()
-        if metadata.get("generation"):
-            metadata["generation"] += 1
-    metadata["deletionTimestamp"] = format_time(asked_at + grace_seconds)
+        asked_at = parse_time(metadata["deletionTimestamp"]) - old_grace_seconds
+        ends_at = max(clock.now(), asked_at + grace_seconds)
+    elif metadata.get("generation"):
+        metadata["generation"] += 1
+    metadata["deletionTimestamp"] = format_time(ends_at)
     metadata["deletionGracePeriodSeconds"] = grace_seconds
 
 

@@ -10,15 +10,30 @@ import yaml
 from tests.kubernetes.fake.api import Api
 from tests.kubernetes.fake.deletion import DeleteOptions
 from tests.kubernetes.fake.errors import ApiError, PageNotFoundError, bad_request, method_not_allowed
-from tests.kubernetes.fake.lists import Lister, matcher_of
+from tests.kubernetes.fake.lists import Lister, initial_events_error, make_list_document, matcher_of, parse_revision
 from tests.kubernetes.fake.patches import APPLY_PATCH
-from tests.kubernetes.fake.resources import Json, Resource
+from tests.kubernetes.fake.rbac import Authoriser
+from tests.kubernetes.fake.resources import ACCESS_REVIEWS, JOBS, Json, Resource
 from tests.kubernetes.fake.routes import Call
 from tests.kubernetes.fake.watches import WatchOptions, WatchStream
 
 LogSource = Callable[[Json, dict[str, str]], Iterator[bytes | None]]
 """Function that yields the log of a pod's container; None where nothing has come."""
-VERSION = {"major": "1", "minor": "37", "gitVersion": "v1.37.0", "platform": "linux/amd64", "goVersion": "go1.26.0"}
+ORPHANING_WARNING = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
+    "propagationPolicy=Orphan to suppress this warning"
+)
+VERSION = {
+    "major": "1",
+    "minor": "36",
+    "gitVersion": "v1.36.2",
+    "gitCommit": "0" * 40,
+    "gitTreeState": "clean",
+    "buildDate": "2026-06-01T00:00:00Z",
+    "goVersion": "go1.26.10",
+    "compiler": "gc",
+    "platform": "linux/amd64",
+}
 
 
 @dataclass
@@ -50,8 +65,9 @@ def error_response(error: ApiError) -> Response:
 class Dispatcher:
     """Caller of the verbs that requests ask for."""
 
-    def __init__(self, api: Api, log_source: LogSource) -> None:
+    def __init__(self, api: Api, log_source: LogSource, authoriser: Authoriser) -> None:
         self._api = api
+        self._authoriser = authoriser
         self._lister = Lister(api.store)
         self._log_source = log_source
 
@@ -59,13 +75,25 @@ class Dispatcher:
         """Carry a call out. Raises ApiError and PageNotFoundError."""
         if call.resource is None:
             return self._document(call)
+        if call.resource == ACCESS_REVIEWS:
+            return Response(201, self._authoriser.review(_parse(body)))
         if call.subresource in ("eviction", "log"):
             return self._answer_subresource(call, call.resource, body)
         response = self._carry_out(call, call.resource, body, content_type)
-        for warning in self._api.take_warnings():
+        warnings = self._api.take_warnings()
+        if (
+            call.resource == JOBS
+            and call.verb in ("delete", "deletecollection")
+            and self._orphans_by_default(call, body)
+        ):
+            warnings.append(ORPHANING_WARNING)
+        for warning in warnings:
             escaped = warning.replace('"', '\\"')
             response.headers["Warning"] = f'299 - "{escaped}"'
         return response
+
+    def _orphans_by_default(self, call: Call, body: bytes) -> bool:
+        return DeleteOptions.parse(call.query, _parse(body) if body else None).propagation_policy is None
 
     def _carry_out(self, call: Call, resource: Resource, body: bytes, content_type: str) -> Response:
         if call.verb == "get":
@@ -107,15 +135,17 @@ class Dispatcher:
         query = call.query
         timeout = query.get("timeoutSeconds")
         revision = query.get("resourceVersion", "")
-        if revision and not revision.isdigit():
-            raise bad_request(f'Invalid value: "{revision}": strconv.ParseUint: parsing "{revision}": invalid syntax')
+        parse_revision(query)
+        sends_initial_events = query.get("sendInitialEvents", "").lower() in ("1", "true")
+        if sends_initial_events and query.get("resourceVersionMatch") != "NotOlderThan":
+            raise initial_events_error()
         options = WatchOptions(
             resource,
             _namespace(call, resource),
             matcher_of(resource, query),
             revision,
             query.get("allowWatchBookmarks", "").lower() in ("1", "true"),
-            query.get("sendInitialEvents", "").lower() in ("1", "true"),
+            sends_initial_events,
             float(timeout) if timeout else None,
         )
         return Response(200, watch=WatchStream(self._api.store, options))
@@ -163,9 +193,7 @@ class Dispatcher:
                 metadata: Json = thing["metadata"]
                 self._api.delete(resource, metadata.get("namespace", ""), metadata["name"], options)
             revision = str(self._api.store.revision)
-        metadata = {"resourceVersion": revision}
-        listed = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata}
-        return Response(200, {**listed, "items": doomed})
+        return Response(200, make_list_document(resource, doomed, {"resourceVersion": revision}))
 
     def _answer_subresource(self, call: Call, resource: Resource, body: bytes) -> Response:
         pod = self._api.get(resource, call.namespace, call.name)

@@ -156,6 +156,24 @@ def find_job_update_errors(job: Json, old: Json) -> list[Json]:
     return causes
 
 
+def find_job_status_errors(job: Json, old: Json) -> list[Json]:
+    """Return the causes for which a status is refused that somebody else than the controller writes wrongly."""
+    causes: list[Json] = []
+    for final, interim in (("Failed", "FailureTarget"), ("Complete", "SuccessCriteriaMet")):
+        if has_condition(job, final) and not has_condition(old, final) and not has_condition(job, interim):
+            condition = f"{interim}=true condition"
+            message = f"Invalid value: cannot set {final}=True condition without the {condition}"
+            causes.append(cause("FieldValueInvalid", message, "status.conditions"))
+    is_finished = has_condition(job, "Failed") or has_condition(job, "Complete")
+    if is_finished and "startTime" not in job["status"] and job["spec"].get("completions") != 0:
+        causes.append(missing_value("status.startTime", "startTime is required for finished job"))
+    for final in ("Failed", "Complete"):
+        if has_condition(old, final) and not has_condition(job, final):
+            message = f"Invalid value: cannot disable the terminal {final}=True condition"
+            causes.append(cause("FieldValueInvalid", message, "status.conditions"))
+    return causes
+
+
 def _immutable(field: str, value: Any) -> Json:
     return wrong_value(field, value, "field is immutable")
 

@@ -25,6 +25,23 @@ def matcher_of(resource: Resource, query: dict[str, str]) -> Matcher:
     return lambda thing: has_labels(thing) and has_fields(thing)
 
 
+def parse_revision(query: dict[str, str]) -> int:
+    """Return the resourceVersion of a query, 0 without one. Raises 400."""
+    text = query.get("resourceVersion") or "0"
+    if not text.isdigit():
+        why = f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+        raise bad_request(f"invalid resource version: resourceVersion: {why}")
+    return int(text)
+
+
+def initial_events_error() -> ApiError:
+    """Return the failure of a watch that asks for initial events in a wrong way."""
+    why = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+    causes = [cause("FieldValueForbidden", why, "resourceVersionMatch")]
+    message = f'ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: {why}'
+    return ApiError(422, "Invalid", message, {"group": "meta.k8s.io", "kind": "ListOptions", "causes": causes})
+
+
 @dataclass(frozen=True)
 class _Snapshot:
     """Rest of a list that a client reads page by page."""
@@ -56,18 +73,18 @@ class Lister:
             return self._page(resource, snapshot, limit, is_selected=bool(query.get("labelSelector")))
 
     def _check_revision(self, query: dict[str, str]) -> None:
-        revision = int(query.get("resourceVersion") or 0)
+        revision = parse_revision(query)
         if query.get("resourceVersionMatch") == "Exact" and revision < self._store.compacted_revision:
-            raise expired(f"The resourceVersion for the provided list is too old: {revision}")
+            raise expired("The resourceVersion for the provided list is too old.")
         if revision > self._store.revision:
-            message = f"Too large resource version: {revision}, current: {self._store.revision}"
-            causes = [cause("ResourceVersionTooLarge", "Too large resource version", "")]
+            message = f"Timeout: Too large resource version: {revision}, current: {self._store.revision}"
+            causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
             raise ApiError(504, "Timeout", message, {"causes": causes}, retry_after_seconds=1)
 
     def _continue(self, token: str) -> _Snapshot:
         snapshot = self._snapshots.get(token)
         if snapshot is None:
-            raise bad_request(f"continue key is not valid: {token}")
+            raise bad_request("invalid continue token: continue key is not valid: illegal base64 data at input byte 4")
         if snapshot.revision < self._store.compacted_revision:
             raise expired(EXPIRED_TOKEN)
         return snapshot
@@ -83,12 +100,11 @@ class Lister:
             metadata["continue"] = token
             if not is_selected:
                 metadata["remainingItemCount"] = len(rest)
-        if not resource.is_custom:
-            # Items of built-in kinds are lists of Go's structs, which do not repeat what they are.
-            items = [{key: value for key, value in one.items() if key not in ("kind", "apiVersion")} for one in items]
-        return {
-            "kind": f"{resource.kind}List",
-            "apiVersion": resource.api_version,
-            "metadata": metadata,
-            "items": items,
-        }
+        return make_list_document(resource, items, metadata)
+
+
+def make_list_document(resource: Resource, items: list[Json], metadata: Json) -> Json:
+    """Return the document of a list. Items of built-in kinds, which are structs of Go, do not say what they are."""
+    if not resource.is_custom:
+        items = [{key: value for key, value in one.items() if key not in ("kind", "apiVersion")} for one in items]
+    return {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata, "items": items}

@@ -73,18 +73,27 @@ def _merge_lists(old: list[Any], patch: list[Any], field: Json) -> list[Any]:
     schema = resolve(field["items"])
     if any(item.get("$patch") == "replace" for item in patch):
         return [copy_json(item) for item in patch if "$patch" not in item]
-    merged = [dict(item) for item in old]
-    for item in patch:
-        if key not in item:
-            raise bad_request(f"map: {item} does not contain declared merge key: {key}")
-        place = next((number for number, kept in enumerate(merged) if kept.get(key) == item[key]), None)
-        if item.get("$patch") == "delete":
-            merged = [kept for kept in merged if kept.get(key) != item[key]]
-        elif place is None:
-            merged.append(copy_json(item))
-        else:
-            merged[place] = _merge_strategically(merged[place], item, schema)
-    return merged
+    if any(key not in item for item in patch):
+        raise bad_request(f"map: {patch} does not contain declared merge key: {key}")
+    kept = {item[key]: item for item in old}
+    removed = [item[key] for item in patch if item.get("$patch") == "delete"]
+    patched = [
+        _merge_strategically(kept.get(item[key], {}), item, schema) for item in patch if item[key] not in removed
+    ]
+    touched = {item[key] for item in patch}
+    rest = [item for item in old if item[key] not in touched]
+    return _interleave(patched, rest, [item[key] for item in old], key)
+
+
+def _interleave(patched: list[Json], rest: list[Json], order: list[Any], key: str) -> list[Json]:
+    """Return both lists as one, in the old order; items that are new go in front of what is left of the rest."""
+    merged: list[Json] = []
+    patched, rest = list(patched), list(rest)
+    while patched and rest:
+        is_old = patched[0][key] in order
+        goes_later = is_old and order.index(rest[0][key]) < order.index(patched[0][key])
+        merged.append(rest.pop(0) if goes_later else patched.pop(0))
+    return merged + patched + rest
 
 
 def _apply_operations(thing: Json, operations: Any) -> Json:

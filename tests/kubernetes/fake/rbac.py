@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tests.kubernetes.fake.errors import ApiError, forbidden
-from tests.kubernetes.fake.resources import Json
+from tests.kubernetes.fake.resources import Json, Resource
 from tests.kubernetes.fake.routes import Call
 
 
@@ -43,6 +43,8 @@ def _has(listed: tuple[str, ...], one: str) -> bool:
     return "*" in listed or one in listed
 
 
+_BASIC = Rule(("authorization.k8s.io",), ("selfsubjectaccessreviews",), ("create",))
+"""Rule for everybody who has a token."""
 ANONYMOUS = "system:anonymous"
 # Everybody may discover what there is and ask for the version.
 _PUBLIC = Rule(
@@ -72,10 +74,21 @@ class Authoriser:
             for namespace in _namespaces_of(manifest, bindings):
                 self._rules += [_parse_rule(rule, namespace) for rule in manifest.get("rules") or []]
 
+    def review(self, question: Json) -> Json:
+        """Return the answer to a SelfSubjectAccessReview."""
+        asked: Json = question["spec"].get("resourceAttributes") or {}
+        version, plural = asked.get("version", "v1"), asked.get("resource", "")
+        resource = Resource(asked.get("group", ""), version, plural, plural)
+        names = (asked.get("subresource", ""), asked.get("namespace", ""), asked.get("name", ""))
+        call = Call("POST", "", {}, asked.get("verb", ""), resource, *names)
+        allowed = self._rules is None or any(rule.allows(call) for rule in self._rules)
+        return {**question, "status": {"allowed": allowed}}
+
     def check(self, call: Call, is_anonymous: bool = False) -> None:
         """Raise 403 for a call that no rule allows. Who has no token is nobody, and may only look at the version."""
         user = ANONYMOUS if is_anonymous else self.user
         rules = [_PUBLIC] if is_anonymous else self._rules
+        rules = rules if rules is None or is_anonymous else [*rules, _BASIC]
         if rules is None or any(rule.allows(call) for rule in rules):
             return
         if call.resource is None:

@@ -1,6 +1,6 @@
 """Resources that the fake API server knows, and their discovery documents."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,6 +59,17 @@ SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", short
 JOBS = Resource("batch", "v1", "jobs", "Job", True, STATUS, has_generation=True)
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, (), ("pc",))
+LIMIT_RANGES = Resource("", "v1", "limitranges", "LimitRange", short_names=("limits",))
+DISRUPTION_BUDGETS = Resource(
+    "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, STATUS, ("pdb",), has_generation=True
+)
+RBAC_GROUP = "rbac.authorization.k8s.io"
+ROLES = Resource(RBAC_GROUP, "v1", "roles", "Role")
+ROLE_BINDINGS = Resource(RBAC_GROUP, "v1", "rolebindings", "RoleBinding")
+CLUSTER_ROLES = Resource(RBAC_GROUP, "v1", "clusterroles", "ClusterRole", False)
+CLUSTER_ROLE_BINDINGS = Resource(RBAC_GROUP, "v1", "clusterrolebindings", "ClusterRoleBinding", False)
+ACCESS_REVIEWS = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False)
+"""Question of a user what it may do: answered, never stored."""
 NETWORK_POLICIES = Resource(
     "networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", True, (), ("netpol",), has_generation=True
 )
@@ -99,6 +110,13 @@ BUILT_IN = (
     LEASES,
     PRIORITY_CLASSES,
     NETWORK_POLICIES,
+    LIMIT_RANGES,
+    DISRUPTION_BUDGETS,
+    ROLES,
+    ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CLUSTER_ROLE_BINDINGS,
+    ACCESS_REVIEWS,
 )
 JOBSET = (JOB_SETS,)
 KUEUE = (WORKLOADS, LOCAL_QUEUES, CLUSTER_QUEUES)
@@ -110,7 +128,7 @@ class Catalogue:
     def __init__(self, resources: Iterable[Resource]) -> None:
         self._resources = list(resources)
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Resource]:
         return iter(self._resources)
 
     def install(self, resources: Iterable[Resource]) -> None:
@@ -174,7 +192,7 @@ def _describe_resource(resource: Resource) -> Json:
         "singularName": resource.kind.lower(),
         "namespaced": resource.is_namespaced,
         "kind": resource.kind,
-        "verbs": list(ALL_VERBS),
+        "verbs": ["create"] if resource == ACCESS_REVIEWS else list(ALL_VERBS),
     }
     if resource.short_names:
         described["shortNames"] = list(resource.short_names)

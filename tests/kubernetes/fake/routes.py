@@ -44,7 +44,7 @@ class Call:
 def parse_call(method: str, target: str, catalogue: Catalogue) -> Call:
     """Return the call of a request. Raises PageNotFoundError for an unknown group, 404 and 405 else."""
     parts = urlsplit(target)
-    path, query = parts.path, dict(parse_qsl(parts.query, keep_blank_values=True))
+    path, query = parts.path.rstrip("/") or "/", dict(parse_qsl(parts.query, keep_blank_values=True))
     if DOCUMENT_PATHS.fullmatch(path):
         return Call(method, path, query, method.lower())
     steps = [unquote(step) for step in path.strip("/").split("/")]

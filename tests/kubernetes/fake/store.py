@@ -65,11 +65,11 @@ class Store:
             self._note(Change(self.revision, "MODIFIED" if previous else "ADDED", resource, stored, previous))
             return copy_json(stored)
 
-    def remove(self, resource: Resource, namespace: str, name: str, last_state: Json | None = None) -> Json:
-        """Remove an object. last_state: as the watches shall see it. Return a copy of what they see."""
+    def remove(self, resource: Resource, namespace: str, name: str) -> Json:
+        """Remove an object. Return a copy of what the watches see: its last state under the next revision."""
         with self.lock:
             previous = self._objects.pop((resource, namespace, name))
-            stored = copy_json(last_state or previous)
+            stored = copy_json(previous)
             self.revision += 1
             stored["metadata"]["resourceVersion"] = str(self.revision)
             self._note(Change(self.revision, "DELETED", resource, stored, previous))

@@ -12,6 +12,7 @@ from tests.kubernetes.fake.resources import (
     NAMESPACES,
     NODES,
     PODS,
+    QUOTAS,
     SECRETS,
     SERVICES,
     VOLUME_CLAIMS,
@@ -33,6 +34,15 @@ SYSTEM_METADATA = (
 """Members of metadata that nobody writes but the server."""
 
 
+SCHEDULING_GATED = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "SchedulingGated",
+    "message": "Scheduling is blocked due to non-empty scheduling gates",
+}
+"""Condition of a pod that somebody holds back from the scheduler."""
+
+
 def prepare_for_create(resource: Resource, thing: Json, clock: Clock) -> None:
     """Reset the status of a new object and set what its kind begins with."""
     if resource.has_status and resource != NODES:
@@ -42,6 +52,8 @@ def prepare_for_create(resource: Resource, thing: Json, clock: Clock) -> None:
         thing["status"] = {}
     elif resource == PODS:
         thing["status"] = {"phase": "Pending", "qosClass": quality_of_service(thing)}
+        if thing["spec"].get("schedulingGates"):
+            thing["status"]["conditions"] = [{**SCHEDULING_GATED, "lastTransitionTime": clock.timestamp()}]
     elif resource == NAMESPACES:
         name: str = thing["metadata"].get("name", "")
         thing["metadata"].setdefault("labels", {}).setdefault("kubernetes.io/metadata.name", name)
@@ -56,6 +68,8 @@ def prepare_for_create(resource: Resource, thing: Json, clock: Clock) -> None:
         thing["status"] = {"loadBalancer": {}}
     elif resource == VOLUME_CLAIMS:
         thing["status"] = {"phase": "Pending"}
+    elif resource == QUOTAS:
+        thing["status"] = {}
     elif resource == NODES:
         thing.setdefault("spec", {})
         thing.setdefault("status", {})
@@ -82,6 +96,13 @@ def find_errors(resource: Resource, thing: Json) -> list[Json]:
     return job_rules.find_job_errors(thing) if resource == JOBS else []
 
 
+def drop_empty_metadata(metadata: Json) -> None:
+    """Drop collections of metadata that are empty, which the server does not keep."""
+    for name in ("labels", "annotations", "finalizers", "ownerReferences"):
+        if not metadata.get(name):
+            metadata.pop(name, None)
+
+
 def keep_system_fields(resource: Resource, thing: Json, old: Json, subresource: str) -> None:
     """Restore in an updated object what this endpoint may not write."""
     metadata, found = thing["metadata"], old["metadata"]
@@ -91,9 +112,7 @@ def keep_system_fields(resource: Resource, thing: Json, old: Json, subresource: 
         else:
             metadata.pop(name, None)
     metadata.pop("managedFields", None)
-    for name in ("labels", "annotations", "finalizers", "ownerReferences"):
-        if not metadata.get(name):
-            metadata.pop(name, None)
+    drop_empty_metadata(metadata)
     if subresource == "status":
         status = copy_json(thing.get("status"))
         for name in [*thing, *old]:
@@ -127,6 +146,7 @@ def find_update_errors(resource: Resource, thing: Json, old: Json) -> list[Json]
         causes.append(cause("FieldValueForbidden", message, "metadata.finalizers"))
     if resource == JOBS:
         causes += job_rules.find_job_update_errors(thing, old) or job_rules.find_job_errors(thing)
+        causes += job_rules.find_job_status_errors(thing, old)
     elif resource == PODS:
         causes += find_pod_update_errors(thing, old)
     elif resource in (SECRETS, CONFIG_MAPS):

@@ -1,12 +1,13 @@
 """Checks of objects against the schemas: unknown fields, wrong types, missing fields."""
 
+import re
 from collections.abc import Iterator
 
 from jsonschema_rs import ValidationError
 
 from tests.kubernetes.fake.errors import bad_request, cause, invalid
 from tests.kubernetes.fake.objects import copy_json
-from tests.kubernetes.fake.resources import CONFIG_MAPS, SECRETS, Json, Resource
+from tests.kubernetes.fake.resources import CONFIG_MAPS, EVENTS, LEASES, SECRETS, Json, Resource
 from tests.kubernetes.fake.schemas import validator_of
 
 Place = tuple[str | int, ...]
@@ -26,6 +27,25 @@ def check_types(resource: Resource, thing: Json) -> None:
         wanted = [one for one in error.message.rpartition(" of type")[2].split('"')[1::2] if one != "null"]
         why = f"json: cannot unmarshal {found} into Go struct field {resource.kind}.{field} of type {'/'.join(wanted)}"
         raise bad_request(f"{_unhandled(resource)}: {why}")
+
+
+def check_micro_times(resource: Resource, thing: Json) -> None:
+    """Raise 400 where a time that must have microseconds does not have them."""
+    places: dict[Resource, tuple[Json, tuple[str, ...]]] = {
+        LEASES: (thing.get("spec") or {}, ("acquireTime", "renewTime")),
+        EVENTS: (thing, ("eventTime",)),
+    }
+    part, names = places.get(resource, ({}, ()))
+    for name in names:
+        text = part.get(name)
+        if text is not None and _MICRO_TIME.fullmatch(text) is None:
+            rest = text[19:] or '"'
+            layout = "2006-01-02T15:04:05.000000Z07:00"
+            why = f'parsing time "{text}" as "{layout}": cannot parse "{rest}" as ".000000"'
+            raise bad_request(f"{_unhandled(resource)}: {why}")
+
+
+_MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)")
 
 
 def check_required(resource: Resource, thing: Json, name: str) -> None:

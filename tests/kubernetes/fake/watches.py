@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tests.kubernetes.fake.errors import ApiError, expired
 from tests.kubernetes.fake.objects import copy_json
-from tests.kubernetes.fake.resources import Json, Resource
+from tests.kubernetes.fake.resources import JOBS, PODS, Json, Resource
 from tests.kubernetes.fake.selectors import Matcher
 from tests.kubernetes.fake.store import Change, Store
 
@@ -38,18 +38,19 @@ class WatchStream:
         self._wants_bookmark = False
         with store.lock:
             self._first = self._make_first_events()
-            self._revision = store.revision
             self._queue: deque[Change] = store.subscribe()
 
     def _make_first_events(self) -> list[Json]:
         options = self._options
         if options.sends_initial_events or options.resource_version in ("", "0"):
+            # A watch from nowhere that allows bookmarks is told where the initial events end, asked or not.
+            marks_end = options.allows_bookmarks and (options.sends_initial_events or not options.resource_version)
             events = [
                 {"type": "ADDED", "object": thing}
                 for thing in self._store.list_all(options.resource, options.namespace)
                 if options.matches(thing)
             ]
-            if options.sends_initial_events and options.allows_bookmarks:
+            if marks_end:
                 marks = {"annotations": {"k8s.io/initial-events-end": "true"}}
                 events.append(_bookmark(options.resource, self._store.revision, marks))
             return events
@@ -71,8 +72,6 @@ class WatchStream:
                     return
             while not self._closed and (end_at is None or time.monotonic() < end_at):
                 yield from self._wait(end_at)
-            if self._options.allows_bookmarks and not self._closed:
-                yield _bookmark(self._options.resource, self._revision)
         finally:
             self._store.unsubscribe(self._queue)
 
@@ -83,14 +82,14 @@ class WatchStream:
                 self._store.changed.wait(pause)
             changes = list(self._queue)
             self._queue.clear()
-            self._revision = changes[-1].revision if changes else self._revision
+            # All changes up to now are in hand, so that the bookmark may say so.
+            wants_bookmark, self._wants_bookmark = self._wants_bookmark, False
+            revision = self._store.revision
         for change in changes:
             if event := self._to_event(change):
                 yield event
-        if self._wants_bookmark:
-            self._wants_bookmark = False
-            if self._options.allows_bookmarks:
-                yield _bookmark(self._options.resource, self._revision)
+        if wants_bookmark and self._options.allows_bookmarks:
+            yield _bookmark(self._options.resource, revision)
         if not changes:
             yield None
 
@@ -98,7 +97,6 @@ class WatchStream:
         """Have the stream send a bookmark, if its client allows them."""
         with self._store.changed:
             self._wants_bookmark = True
-            self._revision = max(self._revision, self._store.revision if not self._queue else 0)
             self._store.changed.notify_all()
 
     def close(self) -> None:
@@ -131,8 +129,14 @@ def _bookmark(resource: Resource, revision: int, metadata: Json | None = None) -
     marked: Json = {
         "kind": resource.kind,
         "apiVersion": resource.api_version,
-        "metadata": {"resourceVersion": str(revision), "creationTimestamp": None, **(metadata or {})},
+        "metadata": {"resourceVersion": str(revision), **(metadata or {})},
     }
+    # The rest is what Go writes of an empty struct.
+    if resource == PODS:
+        marked |= {"spec": {"containers": None}, "status": {}}
+    elif resource == JOBS:
+        template = {"metadata": {}, "spec": {"containers": None}}
+        marked |= {"spec": {"template": template}, "status": {}}
     return {"type": "BOOKMARK", "object": marked}
 
 

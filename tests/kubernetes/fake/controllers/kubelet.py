@@ -115,8 +115,9 @@ class Kubelet:
         if runtime is None or not node:
             raise bad_request(f"pod {name} does not have a host assigned")
         if not self._is_node_alive(node):
-            why = f'Get "https://{node}:10250/containerLogs/{name}/{container}": dial tcp: connect: no route to host'
-            raise ApiError(500, "InternalError", why)
+            address = f"{pod['status'].get('hostIP', node)}:10250"
+            path = f"containerLogs/{pod['metadata']['namespace']}/{name}/{container}"
+            raise ApiError(500, "", f'Get "https://{address}/{path}": dial tcp {address}: connect: no route to host')
         if query.get("previous", "").lower() == "true":
             if not runtime.restart_count:
                 raise bad_request(f'previous terminated container "{container}" in pod "{name}" not found')

@@ -12,6 +12,8 @@ from tests.kubernetes.fake.resources import NODES, PODS, Json
 
 MONITOR_SECONDS = 50.0
 """Silence of a kubelet after which its node counts as lost."""
+QUARANTINE_SECONDS = 40.0
+"""Time that pods stay after their node has been removed."""
 UNREACHABLE = "node.kubernetes.io/unreachable"
 NOT_READY = "node.kubernetes.io/not-ready"
 
@@ -22,6 +24,8 @@ class Nodes:
     def __init__(self, api: Api) -> None:
         self._api = api
         self._events = EventRecorder(api, "node-controller")
+        self._taint_events = EventRecorder(api, "taint-eviction-controller")
+        self._missing_since: dict[str, float] = {}
         self._stopped_at: dict[str, float] = {}
 
     def add(
@@ -98,6 +102,7 @@ class Nodes:
         """Do one round of the controllers of nodes, taints and pods without nodes."""
         nodes = {node["metadata"]["name"]: node for node in self._api.list_all(NODES)}
         for name, node in nodes.items():
+            self._missing_since.pop(name, None)
             self._monitor(name, node)
         for pod in self._api.list_all(PODS):
             name = pod["spec"].get("nodeName")
@@ -154,13 +159,16 @@ class Nodes:
                 continue
             self._disrupt(pod, "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint")
             name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
-            self._events.record(pod, "TaintManagerEviction", f"Marking for deletion Pod {namespace}/{name}")
+            self._taint_events.record(pod, "TaintManagerEviction", f"Marking for deletion Pod {namespace}/{name}")
             self._api.delete(PODS, namespace, name)
             return
 
     def _collect_orphan(self, pod: Json) -> None:
-        """Remove a pod whose node is not there any more."""
+        """Remove a pod whose node is not there any more, and has not come back for some time."""
         metadata: Json = pod["metadata"]
+        since = self._missing_since.setdefault(pod["spec"]["nodeName"], self._api.clock.now())
+        if self._api.clock.now() < since + QUARANTINE_SECONDS:
+            return
         if not is_terminal(pod):
             self._disrupt(pod, "DeletionByPodGC", "PodGC: node no longer exists", phase="Failed")
         options = DeleteOptions(grace_period_seconds=0, uid=metadata["uid"])

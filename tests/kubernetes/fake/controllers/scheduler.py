@@ -21,7 +21,7 @@ class Scheduler:
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        self._events = EventRecorder(api, SCHEDULER)
+        self._events = EventRecorder(api, SCHEDULER, is_modern=True)
 
     def sync(self) -> None:
         """Try once to bind each pod that has no node: by priority, then the oldest first."""
@@ -29,20 +29,16 @@ class Scheduler:
         for pod in sorted(waiting, key=_queue_place):
             if self._api.find(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"]) is None:
                 continue
-            if pod["spec"].get("schedulingGates"):
-                message = "Scheduling is blocked due to non-empty scheduling gates"
-                self._refuse(pod, "SchedulingGated", message, is_told=False)
-                continue
-            self._schedule(pod)
+            if not pod["spec"].get("schedulingGates"):
+                self._schedule(pod)
 
     def _schedule(self, pod: Json) -> None:
         nodes = self._api.list_all(NODES)
         if not nodes:
-            self._refuse(pod, "Unschedulable", "no nodes available to schedule pods")
+            self._refuse(pod, "no nodes available to schedule pods")
             return
         if missing := self._missing_claim(pod):
-            nothing = f"preemption: {self._preemption_message(pod, nodes, {})}"
-            self._refuse(pod, "Unschedulable", f"{_none_of(nodes)} {missing}. {nothing}")
+            self._refuse(pod, f"{_none_of(nodes)} {missing}. not found")
             return
         refused: dict[str, tuple[list[str], bool]] = {}
         for node in sorted(nodes, key=self._load):
@@ -57,7 +53,7 @@ class Scheduler:
         told = _histogram(counted)
         preemption = self._preemption_message(pod, nodes, refused)
         message = f"{_none_of(nodes)} {told}. no new claims to deallocate, preemption: {preemption}"
-        self._refuse(pod, "Unschedulable", message)
+        self._refuse(pod, message)
 
     def _missing_claim(self, pod: Json) -> str:
         for volume in pod["spec"].get("volumes") or []:
@@ -92,19 +88,25 @@ class Scheduler:
         def change(found: Json) -> None:
             found["spec"]["nodeName"] = name
             found["status"].pop("nominatedNodeName", None)
-            set_condition(found, {**_scheduled(found, "True")}, now)
+            set_condition(found, {"type": "PodScheduled", "status": "True"}, now)
 
         self._api.bind(metadata["namespace"], metadata["name"], change)
         text = f"Successfully assigned {metadata['namespace']}/{metadata['name']} to {name}"
-        self._events.record(pod, "Scheduled", text)
+        self._events.record(pod, "Scheduled", text, action="Binding")
 
-    def _refuse(self, pod: Json, reason: str, message: str, is_told: bool = True) -> None:
+    def _refuse(self, pod: Json, message: str, nominated: str = "") -> None:
         now = self._api.clock.timestamp()
-        condition = {**_scheduled(pod, "False"), "reason": reason, "message": message}
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+
+        def change(found: Json) -> None:
+            set_condition(found, condition, now)
+            if nominated:
+                found["status"]["nominatedNodeName"] = nominated
+
         revision = pod["metadata"]["resourceVersion"]
-        changed = self._api.modify_status(PODS, pod, lambda found: set_condition(found, condition, now))
-        if is_told and changed["metadata"]["resourceVersion"] != revision:
-            self._events.record(pod, "FailedScheduling", message, is_warning=True)
+        changed = self._api.modify_status(PODS, pod, change)
+        if changed["metadata"]["resourceVersion"] != revision:
+            self._events.record(pod, "FailedScheduling", message, is_warning=True, action="Scheduling")
 
     def _preempt(self, pod: Json, nodes: list[Json], refused: dict[str, tuple[list[str], bool]]) -> bool:
         """Delete pods of lower priority where that makes room. Return whether room is being made."""
@@ -117,15 +119,9 @@ class Scheduler:
             for victim in victims:
                 if not is_deleting(victim):
                     self._evict(victim, pod, node)
-            name: str = node["metadata"]["name"]
-
-            def nominate(found: Json, name: str = name) -> None:
-                found["status"]["nominatedNodeName"] = name
-
             reasons = Counter(reason for reasons, _ in refused.values() for reason in reasons)
-            text = f"{_none_of(nodes)} {_histogram(reasons)}. no new claims to deallocate"
-            self._refuse(pod, "Unschedulable", text)
-            self._api.modify_status(PODS, pod, nominate)
+            text = f"{_none_of(nodes)} {_histogram(reasons)}."
+            self._refuse(pod, text, nominated=node["metadata"]["name"])
             return True
         return False
 
@@ -154,7 +150,7 @@ class Scheduler:
         self._api.modify_status(PODS, victim, lambda found: set_condition(found, condition, now))
         self._api.delete(PODS, victim["metadata"]["namespace"], victim["metadata"]["name"])
         text = f"Preempted by pod {pod['metadata']['uid']} on node {node['metadata']['name']}"
-        self._events.record(victim, "Preempted", text)
+        self._events.record(victim, "Preempted", text, action="Preempting")
 
     def _preemption_message(self, pod: Json, nodes: list[Json], refused: dict[str, tuple[list[str], bool]]) -> str:
         counted: Counter[str] = Counter()
@@ -186,8 +182,3 @@ def _none_of(nodes: list[Json]) -> str:
 
 def _histogram(counted: Counter[str]) -> str:
     return ", ".join(sorted(f"{count} {reason}" for reason, count in counted.items()))
-
-
-def _scheduled(pod: Json, status: str) -> Json:
-    generation = pod["metadata"].get("generation", 1)
-    return {"type": "PodScheduled", "status": status, "observedGeneration": generation}
