@@ -1,6 +1,7 @@
 """Reconciliation of the job table with the processes: each round observes what runs instead of relying on records."""
 
 import time
+from dataclasses import replace
 
 import structlog
 
@@ -14,7 +15,7 @@ from service.jobs.launches import make_launch
 from service.jobs.models import Attempt, Job
 from service.jobs.repository import Change, JobRepository, StateChangedError
 from service.jobs.run_facts import RunFacts
-from service.jobs.states import WATCHED, JobState
+from service.jobs.states import WATCHED, AttemptState, JobState
 from service.launchers.observed_end import ObservedEnd
 from service.launchers.protocol import Launch, Launcher, LaunchError, LaunchPhase, LaunchStatus
 from service.launchers.registry import Launchers
@@ -103,6 +104,11 @@ class Reconciler:
             self._handle_gone(job, attempt, launch, ObservedEnd.model_validate(attempt.observed_end).apply(status))
         elif status.phase is LaunchPhase.UNSEEN:
             self._handle_unseen(job, attempt, launch, status)
+        elif status.phase is LaunchPhase.PENDING and attempt.state == AttemptState.RUNNING:
+            message = f"the cluster has taken its pods back; it {status.message}"
+            self._handle_gone(
+                job, attempt, launch, replace(status, phase=LaunchPhase.ENDED, reason=Reason.EVICTED, message=message)
+            )
         elif status.phase is LaunchPhase.PENDING:
             self._handle_pending(job, attempt, launch, status)
         elif status.phase is LaunchPhase.ALIVE:

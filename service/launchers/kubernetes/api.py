@@ -145,8 +145,9 @@ def connect(namespace: str | None) -> tuple[KubernetesApi, str]:
             load_incluster_config(configuration)
             own = Path(NAMESPACE_FILE).read_text().strip()
         else:
-            load_kube_config(client_configuration=configuration)
-            present = cast("Object", list_kube_config_contexts()[1])
+            path = os.environ.get("KUBECONFIG")
+            load_kube_config(path, client_configuration=configuration)
+            present = cast("Object", list_kube_config_contexts(path)[1])
             own = get_text(present, "context", "namespace") or "default"
     except (ConfigException, OSError) as error:
         advice = "run the service in a pod with a ServiceAccount, or name a kubeconfig in KUBECONFIG"

@@ -109,6 +109,7 @@ class KubernetesLauncher:
         objects = AttemptObjects(
             job,
             self._watches.pods.list_group(launch.name),
+            self._watches.pods.list_deleted(launch.name),
             self._watches.find_workload(job) if job is not None else None,
             self._watches.find_creation_fault(job) if job is not None else "",
         )
@@ -145,6 +146,7 @@ class KubernetesLauncher:
         return job is None and not pods
 
     def delete(self, launch: Launch) -> None:
+        self._watches.pods.forget(launch.name)
         # They go with the Job, except where the service was killed before it had said so.
         name = make_object_name(launch.name)
         for kind in ("secrets", "services") if launch.demand.num_nodes > 1 else ("secrets",):

@@ -25,8 +25,9 @@ def get_parts(known: Object, *names: str) -> list[Object]:
 
 
 def get_text(known: Object, *names: str) -> str:
-    """Return the text below `names`; empty where it is missing."""
-    return str(get_part(known, *names[:-1]).get(names[-1]) or "")
+    """Return the text below `names`; empty where it is missing. Characters that no database stores are left out."""
+    text = str(get_part(known, *names[:-1]).get(names[-1]) or "")
+    return text.encode(errors="replace").decode().replace("\0", "")
 
 
 def get_time(known: Object, *names: str) -> datetime | None:

@@ -68,8 +68,8 @@ def make_pod_template(launch: Launch, settings: PodSettings, labels: dict[str, s
     return {"metadata": {"labels": labels}, "spec": spec}
 
 
-def make_command(launch: Launch) -> list[str]:
-    """Make the command of a pod; its number among the nodes is filled in by Kubernetes."""
+def make_arguments(launch: Launch) -> list[str]:
+    """Make the command line of a pod; its number among the nodes is filled in by Kubernetes."""
     command = ["python", "-m", "dlrm.launch", str(launch.run_directory.path), "--attempt", str(launch.attempt)]
     if launch.demand.num_nodes > 1:
         name = make_object_name(launch.name)
@@ -95,7 +95,8 @@ def _make_container(launch: Launch, settings: PodSettings) -> dict[str, Any]:
         "name": CONTAINER,
         "image": launch.options.image or options.image,
         "imagePullPolicy": options.image_pull_policy,
-        "command": make_command(launch),
+        # Not `command`: the entry point of the image stays process 1, which passes signals on and buries orphans.
+        "args": make_arguments(launch),
         "workingDir": "/tmp",
         "env": _make_environment(options),
         "envFrom": [{"secretRef": {"name": name}} for name in options.environment_secrets],

@@ -1,6 +1,6 @@
 """State of one pod of an attempt, read from its object."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum, auto
 
@@ -104,6 +104,16 @@ def read_pod(pod: Object, sight: NodeSight) -> PodState:
         since=get_time(pod, "metadata", "creationTimestamp"),
         ended_at=get_time(terminated, "finishedAt"),
     )
+
+
+def read_deleted_pod(pod: Object, sight: NodeSight) -> PodState:
+    """Read the last state of a pod that is gone."""
+    state = read_pod(pod, sight)
+    if state.phase in (PodPhase.ENDED, PodPhase.LOST):
+        return state
+    unknown = Reason.LOST, "was deleted, and nobody has said how it ended"
+    reason, message = _explain_disruption(pod) or unknown
+    return replace(state, phase=PodPhase.LOST, reason=reason, message=message)
 
 
 def _find_container_states(pod: Object) -> tuple[Object, Object]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from service.launchers.kubernetes.objects import Object, get_part, get_parts, get_text, join_words
-from service.launchers.kubernetes.pods import NodeSight, PodPhase, PodState, read_pod
+from service.launchers.kubernetes.pods import NodeSight, PodPhase, PodState, read_deleted_pod, read_pod
 from service.launchers.kubernetes.termination import read_termination
 from service.launchers.protocol import LaunchPhase, LaunchStatus
 from service.reasons import Reason
@@ -24,6 +24,8 @@ class AttemptObjects:
 
     job: Object | None
     pods: Sequence[Object]
+    deleted_pods: Sequence[Object] = ()
+    """Last states of pods that are gone."""
     workload: Object | None = None
     """Workload of Kueue."""
     creation_fault: str = ""
@@ -38,9 +40,12 @@ def observe(
     pull_seconds: see `KubernetesOptions`.
     """
     pods = [read_pod(pod, sight) for pod in objects.pods]
+    if objects.job is None and pods:
+        return _describe_alive(pods)
+    pods += [read_deleted_pod(pod, sight) for pod in objects.deleted_pods]
     if objects.job is None:
         if pods:
-            return _describe_alive(pods)
+            return _describe_end(pods, _choose_cause(pods))
         return LaunchStatus(LaunchPhase.ABSENT, Reason.LOST, "its Job is gone: it was deleted, and not by the service")
     if (end := _find_end(objects.job, pods, sight.now)) is not None:
         return end

@@ -22,6 +22,8 @@ STALE_SECONDS = 90.0
 LIST_AGAIN_SECONDS = 15.0
 """Seconds without a word of the server after which all is listed again: lists may work where watches fail."""
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.2, 10.0
+MAX_DELETED_GROUPS = 1000
+"""Groups of which deleted objects are kept; those of ended attempts are forgotten sooner."""
 PAGE_SIZE = 500
 """Objects of one page of a list."""
 
@@ -56,6 +58,7 @@ class WatchCache:
         self._lock = threading.Lock()
         self._objects: dict[str, Object] = {}
         self._groups: dict[Hashable, dict[str, Object]] = {}
+        self._deleted: dict[Hashable, dict[str, Object]] = {}
         self._version: str | None = None
         """Version of the collection from which the watch goes on; None: a list is needed."""
         self._seen_at = 0.0
@@ -101,6 +104,16 @@ class WatchCache:
     def list_group(self, group: Hashable) -> list[Object]:
         with self._lock:
             return list(self._groups.get(group, {}).values())
+
+    def list_deleted(self, group: Hashable) -> list[Object]:
+        """List the last states of objects of a group that were deleted since the watch began, until `forget`."""
+        with self._lock:
+            return list(self._deleted.get(group, {}).values())
+
+    def forget(self, group: Hashable) -> None:
+        """Forget the deleted objects of a group."""
+        with self._lock:
+            self._deleted.pop(group, None)
 
     def note(self, changed: Object) -> None:
         """Take note of an object as the server has just answered it, which the watch tells later."""
@@ -173,6 +186,7 @@ class WatchCache:
             if event["type"] == "DELETED":
                 if known is None or get_text(known, "metadata", "uid") == get_text(changed, "metadata", "uid"):
                     self._remove(name)
+                    self._keep_deleted(changed)
             elif known is None or _get_version(known) <= _get_version(changed):
                 self._put(changed)
         self._on_change()
@@ -182,6 +196,12 @@ class WatchCache:
         self._remove(name)
         self._objects[name] = changed
         self._groups.setdefault(self._get_group(changed), {})[name] = changed
+
+    def _keep_deleted(self, changed: Object) -> None:
+        """Keep the last state of a deleted object: what has ended may be gone before anybody has looked."""
+        self._deleted.setdefault(self._get_group(changed), {})[get_text(changed, "metadata", "name")] = changed
+        if len(self._deleted) > MAX_DELETED_GROUPS:
+            del self._deleted[next(iter(self._deleted))]
 
     def _remove(self, name: str) -> None:
         if (known := self._objects.pop(name, None)) is not None:

@@ -1,0 +1,197 @@
+"""Whole lives of jobs on a fake cluster: whatever users do, the job table ends right, and nothing is left there."""
+
+import json
+
+import pytest
+
+from tests.kubernetes.fake.controllers.behaviours import Behaviour, exit_with, ignore_sigterm
+from tests.service.control.rounds import USER
+from tests.service.launchers.kubernetes.scene import DONE, STOPPED, Scene, end_when_asked, leave, make_message
+
+
+def test_a_job_that_succeeds_leaves_nothing_in_the_cluster(scene: Scene) -> None:
+    scene.cluster.kubelet.on_start(behaviour=leave(DONE, 0))
+    job_id = scene.submit()
+    job = scene.wait_for(job_id, "SUCCEEDED")
+    assert (job.reason, job.metrics["auc"], job.num_attempts) == ("completed", 0.75, 1)
+    scene.wait_until_empty()
+
+
+def test_a_job_runs_for_as_long_as_its_pod_does(scene: Scene) -> None:
+    job_id = scene.submit()
+    scene.wait_for(job_id, "RUNNING")
+    for _ in range(5):
+        scene.turn()
+    assert scene.see(job_id).state == "RUNNING"
+    scene.cluster.kubelet.end(scene.pod(job_id), 0, make_message(DONE))
+    scene.wait_for(job_id, "SUCCEEDED")
+    (attempt,) = scene.services.jobs.list_attempts(job_id, USER)
+    assert (attempt.node, attempt.exit_code) == ("node-0", 0)
+
+
+def test_bad_input_fails_the_job_at_once_with_what_was_said_last(scene: Scene) -> None:
+    scene.cluster.kubelet.on_start(behaviour=exit_with(64, "data.train.0: line 3: 39 columns"))
+    job = scene.wait_for(scene.submit(), "FAILED")
+    assert (job.reason, job.num_attempts) == ("bad_input", 1)
+    assert "39 columns" in job.message
+    scene.wait_until_empty()
+
+
+def test_a_crash_begins_another_attempt_as_another_job_of_the_cluster(scene: Scene) -> None:
+    scene.cluster.kubelet.on_start(behaviour=leave(DONE, 0))
+    scene.cluster.kubelet.on_start(behaviour=exit_with(1, "a wheel came off"), times=1)
+    job_id = scene.submit()
+    job = scene.wait_for(job_id, "SUCCEEDED")
+    first, second = scene.services.jobs.list_attempts(job_id, USER)
+    assert (job.num_attempts, first.reason, first.exit_code, second.exit_code) == (2, "worker_crashed", 1, 0)
+    assert "a wheel came off" in first.message
+    scene.wait_until_empty()
+
+
+def test_crashes_without_progress_end_the_job(scene: Scene) -> None:
+    scene.cluster.kubelet.on_start(behaviour=exit_with(1))
+    job = scene.wait_for(scene.submit(max_restarts=1), "FAILED")
+    assert (job.reason, job.num_attempts) == ("worker_crashed", 2)
+    scene.wait_until_empty()
+
+
+def test_a_held_job_that_is_cancelled_never_reaches_the_cluster(scene: Scene) -> None:
+    job_id = scene.submit()
+    scene.services.jobs.hold(job_id, USER)
+    scene.turn()
+    scene.services.jobs.cancel(job_id, USER)
+    assert scene.see(job_id).state == "CANCELLED"
+    assert scene.list_left() == []
+
+
+def test_a_job_that_waits_for_a_node_can_be_cancelled(scene: Scene) -> None:
+    job_id = scene.submit(resources={"kubernetes": {"node_selector": {"pool": "nowhere"}}})
+    scene.wait(job_id, lambda job: job.reason == "unschedulable")
+    scene.services.jobs.cancel(job_id, USER)
+    assert scene.wait_for(job_id, "CANCELLED").reason == "user_cancelled"
+    scene.wait_until_empty()
+
+
+def test_a_running_job_that_is_cancelled_ends_after_a_checkpoint(scene: Scene) -> None:
+    scene.cluster.kubelet.on_start(behaviour=end_when_asked())
+    job_id = scene.submit()
+    scene.wait_for(job_id, "RUNNING")
+    scene.services.jobs.cancel(job_id, USER)
+    job = scene.wait_for(job_id, "CANCELLED")
+    (attempt,) = scene.services.jobs.list_attempts(job_id, USER)
+    assert (job.reason, attempt.state, attempt.exit_code) == ("user_cancelled", "STOPPED", 75)
+    scene.wait_until_empty()
+
+
+def test_a_job_that_waits_for_its_restart_can_be_cancelled(scene: Scene) -> None:
+    scene.cluster.kubelet.on_start(behaviour=exit_with(1))
+    job_id = scene.submit()
+    scene.wait_for(job_id, "RECOVERING")
+    scene.services.jobs.cancel(job_id, USER)
+    assert scene.wait_for(job_id, "CANCELLED").num_attempts == 1
+    scene.wait_until_empty()
+
+
+def test_a_paused_job_goes_on_as_another_attempt(scene: Scene) -> None:
+    scene.cluster.kubelet.on_start(behaviour=end_when_asked())
+    job_id = scene.submit()
+    scene.wait_for(job_id, "RUNNING")
+    scene.services.jobs.pause(job_id, USER)
+    scene.wait_for(job_id, "PAUSED")
+    scene.wait_until_empty()
+    scene.cluster.kubelet.on_start(behaviour=leave(DONE, 0))
+    scene.services.jobs.resume(job_id, USER)
+    assert scene.wait_for(job_id, "SUCCEEDED").num_attempts == 2
+    scene.wait_until_empty()
+
+
+def test_a_program_that_ignores_the_stop_is_killed_when_its_grace_period_is_over(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.cluster.kubelet.on_start(behaviour=ignore_sigterm())
+    job_id = scene.submit()
+    scene.wait_for(job_id, "RUNNING")
+    scene.services.jobs.cancel(job_id, USER)
+    for _ in range(3):
+        scene.turn()
+    assert scene.see(job_id).state == "CANCELLING"
+    scene.cluster.advance(scene.settings.grace_period_seconds + 31)
+    assert scene.wait_for(job_id, "CANCELLED").reason == "user_cancelled"
+    scene.wait_until_empty()
+
+
+def test_the_deadline_stops_a_job(scene: Scene) -> None:
+    scene.cluster.kubelet.on_start(behaviour=end_when_asked())
+    job_id = scene.submit(deadline_seconds=1)
+    job = scene.wait_for(job_id, "FAILED")
+    assert job.reason == "deadline_exceeded"
+    scene.wait_until_empty()
+
+
+def test_an_outcome_is_read_from_the_message_that_a_container_leaves(scene: Scene) -> None:
+    failed = {"state": "failed", "reason": "diverged", "message": "three steps in a row were not finite", "rank": 0}
+    scene.cluster.kubelet.on_start(behaviour=leave(failed, 1))
+    job = scene.wait_for(scene.submit(), "FAILED")
+    assert (job.reason, job.message) == ("diverged", "rank 0: three steps in a row were not finite")
+
+
+@pytest.mark.parametrize("message", ["{", "[]", '{"outcome": 3}', '{"outcome": {"state": "flew"}}', "\0\ud83d"])
+def test_a_message_that_is_no_outcome_is_taken_as_the_log(scene: Scene, message: str) -> None:
+    scene.cluster.kubelet.on_start(behaviour=exit_with(64, message))
+    job = scene.wait_for(scene.submit(), "FAILED")
+    assert job.reason == "bad_input"
+
+
+def test_a_job_document_names_image_queue_priority_and_nodes(scene: Scene) -> None:
+    scene.cluster.apply(
+        {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 10}
+    )
+    scene.cluster.nodes.add("special", labels={"pool": "ads"})
+    scene.cluster.nodes.taint("special", "dedicated", "NoSchedule", "ads")
+    placement = {
+        "priority_class": "high",
+        "node_selector": {"pool": "ads"},
+        "tolerations": [{"key": "dedicated", "value": "ads", "effect": "NoSchedule"}],
+    }
+    job_id = scene.submit(resources={"kubernetes": placement})
+    scene.wait_for(job_id, "RUNNING")
+    (pod,) = scene.cluster.pods()
+    assert (pod["spec"]["nodeName"], pod["spec"]["priority"]) == ("special", 10)
+
+
+def test_an_image_that_is_not_allowed_is_refused(scene: Scene) -> None:
+    job_id = scene.submit(resources={"kubernetes": {"image": "evil.example/miner"}}, max_restarts=0)
+    job = scene.wait_for(job_id, "FAILED")
+    assert job.reason == "launch_failed"
+    assert "evil.example/miner is not allowed (valid: registry.example/dlrm:1)" in job.message
+    assert scene.list_left() == []
+
+
+def test_the_files_of_an_attempt_are_in_a_secret_that_belongs_to_its_job(scene: Scene) -> None:
+    job_id = scene.submit()
+    scene.wait_for(job_id, "RUNNING")
+    secret = scene.get_secret(job_id)
+    document, target = json.loads(secret["spec.json"]), json.loads(secret["push.json"])
+    assert document["job"]["data"]["train"] == ["/data/clicks/day_*.tsv"]
+    assert document["data_roots"] == ["/data/clicks"]
+    (attempt,) = scene.services.jobs.list_attempts(job_id, USER)
+    assert target["url"] == f"http://dlrm.dlrm.svc:8080/v1/ingest/{attempt.id}"
+    assert target["shares_files"] is False
+
+
+def test_a_stop_from_outside_the_service_is_not_counted(scene: Scene) -> None:
+    scene.cluster.kubelet.on_start(behaviour=leave(DONE, 0))
+    scene.cluster.kubelet.on_start(behaviour=leave(STOPPED, 75), times=2)
+    job = scene.wait_for(scene.submit(max_restarts=0), "SUCCEEDED")
+    assert job.num_attempts == 3
+
+
+def test_two_jobs_run_side_by_side(scene: Scene) -> None:
+    scene.cluster.kubelet.on_start(behaviour=Behaviour(run_seconds=5, ending=leave(DONE, 0).ending))
+    jobs = [scene.submit() for _ in range(2)]
+    for job_id in jobs:
+        scene.wait_for(job_id, "RUNNING")
+    scene.cluster.advance(6)
+    for job_id in jobs:
+        scene.wait_for(job_id, "SUCCEEDED")
+    scene.wait_until_empty()
