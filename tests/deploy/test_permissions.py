@@ -13,7 +13,7 @@ ALLOWED = {
     ("", "secrets"): {"create", "patch", "delete"},
     ("", "services"): {"create", "get", "patch", "delete"},
     ("", "events"): {"list", "watch"},
-    ("", "resourcequotas"): {"list"},
+    ("", "resourcequotas"): {"list", "watch"},
 }
 """Verbs that the service needs in its namespace, by group and resource."""
 OF_KUEUE = {("kueue.x-k8s.io", "workloads"): {"list", "watch"}}
