@@ -99,4 +99,5 @@ def test_what_is_copied_exists_and_is_in_the_context() -> None:
 
 def test_the_version_of_an_image_is_that_of_the_package() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    assert f"ARG VERSION={version}" in read_lines()
+    for kind in KINDS:
+        assert f"ARG VERSION={version}" in read_stages()[kind]
