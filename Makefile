@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 NATIVE := sharding/native sharding/native/tables dlrm/native
-LOCKS := requirements/service.txt requirements/kubernetes.txt requirements/cpu.txt requirements/dev.txt
+LOCKS := $(patsubst %,requirements/%.txt,service kubernetes postgres cpu dev)
 OPERATORS := setup.py $(wildcard $(patsubst %,%/*.cpp,$(NATIVE)) $(patsubst %,%/*.h,$(NATIVE)))
 READY := .venv/.ready
 # Many tests wait for processes, and leave a core to others. A file is run in one piece: its tests share what they set up.

@@ -1,0 +1,225 @@
+"""The manifests of deploy/kustomize: they render, every object is valid, and what they name exists."""
+
+import re
+import shutil
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import kubernetes_validate
+import pytest
+import yaml
+
+from service.settings import OTHER_VARIABLES, PREFIX, Settings
+from tests.deploy.custom_resources import CLUSTER_WIDE, SPECS
+from tests.deploy.pod_security import list_containers
+from tests.deploy.rendering import DIRECTORIES, KUSTOMIZE, OVERLAYS, find_objects, find_pod_templates, render
+
+VERSIONS = ("1.31", kubernetes_validate.latest_version())
+UPCOMING_SETTINGS = {"DLRM_LAUNCHERS", "DLRM_KUBERNETES"}
+"""Settings of the launcher for Kubernetes, which may be younger than the manifests."""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("directory", DIRECTORIES)
+def test_every_object_is_valid(directory: str, version: str) -> None:
+    objects = render(directory)
+    assert objects
+    for found in objects:
+        if schema := SPECS.get((found["apiVersion"], found["kind"])):
+            assert set(found) <= {"apiVersion", "kind", "metadata", "spec"}
+            jsonschema.validate(found.get("spec", {}), schema)
+        else:
+            kubernetes_validate.validate(found, version, strict=True)
+
+
+@pytest.mark.parametrize("kind", sorted({kind for _, kind in SPECS}))
+def test_a_misspelled_field_of_a_custom_resource_is_found(kind: str) -> None:
+    objects = [found for directory in DIRECTORIES for found in render(directory) if found["kind"] == kind]
+    assert objects
+    (schema,) = (schema for (_, name), schema in SPECS.items() if name == kind)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**objects[0].get("spec", {}), "misspelled": 1}, schema)
+
+
+@pytest.mark.parametrize("directory", ["overlays/local", "overlays/production", "examples/kueue"])
+def test_every_object_is_in_the_namespace_unless_it_is_of_the_whole_cluster(directory: str) -> None:
+    for found in render(directory):
+        expected = None if found["kind"] in CLUSTER_WIDE else "dlrm"
+        assert found["metadata"].get("namespace") == expected, found["kind"]
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_a_copy_of_an_overlay_may_have_another_namespace_and_image(name: str, tmp_path: Path) -> None:
+    render(f"overlays/{name}")
+    shutil.copytree(KUSTOMIZE, tmp_path / "kustomize")
+    copied = tmp_path / "kustomize" / "overlays" / "ads"
+    (tmp_path / "kustomize" / "overlays" / name).rename(copied)
+    path = copied / "kustomization.yaml"
+    text = re.sub(r"newTag: .*", "newTag: 9.9.9", path.read_text().replace("namespace: dlrm", "namespace: ads"))
+    path.write_text(text)
+    objects = render(str(copied))
+    namespaces = {found["metadata"].get("namespace") for found in objects}
+    subjects = [subject for found in objects for subject in found.get("subjects", [])]
+    assert namespaces == {"ads", None}
+    assert {subject["namespace"] for subject in subjects} == {"ads"}
+    assert set(find_objects(objects, "Namespace")) == {"ads"}
+    (deployment,) = find_objects(objects, "Deployment").values()
+    image = deployment["spec"]["template"]["spec"]["containers"][0]["image"]
+    assert image.endswith(":9.9.9")
+    assert read_launcher_settings(objects)["image"] == image
+
+
+def test_every_component_is_in_an_overlay() -> None:
+    named = {
+        (KUSTOMIZE / "overlays" / name / component).resolve()
+        for name in OVERLAYS
+        for component in yaml.safe_load((KUSTOMIZE / "overlays" / name / "kustomization.yaml").read_text())[
+            "components"
+        ]
+    }
+    assert named == set((KUSTOMIZE / "components").iterdir())
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_what_a_pod_mounts_exists(name: str) -> None:
+    objects = render(f"overlays/{name}")
+    claims, maps = find_objects(objects, "PersistentVolumeClaim"), find_objects(objects, "ConfigMap")
+    accounts = find_objects(objects, "ServiceAccount")
+    for template in find_pod_templates(objects):
+        assert template["spec"]["serviceAccountName"] in accounts
+        volumes = {volume["name"]: volume for volume in template["spec"]["volumes"]}
+        for volume in volumes.values():
+            assert volume.get("persistentVolumeClaim", {}).get("claimName") in {None, *claims}
+            assert volume.get("configMap", {}).get("name") in {None, *maps}
+        for container in list_containers(template["spec"]):
+            assert {mount["name"] for mount in container["volumeMounts"]} == set(volumes)
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_every_setting_in_the_manifests_is_one_of_the_service(name: str) -> None:
+    known = {f"{PREFIX}{field.upper()}" for field in Settings.model_fields} | UPCOMING_SETTINGS
+    named = {
+        variable["name"]
+        for template in find_pod_templates(render(f"overlays/{name}"))
+        for container in list_containers(template["spec"])
+        for variable in container.get("env", [])
+        if variable["name"].startswith(PREFIX)
+    }
+    assert named >= {"DLRM_HOST", "DLRM_RUNS_DIRECTORY"}
+    assert named <= known
+
+
+def test_every_setting_in_the_image_and_in_its_documents_is_one_of_the_service() -> None:
+    root = KUSTOMIZE.parents[1]
+    known = {f"{PREFIX}{field.upper()}" for field in Settings.model_fields} | UPCOMING_SETTINGS | OTHER_VARIABLES
+    for name in ("deploy/Containerfile", "deploy/README.md"):
+        named = set(re.findall(r"\bDLRM_[A-Z_]+", (root / name).read_text()))
+        assert named <= known, name
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_the_settings_of_the_launcher_name_what_exists(name: str) -> None:
+    objects = render(f"overlays/{name}")
+    settings = read_launcher_settings(objects)
+    (deployment,) = find_objects(objects, "Deployment").values()
+    assert settings["image"] == deployment["spec"]["template"]["spec"]["containers"][0]["image"]
+    assert settings["worker_service_account"] in find_objects(objects, "ServiceAccount")
+    assert settings.get("runs_claim") in {None, *find_objects(objects, "PersistentVolumeClaim")}
+    assert settings.get("queue_name") in {None, *find_objects(objects, "LocalQueue")}
+    match = re.fullmatch(r"http://([a-z-]+):(\d+)", settings["ingest_url"])
+    assert match is not None
+    service = find_objects(objects, "Service")[match[1]]
+    assert service["spec"]["ports"][0]["port"] == int(match[2])
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_the_settings_of_the_launcher_are_those_that_it_reads(name: str) -> None:
+    options = pytest.importorskip("service.launchers.kubernetes.options", reason="the launcher is not there yet")
+    options.KubernetesOptions.model_validate(read_launcher_settings(render(f"overlays/{name}")))
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_the_service_finds_its_pods(name: str) -> None:
+    objects = render(f"overlays/{name}")
+    (service,) = find_objects(objects, "Service").values()
+    (deployment,) = find_objects(objects, "Deployment").values()
+    template = deployment["spec"]["template"]
+    assert service["spec"]["selector"].items() <= template["metadata"]["labels"].items()
+    assert deployment["spec"]["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+    (port,) = template["spec"]["containers"][0]["ports"]
+    assert service["spec"]["ports"][0]["targetPort"] == port["name"]
+    assert port["containerPort"] == Settings.model_fields["port"].default
+
+
+def test_the_namespace_refuses_pods_with_more_rights() -> None:
+    (namespace,) = find_objects(render("base"), "Namespace").values()
+    labels = namespace["metadata"]["labels"]
+    assert {labels[f"pod-security.kubernetes.io/{mode}"] for mode in ("enforce", "audit", "warn")} == {"restricted"}
+
+
+def test_no_secret_is_in_the_manifests() -> None:
+    assert not [found for name in OVERLAYS for found in render(f"overlays/{name}") if found["kind"] == "Secret"]
+
+
+def test_the_local_overlay_has_one_replica_with_its_database_on_a_volume() -> None:
+    (deployment,) = find_objects(render("overlays/local"), "Deployment").values()
+    assert deployment["spec"]["replicas"] == 1
+    assert deployment["spec"]["strategy"] == {"type": "Recreate"}
+    volumes = {volume["name"]: volume for volume in deployment["spec"]["template"]["spec"]["volumes"]}
+    assert volumes["state"] == {"name": "state", "persistentVolumeClaim": {"claimName": "dlrm-state"}}
+
+
+def test_the_production_overlay_has_replicas_that_a_drained_node_does_not_end_at_once() -> None:
+    objects = render("overlays/production")
+    (deployment,) = find_objects(objects, "Deployment").values()
+    (budget,) = find_objects(objects, "PodDisruptionBudget").values()
+    spec, template = deployment["spec"], deployment["spec"]["template"]
+    assert spec["replicas"] >= 2
+    assert 0 < budget["spec"]["minAvailable"] < spec["replicas"]
+    selectors = [budget["spec"]["selector"]]
+    selectors += [spread["labelSelector"] for spread in template["spec"]["topologySpreadConstraints"]]
+    for selector in selectors:
+        assert selector["matchLabels"].items() <= template["metadata"]["labels"].items()
+    (variable,) = (
+        variable for variable in template["spec"]["containers"][0]["env"] if variable["name"] == "DLRM_DATABASE_URL"
+    )
+    assert variable["valueFrom"] == {"secretKeyRef": {"name": "dlrm-database", "key": "url"}}
+
+
+@pytest.mark.parametrize("path", ["docs/operations.md", "docs/clusters.md", "deploy/README.md"])
+def test_the_files_that_documents_name_exist(path: str) -> None:
+    root = KUSTOMIZE.parents[1]
+    named = set(re.findall(r"\bdeploy/[A-Za-z/_.-]*[A-Za-z]", (root / path).read_text()))
+    # A copy that its reader makes.
+    assert not [name for name in named - {"deploy/kustomize/overlays/ads"} if not (root / name).exists()]
+
+
+def test_the_kueue_example_admits_jobs_of_the_namespace() -> None:
+    queues = find_objects(render("examples/kueue"), "ClusterQueue")
+    for queue in find_objects(render("overlays/production"), "LocalQueue").values():
+        selector = queues[queue["spec"]["clusterQueue"]]["spec"]["namespaceSelector"]
+        assert selector["matchLabels"]["kubernetes.io/metadata.name"] == queue["metadata"]["namespace"]
+    flavors = set(find_objects(render("examples/kueue"), "ResourceFlavor"))
+    for group in find_groups(queues.values()):
+        for flavor in group["flavors"]:
+            assert flavor["name"] in flavors
+            assert [resource["name"] for resource in flavor["resources"]] == group["coveredResources"]
+
+
+def find_groups(queues: Any) -> Iterator[dict[str, Any]]:
+    for queue in queues:
+        yield from queue["spec"]["resourceGroups"]
+
+
+def read_launcher_settings(objects: list[dict[str, Any]]) -> dict[str, Any]:
+    (settings,) = find_objects(objects, "ConfigMap").values()
+    (deployment,) = find_objects(objects, "Deployment").values()
+    (variable,) = (
+        variable
+        for variable in deployment["spec"]["template"]["spec"]["containers"][0]["env"]
+        if variable["name"] == "DLRM_KUBERNETES"
+    )
+    return tomllib.loads(settings["data"][Path(variable["value"]).name])
