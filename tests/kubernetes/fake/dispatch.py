@@ -177,7 +177,7 @@ class Dispatcher:
     def _delete(self, call: Call, resource: Resource, body: bytes) -> Response:
         options = DeleteOptions.parse(call.query, _parse(body) if body else None)
         thing, is_gone = self._api.delete(resource, _namespace(call, resource), call.name, options)
-        if not is_gone or resource.plural == "pods":
+        if not is_gone or resource.answers_with_object:
             return Response(200, thing)
         details = {"name": call.name, "group": resource.group, "kind": resource.plural, "uid": thing["metadata"]["uid"]}
         details = {key: value for key, value in details.items() if value}
