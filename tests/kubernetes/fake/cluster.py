@@ -1,6 +1,7 @@
 """The fake cluster: a server, its controllers and the handles by which tests steer them."""
 
 import threading
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,7 +69,7 @@ class Cluster:
         self.kubelet = Kubelet(self.api, self.nodes.is_alive)
         self.kueue = Kueue(self.api)
         self._namespaces = NamespaceController(self.api)
-        dispatcher = Dispatcher(self.api, self.kubelet.read_log, self.authoriser)
+        dispatcher = Dispatcher(self.api, self.kubelet.logs.read, self.authoriser)
         self.server = HttpServer(dispatcher, self.catalogue, self.authoriser, token)
         self.faults = self.server.faults
         self.recorder = self.server.recorder
@@ -131,7 +132,12 @@ class Cluster:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            if not self.step():
+            try:
+                has_changed = self.step()
+            except Exception:
+                self.server.crashes.append(traceback.format_exc())
+                return
+            if not has_changed:
                 self._stopping.wait(POLL_SECONDS)
 
     def stop(self) -> None:
@@ -139,6 +145,7 @@ class Cluster:
         self._stopping.set()
         if self._background is not None:
             self._background.join()
+        self.kubelet.stop()
         self.server.stop()
 
     @contextmanager

@@ -123,6 +123,32 @@ def test_a_pod_waits_for_the_volume_that_it_mounts(cluster: Cluster, core: clien
     assert status_of(cluster)["phase"] == "Running"
 
 
+def test_a_claim_for_one_node_holds_pods_on_others_back(cluster: Cluster, core: client.CoreV1Api) -> None:
+    cluster.nodes.add("node-1")
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    core.create_namespaced_persistent_volume_claim("default", {"metadata": {"name": "data"}, "spec": claim})
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    for number, name in enumerate(("p", "q")):
+        pod = make_pod(name, volumes=[volume], nodeSelector={"kubernetes.io/hostname": f"node-{number}"})
+        core.create_namespaced_pod("default", pod)
+        cluster.settle()
+    assert core.read_namespaced_persistent_volume_claim("data", "default").status.phase == "Bound"
+    assert (status_of(cluster, "p")["phase"], status_of(cluster, "q")["phase"]) == ("Running", "Pending")
+    (event,) = core.list_namespaced_event("default", field_selector="reason=FailedAttachVolume").items
+    assert event.message == 'Multi-Attach error for volume "data" Volume is already used by pod(s) p'
+
+
+def test_the_end_of_the_log_may_be_the_message(cluster: Cluster, core: client.CoreV1Api) -> None:
+    container = {"name": "main", "image": "x:1", "terminationMessagePolicy": "FallbackToLogsOnError"}
+    core.create_namespaced_pod("default", make_pod(containers=[container]))
+    cluster.settle()
+    cluster.kubelet.write_log("p", "step 1\nout of disk\n")
+    cluster.kubelet.end("p", 1)
+    cluster.settle()
+    terminated = status_of(cluster)["containerStatuses"][0]["state"]["terminated"]
+    assert terminated["message"] == "step 1\nout of disk\n"
+
+
 def test_an_evicted_pod_stays_as_failed(cluster: Cluster, core: client.CoreV1Api) -> None:
     message = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 60Mi. "
     cluster.kubelet.on_start("p", behaviours.be_evicted(message))
@@ -243,6 +269,21 @@ class Program:
         """End it."""
         assert self.process is not None
         self.process.kill()
+
+
+def test_a_process_on_a_lost_node_goes_on_after_its_pod_is_removed(cluster: Cluster, core: client.CoreV1Api) -> None:
+    program = Program("import time; time.sleep(600)")
+    cluster.kubelet.on_start("p", behaviours.run_process(program))
+    core.create_namespaced_pod("default", make_pod())
+    cluster.settle()
+    cluster.nodes.stop("node-0")
+    core.delete_namespaced_pod("p", "default", grace_period_seconds=0)
+    cluster.settle()
+    assert program.poll({}) is None
+    cluster.nodes.start("node-0")
+    cluster.settle()
+    assert program.process is not None
+    assert program.process.wait() == -9
 
 
 @pytest.fixture
