@@ -76,7 +76,7 @@ class Dispatcher:
         if call.resource is None:
             return self._document(call)
         if call.resource == ACCESS_REVIEWS:
-            return Response(201, self._authoriser.review(_parse(body)))
+            return Response(201, self._authoriser.review(_parse(body, call.resource.kind)))
         if call.subresource in ("eviction", "log"):
             return self._answer_subresource(call, call.resource, body)
         response = self._carry_out(call, call.resource, body, content_type)
@@ -152,14 +152,15 @@ class Dispatcher:
 
     def _create(self, call: Call, resource: Resource, body: bytes) -> Response:
         namespace = _namespace(call, resource)
-        created = self._api.create(resource, namespace, _parse(body), **_write_options(call))
+        created = self._api.create(resource, namespace, _parse(body, resource.kind), **_write_options(call))
         return Response(201, created)
 
     def _update(self, call: Call, resource: Resource, body: bytes) -> Response:
         namespace = _namespace(call, resource)
         options = _write_options(call)
         return Response(
-            200, self._api.replace(resource, namespace, call.name, _parse(body), call.subresource, **options)
+            200,
+            self._api.replace(resource, namespace, call.name, _parse(body, resource.kind), call.subresource, **options),
         )
 
     def _patch(self, call: Call, resource: Resource, body: bytes, content_type: str) -> Response:
@@ -200,7 +201,7 @@ class Dispatcher:
         if call.subresource == "log" and call.verb == "get":
             return Response(200, log=self._log_source(pod, call.query))
         if call.subresource == "eviction" and call.verb == "create":
-            given: Json = _parse(body)
+            given: Json = _parse(body, "Eviction")
             options = DeleteOptions.parse(call.query, given.get("deleteOptions"))
             self._api.evict(pod, options)
             status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
@@ -216,8 +217,9 @@ def _write_options(call: Call) -> dict[str, Any]:
     return {"field_validation": call.query.get("fieldValidation"), "is_dry_run": call.query.get("dryRun") == "All"}
 
 
-def _parse(body: bytes) -> Any:
+def _parse(body: bytes, kind: str = "DeleteOptions") -> Any:
     try:
         return json.loads(body)
     except ValueError as error:
-        raise bad_request(f"couldn't get version/kind; json parse error: {error}") from error
+        unrecognized = f"the object provided is unrecognized (must be of type {kind})"
+        raise bad_request(f"{unrecognized}: couldn't get version/kind; json parse error: {error}") from error
