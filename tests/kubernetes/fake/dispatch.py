@@ -133,7 +133,7 @@ class Dispatcher:
 
     def _watch(self, call: Call, resource: Resource) -> Response:
         query = call.query
-        timeout = query.get("timeoutSeconds")
+        timeout = query.get("timeoutSeconds") or "0"
         revision = query.get("resourceVersion", "")
         parse_revision(query)
         sends_initial_events = query.get("sendInitialEvents", "").lower() in ("1", "true")
@@ -146,7 +146,8 @@ class Dispatcher:
             revision,
             query.get("allowWatchBookmarks", "").lower() in ("1", "true"),
             sends_initial_events,
-            float(timeout) if timeout else None,
+            # 0 is for none, as in the real server, which then ends the watch after half an hour or more.
+            float(timeout) or None,
         )
         return Response(200, watch=WatchStream(self._api.store, options))
 

@@ -14,12 +14,11 @@ from tests.kubernetes.fake_tests.manifests import make_job
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
     """Cluster with Kueue and one queue."""
-    fake = Cluster(has_kueue=True)
     api_version = "kueue.x-k8s.io/v1beta1"
     queue = {"apiVersion": api_version, "kind": "LocalQueue", "metadata": {"name": "team"}}
-    fake.apply({**queue, "spec": {"clusterQueue": "all"}})
-    yield fake
-    fake.stop()
+    with Cluster(has_kueue=True) as fake:
+        fake.apply({**queue, "spec": {"clusterQueue": "all"}})
+        yield fake
 
 
 def queued_job(queue: str = "team") -> dict:

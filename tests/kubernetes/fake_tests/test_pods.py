@@ -289,10 +289,9 @@ def test_a_process_on_a_lost_node_goes_on_after_its_pod_is_removed(cluster: Clus
 @pytest.fixture
 def live_cluster() -> Any:
     """Cluster whose controllers run by themselves, with time going on."""
-    fake = Cluster(ticking=True)
-    fake.run_in_background()
-    yield fake
-    fake.stop()
+    with Cluster(ticking=True) as fake:
+        fake.run_in_background()
+        yield fake
 
 
 def test_a_real_process_may_run_in_the_place_of_a_container(live_cluster: Cluster) -> None:

@@ -50,10 +50,9 @@ class Translation:
 
 @pytest.mark.parametrize("scenario", RECORDED["scenarios"], ids=lambda one: one["scenario"])
 def test_recorded_requests_have_the_answers_of_a_real_server(scenario: dict[str, Any]) -> None:
-    cluster = Cluster(strict_fields=False)
     translation = Translation()
     now = 0.0
-    try:
+    with Cluster(strict_fields=False) as cluster:
         for exchange in scenario["exchanges"]:
             cluster.advance(exchange["at"] - now)
             now = exchange["at"]
@@ -73,5 +72,3 @@ def test_recorded_requests_have_the_answers_of_a_real_server(scenario: dict[str,
                 if isinstance(found, dict):
                     found = {name: found[name] for name in exchange["answer"] if name in found}
                 assert normalise(found) == normalise(exchange["answer"]), what
-    finally:
-        cluster.stop()

@@ -92,13 +92,10 @@ def test_a_scheduling_gate_holds_a_pod_back(cluster: Cluster, core: client.CoreV
 
 
 def test_without_nodes_the_scheduler_says_so() -> None:
-    cluster = Cluster(num_nodes=0)
-    try:
+    with Cluster(num_nodes=0) as cluster:
         client.CoreV1Api(cluster.api_client()).create_namespaced_pod("default", make_pod())
         cluster.settle()
         assert scheduled(cluster)["message"] == "no nodes available to schedule pods"
-    finally:
-        cluster.stop()
 
 
 def test_a_pod_of_higher_priority_preempts(cluster: Cluster, core: client.CoreV1Api, batch: client.BatchV1Api) -> None:
