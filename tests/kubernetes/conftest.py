@@ -10,6 +10,5 @@ from tests.kubernetes.fake.cluster import Cluster
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
     """Fake cluster with one node, whose controllers run when the test says `settle`."""
-    fake = Cluster()
-    yield fake
-    fake.stop()
+    with Cluster() as fake:
+        yield fake

@@ -1,10 +1,11 @@
 """The fake cluster: a server, its controllers and the handles by which tests steer them."""
 
 import threading
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import yaml
 from kubernetes import client
@@ -68,7 +69,7 @@ class Cluster:
         self.kubelet = Kubelet(self.api, self.nodes.is_alive)
         self.kueue = Kueue(self.api)
         self._namespaces = NamespaceController(self.api)
-        dispatcher = Dispatcher(self.api, self.kubelet.read_log, self.authoriser)
+        dispatcher = Dispatcher(self.api, self.kubelet.logs.read, self.authoriser)
         self.server = HttpServer(dispatcher, self.catalogue, self.authoriser, token)
         self.faults = self.server.faults
         self.recorder = self.server.recorder
@@ -89,6 +90,12 @@ class Cluster:
             self.add_namespace(name)
         for number in range(num_nodes):
             self.nodes.add(f"node-{number}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     @property
     def url(self) -> str:
@@ -131,7 +138,12 @@ class Cluster:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            if not self.step():
+            try:
+                has_changed = self.step()
+            except Exception:
+                self.server.crashes.append(traceback.format_exc())
+                return
+            if not has_changed:
                 self._stopping.wait(POLL_SECONDS)
 
     def stop(self) -> None:
@@ -139,6 +151,7 @@ class Cluster:
         self._stopping.set()
         if self._background is not None:
             self._background.join()
+        self.kubelet.stop()
         self.server.stop()
 
     @contextmanager

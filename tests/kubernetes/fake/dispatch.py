@@ -76,7 +76,7 @@ class Dispatcher:
         if call.resource is None:
             return self._document(call)
         if call.resource == ACCESS_REVIEWS:
-            return Response(201, self._authoriser.review(_parse(body)))
+            return Response(201, self._authoriser.review(_parse(body, call.resource.kind)))
         if call.subresource in ("eviction", "log"):
             return self._answer_subresource(call, call.resource, body)
         response = self._carry_out(call, call.resource, body, content_type)
@@ -133,7 +133,7 @@ class Dispatcher:
 
     def _watch(self, call: Call, resource: Resource) -> Response:
         query = call.query
-        timeout = query.get("timeoutSeconds")
+        timeout = query.get("timeoutSeconds") or "0"
         revision = query.get("resourceVersion", "")
         parse_revision(query)
         sends_initial_events = query.get("sendInitialEvents", "").lower() in ("1", "true")
@@ -146,20 +146,22 @@ class Dispatcher:
             revision,
             query.get("allowWatchBookmarks", "").lower() in ("1", "true"),
             sends_initial_events,
-            float(timeout) if timeout else None,
+            # 0 is for none, as in the real server, which then ends the watch after half an hour or more.
+            float(timeout) or None,
         )
         return Response(200, watch=WatchStream(self._api.store, options))
 
     def _create(self, call: Call, resource: Resource, body: bytes) -> Response:
         namespace = _namespace(call, resource)
-        created = self._api.create(resource, namespace, _parse(body), **_write_options(call))
+        created = self._api.create(resource, namespace, _parse(body, resource.kind), **_write_options(call))
         return Response(201, created)
 
     def _update(self, call: Call, resource: Resource, body: bytes) -> Response:
         namespace = _namespace(call, resource)
         options = _write_options(call)
         return Response(
-            200, self._api.replace(resource, namespace, call.name, _parse(body), call.subresource, **options)
+            200,
+            self._api.replace(resource, namespace, call.name, _parse(body, resource.kind), call.subresource, **options),
         )
 
     def _patch(self, call: Call, resource: Resource, body: bytes, content_type: str) -> Response:
@@ -177,7 +179,7 @@ class Dispatcher:
     def _delete(self, call: Call, resource: Resource, body: bytes) -> Response:
         options = DeleteOptions.parse(call.query, _parse(body) if body else None)
         thing, is_gone = self._api.delete(resource, _namespace(call, resource), call.name, options)
-        if not is_gone or resource.plural == "pods":
+        if not is_gone or resource.answers_with_object:
             return Response(200, thing)
         details = {"name": call.name, "group": resource.group, "kind": resource.plural, "uid": thing["metadata"]["uid"]}
         details = {key: value for key, value in details.items() if value}
@@ -200,7 +202,7 @@ class Dispatcher:
         if call.subresource == "log" and call.verb == "get":
             return Response(200, log=self._log_source(pod, call.query))
         if call.subresource == "eviction" and call.verb == "create":
-            given: Json = _parse(body)
+            given: Json = _parse(body, "Eviction")
             options = DeleteOptions.parse(call.query, given.get("deleteOptions"))
             self._api.evict(pod, options)
             status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
@@ -216,8 +218,9 @@ def _write_options(call: Call) -> dict[str, Any]:
     return {"field_validation": call.query.get("fieldValidation"), "is_dry_run": call.query.get("dryRun") == "All"}
 
 
-def _parse(body: bytes) -> Any:
+def _parse(body: bytes, kind: str = "DeleteOptions") -> Any:
     try:
         return json.loads(body)
     except ValueError as error:
-        raise bad_request(f"couldn't get version/kind; json parse error: {error}") from error
+        unrecognized = f"the object provided is unrecognized (must be of type {kind})"
+        raise bad_request(f"{unrecognized}: couldn't get version/kind; json parse error: {error}") from error

@@ -25,6 +25,8 @@ class Resource:
     """Whether metadata.generation counts changes of the specification."""
     is_custom: bool = False
     """Whether it comes with a CustomResourceDefinition."""
+    answers_with_object: bool = False
+    """Whether its deletion answers with the object even if that is gone, not with a Status."""
 
     @property
     def api_version(self) -> str:
@@ -48,14 +50,20 @@ class Resource:
 STATUS = ("status",)
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", False, ("finalize", "status"), ("ns",))
 NODES = Resource("", "v1", "nodes", "Node", False, STATUS, ("no",))
-PODS = Resource("", "v1", "pods", "Pod", True, ("eviction", "log", "status"), ("po",), has_generation=True)
-SERVICES = Resource("", "v1", "services", "Service", True, STATUS, ("svc",))
+PODS = Resource(
+    "", "v1", "pods", "Pod", True, ("eviction", "log", "status"), ("po",), has_generation=True, answers_with_object=True
+)
+SERVICES = Resource("", "v1", "services", "Service", True, STATUS, ("svc",), answers_with_object=True)
 SECRETS = Resource("", "v1", "secrets", "Secret")
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", short_names=("cm",))
 EVENTS = Resource("", "v1", "events", "Event", short_names=("ev",))
-QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota", True, STATUS, ("quota",))
-VOLUME_CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True, STATUS, ("pvc",))
-SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", short_names=("sa",))
+QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota", True, STATUS, ("quota",), answers_with_object=True)
+VOLUME_CLAIMS = Resource(
+    "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True, STATUS, ("pvc",), answers_with_object=True
+)
+SERVICE_ACCOUNTS = Resource(
+    "", "v1", "serviceaccounts", "ServiceAccount", short_names=("sa",), answers_with_object=True
+)
 JOBS = Resource("batch", "v1", "jobs", "Job", True, STATUS, has_generation=True)
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, (), ("pc",))

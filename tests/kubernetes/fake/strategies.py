@@ -51,9 +51,10 @@ def prepare_for_create(resource: Resource, thing: Json, clock: Clock) -> None:
         job_rules.generate_selector(thing)
         thing["status"] = {}
     elif resource == PODS:
-        thing["status"] = {"phase": "Pending", "qosClass": quality_of_service(thing)}
+        status: Json = {"phase": "Pending", "qosClass": quality_of_service(thing)}
+        thing["status"] = status
         if thing["spec"].get("schedulingGates"):
-            thing["status"]["conditions"] = [{**SCHEDULING_GATED, "lastTransitionTime": clock.timestamp()}]
+            status["conditions"] = [{**SCHEDULING_GATED, "lastTransitionTime": clock.timestamp()}]
     elif resource == NAMESPACES:
         name: str = thing["metadata"].get("name", "")
         thing["metadata"].setdefault("labels", {}).setdefault("kubernetes.io/metadata.name", name)

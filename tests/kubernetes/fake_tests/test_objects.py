@@ -259,8 +259,7 @@ def test_a_group_that_is_not_installed_is_no_status_but_text(cluster: Cluster) -
 
 
 def test_discovery_lists_what_is_installed() -> None:
-    cluster = Cluster(has_jobset=True, has_kueue=True)
-    try:
+    with Cluster(has_jobset=True, has_kueue=True) as cluster:
         groups = [one.name for one in client.ApisApi(cluster.api_client()).get_api_versions().groups]
         assert {"batch", "jobset.x-k8s.io", "kueue.x-k8s.io"} <= set(groups)
         custom = client.CustomObjectsApi(cluster.api_client())
@@ -272,8 +271,6 @@ def test_discovery_lists_what_is_installed() -> None:
         assert [one.name for one in resources] == ["jobs", "jobs/status"]
         assert client.VersionApi(cluster.api_client()).get_code().major == "1"
         assert send(cluster, "GET", "/livez", token=None).data == b"ok"
-    finally:
-        cluster.stop()
 
 
 def test_a_wrong_token_is_unauthorised_and_none_is_anonymous(cluster: Cluster) -> None:

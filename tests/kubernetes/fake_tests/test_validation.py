@@ -1,4 +1,4 @@
-"""What a real API server refuses, the fake refuses with the same words."""
+"""Refusals of the fake cluster have the words of a real API server."""
 
 import pytest
 from kubernetes import client

@@ -13,8 +13,8 @@ class Process(Protocol):
         """Start what the pod's container is to run."""
         ...
 
-    def poll(self, pod: Json) -> int | None:
-        """Return the exit code once it has ended."""
+    def poll(self, pod: Json) -> "int | Ending | None":
+        """Return the exit code, or all that is known of its end, once it has ended."""
         ...
 
     def terminate(self, pod: Json) -> None:

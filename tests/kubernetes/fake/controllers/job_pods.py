@@ -24,7 +24,7 @@ class JobPods:
         try:
             pod = self._api.create(PODS, job["metadata"]["namespace"], _make_pod(job, index))
         except ApiError as error:
-            causes = error.details.get("causes") or []
+            causes = (error.details or {}).get("causes") or []
             is_ending = any(one["reason"] == "NamespaceTerminating" for one in causes)
             # One event an instant, whatever the number of tries: a round that changes nothing else is the last.
             if not is_ending and self._failed_at.get(job["metadata"]["uid"]) != self._api.clock.now():

@@ -1,5 +1,6 @@
 """Controller of Jobs: it keeps their pods, counts them and decides how each Job ends."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tests.kubernetes.fake.api import Api
@@ -252,7 +253,7 @@ class JobController:
         work.num_active -= len(pods)
         work.num_terminating += len(pods)
 
-    def _missing_indexes(self, work: _Round, num_missing: int) -> list[int | None]:
+    def _missing_indexes(self, work: _Round, num_missing: int) -> Sequence[int | None]:
         if not is_indexed(work.job):
             return [None] * num_missing
         taken = {completion_index(pod) for pod in work.active} | work.succeeded_indexes

@@ -1,50 +1,22 @@
 """Kubelets of all nodes: they run pods by the script that a test gives."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from tests.kubernetes.fake.api import Api
 from tests.kubernetes.fake.clock import format_time, parse_time
 from tests.kubernetes.fake.controllers import pod_status
 from tests.kubernetes.fake.controllers.behaviours import KILLED, OUT_OF_MEMORY, Behaviour, Ending
-from tests.kubernetes.fake.controllers.mounts import find_missing_reference, find_missing_volume
+from tests.kubernetes.fake.controllers.mounts import find_missing_reference, find_volume_trouble
+from tests.kubernetes.fake.controllers.pod_logs import PodLogs
+from tests.kubernetes.fake.controllers.runtimes import BehaviourRule, PodMatcher, Runtime, make_matcher
 from tests.kubernetes.fake.deletion import DeleteOptions
-from tests.kubernetes.fake.errors import ApiError, bad_request
 from tests.kubernetes.fake.events import EventRecorder
-from tests.kubernetes.fake.objects import annotations_of, is_deleting, is_terminal, set_condition
+from tests.kubernetes.fake.objects import is_deleting, is_terminal, set_condition
 from tests.kubernetes.fake.resources import PODS, Json
 
-COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 FIRST_BACKOFF_SECONDS = 10.0
 MAX_BACKOFF_SECONDS = 300.0
-PodMatcher = int | str | Callable[[Json], bool] | None
-"""Choice of pods: a completion index, the beginning of a name, a function, or None for all."""
-
-
-@dataclass
-class _Rule:
-    matches: Callable[[Json], bool]
-    behaviour: Behaviour
-    times: int | None
-
-
-@dataclass
-class _Runtime:
-    """Knowledge of a kubelet about one pod."""
-
-    behaviour: Behaviour
-    stage: str = "new"
-    """Stage: new, creating, running, backing off, or ended."""
-    started_at: float = 0.0
-    told: Ending | None = None
-    """End that the test wants."""
-    eviction_message: str = ""
-    sigterm_sent: bool = False
-    restart_count: int = 0
-    last_state: Json = field(default_factory=dict)
-    restart_at: float = 0.0
-    log: str = ""
-    previous_log: str = ""
 
 
 class Kubelet:
@@ -54,8 +26,9 @@ class Kubelet:
         self._api = api
         self._is_node_alive = is_node_alive
         self._events = EventRecorder(api, "kubelet")
-        self._rules: list[_Rule] = []
-        self._runtimes: dict[str, _Runtime] = {}
+        self._rules: list[BehaviourRule] = []
+        self._runtimes: dict[str, Runtime] = {}
+        self.logs = PodLogs(api, self._runtimes, is_node_alive)
 
     def on_start(
         self,
@@ -71,7 +44,7 @@ class Kubelet:
             for index, one in pods.items():
                 self.on_start(index, one, times)
             return
-        self._rules.insert(0, _Rule(_matcher(pods), behaviour or Behaviour(), times))
+        self._rules.insert(0, BehaviourRule(make_matcher(pods), behaviour or Behaviour(), times))
 
     def end(self, name: str, code: int = 0, message: str = "", namespace: str | None = None) -> None:
         """Have the container of a running pod end."""
@@ -96,59 +69,12 @@ class Kubelet:
         """Add to the log of a pod."""
         self._runtime_of(name, namespace).log += text
 
-    def _runtime_of(self, name: str, namespace: str | None) -> _Runtime:
+    def _runtime_of(self, name: str, namespace: str | None) -> Runtime:
         """Return the state of the pod whose name begins so."""
         found = [pod for pod in self._api.list_all(PODS, namespace) if pod["metadata"]["name"].startswith(name)]
         started = [pod for pod in found if pod["metadata"]["uid"] in self._runtimes and not is_terminal(pod)]
         assert len(started) == 1, f"{len(started)} pods of {name!r} are on a node: settle first, or name one"
         return self._runtimes[started[0]["metadata"]["uid"]]
-
-    def read_log(self, pod: Json, query: dict[str, str]) -> Iterator[bytes | None]:
-        """Return the log of a pod's container as a stream. Raises 400 before the container has started."""
-        name: str = pod["metadata"]["name"]
-        containers = [one["name"] for one in pod["spec"]["containers"]]
-        container = query.get("container") or containers[0]
-        if container not in containers:
-            raise bad_request(f"container {container} is not valid for pod {name}")
-        runtime = self._runtimes.get(pod["metadata"]["uid"])
-        node: str = pod["spec"].get("nodeName", "")
-        if runtime is None or not node:
-            raise bad_request(f"pod {name} does not have a host assigned")
-        if not self._is_node_alive(node):
-            address = f"{pod['status'].get('hostIP', node)}:10250"
-            path = f"containerLogs/{pod['metadata']['namespace']}/{name}/{container}"
-            raise ApiError(500, "", f'Get "https://{address}/{path}": dial tcp {address}: connect: no route to host')
-        if query.get("previous", "").lower() == "true":
-            if not runtime.restart_count:
-                raise bad_request(f'previous terminated container "{container}" in pod "{name}" not found')
-            return iter([runtime.previous_log.encode()])
-        if runtime.stage in ("new", "creating") and not runtime.restart_count:
-            reason = pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"]
-            wait = "trying and failing to pull image" if "Image" in reason else reason
-            raise bad_request(f'container "{container}" in pod "{name}" is waiting to start: {wait}')
-        return self._stream_log(runtime, query)
-
-    def _stream_log(self, runtime: _Runtime, query: dict[str, str]) -> Iterator[bytes | None]:
-        text = runtime.log
-        sent = len(text)
-        if "tailLines" in query:
-            lines = text.splitlines(keepends=True)
-            text = "".join(lines[max(0, len(lines) - int(query["tailLines"])) :])
-        if "limitBytes" in query:
-            text = text[: int(query["limitBytes"])]
-        if text:
-            yield text.encode()
-        while query.get("follow", "").lower() == "true":
-            with self._api.store.changed:
-                if len(runtime.log) == sent and runtime.stage != "ended":
-                    self._api.store.changed.wait(0.02)
-                added, sent = runtime.log[sent:], len(runtime.log)
-            if added:
-                yield added.encode()
-            elif runtime.stage == "ended":
-                return
-            else:
-                yield None
 
     def sync(self) -> None:
         """Move all pods of living nodes on."""
@@ -159,12 +85,16 @@ class Kubelet:
             if node and self._is_node_alive(node):
                 self._sync_pod(pod)
         for uid in [uid for uid in self._runtimes if uid not in present]:
-            # Removed by force: the kubelet kills what it finds without a pod.
+            # Removed by force: a kubelet kills what it finds without a pod, once its node is back.
             runtime = self._runtimes[uid]
-            if runtime.behaviour.process and runtime.stage == "running":
-                runtime.behaviour.process.kill({"metadata": {"uid": uid}})
-            runtime.stage = "ended"
-            del self._runtimes[uid]
+            if self._is_node_alive(runtime.pod["spec"]["nodeName"]):
+                self._kill(runtime)
+                del self._runtimes[uid]
+
+    def stop(self) -> None:
+        """Kill whatever still runs."""
+        for runtime in self._runtimes.values():
+            self._kill(runtime)
 
     def _sync_pod(self, pod: Json) -> None:
         runtime = self._runtimes.get(pod["metadata"]["uid"])
@@ -173,7 +103,7 @@ class Kubelet:
                 self._remove(pod)
             return
         if runtime is None:
-            runtime = _Runtime(self._choose(pod))
+            runtime = Runtime(pod, self._choose(pod))
             runtime.log = runtime.behaviour.log
             self._runtimes[pod["metadata"]["uid"]] = runtime
         if is_deleting(pod):
@@ -197,12 +127,10 @@ class Kubelet:
                 return rule.behaviour
         return Behaviour()
 
-    def _start(self, pod: Json, runtime: _Runtime) -> None:
+    def _start(self, pod: Json, runtime: Runtime) -> None:
         behaviour = runtime.behaviour
-        if missing := find_missing_volume(self._api, pod):
-            volume, message = missing
-            text = f'MountVolume.SetUp failed for volume "{volume}" : {message}'
-            self._record_once(pod, "FailedMount", text)
+        if trouble := find_volume_trouble(self._api, pod):
+            self._record_once(pod, *trouble)
             return
         reason, message = behaviour.waiting_reason, behaviour.waiting_message
         if not reason and (missing_reference := find_missing_reference(self._api, pod)):
@@ -221,7 +149,7 @@ class Kubelet:
         self._events.record(pod, "Started", f"Started container {name}")
         self._write(pod, runtime, "Running", self._running_state(runtime), is_ready=behaviour.is_ready)
 
-    def _hold(self, pod: Json, runtime: _Runtime, reason: str, message: str) -> None:
+    def _hold(self, pod: Json, runtime: Runtime, reason: str, message: str) -> None:
         """Write why a container does not start; a pull that fails is backed off from."""
         image = pod["spec"]["containers"][0]["image"]
         statuses: list[Json] = pod["status"].get("containerStatuses") or [{"state": {}}]
@@ -242,24 +170,24 @@ class Kubelet:
         if not self._events.has_recorded(pod, reason, message):
             self._events.record(pod, reason, message, is_warning=True)
 
-    def _watch_running(self, pod: Json, runtime: _Runtime) -> None:
+    def _watch_running(self, pod: Json, runtime: Runtime) -> None:
         behaviour = runtime.behaviour
         message = runtime.eviction_message or behaviour.eviction_message
         if message:
             self._evict(pod, runtime, message)
             return
-        ending = runtime.told
-        if ending is None and behaviour.process:
-            code = behaviour.process.poll(pod)
-            ending = None if code is None else Ending(code)
+        ending = runtime.told or _poll(pod, behaviour)
         if ending is None and behaviour.ending:
             has_run_seconds = self._api.clock.now() - runtime.started_at
             ending = behaviour.ending if has_run_seconds >= behaviour.run_seconds else None
         if ending is not None:
             self._finish(pod, runtime, ending)
 
-    def _finish(self, pod: Json, runtime: _Runtime, ending: Ending) -> None:
+    def _finish(self, pod: Json, runtime: Runtime, ending: Ending) -> None:
         runtime.told = None
+        policy = pod["spec"]["containers"][0].get("terminationMessagePolicy")
+        if policy == "FallbackToLogsOnError" and ending.exit_code and not ending.message:
+            ending = replace(ending, message="".join(runtime.log.splitlines(keepends=True)[-80:])[-2048:])
         state = self._terminated_state(pod, runtime, ending)
         policy = pod["spec"]["restartPolicy"]
         restarts = not is_deleting(pod) and (policy == "Always" or (policy == "OnFailure" and ending.exit_code != 0))
@@ -269,7 +197,7 @@ class Kubelet:
         runtime.stage = "ended"
         self._write(pod, runtime, "Succeeded" if ending.exit_code == 0 else "Failed", state, is_ready=False)
 
-    def _back_off(self, pod: Json, runtime: _Runtime, state: Json) -> None:
+    def _back_off(self, pod: Json, runtime: Runtime, state: Json) -> None:
         pause = min(FIRST_BACKOFF_SECONDS * 2**runtime.restart_count, MAX_BACKOFF_SECONDS)
         runtime.stage = "backing off"
         runtime.restart_at = self._api.clock.now() + pause
@@ -285,19 +213,19 @@ class Kubelet:
         )
         self._write(pod, runtime, "Running", pod_status.waiting_state("CrashLoopBackOff", message), is_ready=False)
 
-    def _evict(self, pod: Json, runtime: _Runtime, message: str) -> None:
-        self._kill(pod, runtime)
+    def _evict(self, pod: Json, runtime: Runtime, message: str) -> None:
+        self._kill(runtime)
         state = self._terminated_state(pod, runtime, KILLED)
         condition = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet", "message": message}
         self._events.record(pod, "Evicted", message, is_warning=True)
         self._write(pod, runtime, "Failed", state, False, {"reason": "Evicted", "message": message}, condition)
 
-    def _kill(self, pod: Json, runtime: _Runtime) -> None:
+    def _kill(self, runtime: Runtime) -> None:
         if runtime.behaviour.process and runtime.stage == "running":
-            runtime.behaviour.process.kill(pod)
+            runtime.behaviour.process.kill(runtime.pod)
         runtime.stage = "ended"
 
-    def _terminate(self, pod: Json, runtime: _Runtime) -> None:
+    def _terminate(self, pod: Json, runtime: Runtime) -> None:
         """End a pod that is being deleted: SIGTERM, and SIGKILL once its grace is over."""
         if runtime.stage != "running":
             runtime.stage = "ended"
@@ -310,14 +238,11 @@ class Kubelet:
             self._events.record(pod, "Killing", f"Stopping container {container}")
             if behaviour.process:
                 behaviour.process.terminate(pod)
-        ending = runtime.told
-        if ending is None and behaviour.process:
-            code = behaviour.process.poll(pod)
-            ending = None if code is None else Ending(code)
-        elif ending is None and behaviour.ends_on_sigterm:
+        ending = runtime.told or _poll(pod, behaviour)
+        if ending is None and behaviour.process is None and behaviour.ends_on_sigterm:
             ending = behaviour.sigterm_ending
         if ending is None and self._api.clock.now() >= parse_time(pod["metadata"]["deletionTimestamp"]):
-            self._kill(pod, runtime)
+            self._kill(runtime)
             ending = KILLED
         if ending is not None:
             self._finish(pod, runtime, ending)
@@ -328,23 +253,23 @@ class Kubelet:
         options = DeleteOptions(grace_period_seconds=0, uid=metadata["uid"])
         self._api.delete(PODS, metadata["namespace"], metadata["name"], options)
 
-    def _running_state(self, runtime: _Runtime) -> Json:
+    def _running_state(self, runtime: Runtime) -> Json:
         return {"running": {"startedAt": format_time(runtime.started_at)}}
 
-    def _terminated_state(self, pod: Json, runtime: _Runtime, ending: Ending) -> Json:
+    def _terminated_state(self, pod: Json, runtime: Runtime, ending: Ending) -> Json:
         identity = pod_status.container_id(pod, pod["spec"]["containers"][0]["name"], runtime.restart_count)
         return pod_status.terminated_state(
             ending, format_time(runtime.started_at), self._api.clock.timestamp(), identity
         )
 
-    def _write_waiting(self, pod: Json, runtime: _Runtime, reason: str, message: str) -> None:
+    def _write_waiting(self, pod: Json, runtime: Runtime, reason: str, message: str) -> None:
         phase = "Running" if runtime.restart_count else "Pending"
         self._write(pod, runtime, phase, pod_status.waiting_state(reason, message), is_ready=False)
 
     def _write(
         self,
         pod: Json,
-        runtime: _Runtime,
+        runtime: Runtime,
         phase: str,
         state: Json,
         is_ready: bool,
@@ -375,7 +300,7 @@ class Kubelet:
 
         self._api.modify_status(PODS, pod, change)
 
-    def _init_statuses(self, pod: Json, runtime: _Runtime, now: str) -> list[Json]:
+    def _init_statuses(self, pod: Json, runtime: Runtime, now: str) -> list[Json]:
         """Return the statuses of init containers, which all succeed as soon as the pod starts."""
         old = {one["name"]: one for one in pod["status"].get("initContainerStatuses") or []}
         statuses: list[Json] = []
@@ -391,14 +316,10 @@ class Kubelet:
         return statuses
 
 
-def _matcher(pods: PodMatcher) -> Callable[[Json], bool]:
-    if pods is None:
-        return lambda _: True
-    if isinstance(pods, int):
-        return lambda pod: annotations_of(pod).get(COMPLETION_INDEX) == str(pods)
-    if isinstance(pods, str):
-        return lambda pod: pod["metadata"]["name"].startswith(pods)
-    return pods
+def _poll(pod: Json, behaviour: Behaviour) -> Ending | None:
+    """Return how the process of a container has ended, None while it runs or where there is none."""
+    found = None if behaviour.process is None else behaviour.process.poll(pod)
+    return Ending(found) if isinstance(found, int) else found
 
 
 def _addresses(pod: Json) -> tuple[str, str]:

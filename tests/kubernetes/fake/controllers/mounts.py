@@ -3,22 +3,49 @@
 from collections.abc import Iterator
 
 from tests.kubernetes.fake.api import Api
-from tests.kubernetes.fake.resources import CONFIG_MAPS, SECRETS, Json, Resource
+from tests.kubernetes.fake.resources import CONFIG_MAPS, PODS, SECRETS, VOLUME_CLAIMS, Json, Resource
 
 
-def find_missing_volume(api: Api, pod: Json) -> tuple[str, str] | None:
-    """Return the name of a volume that cannot be mounted, and why."""
+def find_volume_trouble(api: Api, pod: Json) -> tuple[str, str] | None:
+    """Return reason and message of the event about a volume that cannot be mounted."""
     namespace: str = pod["metadata"]["namespace"]
     for volume in pod["spec"].get("volumes") or []:
+        if claim := (volume.get("persistentVolumeClaim") or {}).get("claimName"):
+            if others := _find_other_nodes(api, pod, claim):
+                text = f'Multi-Attach error for volume "{claim}" Volume is already used by pod(s) {", ".join(others)}'
+                return "FailedAttachVolume", text
+            continue
         for resource, source in _volume_sources(volume):
             name: str = source.get("secretName") or source.get("name") or ""
             found = api.find(resource, namespace, name)
             if found is None and not source.get("optional"):
-                return volume["name"], f'{resource.plural[:-1]} "{name}" not found'
+                return _failed_mount(volume, f'{resource.plural[:-1]} "{name}" not found')
             for item in source.get("items") or []:
                 if found is not None and item["key"] not in (found.get("data") or {}):
-                    return volume["name"], f"references non-existent {resource.plural[:-1]} key: {item['key']}"
+                    return _failed_mount(volume, f"references non-existent {resource.plural[:-1]} key: {item['key']}")
     return None
+
+
+def _failed_mount(volume: Json, why: str) -> tuple[str, str]:
+    return "FailedMount", f'MountVolume.SetUp failed for volume "{volume["name"]}" : {why}'
+
+
+def _find_other_nodes(api: Api, pod: Json, claim: str) -> list[str]:
+    """Return the pods on other nodes that hold a claim which only one node at a time can mount."""
+    namespace: str = pod["metadata"]["namespace"]
+    found = api.find(VOLUME_CLAIMS, namespace, claim)
+    if found is None or (found["spec"].get("accessModes") or []) != ["ReadWriteOnce"]:
+        return []
+    return [
+        other["metadata"]["name"]
+        for other in api.list_all(PODS, namespace)
+        if other["spec"].get("nodeName") not in (None, pod["spec"]["nodeName"])
+        and other["status"].get("phase") == "Running"
+        and any(
+            (one.get("persistentVolumeClaim") or {}).get("claimName") == claim
+            for one in other["spec"].get("volumes") or []
+        )
+    ]
 
 
 def _volume_sources(volume: Json) -> Iterator[tuple[Resource, Json]]:

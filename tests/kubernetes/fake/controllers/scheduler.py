@@ -91,6 +91,11 @@ class Scheduler:
             set_condition(found, {"type": "PodScheduled", "status": "True"}, now)
 
         self._api.bind(metadata["namespace"], metadata["name"], change)
+        for volume in pod["spec"].get("volumes") or []:
+            if claim := (volume.get("persistentVolumeClaim") or {}).get("claimName"):
+                # Its volume is made once somebody needs it.
+                found = self._api.get(VOLUME_CLAIMS, metadata["namespace"], claim)
+                self._api.modify_status(VOLUME_CLAIMS, found, lambda one: one["status"].update(phase="Bound"))
         text = f"Successfully assigned {metadata['namespace']}/{metadata['name']} to {name}"
         self._events.record(pod, "Scheduled", text, action="Binding")
 
@@ -172,8 +177,8 @@ def _is_waiting(pod: Json) -> bool:
     return pod["spec"].get("schedulerName") == SCHEDULER
 
 
-def _queue_place(pod: Json) -> tuple[int, int]:
-    return -pod["spec"].get("priority", 0), int(pod["metadata"]["resourceVersion"])
+def _queue_place(pod: Json) -> tuple[int, str, str]:
+    return -pod["spec"].get("priority", 0), pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]
 
 
 def _none_of(nodes: list[Json]) -> str:
