@@ -97,6 +97,7 @@ class KubernetesLauncher:
             self._set_owner(launch, job)
         except ApiError as error:
             if error.is_refusal:
+                self.delete(launch)
                 reason = Reason.QUOTA_EXCEEDED if "exceeded quota" in str(error) else Reason.LAUNCH_FAILED
                 raise LaunchError(f"the cluster refuses the attempt: {error}", reason) from error
             # Perhaps it was carried out: the next round sees that, or starts the attempt again.

@@ -1,7 +1,7 @@
 """State of an attempt, from the objects that the cluster has of it: a pure function."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from service.launchers.kubernetes.objects import Object, get_part, get_parts, get_text, join_words
@@ -44,9 +44,9 @@ def observe(
         return _describe_alive(pods)
     pods += [read_deleted_pod(pod, sight) for pod in objects.deleted_pods]
     if objects.job is None:
-        if pods:
-            return _describe_end(pods, _choose_cause(pods))
-        return LaunchStatus(LaunchPhase.ABSENT, Reason.LOST, "its Job is gone: it was deleted, and not by the service")
+        lost = LaunchStatus(LaunchPhase.ABSENT, Reason.LOST, "its Job is gone: it was deleted, and not by the service")
+        end = _describe_end(pods, _choose_cause(pods)) if pods else lost
+        return end if end.reason is not None else replace(end, reason=lost.reason, message=lost.message)
     if (end := _find_end(objects.job, pods, sight.now)) is not None:
         return end
     if (fault := _find_fault(pods, sight.now, pull_seconds)) is not None:

@@ -121,9 +121,10 @@ class Scene:
     def has_job(self, name: str) -> bool:
         return any(job["metadata"]["name"] == name for job in self.cluster.api.list_all(JOBS, None))
 
-    def replace_service(self) -> "Scene":
+    def replace_service(self, *, is_stopped: bool = False) -> "Scene":
         """Start another process of the service on the same database, after the end of the first one."""
-        stop_service(self)
+        if not is_stopped:
+            stop_service(self)
         return Scene(self.cluster, create_services(self.settings), self.settings)
 
 

@@ -1,0 +1,190 @@
+"""Services that are killed or replaced at any line, and API servers that answer late, wrongly, twice or not at all."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from service.control.starter import Starter
+from service.jobs.repository import JobRepository
+from service.jobs.service import get_existing_job
+from service.times import now
+from tests.kubernetes.fake.controllers.behaviours import run
+from tests.kubernetes.fake.faults import (
+    Answer,
+    BookmarksOnly,
+    Delay,
+    DropRequest,
+    DropWatch,
+    DuplicateEvents,
+    ExpireWatch,
+    LoseAnswer,
+    SilenceWatch,
+    SlowWatch,
+    TruncateAnswer,
+    TruncateWatch,
+)
+from tests.service.launchers.kubernetes.scene import DONE, Scene, leave, make_message, stop_service
+
+
+class Killed(BaseException):
+    """Stands for the end of the process: nothing catches it."""
+
+
+def kill_at(patch: pytest.MonkeyPatch, scene: Scene, method: str, after: int = 0, before: bool = True) -> None:
+    """Have the service die at its request number `after` of that method, before or after it is carried out."""
+    api = scene.services.launchers["kubernetes"]._api
+    request, count = api.request, [0]
+
+    def die(name: str, *arguments: Any, **options: Any) -> Any:
+        is_due = name == method and count[0] == after
+        count[0] += name == method
+        if is_due and before:
+            raise Killed
+        answer = request(name, *arguments, **options)
+        if is_due:
+            raise Killed
+        return answer
+
+    patch.setattr(api, "request", die)
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize(("method", "after"), [("POST", 0), ("POST", 1), ("PATCH", 0)])
+def test_a_service_that_is_killed_while_it_starts_an_attempt_starts_it_once(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, method: str, after: int, before: bool
+) -> None:
+    scene.cluster.kubelet.on_start(behaviour=run())
+    job_id = scene.submit()
+    scene.cluster.settle()
+    kill_at(monkeypatch, scene, method, after, before)
+    with pytest.raises(Killed):
+        for _ in range(100):
+            scene.services.control.run_once()
+    second = scene.replace_service()
+    job = second.wait_for(job_id, "RUNNING")
+    assert (job.num_attempts, len(second.cluster.pods())) == (1, 1)
+    second.cluster.kubelet.end(second.pod(job_id), 0, make_message(DONE))
+    second.wait_for(job_id, "SUCCEEDED")
+    second.wait_until_empty()
+    stop_service(second)
+
+
+def test_a_row_without_objects_is_started_by_the_next_service(scene: Scene) -> None:
+    job_id = scene.submit()
+    scene.services.control.leadership.acquire()
+    with scene.services.database.read() as session:
+        job = get_existing_job(session, job_id)
+    Starter(scene.services.control.leadership, scene.services.launchers).begin(job)
+    second = scene.replace_service()
+    assert second.wait_for(job_id, "RUNNING").num_attempts == 1
+    stop_service(second)
+
+
+def test_objects_without_a_row_are_removed(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.control.reconciler.ORPHAN_SECONDS", 0.0)
+    job_id = scene.submit()
+    scene.wait_for(job_id, "RUNNING")
+    with scene.services.database.write() as session:
+        JobRepository(session).remove(job_id)
+    scene.wait_until_empty()
+
+
+def test_an_end_that_comes_while_no_service_runs_is_found_by_the_next_one(scene: Scene) -> None:
+    job_id = scene.submit()
+    scene.wait_for(job_id, "RUNNING")
+    stop_service(scene)
+    scene.cluster.kubelet.end(scene.pod(job_id), 0, make_message(DONE))
+    scene.cluster.settle()
+    second = scene.replace_service(is_stopped=True)
+    job = second.wait_for(job_id, "SUCCEEDED")
+    assert (job.metrics["auc"], job.num_attempts) == (0.75, 1)
+    second.wait_until_empty()
+    stop_service(second)
+
+
+def test_a_new_leader_records_the_end_that_the_last_one_has_seen(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last one dies after it has asked for the deletion of the Job, with which the end of its pod goes."""
+    job_id = scene.submit()
+    scene.wait_for(job_id, "RUNNING")
+    scene.cluster.kubelet.end(scene.pod(job_id), 64, "line 3: 39 columns")
+    kill_at(monkeypatch, scene, "DELETE", before=False)
+    with pytest.raises(Killed):
+        for _ in range(200):
+            scene.turn()
+    second = scene.replace_service()
+    job = second.wait_for(job_id, "FAILED")
+    assert (job.reason, "39 columns" in job.message) == ("bad_input", True)
+    second.wait_until_empty()
+    stop_service(second)
+
+
+REFUSALS = [
+    Answer(429, retry_after_seconds=1),
+    Answer(500),
+    Answer(503, is_plain_text=True),
+    Answer(504),
+    DropRequest(),
+    LoseAnswer(),
+    TruncateAnswer(),
+    Delay(0.5),
+]
+
+
+@pytest.mark.parametrize("fault", REFUSALS, ids=lambda fault: f"{type(fault).__name__}{getattr(fault, 'code', '')}")
+@pytest.mark.parametrize("verb", ["create", "patch", "delete", "list"])
+def test_a_request_that_fails_once_changes_nothing_of_the_end(scene: Scene, verb: str, fault: Any) -> None:
+    scene.cluster.kubelet.on_start(behaviour=leave(DONE, 0))
+    scene.cluster.faults.inject(fault, verb=verb, times=2)
+    job = scene.wait_for(scene.submit(), "SUCCEEDED")
+    assert job.num_attempts == 1
+    scene.wait_until_empty()
+
+
+WATCH_FAULTS = [
+    DropWatch(1),
+    ExpireWatch(1),
+    BookmarksOnly(),
+    DuplicateEvents(),
+    TruncateWatch(1),
+    SlowWatch(0.001),
+    Answer(410),
+    Answer(500),
+]
+
+
+@pytest.mark.parametrize("fault", WATCH_FAULTS, ids=lambda fault: f"{type(fault).__name__}{getattr(fault, 'code', '')}")
+def test_a_watch_that_fails_is_begun_again(scene: Scene, monkeypatch: pytest.MonkeyPatch, fault: Any) -> None:
+    monkeypatch.setattr("service.launchers.kubernetes.watch_cache.WATCH_SECONDS", 2)
+    monkeypatch.setattr("service.launchers.kubernetes.watch_cache.SILENCE_SECONDS", 3.0)
+    scene.cluster.faults.inject(fault, verb="watch", times=4)
+    job_id = scene.submit()
+    scene.wait_for(job_id, "RUNNING")
+    scene.cluster.kubelet.end(scene.pod(job_id), 0, make_message(DONE))
+    assert scene.wait_for(job_id, "SUCCEEDED").num_attempts == 1
+    scene.wait_until_empty()
+
+
+def test_a_watch_that_falls_silent_is_begun_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.launchers.kubernetes.watch_cache.SILENCE_SECONDS", 1.0)
+    scene.cluster.faults.inject(SilenceWatch(0), verb="watch", times=5)
+    job_id = scene.submit()
+    assert scene.wait_for(job_id, "RUNNING").num_attempts == 1
+
+
+def test_rights_that_are_missing_are_told_in_the_cluster_s_words(scene: Scene) -> None:
+    scene.cluster.enforce_rbac([])
+    job_id = scene.submit()
+    scene.turn()
+    launcher = scene.services.launchers["kubernetes"]
+    fault = scene.wait(job_id, lambda _: "forbidden" in (launcher._watches.fault or ""))
+    assert fault.state == "QUEUED"
+
+
+def test_leases_are_not_needed_to_find_an_attempt_again(scene: Scene) -> None:
+    job_id = scene.submit()
+    scene.wait_for(job_id, "RUNNING")
+    second = scene.replace_service()
+    assert second.wait_for(job_id, "RUNNING").num_attempts == 1
+    assert now() - second.see(job_id).created_at < timedelta(minutes=10)
+    stop_service(second)

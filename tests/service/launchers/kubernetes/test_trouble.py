@@ -1,0 +1,234 @@
+"""Troubles of a cluster: each ends the attempt with its own reason, or is waited for, and is told in plain words."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from service.settings import Settings
+from tests.kubernetes.fake.cluster import Cluster
+from tests.kubernetes.fake.controllers.behaviours import (
+    Behaviour,
+    be_evicted,
+    fail_to_configure,
+    fail_to_pull,
+    run,
+    run_out_of_memory,
+)
+from tests.kubernetes.fake.deletion import DeleteOptions
+from tests.kubernetes.fake.resources import JOBS, NAMESPACES, NODES, PODS, QUOTAS, SECRETS
+from tests.service.control.rounds import USER
+from tests.service.launchers.kubernetes.conftest import prepare
+from tests.service.launchers.kubernetes.scene import DONE, Scene, end_when_asked, leave, make_scene, stop_service
+
+
+def get_first(scene: Scene, job_id: str) -> tuple[str | None, str]:
+    """Return reason and message of the first attempt."""
+    first, *_ = scene.services.jobs.list_attempts(job_id, USER)
+    return first.reason, first.message
+
+
+def test_a_container_that_the_kernel_kills_for_its_memory_fails_the_job(scene: Scene) -> None:
+    scene.cluster.kubelet.on_start(behaviour=run_out_of_memory())
+    job = scene.wait_for(scene.submit(), "FAILED")
+    assert (job.reason, job.num_attempts) == ("out_of_memory", 1)
+    assert "resources.memory" in job.message
+    scene.wait_until_empty()
+
+
+def test_an_eviction_by_the_node_is_retried_and_not_counted(scene: Scene) -> None:
+    scene.cluster.kubelet.on_start(behaviour=leave(DONE, 0))
+    scene.cluster.kubelet.on_start(behaviour=be_evicted(), times=1)
+    job_id = scene.submit(max_restarts=0)
+    assert scene.wait_for(job_id, "SUCCEEDED").num_attempts == 2
+    reason, message = get_first(scene, job_id)
+    assert (reason, "low on resource: memory" in message) == ("evicted", True)
+    scene.wait_until_empty()
+
+
+def test_a_drain_of_the_node_is_retried_and_not_counted(scene: Scene) -> None:
+    scene.cluster.kubelet.on_start(behaviour=leave(DONE, 0))
+    scene.cluster.kubelet.on_start(behaviour=end_when_asked(), times=1)
+    job_id = scene.submit(max_restarts=0)
+    scene.wait_for(job_id, "RUNNING")
+    (pod,) = scene.cluster.pods()
+    scene.cluster.api.evict(pod, DeleteOptions())
+    assert scene.wait_for(job_id, "SUCCEEDED").num_attempts == 2
+    assert get_first(scene, job_id)[0] == "evicted"
+
+
+def test_a_preemption_is_retried_and_not_counted(scene: Scene) -> None:
+    for name, value in (("high", 100), ("low", 1)):
+        scene.cluster.apply(
+            {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
+        )
+    scene.cluster.kubelet.on_start(behaviour=end_when_asked())
+    job_id = scene.submit(max_restarts=0, resources={"kubernetes": {"priority_class": "low"}})
+    scene.wait_for(job_id, "RUNNING")
+    (pod,) = scene.cluster.pods()
+    node = scene.cluster.get(NODES, pod["spec"]["nodeName"])
+    amounts = {"cpu": node["status"]["allocatable"]["cpu"]}
+    container = {"name": "main", "image": "other", "resources": {"requests": amounts, "limits": amounts}}
+    spec = {"containers": [container], "priorityClassName": "high"}
+    scene.cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "important"}, "spec": spec})
+    scene.wait(job_id, lambda job: job.num_attempts == 2 or job.state == "RECOVERING")
+    assert get_first(scene, job_id)[0] == "preempted"
+
+
+def test_an_image_that_cannot_be_pulled_is_told_and_pulled_once_it_is_there(scene: Scene) -> None:
+    scene.cluster.kubelet.on_start(behaviour=fail_to_pull("manifest unknown"))
+    job_id = scene.submit()
+    job = scene.wait(job_id, lambda job: job.reason == "image_pull")
+    assert job.state == "STARTING"
+    assert "manifest unknown" in job.message or "Back-off" in job.message
+    scene.cluster.kubelet.change(scene.pod(job_id), leave(DONE, 0))
+    scene.cluster.advance(400)
+    assert scene.wait_for(job_id, "SUCCEEDED").num_attempts == 1
+
+
+def test_an_image_that_never_comes_fails_the_job_in_the_end(scene: Scene) -> None:
+    scene.cluster.kubelet.on_start(behaviour=fail_to_pull("manifest unknown"))
+    job_id = scene.submit()
+    scene.wait(job_id, lambda job: job.reason == "image_pull")
+    scene.cluster.advance(601)
+    job = scene.wait_for(job_id, "FAILED")
+    assert (job.reason, job.num_attempts) == ("image_pull", 1)
+    scene.wait_until_empty()
+
+
+def test_a_container_that_cannot_be_made_is_told(scene: Scene) -> None:
+    scene.cluster.kubelet.on_start(behaviour=fail_to_configure('secret "buckets" not found'))
+    job_id = scene.submit(max_restarts=0)
+    assert 'secret "buckets" not found' in scene.wait(job_id, lambda job: "secret" in job.message).message
+    scene.cluster.advance(601)
+    assert scene.wait_for(job_id, "FAILED").reason == "launch_failed"
+    scene.wait_until_empty()
+
+
+def test_a_pod_that_finds_no_node_says_so_in_the_scheduler_s_words_and_runs_once_there_is_one(scene: Scene) -> None:
+    scene.cluster.kubelet.on_start(behaviour=leave(DONE, 0))
+    job_id = scene.submit(resources={"kubernetes": {"node_selector": {"pool": "ads"}}})
+    job = scene.wait(job_id, lambda job: job.reason == "unschedulable")
+    assert "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector" in job.message
+    scene.cluster.nodes.add("new", labels={"pool": "ads"})
+    assert scene.wait_for(job_id, "SUCCEEDED").num_attempts == 1
+
+
+def test_a_pod_that_somebody_deletes_is_another_attempt(scene: Scene) -> None:
+    scene.cluster.kubelet.on_start(behaviour=leave(DONE, 0))
+    scene.cluster.kubelet.on_start(behaviour=end_when_asked(), times=1)
+    job_id = scene.submit(max_restarts=0)
+    scene.wait_for(job_id, "RUNNING")
+    (pod,) = scene.cluster.pods()
+    scene.cluster.api.delete(PODS, "default", pod["metadata"]["name"], DeleteOptions())
+    assert scene.wait_for(job_id, "SUCCEEDED").num_attempts == 2
+    assert get_first(scene, job_id)[0] == "stop_requested"
+    scene.wait_until_empty()
+
+
+def test_a_job_of_the_cluster_that_somebody_deletes_is_another_attempt(scene: Scene) -> None:
+    scene.cluster.kubelet.on_start(behaviour=leave(DONE, 0))
+    scene.cluster.kubelet.on_start(behaviour=run(), times=1)
+    job_id = scene.submit(max_restarts=0)
+    scene.wait_for(job_id, "RUNNING")
+    scene.cluster.api.delete(JOBS, "default", scene.name_of(job_id), DeleteOptions(propagation_policy="Background"))
+    assert scene.wait_for(job_id, "SUCCEEDED").num_attempts == 2
+    assert get_first(scene, job_id)[0] == "lost"
+    scene.wait_until_empty()
+
+
+def test_a_secret_that_somebody_deletes_does_not_disturb_a_running_job(scene: Scene) -> None:
+    job_id = scene.submit()
+    scene.wait_for(job_id, "RUNNING")
+    scene.cluster.api.delete(SECRETS, "default", scene.name_of(job_id), DeleteOptions())
+    scene.turn()
+    scene.cluster.kubelet.end(scene.pod(job_id), 0, leave(DONE, 0).ending.message)
+    scene.wait_for(job_id, "SUCCEEDED")
+    scene.wait_until_empty()
+
+
+def test_a_lost_node_is_another_attempt_on_another_node(scene: Scene) -> None:
+    scene.cluster.nodes.add("node-1")
+    scene.cluster.kubelet.on_start(behaviour=run())
+    job_id = scene.submit(max_restarts=0)
+    scene.wait_for(job_id, "RUNNING")
+    (pod,) = scene.cluster.pods()
+    scene.cluster.nodes.stop(pod["spec"]["nodeName"])
+    for _ in range(30):
+        scene.cluster.advance(10)
+        scene.turn()
+    job = scene.wait(job_id, lambda job: job.num_attempts == 2 and job.state == "RUNNING")
+    assert job.num_attempts == 2
+    assert get_first(scene, job_id)[0] == "node_lost"
+    assert [pod["spec"]["nodeName"] for pod in scene.cluster.pods(scene.name_of(job_id, 2))] != [
+        pod["spec"]["nodeName"]
+    ]
+
+
+def test_a_quota_that_forbids_the_pods_is_told_in_the_cluster_s_words(scene: Scene) -> None:
+    quota = {"hard": {"pods": "0"}}
+    scene.cluster.apply({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": quota})
+    job_id = scene.submit()
+    job = scene.wait(job_id, lambda job: job.reason == "quota_exceeded")
+    assert (job.state, "exceeded quota: none" in job.message) == ("STARTING", True)
+    scene.services.jobs.cancel(job_id, USER)
+    scene.wait_for(job_id, "CANCELLED")
+    scene.wait_until_empty()
+
+
+def test_a_quota_that_forbids_the_job_is_waited_for_and_not_counted(scene: Scene) -> None:
+    quota = {"hard": {"count/jobs.batch": "0"}}
+    scene.cluster.apply({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": quota})
+    scene.cluster.kubelet.on_start(behaviour=leave(DONE, 0))
+    job_id = scene.submit(max_restarts=0)
+    scene.wait(job_id, lambda job: job.num_attempts >= 2)
+    assert get_first(scene, job_id)[0] == "quota_exceeded"
+    scene.cluster.api.delete(QUOTAS, "default", "none", DeleteOptions())
+    scene.wait_for(job_id, "SUCCEEDED")
+    scene.wait_until_empty()
+
+
+def test_a_namespace_that_goes_fails_what_starts_there(scene: Scene) -> None:
+    job_id = scene.submit(max_restarts=0)
+    scene.wait_for(job_id, "RUNNING")
+    scene.cluster.api.delete(NAMESPACES, "", "default", DeleteOptions())
+    job = scene.wait_for(job_id, "FAILED")
+    assert (job.reason, "being terminated" in job.message or "not found" in job.message) == ("launch_failed", True)
+
+
+def test_what_runs_is_not_touched_while_the_cluster_is_out_of_sight(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.launchers.kubernetes.watch_cache.WATCH_SECONDS", 1)
+    monkeypatch.setattr("service.launchers.kubernetes.watch_cache.STALE_SECONDS", 3.0)
+    job_id = scene.submit()
+    scene.wait_for(job_id, "RUNNING")
+    with scene.cluster.refusing_connections():
+        job = scene.wait(job_id, lambda job: job.reason == "unseen")
+        assert (job.state, "out of sight" in job.message) == ("RUNNING", True)
+    scene.wait(job_id, lambda job: job.reason == "process_started")
+    assert scene.see(job_id).num_attempts == 1
+
+
+@pytest.fixture
+def poor_scene(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
+    """Scene whose cluster has a node with one GPU and few cores."""
+    fake = prepare(Cluster(num_nodes=0))
+    fake.nodes.add("small", cpu="2", memory="4Gi", gpus=1)
+    made = make_scene(fake, settings, tmp_path, monkeypatch)
+    yield made
+    stop_service(made)
+    fake.stop()
+
+
+def test_the_capacity_of_a_cluster_is_that_of_its_nodes_and_jobs_wait_for_it(poor_scene: Scene) -> None:
+    poor_scene.cluster.kubelet.on_start(behaviour=Behaviour())
+    first = poor_scene.submit(resources={"workers_per_node": 2})
+    poor_scene.wait_for(first, "RUNNING")
+    capacity = poor_scene.services.capacity.read()["kubernetes"]
+    assert capacity is not None
+    assert (capacity.total.num_cores, capacity.total.num_gpus) == (2, 1)
+    second = poor_scene.submit()
+    poor_scene.turn()
+    job = poor_scene.see(second)
+    assert (job.state, job.reason, job.message) == ("QUEUED", "waiting_for_cpu", "needs 1 core, 0 free")
