@@ -33,6 +33,9 @@ def test_each_rank_and_the_launch_process_have_logs_of_their_own(attempt: Attemp
     push_log(attempt, ["of another node"], rank=1, stream="launch")
     texts = [attempt.get("/logs", rank=rank)["text"] for rank in (0, 1, "launch")]
     assert texts == ["one\ntwo\n", "three\n", "begins\n"]
+    texts = [attempt.get("/logs", rank="launch", node=node)["text"] for node in (0, 1, 2)]
+    assert texts == ["begins\n", "of another node\n", ""]
+    assert attempt.api.viewer.get(f"/v1/jobs/{attempt.job_id}/logs", params={"node": 1}).status_code == 422
     assert attempt.api.viewer.get(f"/v1/jobs/{attempt.job_id}/logs", params={"rank": 2}).status_code == 422
 
 
