@@ -41,8 +41,13 @@ LAST_LOOK_SECONDS = 8.0
 
 def read_spec(directory: RunDirectory, number: int) -> ResolvedJob:
     """Read the document that attempt `number` starts with. Raises ConfigError and OSError."""
+    return parse_spec(directory.read_spec(number))
+
+
+def parse_spec(content: bytes) -> ResolvedJob:
+    """Parse a resolved document. Raises ConfigError."""
     try:
-        return ResolvedJob.model_validate_json(directory.read_spec(number))
+        return ResolvedJob.model_validate_json(content)
     except ValidationError as error:
         raise ConfigError(translate_errors(error, ResolvedJob)) from None
 

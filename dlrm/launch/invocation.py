@@ -4,6 +4,7 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
+from dlrm.launch.attempt import parse_spec
 from dlrm.launch.reports import ServiceReports
 from dlrm.launch.stopper import Stopper
 from dlrm.record import AttemptDirectory, Outcome, RunDirectory, write_atomically
@@ -33,9 +34,14 @@ class Invocation:
         return self.directory.attempt(self.number)
 
     def place_document(self) -> None:
-        """Give a run that has no document, neither here nor in its bucket, the one that was named. Raises OSError."""
+        """Give a run that has no document, neither here nor in its bucket, the one that was named.
+
+        Raises ConfigError where that is damaged, and OSError.
+        """
         if self.document is not None and not self.directory.spec.exists():
-            write_atomically(self.directory.spec, self.document.read_bytes())
+            content = self.document.read_bytes()
+            parse_spec(content)
+            write_atomically(self.directory.spec, content)
 
     def enter_attempt(self, attempt: AttemptDirectory) -> None:
         """Leave stop requests and report in the directory of `attempt` from now on."""

@@ -91,7 +91,7 @@ class Job(_Response):
     """Sentences on what the metrics say against the model of a job that has succeeded, with what to try."""
     run_directory: str | None = None
     model_path: str | None = None
-    """Directory of the trained model; None until it exists."""
+    """Directory of the trained model, or its URI in a bucket; None until it exists."""
 
     @property
     def has_ended(self) -> bool:
@@ -166,7 +166,7 @@ class Attempt(_Response):
 
 
 class Checkpoint(_Response):
-    """Complete checkpoint on the disk of the service."""
+    """Complete checkpoint."""
 
     step: int
     """Number of batches consumed."""
@@ -176,6 +176,7 @@ class Checkpoint(_Response):
     num_bytes: int
     world_size: int
     path: str
+    """Path of its directory, on the machines of the run where the service does not see that; or its URI in a bucket."""
 
 
 class StepMetric(StepReport):

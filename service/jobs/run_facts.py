@@ -10,7 +10,7 @@ from service.jobs.checkpoint_repository import CheckpointRepository
 from service.jobs.checkpoints import Checkpoint, find_newest_step_saved_since, list_job_checkpoints
 from service.jobs.models import Attempt, Job
 from service.launchers.log_files import find_last_line, read_last_line, read_log, read_part
-from service.launchers.protocol import LaunchStatus, LogPart, LogRange, LogSource
+from service.launchers.protocol import LaunchStatus, LogName, LogPart, LogRange
 from service.launchers.registry import Launchers
 from service.reports.log_parts import LAUNCH, LOG, LogPartRepository
 
@@ -50,15 +50,20 @@ class RunFacts:
             return EndFacts(status.outcome, status.rank_ends, last_line)
         return EndFacts(end.outcome, tuple(end.rank_ends) or status.rank_ends, last_line)
 
-    def read_log(self, job: Job, attempt: Attempt, source: LogSource, part: LogRange) -> LogPart:
-        """Read a part of the log of a rank, or of the launch process of node 0; empty where nothing was written."""
+    def read_log(self, job: Job, attempt: Attempt, name: LogName, part: LogRange) -> LogPart:
+        """Read a part of the log of a rank or of a launch process; empty where nothing was written."""
         if self.shares_files(job):
-            directory = RunDirectory(Path(job.run_directory)).attempt(attempt.number)
-            return read_log(directory.launch_log if source == "launch" else directory.rank_log(source), part)
+            return read_log(_find_log_file(job, attempt, name), part)
         with self._database.read() as session:
             logs = LogPartRepository(session)
-            log = logs.open(attempt.id, 0, LAUNCH) if source == "launch" else logs.open(attempt.id, source, LOG)
-            return read_part(log, part)
+            if name.source != "launch":
+                return read_part(logs.open(attempt.id, name.source, LOG), part)
+            rank = logs.find_launch_rank(attempt.id, name.node)
+            return (
+                LogPart("", part.offset, is_at_end=True)
+                if rank is None
+                else read_part(logs.open(attempt.id, rank, LAUNCH), part)
+            )
 
     def list_checkpoints(self, job: Job) -> list[Checkpoint]:
         """List the complete checkpoints of a job, newest first."""
@@ -100,6 +105,13 @@ class RunFacts:
             return _get_parent(job.model_path)
         checkpoints = self.list_checkpoints(job)
         return _get_parent(_get_parent(checkpoints[0].path)) if checkpoints else None
+
+
+def _find_log_file(job: Job, attempt: Attempt, name: LogName) -> Path:
+    directory = RunDirectory(Path(job.run_directory)).attempt(attempt.number)
+    if name.source != "launch":
+        return directory.rank_log(name.source)
+    return directory.launch_log if name.node == 0 else directory.node_log(name.node)
 
 
 def _get_parent(place: str) -> str:

@@ -183,6 +183,15 @@ class LaunchStatus:
 
 
 @dataclass(frozen=True)
+class LogName:
+    """Name of a log of an attempt."""
+
+    source: LogSource
+    node: int = 0
+    """Number of the machine of a launch process; 0 for ranks, whose numbers say enough."""
+
+
+@dataclass(frozen=True)
 class LogPart:
     """A part of a log.
 

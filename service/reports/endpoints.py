@@ -10,7 +10,7 @@ from service.http.problem_kinds import may_answer
 from service.http.route import ApiRoute, runs_in
 from service.http.threads import CURVES, INGEST
 from service.keys.dependencies import Viewer, get_bearer_token
-from service.launchers.protocol import LogRange
+from service.launchers.protocol import LogName, LogRange
 from service.reports.ingest import Stream
 from service.reports.schemas import MAX_INT32, Acknowledged, LogView, MetricKind, MetricPage, NewReports
 from service.reports.service import MetricQuery
@@ -67,8 +67,10 @@ def get_logs(
     principal: Viewer,
     attempt: AttemptNumber = None,
     rank: Rank | Literal["launch"] = 0,
+    node: Annotated[int, Query(ge=0, le=MAX_INT32, description="with rank=launch: number of the machine")] = 0,
     offset: Annotated[int, Query(ge=0, le=MAX_SERIAL)] = 0,
     limit_bytes: Annotated[int, Query(ge=4, le=2**20)] = 65_536,
     tail_lines: Annotated[int | None, Query(ge=1, le=100_000)] = None,
 ) -> LogView:
-    return services.logs.read(job_id, principal, attempt, rank, LogRange(offset, limit_bytes, tail_lines))
+    part = LogRange(offset, limit_bytes, tail_lines)
+    return services.logs.read(job_id, principal, attempt, LogName(rank, node), part)

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from service.jobs.models import Attempt
 from service.launchers.log_files import LogText
-from service.reports.models import StoredLogPart
+from service.reports.models import StoredLogPart, StreamPosition
 
 LOG, LAUNCH = "log", "launch"
 """Streams of the logs of ranks, and of launch processes."""
@@ -52,6 +52,15 @@ class LogPartRepository:
         last = self._session.execute(parts.order_by(StoredLogPart.start_byte.desc()).limit(1)).one_or_none()
         start, end = first.start_byte if first else 0, last.start_byte + last.num_bytes if last else 0
         return StoredLog(self._session, attempt_id, rank, stream, start, end)
+
+    def find_launch_rank(self, attempt_id: str, node: int) -> int | None:
+        """Return the first rank of a machine, under which its launch process pushes; None where that has not.
+
+        node: number of the machine among those that have pushed, which are in the order of their ranks.
+        """
+        pushed = (StreamPosition.attempt_id == attempt_id, StreamPosition.stream == LAUNCH)
+        query = select(StreamPosition.rank).where(*pushed).order_by(StreamPosition.rank)
+        return self._session.scalar(query.offset(node).limit(1))
 
     def remove_some(self, job_id: str, limit: int) -> int:
         """Remove at most `limit` parts of the logs of a job, and return their number."""

@@ -2,14 +2,15 @@
 
 from sqlalchemy.orm import Session
 
+from dlrm.config import FieldError
 from service.database import Database
-from service.http.problems import not_found
+from service.http.problems import invalid_request, not_found
 from service.jobs.attempt_repository import ACTIVE_STATES, AttemptRepository
 from service.jobs.models import Attempt, Job
 from service.jobs.run_facts import RunFacts
 from service.jobs.visibility import get_visible_job
 from service.keys.principal import Principal
-from service.launchers.protocol import LogRange, LogSource
+from service.launchers.protocol import LogName, LogRange
 from service.reports.schemas import LogView
 from service.reports.service import check_rank
 
@@ -20,7 +21,7 @@ class LogService:
         self._facts = facts
 
     def read(
-        self, job_id: str, principal: Principal, attempt_number: int | None, source: LogSource, part: LogRange
+        self, job_id: str, principal: Principal, attempt_number: int | None, name: LogName, part: LogRange
     ) -> LogView:
         """Read a part of a log of the given attempt; None means the last one.
 
@@ -28,16 +29,18 @@ class LogService:
         """
         with self._database.read() as session:
             job = get_visible_job(session, job_id, principal)
-            if source != "launch":
-                check_rank(job.world_size, source)
+            if name.source != "launch":
+                check_rank(job.world_size, name.source)
+                if name.node:
+                    raise invalid_request([FieldError("node", "is for the logs of launch processes", "rank=launch")])
             attempt = _find_attempt(session, job, attempt_number)
         if attempt is None:
             # The job has not started yet, so nothing was written.
-            return LogView(attempt=1, rank=source, text="", next_offset=0, complete=job.finished_at is not None)
-        log_part = self._facts.read_log(job, attempt, source, part)
+            return LogView(attempt=1, rank=name.source, text="", next_offset=0, complete=job.finished_at is not None)
+        log_part = self._facts.read_log(job, attempt, name, part)
         return LogView(
             attempt=attempt.number,
-            rank=source,
+            rank=name.source,
             text=log_part.text,
             next_offset=log_part.next_offset,
             complete=log_part.is_at_end and attempt.state not in ACTIVE_STATES,

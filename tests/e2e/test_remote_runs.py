@@ -7,22 +7,30 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
-from dlrm.record import EndReason, Outcome, RunDirectory, find_newest_checkpoint
+from dlrm.record import AttemptEnd, EndReason, Outcome, RunDirectory, find_newest_checkpoint
+from service.jobs.attempt_repository import AttemptRepository
+from service.jobs.launches import make_launch
+from service.jobs.models import Job
+from service.keys.secret import hash_secret
 from service.launchers.processes import find_marked, kill_all
+from tests.bucket.server import Bucket, Proxy
+from tests.patience import wait_until
 from tests.service.api import Api, make_settings, serve_api
 from tests.service.remote_launcher import Machines, RemoteLauncher
 
-RUN: dict[str, Any] = {"epochs": 2, "eval_every_fraction": 0.5, "checkpoint_every_seconds": 0.3, "yardsticks": "none"}
+RUN: dict[str, Any] = {"epochs": 2, "eval_every_fraction": 0.5, "checkpoint_every_seconds": 1.0, "yardsticks": "none"}
 DOCUMENT: dict[str, Any] = {
     "data": {"format": "synthetic", "synthetic": {"num_rows": 40_000, "num_ids": 500}},
     "model": {"embedding_dim": 8, "bottom_mlp": [16, 8], "top_mlp": [16, 1]},
     "batch": {"global_size": 2048},
     "run": RUN,
     "dense_optimizer": {"name": "adam", "learning_rate": 0.001},
-    "resources": {"workers_per_node": 2, "memory": "1GiB"},
+    "resources": {"workers_per_node": 2, "memory": "2GiB"},
 }
+KILLED = "rank 1 was killed by SIGKILL; often the kernel's out-of-memory killer"
 ENDED = ("SUCCEEDED", "FAILED", "CANCELLED")
 
 
@@ -40,7 +48,7 @@ def api(tmp_path: Path, machines: Machines, monkeypatch: pytest.MonkeyPatch) -> 
 @contextmanager
 def serve_remote(directory: Path, machines: Machines, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
     """Run a service whose launcher has these machines."""
-    monkeypatch.setattr("service.app.LocalLauncher", partial(RemoteLauncher, machines))
+    monkeypatch.setattr("service.launchers.construction.LocalLauncher", partial(RemoteLauncher, machines))
     settings = make_settings(directory, f"sqlite:///{directory}/service.sqlite3")
     settings = settings.model_copy(update={"trainer_python": Path(sys.executable)})
     try:
@@ -107,3 +115,180 @@ def test_a_job_that_succeeds_has_all_that_it_reported(api: Api, machines: Machin
     output = machines.find_mounted(job["id"]).attempt(1).launch_log.read_text()
     assert "[rank 0] " in output
     assert list_files(decoy) == files
+
+
+def test_a_job_on_bad_rows_fails_with_the_message_that_its_launch_process_reported(
+    api: Api, machines: Machines, tmp_path: Path
+) -> None:
+    good = "\t".join(["1", *["3"] * 13, *["68fd1e64"] * 26])
+    (tmp_path / "data" / "clicks.tsv").write_text(f"{good}\n{good}\n2{good[1:]}\n")
+    job = api.submit(**{**DOCUMENT, "data": {"train": ["clicks.tsv"]}})
+    ended = api.wait_for(job["id"], *ENDED)
+    assert (ended["state"], ended["reason"], ended["num_attempts"]) == ("FAILED", "bad_input", 1)
+    assert "clicks.tsv, line 3, label: '2' is not a label (valid: 0 or 1)" in ended["message"]
+    attempt = api.viewer.get(f"/v1/jobs/{job['id']}/attempts").json()["items"][0]
+    assert attempt["exit_code"] == 64
+    left = AttemptEnd.model_validate_json(machines.find_termination(job["id"], 1).read_text())
+    assert left.outcome == Outcome.read(machines.find_run(job["id"]).attempt(1).outcome)
+
+
+def wait_for_checkpoint(api: Api, job_id: str) -> int:
+    """Wait until the service knows a checkpoint and a later step, and return the step of the checkpoint."""
+
+    def find_step() -> int | None:
+        items = api.viewer.get(f"/v1/jobs/{job_id}/checkpoints").json()["items"]
+        progress = api.viewer.get(f"/v1/jobs/{job_id}").json()["progress"]
+        return items[0]["step"] if items and (progress["step"] or 0) > items[0]["step"] else None
+
+    return wait_until(find_step)
+
+
+def find_ranks(machines: Machines, job_id: str, attempt: int = 1) -> list[psutil.Process]:
+    found = find_marked(machines.find_mounted(job_id).attempt(attempt).path)
+    return [process for process in found if "dlrm.train.worker" in process.cmdline()]
+
+
+def list_steps(api: Api, job_id: str) -> list[int]:
+    items = api.viewer.get(f"/v1/jobs/{job_id}/metrics", params={"kind": "step", "limit": 10_000}).json()["items"]
+    return [item["step"] for item in items]
+
+
+def check_restart(api: Api, job_id: str, saved_step: int) -> list[dict[str, Any]]:
+    """Check that a job whose rank was killed has gone on from a checkpoint, and return its attempts."""
+    ended = api.wait_for(job_id, *ENDED)
+    assert (ended["state"], ended["num_attempts"]) == ("SUCCEEDED", 2), ended["message"]
+    first, second = api.viewer.get(f"/v1/jobs/{job_id}/attempts").json()["items"]
+    assert (first["reason"], first["message"]) == ("worker_crashed", KILLED)
+    assert [(end["rank"], end["exit_code"]) for end in first["rank_ends"]][-1] == (1, -9)
+    assert second["start_step"] == first["saved_step"] >= saved_step
+    assert list_steps(api, job_id) == list(range(1, ended["progress"]["num_steps"] + 1))
+    assert read_log(api, job_id, attempt=1, rank="launch")
+    return [first, second]
+
+
+@pytest.mark.slow
+def test_a_job_whose_rank_is_killed_goes_on_from_the_checkpoint_on_its_claim(api: Api, machines: Machines) -> None:
+    job_id = api.submit(**{**DOCUMENT, "run": {**RUN, "epochs": 8}})["id"]
+    saved_step = wait_for_checkpoint(api, job_id)
+    find_ranks(machines, job_id)[-1].kill()
+    check_restart(api, job_id, saved_step)
+
+
+@pytest.mark.slow
+def test_a_job_goes_on_on_another_machine_from_its_bucket(
+    bucket: Bucket, tmp_path: Path, machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines.store = "s3://bucket/runs"
+    with serve_remote(tmp_path, machines, monkeypatch) as api:
+        job_id = api.submit(**{**DOCUMENT, "run": {**RUN, "epochs": 8}})["id"]
+        saved_step = wait_for_checkpoint(api, job_id)
+        find_ranks(machines, job_id)[-1].kill()
+        check_restart(api, job_id, saved_step)
+        ended = api.viewer.get(f"/v1/jobs/{job_id}").json()
+        assert ended["model_path"] == f"s3://bucket/runs/{job_id}/model"
+        shown = api.viewer.get(f"/v1/jobs/{job_id}/checkpoints").json()["items"]
+        names = bucket.list_names(f"runs/{job_id}/checkpoints")
+        paths = [f"s3://bucket/{name.removesuffix('/COMPLETE')}" for name in names if name.endswith("/COMPLETE")]
+        assert sorted(item["path"] for item in shown) == paths
+        # The second machine began with an empty directory.
+        assert machines.find_run(job_id, 1).path != machines.find_run(job_id, 2).path
+        events = api.viewer.get(f"/v1/jobs/{job_id}/events", params={"limit": 1000}).json()["items"]
+        model = next(event["details"] for event in events if "files" in event["details"])
+        sizes = {file["name"]: file["num_bytes"] for file in model["files"]}
+        assert sizes["model.safetensors"] == len(bucket.read(f"runs/{job_id}/model/model.safetensors"))
+        # Another job starts from the model in the bucket, with its optimizer state.
+        warm = {"warm_start": {"from": job_id, "optimizer_state": True}}
+        heir = api.submit(**{**DOCUMENT, "run": {**RUN, **warm}})
+        ended = api.wait_for(heir["id"], *ENDED)
+        assert ended["state"] == "SUCCEEDED", ended["message"]
+        events = api.viewer.get(f"/v1/jobs/{heir['id']}/events", params={"limit": 1000}).json()["items"]
+        assert f"s3://bucket/runs/{job_id}" in {event["details"].get("from") for event in events}
+
+
+@pytest.mark.slow
+def test_a_job_is_paused_and_resumed_and_at_last_cancelled(api: Api, machines: Machines) -> None:
+    job_id = api.submit(**{**DOCUMENT, "run": {**RUN, "epochs": 1000}})["id"]
+    wait_for_checkpoint(api, job_id)
+    api.submitter.post(f"/v1/jobs/{job_id}/pause")
+    api.wait_for(job_id, "PAUSED")
+    api.submitter.post(f"/v1/jobs/{job_id}/resume")
+
+    def is_trained_further() -> bool:
+        attempts = api.viewer.get(f"/v1/jobs/{job_id}/attempts").json()["items"]
+        return len(attempts) == 2 and attempts[1]["start_step"] is not None
+
+    wait_until(is_trained_further)
+    api.submitter.post(f"/v1/jobs/{job_id}/cancel")
+    ended = api.wait_for(job_id, *ENDED)
+    assert (ended["state"], ended["reason"], ended["model_path"]) == ("CANCELLED", "user_cancelled", None)
+    first, second = api.viewer.get(f"/v1/jobs/{job_id}/attempts").json()["items"]
+    assert (first["state"], first["exit_code"], second["state"], second["exit_code"]) == ("STOPPED", 75, "STOPPED", 75)
+    assert second["start_step"] == first["saved_step"]
+    assert find_marked(machines.find_mounted(job_id).attempt(2).path) == []
+
+
+@pytest.mark.slow
+def test_a_job_trains_on_while_the_service_is_away_and_while_its_token_is_replaced(
+    tmp_path: Path, machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serve_remote(tmp_path, machines, monkeypatch) as api:
+        host, port = api.url.removeprefix("http://").split(":")
+        proxy = Proxy((host, int(port)))
+        machines.proxy = proxy.address
+        job_id = api.submit(**{**DOCUMENT, "run": {**RUN, "epochs": 12}})["id"]
+        wait_for_checkpoint(api, job_id)
+        run = machines.find_run(job_id)
+        proxy.state = "cut"
+        wait_until(lambda: "does not take reports" in run.attempt(1).launch_log.read_text())
+        known, written = len(list_steps(api, job_id)), count_steps(run)
+        wait_until(lambda: count_steps(run) > written + 20)
+        assert len(list_steps(api, job_id)) == known
+        # While it is away, the service gives the attempt another token.
+        replace_token(api, machines, job_id)
+        proxy.state = "well"
+        ended = api.wait_for(job_id, *ENDED)
+        assert (ended["state"], ended["num_attempts"]) == ("SUCCEEDED", 1), ended["message"]
+        assert list_steps(api, job_id) == list(range(1, ended["progress"]["num_steps"] + 1))
+        assert read_log(api, job_id, limit_bytes=2**20) == run.attempt(1).rank_log(0).read_text()
+        proxy.close()
+
+
+def count_steps(run: RunDirectory) -> int:
+    return run.attempt(1).spool_file(0, "metrics").read_bytes().count(b"\n")
+
+
+def replace_token(api: Api, machines: Machines, job_id: str) -> None:
+    """Give the running attempt of a job another token, at the service and where it is mounted."""
+    launcher = api.services.launchers["local"]
+    assert isinstance(launcher, RemoteLauncher)
+    with api.services.database.write() as session:
+        attempt = AttemptRepository(session).list_by_job(job_id)[-1]
+        launch = make_launch(session.get_one(Job, job_id), attempt)
+        AttemptRepository(session).set_token(attempt.id, hash_secret("another"))
+    launcher.replace_token(launch, "another")
+
+
+@pytest.mark.parametrize("reads_termination", [False, True])
+def test_a_failure_whose_last_push_is_lost_is_told_by_what_the_launcher_sees(
+    tmp_path: Path, machines: Machines, monkeypatch: pytest.MonkeyPatch, *, reads_termination: bool
+) -> None:
+    machines.reads_termination = reads_termination
+    with serve_remote(tmp_path, machines, monkeypatch) as api:
+        host, port = api.url.removeprefix("http://").split(":")
+        proxy = Proxy((host, int(port)))
+        machines.proxy = proxy.address
+        job_id = api.submit(**{**DOCUMENT, "max_restarts": 0, "run": {**RUN, "epochs": 1000}})["id"]
+        wait_for_checkpoint(api, job_id)
+        proxy.state = "cut"
+        find_ranks(machines, job_id)[-1].kill()
+        # The launch process tries for a minute to report this; then its machine is gone.
+        wait_until(machines.find_termination(job_id, 1).exists)
+        machines.lose(job_id, 1)
+        ended = api.wait_for(job_id, *ENDED)
+        assert (ended["state"], ended["reason"], ended["num_attempts"]) == ("FAILED", "worker_crashed", 1)
+        if reads_termination:
+            assert ended["message"] == KILLED
+        else:
+            assert ended["message"].startswith("the launch process ")
+            assert " and left no outcome" in ended["message"]
+        proxy.close()

@@ -10,7 +10,7 @@ from pathlib import Path
 from dlrm.record import AttemptDirectory, AttemptEnd, RunDirectory, write_atomically
 from hostinfo.stop_signals import defer_stop_signals
 from service.launchers.local import LocalLauncher, LocalOptions
-from service.launchers.processes import make_marks
+from service.launchers.processes import find_marked, kill_all, make_marks
 from service.launchers.protocol import Launch, LaunchFiles, LaunchPhase, LaunchStatus
 from service.launchers.worker_environment import make_worker_environment
 
@@ -39,6 +39,10 @@ class Machines:
 
     def find_termination(self, job_id: str, attempt: int) -> Path:
         return self.find_mounted(job_id).attempt(attempt).path / "termination"
+
+    def lose(self, job_id: str, attempt: int) -> None:
+        """Kill all processes of an attempt, as where its machine dies."""
+        kill_all(find_marked(self.find_mounted(job_id).attempt(attempt).path))
 
 
 class RemoteLauncher(LocalLauncher):
