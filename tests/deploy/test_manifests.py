@@ -18,8 +18,6 @@ from tests.deploy.pod_security import list_containers
 from tests.deploy.rendering import DIRECTORIES, KUSTOMIZE, OVERLAYS, find_objects, find_pod_templates, render
 
 VERSIONS = ("1.31", kubernetes_validate.latest_version())
-UPCOMING_SETTINGS = {"DLRM_LAUNCHERS", "DLRM_KUBERNETES"}
-"""Settings of the launcher for Kubernetes, which may be younger than the manifests."""
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -100,7 +98,7 @@ def test_what_a_pod_mounts_exists(name: str) -> None:
 
 @pytest.mark.parametrize("name", OVERLAYS)
 def test_every_setting_in_the_manifests_is_one_of_the_service(name: str) -> None:
-    known = {f"{PREFIX}{field.upper()}" for field in Settings.model_fields} | UPCOMING_SETTINGS
+    known = {f"{PREFIX}{field.upper()}" for field in Settings.model_fields}
     named = {
         variable["name"]
         for template in find_pod_templates(render(f"overlays/{name}"))
@@ -114,7 +112,7 @@ def test_every_setting_in_the_manifests_is_one_of_the_service(name: str) -> None
 
 def test_every_setting_in_the_image_and_in_its_documents_is_one_of_the_service() -> None:
     root = KUSTOMIZE.parents[1]
-    known = {f"{PREFIX}{field.upper()}" for field in Settings.model_fields} | UPCOMING_SETTINGS | OTHER_VARIABLES
+    known = {f"{PREFIX}{field.upper()}" for field in Settings.model_fields} | OTHER_VARIABLES
     for name in ("deploy/Containerfile", "deploy/README.md"):
         named = set(re.findall(r"\bDLRM_[A-Z_]+", (root / name).read_text()))
         assert named <= known, name

@@ -8,7 +8,7 @@ from tests.deploy.rendering import OVERLAYS, ROOT, find_objects, render
 
 Object = dict[str, Any]
 ALLOWED = {
-    ("batch", "jobs"): {"create", "get", "list", "watch", "patch", "delete"},
+    ("batch", "jobs"): {"create", "get", "list", "watch", "delete"},
     ("", "pods"): {"list", "watch", "delete"},
     ("", "secrets"): {"create", "patch", "delete"},
     ("", "services"): {"create", "get", "patch", "delete"},
