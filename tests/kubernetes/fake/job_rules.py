@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.kubernetes.fake.errors import ApiError, cause
+from tests.kubernetes.fake.errors import cause
 from tests.kubernetes.fake.object_rules import (
     find_label_errors,
     find_pod_spec_errors,
@@ -15,7 +15,29 @@ from tests.kubernetes.fake.objects import copy_json, has_condition
 from tests.kubernetes.fake.resources import Json
 
 ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
-IMMUTABLE_FIELDS = ("selector", "completionMode", "podFailurePolicy", "managedBy", "successPolicy")
+COUNTS = (
+    "parallelism",
+    "completions",
+    "activeDeadlineSeconds",
+    "backoffLimit",
+    "ttlSecondsAfterFinished",
+    "backoffLimitPerIndex",
+    "maxFailedIndexes",
+)
+"""Fields that are never negative."""
+IMMUTABLE_FIELDS = (
+    "selector",
+    "completionMode",
+    "podFailurePolicy",
+    "backoffLimitPerIndex",
+    "managedBy",
+    "successPolicy",
+)
+MAX_FAILED_INDEXES = 100_000
+MANY_COMPLETIONS = 100_000
+"""Completions beyond which a Job that limits failures per index must limit more."""
+LIMIT_FOR_MANY = 10_000
+"""Most pods at a time and most failed indexes of such a Job."""
 
 
 def generate_selector(job: Json) -> None:
@@ -36,12 +58,12 @@ def generate_selector(job: Json) -> None:
 def find_job_errors(job: Json) -> list[Json]:
     """Return the causes for which a Job is refused."""
     spec: Json = job["spec"]
-    if "backoffLimitPerIndex" in spec or "maxFailedIndexes" in spec:
-        raise ApiError(501, "", "the fake cluster knows no backoffLimitPerIndex and no maxFailedIndexes")
     causes: list[Json] = []
-    for name in ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"):
+    for name in COUNTS:
         if spec.get(name, 0) < 0:
             causes.append(wrong_value(f"spec.{name}", spec[name], "must be greater than or equal to 0"))
+    if "maxFailedIndexes" in spec and "backoffLimitPerIndex" not in spec:
+        causes.append(missing_value("spec.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
     causes += _mode_errors(job)
     template: Json = spec["template"]
     causes += find_label_errors(template["metadata"].get("labels") or {}, "spec.template.labels")
@@ -62,10 +84,34 @@ def _mode_errors(job: Json) -> list[Json]:
         message = f'Unsupported value: "{spec["completionMode"]}": supported values: "Indexed", "NonIndexed"'
         return [cause("FieldValueNotSupported", message, "spec.completionMode")]
     if spec["completionMode"] != "Indexed":
-        return []
+        why = "requires indexed completion mode"
+        names = [name for name in ("backoffLimitPerIndex", "maxFailedIndexes") if name in spec]
+        return [wrong_value(f"spec.{name}", spec[name], why) for name in names]
     if "completions" not in spec:
         return [missing_value("spec.completions", "when completion mode is Indexed")]
-    return []
+    return _failed_indexes_errors(spec)
+
+
+def _failed_indexes_errors(spec: Json) -> list[Json]:
+    """Return the causes for which the limits of failed indexes are refused."""
+    causes: list[Json] = []
+    field = "spec.maxFailedIndexes"
+    completions: int = spec["completions"]
+    num_failed: int = spec.get("maxFailedIndexes", 0)
+    if num_failed > completions:
+        causes.append(wrong_value(field, num_failed, "must be less than or equal to completions"))
+    if num_failed > MAX_FAILED_INDEXES:
+        causes.append(wrong_value(field, num_failed, f"must be less than or equal to {MAX_FAILED_INDEXES}"))
+    if completions <= MANY_COMPLETIONS or "backoffLimitPerIndex" not in spec:
+        return causes
+    if "maxFailedIndexes" not in spec:
+        causes.append(missing_value(field, f"must be specified when completions is above {MANY_COMPLETIONS}"))
+    for name in ("parallelism", "maxFailedIndexes"):
+        if spec.get(name, 0) > LIMIT_FOR_MANY:
+            when = f"when completions are above {MANY_COMPLETIONS} and used with backoff limit per index"
+            why = f"must be less than or equal to {LIMIT_FOR_MANY} {when}"
+            causes.append(wrong_value(f"spec.{name}", spec[name], why))
+    return causes
 
 
 def _hostname_errors(job: Json) -> list[Json]:
@@ -99,7 +145,7 @@ def _failure_policy_errors(spec: Json) -> list[Json]:
             supported = ", ".join(map(quoted, ACTIONS))
             message = f'Unsupported value: "{rule.get("action")}": supported values: {supported}'
             causes.append(cause("FieldValueNotSupported", message, f"{field}.action"))
-        elif rule["action"] == "FailIndex":
+        elif rule["action"] == "FailIndex" and "backoffLimitPerIndex" not in spec:
             why = "requires the backoffLimitPerIndex to be set"
             causes.append(wrong_value(f"{field}.action", "FailIndex", why))
         codes, conditions = rule.get("onExitCodes"), rule.get("onPodConditions")

@@ -19,10 +19,10 @@ class JobPods:
         self._events = events
         self._failed_at: dict[str, float] = {}
 
-    def create(self, job: Json, index: int | None) -> bool:
-        """Create one pod. Return whether the server allowed it."""
+    def create(self, job: Json, index: int | None, annotations: dict[str, str]) -> bool:
+        """Create one pod, with annotations of its own. Return whether the server allowed it."""
         try:
-            pod = self._api.create(PODS, job["metadata"]["namespace"], _make_pod(job, index))
+            pod = self._api.create(PODS, job["metadata"]["namespace"], _make_pod(job, index, annotations))
         except ApiError as error:
             causes = (error.details or {}).get("causes") or []
             is_ending = any(one["reason"] == "NamespaceTerminating" for one in causes)
@@ -60,7 +60,7 @@ def is_tracked(pod: Json) -> bool:
     return TRACKING_FINALIZER in (pod["metadata"].get("finalizers") or [])
 
 
-def _make_pod(job: Json, index: int | None) -> Json:
+def _make_pod(job: Json, index: int | None, annotations: dict[str, str]) -> Json:
     template: Json = copy_json(job["spec"]["template"])
     metadata: Json = template.setdefault("metadata", {})
     spec: Json = template["spec"]
@@ -70,7 +70,7 @@ def _make_pod(job: Json, index: int | None) -> Json:
     metadata["finalizers"] = [*(metadata.get("finalizers") or []), TRACKING_FINALIZER]
     if is_indexed(job):
         metadata["generateName"] = _generate_name(name, f"-{index}-")
-        metadata.setdefault("annotations", {})[COMPLETION_INDEX] = str(index)
+        metadata.setdefault("annotations", {}).update({COMPLETION_INDEX: str(index), **annotations})
         metadata.setdefault("labels", {})[COMPLETION_INDEX] = str(index)
         spec["hostname"] = f"{name}-{index}"
         for container in [*(spec.get("initContainers") or []), *spec["containers"]]:

@@ -12,9 +12,11 @@ class Judgement:
     """Words of the policy on a failed pod."""
 
     counts: bool = True
-    """Whether the failure counts towards backoffLimit."""
+    """Whether the failure counts towards backoffLimit and backoffLimitPerIndex."""
     failure_message: str = ""
     """Message with which the whole Job fails, "" where it does not."""
+    fails_index: bool = False
+    """Whether the pod's index fails at once."""
 
 
 def is_failed(pod: Json, job: Json) -> bool:
@@ -52,6 +54,8 @@ def judge(job: Json, pod: Json) -> Judgement:
             return Judgement(counts=False)
         if action == "Count":
             return Judgement()
+        if action == "FailIndex":
+            return Judgement(fails_index=True)
         return Judgement(failure_message=f"{subject} matching {action} rule at index {index}")
     return Judgement()
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from tests.kubernetes.fake.api import Api
 from tests.kubernetes.fake.clock import parse_time
-from tests.kubernetes.fake.controllers import job_policies
+from tests.kubernetes.fake.controllers import index_failures, job_policies
 from tests.kubernetes.fake.controllers.job_indexes import completion_index, format_indexes, is_indexed, parse_indexes
 from tests.kubernetes.fake.controllers.job_pods import JobPods, is_tracked
 from tests.kubernetes.fake.controllers.pod_failures import FailureBackoff
@@ -36,6 +36,9 @@ class _Round:
     num_succeeded: int = 0
     num_failed: int = 0
     succeeded_indexes: set[int] = field(default_factory=set)
+    failed_indexes: set[int] = field(default_factory=set)
+    awaiting: dict[int, Json] = field(default_factory=dict)
+    """Failed pods that are let go of only once those of their indexes in their place are there."""
     finished: Json | None = None
     """Condition with which the Job ends, once all is counted."""
 
@@ -94,6 +97,8 @@ class JobController:
         if "startTime" not in status and not work.is_suspended:
             status["startTime"] = self._api.clock.timestamp()
         self._judge_failure(work)
+        if index_failures.is_limited(job):
+            self._judge_indexes(work)
         if is_indexed(job):
             self._judge_success(work)
         if work.finished is not None:
@@ -139,6 +144,16 @@ class JobController:
         elif self._is_past_deadline(work):
             message = "Job was active longer than specified deadline"
             work.finished = self._condition("FailureTarget", "DeadlineExceeded", message)
+
+    def _judge_indexes(self, work: _Round) -> None:
+        """Find the indexes that have failed, and decide whether the Job fails by them."""
+        work.failed_indexes = index_failures.find_failed_indexes(work.job, work.pods)
+        num_failed, num_succeeded = len(work.failed_indexes), len(work.succeeded_indexes)
+        failure = index_failures.failure_condition(work.job, num_failed, num_succeeded)
+        if work.finished is None and failure is not None:
+            work.finished = self._condition("FailureTarget", *failure)
+        settled = {completion_index(pod) for pod in work.active} | work.succeeded_indexes | work.failed_indexes
+        work.awaiting = index_failures.find_awaiting(work.job, work.pods, settled)
 
     def _is_past_deadline(self, work: _Round) -> bool:
         limit = work.spec.get("activeDeadlineSeconds")
@@ -212,14 +227,27 @@ class JobController:
         num_missing = wanted - num_waiting - work.num_active
         if num_missing <= 0:
             return
-        if self._backoff.remaining_seconds(work.job["metadata"]["uid"]) > 0:
+        missing = self._missing_indexes(work, num_missing)
+        ready = [index for index in missing if self._remaining_seconds(work, index) <= 0]
+        if missing and not ready:
             # So does the real controller, which reports no active pods while it waits.
             work.num_active = 0
             return
-        for index in self._missing_indexes(work, num_missing):
-            if not self._pods.create(work.job, index):
+        for index in ready:
+            if not self._pods.create(work.job, index, self._failure_counts(work, index)):
                 return
             work.num_active += 1
+
+    def _remaining_seconds(self, work: _Round, index: int | None) -> float:
+        """Return how long no pod may be created, where failures of each index count by themselves: for this one."""
+        if index is None or not index_failures.is_limited(work.job):
+            return self._backoff.remaining_seconds(work.job["metadata"]["uid"])
+        return index_failures.remaining_seconds(work.awaiting.get(index), self._api.clock.now())
+
+    def _failure_counts(self, work: _Round, index: int | None) -> dict[str, str]:
+        if index is None or not index_failures.is_limited(work.job):
+            return {}
+        return index_failures.count_failures(work.job, work.awaiting.get(index))
 
     def _num_wanted(self, work: _Round) -> int:
         parallelism: int = work.spec["parallelism"]
@@ -256,7 +284,9 @@ class JobController:
     def _missing_indexes(self, work: _Round, num_missing: int) -> Sequence[int | None]:
         if not is_indexed(work.job):
             return [None] * num_missing
-        taken = {completion_index(pod) for pod in work.active} | work.succeeded_indexes
+        taken = {completion_index(pod) for pod in work.active} | work.succeeded_indexes | work.failed_indexes
+        if job_policies.replaces_only_failed(work.job):
+            taken |= {completion_index(pod) for pod in work.pods if is_deleting(pod) and not is_terminal(pod)}
         return [index for index in range(self._limit(work)) if index not in taken][:num_missing]
 
     def _write(self, work: _Round) -> None:
@@ -294,7 +324,7 @@ class JobController:
             has_failed = job_policies.is_failed(pod, work.job)
             has_succeeded = pod["status"].get("phase") == "Succeeded"
             is_over = is_deleting(work.job) or work.finished is not None or has_succeeded or has_failed
-            if not is_tracked(pod) or not is_over:
+            if not is_tracked(pod) or not is_over or self._awaits_replacement(work, pod):
                 continue
             counted.append(pod)
             uid = pod["metadata"]["uid"]
@@ -309,7 +339,15 @@ class JobController:
             work.status.pop("completedIndexes", None)
             if work.succeeded_indexes:
                 work.status["completedIndexes"] = format_indexes(work.succeeded_indexes)
+        if index_failures.is_limited(work.job):
+            work.status["failedIndexes"] = format_indexes(work.failed_indexes)
         return counted
+
+    def _awaits_replacement(self, work: _Round, pod: Json) -> bool:
+        """Whether a failed pod must stay until the next one of its index has taken over its count of failures."""
+        if is_deleting(work.job) or work.finished is not None:
+            return False
+        return any(pod["metadata"]["uid"] == one["metadata"]["uid"] for one in work.awaiting.values())
 
     def _move_counts(self, status: Json) -> None:
         uncounted: Json = status["uncountedTerminatedPods"]

@@ -110,6 +110,8 @@ class Nodes:
                 self._collect_orphan(pod)
             elif name:
                 self._evict_by_taints(pod, self._api.get(NODES, "", name))
+            elif is_deleting(pod):
+                self._collect_unscheduled(pod)
 
     def _monitor(self, name: str, node: Json) -> None:
         """Mark a node that has been silent for too long, and unmark one that is back."""
@@ -175,6 +177,11 @@ class Nodes:
         found = self._api.find(PODS, metadata["namespace"], metadata["name"])
         if found is not None and not (is_deleting(found) and not found["metadata"].get("deletionGracePeriodSeconds")):
             self._api.delete(PODS, metadata["namespace"], metadata["name"], options)
+
+    def _collect_unscheduled(self, pod: Json) -> None:
+        """Fail a pod that is being deleted before it had a node, as the real collector does within 20 s."""
+        if not is_terminal(pod):
+            self._api.modify_status(PODS, pod, lambda found: found["status"].update(phase="Failed"))
 
     def _disrupt(self, pod: Json, reason: str, message: str, phase: str = "") -> None:
         now = self._api.clock.timestamp()

@@ -46,8 +46,12 @@ class FailureBackoff:
         record = self._records.get(job_uid)
         if record is None or record.num_failures == 0:
             return 0.0
-        pause = min(FIRST_SECONDS * 2 ** (record.num_failures - 1), MAX_SECONDS)
-        return max(0.0, pause - (self._clock.now() - record.last_failure_at))
+        return max(0.0, pause_after(record.num_failures) - (self._clock.now() - record.last_failure_at))
+
+
+def pause_after(num_failures: int) -> float:
+    """Return the seconds between the last of some failures in a row and the next pod."""
+    return min(FIRST_SECONDS * 2 ** (num_failures - 1), MAX_SECONDS)
 
 
 def finished_at(pod: Json) -> float:
