@@ -46,7 +46,7 @@ def make_pod_template(launch: Launch, settings: PodSettings, labels: dict[str, s
             "fsGroupChangePolicy": "OnRootMismatch",
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "tolerations": [*options.tolerations, *_dump(of_job), *_tolerate_lost_node(options)],
+        "tolerations": [*options.tolerations, *_dump(of_job), *_make_lost_node_tolerations(options)],
         "containers": [_make_container(launch, settings)],
         "volumes": _make_volumes(launch, options),
     }
@@ -171,8 +171,8 @@ def _dump(of_job: KubernetesConfig) -> list[dict[str, Any]]:
     return [toleration.model_dump(by_alias=True, exclude_none=True) for toleration in of_job.tolerations]
 
 
-def _tolerate_lost_node(options: KubernetesOptions) -> list[dict[str, Any]]:
-    """Tolerate a node that is not seen for some time only: by default Kubernetes waits for five minutes."""
+def _make_lost_node_tolerations(options: KubernetesOptions) -> list[dict[str, Any]]:
+    """Make the tolerations of a node that is not seen for some time; by default Kubernetes waits for five minutes."""
     return [
         {
             "key": f"node.kubernetes.io/{state}",

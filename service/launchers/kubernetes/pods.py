@@ -55,7 +55,7 @@ class PodState:
     phase: PodPhase
     node: str | None
     reason: Reason | None = None
-    """Why it waits, or has ended; None where the program itself has decided that."""
+    """Reason for which it waits, or has ended; None where the program itself has decided that."""
     message: str = ""
     """The same in words, to follow the name of the pod."""
     exit_code: int | None = None

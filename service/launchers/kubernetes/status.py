@@ -29,7 +29,7 @@ class AttemptObjects:
     workload: Object | None = None
     """Workload of Kueue."""
     creation_fault: str = ""
-    """Why the cluster makes no pods, as its events say."""
+    """Reason why the cluster makes no pods, as its events say."""
 
 
 def observe(

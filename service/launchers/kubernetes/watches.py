@@ -43,7 +43,7 @@ class Watches:
 
     @property
     def fault(self) -> str | None:
-        """Why nothing is known of the attempts; None where all is known."""
+        """Reason why nothing is known of the attempts; None where all is known."""
         jobs, pods = self.jobs, self.pods
         return jobs.fault or pods.fault
 
