@@ -8,7 +8,7 @@ from kubernetes import client
 from tests.kubernetes.fake.cluster import Cluster
 from tests.kubernetes.fake.controllers import behaviours
 from tests.kubernetes.fake_tests.answers import conditions_by_type
-from tests.kubernetes.fake_tests.manifests import make_job
+from tests.kubernetes.fake_tests.manifests import EXIT_CODE_RULE, make_job
 
 
 @pytest.fixture
@@ -64,6 +64,43 @@ def test_an_evicted_job_is_suspended_and_may_be_admitted_again(cluster: Cluster,
     cluster.kueue.admit("j")
     cluster.settle()
     assert len(cluster.pods("j")) == 2
+
+
+def test_a_job_that_fails_as_it_is_evicted_ends_once_it_is_admitted_again(
+    cluster: Cluster, batch: client.BatchV1Api
+) -> None:
+    cluster.kubelet.on_start(None, behaviours.end_on_sigterm(64))
+    job = queued_job()
+    job["spec"].update(podFailurePolicy={"rules": [EXIT_CODE_RULE]})
+    batch.create_namespaced_job("default", job)
+    cluster.settle()
+    cluster.kueue.admit("j")
+    cluster.settle()
+    cluster.kueue.evict("j")
+    cluster.settle()
+    types = [one.type for one in batch.read_namespaced_job("j", "default").status.conditions]
+    assert types == ["Suspended", "FailureTarget"], "nothing ends that has no start time"
+    cluster.advance(10)
+    cluster.kueue.admit("j")
+    cluster.settle()
+    found = batch.read_namespaced_job("j", "default")
+    assert found.status.conditions[-1].type == "Failed"
+    assert cluster.job("j")["status"]["startTime"] == cluster.clock.timestamp()
+
+
+@pytest.mark.parametrize("exit_code", [0, 1, 64])
+def test_a_job_that_ends_as_soon_as_it_is_admitted_has_a_start_time(
+    cluster: Cluster, batch: client.BatchV1Api, exit_code: int
+) -> None:
+    cluster.kubelet.on_start(None, behaviours.exit_with(exit_code))
+    batch.create_namespaced_job("default", queued_job())
+    cluster.settle()
+    cluster.advance(10)
+    cluster.kueue.admit("j")
+    cluster.settle()
+    job = batch.read_namespaced_job("j", "default")
+    assert job.status.conditions[-1].type in ("Complete", "Failed")
+    assert cluster.job("j")["status"]["startTime"] == cluster.clock.timestamp()
 
 
 def test_nobody_but_kueue_starts_a_job_of_a_queue(cluster: Cluster, batch: client.BatchV1Api) -> None:

@@ -57,6 +57,35 @@ def test_gpus_are_counted_and_tolerations_let_pods_in(cluster: Cluster, core: cl
     assert scheduled(cluster)["message"].startswith("0/2 nodes are available: 2 Insufficient nvidia.com/gpu.")
 
 
+def test_pods_spread_where_their_constraints_ask_for_it(cluster: Cluster, core: client.CoreV1Api) -> None:
+    cluster.nodes.add("node-1")
+    for place in range(3):
+        core.create_namespaced_pod("default", make_pod(f"other-{place}", nodeName="node-1"))
+    constraint = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}
+    spread = {**constraint, "labelSelector": {"matchLabels": {"app": "j"}}}
+    core.create_namespaced_pod("default", make_pod("plain"))
+    cluster.settle()
+    assert core.read_namespaced_pod("plain", "default").spec.node_name == "node-0"
+    pods = [make_pod(f"p-{place}", topologySpreadConstraints=[spread]) for place in range(4)]
+    for pod in pods:
+        pod["metadata"]["labels"] = {"app": "j"}
+        core.create_namespaced_pod("default", pod)
+    cluster.settle()
+    nodes = [core.read_namespaced_pod(f"p-{place}", "default").spec.node_name for place in range(4)]
+    assert nodes == ["node-0", "node-1"] * 2, "whatever else runs there"
+
+
+def test_pods_that_would_spread_share_a_node_where_they_must(cluster: Cluster, core: client.CoreV1Api) -> None:
+    constraint = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}
+    for name in ("a", "b"):
+        selector = {"matchExpressions": [{"key": "app", "operator": "Exists"}]}
+        pod = make_pod(name, topologySpreadConstraints=[{**constraint, "labelSelector": selector}])
+        pod["metadata"]["labels"] = {"app": "j"}
+        core.create_namespaced_pod("default", pod)
+    cluster.settle()
+    assert {pod["spec"]["nodeName"] for pod in cluster.pods()} == {"node-0"}
+
+
 def test_a_node_selector_and_affinity_choose_nodes(cluster: Cluster, core: client.CoreV1Api) -> None:
     cluster.nodes.add("b", labels={"zone": "b"})
     core.create_namespaced_pod("default", make_pod("a", nodeSelector={"zone": "b"}))

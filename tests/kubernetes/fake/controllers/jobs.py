@@ -306,7 +306,9 @@ class JobController:
             self._pods.release(pod)
         status = work.status
         self._move_counts(status)
-        if finished is not None and work.num_terminating == 0:
+        # The server lets no Job end that has no start time, as one that is suspended: it ends once it is resumed.
+        may_end = "startTime" in status or work.spec.get("completions") == 0
+        if finished is not None and work.num_terminating == 0 and may_end:
             status["conditions"].append(finished)
             if finished["type"] == "Complete":
                 status["completionTime"] = finished["lastTransitionTime"]

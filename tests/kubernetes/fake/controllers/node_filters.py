@@ -75,6 +75,14 @@ def _matches_term(term: Json, node: Json) -> bool:
     )
 
 
+def is_selected_by(selector: Json, thing: Json) -> bool:
+    """Whether a metav1.LabelSelector matches the labels of an object."""
+    labels = labels_of(thing)
+    wanted: dict[str, str] = selector.get("matchLabels") or {}
+    expressions: list[Json] = selector.get("matchExpressions") or []
+    return wanted.items() <= labels.items() and all(_matches(one, labels) for one in expressions)
+
+
 def _matches(expression: Json, labels: dict[str, str]) -> bool:
     value, values = labels.get(expression["key"]), expression.get("values") or []
     operator: str = expression["operator"]

@@ -6,9 +6,9 @@ from fractions import Fraction
 from tests.kubernetes.fake.admission import pod_requests
 from tests.kubernetes.fake.api import Api
 from tests.kubernetes.fake.clock import parse_time
-from tests.kubernetes.fake.controllers.node_filters import find_reasons
+from tests.kubernetes.fake.controllers.node_filters import find_reasons, is_selected_by
 from tests.kubernetes.fake.events import EventRecorder
-from tests.kubernetes.fake.objects import is_deleting, is_terminal, set_condition
+from tests.kubernetes.fake.objects import is_deleting, is_terminal, labels_of, set_condition
 from tests.kubernetes.fake.resources import NODES, PODS, VOLUME_CLAIMS, Json
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
@@ -41,7 +41,7 @@ class Scheduler:
             self._refuse(pod, f"{_none_of(nodes)} {missing}. not found")
             return
         refused: dict[str, tuple[list[str], bool]] = {}
-        for node in sorted(nodes, key=self._load):
+        for node in sorted(nodes, key=lambda one: (self._crowd(pod, one, nodes), *self._load(one))):
             reasons, is_resolvable = find_reasons(pod, node, self._used(node))
             if not reasons:
                 self._bind(pod, node)
@@ -75,6 +75,20 @@ class Scheduler:
             for name, amount in {**pod_requests(pod), "pods": Fraction(1)}.items():
                 used[name] = used.get(name, Fraction(0)) + amount
         return used
+
+    def _crowd(self, pod: Json, node: Json, nodes: list[Json]) -> float:
+        """Return how many pods are where this node is from which a pod would rather keep apart."""
+        crowd = 0.0
+        for constraint in pod["spec"].get("topologySpreadConstraints") or []:
+            if constraint["whenUnsatisfiable"] != "ScheduleAnyway":
+                continue
+            key: str = constraint["topologyKey"]
+            place = labels_of(node).get(key)
+            if place is None:
+                return float("inf")
+            near = [other for one in nodes if labels_of(one).get(key) == place for other in self._pods_on(one)]
+            crowd += sum(_keeps_apart(constraint, pod, other) for other in near)
+        return crowd
 
     def _load(self, node: Json) -> tuple[int, str]:
         return len(self._pods_on(node)), node["metadata"]["name"]
@@ -169,6 +183,15 @@ class Scheduler:
             else:
                 counted[NO_VICTIMS] += 1
         return f"{_none_of(nodes)} {_histogram(counted)}."
+
+
+def _keeps_apart(constraint: Json, pod: Json, other: Json) -> bool:
+    """Whether a constraint is about another pod."""
+    if is_deleting(other) or other["metadata"]["namespace"] != pod["metadata"]["namespace"]:
+        return False
+    keys: list[str] = constraint.get("matchLabelKeys") or []
+    has_same = all(labels_of(other).get(key) == labels_of(pod)[key] for key in keys if key in labels_of(pod))
+    return has_same and "labelSelector" in constraint and is_selected_by(constraint["labelSelector"], other)
 
 
 def _is_waiting(pod: Json) -> bool:
