@@ -137,8 +137,9 @@ def wait_for_checkpoint(api: Api, job_id: str) -> int:
 
     def find_step() -> int | None:
         items = api.viewer.get(f"/v1/jobs/{job_id}/checkpoints").json()["items"]
-        progress = api.viewer.get(f"/v1/jobs/{job_id}").json()["progress"]
-        return items[0]["step"] if items and (progress["step"] or 0) > items[0]["step"] else None
+        job = api.viewer.get(f"/v1/jobs/{job_id}").json()
+        assert job["state"] not in ENDED, job["message"]
+        return items[0]["step"] if items and (job["progress"]["step"] or 0) > items[0]["step"] else None
 
     return wait_until(find_step)
 
