@@ -1,5 +1,6 @@
 """Launcher that runs each attempt as an Indexed Job of Kubernetes. One watch a kind of object sees all attempts."""
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -97,7 +98,8 @@ class KubernetesLauncher:
             self._set_owner(launch, job)
         except ApiError as error:
             if error.is_refusal:
-                self.delete(launch)
+                with contextlib.suppress(ApiError):
+                    self.delete(launch)
                 reason = Reason.QUOTA_EXCEEDED if "exceeded quota" in str(error) else Reason.LAUNCH_FAILED
                 raise LaunchError(f"the cluster refuses the attempt: {error}", reason) from error
             # Perhaps it was carried out: the next round sees that, or starts the attempt again.

@@ -64,6 +64,8 @@ class PodState:
     since: datetime | None = None
     """Time of its creation."""
     ended_at: datetime | None = None
+    is_node_gone: bool = False
+    """Whether its node does not answer, as far as that is known."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,7 @@ def read_pod(pod: Object, sight: NodeSight) -> PodState:
         termination_message=get_text(terminated, "message"),
         since=get_time(pod, "metadata", "creationTimestamp"),
         ended_at=get_time(terminated, "finishedAt"),
+        is_node_gone=_is_node_gone(pod, sight),
     )
 
 
@@ -134,8 +137,12 @@ def _is_lost(pod: Object, sight: NodeSight) -> bool:
     if deleted_at is None:
         return False
     overdue_seconds = (sight.now - deleted_at).total_seconds()
-    is_node_gone = sight.ready is not None and get_text(pod, "spec", "nodeName") not in sight.ready
-    return overdue_seconds > sight.lost_seconds or (is_node_gone and overdue_seconds > 0)
+    return overdue_seconds > sight.lost_seconds or (_is_node_gone(pod, sight) and overdue_seconds > 0)
+
+
+def _is_node_gone(pod: Object, sight: NodeSight) -> bool:
+    node = get_text(pod, "spec", "nodeName")
+    return bool(node) and sight.ready is not None and node not in sight.ready
 
 
 def _explain_disruption(pod: Object) -> tuple[Reason, str] | None:

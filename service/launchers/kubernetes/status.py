@@ -15,6 +15,7 @@ LEAVE_SECONDS = 120.0
 minute of its loss, each with an outcome."""
 FOLLOW_SECONDS = 15.0
 """The same once pod 0 has ended, which waits for all others that still answer."""
+ON_LOST_NODE = "is on a node that no longer answers"
 MAX_NODE_NAMES = 255
 
 
@@ -71,10 +72,11 @@ def _find_end(job: Object, pods: Sequence[PodState], now: datetime) -> LaunchSta
         return _describe_end(ended, _choose_cause(ended), condition)
     if is_first_gone and not left:
         return _describe_end(ended, _choose_cause(ended), condition)
+    silent = [replace(pod, reason=Reason.NODE_LOST, message=ON_LOST_NODE) for pod in left if pod.is_node_gone]
     times = [pod.ended_at for pod in ended if pod.ended_at is not None and (pod.index == 0 or not is_first_gone)]
     limit_seconds = FOLLOW_SECONDS if is_first_gone else LEAVE_SECONDS
     is_late = bool(times) and (now - min(times)).total_seconds() > limit_seconds
-    return _describe_end(ended, _choose_cause(ended), condition) if is_late else None
+    return _describe_end(ended, _choose_cause([*ended, *silent]), condition) if is_late else None
 
 
 def _find_final_condition(job: Object) -> Object | None:

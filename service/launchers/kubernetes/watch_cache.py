@@ -132,7 +132,7 @@ class WatchCache:
                 self._watch()
                 pause = FIRST_PAUSE_SECONDS
             except ApiError as error:
-                if error.status != _GONE:
+                if error.status != _GONE and self._fault != str(error):
                     self._fault = str(error)
                     log.warning("kubernetes_watch_failed", path=self._path, status=error.status, error=str(error))
                 if error.status == _GONE or time.monotonic() - self._seen_at > LIST_AGAIN_SECONDS:

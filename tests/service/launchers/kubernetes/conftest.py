@@ -12,6 +12,12 @@ from tests.service.launchers.kubernetes.scene import Scene, make_scene, stop_ser
 CLAIMS = ("runs", "clicks")
 
 
+@pytest.fixture(scope="module", params=["sqlite"])
+def database_kind(request: pytest.FixtureRequest) -> str:
+    """Kind of database. What a launcher does depends on it in the tests of interruptions alone, which take both."""
+    return request.param
+
+
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
     fake = prepare(Cluster())

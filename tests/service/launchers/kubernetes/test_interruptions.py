@@ -25,7 +25,14 @@ from tests.kubernetes.fake.faults import (
     TruncateWatch,
 )
 from tests.patience import wait_until
+from tests.service.databases import KINDS
 from tests.service.launchers.kubernetes.scene import DONE, Scene, leave, make_message, stop_service
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def database_kind(request: pytest.FixtureRequest) -> str:
+    """Kind of database that the tests run on, one after the other."""
+    return request.param
 
 
 class Killed(BaseException):
