@@ -77,6 +77,7 @@ def create_app(settings: Settings) -> FastAPI:
         services.control.start()
         yield
         await to_thread.run_sync(services.control.stop)
+        services.launchers.close()
         services.key_uses.close()
         services.database.close()
 

@@ -57,5 +57,8 @@ class AbsentLauncher:
     def delete(self, launch: Launch) -> None:
         return
 
+    def close(self) -> None:
+        return
+
     def capacity(self) -> LauncherCapacity:
         return LauncherCapacity(Capacity(0, 0, 0), Capacity(0, 0, 0))

@@ -145,6 +145,9 @@ class LocalLauncher:
     def delete(self, launch: Launch) -> None:
         self._children.pop(_get_attempt_directory(launch).path, None)
 
+    def close(self) -> None:
+        """Do nothing: its thread ends with the last process that it watches."""
+
     def capacity(self) -> LauncherCapacity:
         return LauncherCapacity(self._options.capacity, self._options.capacity)
 

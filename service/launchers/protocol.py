@@ -274,6 +274,10 @@ class Launcher(Protocol):
         """Forget an ended attempt, of which only the files remain."""
         ...
 
+    def close(self) -> None:
+        """End the threads of this launcher; attempts run on."""
+        ...
+
     def capacity(self) -> LauncherCapacity | None:
         """Return all resources that jobs may occupy; None where nobody knows, and something else decides."""
         ...

@@ -27,6 +27,11 @@ class Launchers(Mapping[str, Launcher]):
     def __len__(self) -> int:
         return len(self._by_name)
 
+    def close(self) -> None:
+        """End the threads of all launchers; attempts run on."""
+        for launcher in self._by_name.values():
+            launcher.close()
+
     def resolve(self, name: str) -> str:
         """Return the name of the launcher that `name` in a document stands for."""
         return next(iter(self._by_name)) if name == AUTO else name

@@ -8,10 +8,10 @@ from tests.deploy.rendering import OVERLAYS, ROOT, find_objects, render
 
 Object = dict[str, Any]
 ALLOWED = {
-    ("batch", "jobs"): {"create", "get", "list", "watch", "delete"},
+    ("batch", "jobs"): {"create", "list", "watch", "delete"},
     ("", "pods"): {"list", "watch", "delete"},
     ("", "secrets"): {"create", "patch", "delete"},
-    ("", "services"): {"create", "get", "patch", "delete"},
+    ("", "services"): {"create", "patch", "delete"},
     ("", "events"): {"list", "watch"},
     ("", "resourcequotas"): {"list", "watch"},
 }

@@ -20,6 +20,7 @@ from service.launchers.kubernetes.status import AttemptObjects, observe
 from service.launchers.kubernetes.watches import Watches
 from service.launchers.protocol import (
     NOTHING,
+    Capacity,
     FilePlaces,
     Launch,
     LauncherCapacity,
@@ -35,6 +36,7 @@ log = structlog.get_logger(__name__)
 
 NAME = "kubernetes"
 """Name of this launcher in job documents."""
+OUT_OF_SIGHT = LauncherCapacity(Capacity(0, 0, 0), Capacity(0, 0, 0), is_fixed=False)
 DELETE_AGAIN_SECONDS = 10.0
 """Seconds after which an object that is still there is deleted again."""
 KILL_SECONDS = 1
@@ -82,8 +84,7 @@ class KubernetesLauncher:
     def shares_files(self) -> bool:
         return False
 
-    def stop_watching(self) -> None:
-        """End the threads of this launcher; attempts run on."""
+    def close(self) -> None:
         self._watches.stop()
 
     def start(self, launch: Launch, files: LaunchFiles) -> None:
@@ -94,8 +95,9 @@ class KubernetesLauncher:
             if launch.demand.num_nodes > 1:
                 self._create(f"{self._core_path}/services", make_service(launch, self._service_id))
             job = self._create(self._jobs_path, make_job(launch, self._settings, self._service_id))
-            self._watches.jobs.note(job)
-            self._set_owner(launch, job)
+            if job is not None:
+                self._watches.jobs.note(job)
+                self._set_owner(launch, job)
         except ApiError as error:
             if error.is_refusal:
                 with contextlib.suppress(ApiError):
@@ -162,6 +164,9 @@ class KubernetesLauncher:
             return None
         if (nodes := self._watches.list_nodes()) is not None:
             return sum_nodes(nodes, self._options)
+        if not self._watches.are_nodes_refused:
+            # Out of sight: nothing can start.
+            return OUT_OF_SIGHT
         quotas = self._watches.list_quotas()
         return None if quotas is None else sum_quotas(quotas, self._options.gpu_resource)
 
@@ -174,8 +179,8 @@ class KubernetesLauncher:
             valid = ", ".join([self._options.image, *self._options.allowed_images])
             raise LaunchError(f"resources.kubernetes.image: {image} is not allowed (valid: {valid})")
 
-    def _create(self, path: str, wanted: Object, changes: Object | None = None) -> Object:
-        """Create an object, or find the one that an earlier call has created. Raises ApiError.
+    def _create(self, path: str, wanted: Object, changes: Object | None = None) -> Object | None:
+        """Create an object and return it; None where an earlier call has created it. Raises ApiError.
 
         changes: what to change in one that is there already.
         """
@@ -184,10 +189,10 @@ class KubernetesLauncher:
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise
-        place = f"{path}/{wanted['metadata']['name']}"
         if changes is not None:
-            return self._api.request("PATCH", place, body=changes, content_type=MERGE_PATCH)
-        return self._api.request("GET", place)
+            place = f"{path}/{get_text(wanted, 'metadata', 'name')}"
+            self._api.request("PATCH", place, body=changes, content_type=MERGE_PATCH)
+        return None
 
     def _set_owner(self, launch: Launch, job: Object) -> None:
         """Have Service and Secret go with their Job, even where no service is left to remove them."""

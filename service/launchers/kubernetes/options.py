@@ -1,18 +1,38 @@
 """Settings of the launcher for Kubernetes: a TOML file, which DLRM_KUBERNETES names."""
 
 import fnmatch
+import re
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, LiteralString, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 
 from dlrm.config import translate_errors
 from dlrm.config.patterns import normalise_uri
 
-ObjectName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")]
+
+def _require(pattern: str, words: LiteralString) -> AfterValidator:
+    """Make the validator of a text that must be as `words` say."""
+
+    def check(text: str) -> str:
+        if re.fullmatch(pattern, text) is None:
+            raise PydanticCustomError("wrong_form", words)
+        return text
+
+    return AfterValidator(check)
+
+
+ObjectName = Annotated[
+    str,
+    _require(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", "should be a name of Kubernetes: a-z, 0-9, dashes and dots"),
+]
 """Name of an object of Kubernetes."""
-MountPath = Annotated[str, StringConstraints(pattern=r"^(/[A-Za-z0-9._-]+)+$")]
+MountPath = Annotated[str, _require(r"(/[A-Za-z0-9._-]+)+", "should be an absolute path, such as /data/clicks")]
+Address = Annotated[
+    str, _require(r"https?://[^/\s]+(/\S*[^/\s])?", "should be an address such as http://dlrm.dlrm.svc:8080")
+]
 
 RUNS_PATH = Path("/runs")
 """Directory in worker pods with the run directories."""
@@ -36,7 +56,7 @@ class KubernetesOptions(BaseModel):
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     image_pull_secrets: list[ObjectName] = []
     """Names of the Secrets with which the image is pulled."""
-    ingest_url: str = Field(pattern=r"^https?://[^/\s]+(/[^\s]*[^/\s])?$")
+    ingest_url: Address
     """Address of the service as worker pods reach it, such as http://dlrm.dlrm.svc:8080."""
     runs_claim: ObjectName | None = None
     """PersistentVolumeClaim (ReadWriteMany for jobs on several nodes) with the run directories of all jobs."""

@@ -27,7 +27,7 @@ MAX_DELETED_GROUPS = 1000
 PAGE_SIZE = 500
 """Objects of one page of a list."""
 
-_GONE = 410
+_FORBIDDEN, _GONE = 403, 410
 
 
 class WatchCache:
@@ -64,6 +64,8 @@ class WatchCache:
         self._seen_at = 0.0
         """Time of the last word of the server, on the monotonic clock; 0 before the first list."""
         self._fault = "not listed yet"
+        self._status = 0
+        """Status of the last answer that was no success; 0 before the first one, and after a list."""
         self._is_started = False
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"watch {path.rpartition('/')[2]}", daemon=True)
@@ -86,12 +88,10 @@ class WatchCache:
             is_stale = self._seen_at == 0.0 or time.monotonic() - self._seen_at > STALE_SECONDS
             return self._fault if is_stale else None
 
-    def wait_until_listed(self, timeout_seconds: float) -> bool:
-        """Wait for the first list; return whether it came."""
-        deadline = time.monotonic() + timeout_seconds
-        while self.fault is not None and time.monotonic() < deadline:
-            time.sleep(0.02)
-        return self.fault is None
+    @property
+    def is_refused(self) -> bool:
+        """Whether the server has refused to list the objects."""
+        return self._status == _FORBIDDEN
 
     def get(self, name: str) -> Object | None:
         with self._lock:
@@ -132,6 +132,7 @@ class WatchCache:
                 self._watch()
                 pause = FIRST_PAUSE_SECONDS
             except ApiError as error:
+                self._status = error.status
                 if error.status != _GONE and self._fault != str(error):
                     self._fault = str(error)
                     log.warning("kubernetes_watch_failed", path=self._path, status=error.status, error=str(error))
@@ -158,6 +159,7 @@ class WatchCache:
                 self._put(known)
             self._version = version
             self._seen_at = time.monotonic()
+            self._status = 0
         self._on_change()
 
     def _watch(self) -> None:

@@ -66,6 +66,11 @@ class Watches:
         nodes = _started(self._nodes)
         return nodes.list_all() if nodes.fault is None else None
 
+    @property
+    def are_nodes_refused(self) -> bool:
+        """Whether the service has no right to list nodes."""
+        return self._nodes.is_refused
+
     def list_ready_nodes(self) -> frozenset[str] | None:
         """List the names of the nodes that answer; None where they must not be listed."""
         nodes = self.list_nodes()

@@ -13,7 +13,6 @@ import pytest
 from service.app import create_services
 from service.jobs.schemas import JobDetail
 from service.jobs.service import Submission
-from service.launchers.kubernetes.launcher import KubernetesLauncher
 from service.services import Services
 from service.settings import Settings
 from tests.kubernetes.fake.cluster import Cluster
@@ -142,10 +141,8 @@ def make_scene(
 
 
 def stop_service(scene: Scene) -> None:
-    launcher = scene.services.launchers["kubernetes"]
-    assert isinstance(launcher, KubernetesLauncher)
-    launcher.stop_watching()
     scene.services.control.stop()
+    scene.services.launchers.close()
     scene.services.database.close()
 
 

@@ -1,0 +1,54 @@
+"""Settings of the launcher for Kubernetes."""
+
+from pathlib import Path
+
+import pytest
+
+from service.launchers.kubernetes.options import KubernetesError, KubernetesOptions, read_options
+
+LEAST = 'image = "dlrm:1"\ningest_url = "http://dlrm:8080"\n'
+
+
+def read(directory: Path, text: str) -> KubernetesOptions:
+    path = directory / "kubernetes.toml"
+    path.write_text(text)
+    return read_options(path)
+
+
+def test_few_settings_are_enough(tmp_path: Path) -> None:
+    options = read(tmp_path, LEAST + 'run_store = "s3://bucket/runs"\n')
+    assert (options.image, options.run_store, options.queue_name) == ("dlrm:1", "s3://bucket/runs", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("image =", "is not TOML"),
+        (LEAST, "either runs_claim, a PersistentVolumeClaim, or run_store"),
+        (LEAST + 'runs_claim = "runs"\nrun_store = "s3://b/r"\n', "either runs_claim"),
+        (LEAST + 'run_store = "s3://"\n', "names no bucket"),
+        (LEAST + 'runs_claim = "runs"\nrun_claim = "runs"\n', "run_claim"),
+        (LEAST + 'runs_claim = "Runs!"\n', "runs_claim"),
+        (
+            LEAST + 'runs_claim = "runs"\ndata_claims = {clicks = "data"}\n',
+            "data_claims: should be an absolute path, such as /data/clicks",
+        ),
+        ('image = "dlrm:1"\nruns_claim = "runs"\ningest_url = "dlrm:8080"\n', "ingest_url"),
+    ],
+)
+def test_a_wrong_setting_is_named(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(KubernetesError, match=r"^DLRM_KUBERNETES: ") as caught:
+        read(tmp_path, text)
+    assert said in str(caught.value)
+
+
+def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(KubernetesError, match="cannot be read: No such file"):
+        read_options(tmp_path / "nothing.toml")
+
+
+def test_a_job_may_name_the_images_that_match_a_pattern(tmp_path: Path) -> None:
+    options = read(tmp_path, LEAST + 'runs_claim = "runs"\nallowed_images = ["registry.example/ads/*"]\n')
+    assert options.allows_image("dlrm:1")
+    assert options.allows_image("registry.example/ads/dlrm:2")
+    assert not options.allows_image("registry.example/other")
