@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from service.launchers.kubernetes.objects import Object, get_part, get_parts, get_text, join_words
+from service.launchers.kubernetes.objects import Object, get_part, get_parts, get_text, get_time, join_words
 from service.launchers.kubernetes.pods import NodeSight, PodPhase, PodState, read_deleted_pod, read_pod
 from service.launchers.kubernetes.termination import read_termination
 from service.launchers.protocol import LaunchPhase, LaunchStatus
@@ -15,6 +15,8 @@ LEAVE_SECONDS = 120.0
 minute of its loss, each with an outcome."""
 FOLLOW_SECONDS = 15.0
 """The same once pod 0 has ended, which waits for all others that still answer."""
+PODS_LATE_SECONDS = 15.0
+"""Seconds by which the news of a pod may come after that of its Job."""
 ON_LOST_NODE = "is on a node that no longer answers"
 MAX_NODE_NAMES = 255
 
@@ -69,6 +71,8 @@ def _find_end(job: Object, pods: Sequence[PodState], now: datetime) -> LaunchSta
     left = [pod for pod in pods if pod.phase is PodPhase.RUNNING]
     condition = _find_final_condition(job)
     if condition is not None and not left:
+        if _waits_for_pods(job, condition, len(ended), now):
+            return _describe_alive(pods)
         return _describe_end(ended, _choose_cause(ended), condition)
     if is_first_gone and not left:
         return _describe_end(ended, _choose_cause(ended), condition)
@@ -77,6 +81,15 @@ def _find_end(job: Object, pods: Sequence[PodState], now: datetime) -> LaunchSta
     limit_seconds = FOLLOW_SECONDS if is_first_gone else LEAVE_SECONDS
     is_late = bool(times) and (now - min(times)).total_seconds() > limit_seconds
     return _describe_end(ended, _choose_cause([*ended, *silent]), condition) if is_late else None
+
+
+def _waits_for_pods(job: Object, condition: Object, num_ended: int, now: datetime) -> bool:
+    """Whether a Job has ended by pods whose ends are still on their way: each kind of object has a watch of its own."""
+    status = get_part(job, "status")
+    num_counted = int(status.get("succeeded") or 0) + int(status.get("failed") or 0)
+    since = get_time(condition, "lastTransitionTime")
+    is_recent = since is not None and (now - since).total_seconds() < PODS_LATE_SECONDS
+    return num_ended < num_counted and is_recent
 
 
 def _find_final_condition(job: Object) -> Object | None:

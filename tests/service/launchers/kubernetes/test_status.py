@@ -1,0 +1,119 @@
+"""State of an attempt from its objects, where these come late, in part, or contradict each other."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from service.launchers.kubernetes.pods import NodeSight
+from service.launchers.kubernetes.status import AttemptObjects, observe
+from service.launchers.protocol import LaunchPhase, LaunchStatus
+from service.reasons import Reason
+
+Object = dict[str, Any]
+
+NOW = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
+
+
+def format_time(seconds_ago: float) -> str:
+    return (NOW - timedelta(seconds=seconds_ago)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def make_job(kind: str = "", seconds_ago: float = 1, reason: str = "", message: str = "", **status: int) -> Object:
+    condition = {"type": kind, "status": "True", "reason": reason, "message": message}
+    conditions = [{**condition, "lastTransitionTime": format_time(seconds_ago)}] if kind else []
+    return {"metadata": {"name": "a"}, "spec": {}, "status": {"conditions": conditions, **status}}
+
+
+def make_pod(index: int = 0, phase: str = "Running", ended: Object | None = None, **metadata: str) -> Object:
+    labels = {"batch.kubernetes.io/job-completion-index": str(index)}
+    created = {"name": f"a-{index}-x", "labels": labels, "creationTimestamp": format_time(1000)}
+    terminated = {"finishedAt": format_time(20), **ended} if ended is not None else None
+    states = [{"state": {"terminated": terminated} if terminated else {"running": {}}}]
+    return {
+        "metadata": created | metadata,
+        "spec": {"nodeName": f"node-{index}"},
+        "status": {"phase": phase, "containerStatuses": states},
+    }
+
+
+def see(
+    job: Object | None, *pods: Object, deleted: tuple[Object, ...] = (), nodes: set[str] | None = None
+) -> LaunchStatus:
+    sight = NodeSight(NOW, 60, None if nodes is None else frozenset(nodes))
+    return observe(AttemptObjects(job, pods, deleted), 2, 2, sight, pull_seconds=600)
+
+
+def test_a_job_that_has_ended_waits_for_the_news_of_its_pods() -> None:
+    assert see(make_job("Complete", 1, succeeded=1)).phase is LaunchPhase.ALIVE
+    done = make_pod(phase="Succeeded", ended={"exitCode": 0})
+    status = see(make_job("Complete", 1, succeeded=1), done)
+    assert (status.phase, status.exit_code) == (LaunchPhase.ENDED, 0)
+
+
+def test_pods_that_are_gone_for_long_are_not_waited_for() -> None:
+    status = see(make_job("Failed", 60, "DeadlineExceeded", "Job was active longer than specified deadline", failed=1))
+    assert (status.phase, status.reason) == (LaunchPhase.ENDED, Reason.DEADLINE_EXCEEDED)
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ("Pod ns/a-0-x has condition DisruptionTarget matching FailJob rule at index 0", Reason.EVICTED),
+        ("Job has reached the specified backoff limit", Reason.WORKER_CRASHED),
+    ],
+)
+def test_a_job_tells_what_pods_that_are_gone_no_longer_do(message: str, reason: Reason) -> None:
+    status = see(make_job("Failed", 60, "PodFailurePolicy", message, failed=1))
+    assert (status.phase, status.reason) == (LaunchPhase.ENDED, reason)
+    assert message in status.message
+
+
+def test_a_pod_that_is_deleted_and_silent_is_lost_after_a_while() -> None:
+    gone = make_pod(deletionTimestamp=format_time(61))
+    fresh = make_pod(deletionTimestamp=format_time(30))
+    assert see(make_job(), fresh, make_pod(1)).phase is LaunchPhase.ALIVE
+    status = see(make_job(), gone)
+    assert (status.phase, status.reason) == (LaunchPhase.ENDED, Reason.NODE_LOST)
+
+
+def test_a_node_that_is_known_to_be_gone_is_waited_for_no_longer() -> None:
+    gone = make_pod(deletionTimestamp=format_time(1))
+    assert see(make_job(), gone, make_pod(1), nodes={"node-0", "node-1"}).phase is LaunchPhase.ALIVE
+    status = see(make_job(), gone, nodes={"node-1"})
+    assert (status.phase, status.reason) == (LaunchPhase.ENDED, Reason.NODE_LOST)
+
+
+def test_the_end_of_the_first_pod_is_that_of_the_attempt_once_the_others_had_time_to_follow() -> None:
+    crashed = make_pod(0, "Failed", {"exitCode": 1, "finishedAt": format_time(5)})
+    assert see(make_job(), crashed, make_pod(1)).phase is LaunchPhase.ALIVE
+    crashed = make_pod(0, "Failed", {"exitCode": 1, "finishedAt": format_time(16)})
+    status = see(make_job(), crashed, make_pod(1))
+    assert (status.phase, status.exit_code, status.reason) == (LaunchPhase.ENDED, 1, None)
+    status = see(make_job(), crashed, make_pod(1), nodes={"node-0"})
+    assert (status.reason, "a-1-x is on a node that no longer answers" in status.message) == (Reason.NODE_LOST, True)
+
+
+def test_the_end_of_another_pod_leaves_the_first_one_two_minutes_to_say_why() -> None:
+    for seconds_ago, phase in ((100, LaunchPhase.ALIVE), (121, LaunchPhase.ENDED)):
+        crashed = make_pod(1, "Failed", {"exitCode": 1, "finishedAt": format_time(seconds_ago)})
+        assert see(make_job(), make_pod(0), crashed).phase is phase
+
+
+def test_a_pod_that_was_removed_by_force_says_nothing_of_its_end() -> None:
+    status = see(make_job("Failed", 60, failed=1), deleted=(make_pod(),))
+    assert (status.phase, status.reason) == (LaunchPhase.ENDED, Reason.LOST)
+
+
+def test_without_any_object_an_attempt_is_absent() -> None:
+    status = see(None)
+    assert (status.phase, status.reason) == (LaunchPhase.ABSENT, Reason.LOST)
+    assert see(None, make_pod()).phase is LaunchPhase.ALIVE
+
+
+@pytest.mark.parametrize(
+    "broken", [{}, {"status": None}, {"metadata": {"labels": None}, "spec": None, "status": {"conditions": None}}]
+)
+def test_objects_with_missing_parts_are_read_all_the_same(broken: Object) -> None:
+    assert see(broken).phase is LaunchPhase.PENDING
+    assert see(make_job(), broken).phase is LaunchPhase.PENDING
