@@ -64,9 +64,14 @@ def make_settings(directory: Path, database_url: str) -> Settings:
 
 def make_environment(settings: Settings) -> dict[str, str]:
     """Make the environment variables of a service with these settings."""
-    values = settings.model_dump(mode="json")
-    values["data_roots"] = os.pathsep.join(values["data_roots"])
-    return {f"DLRM_{name.upper()}": str(value) for name, value in values.items()}
+    return dump_environment(settings.model_dump(mode="json"))
+
+
+def dump_environment(values: dict[str, Any]) -> dict[str, str]:
+    """Write the values of settings as environment variables."""
+    lists = {name: "," for name, value in values.items() if isinstance(value, list)} | {"data_roots": os.pathsep}
+    texts = {name: lists[name].join(value) if name in lists else value for name, value in values.items()}
+    return {f"DLRM_{name.upper()}": str(value) for name, value in texts.items() if value is not None}
 
 
 def make_document(behaviour: str = "wait", **changes: Any) -> dict[str, Any]:

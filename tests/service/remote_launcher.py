@@ -11,7 +11,7 @@ from dlrm.record import AttemptDirectory, AttemptEnd, RunDirectory, write_atomic
 from hostinfo.stop_signals import defer_stop_signals
 from service.launchers.local import LocalLauncher, LocalOptions
 from service.launchers.processes import find_marked, kill_all, make_marks
-from service.launchers.protocol import Launch, LaunchFiles, LaunchPhase, LaunchStatus
+from service.launchers.protocol import FilePlaces, Launch, LaunchFiles, LaunchPhase, LaunchStatus
 from service.launchers.worker_environment import make_worker_environment
 
 
@@ -49,8 +49,14 @@ class RemoteLauncher(LocalLauncher):
     """Launcher of `dlrm.launch` in directories that the service does not see."""
 
     def __init__(self, machines: Machines, options: LocalOptions, on_change: Callable[[], None]) -> None:
-        super().__init__(replace(options, runs_directory=machines.directory / "launcher"), on_change)
+        own = replace(options.places, runs_directory=machines.directory / "launcher")
+        super().__init__(replace(options, places=own), on_change)
+        self._told_places = options.places
         self.machines = machines
+
+    @property
+    def places(self) -> FilePlaces:
+        return self._told_places
 
     @property
     def shares_files(self) -> bool:

@@ -13,6 +13,7 @@ import psutil
 
 from service.settings import Settings
 from tests.patience import wait_until
+from tests.service.api import dump_environment
 
 PROGRAM = (
     "import sys; from pathlib import Path; from service.serve import serve; from service.settings import Settings; "
@@ -37,9 +38,7 @@ class ServiceProcess:
 def start_service(settings: Settings, directory: Path) -> Iterator[ServiceProcess]:
     """Start a service with these settings; its ready file and log are in `directory`."""
     ready = directory / "ready.json"
-    values = settings.model_dump(mode="json", exclude={"database_url", "runs_directory"})
-    values["data_roots"] = os.pathsep.join(values["data_roots"])
-    environment = {f"DLRM_{name.upper()}": str(value) for name, value in values.items()}
+    environment = dump_environment(settings.model_dump(mode="json", exclude={"database_url", "runs_directory"}))
     with (directory / "log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, str(ready)], env={**os.environ, **environment}, stdout=log, stderr=log

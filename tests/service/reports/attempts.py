@@ -4,6 +4,7 @@ from service.control.starter import Starter
 from service.jobs.attempt_repository import AttemptRepository
 from service.jobs.models import Attempt, Job
 from service.keys.secret import hash_secret
+from service.launchers.protocol import LaunchError
 from tests.service.api import Api
 
 TOKEN = "attempt-token"
@@ -21,7 +22,7 @@ def begin_next_attempt(api: Api, job_id: str) -> Attempt:
     services.control.leadership.acquire()
     job = get_job(api, job_id)
     if job.num_attempts:
-        services.control.reconciler._finalizer.record_failed_launch(job_id, "a cable was loose")
+        services.control.reconciler._finalizer.record_failed_launch(job_id, LaunchError("a cable was loose"))
         job = get_job(api, job_id)
     attempt = Starter(services.control.leadership, services.launchers).begin(job)
     with services.database.write() as session:
