@@ -116,14 +116,15 @@ def _describe_end(ended: Sequence[PodState], cause: PodState | None, condition: 
     teller = first or cause
     if not ended and cause is None and condition is not None:
         reason, message = _explain_condition(condition)
-    outcome, last_line = read_termination(teller.termination_message if teller else "")
+    end, last_line = read_termination(teller.termination_message if teller else "")
     return LaunchStatus(
         LaunchPhase.ENDED,
         reason,
         message,
         node=_join_nodes(ended),
         exit_code=teller.exit_code if teller else None,
-        outcome=outcome,
+        rank_ends=tuple(end.rank_ends) if end else (),
+        outcome=end.outcome if end else None,
         last_log_line=last_line,
     )
 
