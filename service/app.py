@@ -135,7 +135,7 @@ def _add_middleware(app: FastAPI, services: Services) -> None:
 def create_services(settings: Settings) -> Services:
     """Create all parts of the service, without starting any.
 
-    Raises StateDirectoryError, DatabaseUrlError and DatabaseUnusableError.
+    Raises StateDirectoryError, DatabaseUrlError, DatabaseUnusableError and KubernetesError.
     """
     make_state_directory(settings.state_directory)
     make_state_directory(settings.runs_directory, "DLRM_RUNS_DIRECTORY")

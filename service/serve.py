@@ -48,8 +48,8 @@ def serve(settings: Settings, ready_file: Path | None = None) -> None:
 
     ready_file: file, readable only by its owner, to which {"url", "admin_key", "signin_link"} is written once the
     service accepts requests; admin_key is null unless this is the first start.
-    Raises StateDirectoryError, its subclass AlreadyServingError, DatabaseUrlError, DatabaseUnusableError, and
-    AddressError.
+    Raises StateDirectoryError, its subclass AlreadyServingError, DatabaseUrlError, DatabaseUnusableError,
+    KubernetesError and AddressError.
     """
     configure_logging(settings.log_format)
     for name, nearest in settings.find_unknown_variables(os.environ).items():

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from service.launchers.kubernetes.options import KubernetesError, read_options
+from service.launchers.kubernetes.pod import PodSettings
 from service.launchers.local import LocalLauncher, LocalOptions
 from service.launchers.protocol import Capacity, FilePlaces, Launcher
 from service.launchers.registry import Launchers
@@ -38,14 +40,15 @@ def _make_local_options(settings: Settings, service_id: str) -> LocalOptions:
 
 
 def _make_kubernetes_launcher(settings: Settings, service_id: str, on_change: Callable[[], None]) -> Launcher:
-    # Imported late: a service that needs no cluster needs no client of one.
-    from service.launchers.kubernetes.api import connect
-    from service.launchers.kubernetes.launcher import ClusterAccess, KubernetesLauncher
-    from service.launchers.kubernetes.options import KubernetesError, read_options
-    from service.launchers.kubernetes.pod import PodSettings
-
     if settings.kubernetes is None:
         raise KubernetesError("DLRM_LAUNCHERS names kubernetes: DLRM_KUBERNETES has to name the file of its settings")
+    try:
+        # Imported late: a service that needs no cluster needs no client of one.
+        from service.launchers.kubernetes.api import connect
+        from service.launchers.kubernetes.launcher import ClusterAccess, KubernetesLauncher
+    except ModuleNotFoundError as error:
+        advice = "pip install --no-deps -r requirements/kubernetes.txt"
+        raise KubernetesError(f"DLRM_LAUNCHERS names kubernetes: {error.name} is not installed: {advice}") from None
     options = read_options(settings.kubernetes)
     api, namespace = connect(options.namespace)
     pod_settings = PodSettings(options, int(settings.grace_period_seconds) + STOP_MARGIN_SECONDS)

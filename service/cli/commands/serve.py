@@ -48,6 +48,7 @@ def serve(
     """
     # Imported here so that other commands, such as `dlrm jobs`, do not load the server's libraries.
     from service.database.errors import DatabaseUnusableError, DatabaseUrlError
+    from service.launchers.kubernetes.options import KubernetesError
     from service.serve import AddressError
     from service.serve import serve as run_service
     from service.settings import Settings
@@ -66,7 +67,7 @@ def serve(
     save_admin_key(settings.state_directory)
     try:
         run_service(settings, ready_file or get_ready_file_path(settings.state_directory))
-    except DatabaseUrlError as error:
+    except (DatabaseUrlError, KubernetesError) as error:
         raise BadInputError(str(error)) from None
     except (StateDirectoryError, AddressError, DatabaseUnusableError) as error:
         raise CommandError(str(error)) from None
