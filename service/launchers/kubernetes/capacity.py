@@ -5,7 +5,7 @@ from decimal import Decimal
 
 from kubernetes.utils import parse_quantity  # pyright: ignore[reportUnknownVariableType]
 
-from service.launchers.kubernetes.objects import Object, get_labels, get_part, get_parts
+from service.launchers.kubernetes.objects import Object, find_condition, get_labels, get_part, get_parts
 from service.launchers.kubernetes.options import KubernetesOptions
 from service.launchers.protocol import UNLIMITED, Capacity, LauncherCapacity
 
@@ -44,8 +44,7 @@ def sum_quotas(quotas: Sequence[Object], gpu_resource: str) -> LauncherCapacity 
 
 def is_ready(node: Object) -> bool:
     """Whether a node answers."""
-    conditions = get_parts(node, "status", "conditions")
-    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+    return find_condition(node, "Ready").get("status") == "True"
 
 
 def _is_usable(node: Object, options: KubernetesOptions) -> bool:

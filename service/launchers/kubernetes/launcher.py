@@ -143,9 +143,9 @@ class KubernetesLauncher:
         if job is not None:
             # Otherwise its controller would make new pods in place of the killed ones.
             self._delete(f"{self._jobs_path}/{make_object_name(launch.name)}", job, propagationPolicy="Background")
-        pods = self._watches.pods.list_group(launch.name)
+        pods, sight = self._watches.pods.list_group(launch.name), self._look_at_nodes()
         for pod in pods:
-            state = read_pod(pod, self._look_at_nodes())
+            state = read_pod(pod, sight)
             grace_seconds = 0 if state.phase is PodPhase.LOST else KILL_SECONDS
             self._delete(f"{self._core_path}/pods/{state.name}", pod, gracePeriodSeconds=grace_seconds)
         return job is None and not pods

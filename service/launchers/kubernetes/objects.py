@@ -42,6 +42,12 @@ def get_labels(known: Object) -> Object:
     return get_part(known, "metadata", "labels")
 
 
+def find_condition(known: Object, kind: str) -> Object:
+    """Return the condition of this type in the status of an object; empty where it has none."""
+    found = (condition for condition in get_parts(known, "status", "conditions") if condition.get("type") == kind)
+    return next(found, NOTHING)
+
+
 def join_words(words: str, text: str, limit: int = 600) -> str:
     """Put a cleaned and shortened `text` of the cluster behind words of ours."""
     cleaned = " ".join(text.split())[:limit]

@@ -8,6 +8,7 @@ from service.launchers.kubernetes.names import INDEX_LABEL
 from service.launchers.kubernetes.objects import (
     NOTHING,
     Object,
+    find_condition,
     get_labels,
     get_part,
     get_parts,
@@ -126,11 +127,6 @@ def _find_container_states(pod: Object) -> tuple[Object, Object]:
     return NOTHING, NOTHING
 
 
-def _find_condition(pod: Object, kind: str) -> Object:
-    found = (condition for condition in get_parts(pod, "status", "conditions") if condition.get("type") == kind)
-    return next(found, NOTHING)
-
-
 def _is_lost(pod: Object, sight: NodeSight) -> bool:
     # `deletionTimestamp` is the time at which the grace period is over.
     deleted_at = get_time(pod, "metadata", "deletionTimestamp")
@@ -146,7 +142,7 @@ def _is_node_gone(pod: Object, sight: NodeSight) -> bool:
 
 
 def _explain_disruption(pod: Object) -> tuple[Reason, str] | None:
-    disruption = _find_condition(pod, "DisruptionTarget")
+    disruption = find_condition(pod, "DisruptionTarget")
     if disruption.get("status") != "True":
         return None
     reason, words = _DISRUPTIONS.get(get_text(disruption, "reason"), (Reason.EVICTED, "was disrupted"))
@@ -179,7 +175,7 @@ def _explain_wait(pod: Object, waiting: Object) -> tuple[Reason | None, str]:
         return Reason.IMAGE_PULL, join_words(f"cannot pull its image ({cause})", text)
     if cause in FAULTY_WAITS:
         return Reason.LAUNCH_FAILED, join_words(f"cannot be made ({cause})", text)
-    scheduled = _find_condition(pod, "PodScheduled")
+    scheduled = find_condition(pod, "PodScheduled")
     if scheduled.get("status") == "False":
         return Reason.UNSCHEDULABLE, join_words("finds no node", get_text(scheduled, "message"))
     return None, "is being created on its node" if scheduled.get("status") == "True" else "waits for a node"

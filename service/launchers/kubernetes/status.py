@@ -160,9 +160,7 @@ def _describe_pending(objects: AttemptObjects, pods: Sequence[PodState], num_nod
     assert objects.job is not None, "an attempt without a Job is not pending"
     if get_part(objects.job, "spec").get("suspend"):
         return LaunchStatus(LaunchPhase.PENDING, Reason.QUOTA_EXCEEDED, _explain_suspension(objects.workload), node)
-    waiting = sorted(
-        (pod for pod in pods if pod.phase is PodPhase.WAITING), key=lambda pod: (pod.reason is None, pod.index)
-    )
+    waiting = [pod for pod in pods if pod.phase is PodPhase.WAITING]
     if not waiting:
         reason = Reason.QUOTA_EXCEEDED if "quota" in objects.creation_fault else None
         text = objects.creation_fault or "waits until the cluster has made its pods"
