@@ -2,6 +2,7 @@
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from dlrm.config import GrownBatch
 from dlrm.gradient_stats.noise import NoiseState
 from dlrm.record import Course, EvaluationReport
 
@@ -17,6 +18,8 @@ class Progress(BaseModel):
     """Number of batches consumed."""
     num_samples: int = 0
     """Number of valid rows consumed: the position in the data and in the schedules."""
+    grown: list[GrownBatch] = []
+    """Sizes so far of a batch that grows by its noise scale, the first one left out."""
     num_dropped_in_a_row: int = 0
     training_seconds: float = 0.0
     """Seconds of training on this rank, over all attempts: steps, and waiting for batches."""

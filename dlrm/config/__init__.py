@@ -1,7 +1,7 @@
 """The job document, with one module for each component. Imports no torch."""
 
 from dlrm.config.averaging import AveragingConfig
-from dlrm.config.batch import MAX_BATCH, BatchConfig
+from dlrm.config.batch import MAX_BATCH, BatchConfig, BatchGrowth
 from dlrm.config.counts import format_count
 from dlrm.config.data import DataConfig, SyntheticConfig, TeacherConfig
 from dlrm.config.decide import DataFacts, Decision, count_synthetic_train_rows, get_auto_dim, keep_decisions
@@ -27,6 +27,7 @@ from dlrm.config.run import RunConfig
 from dlrm.config.schedule import ScheduleConfig
 from dlrm.config.schema import CRITEO_SCHEMA, CategoricalColumn, DenseColumn, SchemaConfig
 from dlrm.config.sharding import ShardingConfig
+from dlrm.config.stages import BatchStage, GrownBatch, compute_full_batch_rows, count_run_rows, list_stages
 from dlrm.config.variance_reduction import VarianceReductionConfig
 from dlrm.config.vocabulary import ColumnVocabularyConfig, Counting, Hashing, VocabularyConfig
 from dlrm.config.warm_start import WarmStartConfig
@@ -38,6 +39,8 @@ __all__ = [
     "MAX_BATCH",
     "AveragingConfig",
     "BatchConfig",
+    "BatchGrowth",
+    "BatchStage",
     "CategoricalColumn",
     "ColumnVocabularyConfig",
     "ConfigError",
@@ -52,6 +55,7 @@ __all__ = [
     "DnsLabel",
     "DnsName",
     "FieldError",
+    "GrownBatch",
     "Hashing",
     "JobConfig",
     "JobSpec",
@@ -71,7 +75,9 @@ __all__ = [
     "VarianceReductionConfig",
     "VocabularyConfig",
     "WarmStartConfig",
+    "compute_full_batch_rows",
     "compute_period",
+    "count_run_rows",
     "count_synthetic_train_rows",
     "count_validation_rows",
     "find_warm_start_faults",
@@ -79,6 +85,7 @@ __all__ = [
     "get_auto_dim",
     "keep_decisions",
     "list_differences",
+    "list_stages",
     "make_identity",
     "parse_job",
     "replace_warm_start_source",

@@ -1,28 +1,103 @@
-"""Batch sizes: samples of one step, and samples that are in the dense part at a time."""
+"""Batch sizes: samples of one step, how they grow, and samples that are in the dense part at a time."""
 
-from typing import Annotated
+from itertools import pairwise
+from typing import Annotated, Any, Self
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
 from dlrm.config.base import Auto, Config
+from dlrm.config.errors import invalid
 
 MAX_BATCH = 2**24
 BatchSize = Annotated[int, Field(ge=1, le=MAX_BATCH)]
+MAX_STAGES = 64
+"""Largest number of sizes before the last one."""
+
+
+class ScheduledBatch(Config):
+    """Batch size of one part of the run, from the part before it on."""
+
+    until_fraction: float = Field(gt=0.0, lt=1.0)
+    """Share of the run's samples at which this size ends, with the batch that reaches it."""
+    global_size: BatchSize
+    """Number of samples of one step over all ranks in this part; divisible by the number of ranks."""
+
+
+class BatchGrowth(Config):
+    """Growth of the batch by the noise scale of its gradient (McCandlish et al. 2018, arXiv 1812.06162)."""
+
+    start_size: BatchSize
+    """Number of samples of the first steps over all ranks; divisible by the number of ranks. The batch doubles from
+    here, up to `global_size`, and never shrinks."""
+    noise_factor: float = Field(default=1.0, gt=0.0, le=1000.0)
+    """Multiple of the present batch that the noise scale must exceed for the batch to double."""
+    check_every_fraction: float = Field(default=0.025, ge=0.001, le=0.5)
+    """Share of the run's samples from one comparison with the noise scale to the next."""
 
 
 class BatchSpec(Config):
     """Batch sizes, in samples, as a job document states them."""
 
     global_size: BatchSize | Auto = "auto"
-    """Number of samples of one step over all ranks (B); divisible by the number of ranks. auto: by the number of
-    training rows, so that there are enough steps."""
+    """Number of samples of one step over all ranks (B); divisible by the number of ranks. Of a batch that grows it is
+    the last and largest size, for which memory is planned. auto: by the number of training rows, so that there are
+    enough steps."""
     chunk_size: Auto | int = "auto"
     """Number of samples whose activations one rank holds at a time (c); changes memory use and speed, not the
     result."""
+    schedule: list[ScheduledBatch] = Field(default=[], max_length=MAX_STAGES)
+    """Smaller sizes that the run begins with, ascending; `global_size` follows. Empty: one size for the whole run. A
+    batch that grows can take the place of a rate that falls (Smith et al. 2018, arXiv 1711.00489)."""
+
+    growth: BatchGrowth | None = None
+    """Growth of the batch by the noise scale, which takes the place of a schedule; null or false: none."""
+
+    def list_sizes(self) -> list[tuple[str, int]]:
+        """List the batch sizes that the document names, ascending, with their fields; none that is left open."""
+        sizes = [(f"schedule.{number}.global_size", stage.global_size) for number, stage in enumerate(self.schedule)]
+        if self.growth is not None:
+            sizes = [("growth.start_size", self.growth.start_size)]
+        return sizes if self.global_size == "auto" else [*sizes, ("global_size", self.global_size)]
+
+    @field_validator("growth", mode="before")
+    @classmethod
+    def _convert_false(cls, value: Any) -> Any:
+        return None if value is False else value
+
+    @model_validator(mode="after")
+    def _check_growth(self) -> Self:
+        if self.schedule and self.growth is not None:
+            raise invalid("growth", "schedule says already when the batch grows", "one of the two")
+        sizes = self.list_sizes()
+        if self.global_size == "auto" and sizes:
+            raise invalid("global_size", "is auto, but a batch that grows needs its last size", f"above {sizes[-1][1]}")
+        for number, (before, stage) in enumerate(pairwise(self.schedule), start=1):
+            if stage.until_fraction <= before.until_fraction:
+                message = f"{stage.until_fraction:g} is not above the {before.until_fraction:g} before it"
+                raise invalid(f"schedule.{number}.until_fraction", message, f"above {before.until_fraction:g}, below 1")
+        for (_, before), (field, size) in pairwise(self.list_sizes()):
+            if size <= before:
+                message = f"{size} is not above the {before} that the batch has before"
+                raise invalid(field, message, f"above {before}")
+        return self
 
 
 class BatchConfig(BatchSpec):
     """Batch sizes, in samples, with that of a step decided."""
 
     global_size: BatchSize = 16_384  # pyright: ignore[reportIncompatibleVariableOverride], specs are frozen
-    """Number of samples of one step over all ranks (B); divisible by the number of ranks."""
+    """Number of samples of one step over all ranks (B); divisible by the number of ranks. Of a batch that grows it is
+    the last and largest size."""
+
+    @property
+    def first_size(self) -> int:
+        """Number of samples of the first step."""
+        return self.list_sizes()[0][1]
+
+    def find_size(self, done_fraction: float) -> int:
+        """Find the batch at a share of the run's samples, as far as it is known before: the first one with `growth`."""
+        if self.growth is not None:
+            return self.growth.start_size
+        return next(
+            (stage.global_size for stage in self.schedule if done_fraction < stage.until_fraction), self.global_size
+        )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from dlrm.config.base import Config
+from dlrm.config.batch import BatchConfig
 from dlrm.config.curves import MAX_WARMUP
 from dlrm.config.decide import UNKNOWN_ROWS, DataFacts, Decision, decide
 from dlrm.config.job import JobConfig, JobSpec
@@ -17,10 +18,6 @@ in a core's cache."""
 
 WARMUP_CAPPED = "warmup_capped"
 """Name of the event that reports a warm-up shorter than its scaling asks for."""
-
-
-MEASURED_EVERY_SAMPLES = 4096
-"""Number of samples from one measurement of moments to the next, where moments are only monitored."""
 
 
 class DerivedNumber(Config):
@@ -56,7 +53,7 @@ class ResolvedJob(Config):
     chunk_size: int
     """Number of samples in a chunk on one rank (c)."""
     moments_every: int = 1
-    """Number of steps from one measurement of moments to the next."""
+    """Number of steps from one measurement of moments to the next, at a batch of `global_size` samples."""
     gradient_scale: float
     """Scale S of the table gradient, a power of two: ranks exchange and apply it at this scale, which is fixed for the
     run."""
@@ -96,6 +93,7 @@ def resolve(
     )
     derived = [
         *_list_decided_numbers(decisions),
+        *_derive_first_size(job.batch),
         ranks,
         DerivedNumber(name="share_size", value=share_size, unit="samples", reason="global_size / world_size"),
         DerivedNumber(name="chunk_size", value=chunk_size, unit="samples", reason=chunk_reason),
@@ -105,8 +103,8 @@ def resolve(
         derived.append(DerivedNumber(name="moments_every", value=moments_every, unit="steps", reason=every_reason))
     warnings: list[DerivedWarning] = []
     for name, optimizer in (("dense", job.dense_optimizer), ("table", job.table_optimizer)):
-        derived += _derive_schedule_numbers(name, optimizer, job.batch.global_size)
-        warnings += _list_schedule_warnings(name, optimizer, job.batch.global_size)
+        derived += _derive_schedule_numbers(name, optimizer, job.batch)
+        warnings += _list_schedule_warnings(name, optimizer, job.batch.first_size)
     return ResolvedJob(
         job=job,
         asked=document if is_open else None,
@@ -164,42 +162,62 @@ def _derive_chunk_size(job: JobConfig, share_size: int) -> tuple[int, str]:
 
 def _derive_moments_every(job: JobConfig) -> tuple[int, str]:
     """Decide the steps from one measurement to the next, and say why."""
-    moments = job.moments
-    if moments is None:
-        return 1, "moments are not measured"
-    if moments.every != "auto":
-        return moments.every, "set in the job"
+    global_size = job.batch.global_size
+    every = job.get_moments_every(global_size)
+    if job.moments is None:
+        return every, "moments are not measured"
+    if job.moments.every != "auto":
+        return every, "set in the job"
     if job.variance_reduction is not None:
-        return 1, "variance reduction needs the moments of every step"
-    every = -(-MEASURED_EVERY_SAMPLES // job.batch.global_size)
-    return every, f"once in {every * job.batch.global_size:,} samples: they are only monitored"
+        return every, "variance reduction needs the moments of every step"
+    reason = f"once in {every * global_size:,} samples: they are only monitored"
+    first = job.get_moments_every(job.batch.first_size)
+    return every, reason if first == every else f"{reason}; {first} at {job.batch.first_size} samples"
+
+
+def _derive_first_size(batch: BatchConfig) -> list[DerivedNumber]:
+    """Return the batch of the first step and how it grows; nothing where it does not grow."""
+    if batch.first_size == batch.global_size:
+        return []
+    growth = batch.growth
+    if growth is not None:
+        reason = (
+            f"batch.growth: doubles, up to {batch.global_size}, where the noise scale exceeds {growth.noise_factor:g} "
+            f"times the batch after a share of {growth.check_every_fraction:g} of the samples"
+        )
+        return [DerivedNumber(name="first_global_size", value=batch.first_size, unit="samples", reason=reason)]
+    ends = [f"{stage.global_size} until {stage.until_fraction:g} of the samples" for stage in batch.schedule]
+    reason = f"batch.schedule: {', '.join(ends)}, then {batch.global_size}"
+    return [DerivedNumber(name="first_global_size", value=batch.first_size, unit="samples", reason=reason)]
 
 
 def _derive_schedule_numbers(
-    name: str, optimizer: DenseOptimizerConfig | TableOptimizerConfig, global_size: int
+    name: str, optimizer: DenseOptimizerConfig | TableOptimizerConfig, batch: BatchConfig
 ) -> list[DerivedNumber]:
-    schedule = optimizer.schedule
+    schedule, first, last = optimizer.schedule, batch.first_size, batch.global_size
     length = f"warmup_fraction {schedule.warmup_fraction:g}"
     if schedule.scaling == "legw":
-        length += f" at {schedule.base_batch} samples, scaling legw, to {global_size}"
-    if _is_capped(optimizer, global_size):
-        length += f": {schedule.requested_warmup(global_size):.3g}, capped at {MAX_WARMUP:g}"
+        length += f" at {schedule.base_batch} samples, scaling legw, to {first}"
+    if _is_capped(optimizer, first):
+        length += f": {schedule.requested_warmup(first):.3g}, capped at {MAX_WARMUP:g}"
+    peak = f"learning_rate at {schedule.base_batch} samples, scaling {schedule.scaling}, to {last}"
+    if first != last:
+        peak += f"; {optimizer.learning_rate * schedule.scale(first):.6g} at {first}"
     return [
         DerivedNumber(
             name=f"{name}_peak_learning_rate",
-            value=optimizer.learning_rate * schedule.scale(global_size),
+            value=optimizer.learning_rate * schedule.scale(last),
             unit="",
-            reason=f"learning_rate at {schedule.base_batch} samples, scaling {schedule.scaling}, to {global_size}",
+            reason=peak,
         ),
-        DerivedNumber(
-            name=f"{name}_warmup_fraction", value=schedule.warmup(global_size), unit="of the run", reason=length
-        ),
+        DerivedNumber(name=f"{name}_warmup_fraction", value=schedule.warmup(first), unit="of the run", reason=length),
     ]
 
 
 def _list_schedule_warnings(
     name: str, optimizer: DenseOptimizerConfig | TableOptimizerConfig, global_size: int
 ) -> list[DerivedWarning]:
+    """Warn where the warm-up of a run that begins with batches of `global_size` samples is cut."""
     if not _is_capped(optimizer, global_size):
         return []
     schedule = optimizer.schedule

@@ -40,6 +40,9 @@ _EXCLUDED: dict[str, Any] = {**EXECUTION_SETTINGS, "run": {**EXECUTION_SETTINGS[
 """Settings that may differ from one attempt to the next: they change where, how fast and how often, not what is
 learned."""
 
+_USERS_OF_MOMENTS = ("variance_reduction", "batch.growth")
+"""Sections that are null by default, and by which moments change what is learned."""
+
 
 def make_identity(job: JobConfig) -> dict[str, Any]:
     """Return every setting of a run that changes its weights beyond rounding, as JSON values by dotted field.
@@ -47,13 +50,13 @@ def make_identity(job: JobConfig) -> dict[str, Any]:
     The files of prepared rows are left out, so that paths may differ: a checksum of the rows stands for them.
     """
     excluded = dict(_EXCLUDED)
-    if job.variance_reduction is None:
-        # Without variance reduction, moments are only monitored.
+    if job.variance_reduction is None and job.batch.growth is None:
+        # Without variance reduction and growth, moments are only monitored.
         excluded["moments"] = True
     if job.data.format != "synthetic":
         excluded["data"] = {"train": True, "eval": True}
     identity = dict(_flatten(job.model_dump(mode="json", exclude=excluded)))
-    if identity.get("moments.every") == "auto":
+    if identity.get("moments.every") == "auto" and job.variance_reduction is not None:
         identity["moments.every"] = 1
     return identity
 
@@ -63,8 +66,11 @@ def list_differences(now: Mapping[str, Any], before: Mapping[str, Any]) -> list[
 
     Where one identity lacks a field, because an earlier version wrote it, the field counts as having its default.
     """
-    sides = [_make_default_identity(side) | dict(side) for side in (now, before)]
-    fields = [field for field in {**now, **before} if not any(_is_in_null_section(field, side) for side in sides)]
+    sides = [_fill_defaults(side) for side in (now, before)]
+    # Also where the other identity is of before there was such a section.
+    null_sections = [section for section in _USERS_OF_MOMENTS if any(section in side for side in sides)]
+    named = {**now, **before, **dict.fromkeys(null_sections)}
+    fields = [field for field in named if not any(_is_in_null_section(field, side) for side in sides)]
     pairs = {field: [_get_value(field, side) for side in sides] for field in fields}
     return [
         f"{field} is {json.dumps(is_now)}, but was {json.dumps(was)}"
@@ -76,10 +82,10 @@ def list_differences(now: Mapping[str, Any], before: Mapping[str, Any]) -> list[
 def _is_in_null_section(field: str, side: Mapping[str, Any]) -> bool:
     """Whether `field` belongs to a section that is null in `side`, so that the difference of the section says enough.
 
-    The fields of `moments` count as part of `variance_reduction`.
+    The fields of `moments` count as part of the sections that use them.
     """
-    section = "variance_reduction" if field.startswith("moments.") else field.rpartition(".")[0]
-    return section in side and side[section] is None
+    sections = _USERS_OF_MOMENTS if field.startswith("moments.") else (field.rpartition(".")[0],)
+    return all(section in side and side[section] is None for section in sections)
 
 
 def _get_value(field: str, side: Mapping[str, Any]) -> Any:
@@ -88,11 +94,23 @@ def _get_value(field: str, side: Mapping[str, Any]) -> Any:
     return section or side.get(field)
 
 
-def _make_default_identity(identity: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the identity of a default job with the same optimizer, since each optimizer has its own defaults."""
+def _fill_defaults(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an identity with the defaults of the fields that it lacks.
+
+    They are those of a job with the same optimizer, since each optimizer has its own, and with variance reduction where
+    it has that.
+    """
     name = identity.get("dense_optimizer.name")
-    document = {"data": {"format": "synthetic"}, "dense_optimizer": {"name": name} if name in SETTINGS else {}}
-    return make_identity(JobConfig.model_validate(document))
+    is_reduced = any(field.startswith("variance_reduction.") for field in identity)
+    document = {
+        "data": {"format": "synthetic"},
+        "dense_optimizer": {"name": name} if name in SETTINGS else {},
+        "variance_reduction": {} if is_reduced else None,
+    }
+    defaults = make_identity(JobConfig.model_validate(document))
+    # What is null by default is not where it has fields. That of columns stays: a checksum of the rows stands for them.
+    given = {field.rpartition(".")[0] for field in identity} & set(_USERS_OF_MOMENTS)
+    return {field: value for field, value in defaults.items() if field not in given} | dict(identity)
 
 
 def _flatten(document: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

@@ -82,18 +82,19 @@ class JobSpec(Config):
     @model_validator(mode="after")
     def _check_batch(self) -> Self:
         world_size, global_size = self.resources.world_size, self.batch.global_size
-        if global_size != "auto" and global_size % world_size:
-            below = global_size // world_size * world_size
-            nearest = [size for size in (below, below + world_size) if size]
-            raise invalid(
-                "batch.global_size",
-                f"{global_size} is not divisible by {world_size} ranks",
-                " or ".join(str(size) for size in nearest),
-            )
         least = self.resources.node_range[0] * self.resources.workers_per_node
-        if global_size != "auto" and global_size % least:
-            message = f"the {least} ranks of {self.resources.node_range[0]} machines do not divide batch.global_size"
-            raise invalid("resources.nodes", message, "a min whose ranks divide it")
+        for field, batch_size in self.batch.list_sizes():
+            if batch_size % world_size:
+                below = batch_size // world_size * world_size
+                nearest = [size for size in (below, below + world_size) if size]
+                raise invalid(
+                    f"batch.{field}",
+                    f"{batch_size} is not divisible by {world_size} ranks",
+                    " or ".join(str(size) for size in nearest),
+                )
+            if batch_size % least:
+                message = f"the {least} ranks of {self.resources.node_range[0]} machines do not divide batch.{field}"
+                raise invalid("resources.nodes", message, "a min whose ranks divide it")
         chunk_size = self.batch.chunk_size
         max_chunk_size = (MAX_BATCH if global_size == "auto" else global_size) // world_size
         if chunk_size != "auto" and not 1 <= chunk_size <= max_chunk_size:
@@ -148,6 +149,10 @@ class JobSpec(Config):
                 raise invalid(
                     "moments", "is null, but variance_reduction needs moments", "leave it out for the defaults"
                 )
+            if self.batch.growth is not None:
+                raise invalid(
+                    "moments", "is null, but batch.growth needs the noise scale", "leave it out for the defaults"
+                )
             return self
         if moments.estimator != "groups":
             return self
@@ -156,9 +161,10 @@ class JobSpec(Config):
             nearest = [size for size in (above - world_size, above) if 2 <= size <= MAX_GROUPS]
             message = f"{moments.num_groups} is not a multiple of {world_size} ranks"
             raise invalid("moments.num_groups", message, " or ".join(str(size) for size in nearest))
-        if self.batch.global_size != "auto" and moments.num_groups > self.batch.global_size:
-            message = f"{moments.num_groups} groups are more than the {self.batch.global_size} samples of a batch"
-            raise invalid("moments.num_groups", message, f"at most {self.batch.global_size}")
+        sizes = self.batch.list_sizes()
+        if sizes and moments.num_groups > sizes[0][1]:
+            message = f"{moments.num_groups} groups are more than the {sizes[0][1]} samples of a batch"
+            raise invalid("moments.num_groups", message, f"at most {sizes[0][1]}")
         return self
 
     @model_validator(mode="after")
@@ -184,6 +190,15 @@ class JobConfig(JobSpec):
     dense_optimizer: DenseOptimizerConfig = DenseOptimizerConfig()  # pyright: ignore[reportIncompatibleVariableOverride], specs are frozen
     table_optimizer: TableOptimizerConfig = TableOptimizerConfig()  # pyright: ignore[reportIncompatibleVariableOverride], specs are frozen
     run: RunConfig = RunConfig()  # pyright: ignore[reportIncompatibleVariableOverride], specs are frozen
+
+    def get_moments_every(self, global_size: int) -> int:
+        """Return the steps from one measurement of moments to the next at a batch of `global_size` samples.
+
+        1 where nothing is measured.
+        """
+        if self.moments is None:
+            return 1
+        return self.moments.choose_every(global_size, is_for_reduction=self.variance_reduction is not None)
 
 
 def parse_job(document: Mapping[str, Any]) -> JobSpec:

@@ -7,6 +7,8 @@ from pydantic import Field
 from dlrm.config.base import Config
 
 MAX_GROUPS = 1024
+MEASURED_EVERY_SAMPLES = 4096
+"""Number of samples from one measurement of moments to the next, where moments are only monitored."""
 
 
 class MomentsConfig(Config):
@@ -25,6 +27,15 @@ class MomentsConfig(Config):
     """Number of steps from one measurement to the next; the last measurement is used in between. auto: 1 with variance
     reduction; without it, where moments are only monitored, about once in 4,096 samples, since the cost weighs more at
     small batches."""
+
+    def choose_every(self, global_size: int, *, is_for_reduction: bool) -> int:
+        """Choose the steps from one measurement to the next at a batch of `global_size` samples.
+
+        is_for_reduction: whether variance reduction uses the moments, which needs those of every step.
+        """
+        if self.every != "auto":
+            return self.every
+        return 1 if is_for_reduction else -(-MEASURED_EVERY_SAMPLES // global_size)
 
     @property
     def has_own_sum(self) -> bool:

@@ -59,16 +59,18 @@ class ScheduleConfig(Config):
         """Return the share of the run that warm-up takes at a batch of `global_size` samples, at most MAX_WARMUP."""
         return min(self.requested_warmup(global_size), MAX_WARMUP)
 
-    def factor(self, step: float, num_steps: float, global_size: int) -> float:
-        """Compute the factor on the peak rate at `step`, counted from 0, in a run of `num_steps` full batches of
-        `global_size` samples.
-
-        Warm-up takes a whole number of steps: the share `warmup` of all steps, rounded. Its last step has factor 1;
-        without warm-up the first step of the run has factor 1. Decay covers the remaining steps, and is never 0 before
-        the end of the run.
-        """
+    def count_warmup_steps(self, num_steps: float, global_size: int) -> int:
+        """Count the warm-up steps of a run of `num_steps` batches of `global_size` samples, by the share `warmup`."""
         # The length is rounded first, so that a few rows at the end of a run do not change the number of warm-up steps.
-        num_warmup_steps = round(self.warmup(global_size) * round(num_steps))
+        return round(self.warmup(global_size) * round(num_steps))
+
+    def factor(self, step: float, num_steps: float, num_warmup_steps: float) -> float:
+        """Compute the factor on the peak rate at `step`, counted from 0, in a run of `num_steps` full batches.
+
+        All three count batches of the present size, so that the factor is a function of the samples. The last step of
+        the warm-up has factor 1; without warm-up the first step of the run has factor 1. Decay covers the remaining
+        steps, and is never 0 before the end of the run.
+        """
         num_done = step + 1
         if num_done < num_warmup_steps:
             return curves.linear_warmup(num_done, num_warmup_steps)

@@ -7,6 +7,7 @@ from typing import Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dlrm.config import compute_full_batch_rows, count_run_rows
 from dlrm.data.order import BlockHalves, SampleOrder
 from dlrm.data.prefetch import prefetch
 from dlrm.data.rows import NumpyIds, RowSource, pad_with_empty_bags
@@ -36,16 +37,11 @@ class Batch:
     """Halves of the GLOBAL batch by blocks of the data; None where its rows are in uniformly random order."""
 
 
-def compute_full_batch_rows(global_size: int, num_rows: int) -> int:
-    """Compute the rows of every global batch of a run but the last: B, or all rows where an epoch has fewer."""
-    return min(global_size, num_rows)
-
-
 class TrainBatches:
-    """Iterator over one rank's batches of a whole run, in the global order, prepared ahead by one background thread.
+    """Iterator over one rank's batches of one size, in the global order, prepared ahead by one background thread.
 
-    A batch may cross the end of an epoch, so that only the last batch of the run can be short. Where an epoch has fewer
-    rows than B, each batch is an epoch.
+    They are those of a whole run, or of a stage of it. A batch may cross the end of an epoch, so that only the last
+    batch of the run can be short. Where an epoch has fewer rows than B, each batch is an epoch.
 
     Rank r of W takes rows r, r + W, r + 2 W, ... of every global batch, so that the first rows of the global batch are
     also the first rows of the ranks' shares. Where the batch is cut into groups, row i belongs to group
@@ -64,13 +60,15 @@ class TrainBatches:
         num_groups: int | None = None,
         start_batch: int = 0,
         start_row: int = 0,
+        end_row: int | None = None,
     ) -> None:
         """Set up the batches of rank `rank`, without reading any rows yet.
 
         global_size: B, rows of a global batch. num_epochs: passes over the rows; a fraction reads a share of them.
-        num_groups: groups that a global batch is cut into, a multiple of the
-        ranks; None: one for each rank. start_batch, start_row: number of batches that a resumed run has already trained
-        on, and of the rows in them. Raises ValueError where B or `num_groups` is not divisible by the ranks.
+        num_groups: groups that a global batch is cut into, a multiple of the ranks; None: one for each rank.
+        start_batch, start_row: number of batches of the run before these, and of the rows in them. end_row: position
+        behind the last row; None: that of the run. Raises ValueError where B or `num_groups` is not divisible by the
+        ranks.
         """
         num_groups = num_groups or world_size
         for name, size in (("global_size", global_size), ("num_groups", num_groups)):
@@ -81,12 +79,11 @@ class TrainBatches:
         self._order = SampleOrder(source.num_rows, seed, source.row_bytes)
         self._start_batch, self._start_row = start_batch, start_row
         self._full_rows = compute_full_batch_rows(global_size, source.num_rows)
-        self._num_rows = max(1, round(source.num_rows * num_epochs))
-        self.num_batches = start_batch + -(-(self._num_rows - start_row) // self._full_rows)
-        """Number of batches of the whole run, including those before `start_batch`."""
-        self.num_full_batches = self._num_rows / self._full_rows
-        """Length of the whole run in full batches; a short last batch counts as a fraction."""
-        self._last_window = self._order.find_windows(self._num_rows - 1, self._num_rows)[1]
+        num_rows = count_run_rows(source.num_rows, num_epochs)
+        self._end_row = num_rows if end_row is None else end_row
+        self.num_batches = start_batch + -(-(self._end_row - start_row) // self._full_rows)
+        """Number of batches up to the last of these, including those before `start_batch`."""
+        self._last_window = self._order.find_windows(num_rows - 1, num_rows)[1]
         self._announced = (-1, -1)
         """First and last window that are being read, as last announced to the source."""
         self._batches = prefetch(self._read, range(start_batch, self.num_batches))
@@ -105,7 +102,7 @@ class TrainBatches:
 
     def _read(self, index: int) -> Batch:
         start = self._start_row + (index - self._start_batch) * self._full_rows
-        end = min(start + self._full_rows, self._num_rows)
+        end = min(start + self._full_rows, self._end_row)
         self._look_ahead(start, end)
         rows = self._order.find_rows(start, end)
         row_numbers = np.concatenate([rows.row_numbers[group] for group in self._groups])

@@ -25,8 +25,8 @@ class Share:
     """b, samples of the share; the valid ones come first."""
     num_valid: int
     """n, valid samples of the GLOBAL batch, which come first in it."""
-    is_short: bool = False
-    """Whether this is the short batch at the end of a run, which is not measured."""
+    is_measured: bool = True
+    """Whether moments of this batch are measured; never those of the short one at the end of a run."""
     halves: BlockHalves | None = None
     """Blocks of the data that the GLOBAL batch draws on; None where it draws on all of them."""
 
@@ -59,14 +59,13 @@ class Estimator:
     is_measuring: bool = False
     """Whether the batch of the last `begin_batch` is measured."""
 
-    def begin_batch(self, share: Share, index: int, *, is_whole: bool) -> list[SampleSpan]:  # noqa: ARG002
+    def begin_batch(self, share: Share, *, is_whole: bool) -> list[SampleSpan]:  # noqa: ARG002
         """Prepare for a batch, and cut this rank's share into spans; the last one ends with the share.
 
         The dense pass makes the forward and backward passes of each span's samples, with the gradient of the loss sum,
         and then calls `at_end`. After the last span the gradient buffer holds this rank's sums.
 
-        index: number of batches before this one. is_whole: measure all samples, not a part of them: variance reduction
-        has no older measurement to go by.
+        is_whole: measure all samples, not a part of them: variance reduction has no older measurement to go by.
         """
         return [SampleSpan(share.size)]
 
@@ -81,22 +80,21 @@ class Estimator:
 
 
 class MeasuringEstimator(Estimator):
-    """Estimator that measures one full batch in `every`, and the mean of its first half where batches have halves."""
+    """Estimator that measures batches, and the mean of their first half where they have halves."""
 
-    def __init__(self, gradients: GradientBuffer, every: int, *, has_halves: bool = False) -> None:
-        """Take the last of the buffer's extra sums for the first half. every: steps from one measurement to the next.
+    def __init__(self, gradients: GradientBuffer, *, has_halves: bool = False) -> None:
+        """Take the last of the buffer's extra sums for the first half.
 
         has_halves: whether batches have halves that are drawn from different blocks of the data.
         """
         self._gradients = gradients
-        self._every = every
         self._sum_of_first_half = gradients.extra_sums[-1] if has_halves else None
         """[P] gradient summed over the first half of the batch."""
         self._halves: BlockHalves | None = None
         """Halves of the batch of the last `begin_batch`."""
 
-    def begin_batch(self, share: Share, index: int, *, is_whole: bool) -> list[SampleSpan]:
-        self.is_measuring = index % self._every == 0 and not share.is_short
+    def begin_batch(self, share: Share, *, is_whole: bool) -> list[SampleSpan]:
+        self.is_measuring = share.is_measured
         self._halves = None if self._sum_of_first_half is None else share.halves
         return self._begin_measured_batch(share, is_whole=is_whole) if self.is_measuring else [SampleSpan(share.size)]
 

@@ -31,7 +31,6 @@ class ExactMoments(MeasuringEstimator):
         config: MomentsConfig,
         model: nn.Module,
         gradients: GradientBuffer,
-        every: int,
         *,
         is_bf16: bool,
         has_halves: bool = False,
@@ -40,7 +39,7 @@ class ExactMoments(MeasuringEstimator):
 
         Other arguments: as for `MeasuringEstimator`. Raises ValueError for a parameter that no linear layer has.
         """
-        super().__init__(gradients, every, has_halves=has_halves)
+        super().__init__(gradients, has_halves=has_halves)
         self._is_bf16 = is_bf16
         self._is_adding_squares = False
         """Whether the hooks add squares: only during spans of measured samples."""

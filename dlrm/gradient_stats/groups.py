@@ -18,13 +18,11 @@ class GroupMoments(MeasuringEstimator):
     parameters.
     """
 
-    def __init__(
-        self, config: MomentsConfig, gradients: GradientBuffer, every: int, *, has_halves: bool = False
-    ) -> None:
+    def __init__(self, config: MomentsConfig, gradients: GradientBuffer, *, has_halves: bool = False) -> None:
         """Allocate one more sum of P elements. config: its num_groups is a multiple of the ranks, so that each group
         is on one rank. Other arguments: as for `MeasuringEstimator`.
         """
-        super().__init__(gradients, every, has_halves=has_halves)
+        super().__init__(gradients, has_halves=has_halves)
         self._num_groups = config.num_groups
         self._total = torch.zeros_like(gradients.gradient)
         """[P] gradient summed over the groups that have ended; the buffer holds the gradient of the current group."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from dlrm.config import JobConfig
+from dlrm.config import BatchStage, DenseOptimizerConfig, JobConfig, TableOptimizerConfig
 
 
 @dataclass(frozen=True)
@@ -15,19 +15,31 @@ class StepRates:
 
 @dataclass(frozen=True)
 class LearningRates:
-    """Learning rates of a run, a function of the position only."""
+    """Learning rates of a run, a function of the position and of the batch there.
+
+    The peak scales with the present batch. Warm-up and decay count samples: the warm-up is that of the first batch, so
+    that a batch that grows does not begin another one.
+    """
 
     job: JobConfig
-    num_steps: float
-    """Length of the run in full batches. A short batch at its end counts as a fraction, so that it changes the rates of
-    other steps only in proportion to its size."""
+    num_run_rows: int
+    """Rows that the run trains on. Those of a short batch at its end count as a fraction of a step, so that it changes
+    the rates of other steps only in proportion to its size."""
+    first: BatchStage
+    """Batches that the run begins with."""
 
-    def at(self, step: float) -> StepRates:
-        """Compute the rates of a step. step: rows consumed before it, in full batches."""
-        rates = [
-            optimizer.learning_rate
-            * optimizer.schedule.scale(self.job.batch.global_size)
-            * optimizer.schedule.factor(step, self.num_steps, self.job.batch.global_size)
-            for optimizer in (self.job.dense_optimizer, self.job.table_optimizer)
-        ]
-        return StepRates(dense=rates[0], table=rates[1])
+    def at(self, num_samples: int, stage: BatchStage) -> StepRates:
+        """Compute the rates of a step of `stage`. num_samples: rows consumed before it."""
+        return StepRates(
+            dense=self._compute_rate(self.job.dense_optimizer, num_samples, stage),
+            table=self._compute_rate(self.job.table_optimizer, num_samples, stage),
+        )
+
+    def _compute_rate(
+        self, optimizer: DenseOptimizerConfig | TableOptimizerConfig, num_samples: int, stage: BatchStage
+    ) -> float:
+        schedule, first, full_rows = optimizer.schedule, self.first, stage.full_rows
+        num_first_steps = schedule.count_warmup_steps(self.num_run_rows / first.full_rows, first.global_size)
+        num_warmup_steps = num_first_steps * first.full_rows / full_rows
+        factor = schedule.factor(num_samples / full_rows, self.num_run_rows / full_rows, num_warmup_steps)
+        return optimizer.learning_rate * schedule.scale(stage.global_size) * factor

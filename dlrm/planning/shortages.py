@@ -1,9 +1,8 @@
 """Finds what a run has too little of, steps or evaluation rows, before it starts. Imports no torch and no numpy."""
 
-import math
 from dataclasses import dataclass
 
-from dlrm.config import JobConfig, count_validation_rows, format_count
+from dlrm.config import JobConfig, count_validation_rows, format_count, list_stages
 from dlrm.metrics.standard_error import estimate_auc_standard_error
 from dlrm.record import (
     FEW_EVALUATION_ROWS,
@@ -36,7 +35,7 @@ def list_shortages(job: JobConfig, rows: RowCounts) -> list[QualityWarning]:
     run = job.run
     num_held_out = count_validation_rows(rows.num_train_rows, run.validation_fraction, job.data.split, run.seed)
     num_rows = max(1, rows.num_train_rows - num_held_out)
-    num_steps = math.ceil(num_rows * run.epochs / min(job.batch.global_size, num_rows))
+    num_steps = list_stages(job, num_rows)[-1].end_step
     found = [check_epoch(job, num_rows), check_steps(job, num_rows, num_steps)]
     if rows.num_eval_rows is not None and rows.label_rate is not None:
         source = EvaluationSource.of_job(job.data.format, job.data.eval)

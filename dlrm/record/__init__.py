@@ -18,6 +18,7 @@ from dlrm.record.directory import AttemptDirectory, RunDirectory
 from dlrm.record.event_names import (
     AVERAGES_WEIGHTS,
     BANNERS,
+    BATCH_GROWN,
     BEST_MODEL,
     BEST_MODEL_LOST,
     BLEND_FAILED,
@@ -94,6 +95,7 @@ __all__ = [
     "AVERAGES_WEIGHTS",
     "BANNERS",
     "BATCH_ADVICE",
+    "BATCH_GROWN",
     "BEST_MODEL",
     "BEST_MODEL_LOST",
     "BLENDED",

@@ -42,6 +42,10 @@ class StepReport(_Line):
     """Number of batches of the whole run."""
     num_samples: int
     """Number of valid rows consumed so far, those of this step included."""
+    num_run_samples: int | None = None
+    """Number of rows that the whole run consumes; null in reports of earlier versions."""
+    global_size: int | None = None
+    """Number of samples of a full batch at this step; null in reports of earlier versions."""
     loss: float | None
     """Mean loss over the valid rows of the global batch; null where it was not finite."""
     dense_learning_rate: float
@@ -62,6 +66,20 @@ class StepReport(_Line):
     smoothed, at the last measurement of moments; null without variance reduction."""
     share_at_one: float | None = None
     """Share of the elements at factor 1, which are left unchanged, at the same measurement."""
+
+    @property
+    def done_fraction(self) -> float:
+        """Share of the run that is done: of its samples, since the steps of a batch that grows are not equally long."""
+        if self.num_run_samples is None:
+            return self.step / max(self.num_steps, 1)
+        return self.num_samples / self.num_run_samples
+
+    @property
+    def num_samples_left(self) -> float:
+        """Number of rows that the run has still to consume; an estimate for reports of earlier versions."""
+        if self.num_run_samples is None:
+            return max(0, self.num_steps - self.step) * self.num_samples / max(self.step, 1)
+        return self.num_run_samples - self.num_samples
 
 
 class EvaluationReport(_Line):

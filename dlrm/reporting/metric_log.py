@@ -1,6 +1,7 @@
 """Lines about steps and evaluations in the log of a run, for people who follow it; programs read the spool."""
 
 import logging
+import math
 import time
 
 from dlrm.config import format_count
@@ -52,12 +53,12 @@ class MetricLog:
 
 def _format_step(report: StepReport, losses: list[float]) -> str:
     loss = f"loss {sum(losses) / len(losses):.4f}" if losses else "no finite loss"
-    percent = 100 * report.step // report.num_steps
+    percent = math.floor(100 * report.done_fraction + 1e-9)
     return f"step {report.step:,} of {report.num_steps:,} ({percent} %): {loss}"
 
 
 def _format_speed(report: StepReport, samples_per_second: float) -> str:
-    num_left = report.num_samples / report.step * (report.num_steps - report.step)
+    num_left = report.num_samples_left
     left = f", {_format_duration(num_left / samples_per_second)} left" if num_left and samples_per_second else ""
     return f", {samples_per_second:,.0f} samples/s{left}"
 

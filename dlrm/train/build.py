@@ -6,8 +6,7 @@ from typing import get_args
 from torch import nn
 from torch.optim import Optimizer
 
-from dlrm.config import JobSpec, ResolvedJob
-from dlrm.data.batches import compute_full_batch_rows
+from dlrm.config import JobSpec, ResolvedJob, compute_full_batch_rows
 from dlrm.data.errors import DataError
 from dlrm.data.rows import DataSchema
 from dlrm.gradient_stats.estimator import Estimator
@@ -102,6 +101,7 @@ def build_parts(resolved: ResolvedJob, schema: DataSchema, plan: Plan, ranks: Ra
         layer_noise=layer_noise,
         ranks=ranks,
         full_rows=compute_full_batch_rows(job.batch.global_size, rows.num_rows),
+        moments_every=resolved.moments_every,
         mean_weight=rows.mean_weight,
         clock=clock,
     )
@@ -120,11 +120,10 @@ def make_estimator(
     config = resolved.job.moments
     if config is None:
         return Estimator()
-    every = resolved.moments_every
     if config.estimator == "groups":
-        return GroupMoments(config, gradients, every, has_halves=has_halves)
+        return GroupMoments(config, gradients, has_halves=has_halves)
     is_bf16 = resolved.job.precision == "bf16"
-    return ExactMoments(config, model, gradients, every, is_bf16=is_bf16, has_halves=has_halves)
+    return ExactMoments(config, model, gradients, is_bf16=is_bf16, has_halves=has_halves)
 
 
 def _make_tables(resolved: ResolvedJob, plan: Plan, ranks: Ranks) -> ShardedTables:

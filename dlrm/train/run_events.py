@@ -2,11 +2,11 @@
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from dlrm.checkpoint.progress import Progress
-from dlrm.config import JobConfig, ResolvedJob, format_count
-from dlrm.data.batches import compute_full_batch_rows
+from dlrm.config import BatchStage, JobConfig, ResolvedJob, format_count
 from dlrm.data.dataset import Dataset
 from dlrm.gradient_stats.batch_advice import advise, compute_cost, find_largest_useful_batch, get_settled_noise
 from dlrm.gradient_stats.noise import MIN_MEASUREMENTS, NoiseInterval
@@ -15,6 +15,7 @@ from dlrm.planning.shortages import check_epoch, check_evaluation_rows, check_st
 from dlrm.record import (
     AVERAGES_WEIGHTS,
     BATCH_ADVICE,
+    BATCH_GROWN,
     DECIDED,
     LARGE_BATCH,
     ONE_LABEL,
@@ -92,14 +93,16 @@ def _describe_caches(plan: PlanReport) -> str:
     return f"; {num_bytes / 1e9:,.1f} GB of {format_count(len(cached), 'table')} in the host's memory, cached by GPUs"
 
 
-def report_length(reporter: Reporter, job: JobConfig, progress: Progress, num_rows: int) -> None:
+def report_length(
+    reporter: Reporter, job: JobConfig, progress: Progress, stages: Sequence[BatchStage], num_rows: int
+) -> None:
     """Report the number of steps, with a warning where it is small. num_rows: number of training rows."""
-    global_size = job.batch.global_size
-    samples = compute_full_batch_rows(global_size, num_rows)
-    rest = (round(num_rows * job.run.epochs) - progress.num_samples) % samples
+    first, end = stages[0], stages[-1]
+    samples = f"{end.full_rows:,}" if first.full_rows == end.full_rows else f"{first.full_rows:,} to {end.full_rows:,}"
+    rest = (end.end_row - max(end.start_row, progress.num_samples)) % end.full_rows
     last = f", the last one of {rest:,}" if rest else ""
     resumed = f"; {progress.step:,} of them are already done" if progress.step else ""
-    reporter.progress("training", f"{format_count(progress.num_steps, 'step')} of {samples:,} samples{last}{resumed}")
+    reporter.progress("training", f"{format_count(progress.num_steps, 'step')} of {samples} samples{last}{resumed}")
     for warning in (check_epoch(job, num_rows), check_steps(job, num_rows, progress.num_steps)):
         if warning is not None:
             reporter.event(warning.name, warning.message)
@@ -116,6 +119,24 @@ def report_average(reporter: Reporter, average: WeightAverage | None) -> None:
         f"samples; it is updated every {period:,} samples, or every step where that is longer",
         half_life_samples=half_life,
         samples_per_update=period,
+    )
+
+
+def report_growth(reporter: Reporter, progress: Progress, global_size: int) -> None:
+    """Report that the batch is of `global_size` samples from the next step on."""
+    interval = progress.noise.interval
+    noise = ""
+    if interval is not None and math.isinf(interval.high):
+        noise = f"; the noise scale is above {_format_number(interval.low)}"
+    elif interval is not None:
+        noise = f"; the noise scale is {_format_number(interval.value)}"
+    reporter.event(
+        BATCH_GROWN,
+        f"the batch grows to {global_size:,} samples after step {progress.step:,}{noise}",
+        step=progress.step,
+        global_size=global_size,
+        noise_scale=progress.noise.noise_scale,
+        noise_scale_low=None if interval is None else interval.low,
     )
 
 
@@ -169,16 +190,16 @@ def report_step_parts(reporter: Reporter, clock: PartClock, num_steps: int) -> N
     reporter.event(STEP_PARTS, f"seconds of a step by part: {figures}", num_steps=num_steps, seconds=seconds)
 
 
-def report_advice(reporter: Reporter, resolved: ResolvedJob, progress: Progress, num_rows: int) -> None:
+def report_advice(reporter: Reporter, resolved: ResolvedJob, progress: Progress, full_rows: int) -> None:
     """Report at the end of a run which batch the model can use, or why that is unknown, and what to do about it.
 
     Nothing is reported where that is unknown and the document left both the batch and the epochs open: its author did
-    not ask for advice. num_rows: number of training rows.
+    not ask for advice. full_rows: rows of a full batch at the end of the run.
     """
     noise = get_settled_noise(progress.noise, progress.last_evaluation)
     if noise is None and {"batch.global_size", "run.epochs"} <= {item.field for item in resolved.decisions}:
         return
-    advice = advise(compute_full_batch_rows(resolved.job.batch.global_size, num_rows), noise)
+    advice = advise(full_rows, noise)
     if noise is None:
         message = _explain_missing_advice(resolved, progress)
     else:

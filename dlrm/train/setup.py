@@ -1,6 +1,5 @@
 """Sets up the trainer of one rank: plan, model, tables and optimizer; from a checkpoint, a model, or new weights."""
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -10,6 +9,7 @@ from dlrm.checkpoint.progress import Progress
 from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.checkpoint.saver import Saver, SaveSettings
 from dlrm.checkpoint.state import TrainingState
+from dlrm.config import BatchStage
 from dlrm.data.batches import TrainBatches
 from dlrm.data.dataset import Dataset
 from dlrm.data.errors import DataError
@@ -30,6 +30,7 @@ from dlrm.train.run_events import (
     report_length,
     report_warnings,
 )
+from dlrm.train.stages import StageSequence
 from dlrm.train.trainer import Trainer
 from dlrm.train.warm_start.start import start_warm
 from sharding.comm.collectives import run_on_all_ranks
@@ -51,25 +52,19 @@ def open_trainer(context: RunContext, dataset: Dataset, identity: RunIdentity) -
         set_output_bias(parts.model, dataset.train_label_rate)
         start_warm(parts, context, dataset)
     saved_step = (restored.step or None) if restored else None
-    with (
-        _open_batches(context, dataset, restored) as batches,
-        _make_saver(context, state, identity, saved_step) as saver,
-    ):
-        progress = restored or Progress(num_steps=batches.num_batches)
-        # An earlier version ended each epoch with a short batch, so its checkpoint may count more batches.
-        progress.num_steps = batches.num_batches
-        report_length(reporter, resolved.job, progress, dataset.train.num_rows)
-        report_average(reporter, parts.average)
-        yield _make_trainer(context, dataset, parts, saver, progress, batches)
+    progress = restored or Progress(num_steps=0)
+    stages = StageSequence(resolved.job, dataset.train.num_rows, progress, ranks)
+    report_length(reporter, resolved.job, progress, stages.stages, dataset.train.num_rows)
+    report_average(reporter, parts.average)
+    with _make_saver(context, state, identity, saved_step) as saver:
+        yield _make_trainer(context, dataset, parts, saver, progress, stages)
 
 
 def _make_trainer(
-    context: RunContext, dataset: Dataset, parts: Parts, saver: Saver, progress: Progress, batches: TrainBatches
+    context: RunContext, dataset: Dataset, parts: Parts, saver: Saver, progress: Progress, stages: StageSequence
 ) -> Trainer:
     resolved, ranks = context.resolved, context.ranks
     run = resolved.job.run
-    num_left = progress.num_steps - progress.step
-
     keep = partial(keep_scores, context.directory.scores, context.reporter) if run.keep_scores else None
 
     def make_evaluator(rows: RowSource) -> Evaluator:
@@ -85,27 +80,20 @@ def _make_trainer(
         evaluate=make_evaluator(dataset.evaluation),
         validate=None if dataset.validation is None else make_evaluator(dataset.validation),
         measure_train=None if train_sample is None else make_evaluator(train_sample),
-        rates=LearningRates(resolved.job, batches.num_full_batches),
+        rates=LearningRates(resolved.job, stages.num_run_rows, stages.stages[0]),
         reporter=context.reporter,
         stop=context.stop,
         saver=saver,
         ranks=ranks,
         progress=progress,
-        batches=batches,
-        evaluation_steps=list_evaluation_steps(progress.num_steps, run.eval_every_fraction),
+        stages=stages,
+        open_batches=partial(_open_batches, context, dataset),
         target_auc=run.target_auc,
         patience=run.patience,
         keeps_best=run.keep_model == "best",
         average=parts.average,
-        profiler=make_profiler(context.profile, ranks, parts.step.clock, num_left),
+        profiler=make_profiler(context.profile, ranks, parts.step.clock, stages.least_steps_left),
     )
-
-
-def list_evaluation_steps(num_steps: int, every_fraction: float) -> frozenset[int]:
-    """List the steps after which the model is evaluated: every so often, and at the end."""
-    num_evaluations = math.floor(1 / every_fraction + 1e-9)
-    steps = {math.ceil(number * every_fraction * num_steps - 1e-9) for number in range(1, num_evaluations + 1)}
-    return frozenset({*steps, num_steps})
 
 
 def _plan_on_rank0(context: RunContext, dataset: Dataset) -> PlannedTables:
@@ -137,19 +125,20 @@ def _restore(context: RunContext, state: TrainingState, identity: RunIdentity) -
     return progress
 
 
-def _open_batches(context: RunContext, dataset: Dataset, restored: Progress | None) -> TrainBatches:
+def _open_batches(context: RunContext, dataset: Dataset, stage: BatchStage) -> TrainBatches:
     job, ranks = context.resolved.job, context.ranks
     moments = job.moments
     return TrainBatches(
         dataset.train,
-        job.batch.global_size,
+        stage.global_size,
         ranks.rank,
         ranks.world_size,
         seed=job.run.seed,
         num_epochs=job.run.epochs,
         num_groups=moments.num_groups if moments is not None and moments.estimator == "groups" else None,
-        start_batch=restored.step if restored else 0,
-        start_row=restored.num_samples if restored else 0,
+        start_batch=stage.start_step,
+        start_row=stage.start_row,
+        end_row=stage.end_row,
     )
 
 

@@ -5,7 +5,7 @@ not depend on the number of ranks or the chunk beyond fp32 rounding.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
@@ -52,7 +52,7 @@ class DensePass:
         to_scaled_mean = pooled.scale / divisor
         loss_sum = torch.zeros((), dtype=torch.float64, device=batch.labels.device)
         span_start = 0
-        for span in self.estimator.begin_batch(share, batch.index, is_whole=is_whole):
+        for span in self.estimator.begin_batch(share, is_whole=is_whole):
             # Pooled embeddings arrive in the order of the samples.
             for start in range(span_start, span.end, self.chunk_size):
                 end = min(start + self.chunk_size, span.end)
@@ -113,9 +113,15 @@ class TrainingStep:
     ranks: Ranks
     full_rows: int
     """Rows of every global batch but the run's last: B, or all rows of an epoch that has fewer."""
+    moments_every: int
+    """Number of steps from one measurement of moments to the next."""
     mean_weight: float
     """Mean weight of the training rows."""
     clock: PartClock
+
+    def resize(self, full_rows: int, moments_every: int) -> "TrainingStep":
+        """Return the step for batches of another size. Both have the same parts, so that all state stays."""
+        return replace(self, full_rows=full_rows, moments_every=moments_every)
 
     def start_input_dist(self, batch: DeviceBatch) -> BatchInputDist:
         """Start to send the ids of a batch, while the one before it trains. Collective."""
@@ -162,9 +168,9 @@ class TrainingStep:
         )
 
     def _make_share(self, batch: DeviceBatch) -> Share:
-        is_short = batch.num_valid < self.full_rows
+        is_measured = batch.index % self.moments_every == 0 and batch.num_valid >= self.full_rows
         ranks = self.ranks
-        return Share(ranks.rank, ranks.world_size, len(batch.labels), batch.num_valid, is_short, batch.halves)
+        return Share(ranks.rank, ranks.world_size, len(batch.labels), batch.num_valid, is_measured, batch.halves)
 
     def _update(
         self, pooled: PooledBatch, batch: DeviceBatch, divisor: float, rates: StepRates

@@ -2,13 +2,14 @@
 
 import math
 import time
-from collections.abc import Iterable
-from contextlib import closing, nullcontext
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from dlrm.checkpoint.progress import Progress
 from dlrm.checkpoint.saver import Saver
+from dlrm.config import BatchStage
 from dlrm.data.batches import Batch
 from dlrm.optimizers import LearningRates, StepRates
 from dlrm.optimizers.weight_average import WeightAverage
@@ -18,7 +19,8 @@ from dlrm.train.divergence import DivergedError
 from dlrm.train.evaluator import EvaluationStoppedError, Evaluator
 from dlrm.train.input_pipeline import prefetch_input_dist
 from dlrm.train.profiler import StepProfiler
-from dlrm.train.run_events import report_large_batch
+from dlrm.train.run_events import report_growth, report_large_batch
+from dlrm.train.stages import StageSequence
 from dlrm.train.step import StepResult, TrainingStep
 from dlrm.train.stop_request import StopRequest
 from sharding.comm.process_groups import Ranks
@@ -46,10 +48,10 @@ class Trainer:
     saver: Saver
     ranks: Ranks
     progress: Progress
-    batches: Iterable[Batch]
-    """Shares of this rank of the batches after `progress.step`."""
-    evaluation_steps: frozenset[int]
-    """Steps after which the model is evaluated."""
+    stages: StageSequence
+    """Stages of the run, of batches of one size each."""
+    open_batches: Callable[[BatchStage], AbstractContextManager[Iterable[Batch]]]
+    """Function that opens this rank's shares of the batches of a stage."""
     target_auc: float | None
     """AUC at which the run ends early."""
     patience: int | None
@@ -65,15 +67,26 @@ class Trainer:
         progress = self.progress
         self.reporter.metric(StartReport(step=progress.step, evaluated_step=progress.evaluated_step))
         reason = self._end_before_first_step()
-        if reason is not None:
-            return reason
+        while reason is None and (stage := self.stages.begin_next()) is not None:
+            reason = self._train_stage(stage)
+        return EndReason.COMPLETED if reason is None else reason
+
+    def _train_stage(self, stage: BatchStage) -> EndReason | None:
+        """Train on the batches of one stage; return why the run ends there, if it does."""
+        progress = self.progress
+        step = self.step.resize(stage.full_rows, stage.moments_every)
+        if progress.step and stage.global_size > self.stages.last.global_size:
+            report_growth(self.reporter, progress, stage.global_size)
         started = time.monotonic()
-        with closing(prefetch_input_dist(self.batches, self.step, self.ranks.device)) as pipeline:
+        with (
+            self.open_batches(stage) as batches,
+            closing(prefetch_input_dist(batches, step, self.ranks.device)) as pipeline,
+        ):
             for batch, handle in pipeline:
-                # By rows, not steps: an earlier version ended each epoch with a short batch, and so made more steps.
-                rates = self.rates.at(progress.num_samples / self.step.full_rows)
+                # By rows, not steps: these are of several sizes where the batch grows.
+                rates = self.rates.at(progress.num_samples, stage)
                 vote = StepVote(self.stop.is_requested, self.saver.is_ready)
-                result = self.step(batch, rates, vote, handle)
+                result = step(batch, rates, vote, handle)
                 self._update_average(progress.num_samples + batch.num_valid)
                 self._end_step(result, rates, batch.num_valid, time.monotonic() - started)
                 if result.is_stop_requested:
@@ -86,7 +99,7 @@ class Trainer:
                 # Frees its memory before the next batch is fetched.
                 del batch, handle
                 started = time.monotonic()
-        return EndReason.COMPLETED
+        return None
 
     def save(self) -> Path | None:
         """Write a checkpoint of the present state, and return its path; None before the first step. Collective."""
@@ -140,6 +153,8 @@ class Trainer:
                 step=progress.step,
                 num_steps=progress.num_steps,
                 num_samples=progress.num_samples,
+                num_run_samples=self.stages.num_run_rows,
+                global_size=self.stages.last.global_size,
                 loss=None if result.is_dropped else result.loss,
                 dense_learning_rate=rates.dense,
                 table_learning_rate=rates.table,
@@ -172,7 +187,7 @@ class Trainer:
     def _evaluate_if_due(self) -> EndReason | None:
         """Evaluate once after each evaluation step; return why the run ends here, if it does."""
         progress = self.progress
-        if progress.step not in self.evaluation_steps or progress.step == progress.evaluated_step:
+        if progress.step not in self.stages.evaluation_steps or progress.step == progress.evaluated_step:
             return None
         self.reporter.progress("evaluating", f"after step {progress.step}")
         with (
@@ -188,7 +203,8 @@ class Trainer:
         self.reporter.metric(report)
         progress.add_evaluation(report)
         if not progress.is_large_batch_reported:
-            progress.is_large_batch_reported = report_large_batch(self.reporter, progress, self.step.full_rows)
+            full_rows = self.stages.last.full_rows
+            progress.is_large_batch_reported = report_large_batch(self.reporter, progress, full_rows)
         if self._is_target_reached():
             return EndReason.TARGET_REACHED
         return EndReason.NO_IMPROVEMENT if self._is_patience_over() else None

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from dlrm.record import (
     BATCH_ADVICE,
+    BATCH_GROWN,
     BEST_MODEL,
     BLENDED,
     DECIDED,
@@ -72,7 +73,7 @@ class SpoolProgress:
         return self._progress
 
     def _handle_event(self, event: EventReport) -> None:
-        if event.name in (RESUMED, FEWER_NODES, ENDED_EARLY, BEST_MODEL, BLENDED):
+        if event.name in (RESUMED, BATCH_GROWN, FEWER_NODES, ENDED_EARLY, BEST_MODEL, BLENDED):
             self._on_line(event.message)
         elif event.name == DECIDED:
             for decision in event.details["decisions"]:
@@ -105,16 +106,15 @@ class SpoolProgress:
         old = self._progress.samples_per_second
         new = report.samples_per_second
         speed = new if old is None else SMOOTHING * old + (1 - SMOOTHING) * new
-        num_samples_left = report.num_samples * (report.num_steps - report.step) / report.step
         self._update(
             phase="training",
             message=None,
             step=report.step,
             num_steps=report.num_steps,
-            done_fraction=report.step / report.num_steps,
+            done_fraction=report.done_fraction,
             loss=report.loss,
             samples_per_second=speed,
-            eta_seconds=num_samples_left / speed if speed else None,
+            eta_seconds=report.num_samples_left / speed if speed else None,
             noise_scale=report.noise_scale,
         )
 

@@ -33,6 +33,9 @@ class RatePoint(BaseModel):
     """Learning rates at one point of the run."""
 
     done_fraction: float
+    """Share of the run's samples that are done after this point."""
+    global_size: int
+    """Number of samples of one step at this point."""
     dense: float
     table: float
 

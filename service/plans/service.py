@@ -4,7 +4,15 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from dlrm.config import ConfigError, FieldError, JobConfig, JobSpec, ResolvedJob
+from dlrm.config import (
+    ConfigError,
+    DenseOptimizerConfig,
+    FieldError,
+    JobConfig,
+    JobSpec,
+    ResolvedJob,
+    TableOptimizerConfig,
+)
 from service.capacity.known import KnownCapacity
 from service.database import Database
 from service.http.problems import FieldProblem
@@ -103,12 +111,21 @@ class PlanService:
 
 def compute_learning_rates(job: JobConfig) -> list[RatePoint]:
     """Compute the learning rates at NUM_POINTS points that are evenly spaced over the run."""
-    size = job.batch.global_size
     points: list[RatePoint] = []
     for step in range(NUM_POINTS):
+        size = job.batch.find_size(step / NUM_POINTS)
         dense, table = (
-            optimizer.learning_rate * optimizer.schedule.scale(size) * optimizer.schedule.factor(step, NUM_POINTS, size)
+            _compute_rate(optimizer, step, size, job.batch.first_size)
             for optimizer in (job.dense_optimizer, job.table_optimizer)
         )
-        points.append(RatePoint(done_fraction=(step + 1) / NUM_POINTS, dense=dense, table=table))
+        points.append(RatePoint(done_fraction=(step + 1) / NUM_POINTS, global_size=size, dense=dense, table=table))
     return points
+
+
+def _compute_rate(
+    optimizer: DenseOptimizerConfig | TableOptimizerConfig, step: int, size: int, first_size: int
+) -> float:
+    """Compute the rate at a point of a run at a batch of `size` samples, which began with one of `first_size`."""
+    schedule = optimizer.schedule
+    num_warmup_steps = schedule.count_warmup_steps(NUM_POINTS, first_size)
+    return optimizer.learning_rate * schedule.scale(size) * schedule.factor(step, NUM_POINTS, num_warmup_steps)

@@ -16,6 +16,8 @@ class ReportedProgress(Progress):
 
     time: float = 0.0
     """Time of the newest report, in seconds since the epoch."""
+    trained_fraction: float | None = None
+    """Share of the run's samples that it has trained on, at the last step that was reported."""
 
     def apply(self, report: StepReport | EvaluationReport | ProgressReport) -> "ReportedProgress":
         """Return the progress after one more report; one older than `time` does not change the phase."""
@@ -39,7 +41,7 @@ class ReportedProgress(Progress):
 
     def carry_over(self) -> "ReportedProgress":
         """Return the part of the progress that is shown for a new attempt until it reports its start."""
-        kept = ("step", "num_steps", "done_fraction", "loss", "auc", "noise_scale")
+        kept = ("step", "num_steps", "done_fraction", "trained_fraction", "loss", "auc", "noise_scale")
         return ReportedProgress(**{name: getattr(self, name) for name in kept})
 
     def apply_start(
@@ -54,12 +56,13 @@ class ReportedProgress(Progress):
             "time": max(start.time, self.time),
             "step": start.step,
             "num_steps": last_step.get("num_steps", self.num_steps),
+            "trained_fraction": _compute_trained_fraction(last_step),
             "loss": last_step.get("loss"),
             "noise_scale": last_step.get("noise_scale"),
             "auc": last_evaluation.get("auc"),
         }
         progress = self.model_copy(update=changes)
-        return progress.model_copy(update={"done_fraction": progress._compute_trained_fraction()})
+        return progress.model_copy(update={"done_fraction": progress._get_trained_fraction()})
 
     def _apply_step(self, report: StepReport) -> dict[str, Any]:
         speed = report.samples_per_second
@@ -68,7 +71,8 @@ class ReportedProgress(Progress):
         return {
             "step": report.step,
             "num_steps": report.num_steps,
-            "done_fraction": report.step / max(report.num_steps, 1),
+            "done_fraction": report.done_fraction,
+            "trained_fraction": report.done_fraction,
             "loss": self.loss if report.loss is None else report.loss,
             "samples_per_second": speed,
             "eta_seconds": _estimate_eta_seconds(report, speed),
@@ -78,14 +82,21 @@ class ReportedProgress(Progress):
     def _compute_done_fraction(self, report: ProgressReport) -> float | None:
         # Evaluation and saving are part of the run, and do not change which fraction of it is trained.
         is_within_run = report.phase in {"training", "evaluating", "saving"}
-        return self._compute_trained_fraction() if is_within_run and self.step is not None else report.done_fraction
+        return self._get_trained_fraction() if is_within_run and self.step is not None else report.done_fraction
 
-    def _compute_trained_fraction(self) -> float | None:
+    def _get_trained_fraction(self) -> float | None:
+        if self.trained_fraction is not None:
+            return self.trained_fraction
         return None if self.step is None or self.num_steps is None else self.step / max(self.num_steps, 1)
+
+
+def _compute_trained_fraction(last_step: Mapping[str, Any]) -> float | None:
+    """Compute the share of the run's samples at a step report; None where it lacks their number."""
+    num_run_samples = last_step.get("num_run_samples")
+    return last_step["num_samples"] / num_run_samples if num_run_samples else None
 
 
 def _estimate_eta_seconds(report: StepReport, samples_per_second: float) -> float | None:
     if report.step <= 0 or samples_per_second <= 0:
         return None
-    samples_per_step = report.num_samples / report.step
-    return max(0, report.num_steps - report.step) * samples_per_step / samples_per_second
+    return report.num_samples_left / samples_per_second

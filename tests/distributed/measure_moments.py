@@ -100,9 +100,9 @@ def measure_moments(ranks: Ranks, setting: MomentsSetting) -> MeasuredMoments:
     sums = GradientBuffer(parameters, ranks, num_extra_sums=setting.moments.num_extra_sums)
     estimator: Estimator
     if setting.moments.estimator == "groups":
-        estimator = GroupMoments(setting.moments, sums, 1)
+        estimator = GroupMoments(setting.moments, sums)
     else:
-        estimator = ExactMoments(setting.moments, model, sums, 1, is_bf16=setting.has_bf16_squares)
+        estimator = ExactMoments(setting.moments, model, sums, is_bf16=setting.has_bf16_squares)
     own = setting.list_positions(ranks)
     share = Share(ranks.rank, ranks.world_size, len(own), setting.num_valid)
     dense, pooled, labels, weights = (tensor[own] for tensor in setting.draw_rows())

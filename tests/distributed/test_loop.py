@@ -1,6 +1,7 @@
 """The training loop over real ranks: dropped steps, divergence, and stopping at one agreed step."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,11 +9,13 @@ import numpy as np
 import pytest
 
 from dlrm.checkpoint.progress import Progress
+from dlrm.config import BatchStage
 from dlrm.data.batches import Batch
 from dlrm.optimizers import LearningRates
 from dlrm.record import AttemptDirectory, EndReason, EventReport, SpoolReader, StartReport, StepReport, parse_report
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.divergence import DivergedError
+from dlrm.train.stages import StageSequence
 from dlrm.train.stop_request import StopRequest
 from dlrm.train.trainer import Trainer
 from sharding.comm.process_groups import Ranks
@@ -39,6 +42,7 @@ def run_loop(
     stop_rank_1_in_step: int | None,
     transport: str = "auto",
     start: Progress | None = None,
+    num_rows: int | None = None,
 ) -> tuple[str, Progress]:
     setting = replace(SETTING, transport=transport)
     resolved = setting.resolve_job(ranks.world_size)
@@ -53,20 +57,23 @@ def run_loop(
             yield batch.cut_share(ranks.rank, ranks.world_size)
 
     saving = resume_run(ranks, directory, setting)
-    progress = start or Progress(num_steps=len(batches))
+    progress = start or Progress(num_steps=0)
+    stages = StageSequence(resolved.job, num_rows or sum(batch.num_valid for batch in batches), progress, ranks)
+    # Nothing is evaluated.
+    stages.evaluation_steps = frozenset()
     trainer = Trainer(
         step=saving.parts.step,
         evaluate=None,  # pyright: ignore[reportArgumentType] # no step below is evaluated
         validate=None,
         measure_train=None,
-        rates=LearningRates(resolved.job, progress.num_steps),
+        rates=LearningRates(resolved.job, stages.num_run_rows, stages.stages[0]),
         reporter=reporter,
         stop=stop,
         saver=saving.saver,
         ranks=ranks,
         progress=progress,
-        batches=shares(),
-        evaluation_steps=frozenset(),
+        stages=stages,
+        open_batches=lambda _: nullcontext(shares()),
         target_auc=None,
         patience=None,
         keeps_best=True,
@@ -114,12 +121,14 @@ def test_a_run_whose_epochs_ended_with_short_batches_continues_at_the_rate_of_it
 ):
     """Ten steps made as many rows as six full batches have; what follows is at the rates of steps 7 and 8."""
     start = Progress(num_steps=20, step=10, num_samples=6 * 256)
-    rank_pools.of(1).run(run_loop, tmp_path, draw_batches_with_nan(set(), num_steps=2), None, "auto", start)
+    rank_pools.of(1).run(run_loop, tmp_path, draw_batches_with_nan(set(), num_steps=2), None, "auto", start, 8 * 256)
     _, *steps = read_reports(tmp_path, 0, "metrics")
-    rates = LearningRates(SETTING.resolve_job(1).job, 20)
+    job, num_rows = SETTING.resolve_job(1).job, 8 * 256
+    stage = BatchStage(256, 256, 1, 0, 0, num_rows)
+    rates = LearningRates(job, num_rows, stage)
     found = [report.dense_learning_rate for report in steps if isinstance(report, StepReport)]
-    assert found == [rates.at(6).dense, rates.at(7).dense]
-    assert found[0] != rates.at(10).dense
+    assert found == [rates.at(6 * 256, stage).dense, rates.at(7 * 256, stage).dense]
+    assert found[0] != found[1]
 
 
 def test_reports_about_the_whole_run_come_from_one_rank(rank_pools: RankPools, tmp_path: Path):

@@ -43,9 +43,9 @@ class FrozenLayer:
         self._sums = GradientBuffer(list(model.parameters()), ranks, num_extra_sums=config.num_extra_sums + has_halves)
         self._estimator: Estimator
         if config.estimator == "groups":
-            self._estimator = GroupMoments(config, self._sums, 1, has_halves=has_halves)
+            self._estimator = GroupMoments(config, self._sums, has_halves=has_halves)
         else:
-            self._estimator = ExactMoments(config, model, self._sums, 1, is_bf16=False, has_halves=has_halves)
+            self._estimator = ExactMoments(config, model, self._sums, is_bf16=False, has_halves=has_halves)
         self._layer_noise = LayerNoise([("layer.weight", num_inputs)])
         self._steps: list[StepNoise] = []
 
@@ -53,7 +53,7 @@ class FrozenLayer:
         """Measure one batch. samples [b, num_inputs]: of this rank; those beyond the valid ones are 0."""
         self._sums.zero()
         start = 0
-        for run in self._estimator.begin_batch(share, len(self._steps), is_whole=False):
+        for run in self._estimator.begin_batch(share, is_whole=False):
             for first in range(start, run.end, self._chunk_size):
                 self._layer(samples[first : min(first + self._chunk_size, run.end)]).sum().backward()
             run.at_end()

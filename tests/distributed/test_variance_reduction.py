@@ -309,7 +309,7 @@ def find_refusal_of_uncovered_parameter(ranks: Ranks) -> str:
     model["top"].register_parameter("scale", nn.Parameter(torch.ones(1)))
     sums = GradientBuffer(list(model.parameters()), ranks, num_extra_sums=1)
     try:
-        ExactMoments(EXACT, model, sums, 1, is_bf16=False)
+        ExactMoments(EXACT, model, sums, is_bf16=False)
     except ValueError as error:
         return str(error)
     return "not refused"

@@ -5,12 +5,13 @@ from dlrm.record import RunDirectory, write_atomically
 
 
 def list_allowed_numbers(resolved: ResolvedJob) -> list[int]:
-    """List the numbers of machines that an attempt can have, ascending: their ranks divide the batch."""
+    """List the numbers of machines that an attempt can have, ascending: their ranks divide every size of the batch."""
     job = resolved.job
+    sizes = [size for _, size in job.batch.list_sizes()]
     return [
         number
         for number in job.resources.node_range
-        if job.batch.global_size % (number * job.resources.workers_per_node) == 0
+        if not any(size % (number * job.resources.workers_per_node) for size in sizes)
     ]
 
 

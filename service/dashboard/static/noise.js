@@ -16,7 +16,7 @@ const makeLayerLine = (layer, index) => ({
   dash: index < NUM_COLOURS ? undefined : DASH,
 });
 
-/** Find the batch of a job in samples; null where it is not decided yet. */
+/** Find the batch of a job in samples, the largest one of a batch that grows; null where it is not decided yet. */
 export function findBatch({ spec, derived }) {
   const size = spec.batch.global_size;
   return Number.isFinite(size) ? size : (derived.find(({ name }) => name === "batch.global_size")?.value ?? null);
@@ -43,7 +43,10 @@ export class NoiseCharts {
       this.charts[name] ??= new Chart(this.figures[name].querySelector(".chart"), lines, options);
       this.charts[name].show([items.map((item) => item.step), ...curves], job.progress.num_steps, marks);
     };
-    draw("scale", SCALE, { isLogarithmic: true, format: samples }, (item) => [item.noise_scale, batch]);
+    draw("scale", SCALE, { isLogarithmic: true, format: samples }, (item) => [
+      item.noise_scale,
+      item.global_size ?? batch,
+    ]);
     draw("ratios", layers.map(makeLayerLine), { isLogarithmic: true, format: figure }, (item) =>
       layers.map((layer) => item.gsnr?.[layer]),
     );

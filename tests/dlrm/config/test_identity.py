@@ -31,6 +31,11 @@ def test_where_and_how_often_may_change_from_one_attempt_to_the_next(change: dic
     ("change", "field"),
     [
         ({"batch": {"global_size": 1024}}, "batch.global_size is 1024, but was 16384"),
+        (
+            {"batch": {"schedule": [{"until_fraction": 0.5, "global_size": 512}]}},
+            'batch.schedule is [{"until_fraction": 0.5, "global_size": 512}], but was []',
+        ),
+        ({"batch": {"growth": {"start_size": 512}}}, 'batch.growth is {"start_size": 512, "'),
         ({"run": {"seed": 1}}, "run.seed is 1, but was 0"),
         ({"run": {"epochs": 2}}, "run.epochs is 2.0, but was 1.0"),
         ({"precision": "bf16"}, 'precision is "bf16", but was "fp32"'),
@@ -88,3 +93,32 @@ def test_fields_of_columns_that_an_earlier_version_did_not_have_are_no_differenc
     before = {field: value for field, value in now.items() if field != "data.schema.positive"}
     before["data.schema.categorical"] = [{"name": "c", "type": "string", "multi_hot": False, "separator": "|"}]
     assert list_differences(now, before) == []
+
+
+def test_a_checkpoint_of_before_batches_grew_is_of_one_size():
+    before = make_identity(JobConfig.model_validate(SYNTHETIC))
+    del before["batch.growth"], before["batch.schedule"]
+    assert list_differences(make_identity(JobConfig.model_validate(SYNTHETIC)), before) == []
+    growing = make_identity(JobConfig.model_validate({**SYNTHETIC, "batch": {"growth": {"start_size": 512}}}))
+    (difference,) = list_differences(growing, before)
+    assert difference.startswith("batch.growth is {")
+    assert difference.endswith(", but was null")
+
+
+def test_moments_belong_to_a_run_whose_batch_grows_by_its_noise_scale():
+    grows = {"batch": {"growth": {"start_size": 512}}}
+    one, other = (
+        make_identity(JobConfig.model_validate({**SYNTHETIC, **grows, "moments": {"every": every}})) for every in (1, 2)
+    )
+    assert list_differences(one, other) == ["moments.every is 1, but was 2"]
+
+
+def test_settings_of_variance_reduction_are_compared_where_both_runs_have_it():
+    one, other = (
+        make_identity(JobConfig.model_validate({**SYNTHETIC, "variance_reduction": {"gamma": gamma}}))
+        for gamma in (0.1, 0.2)
+    )
+    assert list_differences(one, other) == ["variance_reduction.gamma is 0.1, but was 0.2"]
+    # An earlier version may have had fewer settings.
+    older = {field: value for field, value in other.items() if field not in {"moments.fraction", "moments.num_groups"}}
+    assert list_differences(one, older) == list_differences(one, other)

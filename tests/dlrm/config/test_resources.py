@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dlrm.config import ConfigError, ResolvedJob, parse_job, resolve, resolve_for_nodes
+from dlrm.config import BatchConfig, ConfigError, ResolvedJob, parse_job, resolve, resolve_for_nodes
 from dlrm.launch.nodes.range_spec import list_allowed_numbers
 from dlrm.launch.nodes.rendezvous import choose_members
 
@@ -38,6 +38,13 @@ def test_a_range_counts_as_its_largest_number_until_an_attempt_has_begun_with_fe
 
 def test_only_numbers_whose_ranks_divide_the_batch_are_allowed():
     assert list_allowed_numbers(resolve_nodes({"min": 1, "max": 10})) == [1, 2, 3, 4, 5, 6, 8, 10]
+
+
+def test_only_numbers_whose_ranks_divide_every_size_of_a_batch_that_grows_are_allowed():
+    resolved = resolve_nodes({"min": 1, "max": 10})
+    batch = BatchConfig.model_validate({"global_size": 600, "schedule": [{"until_fraction": 0.5, "global_size": 40}]})
+    growing = resolved.model_copy(update={"job": resolved.job.model_copy(update={"batch": batch})})
+    assert list_allowed_numbers(growing) == [1, 2, 4, 5, 10]
 
 
 def test_the_first_nodes_of_those_that_are_there_run_the_attempt():

@@ -89,7 +89,6 @@ def test_only_the_last_batch_of_a_run_is_short(num_rows: int, lengths: list[int]
     with TrainBatches(NumberedRows(num_rows), 10, 0, 1, seed=0, num_epochs=2) as batches:
         assert [batch.num_valid for batch in batches] == lengths
         assert batches.num_batches == len(lengths)
-        assert batches.num_full_batches == pytest.approx(2 * num_rows / 10)
 
 
 def test_a_run_whose_epochs_ended_with_short_batches_resumes_at_its_row() -> None:
@@ -147,6 +146,24 @@ def test_the_number_of_batches_is_that_of_the_whole_run_wherever_it_resumes() ->
         with TrainBatches(rows, 10, 0, 1, **options) as batches:
             assert batches.num_batches == 19
             assert len(list(batches)) == 19 - start
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_stages_of_several_sizes_have_the_rows_of_the_global_order_once_each(world_size: int) -> None:
+    """Two epochs of 95 rows: ten batches of 4, then of 12 from row 40 to 100, then of 32 to the end of the run."""
+    stages = [(4, 0, 0, 40), (12, 10, 40, 100), (32, 15, 100, 190)]
+    per_rank: list[list[Batch]] = []
+    for rank in range(world_size):
+        per_rank.append([])
+        for size, step, start, end in stages:
+            positions = {"start_batch": step, "start_row": start, "end_row": end}
+            per_rank[rank] += train_batches(95, size, rank, world_size, **positions)
+    first, second = global_ids([train_batches(95, 95)])
+    borders = [*range(0, 40, 4), *range(40, 100, 12), 100, 132, 164, 190]
+    expected = [[*first, *second][start:end] for start, end in itertools.pairwise(borders)]
+    assert global_ids(per_rank) == expected
+    assert [batch.index for batch in per_rank[0]] == list(range(18))
+    assert [batch.num_valid for batch in per_rank[0]] == [len(batch) for batch in expected]
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 4])

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dlrm.config import JobConfig
+from dlrm.config import BatchConfig, JobConfig
 from dlrm.planning.shortages import MIN_STEPS_OF_RUN, RowCounts, list_shortages
 from dlrm.record import BANNERS, WARNINGS
 
@@ -31,6 +31,14 @@ def test_a_run_one_step_short_is_said_to_have_few(epochs: float) -> None:
     [warning] = list_shortages(job, RowCounts(num_rows - 2000))
     assert warning.name == "few_steps"
     assert "set batch.global_size below 1,000" in warning.message
+
+
+def test_the_steps_of_a_batch_that_grows_are_those_of_every_size() -> None:
+    """Half of the 20,000 rows in batches of 400, 25 steps, and half in batches of 2,000."""
+    batch = {"global_size": 2000, "schedule": [{"until_fraction": 0.5, "global_size": 400}]}
+    job = make_job(2000).model_copy(update={"batch": BatchConfig.model_validate(batch)})
+    assert list_names(job, RowCounts(20_000)) == []
+    assert list_names(make_job(2000), RowCounts(20_000)) == ["few_steps"]
 
 
 def test_validation_rows_make_no_steps() -> None:

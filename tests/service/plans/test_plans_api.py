@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from dlrm.config import ModelConfig
+from dlrm.config import JobConfig, ModelConfig
 from service.plans.plan_process import LIMITS, MAX_AT_ONCE, MAX_WAITING, Planner
+from service.plans.service import compute_learning_rates
 from tests.patience import PATIENCE_SECONDS, wait_until
 from tests.service.api import Api, make_settings, serve_api
 
@@ -59,6 +60,20 @@ def test_the_answer_has_document_plan_memory_rates_and_fit(planning_api: Api) ->
     assert [rates[0]["done_fraction"], rates[-1]["done_fraction"]] == [0.01, 1.0]
     assert 0 < rates[0]["dense"] < rates[9]["dense"] > rates[-1]["dense"] > 0
     assert rates[0]["table"] == rates[-1]["table"] == 0.02
+
+
+def test_the_rates_of_a_batch_that_grows_follow_its_size_by_samples() -> None:
+    schedule = {"scaling": "linear", "base_batch": 1024, "warmup_fraction": 0.2, "decay": "constant"}
+    document = {
+        "data": {"format": "synthetic"},
+        "batch": {"global_size": 4096, "schedule": [{"until_fraction": 0.5, "global_size": 1024}]},
+        "dense_optimizer": {"name": "sgd", "learning_rate": 0.1, "schedule": schedule},
+    }
+    points = compute_learning_rates(JobConfig.model_validate(document))
+    assert [point.global_size for point in points] == [1024] * 50 + [4096] * 50
+    assert [point.dense for point in points] == pytest.approx(
+        [0.1 * (number + 1) / 20 for number in range(20)] + [0.1] * 30 + [0.4] * 50
+    )
 
 
 def test_nothing_is_kept_of_a_plan(planning_api: Api) -> None:

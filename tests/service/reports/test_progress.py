@@ -32,6 +32,17 @@ def test_the_time_left_follows_the_smoothed_speed() -> None:
     assert progress.apply(faster).samples_per_second == 0.9 * 50 + 0.1 * 150.0
 
 
+def test_where_the_batch_grows_the_done_share_and_the_time_left_go_by_samples() -> None:
+    """Three of four steps have made only 300 of the 1,500 samples."""
+    growing = STEP.model_copy(update={"num_run_samples": 1500, "global_size": 100})
+    progress = ReportedProgress().apply(growing)
+    assert (progress.done_fraction, progress.eta_seconds) == (0.2, 1200 / 50.0)
+    assert progress.apply(SAVING).done_fraction == 0.2
+    last_step = growing.model_dump()
+    again = progress.carry_over().apply_start(StartReport(step=3, evaluated_step=0), last_step, None)
+    assert again.done_fraction == 0.2
+
+
 def test_a_step_without_a_loss_keeps_the_last_one() -> None:
     dropped = STEP.model_copy(update={"loss": None, "dropped": True})
     assert ReportedProgress().apply(STEP).apply(dropped).loss == 0.5

@@ -1,0 +1,275 @@
+"""Runs whose batch grows, against a float64 reference and against themselves where they stop and go on."""
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dlrm.config import JobConfig, ResolvedJob, resolve
+from dlrm.data.open import open_data
+from dlrm.data.order import SampleOrder
+from dlrm.data.rows import Rows
+from dlrm.model import set_output_bias
+from dlrm.optimizers import StepRates
+from dlrm.record import EndReason, EventReport, Outcome, RunDirectory, SpoolReader, parse_report
+from dlrm.train.batch import to_device
+from sharding.comm.process_groups import Ranks
+from tests.distributed.reference import GlobalBatch, ReferenceModel, draw_batches
+from tests.distributed.test_run import DOCUMENT, list_figures, read_curve, run_attempt
+from tests.distributed.training import (
+    TrainedModel,
+    TrainingSetting,
+    assemble_tables,
+    copy_shards,
+    draw_initial_tables,
+)
+from tests.rank_pool.pool import RankPools
+
+SIZES = (128, 256, 512)
+SCHEDULE = [{"until_fraction": 0.25, "global_size": 128}, {"until_fraction": 0.6, "global_size": 256}]
+
+
+def resolve_growing(**changes: Any) -> ResolvedJob:
+    batch = {"global_size": 512, "schedule": SCHEDULE}
+    return resolve(JobConfig.model_validate({**DOCUMENT, "batch": batch, **changes}))
+
+
+def train_in_sizes(ranks: Ranks, setting: TrainingSetting, batches: list[GlobalBatch]) -> TrainedModel:
+    """Train on batches of several sizes, each by the step for its own size."""
+    parts = setting.build_parts(ranks)
+    losses: list[float] = []
+    for index, batch in enumerate(batches):
+        share = to_device(replace(setting.cut_share(batch, ranks), index=index), ranks.device)
+        step = parts.step.resize(len(batch.labels), moments_every=1)
+        losses.append(step(share, StepRates(dense=setting.dense_rate, table=setting.table_rate)).loss)
+    dense = {name: tensor.detach().clone() for name, tensor in parts.model.state_dict().items()}
+    return TrainedModel(losses, [], dense, copy_shards(parts.tables))
+
+
+@pytest.mark.parametrize("table_optimizer", ["sgd", "rowwise_adagrad"])
+@pytest.mark.parametrize("world_size", [1, 2, 4])
+def test_steps_of_growing_batches_follow_the_float64_reference(
+    rank_pools: RankPools, world_size: int, table_optimizer: str
+):
+    setting = TrainingSetting(512, 100, table_optimizer, dense_rate=0.05, table_rate=0.01)
+    rows = [rows for _, rows in setting.table_rows]
+    batches = [batch for size in (64, 128, 512) for batch in draw_batches(3, size, rows, seed=size)]
+    batches += draw_batches(1, 512, rows, seed=5, num_empty_in_last=300)
+    by_rank: list[TrainedModel] = rank_pools.of(world_size).run(train_in_sizes, setting, batches)
+    initial = draw_initial_tables(setting)
+    reference = ReferenceModel(initial, setting.table_optimizer, setting.seed, setting.model)
+    losses = [reference.step(batch, setting.dense_rate, setting.table_rate) for batch in batches]
+
+    torch.testing.assert_close(torch.tensor(by_rank[0].losses), torch.tensor(losses), rtol=1e-5, atol=0)
+    for name, table in assemble_tables([trained.shards for trained in by_rank], setting).items():
+        expected = reference.tables[name].detach()
+        assert (table - expected).abs().max() <= 1e-4 * expected.abs().max(), name
+
+
+def make_global_batch(rows: Rows, size: int) -> GlobalBatch:
+    """Make a batch of `size` rows of these, which are padded with copies of the first one."""
+    num_empty = size - rows.num_rows
+    whole = GlobalBatch(rows.dense, rows.ids, rows.labels)
+    numbers = np.concatenate([np.arange(rows.num_rows), np.zeros(num_empty, dtype=np.int64)])
+    return GlobalBatch(rows.dense[numbers], whole.select_bags(numbers), rows.labels[numbers], num_empty)
+
+
+def run_reference(job: JobConfig) -> list[float]:
+    """Train in float64 over the positions of the global order; the rate is linear in the present batch."""
+    dataset = open_data(job.data, None, None)
+    num_rows = dataset.train.num_rows
+    num_run_rows = round(num_rows * job.run.epochs)
+    schema = dataset.schema
+    setting = TrainingSetting(
+        512, 512, model=job.model, table_rows=tuple((f.name, f.num_ids) for f in schema.features), seed=job.run.seed
+    )
+    reference = ReferenceModel(
+        draw_initial_tables(setting), "sgd", setting.seed, setting.model, num_dense=schema.num_dense
+    )
+    with torch.no_grad():
+        set_output_bias(reference.model, dataset.train_label_rate)
+    order = SampleOrder(num_rows, job.run.seed, dataset.train.row_bytes)
+    losses: list[float] = []
+    row = 0
+    while row < num_run_rows:
+        size = 128 if row < round(0.25 * num_run_rows) else 256 if row < round(0.6 * num_run_rows) else 512
+        end = min(row + size, num_run_rows)
+        batch = make_global_batch(dataset.train.read(order.find_rows(row, end).row_numbers), size)
+        losses.append(reference.step(batch, 0.05 * size / 128, 0.5))
+        row = end
+    return losses
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_a_run_trains_on_every_row_once_in_order_at_the_rate_of_the_present_batch(
+    rank_pools: RankPools, tmp_path: Path, world_size: int
+):
+    flat = {"decay": "constant", "warmup_fraction": 0.0}
+    job = resolve_growing(
+        dense_optimizer={
+            "name": "sgd",
+            "learning_rate": 0.05,
+            "schedule": {**flat, "scaling": "linear", "base_batch": 128},
+        },
+        table_optimizer={"name": "sgd", "learning_rate": 0.5, "schedule": flat},
+        run={**DOCUMENT["run"], "epochs": 1.6},
+        resources={"workers_per_node": world_size},
+    )
+    rank_pools.of(world_size).run(run_attempt, tmp_path, 1, job, None)
+    steps = read_curve(tmp_path, 1).steps
+    expected = run_reference(job.job)
+    assert [step.loss for step in steps] == pytest.approx(expected, rel=1e-4)
+    assert {step.num_steps for step in steps} == {len(expected)}
+    assert sorted({(step.global_size, round(step.dense_learning_rate, 9)) for step in steps}) == [
+        (128, 0.05),
+        (256, 0.1),
+        (512, 0.2),
+    ]
+    assert steps[-1].num_samples == steps[-1].num_run_samples
+
+
+@pytest.fixture(scope="module")
+def straight(rank_pools: RankPools, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("growing")
+    outcome: Outcome = rank_pools.of(2).run(run_attempt, path, 1, resolve_growing(), None)[0]
+    assert outcome.state == "succeeded"
+    return path
+
+
+def list_borders(path: Path) -> list[int]:
+    """List the steps after which the batch grows, by the events of the first attempt."""
+    lines = SpoolReader(RunDirectory(path).attempt(1).spool_file(0, "events")).read()
+    events = [report for report in map(parse_report, lines) if isinstance(report, EventReport)]
+    return [event.details["step"] for event in events if event.name == "batch_grown"]
+
+
+def test_evaluations_are_at_shares_of_the_samples(straight: Path):
+    curve = read_curve(straight, 1)
+    rows = {step.step: step.num_samples for step in curve.steps}
+    # Shares are of the run with its last batch filled up to the first size.
+    length = -(-curve.steps[-1].num_samples // 128) * 128
+    expected = [min((step for step in rows if rows[step] >= share * length), default=0) for share in (0.25, 0.5, 0.75)]
+    assert [evaluation.step for evaluation in curve.evaluations] == [*expected, curve.steps[-1].step]
+
+
+def test_a_run_stopped_before_at_and_after_a_border_ends_as_if_it_had_not_been(
+    rank_pools: RankPools, straight: Path, tmp_path: Path
+):
+    expected = list_figures(read_curve(straight, 1))
+    weights = (RunDirectory(straight).model / "model.safetensors").read_bytes()
+    first, second = list_borders(straight)
+    # Looks: one before the first step, one in each step, one in each evaluation; of these one is at the first border.
+    looks = [first - 1, first, first + 1, first + 2, first + 3, second + 1, second + 2, second + 3]
+    stopped_at: set[int | None] = set()
+    for num_looks in looks:
+        path = tmp_path / str(num_looks)
+        stopped: Outcome = rank_pools.of(2).run(run_attempt, path, 1, resolve_growing(), num_looks)[0]
+        assert stopped.reason is EndReason.STOP_REQUESTED
+        stopped_at.add(stopped.step)
+        rank_pools.of(2).run(run_attempt, path, 2, resolve_growing(), None)
+        assert list_figures(read_curve(path, 2)) == expected
+        assert (RunDirectory(path).model / "model.safetensors").read_bytes() == weights
+    assert {first - 1, first, first + 1, second - 1, second, second + 1} <= stopped_at
+
+
+def test_a_run_goes_on_at_a_border_with_another_number_of_ranks(rank_pools: RankPools, straight: Path, tmp_path: Path):
+    first = list_borders(straight)[0]
+    rank_pools.of(2).run(run_attempt, tmp_path, 1, resolve_growing(), first)
+    job = resolve_growing(resources={"workers_per_node": 1})
+    rank_pools.of(1).run(run_attempt, tmp_path, 2, job, None)
+    expected, found = read_curve(straight, 1), read_curve(tmp_path, 2)
+    assert [step.num_samples for step in found.steps] == [step.num_samples for step in expected.steps]
+    assert [step.loss for step in found.steps] == pytest.approx([step.loss for step in expected.steps], rel=1e-5)
+
+
+def test_another_schedule_is_another_run(rank_pools: RankPools, tmp_path: Path):
+    rank_pools.of(1).run(run_attempt, tmp_path, 1, resolve_growing(resources={"workers_per_node": 1}), 3)
+    job = resolve(JobConfig.model_validate({**DOCUMENT, "resources": {"workers_per_node": 1}}))
+    with pytest.raises(Exception, match=r"batch\.schedule is \[\], but was"):
+        rank_pools.of(1).run(run_attempt, tmp_path, 2, job, None)
+
+
+def test_sizes_above_an_epoch_train_as_one_size(rank_pools: RankPools, tmp_path: Path):
+    """Every batch is an epoch, whatever the sizes, and without scaling its rate is the same."""
+    optimizer = {"name": "adam", "learning_rate": 0.001, "schedule": {"scaling": "none"}}
+    run, resources = {**DOCUMENT["run"], "epochs": 6}, {"workers_per_node": 1}
+    changes = {"dense_optimizer": optimizer, "run": run, "moments": None, "resources": resources}
+    schedule = [{"until_fraction": 0.5, "global_size": 16_384}]
+    with_schedule = resolve_growing(**changes, batch={"global_size": 32_768, "schedule": schedule})
+    without = resolve_growing(**changes, batch={"global_size": 32_768})
+    for name, job in (("with", with_schedule), ("without", without)):
+        rank_pools.of(1).run(run_attempt, tmp_path / name, 1, job, None)
+    found, expected = (list_figures(read_curve(tmp_path / name, 1)) for name in ("with", "without"))
+    assert len(found[0]) == 6
+    assert found == expected
+
+
+GROWTH = {"start_size": 32, "noise_factor": 0.5, "check_every_fraction": 0.05}
+
+
+def resolve_by_noise(**changes: Any) -> ResolvedJob:
+    document = {
+        **DOCUMENT,
+        "batch": {"global_size": 256, "growth": GROWTH},
+        "moments": {"every": 1, "fraction": 1.0},
+        "dense_optimizer": {"name": "adam", "learning_rate": 0.01, "schedule": {"scaling": "sqrt"}},
+    }
+    return resolve(JobConfig.model_validate({**document, **changes}))
+
+
+@pytest.fixture(scope="module")
+def by_noise(rank_pools: RankPools, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("by_noise")
+    outcome: Outcome = rank_pools.of(2).run(run_attempt, path, 1, resolve_by_noise(), None)[0]
+    assert outcome.state == "succeeded"
+    return path
+
+
+def list_sizes(path: Path, num_attempts: int) -> list[tuple[int, int | None]]:
+    return [(step.num_samples, step.global_size) for step in read_curve(path, num_attempts).steps]
+
+
+def test_a_batch_doubles_by_its_noise_scale_alike_on_any_number_of_ranks(
+    rank_pools: RankPools, by_noise: Path, tmp_path: Path
+):
+    steps = read_curve(by_noise, 1).steps
+    sizes = list_sizes(by_noise, 1)
+    assert sorted({size for _, size in sizes if size}) == [32, 64, 128, 256]
+    assert [size for _, size in sizes] == sorted(size for _, size in sizes if size)
+    # Each batch is of its size but the run's last, and the number of steps is right at the end.
+    made = [0, *(num_samples for num_samples, _ in sizes)]
+    assert [end - start for start, end in pairwise(made)][:-1] == [size for _, size in sizes][:-1]
+    assert (steps[-1].num_steps, steps[-1].num_samples) == (len(steps), steps[-1].num_run_samples)
+    assert steps[0].num_steps == -(-steps[-1].num_samples // 32)
+    # Twenty measurements are needed, and each border is the first batch that reaches a twentieth of the samples.
+    share = steps[-1].num_samples / 20
+    borders = list_borders(by_noise)
+    assert len(borders) == 3
+    assert borders[0] >= 20
+    for border in borders:
+        before, after = (made[border - 1], made[border])
+        assert int(after / share) > int(before / share)
+    alone = resolve_by_noise(resources={"workers_per_node": 1})
+    rank_pools.of(1).run(run_attempt, tmp_path, 1, alone, None)
+    assert list_sizes(tmp_path, 1) == sizes
+
+
+def test_a_batch_that_grows_by_noise_goes_on_where_it_stopped(rank_pools: RankPools, by_noise: Path, tmp_path: Path):
+    expected = list_figures(read_curve(by_noise, 1))
+    weights = (RunDirectory(by_noise).model / "model.safetensors").read_bytes()
+    first, *_, last = list_borders(by_noise)
+    stopped_at: set[int | None] = set()
+    # Looks as above; steps around the first and the last border.
+    for num_looks in (first - 1, first, first + 1, last + 1, last + 2, last + 4):
+        path = tmp_path / str(num_looks)
+        stopped: Outcome = rank_pools.of(2).run(run_attempt, path, 1, resolve_by_noise(), num_looks)[0]
+        stopped_at.add(stopped.step)
+        rank_pools.of(2).run(run_attempt, path, 2, resolve_by_noise(), None)
+        assert list_figures(read_curve(path, 2)) == expected
+        assert (RunDirectory(path).model / "model.safetensors").read_bytes() == weights
+    assert {first - 1, first, first + 1} <= stopped_at
+    assert stopped_at & {last - 1, last, last + 1}
