@@ -13,9 +13,9 @@ SEED = 0
 """Seed of the bootstrap, so that the same results make the same report."""
 MAX_FACTOR = 100.0
 """Factor beyond the smallest and the largest batch within which the critical batch is looked for."""
-_NUM_GRID = 60
+_NUM_GRID = 30
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
-_PRECISION = 1e-8
+_PRECISION = 1e-7
 
 
 @dataclass(frozen=True)
@@ -81,25 +81,31 @@ def _limit(batches: Mapping[int, int]) -> tuple[float, float]:
 
 def _fit(logs: Mapping[int, float], counts: Mapping[int, int]) -> CriticalBatchFit:
     """Fit by the mean logarithm of each batch, weighted by its seeds: the scatter about it is in every fit alike."""
+    points = [(batch, log, counts[batch]) for batch, log in logs.items()]
     total = sum(counts.values())
 
     def find_level(log_critical: float) -> tuple[float, float]:
         """Return the sum of squares, and the logarithm of the fewest samples that makes it least."""
         critical = math.exp(log_critical)
-        rests = {batch: log - math.log1p(batch / critical) for batch, log in logs.items()}
-        level = sum(counts[batch] * rest for batch, rest in rests.items()) / total
-        return sum(counts[batch] * (rest - level) ** 2 for batch, rest in rests.items()), level
+        rests = [(log - math.log1p(batch / critical), count) for batch, log, count in points]
+        level = sum(count * rest for rest, count in rests) / total
+        return sum(count * (rest - level) ** 2 for rest, count in rests), level
 
     lowest, highest = _limit(counts)
     width = (highest - lowest) / _NUM_GRID
     # The sum of squares may have two valleys: the grid finds the deeper one, the golden section its bottom.
     start = min((lowest + width * number for number in range(_NUM_GRID + 1)), key=lambda place: find_level(place)[0])
     low, high = max(start - width, lowest), min(start + width, highest)
+    left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+    of_left, of_right = find_level(left)[0], find_level(right)[0]
     while high - low > _PRECISION:
-        left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-        if find_level(left)[0] <= find_level(right)[0]:
-            high = right
+        if of_left <= of_right:
+            high, right, of_right = right, left, of_left
+            left = high - _GOLDEN * (high - low)
+            of_left = find_level(left)[0]
         else:
-            low = left
+            low, left, of_left = left, right, of_right
+            right = low + _GOLDEN * (high - low)
+            of_right = find_level(right)[0]
     log_critical = (low + high) / 2.0
     return CriticalBatchFit(math.exp(log_critical), math.exp(find_level(log_critical)[1]))

@@ -12,19 +12,22 @@ WIDTH, HEIGHT = 480, 320
 """Size in units of the drawing: on a phone 12 units of text are 9 pixels."""
 LEFT, RIGHT, TOP, BOTTOM = 66, 12, 12, 46
 LEGEND_ROW = 18
-LETTER_WIDTH = 6.6
+LETTER_WIDTH = 7.6
 """Approximate width of a letter of the legend."""
 NUM_COLOURS = 8
-Style = Literal["points", "line", "dashed"]
-_STYLE = """
+Style = Literal["points", "marks", "line", "dashed"]
+MARKED: tuple[Style, ...] = ("points", "marks")
+"""Styles that have a mark at each point."""
+_BASE_STYLE = """
 .plot{--c0:#2f5bd0;--c1:#c4441c;--c2:#1b7f4b;--c3:#8a3fb0;--c4:#9a6700;--c5:#0b7a8c;--c6:#b0286b;--c7:#59606e;
---axis:#626b7d;--rule:#e1e5eb;--ink:#1b1f2a;font:12px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
+--axis:#626b7d;--rule:#e1e5eb;--ink:#1b1f2a;--back:#ffffff;
+font:12px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
 @media (prefers-color-scheme:dark){.plot{--c0:#8ea6ff;--c1:#ff9a70;--c2:#6fd39a;--c3:#d39cf2;--c4:#e8bf5a;--c5:#66cfe0;
---c6:#ff8fc0;--c7:#a9b2c3;--axis:#98a2b5;--rule:#2c3340;--ink:#e6e9f0}}
-.plot text{fill:var(--axis)}.plot .name{fill:var(--ink)}.plot .rule{stroke:var(--rule)}
+--c6:#ff8fc0;--c7:#a9b2c3;--axis:#98a2b5;--rule:#2c3340;--ink:#e6e9f0;--back:#1a1f29}}
+.plot .back{fill:var(--back)}.plot text{fill:var(--axis)}.plot .name{fill:var(--ink)}.plot .rule{stroke:var(--rule)}
 .plot .line{fill:none;stroke-width:1.8}.plot .dashed{stroke-dasharray:5 4;stroke-width:1.4}
 """.replace("\n", "")
-_STYLE += "".join(
+_STYLE = _BASE_STYLE + "".join(
     f".plot .c{number}{{stroke:var(--c{number});fill:var(--c{number})}}.plot .line.c{number}{{fill:none}}"
     for number in range(NUM_COLOURS)
 )
@@ -47,7 +50,7 @@ class Series:
     name: str
     points: Sequence[Point]
     style: Style = "points"
-    """`points`: marks joined by a line; `line`, `dashed`: a line without marks, such as a formula's."""
+    """`points`: marks joined by a line; `marks`: marks alone; `line`, `dashed`: a line alone, such as a formula's."""
     colour: int = 0
     """Number of its colour and of the shape of its marks."""
 
@@ -66,10 +69,12 @@ def draw_plot(name: str, title: str, description: str, x: Axis, y: Axis, series:
     height = HEIGHT + LEGEND_ROW * len(rows)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="plot" viewBox="0 0 {WIDTH} {height}" role="img" '
-        f'aria-labelledby="{name}-title {name}-description">',
+        f'aria-labelledby="{name}-title" aria-describedby="{name}-description">',
         f"<style>{_STYLE}</style>",
         f'<title id="{name}-title">{escape(title)}</title>',
         f'<desc id="{name}-description">{escape(description)}</desc>',
+        # A file of its own may stand on a page whose colours are not those of the reader's system.
+        f'<path class="back" d="M0 0h{WIDTH}v{height}H0z"/>',
         *_draw_axes(x, y),
         *(part for line in series for part in _draw_series(line, x.scale, y.scale)),
         *_draw_legend(rows, series),
@@ -111,8 +116,9 @@ def _draw_series(series: Series, x: Scale, y: Scale) -> list[str]:
     places = [(_place_x(x, point.x), _place_y(y, point.y)) for point in points]
     path = "M" + "L".join(f"{left:.1f} {top:.1f}" for left, top in places)
     dashed = " dashed" if series.style == "dashed" else ""
-    parts = [f'<path class="line{dashed} {colour}" d="{path}"/>'] if len(places) > 1 else []
-    if series.style != "points":
+    is_joined = series.style != "marks" and len(places) > 1
+    parts = [f'<path class="line{dashed} {colour}" d="{path}"/>'] if is_joined else []
+    if series.style not in MARKED:
         return parts
     for point, (left, top) in zip(points, places, strict=True):
         if point.low is not None and point.high is not None:
@@ -156,8 +162,9 @@ def _draw_legend(rows: Sequence[Sequence[tuple[int, float]]], series: Sequence[S
         for number, left in row:
             line = series[number]
             dashed = " dashed" if line.style == "dashed" else ""
-            parts.append(f'<path class="line{dashed} c{line.colour % NUM_COLOURS}" d="M{left:.1f} {top}h20"/>')
-            if line.style == "points":
+            if line.style != "marks":
+                parts.append(f'<path class="line{dashed} c{line.colour % NUM_COLOURS}" d="M{left:.1f} {top}h20"/>')
+            if line.style in MARKED:
                 parts.append(_draw_mark(line.colour, left + 10, top))
             parts.append(f'<text class="name" x="{left + 25:.1f}" y="{top + 4}">{escape(line.name)}</text>')
     return parts

@@ -29,7 +29,7 @@ def make_batch_scale(batches: Sequence[float]) -> Scale:
     """Make a logarithmic scale whose labels are the batches themselves, or every second or third of them."""
     distinct = sorted(set(batches))
     stride = -(-len(distinct) // MAX_TICKS)
-    return _make_scale(distinct, is_log=True, ticks=[(value, format_short(value)) for value in distinct[::stride]])
+    return _make_scale(distinct, is_log=True, ticks=[(value, f"{value:,.0f}") for value in distinct[::stride]])
 
 
 def make_log_scale(values: Sequence[float]) -> Scale:
@@ -60,10 +60,11 @@ def make_linear_scale(values: Sequence[float]) -> Scale:
 
 
 def format_short(value: float) -> str:
-    """Format a number in few letters: 4096, 65,536, 1.5M."""
-    if value >= 1e6:
-        return f"{value / 1e6:.3g}M"
-    return f"{value:,.0f}" if value >= 10.0 else f"{value:.3g}"
+    """Format a number in few letters: 5000, 20k, 1.5M."""
+    for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= 10.0 * unit or (unit > 1e3 and value >= unit):
+            return f"{value / unit:.3g}{letter}"
+    return f"{value:.0f}" if value >= 10.0 else f"{value:.3g}"
 
 
 def _make_scale(values: Sequence[float], *, is_log: bool, ticks: Sequence[tuple[float, str]]) -> Scale:

@@ -91,7 +91,7 @@ def _draw_target_plot(scalings: Sequence[Scaling], batches: Scale, quantity: str
         ]
         if not points:
             continue
-        series.append(Series(scaling.series, points, colour=number))
+        series.append(Series(scaling.series, points, "points" if scaling.fit is None else "marks", number))
         low, high = points[0].x, points[-1].x
         if len(points) > 1:
             perfect = [Point(end, points[0].y * (low / end if is_steps else 1.0)) for end in (low, high)]

@@ -11,6 +11,7 @@ from service.cli.sweep.trials import format_value
 
 BATCH = "batch.global_size"
 Miss = Literal["never", "before the first evaluation"]
+_REASONS: tuple[Miss, ...] = ("never", "before the first evaluation")
 
 
 @dataclass(frozen=True)
@@ -69,9 +70,9 @@ def measure_reached(cells: Sequence[ReportCell], target: float) -> list[Reached]
             continue
         places = [find_crossing(trial.result.curve, target) for trial in cell.trials]
         misses: dict[Miss, int] = {}
-        for place in places:
-            if not isinstance(place, Crossing):
-                misses[place] = misses.get(place, 0) + 1
+        for reason in _REASONS:
+            if reason in places:
+                misses[reason] = places.count(reason)
         crossings = [place for place in places if isinstance(place, Crossing)]
         found.append(Reached(cell, name_series(cell), cell.batch, crossings, misses))
     return found
