@@ -45,7 +45,7 @@ def test_tables_plots_and_sections_have_names_and_the_trials_are_folded(page: Pa
     expect(page.get_by_role("rowheader", name="lamb, 4096")).to_have_count(2)
     for name in ("AUC by batch", "Steps to the target AUC by batch", "Samples to the target AUC by batch"):
         expect(page.get_by_role("img", name=name, exact=True)).to_be_visible()
-    trials = page.get_by_role("table", name="Trials")
+    trials = page.get_by_role("table", name="Trials", exact=True)
     expect(trials).to_be_hidden()
     page.get_by_role("heading", name="All trials, with versions and hardware").click()
     expect(trials).to_be_visible()
