@@ -40,7 +40,7 @@ def compute_binary_metrics(labels: Vector, logits: Vector, weights: Vector | Non
 
     Raises ValueError where it is empty, or contains NaN or labels other than 0 and 1.
     """
-    _check(labels, logits, weights)
+    check_rows(labels, logits, weights)
     ranked = rank_rows(labels, logits, weights)
     return BinaryMetrics(
         num_rows=len(labels),
@@ -54,7 +54,7 @@ def compute_binary_metrics(labels: Vector, logits: Vector, weights: Vector | Non
 
 def auc(labels: Vector, scores: Vector, weights: Vector | None = None) -> float | None:
     """Compute the area under the ROC curve, see `RankedRows.compute_auc`; None where all labels are of one class."""
-    _check(labels, scores, weights)
+    check_rows(labels, scores, weights)
     return rank_rows(labels, scores, weights).compute_auc()
 
 
@@ -64,12 +64,17 @@ def log_loss(labels: Vector, logits: Vector, weights: Vector | None = None) -> f
 
     Probabilities are kept EPSILON away from 0 and 1, as in scikit-learn, so that a row costs at most 36.04.
     """
-    _check(labels, logits, weights)
+    check_rows(labels, logits, weights)
+    return _mean(compute_row_losses(labels, logits), weights)
+
+
+def compute_row_losses(labels: Vector, logits: Vector) -> Vector:
+    """Compute the negative log-likelihood [n] of each row, clipped as in `log_loss`, of rows that are checked."""
     largest = -math.log(EPSILON)
     clipped = np.clip(logits.astype(np.float64), -largest, largest)
     clipped[labels == 1] *= -1
     # log(1 + exp(z)) without overflow, and six times as fast as logaddexp.
-    return _mean(np.maximum(clipped, 0) + np.log1p(np.exp(-np.abs(clipped))), weights)
+    return np.maximum(clipped, 0) + np.log1p(np.exp(-np.abs(clipped)))
 
 
 def normalized_entropy(labels: Vector, logits: Vector, weights: Vector | None = None) -> float | None:
@@ -112,7 +117,8 @@ def _mean(values: Vector, weights: Vector | None) -> float:
     return _sum(values, weights) / _sum(weights, None)
 
 
-def _check(labels: Vector, scores: Vector, weights: Vector | None) -> None:
+def check_rows(labels: Vector, scores: Vector, weights: Vector | None) -> None:
+    """Check labels, scores and weights of n rows. Raises ValueError where there are none, or some are not valid."""
     if labels.shape != scores.shape or labels.ndim != 1 or not len(labels):
         raise ValueError(f"labels {labels.shape} and scores {scores.shape} must be vectors of one length, at least 1")
     if not np.all((labels == 0) | (labels == 1)):

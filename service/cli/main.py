@@ -15,6 +15,7 @@ from service.cli.commands.keys import keys, login_link
 from service.cli.commands.plan import plan
 from service.cli.commands.predict import predict
 from service.cli.commands.prepare import prepare
+from service.cli.commands.report import report
 from service.cli.commands.serve import serve
 from service.cli.commands.submit import submit
 from service.cli.commands.sweep import sweep
@@ -52,6 +53,8 @@ Train on your own files, and search for better settings:
 Compare methods, with every result in a file:
 
     dlrm sweep examples/sweeps/batches.toml
+
+    dlrm report runs/sweep-sweep --output report.html
 
 Show how tables will be placed, the memory they take, and the step time:
 
@@ -102,6 +105,7 @@ app.command("login-link", rich_help_panel=SERVICE)(login_link)
 app.command(rich_help_panel=LOCAL)(train)
 app.command(rich_help_panel=LOCAL)(tune)
 app.command(rich_help_panel=LOCAL)(sweep)
+app.command(rich_help_panel=LOCAL)(report)
 app.command(rich_help_panel=LOCAL)(plan)
 app.command(rich_help_panel=LOCAL)(evaluate)
 app.command(rich_help_panel=LOCAL)(predict)

@@ -26,15 +26,13 @@ from service.cli.sweep.jobs import JobRunner
 from service.cli.sweep.local import LocalRunner
 from service.cli.sweep.loop import Loop, Standing
 from service.cli.sweep.plan import Plan
-from service.cli.sweep.results import TrialResult
+from service.cli.sweep.results import FILE_NAME, TrialResult
 from service.cli.sweep.runner import Runner, SweepStopped
 from service.cli.sweep.summary import summarise
 from service.cli.sweep.trials import check_all
 from service.cli.trials.lock import hold_directory
 from service.client.patience import DEFAULT_PATIENCE_SECONDS
 
-RESULTS = "results.jsonl"
-"""Name of the file with the results, in the directory of the sweep."""
 ANY_SERVICE = "auto"
 """Value of --service for the service that the other commands find."""
 
@@ -108,7 +106,7 @@ def sweep(
     read = _read_with_minutes(document, minutes)
     check_all(read)
     directory = output or Path("runs") / f"{read.config.name}-sweep"
-    loop = Loop(Plan(read), directory / RESULTS, _print_result)
+    loop = Loop(Plan(read), directory / FILE_NAME, _print_result)
     if dry_run:
         _print_trials(loop, as_json=as_json)
         return

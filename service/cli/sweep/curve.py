@@ -38,6 +38,8 @@ def make_curve(steps: Sequence[StepReport], evaluations: Sequence[EvaluationRepo
                 auc=evaluation.auc,
                 log_loss=evaluation.log_loss,
                 validation_log_loss=evaluation.validation_log_loss,
+                train_auc=evaluation.train_auc,
+                train_log_loss=evaluation.train_log_loss,
                 noise_scale=last and last.noise_scale,
             )
         )

@@ -11,6 +11,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from dlrm.record import sync_directory
 from service.cli.errors import BadInputError
 
+FILE_NAME = "results.jsonl"
+"""Name of the file with the results, in the directory of the sweep."""
 Stage = Literal["grid", "rung", "confirm"]
 """Purpose of a trial: to choose among settings (`rung`: with a part of the epochs), or to be the result."""
 TrialOutcome = Literal["done", "diverged", "failed"]
@@ -32,6 +34,9 @@ class CurvePoint(_Record):
     log_loss: float
     """Log-loss on the evaluation rows, as is the AUC."""
     validation_log_loss: float | None = None
+    train_auc: float | None = None
+    """AUC on a fixed sample of training rows, as is the next; null where `run.num_train_eval_rows` is 0."""
+    train_log_loss: float | None = None
     noise_scale: float | None = None
     """Noise scale in samples, as smoothed up to this step; null where it was not measured."""
 

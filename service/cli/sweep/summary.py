@@ -74,11 +74,12 @@ def _make_row(plan: Plan, cell: Cell, results: Sequence[TrialResult]) -> Row:
         num_seeds=len(trials),
         num_diverged=sum(done[key].outcome == "diverged" for key in keys if key in done),
         num_failed=len({result.key for result in results if result.key in keys - done.keys()}),
-        edges=_list_edges(grid, settings or {}),
+        edges=list_edges(grid, settings or {}),
     )
 
 
-def _list_edges(grid: Mapping[str, Sequence[Any]], settings: Settings) -> list[str]:
+def list_edges(grid: Mapping[str, Sequence[Any]], settings: Settings) -> list[str]:
+    """List the fields whose value is the lowest or the highest number that `grid` has of it, with that word."""
     edges: list[str] = []
     for field, value in settings.items():
         numbers = [tried for tried in grid[field] if isinstance(tried, int | float) and not isinstance(tried, bool)]

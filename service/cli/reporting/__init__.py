@@ -1,0 +1,1 @@
+"""Reports of sweeps: one page of content, as HTML and as Markdown."""

@@ -1,0 +1,155 @@
+"""Cells of a report: of each method, at each combination of the compared values, the trials of its best setting."""
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from service.cli.errors import BadInputError
+from service.cli.reporting.load import LoadedResults, LoadedTrial
+from service.cli.sweep.plan import compute_mean_loss
+from service.cli.sweep.summary import list_edges
+from service.cli.sweep.trials import format_value
+from service.cli.trials.fields import Settings
+
+EQUAL_TOLERANCE = 0.01
+"""Relative difference up to which two numbers of samples, or of steps, are the same: a batch that does not divide the
+rows changes them a little."""
+
+
+@dataclass(frozen=True)
+class ReportCell:
+    """Result of one method at one combination of the compared values."""
+
+    method: str
+    compared: Settings
+    settings: Settings | None
+    """Best setting; None where all diverge, or none is trained to the end."""
+    is_confirmed: bool
+    """Whether the trials are those that confirm, with seeds that have chosen nothing."""
+    trials: Sequence[LoadedTrial]
+    """Trials of the best setting that are done, a seed each."""
+    num_seeds: int
+    """Seeds of the best setting, those included that have diverged or failed."""
+    num_diverged: int
+    """Trials that have diverged, of all settings."""
+    num_failed: int
+    num_settings: int
+    """Settings that were tried."""
+    edges: Sequence[str]
+    """Fields whose best value is the lowest or the highest that was tried, with that word."""
+
+    @property
+    def label(self) -> str:
+        """Words for the method and the compared values, such as "adam, 4096"."""
+        return ", ".join([self.method, *map(format_value, self.compared.values())])
+
+    @property
+    def batch(self) -> int | None:
+        """Batch of the trials, in samples; None where they do not tell."""
+        return self.trials[0].batch if self.trials else None
+
+    def list_values(self, metric: str) -> list[float]:
+        """List a final metric of all trials; empty where one has none."""
+        values = [trial.result.metrics.get(metric) for trial in self.trials]
+        known = [value for value in values if value is not None]
+        return known if len(known) == len(values) else []
+
+    def compute_mean(self, field: str) -> float | None:
+        """Compute the mean of a number of the lines, such as `num_steps`; None where one has none."""
+        values = [getattr(trial.result, field) for trial in self.trials]
+        return statistics.fmean(values) if values and None not in values else None
+
+    def compute_speed(self) -> float | None:
+        """Compute the mean samples per second of training; None where a trial does not tell."""
+        results = [trial.result for trial in self.trials]
+        speeds = [
+            result.num_samples / result.training_seconds
+            for result in results
+            if result.num_samples and result.training_seconds
+        ]
+        return statistics.fmean(speeds) if speeds and len(speeds) == len(results) else None
+
+
+def make_cells(loaded: LoadedResults) -> list[ReportCell]:
+    """Make the cells, by compared values and then in the order of the methods.
+
+    Raises BadInputError where not one trial of a whole length is done.
+    """
+    if not any(trial.result.outcome == "done" and trial.result.fraction == 1.0 for trial in loaded.trials):
+        files = ", ".join(map(str, loaded.files))
+        raise BadInputError(
+            f"{files}: no trial of the whole length is done, so that there is nothing to report "
+            "(valid: results of `dlrm sweep` after its first whole run)"
+        )
+    groups: dict[str, list[LoadedTrial]] = {}
+    for trial in loaded.trials:
+        groups.setdefault(json.dumps([trial.result.method, trial.result.compared], sort_keys=True), []).append(trial)
+    cells = [_make_cell(group) for group in groups.values()]
+    methods = list(dict.fromkeys(cell.method for cell in cells))
+    return sorted(
+        cells, key=lambda cell: ([_order(value) for value in cell.compared.values()], methods.index(cell.method))
+    )
+
+
+def are_equal(one: float, other: float) -> bool:
+    """Whether two numbers of samples, or of steps, are the same within EQUAL_TOLERANCE."""
+    return abs(one - other) <= EQUAL_TOLERANCE * max(one, other)
+
+
+def _make_cell(trials: Sequence[LoadedTrial]) -> ReportCell:
+    first = trials[0].result
+    whole = _group_by_settings(trials, "grid")
+    confirming = _group_by_settings(trials, "confirm")
+    best = _choose(whole, confirming)
+    own = confirming.get(best, whole.get(best, [])) if best is not None else []
+    tried = {json.dumps(trial.result.settings, sort_keys=True): trial.result.settings for trial in trials}
+    grid: dict[str, list[Any]] = {}
+    for settings in tried.values():
+        for field, value in settings.items():
+            if value not in grid.setdefault(field, []):
+                grid[field].append(value)
+    settings = own[0].result.settings if own else None
+    done = [trial for trial in own if trial.result.outcome == "done"]
+    return ReportCell(
+        method=first.method,
+        compared=first.compared,
+        settings=settings,
+        is_confirmed=bool(best is not None and best in confirming),
+        trials=sorted(done, key=lambda trial: trial.result.seed),
+        num_seeds=len(own),
+        num_diverged=sum(trial.result.outcome == "diverged" for trial in trials),
+        num_failed=sum(trial.result.outcome == "failed" for trial in trials),
+        num_settings=len(tried),
+        edges=list_edges(grid, settings or {}),
+    )
+
+
+def _group_by_settings(trials: Sequence[LoadedTrial], stage: str) -> dict[str, list[LoadedTrial]]:
+    groups: dict[str, list[LoadedTrial]] = {}
+    for trial in trials:
+        if trial.result.stage == stage and trial.result.fraction == 1.0:
+            groups.setdefault(json.dumps(trial.result.settings, sort_keys=True), []).append(trial)
+    return groups
+
+
+def _choose(whole: Mapping[str, Sequence[LoadedTrial]], confirming: Mapping[str, Sequence[LoadedTrial]]) -> str | None:
+    """Choose the best setting as the sweep does, of those with the most seeds: a sweep may have been cut short.
+
+    Without the trials that chose, which may be in a file that is not given, it is the setting that is confirmed.
+    """
+    if not whole:
+        return max(confirming, key=lambda settings: len(confirming[settings]), default=None)
+    num_seeds = max(map(len, whole.values()))
+    losses = {
+        settings: loss
+        for settings, trials in whole.items()
+        if len(trials) == num_seeds and (loss := compute_mean_loss([trial.result for trial in trials])) is not None
+    }
+    return min(losses, key=lambda settings: losses[settings], default=None)
+
+
+def _order(value: Any) -> tuple[bool, float, str]:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return not is_number, float(value) if is_number else 0.0, format_value(value)

@@ -1,0 +1,150 @@
+"""Differences of methods to a base, seed by seed and on the same evaluation rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from service.cli.errors import BadInputError
+from service.cli.reporting.cells import ReportCell, are_equal
+from service.cli.reporting.intervals import Estimate, combine_differences
+from service.cli.reporting.load import LoadedTrial
+from service.cli.reporting.scores import MeasuredScores, has_scores
+from service.cli.sweep.results import can_pair
+from service.cli.sweep.trials import format_value
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One cell beside its base."""
+
+    cell: ReportCell
+    base: ReportCell
+    pairs: Sequence[tuple[LoadedTrial, LoadedTrial]]
+    """Trials of the cell and of the base with the same seed; empty where they are not compared."""
+    is_on_rows: bool
+    """Whether the scores of all pairs are kept, of the same rows, so that the difference is paired by rows too."""
+    refusal: str | None
+    """Reason why there is no difference; None where there is one."""
+    inequality: str | None
+    """Words for unequal numbers of samples, which make a comparison of methods unfair; None where they are equal."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Metrics of a cell less those of its base."""
+
+    comparison: Comparison
+    auc: Estimate | None
+    log_loss: Estimate | None
+
+    @property
+    def verdict(self) -> str:
+        """Words for what the intervals tell."""
+        if self.comparison.refusal is not None:
+            return self.comparison.refusal
+        told = [
+            _describe(self.auc, "higher AUC", "lower AUC"),
+            _describe(self.log_loss, "higher log-loss", "lower log-loss"),
+        ]
+        return ", ".join(word for word in told if word) or "not told apart"
+
+
+def choose_bases(
+    cells: Sequence[ReportCell], base: str | None, base_cell: str | None
+) -> list[tuple[ReportCell, ReportCell]]:
+    """Return each cell that is compared with its base: of the method `base` at the same compared values, or the one
+    cell with the compared values `base_cell`, such as "4096".
+
+    Without both there is none. Raises BadInputError, with the valid names, for one that the results do not have.
+    """
+    if base is None and base_cell is None:
+        return []
+    methods = list(dict.fromkeys(cell.method for cell in cells))
+    if base is None:
+        if len(methods) > 1:
+            raise BadInputError(f"--base-cell: needs --base, the method of the cell (valid: {', '.join(methods)})")
+        base = methods[0]
+    of_base = [cell for cell in cells if cell.method == base]
+    if not of_base:
+        raise BadInputError(f"--base: no method {base!r} in the results (valid: {', '.join(methods)})")
+    if base_cell is None:
+        return [
+            (cell, other)
+            for cell in cells
+            for other in of_base
+            if cell is not other and cell.compared == other.compared
+        ]
+    by_name = {name_compared(cell): cell for cell in of_base}
+    chosen = by_name.get(",".join(part.strip() for part in base_cell.split(",")))
+    if chosen is None:
+        valid = ", ".join(f'"{name}"' for name in by_name if name) or "leave it out: the sweep compares no values"
+        raise BadInputError(f"--base-cell: {base} has no results at {base_cell!r} (valid: {valid})")
+    return [(cell, chosen) for cell in cells if cell is not chosen]
+
+
+def name_compared(cell: ReportCell) -> str:
+    """Return the compared values as --base-cell names them, such as "4096"."""
+    return ",".join(map(format_value, cell.compared.values()))
+
+
+def plan_comparison(cell: ReportCell, base: ReportCell) -> Comparison:
+    """Find the pairs of trials of two cells, and refuse to pair trials that other rows have measured."""
+    of_base = {trial.result.seed: trial for trial in base.trials}
+    pairs = [(trial, of_base[trial.result.seed]) for trial in cell.trials if trial.result.seed in of_base]
+    inequality = _describe_inequality(cell, base)
+    refusal = _find_refusal(cell, base, pairs)
+    if refusal is not None:
+        return Comparison(cell, base, [], is_on_rows=False, refusal=refusal, inequality=inequality)
+    is_on_rows = all(
+        can_pair(one.result, other.result) and has_scores(one) and has_scores(other) for one, other in pairs
+    )
+    return Comparison(cell, base, pairs, is_on_rows=is_on_rows, refusal=None, inequality=inequality)
+
+
+def compute_difference(comparison: Comparison, measured: MeasuredScores) -> Difference:
+    """Compute the difference over the seeds of a comparison, with row by row errors where scores are kept."""
+    return Difference(comparison, _combine(comparison, measured, "auc"), _combine(comparison, measured, "log_loss"))
+
+
+def _find_refusal(cell: ReportCell, base: ReportCell, pairs: Sequence[tuple[LoadedTrial, LoadedTrial]]) -> str | None:
+    if not cell.trials or not base.trials:
+        return "no result" if base.trials else "the base has no result"
+    if not pairs:
+        return "not paired: no seed in common"
+    for pair in pairs:
+        one, other = (trial.result.scores for trial in pair)
+        if one is not None and other is not None and one.checksum != other.checksum:
+            return "not paired: other evaluation rows (the checksums of labels and weights differ)"
+    return None
+
+
+def _describe_inequality(cell: ReportCell, base: ReportCell) -> str | None:
+    samples, others = cell.compute_mean("num_samples"), base.compute_mean("num_samples")
+    if samples is None or others is None or are_equal(samples, others):
+        return None
+    steps, other_steps = cell.compute_mean("num_steps"), base.compute_mean("num_steps")
+    has_equal_steps = steps is not None and other_steps is not None and are_equal(steps, other_steps)
+    kind = "equal steps, unequal samples" if has_equal_steps else "unequal samples"
+    return f"{kind}: {samples:,.0f} against {others:,.0f}"
+
+
+def _combine(comparison: Comparison, measured: MeasuredScores, metric: str) -> Estimate | None:
+    differences: list[float] = []
+    errors: list[float] = []
+    for first, second in comparison.pairs:
+        one, other = first.result.metrics.get(metric), second.result.metrics.get(metric)
+        if one is None or other is None:
+            return None
+        differences.append(one - other)
+        paired = measured.pairs.get((first.result.key, second.result.key))
+        error = None if paired is None else getattr(paired, f"{metric}_standard_error")
+        if error is not None:
+            errors.append(error)
+    if not differences:
+        return None
+    return combine_differences(differences, errors if len(errors) == len(differences) else None)
+
+
+def _describe(estimate: Estimate | None, above: str, below: str) -> str | None:
+    if estimate is None or estimate.low is None or estimate.high is None:
+        return None
+    return above if estimate.low > 0.0 else below if estimate.high < 0.0 else None

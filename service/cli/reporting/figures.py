@@ -1,0 +1,47 @@
+"""Numbers of a report as text, the same in tables, plots and sentences."""
+
+from service.cli.render.text_format import UNKNOWN
+from service.cli.reporting.intervals import Estimate
+
+ROWS_MARK = "†"
+"""Mark of an interval that covers the choice of evaluation rows alone."""
+SEEDS_MARK = "‡"
+"""Mark of a paired interval that covers seeds alone, since scores are not kept."""
+DIGITS = 5
+"""Decimals of AUC and log-loss: intervals of some 100,000 evaluation rows have two digits in them."""
+
+
+def format_estimate(estimate: Estimate | None) -> str:
+    """Format a mean with half of the width of its 95 % interval, marked where that covers rows alone."""
+    return UNKNOWN if estimate is None else f"{estimate.value:.{DIGITS}f}{_format_interval(estimate)}"
+
+
+def format_difference(difference: Estimate | None, *, is_paired: bool = True) -> str:
+    """Format a difference with its sign. is_paired: whether it is marked where its interval covers seeds alone."""
+    if difference is None:
+        return UNKNOWN
+    mark = f" {SEEDS_MARK}" if is_paired and difference.source == "seeds" else ""
+    return f"{difference.value:+.{DIGITS}f}{_format_interval(difference)}{mark}"
+
+
+def _format_interval(estimate: Estimate) -> str:
+    if estimate.half_width is None:
+        return ""
+    return f" ± {estimate.half_width:.{DIGITS}f}" + (f" {ROWS_MARK}" if estimate.source == "rows" else "")
+
+
+def format_count(value: float | None) -> str:
+    """Format a number that is whole, or a mean of such ones."""
+    return UNKNOWN if value is None else f"{value:,.0f}"
+
+
+def format_seconds(value: float | None) -> str:
+    """Format seconds: with a decimal below 100."""
+    return UNKNOWN if value is None else f"{value:,.1f}" if value < 100.0 else f"{value:,.0f}"
+
+
+def format_rough(value: float | None) -> str:
+    """Format a number that is known to a few percent, with 3 significant digits."""
+    if value is None:
+        return UNKNOWN
+    return f"{float(f'{value:.3g}'):,.0f}" if abs(value) >= 100.0 else f"{value:.3g}"

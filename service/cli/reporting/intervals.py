@@ -1,0 +1,82 @@
+"""Means over seeds with 95 % intervals, and the paired differences of two methods."""
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from service.cli.reporting.student import MAX_FREE, find_student_quantile
+
+Source = Literal["seeds", "rows", "seeds and rows", "none"]
+"""Source of the chance that an interval covers: trainings with other seeds, other evaluation rows, or both."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Mean with its 95 % interval."""
+
+    value: float
+    standard_error: float | None
+    half_width: float | None
+    """Half of the width of the interval, which is symmetric; None where there is none."""
+    source: Source
+    num_seeds: int
+
+    @property
+    def low(self) -> float | None:
+        """Lower bound of the interval."""
+        return None if self.half_width is None else self.value - self.half_width
+
+    @property
+    def high(self) -> float | None:
+        """Upper bound of the interval."""
+        return None if self.half_width is None else self.value + self.half_width
+
+
+def estimate_mean(values: Sequence[float], row_error: float | None = None) -> Estimate:
+    """Estimate the mean of `values`, one of each seed, with Student's interval, k - 1 degrees of freedom for k seeds.
+
+    row_error: standard error over evaluation rows, which is all that one value has. Raises ValueError for no values.
+    """
+    mean, count = statistics.fmean(values), len(values)
+    if count > 1:
+        error = statistics.stdev(values) / math.sqrt(count)
+        return Estimate(mean, error, find_student_quantile(count - 1) * error, "seeds", count)
+    return _estimate_from_rows(mean, row_error)
+
+
+def combine_differences(differences: Sequence[float], row_errors: Sequence[float] | None) -> Estimate:
+    """Combine the paired differences d_1 … d_k of k seeds, which have all been measured on the same rows.
+
+    row_errors: their standard errors s_i over samples of rows; None where they are not known, so that the interval
+    covers seeds alone. The variance of the mean difference D over both seeds S and rows R is, by the law of total
+    variance,
+
+        Var(D) = E[Var(D | R)] + Var(E[D | R])
+
+    On given rows the d_i are independent, so that their variance over k estimates the first term. The second one is
+    that of the mean over seeds on other rows. It does not shrink with k, since all seeds share the rows, and is at most
+    the mean of s_i^2 (Jensen's inequality), which is equal where all seeds err on the same rows. Hence
+
+        Var(D) <= (variance between seeds) / k + (mean of s_i^2)
+
+    The interval is at worst too wide. Its degrees of freedom are Satterthwaite's (1946, "An approximate distribution of
+    estimates of variance components"): those of the first term are k - 1, those of the second, of many rows, infinite.
+    """
+    mean, count = statistics.fmean(differences), len(differences)
+    if count == 1:
+        return _estimate_from_rows(mean, row_errors[0] if row_errors else None)
+    between = statistics.variance(differences) / count
+    of_rows = statistics.fmean(error**2 for error in row_errors) if row_errors else 0.0
+    variance = between + of_rows
+    num_free = min((variance / between) ** 2 * (count - 1), MAX_FREE) if between > 0.0 else MAX_FREE
+    error = math.sqrt(variance)
+    source: Source = "seeds and rows" if row_errors else "seeds"
+    return Estimate(mean, error, find_student_quantile(num_free) * error, source, count)
+
+
+def _estimate_from_rows(value: float, row_error: float | None) -> Estimate:
+    if row_error is None:
+        return Estimate(value, None, None, "none", 1)
+    return Estimate(value, row_error, find_student_quantile(MAX_FREE) * row_error, "rows", 1)

@@ -1,0 +1,21 @@
+"""Whole content of a report."""
+
+from service.cli.reporting.content import Page
+from service.cli.reporting.detail_sections import make_detail_sections
+from service.cli.reporting.numbers import SweepReport
+from service.cli.reporting.result_sections import make_result_sections
+from service.cli.reporting.scaling_sections import make_scaling_sections
+
+
+def make_page(report: SweepReport, title: str) -> Page:
+    """Make the content of a report."""
+    num_trials, num_files = len(report.loaded.trials), len(report.loaded.files)
+    results = "one file of results" if num_files == 1 else f"{num_files} files of results"
+    compared = ", ".join(report.loaded.compare)
+    across = f", at each value of {compared}" if compared else ""
+    trials = "1 trial" if num_trials == 1 else f"{num_trials:,} trials"
+    lead = (
+        f"{trials} of a sweep, from {results}. Best setting of each method{across}, as the validation rows choose it."
+    )
+    sections = [*make_result_sections(report), *make_scaling_sections(report), *make_detail_sections(report)]
+    return Page(title, lead, sections)

@@ -1,0 +1,170 @@
+"""Plots as SVG, which stand in a page or in a file of their own: no scripts, no fonts, light and dark."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Literal
+
+from service.cli.reporting.content import Plot
+from service.cli.reporting.scales import Scale
+
+WIDTH, HEIGHT = 480, 320
+"""Size in units of the drawing: on a phone 12 units of text are 9 pixels."""
+LEFT, RIGHT, TOP, BOTTOM = 66, 12, 12, 46
+LEGEND_ROW = 18
+LETTER_WIDTH = 7.6
+"""Approximate width of a letter of the legend."""
+NUM_COLOURS = 8
+Style = Literal["points", "marks", "line", "dashed"]
+MARKED: tuple[Style, ...] = ("points", "marks")
+"""Styles that have a mark at each point."""
+_BASE_STYLE = """
+.plot{--c0:#2f5bd0;--c1:#c4441c;--c2:#1b7f4b;--c3:#8a3fb0;--c4:#9a6700;--c5:#0b7a8c;--c6:#b0286b;--c7:#59606e;
+--axis:#626b7d;--rule:#e1e5eb;--ink:#1b1f2a;--back:#ffffff;
+font:12px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
+@media (prefers-color-scheme:dark){.plot{--c0:#8ea6ff;--c1:#ff9a70;--c2:#6fd39a;--c3:#d39cf2;--c4:#e8bf5a;--c5:#66cfe0;
+--c6:#ff8fc0;--c7:#a9b2c3;--axis:#98a2b5;--rule:#2c3340;--ink:#e6e9f0;--back:#1a1f29}}
+.plot .back{fill:var(--back)}.plot text{fill:var(--axis)}.plot .name{fill:var(--ink)}.plot .rule{stroke:var(--rule)}
+.plot .line{fill:none;stroke-width:1.8}.plot .dashed{stroke-dasharray:5 4;stroke-width:1.4}
+""".replace("\n", "")
+_STYLE = _BASE_STYLE + "".join(
+    f".plot .c{number}{{stroke:var(--c{number});fill:var(--c{number})}}.plot .line.c{number}{{fill:none}}"
+    for number in range(NUM_COLOURS)
+)
+
+
+@dataclass(frozen=True)
+class Point:
+    """Point of a series, with the bounds of its interval where it has one."""
+
+    x: float
+    y: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Series:
+    """Points of one name."""
+
+    name: str
+    points: Sequence[Point]
+    style: Style = "points"
+    """`points`: marks joined by a line; `marks`: marks alone; `line`, `dashed`: a line alone, such as a formula's."""
+    colour: int = 0
+    """Number of its colour and of the shape of its marks."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Axis with its title."""
+
+    title: str
+    scale: Scale
+
+
+def draw_plot(name: str, title: str, description: str, x: Axis, y: Axis, series: Sequence[Series]) -> Plot:
+    """Draw a plot. name: see `Plot.name`."""
+    rows = _lay_legend([line.name for line in series])
+    height = HEIGHT + LEGEND_ROW * len(rows)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="plot" viewBox="0 0 {WIDTH} {height}" role="img" '
+        f'aria-labelledby="{name}-title" aria-describedby="{name}-description">',
+        f"<style>{_STYLE}</style>",
+        f'<title id="{name}-title">{escape(title)}</title>',
+        f'<desc id="{name}-description">{escape(description)}</desc>',
+        # A file of its own may stand on a page whose colours are not those of the reader's system.
+        f'<path class="back" d="M0 0h{WIDTH}v{height}H0z"/>',
+        *_draw_axes(x, y),
+        *(part for line in series for part in _draw_series(line, x.scale, y.scale)),
+        *_draw_legend(rows, series),
+        "</svg>",
+    ]
+    return Plot(name, title, description, "\n".join(parts))
+
+
+def _place_x(scale: Scale, value: float) -> float:
+    return LEFT + (WIDTH - LEFT - RIGHT) * scale.place(value)
+
+
+def _place_y(scale: Scale, value: float) -> float:
+    return HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * scale.place(value)
+
+
+def _draw_axes(x: Axis, y: Axis) -> list[str]:
+    bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
+    parts: list[str] = []
+    for value, label in y.scale.ticks:
+        place = _place_y(y.scale, value)
+        parts.append(f'<path class="rule" d="M{LEFT} {place:.1f}H{right}"/>')
+        parts.append(f'<text x="{LEFT - 6}" y="{place + 4:.1f}" text-anchor="end">{escape(label)}</text>')
+    for value, label in x.scale.ticks:
+        place = _place_x(x.scale, value)
+        parts.append(f'<path class="rule" d="M{place:.1f} {TOP}V{bottom}"/>')
+        parts.append(f'<text x="{place:.1f}" y="{bottom + 17}" text-anchor="middle">{escape(label)}</text>')
+    middle = (TOP + bottom) / 2
+    parts.append(f'<text x="{(LEFT + right) / 2:.1f}" y="{bottom + 36}" text-anchor="middle">{escape(x.title)}</text>')
+    parts.append(
+        f'<text transform="translate(13 {middle:.1f}) rotate(-90)" text-anchor="middle">{escape(y.title)}</text>'
+    )
+    return parts
+
+
+def _draw_series(series: Series, x: Scale, y: Scale) -> list[str]:
+    colour = f"c{series.colour % NUM_COLOURS}"
+    points = sorted(series.points, key=lambda point: point.x)
+    places = [(_place_x(x, point.x), _place_y(y, point.y)) for point in points]
+    path = "M" + "L".join(f"{left:.1f} {top:.1f}" for left, top in places)
+    dashed = " dashed" if series.style == "dashed" else ""
+    is_joined = series.style != "marks" and len(places) > 1
+    parts = [f'<path class="line{dashed} {colour}" d="{path}"/>'] if is_joined else []
+    if series.style not in MARKED:
+        return parts
+    for point, (left, top) in zip(points, places, strict=True):
+        if point.low is not None and point.high is not None:
+            low, high = _place_y(y, point.low), _place_y(y, point.high)
+            bar = f"M{left:.1f} {low:.1f}V{high:.1f}M{left - 4:.1f} {low:.1f}h8M{left - 4:.1f} {high:.1f}h8"
+            parts.append(f'<path class="line {colour}" d="{bar}"/>')
+        parts.append(_draw_mark(series.colour, left, top))
+    return parts
+
+
+def _draw_mark(number: int, left: float, top: float) -> str:
+    """Draw a mark whose shape tells the series too, for readers who see no colours."""
+    shapes = (
+        "m-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0",
+        "m-3.7-3.7h7.4v7.4h-7.4z",
+        "m0-5l4.6 8.4h-9.2z",
+        "m0-5.2l5.2 5.2l-5.2 5.2l-5.2-5.2z",
+    )
+    colour = f"c{number % NUM_COLOURS}"
+    return f'<path class="{colour}" d="M{left:.1f} {top:.1f}{shapes[number % len(shapes)]}z"/>'
+
+
+def _lay_legend(names: Sequence[str]) -> list[list[tuple[int, float]]]:
+    """Lay the names in rows that fit the width: the number of each series, and its place."""
+    rows: list[list[tuple[int, float]]] = []
+    end = float(WIDTH)
+    for number, name in enumerate(names):
+        width = 34 + LETTER_WIDTH * len(name)
+        if not rows or end + width > WIDTH - RIGHT:
+            rows.append([])
+            end = 12.0
+        rows[-1].append((number, end))
+        end += width
+    return rows
+
+
+def _draw_legend(rows: Sequence[Sequence[tuple[int, float]]], series: Sequence[Series]) -> list[str]:
+    parts: list[str] = []
+    for row_number, row in enumerate(rows):
+        top = HEIGHT + LEGEND_ROW * row_number + 4
+        for number, left in row:
+            line = series[number]
+            dashed = " dashed" if line.style == "dashed" else ""
+            if line.style != "marks":
+                parts.append(f'<path class="line{dashed} c{line.colour % NUM_COLOURS}" d="M{left:.1f} {top}h20"/>')
+            if line.style in MARKED:
+                parts.append(_draw_mark(line.colour, left + 10, top))
+            parts.append(f'<text class="name" x="{left + 25:.1f}" y="{top + 4}">{escape(line.name)}</text>')
+    return parts

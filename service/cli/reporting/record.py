@@ -1,0 +1,90 @@
+"""Numbers of a report as JSON."""
+
+from typing import Any
+
+from service.cli.reporting.comparison import Difference
+from service.cli.reporting.intervals import Estimate
+from service.cli.reporting.numbers import MainRow, Scaling, SweepReport
+
+
+def make_report_record(report: SweepReport) -> dict[str, Any]:
+    """Return all numbers of a report as JSON."""
+    return {
+        "files": [str(file) for file in report.loaded.files],
+        "rows": [_make_row_record(row) for row in report.rows],
+        "differences": [_make_difference_record(difference) for difference in report.differences],
+        "target_auc": report.target_auc,
+        "scalings": [_make_scaling_record(scaling) for scaling in report.scalings],
+        "equal_samples": [{"num_samples": group.length, "cells": group.labels} for group in report.sample_groups],
+        "equal_steps": [{"num_steps": group.length, "cells": group.labels} for group in report.step_groups],
+    }
+
+
+def _make_row_record(row: MainRow) -> dict[str, Any]:
+    cell = row.cell
+    return {
+        "method": cell.method,
+        "compared": dict(cell.compared),
+        "settings": None if cell.settings is None else dict(cell.settings),
+        "is_confirmed": cell.is_confirmed,
+        "auc": _make_estimate_record(row.auc),
+        "log_loss": _make_estimate_record(row.log_loss),
+        "train_auc_gap": _make_estimate_record(row.train_auc_gap),
+        "seeds": [trial.result.seed for trial in cell.trials],
+        "num_seeds": cell.num_seeds,
+        "num_settings": cell.num_settings,
+        "num_diverged": cell.num_diverged,
+        "num_failed": cell.num_failed,
+        "edges": list(cell.edges),
+        "batch": cell.batch,
+        "num_steps": cell.compute_mean("num_steps"),
+        "num_samples": cell.compute_mean("num_samples"),
+        "cpu_seconds": cell.compute_mean("cpu_seconds"),
+        "samples_per_second": cell.compute_speed(),
+    }
+
+
+def _make_difference_record(difference: Difference) -> dict[str, Any]:
+    comparison = difference.comparison
+    return {
+        "cell": comparison.cell.label,
+        "base": comparison.base.label,
+        "auc": _make_estimate_record(difference.auc),
+        "log_loss": _make_estimate_record(difference.log_loss),
+        "seeds": [first.result.seed for first, _ in comparison.pairs],
+        "is_paired_by_rows": comparison.is_on_rows,
+        "refusal": comparison.refusal,
+        "inequality": comparison.inequality,
+        "verdict": difference.verdict,
+    }
+
+
+def _make_scaling_record(scaling: Scaling) -> dict[str, Any]:
+    fit = scaling.fit
+    return {
+        "series": scaling.series,
+        "batches": [
+            {"batch": point.batch, "steps": point.steps, "samples": point.samples, "misses": dict(point.misses)}
+            for point in scaling.reached
+        ],
+        "critical_batch": None if fit is None else fit.critical_batch,
+        "critical_batch_low": None if fit is None else fit.low,
+        "critical_batch_high": None if fit is None else fit.high,
+        "is_at_limit": None if fit is None else fit.is_at_limit,
+        "min_samples": None if fit is None else fit.min_samples,
+        "min_steps": None if fit is None else fit.min_steps,
+        "noise_scale": scaling.noise_scale,
+    }
+
+
+def _make_estimate_record(estimate: Estimate | None) -> dict[str, Any] | None:
+    if estimate is None:
+        return None
+    return {
+        "value": estimate.value,
+        "low": estimate.low,
+        "high": estimate.high,
+        "standard_error": estimate.standard_error,
+        "source": estimate.source,
+        "num_seeds": estimate.num_seeds,
+    }

@@ -1,0 +1,184 @@
+"""Sections of a report about the batch: AUC, and steps and samples to a target AUC."""
+
+import math
+from collections.abc import Sequence
+
+from service.cli.render.text_format import UNKNOWN
+from service.cli.reporting.content import Block, Column, Notes, Paragraph, Plot, Section, Table
+from service.cli.reporting.critical_batch import MIN_BATCHES
+from service.cli.reporting.figures import DIGITS, format_count, format_rough
+from service.cli.reporting.numbers import MainRow, Scaling, SweepReport
+from service.cli.reporting.plot import Axis, Point, Series, draw_plot
+from service.cli.reporting.scales import Scale, make_batch_scale, make_linear_scale, make_log_scale
+from service.cli.reporting.targets import name_series
+
+AGREEMENT_FACTOR = 2.0
+"""Factor up to which a fitted critical batch and a noise scale agree: both are accurate to a factor, not to a
+percent."""
+NUM_CURVE_POINTS = 40
+
+
+def make_scaling_sections(report: SweepReport) -> list[Section]:
+    """Make the sections of AUC against batch, and of steps and samples to the target."""
+    return [Section("AUC by batch", _make_auc_blocks(report.rows)), _make_target_section(report)]
+
+
+def _make_auc_blocks(rows: Sequence[MainRow]) -> list[Block]:
+    lines: dict[str, list[Point]] = {}
+    for row in rows:
+        if row.auc is not None and row.cell.batch is not None:
+            point = Point(row.cell.batch, row.auc.value, row.auc.low, row.auc.high)
+            lines.setdefault(name_series(row.cell), []).append(point)
+    points = [point for line in lines.values() for point in line]
+    if len({point.x for point in points}) < 2:
+        return [Paragraph("No plot: all results are of one batch.")]
+    ends = [value for point in points for value in (point.y, point.low, point.high) if value is not None]
+    plot = draw_plot(
+        "auc",
+        "AUC by batch",
+        f"AUC on the evaluation rows against the batch of {', '.join(lines)}; the numbers are in the first table.",
+        Axis("batch, samples", make_batch_scale([point.x for point in points])),
+        Axis("AUC", make_linear_scale(ends)),
+        [Series(name, line, colour=number) for number, (name, line) in enumerate(lines.items())],
+    )
+    return [plot, Paragraph("Bars are the 95 % intervals of the first table.")]
+
+
+def _make_target_section(report: SweepReport) -> Section:
+    heading = "Steps and samples to a target AUC"
+    if report.target_auc is None:
+        return Section(heading, [Paragraph("No trial has evaluations with an AUC in its course.")])
+    rule = "as given" if report.options.target_auc is not None else "the highest one that every trial here reaches"
+    blocks: list[Block] = [
+        Paragraph(
+            f"Target AUC: {report.target_auc:.{DIGITS}f}, {rule}. Steps and samples are interpolated linearly between "
+            "the last evaluation below the target and the next one; means over seeds are geometric. Runs whose "
+            "learning rate falls to 0 at their end reach a target later than runs that are planned to end there."
+        ),
+        *_make_plots(report.scalings),
+        _make_target_table(report.scalings),
+        _make_fit_table(report.scalings),
+        Notes([_describe_fit(scaling) for scaling in report.scalings]),
+        Paragraph(
+            "Fit: samples(B) = samples_min (1 + B / B_crit), and so steps(B) = steps_min (1 + B_crit / B) (McCandlish "
+            "et al. 2018, arXiv 1812.06162, equation 2.11), by least squares in logarithms. Its 95 % interval is that "
+            "of a bootstrap over the seeds of each batch, which for few seeds is too narrow. Perfect scaling: as many "
+            "samples as at the smallest batch."
+        ),
+    ]
+    return Section(heading, blocks)
+
+
+def _make_plots(scalings: Sequence[Scaling]) -> list[Plot]:
+    batches = [point.batch for scaling in scalings for point in scaling.reached if point.samples is not None]
+    if len(set(batches)) < 2:
+        return []
+    scale = make_batch_scale(batches)
+    return [
+        _draw_target_plot(scalings, scale, "steps"),
+        _draw_target_plot(scalings, scale, "samples"),
+    ]
+
+
+def _draw_target_plot(scalings: Sequence[Scaling], batches: Scale, quantity: str) -> Plot:
+    is_steps = quantity == "steps"
+    series: list[Series] = []
+    for number, scaling in enumerate(scalings):
+        points = [
+            Point(point.batch, point.steps if is_steps else point.samples)
+            for point in scaling.reached
+            if point.steps is not None and point.samples is not None
+        ]
+        if not points:
+            continue
+        series.append(Series(scaling.series, points, "points" if scaling.fit is None else "marks", number))
+        low, high = points[0].x, points[-1].x
+        if len(points) > 1:
+            perfect = [Point(end, points[0].y * (low / end if is_steps else 1.0)) for end in (low, high)]
+            series.append(Series(f"{scaling.series}, perfect", perfect, "dashed", number))
+        if scaling.fit is not None:
+            compute = scaling.fit.compute_steps if is_steps else scaling.fit.compute_samples
+            places = [low * (high / low) ** (part / NUM_CURVE_POINTS) for part in range(NUM_CURVE_POINTS + 1)]
+            series.append(
+                Series(f"{scaling.series}, fit", [Point(place, compute(place)) for place in places], "line", number)
+            )
+    values = [point.y for line in series for point in line.points]
+    return draw_plot(
+        f"{quantity}-to-target",
+        f"{quantity.capitalize()} to the target AUC by batch",
+        f"{quantity.capitalize()} to the target AUC against the batch, with the line of perfect scaling and the fit; "
+        "the numbers are in the table.",
+        Axis("batch, samples", batches),
+        Axis(f"{quantity} to the target", make_log_scale(values)),
+        series,
+    )
+
+
+def _make_target_table(scalings: Sequence[Scaling]) -> Table:
+    headings = ["method", "batch", "steps", "samples", "samples, of the smallest batch's", "seeds", "not reached"]
+    rows: list[list[str]] = []
+    for scaling in scalings:
+        known = [point.samples for point in scaling.reached if point.samples is not None]
+        for point in scaling.reached:
+            ratio = UNKNOWN if point.samples is None else f"{point.samples / known[0]:.2f}"
+            missed = ", ".join(f"{count} {reason}" for reason, count in point.misses.items())
+            rows.append(
+                [
+                    scaling.series,
+                    format_count(point.batch),
+                    format_count(point.steps),
+                    format_count(point.samples),
+                    ratio,
+                    f"{len(point.crossings)}/{point.cell.num_seeds}",
+                    missed or "0",
+                ]
+            )
+    columns = [Column(heading, is_number=heading not in ("method", "not reached")) for heading in headings]
+    return Table("Steps and samples to the target, where every seed reaches it", columns, rows)
+
+
+def _make_fit_table(scalings: Sequence[Scaling]) -> Table:
+    headings = ["method", "B_crit", "95 % interval", "samples_min", "steps_min", "noise scale of the runs"]
+    rows: list[list[str]] = []
+    for scaling in scalings:
+        fit = scaling.fit
+        interval = UNKNOWN if fit is None else _format_interval(fit.low, fit.high)
+        values = (None, None, None) if fit is None else (fit.critical_batch, fit.min_samples, fit.min_steps)
+        critical, samples, steps = map(format_rough, values)
+        rows.append([scaling.series, critical, interval, samples, steps, format_rough(scaling.noise_scale)])
+    return Table(
+        "Fitted critical batch, in samples", [Column(text, is_number=text != "method") for text in headings], rows
+    )
+
+
+def _format_interval(low: float | None, high: float | None) -> str:
+    return UNKNOWN if low is None or high is None else f"{format_rough(low)} to {format_rough(high)}"
+
+
+def _describe_fit(scaling: Scaling) -> str:
+    """Describe in a sentence whether the fit and the noise scale agree, or why that cannot be told."""
+    name, fit = scaling.series, scaling.fit
+    if fit is None:
+        num_whole = sum(point.is_whole for point in scaling.reached)
+        return (
+            f"{name}: too few batches for a fit: {num_whole} with every seed at the target, of at least {MIN_BATCHES}."
+        )
+    if fit.is_at_limit:
+        smallest = min(point.batch for point in scaling.reached)
+        where = "below" if fit.critical_batch < smallest else "above"
+        return f"{name}: the critical batch is far {where} all batches that were tried, which tell no more of it."
+    interval = "" if fit.low is not None else " A batch has one seed, so that there is no interval."
+    told = f"{name}: the critical batch is about {format_rough(fit.critical_batch)}."
+    if scaling.agreement is None:
+        return f"{told} No run has told its noise scale.{interval}"
+    verb = "agree" if scaling.agreement <= AGREEMENT_FACTOR else "do not agree"
+    return (
+        f"{told} It and the noise scale of the runs, {format_rough(scaling.noise_scale)} (median of the runs at their "
+        f"end), {verb} within a factor of {AGREEMENT_FACTOR:.0f}: they are {_round_up(scaling.agreement)} apart."
+        f"{interval}"
+    )
+
+
+def _round_up(factor: float) -> str:
+    """Return a factor with two decimals, rounded up, so that no factor above a bound is shown as the bound."""
+    return f"a factor of {math.ceil(100.0 * factor - 1e-9) / 100.0:.2f}"
