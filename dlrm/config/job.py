@@ -141,6 +141,13 @@ class JobSpec(Config):
         return self
 
     @model_validator(mode="after")
+    def _check_reset(self) -> Self:
+        if self.run.reset_tables_each_epoch and self.resources.gpus_per_worker:
+            message = "tables are drawn anew in the memory of CPUs, and these ranks have GPUs"
+            raise invalid("run.reset_tables_each_epoch", message, "false, or resources.gpus_per_worker 0")
+        return self
+
+    @model_validator(mode="after")
     def _check_moments(self) -> Self:
         moments, world_size = self.moments, self.resources.world_size
         if moments is None:

@@ -7,6 +7,9 @@ which model it leaves, and what that is blended with."""
 AVERAGES_WEIGHTS = "averages_weights"
 """Name of the event that the model of a run is an average of its weights over the steps."""
 
+TABLES_RESET = "tables_reset"
+"""Name of the event that an epoch begins with newly drawn tables."""
+
 FEWER_NODES = "fewer_nodes"
 """Name of the event that an attempt begins with fewer machines than the job may have."""
 

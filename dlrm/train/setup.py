@@ -10,7 +10,7 @@ from dlrm.checkpoint.progress import Progress
 from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.checkpoint.saver import Saver, SaveSettings
 from dlrm.checkpoint.state import TrainingState
-from dlrm.data.batches import TrainBatches
+from dlrm.data.batches import TrainBatches, compute_full_batch_rows
 from dlrm.data.dataset import Dataset
 from dlrm.data.errors import DataError
 from dlrm.data.order import count_windows
@@ -30,6 +30,7 @@ from dlrm.train.run_events import (
     report_length,
     report_warnings,
 )
+from dlrm.train.table_reset import TableReset, postpone_to_epoch_ends
 from dlrm.train.trainer import Trainer
 from dlrm.train.warm_start.start import start_warm
 from sharding.comm.collectives import run_on_all_ranks
@@ -92,13 +93,31 @@ def _make_trainer(
         ranks=ranks,
         progress=progress,
         batches=batches,
-        evaluation_steps=list_evaluation_steps(progress.num_steps, run.eval_every_fraction),
+        evaluation_steps=_list_evaluation_steps(context, dataset, progress.num_steps),
         target_auc=run.target_auc,
         patience=run.patience,
         keeps_best=run.keep_model == "best",
         average=parts.average,
+        table_reset=_make_table_reset(context, dataset, parts),
         profiler=make_profiler(context.profile, ranks, parts.step.clock, num_left),
     )
+
+
+def _make_table_reset(context: RunContext, dataset: Dataset, parts: Parts) -> TableReset | None:
+    if not context.resolved.job.run.reset_tables_each_epoch:
+        return None
+    return TableReset(parts.tables, parts.average, context.reporter, dataset.train.num_rows)
+
+
+def _list_evaluation_steps(context: RunContext, dataset: Dataset, num_steps: int) -> frozenset[int]:
+    """List the steps after which the model is evaluated: only at the ends of epochs where they begin with new tables,
+    which are worse than those before until they have seen all rows."""
+    job, num_rows = context.resolved.job, dataset.train.num_rows
+    steps = list_evaluation_steps(num_steps, job.run.eval_every_fraction)
+    if not job.run.reset_tables_each_epoch:
+        return steps
+    full_rows = compute_full_batch_rows(job.batch.global_size, num_rows)
+    return postpone_to_epoch_ends(steps, num_steps, full_rows, num_rows)
 
 
 def list_evaluation_steps(num_steps: int, every_fraction: float) -> frozenset[int]:

@@ -21,6 +21,7 @@ from dlrm.train.profiler import StepProfiler
 from dlrm.train.run_events import report_large_batch
 from dlrm.train.step import StepResult, TrainingStep
 from dlrm.train.stop_request import StopRequest
+from dlrm.train.table_reset import TableReset
 from sharding.comm.process_groups import Ranks
 from sharding.comm.step_vote import StepVote, all_reduce_votes
 
@@ -58,6 +59,8 @@ class Trainer:
     """Whether the run leaves the model of its best evaluation, so that each better one is saved."""
     average: WeightAverage | None = None
     """Average of the weights, which is evaluated in their place; None where there is none."""
+    table_reset: TableReset | None = None
+    """Reset of the tables at the beginning of an epoch; None where they go on."""
     profiler: StepProfiler | None = None
 
     def train(self) -> EndReason:
@@ -70,6 +73,8 @@ class Trainer:
         started = time.monotonic()
         with closing(prefetch_input_dist(self.batches, self.step, self.ranks.device)) as pipeline:
             for batch, handle in pipeline:
+                if self.table_reset is not None:
+                    self.table_reset.reset_if_due(progress)
                 # By rows, not steps: an earlier version ended each epoch with a short batch, and so made more steps.
                 rates = self.rates.at(progress.num_samples / self.step.full_rows)
                 vote = StepVote(self.stop.is_requested, self.saver.is_ready)
@@ -106,10 +111,13 @@ class Trainer:
         return self._evaluate_if_due()
 
     def _update_average(self, num_samples: int) -> None:
-        """Take the weights after `num_samples` of the run into their average, where there is one."""
+        """Take the weights after `num_samples` of the run into their average, where there is one.
+
+        It counts samples since the tables were drawn, with which it begins.
+        """
         if self.average is not None:
             with self.step.clock.part("optimizer"):
-                self.average.update(num_samples)
+                self.average.update(num_samples - self.progress.tables_drawn_at)
 
     def _end_step(self, result: StepResult, rates: StepRates, num_rows: int, seconds: float) -> None:
         """Move the progress on by one step of `num_rows`, and report it."""
