@@ -141,6 +141,18 @@ class JobSpec(Config):
         return self
 
     @model_validator(mode="after")
+    def _check_cowclip(self) -> Self:
+        if self.table_optimizer.cowclip is None:
+            return self
+        if self.resources.gpus_per_worker:
+            message = "the kernels of GPUs do not count how often a row occurs"
+            raise invalid("table_optimizer.cowclip", message, "null, or resources.gpus_per_worker 0")
+        if self.sharding.transport == "torchrec":
+            message = "the kernels of the transport torchrec do not count how often a row occurs"
+            raise invalid("table_optimizer.cowclip", message, 'null, or sharding.transport "auto"')
+        return self
+
+    @model_validator(mode="after")
     def _check_reset(self) -> Self:
         if self.run.reset_tables_each_epoch and self.resources.gpus_per_worker:
             message = "tables are drawn anew in the memory of CPUs, and these ranks have GPUs"

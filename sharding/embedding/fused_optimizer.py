@@ -10,6 +10,23 @@ EPS = 1e-8
 
 
 @dataclass(frozen=True)
+class CowClip:
+    """Clipping of each row's gradient of a batch (CowClip, Zheng et al. 2022, arXiv 2204.06240, algorithm 1).
+
+    With the gradient g of the mean loss for a row of weights w, which ids of the batch name `count` times:
+
+        g *= min(1, limit / ||g||),   limit = count max(r ||w||, zeta)
+
+    Shards must hold whole rows.
+    """
+
+    r: float
+    """Largest gradient of one occurrence as a multiple of the norm of the row's weights."""
+    zeta: float
+    """Largest gradient of one occurrence for a row of small weights; above 0."""
+
+
+@dataclass(frozen=True)
 class TableOptimizer:
     """Optimizer of the tables' rows.
 
@@ -21,6 +38,20 @@ class TableOptimizer:
     """S, a power of two near the batch: tables are updated with S times the true gradient, which would flush to zero in
     fp16. Adagrad does not depend on S but for eps, since S g / sqrt(sum (S g)^2) = g / sqrt(sum g^2). The learning
     rate of SGD is divided by S."""
+    cowclip: CowClip | None = None
+    """Clipping of the gradients of rows; None: they are used as they are."""
+
+    @property
+    def needs_counts(self) -> bool:
+        """Whether the update of a row depends on how often ids of the batch name it."""
+        return self.cowclip is not None
+
+    @property
+    def scaled_cowclip(self) -> CowClip | None:
+        """`cowclip` for S times the gradient."""
+        if self.cowclip is None:
+            return None
+        return CowClip(self.cowclip.r * self.gradient_scale, self.cowclip.zeta * self.gradient_scale)
 
     def scale_learning_rate(self, learning_rate: float) -> float:
         """Convert the learning rate of the true gradient to that of S times the gradient."""
@@ -33,12 +64,25 @@ class TableOptimizer:
         return (num_rows,) if self.name == "rowwise_adagrad" else (num_rows, num_columns)
 
     def update_all_rows(
-        self, weights: torch.Tensor, state: torch.Tensor, gradient: torch.Tensor, learning_rate: float
+        self,
+        weights: torch.Tensor,
+        state: torch.Tensor,
+        gradient: torch.Tensor,
+        learning_rate: float,
+        counts: torch.Tensor | None = None,
     ) -> None:
         """Update every row of a table in place; a row whose gradient is zero stays.
 
-        weights, gradient: [R, C]. state: of the shape `get_state_shape`, or empty. learning_rate: for this gradient.
+        weights, gradient: [R, C]; the gradient is overwritten where it is clipped. state: of the shape
+        `get_state_shape`, or empty. learning_rate: for this gradient. counts: [R], how often the ids of the batch name
+        each row, where `needs_counts`.
         """
+        cowclip = self.scaled_cowclip
+        if cowclip is not None:
+            assert counts is not None, "the optimizer needs counts"
+            norms = torch.linalg.vector_norm(gradient, dim=1)
+            limits = counts * (cowclip.r * torch.linalg.vector_norm(weights, dim=1)).clamp_(min=cowclip.zeta)
+            gradient.mul_(torch.where(norms > limits, limits / norms, 1.0).unsqueeze(1))
         if self.name == "sgd":
             weights.sub_(gradient, alpha=learning_rate)
         elif self.name == "adagrad":

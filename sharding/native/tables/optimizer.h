@@ -5,6 +5,7 @@
 //   adagrad           s += g^2,               w -= lr g / (sqrt(s) + eps), element by element
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -12,12 +13,39 @@
 
 namespace dlrm_tables {
 
+INLINE float sum_of_squares(const float* values, int64_t count) {
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < count; ++i) sum += values[i] * values[i];
+  return sum;
+}
+
+// Clips the gradient of a row before its update (CowClip, Zheng et al. 2022, arXiv 2204.06240, algorithm 1). With the
+// row's weights w, and its occurrences in the batch:
+//   g *= min(1, limit / ||g||),   limit = occurrences max(ratio ||w||, floor)
+struct RowClip {
+  float ratio = 0;
+  float floor = 0;  // 0: gradients are not clipped
+
+  // weights, gradient: [C].
+  INLINE void clip(const float* __restrict weights, float* __restrict gradient, int64_t num_columns,
+                   int64_t occurrences) const {
+    const float norm = std::sqrt(sum_of_squares(gradient, num_columns));
+    const float weight_norm = std::sqrt(sum_of_squares(weights, num_columns));
+    const float limit = static_cast<float>(occurrences) * std::max(ratio * weight_norm, floor);
+    if (norm <= limit) return;
+    const float factor = limit / norm;
+    for (int64_t c = 0; c < num_columns; ++c) gradient[c] *= factor;
+  }
+};
+
 enum class Method { sgd, rowwise_adagrad, adagrad };
 
 struct Optimizer {
   Method method;
   float learning_rate;
   float eps;
+  RowClip row_clip;
 
   // Counts the numbers of state of a row.
   INLINE int64_t num_state(int64_t num_columns) const {
@@ -40,14 +68,6 @@ struct Optimizer {
       rate /= std::sqrt(*state) + eps;
     }
     for (int64_t c = 0; c < num_columns; ++c) weights[c] -= rate * gradient[c];
-  }
-
- private:
-  INLINE static float sum_of_squares(const float* values, int64_t count) {
-    float sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t i = 0; i < count; ++i) sum += values[i] * values[i];
-    return sum;
   }
 };
 
