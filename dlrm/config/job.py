@@ -141,15 +141,20 @@ class JobSpec(Config):
         return self
 
     @model_validator(mode="after")
-    def _check_cowclip(self) -> Self:
-        if self.table_optimizer.cowclip is None:
+    def _check_counts(self) -> Self:
+        optimizer = self.table_optimizer
+        if optimizer.cowclip is not None:
+            field, off = "table_optimizer.cowclip", "null"
+        elif optimizer.count_exponent:
+            field, off = "table_optimizer.count_exponent", "0"
+        else:
             return self
         if self.resources.gpus_per_worker:
             message = "the kernels of GPUs do not count how often a row occurs"
-            raise invalid("table_optimizer.cowclip", message, "null, or resources.gpus_per_worker 0")
+            raise invalid(field, message, f"{off}, or resources.gpus_per_worker 0")
         if self.sharding.transport == "torchrec":
             message = "the kernels of the transport torchrec do not count how often a row occurs"
-            raise invalid("table_optimizer.cowclip", message, 'null, or sharding.transport "auto"')
+            raise invalid(field, message, f'{off}, or sharding.transport "auto"')
         return self
 
     @model_validator(mode="after")

@@ -135,6 +135,11 @@ class TableOptimizerSpec(Config):
     cowclip: CowClipConfig | None = None
     """Clipping of the gradients of rows, in rowwise_adagrad; null or false: gradients are used as they are."""
 
+    count_exponent: float = Field(default=0.0, ge=-1.0, le=1.0)
+    """Exponent by which the learning rate of a row follows the number of times that the batch names it: the rate is
+    multiplied by that number to this power. 0.5 with Adagrad scales the rate of each row by the root of its own part of
+    the batch; -0.5 with sgd is frequency-aware SGD (Li et al. 2021, arXiv 2110.04844); 0: one rate for all rows."""
+
     @field_validator("cowclip", mode="before")
     @classmethod
     def _convert_false(cls, value: Any) -> Any:

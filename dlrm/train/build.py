@@ -130,7 +130,7 @@ def make_estimator(
 def make_table_optimizer(config: TableOptimizerConfig, gradient_scale: float) -> TableOptimizer:
     """Make the optimizer of the tables that a job names. gradient_scale: S, see `TableOptimizer`."""
     cowclip = config.cowclip and CowClip(config.cowclip.r, config.cowclip.zeta)
-    return TableOptimizer(config.name, gradient_scale, cowclip)
+    return TableOptimizer(config.name, gradient_scale, cowclip, config.count_exponent)
 
 
 def _make_tables(resolved: ResolvedJob, plan: Plan, ranks: Ranks) -> ShardedTables:

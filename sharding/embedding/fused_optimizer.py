@@ -40,11 +40,15 @@ class TableOptimizer:
     rate of SGD is divided by S."""
     cowclip: CowClip | None = None
     """Clipping of the gradients of rows; None: they are used as they are."""
+    count_exponent: float = 0.0
+    """a: the learning rate of a row that ids of the batch name `count` times is multiplied by count^a. Adagrad with a =
+    1/2 scales the rate of each row by the root of its own batch; SGD with a = -1/2 has the rates 1 / sqrt(frequency) of
+    Li et al. 2021 (arXiv 2110.04844), with the frequency in the batch."""
 
     @property
     def needs_counts(self) -> bool:
         """Whether the update of a row depends on how often ids of the batch name it."""
-        return self.cowclip is not None
+        return self.cowclip is not None or self.count_exponent != 0.0
 
     @property
     def scaled_cowclip(self) -> CowClip | None:
@@ -73,23 +77,27 @@ class TableOptimizer:
     ) -> None:
         """Update every row of a table in place; a row whose gradient is zero stays.
 
-        weights, gradient: [R, C]; the gradient is overwritten where it is clipped. state: of the shape
+        weights, gradient: [R, C]; the gradient may be overwritten where `needs_counts`. state: of the shape
         `get_state_shape`, or empty. learning_rate: for this gradient. counts: [R], how often the ids of the batch name
         each row, where `needs_counts`.
         """
         cowclip = self.scaled_cowclip
-        if cowclip is not None:
-            assert counts is not None, "the optimizer needs counts"
+        assert counts is not None or not self.needs_counts, "the optimizer needs counts"
+        if cowclip is not None and counts is not None:
             norms = torch.linalg.vector_norm(gradient, dim=1)
             limits = counts * (cowclip.r * torch.linalg.vector_norm(weights, dim=1)).clamp_(min=cowclip.zeta)
             gradient.mul_(torch.where(norms > limits, limits / norms, 1.0).unsqueeze(1))
-        if self.name == "sgd":
-            weights.sub_(gradient, alpha=learning_rate)
-        elif self.name == "adagrad":
+        if self.name == "adagrad":
             # s += g^2, w -= lr g / (sqrt(s) + eps), element by element (Duchi et al. 2011).
             state.addcmul_(gradient, gradient)
-            weights.addcdiv_(gradient, state.sqrt().add_(EPS), value=-learning_rate)
-        else:
+        elif self.name == "rowwise_adagrad":
             # s += mean over columns of g^2, one s a row.
             state.add_(gradient.square().mean(dim=1))
-            weights.addcdiv_(gradient, state.sqrt().add_(EPS).unsqueeze(1), value=-learning_rate)
+        if counts is not None and self.count_exponent:
+            # The rate of each row. A row that no id names has no gradient, at any rate.
+            gradient.mul_(counts.clamp(min=1).pow_(self.count_exponent).unsqueeze(1))
+        if self.name == "sgd":
+            weights.sub_(gradient, alpha=learning_rate)
+        else:
+            roots = state.sqrt().add_(EPS)
+            weights.addcdiv_(gradient, roots if self.name == "adagrad" else roots.unsqueeze(1), value=-learning_rate)

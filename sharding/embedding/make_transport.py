@@ -75,7 +75,7 @@ def _find_obstacle(name: TransportName, ranks: Ranks, dtype: torch.dtype, *, nee
         if missing:
             return f"needs the package {missing[0]}"
         if needs_counts:
-            return "does not count how often a row occurs, which table_optimizer.cowclip needs"
+            return "does not count how often a row occurs, which table_optimizer.cowclip and count_exponent need"
         if dtype == torch.bfloat16 and ranks.device.type == "cpu":
             # Its codec would silently send fp16.
             return 'has no bf16 exchange between CPUs; sharding.exchange_dtype = "fp16" works'

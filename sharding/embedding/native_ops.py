@@ -65,6 +65,7 @@ def apply_update(
         params.gradient_multiplier,
         clip_ratio=0.0 if cowclip is None else cowclip.r,
         clip_floor=0.0 if cowclip is None else cowclip.zeta,
+        count_exponent=optimizer.count_exponent,
     )
 
 

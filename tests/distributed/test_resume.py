@@ -37,7 +37,7 @@ NADAMW = TrainingSetting(
 )
 AVERAGED = replace(ADAGRAD, averaging=AveragingConfig(half_life_fraction=1.0))
 """The half-life is a batch, of which the data of these tests has one."""
-CLIPPED = replace(ADAGRAD, cowclip=CowClipConfig(r=0.001, zeta=1e-4))
+CLIPPED = replace(ADAGRAD, cowclip=CowClipConfig(r=0.001, zeta=1e-4), count_exponent=0.5)
 SGD = TrainingSetting(256, 64, "sgd", dense_rate=0.05, table_rate=0.1)
 
 
@@ -55,7 +55,7 @@ def draw_setting_batches(setting: TrainingSetting, number: int):
         "lamb with variance reduction",
         "nadamw, smoothed",
         "averaged",
-        "clipped",
+        "clipped, by counts",
     ],
 )
 @pytest.mark.parametrize("world_size", [1, 2, 4])

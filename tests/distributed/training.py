@@ -51,6 +51,7 @@ class TrainingSetting:
     variance_reduction: VarianceReductionConfig | None = None
     averaging: AveragingConfig | None = None
     cowclip: CowClipConfig | None = None
+    count_exponent: float = 0.0
 
     def resolve_job(self, world_size: int) -> ResolvedJob:
         document = {
@@ -64,6 +65,7 @@ class TrainingSetting:
             "table_optimizer": {
                 "name": self.table_optimizer,
                 "cowclip": self.cowclip and self.cowclip.model_dump(),
+                "count_exponent": self.count_exponent,
             },
             "sharding": {"plan": self.plan, "exchange_dtype": self.exchange_dtype, "transport": self.transport},
             "moments": self.moments and self.moments.model_dump(),

@@ -46,23 +46,28 @@ struct Optimizer {
   float learning_rate;
   float eps;
   RowClip row_clip;
+  float count_exponent = 0;  // a: the learning rate of a row is learning_rate occurrences^a
+
+  INLINE float rate_of(int64_t occurrences) const {
+    if (count_exponent == 0) return learning_rate;
+    return learning_rate * std::pow(static_cast<float>(occurrences), count_exponent);
+  }
 
   // Counts the numbers of state of a row.
   INLINE int64_t num_state(int64_t num_columns) const {
     return method == Method::sgd ? 0 : method == Method::rowwise_adagrad ? 1 : num_columns;
   }
 
-  // weights, gradient: [C]. state: [num_state].
+  // weights, gradient: [C]. state: [num_state]. rate: of this row.
   INLINE void step(float* __restrict weights, float* __restrict state, const float* __restrict gradient,
-                   int64_t num_columns) const {
+                   int64_t num_columns, float rate) const {
     if (method == Method::adagrad) {
       for (int64_t c = 0; c < num_columns; ++c) {
         state[c] += gradient[c] * gradient[c];
-        weights[c] -= learning_rate * gradient[c] / (std::sqrt(state[c]) + eps);
+        weights[c] -= rate * gradient[c] / (std::sqrt(state[c]) + eps);
       }
       return;
     }
-    float rate = learning_rate;
     if (method == Method::rowwise_adagrad) {
       *state += sum_of_squares(gradient, num_columns) / static_cast<float>(num_columns);
       rate /= std::sqrt(*state) + eps;

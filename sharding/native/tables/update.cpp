@@ -78,7 +78,8 @@ struct Rows {
     const Optimizer& optimizer = update.optimizer;
     float* const weights = update.weights + row * num_columns;
     if (optimizer.row_clip.floor > 0) optimizer.row_clip.clip(weights, gradient, num_columns, occurrences);
-    optimizer.step(weights, update.state + row * optimizer.num_state(num_columns), gradient, num_columns);
+    float* const state = update.state + row * optimizer.num_state(num_columns);
+    optimizer.step(weights, state, gradient, num_columns, optimizer.rate_of(occurrences));
   }
 
   template <typename From>

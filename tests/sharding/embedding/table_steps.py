@@ -35,11 +35,12 @@ class TableLayout:
     exchange_dtype: ExchangeType = "fp32"
     pooling: Pooling = "sum"
     cowclip: CowClip | None = None
+    count_exponent: float = 0.0
 
     def make_tables(self, ranks: Ranks) -> ShardedTables:
         return ShardedTables(
             self.plan,
-            TableOptimizer(self.optimizer, SCALE, self.cowclip),
+            TableOptimizer(self.optimizer, SCALE, self.cowclip, self.count_exponent),
             ranks,
             exchange_dtype=self.exchange_dtype,
             seed=5,

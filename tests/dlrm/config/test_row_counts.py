@@ -1,4 +1,4 @@
-"""Settings of CowClip, and what they are refused with."""
+"""Settings of the tables that depend on the occurrences of a row, and what they are refused with."""
 
 from typing import Any
 
@@ -33,6 +33,17 @@ def test_it_is_off_unless_a_job_asks_for_it(value: Any):
             "table_optimizer.cowclip",
             'sharding.transport "auto"',
         ),
+        ({"table_optimizer": {"count_exponent": 1.5}}, "table_optimizer.count_exponent", "less than or equal to 1"),
+        (
+            {"table_optimizer": {"count_exponent": 0.5}, "resources": {"gpus_per_worker": 1}},
+            "table_optimizer.count_exponent",
+            "0, or resources.gpus_per_worker 0",
+        ),
+        (
+            {"table_optimizer": {"count_exponent": 0.5}, "sharding": {"transport": "torchrec"}},
+            "table_optimizer.count_exponent",
+            'sharding.transport "auto"',
+        ),
     ],
 )
 def test_what_does_not_work_names_the_field_and_what_would(document: dict[str, Any], field: str, hint: str):
@@ -51,3 +62,6 @@ def test_a_run_that_clips_is_another_run():
     assert list_differences(clipped, plain) == ['table_optimizer.cowclip is {"r": 1.0, "zeta": 1e-05}, but was null']
     earlier = {field: value for field, value in plain.items() if field != "table_optimizer.cowclip"}
     assert list_differences(plain, earlier) == []
+    document = {**DATA, "table_optimizer": {"count_exponent": 0.5}}
+    followed = make_identity(JobConfig.model_validate(document))
+    assert list_differences(followed, plain) == ["table_optimizer.count_exponent is 0.5, but was 0.0"]
