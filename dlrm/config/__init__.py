@@ -20,7 +20,7 @@ from dlrm.config.job import JobConfig, JobSpec, parse_job
 from dlrm.config.kubernetes import DnsLabel, DnsName, KubernetesConfig
 from dlrm.config.model import ModelConfig
 from dlrm.config.moments import MomentsConfig
-from dlrm.config.optimizers import DenseOptimizerConfig, TableOptimizerConfig
+from dlrm.config.optimizers import CowClipConfig, DenseOptimizerConfig, TableOptimizerConfig
 from dlrm.config.parameter_groups import ParameterGroupConfig
 from dlrm.config.resources import ResourcesConfig
 from dlrm.config.run import RunConfig
@@ -45,6 +45,7 @@ __all__ = [
     "ColumnVocabularyConfig",
     "ConfigError",
     "Counting",
+    "CowClipConfig",
     "DataConfig",
     "DataFacts",
     "Decision",

@@ -142,6 +142,30 @@ class JobSpec(Config):
         return self
 
     @model_validator(mode="after")
+    def _check_counts(self) -> Self:
+        optimizer = self.table_optimizer
+        if optimizer.cowclip is not None:
+            field, off = "table_optimizer.cowclip", "null"
+        elif optimizer.count_exponent:
+            field, off = "table_optimizer.count_exponent", "0"
+        else:
+            return self
+        if self.resources.gpus_per_worker:
+            message = "the kernels of GPUs do not count how often a row occurs"
+            raise invalid(field, message, f"{off}, or resources.gpus_per_worker 0")
+        if self.sharding.transport == "torchrec":
+            message = "the kernels of the transport torchrec do not count how often a row occurs"
+            raise invalid(field, message, f'{off}, or sharding.transport "auto"')
+        return self
+
+    @model_validator(mode="after")
+    def _check_reset(self) -> Self:
+        if self.run.reset_tables_each_epoch and self.resources.gpus_per_worker:
+            message = "tables are drawn anew in the memory of CPUs, and these ranks have GPUs"
+            raise invalid("run.reset_tables_each_epoch", message, "false, or resources.gpus_per_worker 0")
+        return self
+
+    @model_validator(mode="after")
     def _check_moments(self) -> Self:
         moments, world_size = self.moments, self.resources.world_size
         if moments is None:

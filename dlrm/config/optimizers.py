@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self, cast
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from dlrm.config.base import Auto, Config, fill_defaults
 from dlrm.config.errors import invalid
@@ -110,6 +110,17 @@ class DenseOptimizerSpec(Config):
         return self
 
 
+class CowClipConfig(Config):
+    """Clipping of the gradient of each row of a table in a batch to count max(r ||w||, zeta), with the row's weights w
+    and the number of times that the batch names it (CowClip, Zheng et al. 2022, arXiv 2204.06240, algorithm 1). So the
+    limit of a row follows its own occurrences, whatever the batch."""
+
+    r: float = Field(default=1.0, ge=0.0)
+    """Largest norm of the gradient of one occurrence as a multiple of the norm of the row's weights."""
+    zeta: float = Field(default=1e-5, gt=0.0)
+    """Largest norm of the gradient of one occurrence where `r` times the norm of the weights is smaller."""
+
+
 class TableOptimizerSpec(Config):
     """The optimizer fused into the update of the embedding tables, as a job document states it."""
 
@@ -121,6 +132,25 @@ class TableOptimizerSpec(Config):
     schedule: ScheduleConfig = ScheduleConfig(**_TABLE_SCHEDULE)
     """Schedule of the learning rate over the run, and its scaling with the batch; warm-up defaults to none, decay to
     constant."""
+    cowclip: CowClipConfig | None = None
+    """Clipping of the gradients of rows, in rowwise_adagrad; null or false: gradients are used as they are."""
+
+    count_exponent: float = Field(default=0.0, ge=-1.0, le=1.0)
+    """Exponent by which the learning rate of a row follows the number of times that the batch names it: the rate is
+    multiplied by that number to this power. 0.5 with Adagrad scales the rate of each row by the root of its own part of
+    the batch; -0.5 with sgd is frequency-aware SGD (Li et al. 2021, arXiv 2110.04844); 0: one rate for all rows."""
+
+    @field_validator("cowclip", mode="before")
+    @classmethod
+    def _convert_false(cls, value: Any) -> Any:
+        return None if value is False else value
+
+    @model_validator(mode="after")
+    def _check_cowclip(self) -> Self:
+        if self.cowclip is not None and self.name != "rowwise_adagrad":
+            message = f"clips whole rows, but {self.name} allows plans that split rows"
+            raise invalid("cowclip", message, "null, or table_optimizer.name rowwise_adagrad")
+        return self
 
     @model_validator(mode="before")
     @classmethod

@@ -1,10 +1,11 @@
 """Run settings: length, evaluations, checkpoints, and when to stop."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from dlrm.config.base import Auto, Config
+from dlrm.config.errors import invalid
 from dlrm.config.warm_start import WarmStartConfig
 
 NumEpochs = Annotated[float, Field(gt=0.0, le=1000.0)]
@@ -36,6 +37,10 @@ class RunSpec(Config):
     both, with the weights that suit the validation rows. logistic: logistic regression; none: the model stays
     as it was trained. auto: logistic where there are validation rows to choose by and up to 300,000 training rows;
     none where epochs or target_auc is set."""
+    reset_tables_each_epoch: bool = False
+    """Whether every epoch but the first begins with newly drawn tables and without their optimizer state, while the
+    dense parameters go on, so that the model does not learn its training rows by heart (MEDA, Liu et al. 2023, arXiv
+    2305.19531). Evaluations then wait for the end of the epoch."""
     eval_every_fraction: float = Field(default=0.1, ge=0.001, le=1.0)
     """Share of the run from one evaluation to the next; the end is always evaluated."""
     num_train_eval_rows: int = Field(default=0, ge=0)
@@ -62,6 +67,13 @@ class RunSpec(Config):
     regression; all: boosted trees too, where LightGBM or scikit-learn is installed; none: no comparison."""
     seed: int = Field(default=0, ge=0, le=2**63 - 1)
     """Seed of the initial weights and of the order of samples."""
+
+    @model_validator(mode="after")
+    def _check_reset(self) -> Self:
+        if self.reset_tables_each_epoch and self.warm_start is not None:
+            message = "would throw away the tables of run.warm_start after the first epoch"
+            raise invalid("reset_tables_each_epoch", message, "false, or no run.warm_start")
+        return self
 
 
 class RunConfig(RunSpec):

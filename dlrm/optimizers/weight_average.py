@@ -18,7 +18,7 @@ age of the averaged weights, 1.44 half-lives, then moves by 1/16 of a half-life 
 class WeightAverage:
     """The average of dense parameters and tables. All ranks make the same calls in the same order.
 
-    With the half-life H, an update after n samples of the run, the one before it after m, moves the average to
+    With the half-life H, an update after n samples, the one before it after m, moves the average to
 
         average += (1 - 2^(-(n - m) / H)) / (1 - 2^(-n / H)) (w - average),   m = 0 at the first one.
 
@@ -34,7 +34,7 @@ class WeightAverage:
         self._tables = TableAverage(tables, ranks)
         self.half_life_samples = half_life_samples
         self._num_samples = torch.zeros((), dtype=torch.int64)
-        """m, samples of the run before the last update."""
+        """m, samples before the last update, of the run or since the last restart; 0 before the first one."""
 
     @property
     def samples_per_update(self) -> float:
@@ -43,7 +43,9 @@ class WeightAverage:
 
     @torch.no_grad()
     def update(self, num_samples: int) -> None:
-        """Take the weights after `num_samples` of the run into the average, where an update is due; the first one is.
+        """Take the weights after `num_samples` into the average, where an update is due; the first one is.
+
+        num_samples: samples of the run, or those since `restart`.
 
         Call it after every step: when updates are due follows from the steps alone, not from saves or evaluations.
         """
@@ -55,6 +57,13 @@ class WeightAverage:
             self._dense[name].lerp_(parameter, weight)
         self._tables.move(weight)
         self._num_samples.fill_(num_samples)
+
+    def restart(self) -> None:
+        """Forget all weights so far: the average begins anew with the next step, whose samples are counted from here.
+
+        The next update makes it equal to the weights.
+        """
+        self._num_samples.zero_()
 
     @contextmanager
     def swap_in(self) -> Iterator[None]:

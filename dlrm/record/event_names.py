@@ -10,6 +10,9 @@ AVERAGES_WEIGHTS = "averages_weights"
 BATCH_GROWN = "batch_grown"
 """Name of the event that steps have a larger batch from here on."""
 
+TABLES_RESET = "tables_reset"
+"""Name of the event that an epoch begins with newly drawn tables."""
+
 FEWER_NODES = "fewer_nodes"
 """Name of the event that an attempt begins with fewer machines than the job may have."""
 

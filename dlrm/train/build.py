@@ -6,7 +6,7 @@ from typing import get_args
 from torch import nn
 from torch.optim import Optimizer
 
-from dlrm.config import JobSpec, ResolvedJob, compute_full_batch_rows
+from dlrm.config import JobSpec, ResolvedJob, TableOptimizerConfig, compute_full_batch_rows
 from dlrm.data.errors import DataError
 from dlrm.data.rows import DataSchema
 from dlrm.gradient_stats.estimator import Estimator
@@ -24,7 +24,7 @@ from dlrm.train.profiler import PartClock
 from dlrm.train.step import DensePass, TrainingStep
 from sharding.comm.gradient_buffer import GradientBuffer
 from sharding.comm.process_groups import Ranks
-from sharding.embedding import ShardedTables, TableOptimizer, TransportError, TransportName
+from sharding.embedding import CowClip, ShardedTables, TableOptimizer, TransportError, TransportName
 from sharding.planner import Plan, PlanError
 from sharding.planner.report import PlanReport, make_plan_report
 
@@ -126,13 +126,19 @@ def make_estimator(
     return ExactMoments(config, model, gradients, is_bf16=is_bf16, has_halves=has_halves)
 
 
+def make_table_optimizer(config: TableOptimizerConfig, gradient_scale: float) -> TableOptimizer:
+    """Make the optimizer of the tables that a job names. gradient_scale: S, see `TableOptimizer`."""
+    cowclip = config.cowclip and CowClip(config.cowclip.r, config.cowclip.zeta)
+    return TableOptimizer(config.name, gradient_scale, cowclip, config.count_exponent)
+
+
 def _make_tables(resolved: ResolvedJob, plan: Plan, ranks: Ranks) -> ShardedTables:
     """Make the tables. Raises DataError where the transport that the job asks for does not work here."""
     job = resolved.job
     try:
         return ShardedTables(
             plan,
-            TableOptimizer(job.table_optimizer.name, resolved.gradient_scale),
+            make_table_optimizer(job.table_optimizer, resolved.gradient_scale),
             ranks,
             exchange_dtype=job.sharding.exchange_dtype,
             seed=job.run.seed,

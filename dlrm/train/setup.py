@@ -31,6 +31,7 @@ from dlrm.train.run_events import (
     report_warnings,
 )
 from dlrm.train.stages import StageSequence
+from dlrm.train.table_reset import TableReset
 from dlrm.train.trainer import Trainer
 from dlrm.train.warm_start.start import start_warm
 from sharding.comm.collectives import run_on_all_ranks
@@ -92,8 +93,15 @@ def _make_trainer(
         patience=run.patience,
         keeps_best=run.keep_model == "best",
         average=parts.average,
+        table_reset=_make_table_reset(context, dataset, parts),
         profiler=make_profiler(context.profile, ranks, parts.step.clock, stages.least_steps_left),
     )
+
+
+def _make_table_reset(context: RunContext, dataset: Dataset, parts: Parts) -> TableReset | None:
+    if not context.resolved.job.run.reset_tables_each_epoch:
+        return None
+    return TableReset(parts.tables, parts.average, context.reporter, dataset.train.num_rows)
 
 
 def _plan_on_rank0(context: RunContext, dataset: Dataset) -> PlannedTables:

@@ -1,7 +1,7 @@
 """The stages of one run: which batches come next, and after which of them the model is evaluated."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from dlrm.checkpoint.progress import Progress
@@ -89,8 +89,11 @@ class StageSequence:
         stages = list_stages(self._job, self._num_rows, self._progress.grown)
         self.stages = _number_steps(stages, self._progress)
         """All stages of the run, in order, as if a batch that grows by its noise scale grew no more."""
-        self.evaluation_steps = list_evaluation_steps(self.stages, self._job.run.eval_every_fraction)
-        """Steps after which the model is evaluated."""
+        steps = list_evaluation_steps(self.stages, self._job.run.eval_every_fraction)
+        is_reset = self._job.run.reset_tables_each_epoch
+        self.evaluation_steps = postpone_to_epoch_ends(steps, self.stages, self._num_rows) if is_reset else steps
+        """Steps after which the model is evaluated: only at the ends of epochs where they begin with new tables, which
+        are worse than those before until they have seen all rows."""
         self._progress.num_steps = self.stages[-1].end_step
 
 
@@ -128,6 +131,20 @@ def list_evaluation_steps(stages: Sequence[BatchStage], every_fraction: float) -
     num_evaluations = math.floor(1 / every_fraction + 1e-9)
     ends = [number * every_fraction * num_first_steps * first.full_rows for number in range(1, num_evaluations + 1)]
     return frozenset({*(_find_step(stages, end) for end in ends), stages[-1].end_step})
+
+
+def postpone_to_epoch_ends(steps: Iterable[int], stages: Sequence[BatchStage], epoch_rows: int) -> frozenset[int]:
+    """Postpone each step to the last one whose batch begins in the same epoch, or to the end of the run.
+
+    epoch_rows: training rows of an epoch.
+    """
+
+    def find_epoch_end(step: int) -> int:
+        stage = next(stage for stage in stages if step <= stage.end_step)
+        start_row = stage.start_row + (step - 1 - stage.start_step) * stage.full_rows
+        return _find_step(stages, (start_row // epoch_rows + 1) * epoch_rows)
+
+    return frozenset(map(find_epoch_end, steps))
 
 
 def _find_step(stages: Sequence[BatchStage], row: float) -> int:

@@ -23,6 +23,7 @@ from dlrm.train.run_events import report_growth, report_large_batch
 from dlrm.train.stages import StageSequence
 from dlrm.train.step import StepResult, TrainingStep
 from dlrm.train.stop_request import StopRequest
+from dlrm.train.table_reset import TableReset
 from sharding.comm.process_groups import Ranks
 from sharding.comm.step_vote import StepVote, all_reduce_votes
 
@@ -60,6 +61,8 @@ class Trainer:
     """Whether the run leaves the model of its best evaluation, so that each better one is saved."""
     average: WeightAverage | None = None
     """Average of the weights, which is evaluated in their place; None where there is none."""
+    table_reset: TableReset | None = None
+    """Reset of the tables at the beginning of an epoch; None where they go on."""
     profiler: StepProfiler | None = None
 
     def train(self) -> EndReason:
@@ -83,6 +86,8 @@ class Trainer:
             closing(prefetch_input_dist(batches, step, self.ranks.device)) as pipeline,
         ):
             for batch, handle in pipeline:
+                if self.table_reset is not None:
+                    self.table_reset.reset_if_due(progress)
                 # By rows, not steps: these are of several sizes where the batch grows.
                 rates = self.rates.at(progress.num_samples, stage)
                 vote = StepVote(self.stop.is_requested, self.saver.is_ready)
@@ -119,10 +124,13 @@ class Trainer:
         return self._evaluate_if_due()
 
     def _update_average(self, num_samples: int) -> None:
-        """Take the weights after `num_samples` of the run into their average, where there is one."""
+        """Take the weights after `num_samples` of the run into their average, where there is one.
+
+        It counts samples since the tables were drawn, with which it begins.
+        """
         if self.average is not None:
             with self.step.clock.part("optimizer"):
-                self.average.update(num_samples)
+                self.average.update(num_samples - self.progress.tables_drawn_at)
 
     def _end_step(self, result: StepResult, rates: StepRates, num_rows: int, seconds: float) -> None:
         """Move the progress on by one step of `num_rows`, and report it."""

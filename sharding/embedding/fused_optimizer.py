@@ -10,6 +10,23 @@ EPS = 1e-8
 
 
 @dataclass(frozen=True)
+class CowClip:
+    """Clipping of each row's gradient of a batch (CowClip, Zheng et al. 2022, arXiv 2204.06240, algorithm 1).
+
+    With the gradient g of the mean loss for a row of weights w, which ids of the batch name `count` times:
+
+        g *= min(1, limit / ||g||),   limit = count max(r ||w||, zeta)
+
+    Shards must hold whole rows.
+    """
+
+    r: float
+    """Largest gradient of one occurrence as a multiple of the norm of the row's weights."""
+    zeta: float
+    """Largest gradient of one occurrence for a row of small weights; above 0."""
+
+
+@dataclass(frozen=True)
 class TableOptimizer:
     """Optimizer of the tables' rows.
 
@@ -21,6 +38,24 @@ class TableOptimizer:
     """S, a power of two near the batch: tables are updated with S times the true gradient, which would flush to zero in
     fp16. Adagrad does not depend on S but for eps, since S g / sqrt(sum (S g)^2) = g / sqrt(sum g^2). The learning
     rate of SGD is divided by S."""
+    cowclip: CowClip | None = None
+    """Clipping of the gradients of rows; None: they are used as they are."""
+    count_exponent: float = 0.0
+    """a: the learning rate of a row that ids of the batch name `count` times is multiplied by count^a. Adagrad with a =
+    1/2 scales the rate of each row by the root of its own batch; SGD with a = -1/2 has the rates 1 / sqrt(frequency) of
+    Li et al. 2021 (arXiv 2110.04844), with the frequency in the batch."""
+
+    @property
+    def needs_counts(self) -> bool:
+        """Whether the update of a row depends on how often ids of the batch name it."""
+        return self.cowclip is not None or self.count_exponent != 0.0
+
+    @property
+    def scaled_cowclip(self) -> CowClip | None:
+        """`cowclip` for S times the gradient."""
+        if self.cowclip is None:
+            return None
+        return CowClip(self.cowclip.r * self.gradient_scale, self.cowclip.zeta * self.gradient_scale)
 
     def scale_learning_rate(self, learning_rate: float) -> float:
         """Convert the learning rate of the true gradient to that of S times the gradient."""
@@ -33,19 +68,36 @@ class TableOptimizer:
         return (num_rows,) if self.name == "rowwise_adagrad" else (num_rows, num_columns)
 
     def update_all_rows(
-        self, weights: torch.Tensor, state: torch.Tensor, gradient: torch.Tensor, learning_rate: float
+        self,
+        weights: torch.Tensor,
+        state: torch.Tensor,
+        gradient: torch.Tensor,
+        learning_rate: float,
+        counts: torch.Tensor | None = None,
     ) -> None:
         """Update every row of a table in place; a row whose gradient is zero stays.
 
-        weights, gradient: [R, C]. state: of the shape `get_state_shape`, or empty. learning_rate: for this gradient.
+        weights, gradient: [R, C]; the gradient may be overwritten where `needs_counts`. state: of the shape
+        `get_state_shape`, or empty. learning_rate: for this gradient. counts: [R], how often the ids of the batch name
+        each row, where `needs_counts`.
         """
-        if self.name == "sgd":
-            weights.sub_(gradient, alpha=learning_rate)
-        elif self.name == "adagrad":
+        cowclip = self.scaled_cowclip
+        assert counts is not None or not self.needs_counts, "the optimizer needs counts"
+        if cowclip is not None and counts is not None:
+            norms = torch.linalg.vector_norm(gradient, dim=1)
+            limits = counts * (cowclip.r * torch.linalg.vector_norm(weights, dim=1)).clamp_(min=cowclip.zeta)
+            gradient.mul_(torch.where(norms > limits, limits / norms, 1.0).unsqueeze(1))
+        if self.name == "adagrad":
             # s += g^2, w -= lr g / (sqrt(s) + eps), element by element (Duchi et al. 2011).
             state.addcmul_(gradient, gradient)
-            weights.addcdiv_(gradient, state.sqrt().add_(EPS), value=-learning_rate)
-        else:
+        elif self.name == "rowwise_adagrad":
             # s += mean over columns of g^2, one s a row.
             state.add_(gradient.square().mean(dim=1))
-            weights.addcdiv_(gradient, state.sqrt().add_(EPS).unsqueeze(1), value=-learning_rate)
+        if counts is not None and self.count_exponent:
+            # The rate of each row. A row that no id names has no gradient, at any rate.
+            gradient.mul_(counts.clamp(min=1).pow_(self.count_exponent).unsqueeze(1))
+        if self.name == "sgd":
+            weights.sub_(gradient, alpha=learning_rate)
+        else:
+            roots = state.sqrt().add_(EPS)
+            weights.addcdiv_(gradient, roots if self.name == "adagrad" else roots.unsqueeze(1), value=-learning_rate)

@@ -17,22 +17,26 @@ def fill_uniform(
     column_offset: int,
     num_columns: int,
     bound: float,
+    draw: int = 0,
 ) -> None:
     """Fill `shard` [rows, columns] of a table with numbers from U(-bound, bound).
 
-    A weight depends on the seed, the table's name and its row and column in the whole table, and on nothing else.
-    row_offset, column_offset: first row and column of the shard in the table. num_columns: D of the whole table.
+    A weight depends on the seed, the table's name, the draw, and its row and column in the whole table, and on nothing
+    else. row_offset, column_offset: first row and column of the shard in the table. num_columns: D of the whole table.
+    draw: number of the draw; tables begin with draw 0, and later ones are independent of it.
     """
     end_row = row_offset + shard.shape[0]
     for block in range(row_offset // ROWS_PER_BLOCK, -(-end_row // ROWS_PER_BLOCK)):
         first = block * ROWS_PER_BLOCK
         start, end = max(first, row_offset), min(first + ROWS_PER_BLOCK, end_row)
-        generator = torch.Generator().manual_seed(_derive_block_seed(seed, table_name, block))
+        generator = torch.Generator().manual_seed(_derive_block_seed(seed, table_name, block, draw))
         drawn = torch.rand(ROWS_PER_BLOCK, num_columns, generator=generator).mul_(2 * bound).sub_(bound)
         columns = slice(column_offset, column_offset + shard.shape[1])
         shard[start - row_offset : end - row_offset].copy_(drawn[start - first : end - first, columns])
 
 
-def _derive_block_seed(seed: int, table_name: str, block: int) -> int:
-    digest = hashlib.blake2b(f"{seed}/{table_name}/{block}".encode(), digest_size=8).digest()
+def _derive_block_seed(seed: int, table_name: str, block: int, draw: int) -> int:
+    # The seed is a number, so that no table's name makes the key of a later draw that of another one.
+    key = f"{seed}/{table_name}/{block}" if draw == 0 else f"draw {draw}/{seed}/{table_name}/{block}"
+    digest = hashlib.blake2b(key.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1

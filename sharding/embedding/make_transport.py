@@ -23,16 +23,19 @@ class TransportError(RuntimeError):
     """The transport that is asked for does not work here; the message names it and says why."""
 
 
-def choose_transport(choice: TransportChoice, ranks: Ranks, dtype: torch.dtype) -> TransportName:
+def choose_transport(
+    choice: TransportChoice, ranks: Ranks, dtype: torch.dtype, *, needs_counts: bool = False
+) -> TransportName:
     """Choose the transport of sharded tables. Collective; the same answer on all ranks.
 
     choice: "auto" is the first of memory, network and TorchRec's that works here. dtype: number format in which pooled
-    embeddings and gradients travel between ranks. Raises TransportError where none works, or not the one asked for.
+    embeddings and gradients travel between ranks. needs_counts: see `TableOptimizer.needs_counts`. Raises
+    TransportError where none works, or not the one asked for.
     """
     names = get_args(TransportName) if choice == "auto" else (choice,)
     obstacles: list[str] = []
     for name in names:
-        obstacle = _find_obstacle(name, ranks, dtype)
+        obstacle = _find_obstacle(name, ranks, dtype, needs_counts=needs_counts)
         if obstacle is None:
             return name
         obstacles.append(f'"{name}" {obstacle}')
@@ -64,13 +67,15 @@ def make_transport(
             return TorchRecTransport(plan, optimizer, ranks, dtype)
 
 
-def _find_obstacle(name: TransportName, ranks: Ranks, dtype: torch.dtype) -> str | None:
+def _find_obstacle(name: TransportName, ranks: Ranks, dtype: torch.dtype, *, needs_counts: bool) -> str | None:
     """Say why a transport does not work here, as a verb phrase about it; None where it works."""
     if name == "torchrec":
         # Every rank has the packages of the same machine image; a rank without them fails by itself.
         missing = [package for package in TORCHREC_PACKAGES if importlib.util.find_spec(package) is None]
         if missing:
             return f"needs the package {missing[0]}"
+        if needs_counts:
+            return "does not count how often a row occurs, which table_optimizer.cowclip and count_exponent need"
         if dtype == torch.bfloat16 and ranks.device.type == "cpu":
             # Its codec would silently send fp16.
             return 'has no bf16 exchange between CPUs; sharding.exchange_dtype = "fp16" works'

@@ -51,6 +51,7 @@ def apply_update(
     first_row: first row of the shard in its table. ids, offsets, gradients: for each source its ids, the indices where
     its m bags begin in them, and the gradients [m, C] of the bags' pooled embeddings.
     """
+    cowclip = optimizer.scaled_cowclip
     torch.ops.dlrm_tables.update(
         shard.weights,
         shard.state,
@@ -62,6 +63,9 @@ def apply_update(
         params.learning_rate,
         EPS,
         params.gradient_multiplier,
+        clip_ratio=0.0 if cowclip is None else cowclip.r,
+        clip_floor=0.0 if cowclip is None else cowclip.zeta,
+        count_exponent=optimizer.count_exponent,
     )
 
 

@@ -63,19 +63,27 @@ class _PooledShare:
         pass
 
     def apply_update(self, params: FusedUpdateParams) -> None:
-        """Sum the gradients of all tables over ranks in one all-reduce, and update every row. Collective."""
+        """Sum the gradients of all tables over ranks in one all-reduce, and update every row. Collective.
+
+        Where the optimizer needs them, counts of each row's occurrences are summed in the same all-reduce.
+        """
         shards = [table.shard for table in self._tables]
         sizes = [shard.weights.numel() for shard in shards]
-        flat = shards[0].weights.new_empty(sum(sizes))
-        sums = [part.view(shard.weights.shape) for part, shard in zip(flat.split(sizes), shards, strict=True)]
-        for table, summed in zip(self._tables, sums, strict=True):
+        num_rows = [len(shard.weights) for shard in shards] if self._optimizer.needs_counts else []
+        flat = shards[0].weights.new_empty(sum(sizes) + sum(num_rows))
+        parts = flat.split([*sizes, *num_rows])
+        sums = [part.view(shard.weights.shape) for part, shard in zip(parts, shards, strict=False)]
+        counts = parts[len(shards) :] or [None] * len(shards)
+        for table, summed, counted in zip(self._tables, sums, counts, strict=True):
             table.sum_gradients(summed)
+            if counted is not None:
+                table.count_occurrences(counted)
         clock, sent_bytes = self._ranks.exchange_clock, count_all_reduced_bytes(flat, self._ranks.world_size)
         with clock.count_flight("gradients of copies", sent_bytes), clock.count_wait("gradients of copies"):
             dist.all_reduce(flat, group=self._ranks.table_group)
-        flat *= params.gradient_multiplier
-        for shard, summed in zip(shards, sums, strict=True):
-            self._optimizer.update_all_rows(shard.weights, shard.state, summed, params.learning_rate)
+        flat[: sum(sizes)] *= params.gradient_multiplier
+        for shard, summed, counted in zip(shards, sums, counts, strict=True):
+            self._optimizer.update_all_rows(shard.weights, shard.state, summed, params.learning_rate, counted)
 
 
 class _TableShare:
@@ -107,6 +115,10 @@ class _TableShare:
     def sum_gradients(self, out: torch.Tensor) -> None:
         """Write the sum of each row's gradients into `out` [R, D]."""
         sum_gradients_by_row(self._ids, self._offsets, self._get_bag_buffer(), out)
+
+    def count_occurrences(self, out: torch.Tensor) -> None:
+        """Write how often this rank's ids name each row into `out` [R]."""
+        out.copy_(torch.bincount(self._ids, minlength=len(out)))
 
     def _get_bag_buffer(self) -> torch.Tensor:
         if self._bag_buffer is None:

@@ -64,8 +64,9 @@ class ShardedTables:
         the rank of the sample, where the lengths are, so that they depend on neither plan nor kernel.
         """
         self._plan, self._optimizer, self._ranks, self._pooling = plan, optimizer, ranks, pooling
+        self._seed = seed
         self._dtype = EXCHANGE_DTYPES[exchange_dtype]
-        name = choose_transport(transport, ranks, self._dtype)
+        name = choose_transport(transport, ranks, self._dtype, needs_counts=optimizer.needs_counts)
         self.is_in_memory = name == "memory"
         """Whether all ranks share memory, also where there are no tables."""
         self._transports: list[Transport] = []
@@ -75,7 +76,7 @@ class ShardedTables:
             self._transports.append(ReplicatedTransport(plan, optimizer, ranks))
         dim = plan.tables[0].table.embedding_dim if plan.tables else 0
         self._chunk_buffer = _ChunkBuffer(len(plan.tables), dim, ranks.device)
-        self._initialise(seed)
+        self._draw_weights(0)
 
     def start_input_dist(self, ids: JaggedIds[torch.Tensor]) -> BatchInputDist:
         """Start to send the ids of this rank's share of a batch; the handle is for `lookup`. Collective."""
@@ -114,7 +115,20 @@ class ShardedTables:
         """
         return [shard for transport in self._transports for shard in transport.list_shards()]
 
-    def _initialise(self, seed: int) -> None:
+    @torch.no_grad()
+    def reset(self, draw: int) -> None:
+        """Draw all weights anew, and forget what the optimizer has summed: no row was ever updated then. Collective.
+
+        draw: number of the draw, above 0: weights are a function of it, the seed and the table. Ids may be in flight,
+        but no lookup.
+        """
+        # In shared memory other ranks read this rank's rows: their last lookup ends first.
+        dist.barrier(self._ranks.table_group)
+        for shard in self.list_shards():
+            shard.state.zero_()
+        self._draw_weights(draw)
+
+    def _draw_weights(self, draw: int) -> None:
         """Draw weights from U(-1/sqrt(rows), 1/sqrt(rows)), as DLRM's reference implementation does. Collective."""
         for shard in self.list_shards():
             table, block = shard.spec.table, shard.spec.block
@@ -122,11 +136,12 @@ class ShardedTables:
                 fill_uniform(
                     shard.weights,
                     table_name=table.name,
-                    seed=seed,
+                    seed=self._seed,
                     row_offset=block.first_row,
                     column_offset=block.first_column,
                     num_columns=table.embedding_dim,
                     bound=1 / math.sqrt(table.num_rows),
+                    draw=draw,
                 )
         # In shared memory other ranks may read them at once.
         dist.barrier(self._ranks.table_group)

@@ -142,13 +142,19 @@ def test_a_step_that_is_longer_than_a_half_life_updates_it_too(rank_pools: RankP
     torch.testing.assert_close(found, expected)
 
 
-def average_one_number(ranks: Ranks, weights: list[torch.Tensor]) -> torch.Tensor:
+def average_one_number(ranks: Ranks, weights: list[torch.Tensor], restart_at: int | None = None) -> torch.Tensor:
+    """Average weights after steps of 256 samples. restart_at: step before which the average begins anew."""
     model = torch.nn.ParameterDict({"w": torch.zeros(1)})
     tables = replace(SETTING, table_rows=()).build_parts(ranks).tables
     average = WeightAverage(model, tables, ranks, 256.0)
-    for step, weight in enumerate(weights, start=1):
+    num_samples = 0
+    for step, weight in enumerate(weights):
         model["w"].data.copy_(weight)
-        average.update(256 * step)
+        if step == restart_at:
+            average.restart()
+            num_samples = 0
+        num_samples += 256
+        average.update(num_samples)
     with average.swap_in():
         return model["w"].detach().clone()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from dlrm.config import AveragingConfig, MomentsConfig, VarianceReductionConfig
+from dlrm.config import AveragingConfig, CowClipConfig, MomentsConfig, VarianceReductionConfig
 from tests.distributed.reference import draw_batches
 from tests.distributed.saving import PartialRun, train_up_to
 from tests.distributed.training import TrainingSetting
@@ -37,6 +37,7 @@ NADAMW = TrainingSetting(
 )
 AVERAGED = replace(ADAGRAD, averaging=AveragingConfig(half_life_fraction=1.0))
 """The half-life is a batch, of which the data of these tests has one."""
+CLIPPED = replace(ADAGRAD, cowclip=CowClipConfig(r=0.001, zeta=1e-4), count_exponent=0.5)
 SGD = TrainingSetting(256, 64, "sgd", dense_rate=0.05, table_rate=0.1)
 
 
@@ -46,8 +47,16 @@ def draw_setting_batches(setting: TrainingSetting, number: int):
 
 @pytest.mark.parametrize(
     "setting",
-    [ADAGRAD, SGD, REDUCED, REDUCED_VARIANCE, NADAMW, AVERAGED],
-    ids=["adagrad and adam", "sgd", "bf16 and fp16", "lamb with variance reduction", "nadamw, smoothed", "averaged"],
+    [ADAGRAD, SGD, REDUCED, REDUCED_VARIANCE, NADAMW, AVERAGED, CLIPPED],
+    ids=[
+        "adagrad and adam",
+        "sgd",
+        "bf16 and fp16",
+        "lamb with variance reduction",
+        "nadamw, smoothed",
+        "averaged",
+        "clipped, by counts",
+    ],
 )
 @pytest.mark.parametrize("world_size", [1, 2, 4])
 def test_ten_steps_are_bit_for_bit_five_a_stop_and_five_more(

@@ -7,6 +7,7 @@ import torch
 
 from dlrm.config import (
     AveragingConfig,
+    CowClipConfig,
     JobConfig,
     ModelConfig,
     MomentsConfig,
@@ -49,6 +50,8 @@ class TrainingSetting:
     moments: MomentsConfig | None = None
     variance_reduction: VarianceReductionConfig | None = None
     averaging: AveragingConfig | None = None
+    cowclip: CowClipConfig | None = None
+    count_exponent: float = 0.0
 
     def resolve_job(self, world_size: int) -> ResolvedJob:
         document = {
@@ -59,7 +62,11 @@ class TrainingSetting:
                 "chunk_size": min(self.chunk_size, self.global_size // world_size),
             },
             "dense_optimizer": {"name": self.dense_optimizer},
-            "table_optimizer": {"name": self.table_optimizer},
+            "table_optimizer": {
+                "name": self.table_optimizer,
+                "cowclip": self.cowclip and self.cowclip.model_dump(),
+                "count_exponent": self.count_exponent,
+            },
             "sharding": {"plan": self.plan, "exchange_dtype": self.exchange_dtype, "transport": self.transport},
             "moments": self.moments and self.moments.model_dump(),
             "variance_reduction": self.variance_reduction and self.variance_reduction.model_dump(),

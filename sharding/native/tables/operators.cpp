@@ -88,7 +88,8 @@ NumberFormat format_of(at::ScalarType dtype) {
 
 void update_tensors(at::Tensor weights, at::Tensor state, at::TensorList ids, at::TensorList offsets,
                     at::TensorList gradients, int64_t first_row, c10::string_view optimizer, double learning_rate,
-                    double eps, double gradient_multiplier) {
+                    double eps, double gradient_multiplier, double clip_ratio, double clip_floor,
+                    double count_exponent) {
   check_weights(weights);
   const RowRange range = checked_range(weights, first_row);
   const Method method = method_of(optimizer);
@@ -104,7 +105,11 @@ void update_tensors(at::Tensor weights, at::Tensor state, at::TensorList ids, at
           .state = method == Method::sgd ? nullptr : state.mutable_data_ptr<float>(),
           .range = range,
           .num_columns = weights.size(1),
-          .optimizer = {method, static_cast<float>(learning_rate), static_cast<float>(eps)},
+          .optimizer = {.method = method,
+                        .learning_rate = static_cast<float>(learning_rate),
+                        .eps = static_cast<float>(eps),
+                        .row_clip = {static_cast<float>(clip_ratio), static_cast<float>(clip_floor)},
+                        .count_exponent = static_cast<float>(count_exponent)},
           .sources = std::move(sources),
           .gradients = std::move(rows),
           .gradient_format = format_of(gradients[0].scalar_type()),
@@ -118,7 +123,8 @@ TORCH_LIBRARY(dlrm_tables, library) {
       "pool(Tensor weights, Tensor ids, Tensor offsets, int first_row, Tensor(a!) out, bool accumulate) -> ()");
   library.def(
       "update(Tensor(a!) weights, Tensor(b!) state, Tensor[] ids, Tensor[] offsets, Tensor[] gradients, "
-      "int first_row, str optimizer, float learning_rate, float eps, float gradient_multiplier) -> ()");
+      "int first_row, str optimizer, float learning_rate, float eps, float gradient_multiplier, "
+      "float clip_ratio=0.0, float clip_floor=0.0, float count_exponent=0.0) -> ()");
 }
 
 TORCH_LIBRARY_IMPL(dlrm_tables, CPU, library) {

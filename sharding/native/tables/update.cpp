@@ -73,9 +73,13 @@ struct Rows {
     }
   }
 
-  INLINE void update_row(int64_t row, const float* gradient) const {
-    const int64_t num_state = update.optimizer.num_state(num_columns);
-    update.optimizer.step(update.weights + row * num_columns, update.state + row * num_state, gradient, num_columns);
+  // Updates a row by the sum of the gradients of its occurrences, which is overwritten where it is clipped.
+  INLINE void update_row(int64_t row, int64_t occurrences, float* gradient) const {
+    const Optimizer& optimizer = update.optimizer;
+    float* const weights = update.weights + row * num_columns;
+    if (optimizer.row_clip.floor > 0) optimizer.row_clip.clip(weights, gradient, num_columns, occurrences);
+    float* const state = update.state + row * optimizer.num_state(num_columns);
+    optimizer.step(weights, state, gradient, num_columns, optimizer.rate_of(occurrences));
   }
 
   template <typename From>
@@ -107,7 +111,7 @@ struct Rows {
         sum(span, buffers.sum.data());
         scale(buffers.sum.data(), scaled);
       }
-      update_row(row, scaled);
+      update_row(row, span.end - span.begin, scaled);
     }
   }
 
@@ -157,7 +161,7 @@ FOR_EVERY_CPU void update_long_row(const Work& work, RowOccurrences span, double
   std::vector<float> gradient(num_columns);
   const Rows<0, float> rows(work);
   rows.scale(sums, gradient.data());
-  rows.update_row(row_of(work.occurrences[span.begin]), gradient.data());
+  rows.update_row(row_of(work.occurrences[span.begin]), span.end - span.begin, gradient.data());
 }
 
 namespace {

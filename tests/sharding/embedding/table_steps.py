@@ -8,7 +8,7 @@ import torch
 
 from sharding.comm.process_groups import Ranks
 from sharding.comm.step_vote import DEFAULT_VOTE, all_reduce_votes
-from sharding.embedding import ShardedTables, TableOptimizer
+from sharding.embedding import CowClip, ShardedTables, TableOptimizer
 from sharding.embedding.make_transport import TransportName
 from sharding.planner import ExchangeType, Plan
 from tests.sharding.embedding.table_batches import DIM, GLOBAL_SIZE, LEARNING_RATE, ROWS, TableBatch
@@ -34,11 +34,13 @@ class TableLayout:
     optimizer: OptimizerName = "sgd"
     exchange_dtype: ExchangeType = "fp32"
     pooling: Pooling = "sum"
+    cowclip: CowClip | None = None
+    count_exponent: float = 0.0
 
     def make_tables(self, ranks: Ranks) -> ShardedTables:
         return ShardedTables(
             self.plan,
-            TableOptimizer(self.optimizer, SCALE),
+            TableOptimizer(self.optimizer, SCALE, self.cowclip, self.count_exponent),
             ranks,
             exchange_dtype=self.exchange_dtype,
             seed=5,

@@ -97,6 +97,22 @@ def test_torchrec_between_cpus_is_refused_where_it_would_send_fp16_for_bf16(rank
         assert message == '"torchrec" has no bf16 exchange between CPUs; sharding.exchange_dtype = "fp16" works'
 
 
+def find_with_counts(ranks: Ranks, choice: TransportChoice) -> str:
+    """Return the transport of an optimizer that counts the occurrences of rows, or the error where there is none."""
+    try:
+        return choose_transport(choice, ranks, torch.float32, needs_counts=True)
+    except TransportError as error:
+        return str(error)
+
+
+def test_torchrec_is_refused_where_the_optimizer_counts_occurrences(rank_pools: RankPools):
+    for name in ("memory", "network"):
+        assert rank_pools.of(2).run(find_with_counts, name) == [name] * 2
+    for message in rank_pools.of(2).run(find_with_counts, "torchrec"):
+        assert message.startswith('"torchrec" does not count how often a row occurs')
+        assert "table_optimizer.cowclip" in message
+
+
 def find_without_packages(ranks: Ranks, choice: TransportChoice) -> str:
     """Return the error of ranks that have neither native operators nor TorchRec."""
     with mock.patch("importlib.util.find_spec", return_value=None):

@@ -57,21 +57,30 @@ def update_in_float64(
     optimizer: str,
     learning_rate: float,
     gradient_multiplier: float,
+    clip_ratio: float = 0.0,
+    clip_floor: float = 0.0,
+    count_exponent: float = 0.0,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Weights and state after one step, float64."""
     weights, state, gradient = weights.double(), state.double(), torch.zeros(weights.shape, dtype=torch.float64)
+    counts = torch.zeros(len(weights), dtype=torch.float64)
     for source in sources:
         rows = source.get_used_ids() - first_row
         kept = (rows >= 0) & (rows < len(weights))
         gradient.index_add_(0, rows[kept], source.gradients.double()[source.list_bags()[kept]])
+        counts += torch.bincount(rows[kept], minlength=len(weights))
     gradient *= gradient_multiplier
+    if clip_floor:
+        limits = counts * (clip_ratio * weights.norm(dim=1)).clamp_min(clip_floor)
+        gradient *= (limits / gradient.norm(dim=1).clamp_min(1e-300)).clamp_max(1.0).unsqueeze(1)
+    rates = learning_rate * counts.clamp_min(1).pow(count_exponent).unsqueeze(1)
     if optimizer == "sgd":
-        return weights - learning_rate * gradient, state
+        return weights - rates * gradient, state
     if optimizer == "adagrad":
         state = state + gradient.square()
-        return weights - learning_rate * gradient / (state.sqrt() + EPS), state
+        return weights - rates * gradient / (state.sqrt() + EPS), state
     state = state + gradient.square().mean(dim=1)
-    return weights - learning_rate * gradient / (state.sqrt() + EPS).unsqueeze(1), state
+    return weights - rates * gradient / (state.sqrt() + EPS).unsqueeze(1), state
 
 
 def update(
@@ -83,6 +92,7 @@ def update(
     optimizer: str = "sgd",
     learning_rate: float = 0.5,
     gradient_multiplier: float = 1.0,
+    **counted: float,
 ) -> None:
     """The operator, in place."""
     torch.ops.dlrm_tables.update(
@@ -96,6 +106,7 @@ def update(
         learning_rate,
         EPS,
         gradient_multiplier,
+        **counted,
     )
 
 

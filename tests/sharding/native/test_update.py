@@ -75,6 +75,47 @@ def test_some_rows_very_often_and_most_never(optimizer: str, columns: int) -> No
     assert torch.equal(update_copies(weights, torch.empty(0), [source])[0][never], weights[never])
 
 
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("columns", [3, 64])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_gradients_are_clipped_to_as_much_for_each_occurrence(optimizer: str, columns: int, threads: int) -> None:
+    """Rows of small and large weights, some in many blocks of occurrences: the floor, the ratio or neither decides."""
+    torch.set_num_threads(threads)
+    num_rows = 2000
+    source = make_source(draw_zipf_ids(30_000, num_rows), torch.full((10_000,), 3), columns)
+    weights = torch.randn(num_rows, columns) * torch.logspace(-3, 1, num_rows).unsqueeze(1)
+    state = draw_state(optimizer, num_rows, columns)
+    terms = {"first_row": 0, "optimizer": optimizer, "learning_rate": 0.5, "gradient_multiplier": 0.25}
+    terms |= {"clip_ratio": 0.25, "clip_floor": 0.1 * columns**0.5}
+    expected = update_in_float64(weights, state, [source], **terms)  # pyright: ignore[reportArgumentType]
+    clipped = update_copies(weights, state, [source], **terms)
+    for got, wanted in zip(clipped, expected, strict=True):
+        torch.testing.assert_close(got.double(), wanted, rtol=2e-6, atol=2e-6)
+    unclipped = update_copies(weights, state, [source], **{**terms, "clip_floor": 0.0})
+    is_moved = (clipped[0] != weights).any(dim=1)
+    is_clipped = (clipped[0] != unclipped[0]).any(dim=1)
+    assert is_clipped.any()
+    assert (is_moved & ~is_clipped).any()
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("exponent", [-1.0, -0.5, 0.5, 1.0])
+def test_the_rate_of_a_row_follows_its_occurrences(optimizer: str, exponent: float) -> None:
+    num_rows, columns = 2000, 16
+    source = make_source(draw_zipf_ids(30_000, num_rows), torch.full((10_000,), 3), columns)
+    weights, state = torch.randn(num_rows, columns), draw_state(optimizer, num_rows, columns)
+    terms = {"first_row": 0, "optimizer": optimizer, "learning_rate": 0.01, "gradient_multiplier": 0.25}
+    terms |= {"count_exponent": exponent}
+    expected = update_in_float64(weights, state, [source], **terms)  # pyright: ignore[reportArgumentType]
+    for got, wanted in zip(update_copies(weights, state, [source], **terms), expected, strict=True):
+        torch.testing.assert_close(got.double(), wanted, rtol=2e-6, atol=2e-6)
+    once = update_copies(weights, state, [source], **{**terms, "count_exponent": 0.0})[0]
+    counts = torch.bincount(source.ids, minlength=num_rows)
+    followed = update_copies(weights, state, [source], **terms)[0]
+    assert torch.equal(followed[counts <= 1], once[counts <= 1])
+    assert not torch.equal(followed[counts > 1], once[counts > 1])
+
+
 @pytest.mark.parametrize("num_rows", [1, 3])
 def test_a_row_that_every_sample_names_is_summed_as_in_float64(num_rows: int) -> None:
     """All gradients of one sign: summed one by one in fp32 they are off by 1e-4."""
