@@ -7,6 +7,7 @@ import pytest
 
 from dlrm.checkpoint.progress import Progress
 from dlrm.config import DataFacts, JobConfig, JobSpec, resolve
+from dlrm.config.stages import BatchStage
 from dlrm.data.packed.open import open_packed
 from dlrm.data.rows import DataSchema, Feature
 from dlrm.gradient_stats.noise import NoiseState, StepNoise
@@ -48,7 +49,7 @@ def told(
         num_evaluations_since_best=num_evaluations_since_best,
     )
     resolved = resolve(JobConfig.model_validate({"data": {"format": "synthetic"}, **document}))
-    report_advice(reporter, resolved, progress, num_rows=10**6)
+    report_advice(reporter, resolved, progress, full_rows=resolved.job.batch.global_size)
     reporter.close()
     (line,) = SpoolReader(attempt.spool_file(0, "events")).read()
     report = parse_report(line)
@@ -128,7 +129,7 @@ def test_where_batch_and_epochs_were_left_open_nothing_is_said_of_missing_advice
     progress = Progress(num_steps=9, noise=noise, last_evaluation=evaluation(0.4))
     document = JobSpec.model_validate({"data": {"format": "synthetic"}})
     resolved = resolve(document, facts=DataFacts(num_train_rows=10**6))
-    report_advice(reporter, resolved, progress, num_rows=10**6)
+    report_advice(reporter, resolved, progress, full_rows=resolved.job.batch.global_size)
     reporter.close()
     messages = [parse_report(line).message for line in SpoolReader(attempt.spool_file(0, "events")).read()]
     assert [message.startswith("the noise scale is 30,768 samples") for message in messages] == [True] * is_known
@@ -204,7 +205,11 @@ def reports_of_length(directory: Path, num_rows: int, num_steps: int, epochs: in
     job = JobConfig.model_validate(
         {"data": {"format": "synthetic"}, "batch": {"global_size": 1000}, "run": {"epochs": epochs}}
     )
-    report_length(reporter, job, Progress(num_steps=num_steps), num_rows)
+    end_row = num_rows * epochs
+    full_rows = min(1000, num_rows)
+    assert num_steps == -(-end_row // full_rows)
+    stage = BatchStage(1000, full_rows, moments_every=1, start_step=0, start_row=0, end_row=end_row)
+    report_length(reporter, job, Progress(num_steps=num_steps), [stage], num_rows)
     reporter.close()
     return [
         parse_report(line)
