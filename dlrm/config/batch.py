@@ -48,7 +48,6 @@ class BatchSpec(Config):
     schedule: list[ScheduledBatch] = Field(default=[], max_length=MAX_STAGES)
     """Smaller sizes that the run begins with, ascending; `global_size` follows. Empty: one size for the whole run. A
     batch that grows can take the place of a rate that falls (Smith et al. 2018, arXiv 1711.00489)."""
-
     growth: BatchGrowth | None = None
     """Growth of the batch by the noise scale, which takes the place of a schedule; null or false: none."""
 
