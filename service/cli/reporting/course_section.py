@@ -15,7 +15,7 @@ MAX_MARKS = 25
 _METRICS = (
     ("auc", "AUC", "AUC on evaluation rows"),
     ("log_loss", "Log-loss", "log-loss on evaluation rows"),
-    ("train_auc_gap", "Gap of AUC to training rows", "AUC on training rows less evaluation rows"),
+    ("train_auc_gap", "Gap of AUC to training rows", "gap of AUC to training rows"),
 )
 """Metrics of `Course`, each with the title of its plot and that of its axis."""
 

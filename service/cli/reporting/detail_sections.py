@@ -42,7 +42,7 @@ def _make_gap_section(rows: Sequence[MainRow]) -> Section:
     plot = draw_batch_plot(
         "train-auc-gap",
         "Gap by batch",
-        "AUC on training rows less evaluation rows",
+        "gap of AUC to training rows",
         rows,
         lambda row: row.train_auc_gap,
     )

@@ -10,7 +10,7 @@ from service.cli.reporting.scales import Scale
 
 WIDTH, HEIGHT = 480, 320
 """Size in units of the drawing: on a phone 12 units of text are 9 pixels."""
-LEFT, RIGHT, TOP, BOTTOM = 66, 12, 12, 46
+LEFT, RIGHT, TOP, BOTTOM = 76, 12, 12, 46
 LEGEND_ROW = 18
 LETTER_WIDTH = 7.6
 """Approximate width of a letter of the legend."""

@@ -89,9 +89,9 @@ def _draw_target_plot(scalings: Sequence[Scaling], batches: Scale, quantity: str
         if scaling.fit is not None:
             compute = scaling.fit.compute_steps if is_steps else scaling.fit.compute_samples
             places = [low * (high / low) ** (part / NUM_CURVE_POINTS) for part in range(NUM_CURVE_POINTS + 1)]
-            series.append(
-                Series(f"{scaling.series}, fit", [Point(place, compute(place)) for place in places], "line", number)
-            )
+            critical = "" if scaling.fit.is_at_limit else f", B_crit {format_rough(scaling.fit.critical_batch)}"
+            fitted = [Point(place, compute(place)) for place in places]
+            series.append(Series(f"{scaling.series}, fit{critical}", fitted, "line", number))
     values = [point.y for line in series for point in line.points]
     return draw_plot(
         f"{quantity}-to-target",

@@ -86,7 +86,7 @@ def assert_stands_alone(drawn: str) -> None:
     assert not re.search(r"var\(|href|url\(|@import|<script", drawn)
     texts = ["".join(text.itertext()) for text in root.iter(f"{svg}text")]
     assert {"samples", "batch, samples"} & {*texts}
-    assert any(re.match("AUC|log-loss|steps|samples to", text) for text in texts)
+    assert any(re.match("AUC|log-loss|gap|steps|samples to", text) for text in texts)
     assert {"adam", "lamb"} <= {*texts}
 
 
@@ -139,7 +139,9 @@ def test_the_base_may_be_one_cell_and_an_unknown_one_is_refused_with_the_valid_n
     assert "valid: adam, lamb" in refuse(dlrm, sweep, "--base-cell", "4096")
 
 
-def test_the_critical_batch_is_that_of_the_curves_and_agrees_with_the_noise_scale(sweep: Path, dlrm: Command) -> None:
+def test_the_critical_batch_is_that_of_the_curves_and_agrees_with_the_noise_scale(
+    sweep: Path, tmp_path: Path, dlrm: Command
+) -> None:
     report = read_json(dlrm, sweep, "--target-auc", "0.56")
     for scaling in report["scalings"]:
         assert scaling["critical_batch"] == pytest.approx(CRITICAL_BATCH, rel=1e-3)
@@ -147,7 +149,9 @@ def test_the_critical_batch_is_that_of_the_curves_and_agrees_with_the_noise_scal
         assert [point["samples"] for point in scaling["batches"]] == pytest.approx(
             [0.2 * NUM_SAMPLES * (1.0 + batch / CRITICAL_BATCH) for batch in BATCHES], rel=1e-4
         )
-    text = dlrm("report", str(sweep), "--target-auc", "0.56").out
+    text = dlrm("report", str(sweep), "--target-auc", "0.56", "--plots", str(tmp_path)).out
+    drawn = (tmp_path / "samples-to-target.svg").read_text()
+    assert all(f">{name}</text>" in drawn for name in ("adam, perfect", "lamb, fit, B_crit 6,000"))
     assert "the critical batch is about 6,000" in text
     assert (
         "7,000 (median of the runs at their end), agree within a factor of 2: they are a factor of 1.17 apart" in text
