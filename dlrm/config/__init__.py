@@ -1,7 +1,7 @@
 """The job document, with one module for each component. Imports no torch."""
 
 from dlrm.config.averaging import AveragingConfig
-from dlrm.config.batch import MAX_BATCH, BatchConfig, BatchGrowth
+from dlrm.config.batch import MAX_BATCH, BatchConfig, BatchGrowth, BatchSpec
 from dlrm.config.counts import format_count
 from dlrm.config.data import DataConfig, SyntheticConfig, TeacherConfig
 from dlrm.config.decide import DataFacts, Decision, count_synthetic_train_rows, get_auto_dim, keep_decisions
@@ -40,6 +40,7 @@ __all__ = [
     "AveragingConfig",
     "BatchConfig",
     "BatchGrowth",
+    "BatchSpec",
     "BatchStage",
     "CategoricalColumn",
     "ColumnVocabularyConfig",

@@ -48,7 +48,6 @@ class BatchSpec(Config):
     schedule: list[ScheduledBatch] = Field(default=[], max_length=MAX_STAGES)
     """Smaller sizes that the run begins with, ascending; `global_size` follows. Empty: one size for the whole run. A
     batch that grows can take the place of a rate that falls (Smith et al. 2018, arXiv 1711.00489)."""
-
     growth: BatchGrowth | None = None
     """Growth of the batch by the noise scale, which takes the place of a schedule; null or false: none."""
 
@@ -58,6 +57,17 @@ class BatchSpec(Config):
         if self.growth is not None:
             sizes = [("growth.start_size", self.growth.start_size)]
         return sizes if self.global_size == "auto" else [*sizes, ("global_size", self.global_size)]
+
+    def suggest_sizes(self, field: str, multiple: int) -> str:
+        """Suggest the nearest valid values of one of `list_sizes`: multiples of `multiple`, and still ascending."""
+        sizes = self.list_sizes()
+        number = [name for name, _ in sizes].index(field)
+        size = sizes[number][1]
+        least = sizes[number - 1][1] + 1 if number else 1
+        most = sizes[number + 1][1] - 1 if number + 1 < len(sizes) else MAX_BATCH
+        below = size // multiple * multiple
+        valid = [nearest for nearest in (below, below + multiple) if least <= nearest <= most]
+        return " or ".join(map(str, valid)) or f"ascending multiples of {multiple} for all sizes"
 
     @field_validator("growth", mode="before")
     @classmethod

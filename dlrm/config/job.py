@@ -1,5 +1,6 @@
 """The job document that a user submits."""
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
@@ -85,12 +86,10 @@ class JobSpec(Config):
         least = self.resources.node_range[0] * self.resources.workers_per_node
         for field, batch_size in self.batch.list_sizes():
             if batch_size % world_size:
-                below = batch_size // world_size * world_size
-                nearest = [size for size in (below, below + world_size) if size]
                 raise invalid(
                     f"batch.{field}",
                     f"{batch_size} is not divisible by {world_size} ranks",
-                    " or ".join(str(size) for size in nearest),
+                    self.batch.suggest_sizes(field, math.lcm(world_size, least)),
                 )
             if batch_size % least:
                 message = f"the {least} ranks of {self.resources.node_range[0]} machines do not divide batch.{field}"

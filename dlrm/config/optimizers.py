@@ -134,7 +134,6 @@ class TableOptimizerSpec(Config):
     constant."""
     cowclip: CowClipConfig | None = None
     """Clipping of the gradients of rows, in rowwise_adagrad; null or false: gradients are used as they are."""
-
     count_exponent: float = Field(default=0.0, ge=-1.0, le=1.0)
     """Exponent by which the learning rate of a row follows the number of times that the batch names it: the rate is
     multiplied by that number to this power. 0.5 with Adagrad scales the rate of each row by the root of its own part of

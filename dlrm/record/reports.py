@@ -30,6 +30,19 @@ class StartReport(_Line):
     """Number of batches consumed before the last evaluation that counts, 0 where there is none. Evaluation reports of
     earlier attempts on later steps are void: a run that stopped before the evaluation of `step` begins with that
     evaluation."""
+    num_samples: int | None = Field(default=None, ge=0)
+    """Number of valid rows consumed before the attempt; null in reports of earlier versions, as are the others."""
+    num_run_samples: int | None = Field(default=None, ge=1)
+    """Number of rows that the whole run consumes."""
+    global_size: int | None = None
+    """Number of samples of a full batch at the last step before the attempt, or at the first one of the run."""
+
+    @property
+    def done_fraction(self) -> float | None:
+        """Share of the run's samples that is done; None where the report does not tell."""
+        if self.num_samples is None or self.num_run_samples is None:
+            return None
+        return self.num_samples / self.num_run_samples
 
 
 class StepReport(_Line):

@@ -68,7 +68,15 @@ class Trainer:
     def train(self) -> EndReason:
         """Train until the run ends, and return why it did. Collective. Raises DivergedError."""
         progress = self.progress
-        self.reporter.metric(StartReport(step=progress.step, evaluated_step=progress.evaluated_step))
+        self.reporter.metric(
+            StartReport(
+                step=progress.step,
+                evaluated_step=progress.evaluated_step,
+                num_samples=progress.num_samples,
+                num_run_samples=self.stages.num_run_rows,
+                global_size=self.stages.last.global_size,
+            )
+        )
         reason = self._end_before_first_step()
         while reason is None and (stage := self.stages.begin_next()) is not None:
             reason = self._train_stage(stage)

@@ -63,7 +63,7 @@ class SpoolProgress:
             if isinstance(report, ProgressReport):
                 self._enter_phase(report)
             elif isinstance(report, StartReport):
-                self._resume_at(report.step)
+                self._resume_at(report)
             elif isinstance(report, StepReport):
                 self._fold_step(report)
             elif isinstance(report, EvaluationReport):
@@ -92,15 +92,16 @@ class SpoolProgress:
         done_fraction = self._progress.done_fraction if is_within_run and self._progress.step else report.done_fraction
         self._update(phase=report.phase, message=report.message or None, done_fraction=done_fraction)
 
-    def _resume_at(self, step: int) -> None:
-        """Set the progress at the start of training: at `step`, which an earlier attempt has reached.
+    def _resume_at(self, start: StartReport) -> None:
+        """Set the progress at the start of training: at a step that an earlier attempt has reached.
 
         A step of 0 in spite of existing checkpoints means that all of them are damaged.
         """
-        if self._num_steps and not step:
+        if self._num_steps and not start.step:
             self._on_line("starts from the beginning: every checkpoint is damaged")
         elif self._num_steps:
-            self._update(step=step, num_steps=self._num_steps, done_fraction=step / self._num_steps)
+            done = start.step / self._num_steps if start.done_fraction is None else start.done_fraction
+            self._update(step=start.step, num_steps=self._num_steps, done_fraction=done)
 
     def _fold_step(self, report: StepReport) -> None:
         old = self._progress.samples_per_second
@@ -111,6 +112,7 @@ class SpoolProgress:
             message=None,
             step=report.step,
             num_steps=report.num_steps,
+            global_size=report.global_size,
             done_fraction=report.done_fraction,
             loss=report.loss,
             samples_per_second=speed,

@@ -46,7 +46,10 @@ class Progress(_Response):
     """Details of the phase, such as the speed at which rows are prepared."""
     step: int | None = None
     num_steps: int | None = None
+    global_size: int | None = None
+    """Samples of a full batch at this step."""
     done_fraction: float | None = None
+    """Share of the run that is done, by samples."""
     loss: float | None = None
     auc: float | None = None
     samples_per_second: float | None = None
@@ -129,6 +132,16 @@ class DeletedJob(Job):
     """Place of the files that stay, since the service does not see them; None where they are removed."""
 
 
+class BatchStage(_Response):
+    """Consecutive batches of one size, where the batch of a job grows."""
+
+    global_size: int
+    until_fraction: float | None = None
+    """Share of the run's samples at which it ends; None where that is its end, or depends on the noise scale."""
+    is_current: bool = False
+    """Whether the last step that was reported is of it."""
+
+
 class JobDetails(Job):
     """Job with its document, in which all defaults are filled in."""
 
@@ -140,6 +153,8 @@ class JobDetails(Job):
     """Container image of the next attempt; None where the job runs in no container."""
     spec: dict[str, Any] = {}
     derived: list[DerivedNumber] = []
+    batch_stages: list[BatchStage] = []
+    """Sizes of a batch that grows, in order; empty for a batch of one size."""
     queue: QueuePlace | None = None
     """Place in the queue; None while the job does not wait there."""
 

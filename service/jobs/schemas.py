@@ -13,6 +13,7 @@ from dlrm.record import (
     find_yardsticks,
     list_quality_warnings,
 )
+from service.jobs.batch_stages import BatchStageView, list_batch_stages
 from service.jobs.checkpoints import Checkpoint
 from service.jobs.models import Event, Job
 from service.jobs.run_facts import RunFacts
@@ -32,7 +33,11 @@ class Progress(BaseModel):
     """Details of the phase: its work, speed and remaining time."""
     step: int | None = None
     num_steps: int | None = None
+    """Batches of the whole run; an estimate where the batch grows by its noise scale."""
+    global_size: int | None = None
+    """Samples of a full batch at this step, which grows where the document says so."""
     done_fraction: float | None = None
+    """Share of the run that is done, by samples."""
     loss: float | None = None
     auc: float | None = None
     samples_per_second: float | None = None
@@ -124,6 +129,8 @@ class JobDetail(JobView):
     """Container image of the next attempt; null where the job runs in no container."""
     spec: dict[str, Any]
     derived: list[DerivedNumber]
+    batch_stages: list[BatchStageView]
+    """Sizes of a batch that grows, in order; empty for a batch of one size."""
     queue: QueuePlace | None = None
     """Place in the queue; null while the job does not wait there."""
 
@@ -134,6 +141,7 @@ class JobDetail(JobView):
         details = {
             "spec": job.spec,
             "derived": job.resolved["derived"],
+            "batch_stages": list_batch_stages(job.spec["batch"], job.progress.get("global_size")),
             "queue": queue,
             "files_at": facts.describe_place(job),
             "are_files_seen": facts.shares_files(job),
@@ -199,6 +207,7 @@ class CheckpointView(BaseModel):
     """Batches consumed."""
     num_samples: int
     done_fraction: float
+    """Share of the run's samples that was done."""
     time: datetime
     num_bytes: int
     world_size: int
@@ -206,11 +215,16 @@ class CheckpointView(BaseModel):
     """Path of its directory; where the service does not see the run directory, on the machines of the run, or a URI."""
 
     @classmethod
-    def from_checkpoint(cls, checkpoint: Checkpoint) -> "CheckpointView":
+    def from_checkpoint(cls, checkpoint: Checkpoint, num_run_samples: int | None) -> "CheckpointView":
+        """Build the schema. num_run_samples: samples of the whole run; None: not known, steps stand for them."""
+        if num_run_samples:
+            done_fraction = checkpoint.num_samples / num_run_samples
+        else:
+            done_fraction = checkpoint.step / max(checkpoint.num_steps, 1)
         return cls(
             step=checkpoint.step,
             num_samples=checkpoint.num_samples,
-            done_fraction=checkpoint.step / max(checkpoint.num_steps, 1),
+            done_fraction=done_fraction,
             time=checkpoint.time,
             num_bytes=checkpoint.num_bytes,
             world_size=checkpoint.world_size,

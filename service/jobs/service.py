@@ -297,7 +297,8 @@ class JobService:
         """List the complete checkpoints of a job, newest first."""
         with self._database.read() as session:
             job = get_visible_job(session, job_id, principal)
-        return [CheckpointView.from_checkpoint(checkpoint) for checkpoint in self._facts.list_checkpoints(job)]
+            num_samples = job.progress.get("num_run_samples")
+        return [CheckpointView.from_checkpoint(found, num_samples) for found in self._facts.list_checkpoints(job)]
 
 
 def get_existing_job(session: Session, job_id: str) -> Job:

@@ -18,6 +18,8 @@ class ReportedProgress(Progress):
     """Time of the newest report, in seconds since the epoch."""
     trained_fraction: float | None = None
     """Share of the run's samples that it has trained on, at the last step that was reported."""
+    num_run_samples: int | None = None
+    """Number of samples of the whole run."""
 
     def apply(self, report: StepReport | EvaluationReport | ProgressReport) -> "ReportedProgress":
         """Return the progress after one more report; one older than `time` does not change the phase."""
@@ -41,7 +43,10 @@ class ReportedProgress(Progress):
 
     def carry_over(self) -> "ReportedProgress":
         """Return the part of the progress that is shown for a new attempt until it reports its start."""
-        kept = ("step", "num_steps", "done_fraction", "trained_fraction", "loss", "auc", "noise_scale")
+        kept = (
+            *("step", "num_steps", "done_fraction", "trained_fraction", "num_run_samples", "global_size"),
+            *("loss", "auc", "noise_scale"),
+        )
         return ReportedProgress(**{name: getattr(self, name) for name in kept})
 
     def apply_start(
@@ -56,7 +61,9 @@ class ReportedProgress(Progress):
             "time": max(start.time, self.time),
             "step": start.step,
             "num_steps": last_step.get("num_steps", self.num_steps),
-            "trained_fraction": _compute_trained_fraction(last_step),
+            "trained_fraction": _compute_trained_fraction(start, last_step),
+            "num_run_samples": start.num_run_samples or self.num_run_samples,
+            "global_size": start.global_size or last_step.get("global_size"),
             "loss": last_step.get("loss"),
             "noise_scale": last_step.get("noise_scale"),
             "auc": last_evaluation.get("auc"),
@@ -73,6 +80,8 @@ class ReportedProgress(Progress):
             "num_steps": report.num_steps,
             "done_fraction": report.done_fraction,
             "trained_fraction": report.done_fraction,
+            "num_run_samples": report.num_run_samples,
+            "global_size": report.global_size,
             "loss": self.loss if report.loss is None else report.loss,
             "samples_per_second": speed,
             "eta_seconds": _estimate_eta_seconds(report, speed),
@@ -90,8 +99,10 @@ class ReportedProgress(Progress):
         return None if self.step is None or self.num_steps is None else self.step / max(self.num_steps, 1)
 
 
-def _compute_trained_fraction(last_step: Mapping[str, Any]) -> float | None:
-    """Compute the share of the run's samples at a step report; None where it lacks their number."""
+def _compute_trained_fraction(start: StartReport, last_step: Mapping[str, Any]) -> float | None:
+    """Compute the share of the run's samples at a start, or else at the step before it; None where neither tells."""
+    if start.done_fraction is not None:
+        return start.done_fraction
     num_run_samples = last_step.get("num_run_samples")
     return last_step["num_samples"] / num_run_samples if num_run_samples else None
 

@@ -136,5 +136,6 @@ def test_reports_about_the_whole_run_come_from_one_rank(rank_pools: RankPools, t
     begin, *steps = read_reports(tmp_path, 0, "metrics")
     assert isinstance(begin, StartReport)
     assert (begin.step, begin.evaluated_step) == (0, 0)
+    assert (begin.num_samples, begin.num_run_samples, begin.global_size) == (0, 8 * 256, 256)
     assert [report.step for report in steps if isinstance(report, StepReport)] == [*range(1, 9)]
     assert read_reports(tmp_path, 1, "metrics") == []

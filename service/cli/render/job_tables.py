@@ -14,7 +14,7 @@ from dlrm.config import ResolvedJob, format_count
 from dlrm.record import format_auc
 from service.cli.render.progress import describe_progress, format_duration
 from service.cli.render.text_format import escape_unprintable, format_number
-from service.client import Attempt, Checkpoint, Event, Job, JobDetails, QueuePlace
+from service.client import Attempt, BatchStage, Checkpoint, Event, Job, JobDetails, QueuePlace
 
 WAITING_STATES = frozenset({"QUEUED", "RECOVERING", "PAUSED"})
 SCHEDULED = "scheduled"
@@ -161,6 +161,7 @@ def make_job_table(job: JobDetails, attempts: Iterable[Attempt], last_checkpoint
         "message": job.message,
         **(_describe_place(job.queue) if job.queue else {}),
         "progress": None if job.has_ended else describe_progress(job.progress),
+        "batch": describe_batch_stages(job.batch_stages),
         "created": format_age(job.created_at),
         "ran for": _format_running_time(starts),
         "attempts": str(job.num_attempts),
@@ -173,6 +174,19 @@ def make_job_table(job: JobDetails, attempts: Iterable[Attempt], last_checkpoint
             table.add_row(name, Text(escape_unprintable(value, keep="\n")))
     _add_results(table, {**job.metrics, "model": job.model_path, "run_directory": job.files_at or job.run_directory})
     return table
+
+
+def describe_batch_stages(stages: Sequence[BatchStage]) -> str | None:
+    """Describe the present batch and all stages of one that grows; None for a batch of one size."""
+    if not stages:
+        return None
+    sizes = [
+        f"{stage.global_size:,}"
+        + ("" if stage.until_fraction is None else f" until {100 * stage.until_fraction:g} % of the samples")
+        for stage in stages
+    ]
+    present = next((f"{stage.global_size:,} samples now; " for stage in stages if stage.is_current), "")
+    return f"{present}stages: {', then '.join(sizes)}"
 
 
 def _describe_machines(job: JobDetails, attempts: Sequence[Attempt]) -> dict[str, str | None]:

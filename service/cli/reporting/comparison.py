@@ -1,13 +1,13 @@
 """Differences of methods to a base, seed by seed and on the same evaluation rows."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from service.cli.errors import BadInputError
 from service.cli.reporting.cells import ReportCell, are_equal
 from service.cli.reporting.intervals import Estimate, combine_differences
 from service.cli.reporting.load import LoadedTrial
-from service.cli.reporting.scores import MeasuredScores, has_scores
+from service.cli.reporting.scores import MeasuredScores
 from service.cli.sweep.results import can_pair
 from service.cli.sweep.trials import format_value
 
@@ -20,12 +20,17 @@ class Comparison:
     base: ReportCell
     pairs: Sequence[tuple[LoadedTrial, LoadedTrial]]
     """Trials of the cell and of the base with the same seed; empty where they are not compared."""
-    is_on_rows: bool
-    """Whether the scores of all pairs are kept, of the same rows, so that the difference is paired by rows too."""
+    row_refusal: str | None
+    """Reason why the pairs are not paired by rows too; None where the scores of all can be used."""
     refusal: str | None
     """Reason why there is no difference; None where there is one."""
     inequality: str | None
     """Words for unequal numbers of samples, which make a comparison of methods unfair; None where they are equal."""
+
+    @property
+    def is_on_rows(self) -> bool:
+        """Whether the difference is paired by evaluation rows too."""
+        return bool(self.pairs) and self.row_refusal is None
 
 
 @dataclass(frozen=True)
@@ -86,18 +91,20 @@ def name_compared(cell: ReportCell) -> str:
     return ",".join(map(format_value, cell.compared.values()))
 
 
-def plan_comparison(cell: ReportCell, base: ReportCell) -> Comparison:
-    """Find the pairs of trials of two cells, and refuse to pair trials that other rows have measured."""
+def plan_comparison(cell: ReportCell, base: ReportCell, faults: Mapping[str, str]) -> Comparison:
+    """Find the pairs of trials of two cells, and refuse to pair trials that other rows have measured.
+
+    faults: reasons why the scores of a trial cannot be used, by its key.
+    """
     of_base = {trial.result.seed: trial for trial in base.trials}
     pairs = [(trial, of_base[trial.result.seed]) for trial in cell.trials if trial.result.seed in of_base]
     inequality = _describe_inequality(cell, base)
     refusal = _find_refusal(cell, base, pairs)
     if refusal is not None:
-        return Comparison(cell, base, [], is_on_rows=False, refusal=refusal, inequality=inequality)
-    is_on_rows = all(
-        can_pair(one.result, other.result) and has_scores(one) and has_scores(other) for one, other in pairs
-    )
-    return Comparison(cell, base, pairs, is_on_rows=is_on_rows, refusal=None, inequality=inequality)
+        return Comparison(cell, base, [], row_refusal=refusal, refusal=refusal, inequality=inequality)
+    keys = [trial.result.key for pair in pairs for trial in pair]
+    row_refusal = next((faults[key] for key in keys if key in faults), None)
+    return Comparison(cell, base, pairs, row_refusal=row_refusal, refusal=None, inequality=inequality)
 
 
 def compute_difference(comparison: Comparison, measured: MeasuredScores) -> Difference:
@@ -110,9 +117,9 @@ def _find_refusal(cell: ReportCell, base: ReportCell, pairs: Sequence[tuple[Load
         return "no result" if base.trials else "the base has no result"
     if not pairs:
         return "not paired: no seed in common"
-    for pair in pairs:
-        one, other = (trial.result.scores for trial in pair)
-        if one is not None and other is not None and one.checksum != other.checksum:
+    for first, second in pairs:
+        one, other = first.result, second.result
+        if one.scores is not None and other.scores is not None and not can_pair(one, other):
             return "not paired: other evaluation rows (the checksums of labels and weights differ)"
     return None
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from service.cli.render.sweep import format_settings
 from service.cli.render.text_format import UNKNOWN
+from service.cli.reporting.batch_plot import draw_batch_plot
 from service.cli.reporting.content import Column, Paragraph, Section, Table
 from service.cli.reporting.figures import (
     DIGITS,
@@ -38,7 +39,15 @@ def _make_gap_section(rows: Sequence[MainRow]) -> Section:
             for row in known
         ],
     )
-    return Section(heading, [table, Paragraph("±: 95 % interval over seeds by Student's t distribution.")])
+    plot = draw_batch_plot(
+        "train-auc-gap",
+        "Gap by batch",
+        "gap of AUC to training rows",
+        rows,
+        lambda row: row.train_auc_gap,
+    )
+    note = Paragraph("±: 95 % interval over seeds by Student's t distribution.")
+    return Section(heading, [*([] if plot is None else [plot]), table, note])
 
 
 def _make_cost_section(report: SweepReport) -> Section:

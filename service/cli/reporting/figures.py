@@ -6,7 +6,7 @@ from service.cli.reporting.intervals import Estimate
 ROWS_MARK = "†"
 """Mark of an interval that covers the choice of evaluation rows alone."""
 SEEDS_MARK = "‡"
-"""Mark of a paired interval that covers seeds alone, since scores are not kept."""
+"""Mark of a paired interval that covers seeds alone, since scores are not there."""
 DIGITS = 5
 """Decimals of AUC and log-loss: intervals of some 100,000 evaluation rows have two digits in them."""
 

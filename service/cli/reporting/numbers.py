@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 from service.cli.reporting.cells import ReportCell, are_equal, make_cells
 from service.cli.reporting.comparison import Difference, choose_bases, compute_difference, plan_comparison
+from service.cli.reporting.courses import Course, average_courses
 from service.cli.reporting.critical_batch import CriticalBatchFit, fit_critical_batch
 from service.cli.reporting.intervals import Estimate, estimate_mean
 from service.cli.reporting.load import LoadedResults
+from service.cli.reporting.score_files import find_score_faults, list_broken_files
 from service.cli.reporting.scores import MeasuredScores, measure_scores
 from service.cli.reporting.targets import Reached, choose_target, measure_reached
 
@@ -80,6 +82,10 @@ class SweepReport:
     step_groups: Sequence[LengthGroup]
     num_row_sets: int
     """Number of different sets of evaluation rows, of the trials whose scores are kept."""
+    broken_files: Sequence[str]
+    """Files of scores that cannot be used, each with the reason."""
+    courses: Sequence[Course]
+    """Courses of the cells whose trials have evaluations."""
 
     @property
     def cells(self) -> list[ReportCell]:
@@ -90,9 +96,10 @@ class SweepReport:
 def compute_report(loaded: LoadedResults, options: ReportOptions) -> SweepReport:
     """Compute the numbers of a report. Raises BadInputError, CommandError and ProgramStopped."""
     cells = make_cells(loaded)
-    comparisons = [plan_comparison(*pair) for pair in choose_bases(cells, options.base, options.base_cell)]
+    faults = find_score_faults(cells)
+    comparisons = [plan_comparison(*pair, faults) for pair in choose_bases(cells, options.base, options.base_cell)]
     pairs = [pair for comparison in comparisons if comparison.is_on_rows for pair in comparison.pairs]
-    measured = measure_scores(cells, pairs)
+    measured = measure_scores(cells, pairs, faults)
     target = choose_target(cells) if options.target_auc is None else options.target_auc
     checksums = {trial.result.scores.checksum for cell in cells for trial in cell.trials if trial.result.scores}
     return SweepReport(
@@ -105,6 +112,8 @@ def compute_report(loaded: LoadedResults, options: ReportOptions) -> SweepReport
         sample_groups=_group_by_length(cells, "num_samples"),
         step_groups=_group_by_length(cells, "num_steps"),
         num_row_sets=len(checksums),
+        broken_files=list_broken_files(faults),
+        courses=average_courses(cells),
     )
 
 

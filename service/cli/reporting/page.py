@@ -1,6 +1,7 @@
 """Whole content of a report."""
 
 from service.cli.reporting.content import Page
+from service.cli.reporting.course_section import make_course_section
 from service.cli.reporting.detail_sections import make_detail_sections
 from service.cli.reporting.numbers import SweepReport
 from service.cli.reporting.result_sections import make_result_sections
@@ -17,5 +18,10 @@ def make_page(report: SweepReport, title: str) -> Page:
     lead = (
         f"{trials} of a sweep, from {results}. Best setting of each method{across}, as the validation rows choose it."
     )
-    sections = [*make_result_sections(report), *make_scaling_sections(report), *make_detail_sections(report)]
+    sections = [
+        *make_result_sections(report),
+        make_course_section(report.courses),
+        *make_scaling_sections(report),
+        *make_detail_sections(report),
+    ]
     return Page(title, lead, sections)

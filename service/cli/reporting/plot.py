@@ -10,7 +10,7 @@ from service.cli.reporting.scales import Scale
 
 WIDTH, HEIGHT = 480, 320
 """Size in units of the drawing: on a phone 12 units of text are 9 pixels."""
-LEFT, RIGHT, TOP, BOTTOM = 66, 12, 12, 46
+LEFT, RIGHT, TOP, BOTTOM = 76, 12, 12, 46
 LEGEND_ROW = 18
 LETTER_WIDTH = 7.6
 """Approximate width of a letter of the legend."""
@@ -18,18 +18,28 @@ NUM_COLOURS = 8
 Style = Literal["points", "marks", "line", "dashed"]
 MARKED: tuple[Style, ...] = ("points", "marks")
 """Styles that have a mark at each point."""
-_BASE_STYLE = """
-.plot{--c0:#2f5bd0;--c1:#c4441c;--c2:#1b7f4b;--c3:#8a3fb0;--c4:#9a6700;--c5:#0b7a8c;--c6:#b0286b;--c7:#59606e;
---axis:#626b7d;--rule:#e1e5eb;--ink:#1b1f2a;--back:#ffffff;
-font:12px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
-@media (prefers-color-scheme:dark){.plot{--c0:#8ea6ff;--c1:#ff9a70;--c2:#6fd39a;--c3:#d39cf2;--c4:#e8bf5a;--c5:#66cfe0;
---c6:#ff8fc0;--c7:#a9b2c3;--axis:#98a2b5;--rule:#2c3340;--ink:#e6e9f0;--back:#1a1f29}}
-.plot .back{fill:var(--back)}.plot text{fill:var(--axis)}.plot .name{fill:var(--ink)}.plot .rule{stroke:var(--rule)}
-.plot .line{fill:none;stroke-width:1.8}.plot .dashed{stroke-dasharray:5 4;stroke-width:1.4}
-""".replace("\n", "")
-_STYLE = _BASE_STYLE + "".join(
-    f".plot .c{number}{{stroke:var(--c{number});fill:var(--c{number})}}.plot .line.c{number}{{fill:none}}"
-    for number in range(NUM_COLOURS)
+_LIGHT = ("#2f5bd0", "#c4441c", "#1b7f4b", "#8a3fb0", "#9a6700", "#0b7a8c", "#b0286b", "#59606e")
+_DARK = ("#8ea6ff", "#ff9a70", "#6fd39a", "#d39cf2", "#e8bf5a", "#66cfe0", "#ff8fc0", "#a9b2c3")
+"""Colours of series, on a light and on a dark background."""
+
+
+def _make_colour_rules(colours: Sequence[str], back: str, axis: str, ink: str, rule: str) -> str:
+    rules = [
+        f".plot .back{{fill:{back}}}.plot text{{fill:{axis}}}.plot .name{{fill:{ink}}}.plot .rule{{stroke:{rule}}}",
+        *(
+            f".plot .c{number}{{stroke:{colour};fill:{colour}}}.plot .line.c{number}{{fill:none}}"
+            for number, colour in enumerate(colours)
+        ),
+    ]
+    return "".join(rules)
+
+
+# Plain colours, no variables: programs that show pictures know few of the newer styles.
+_STYLE = (
+    '.plot{font:12px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}'
+    ".plot .line{fill:none;stroke-width:1.8}.plot .dashed{stroke-dasharray:5 4;stroke-width:1.4}"
+    + _make_colour_rules(_LIGHT, "#ffffff", "#626b7d", "#1b1f2a", "#e1e5eb")
+    + f"@media (prefers-color-scheme:dark){{{_make_colour_rules(_DARK, '#1a1f29', '#98a2b5', '#e6e9f0', '#2c3340')}}}"
 )
 
 
@@ -68,7 +78,9 @@ def draw_plot(name: str, title: str, description: str, x: Axis, y: Axis, series:
     rows = _lay_legend([line.name for line in series])
     height = HEIGHT + LEGEND_ROW * len(rows)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="plot" viewBox="0 0 {WIDTH} {height}" role="img" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="plot" viewBox="0 0 {WIDTH} {height}" '
+        # Without a size of its own a picture in Markdown fills the page.
+        f'width="{1.5 * WIDTH:.0f}" height="{1.5 * height:.0f}" role="img" '
         f'aria-labelledby="{name}-title" aria-describedby="{name}-description">',
         f"<style>{_STYLE}</style>",
         f'<title id="{name}-title">{escape(title)}</title>',

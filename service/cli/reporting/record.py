@@ -3,6 +3,7 @@
 from typing import Any
 
 from service.cli.reporting.comparison import Difference
+from service.cli.reporting.courses import Course
 from service.cli.reporting.intervals import Estimate
 from service.cli.reporting.numbers import MainRow, Scaling, SweepReport
 
@@ -13,10 +14,12 @@ def make_report_record(report: SweepReport) -> dict[str, Any]:
         "files": [str(file) for file in report.loaded.files],
         "rows": [_make_row_record(row) for row in report.rows],
         "differences": [_make_difference_record(difference) for difference in report.differences],
+        "courses": [_make_course_record(course) for course in report.courses],
         "target_auc": report.target_auc,
         "scalings": [_make_scaling_record(scaling) for scaling in report.scalings],
         "equal_samples": [{"num_samples": group.length, "cells": group.labels} for group in report.sample_groups],
         "equal_steps": [{"num_steps": group.length, "cells": group.labels} for group in report.step_groups],
+        "broken_files": list(report.broken_files),
     }
 
 
@@ -44,6 +47,14 @@ def _make_row_record(row: MainRow) -> dict[str, Any]:
     }
 
 
+def _make_course_record(course: Course) -> dict[str, Any]:
+    return {
+        "cell": course.cell.label,
+        "num_seeds": len(course.cell.trials),
+        **{name: [list(point) for point in getattr(course, name)] for name in ("auc", "log_loss", "train_auc_gap")},
+    }
+
+
 def _make_difference_record(difference: Difference) -> dict[str, Any]:
     comparison = difference.comparison
     return {
@@ -53,6 +64,7 @@ def _make_difference_record(difference: Difference) -> dict[str, Any]:
         "log_loss": _make_estimate_record(difference.log_loss),
         "seeds": [first.result.seed for first, _ in comparison.pairs],
         "is_paired_by_rows": comparison.is_on_rows,
+        "row_refusal": comparison.row_refusal,
         "refusal": comparison.refusal,
         "inequality": comparison.inequality,
         "verdict": difference.verdict,

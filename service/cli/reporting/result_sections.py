@@ -101,6 +101,7 @@ def _list_warnings(report: SweepReport) -> list[str]:
         lines.append(f"Unequal numbers of settings were tried, and the best of more looks better: {told}.")
     if report.num_row_sets > 1:
         lines.append("The trials were evaluated on different rows: their means are not comparable as they stand.")
+    lines.extend(f"Not used: {file}." for file in report.broken_files)
     if report.loaded.num_replaced:
         lines.append(f"Lines that do not count, since the same trial has a later one: {report.loaded.num_replaced}.")
     return lines
@@ -131,7 +132,7 @@ def _make_difference_row(difference: Difference) -> list[str]:
         format_difference(difference.auc),
         format_difference(difference.log_loss),
         UNKNOWN if is_refused else str(len(comparison.pairs)),
-        UNKNOWN if is_refused else "yes" if comparison.is_on_rows else "no: scores are not kept",
+        UNKNOWN if is_refused else "yes" if comparison.row_refusal is None else f"no: {comparison.row_refusal}",
         f"{difference.verdict}{unequal}",
     ]
 
@@ -151,7 +152,7 @@ def _list_difference_notes(differences: Sequence[Difference]) -> list[str]:
     if "rows" in sources:
         notes.append(f"{ROWS_MARK}: one seed in common; the interval covers the choice of evaluation rows alone.")
     if "seeds" in sources:
-        notes.append(f"{SEEDS_MARK}: scores are not kept; the interval covers seeds alone.")
+        notes.append(f"{SEEDS_MARK}: not paired by rows; the interval covers seeds alone.")
     if any(difference.comparison.inequality for difference in differences):
         notes.append(
             f"{UNEQUAL_MARK}: unequal numbers of samples, so that the difference is also one of the length of the runs."

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 MAX_TICKS = 7
 _PADDING = 0.06
@@ -57,6 +57,12 @@ def make_linear_scale(values: Sequence[float]) -> Scale:
     decimals = max(0, -math.floor(math.log10(step) + 1e-9))
     ticks = [(number * step, f"{number * step:.{decimals}f}") for number in range(first, last + 1)]
     return _make_scale([low, high], is_log=False, ticks=ticks)
+
+
+def make_count_scale(values: Sequence[float]) -> Scale:
+    """Make a linear scale of large whole numbers, with short labels."""
+    scale = make_linear_scale(values)
+    return replace(scale, ticks=[(value, format_short(value)) for value, _ in scale.ticks])
 
 
 def format_short(value: float) -> str:

@@ -1,16 +1,16 @@
-"""Sections of a report about the batch: AUC, and steps and samples to a target AUC."""
+"""Sections of a report about the batch: AUC and log-loss, and steps and samples to a target AUC."""
 
 import math
 from collections.abc import Sequence
 
 from service.cli.render.text_format import UNKNOWN
+from service.cli.reporting.batch_plot import draw_batch_plot
 from service.cli.reporting.content import Block, Column, Notes, Paragraph, Plot, Section, Table
 from service.cli.reporting.critical_batch import MIN_BATCHES
 from service.cli.reporting.figures import DIGITS, format_count, format_rough
 from service.cli.reporting.numbers import MainRow, Scaling, SweepReport
 from service.cli.reporting.plot import Axis, Point, Series, draw_plot
-from service.cli.reporting.scales import Scale, make_batch_scale, make_linear_scale, make_log_scale
-from service.cli.reporting.targets import name_series
+from service.cli.reporting.scales import Scale, make_batch_scale, make_log_scale
 
 AGREEMENT_FACTOR = 2.0
 """Factor up to which a fitted critical batch and a noise scale agree: both are accurate to a factor, not to a
@@ -19,29 +19,19 @@ NUM_CURVE_POINTS = 40
 
 
 def make_scaling_sections(report: SweepReport) -> list[Section]:
-    """Make the sections of AUC against batch, and of steps and samples to the target."""
-    return [Section("AUC by batch", _make_auc_blocks(report.rows)), _make_target_section(report)]
+    """Make the sections of AUC and log-loss against batch, and of steps and samples to the target."""
+    return [Section("AUC and log-loss by batch", _make_auc_blocks(report.rows)), _make_target_section(report)]
 
 
 def _make_auc_blocks(rows: Sequence[MainRow]) -> list[Block]:
-    lines: dict[str, list[Point]] = {}
-    for row in rows:
-        if row.auc is not None and row.cell.batch is not None:
-            point = Point(row.cell.batch, row.auc.value, row.auc.low, row.auc.high)
-            lines.setdefault(name_series(row.cell), []).append(point)
-    points = [point for line in lines.values() for point in line]
-    if len({point.x for point in points}) < 2:
-        return [Paragraph("No plot: all results are of one batch.")]
-    ends = [value for point in points for value in (point.y, point.low, point.high) if value is not None]
-    plot = draw_plot(
-        "auc",
-        "AUC by batch",
-        f"AUC on the evaluation rows against the batch of {', '.join(lines)}; the numbers are in the first table.",
-        Axis("batch, samples", make_batch_scale([point.x for point in points])),
-        Axis("AUC", make_linear_scale(ends)),
-        [Series(name, line, colour=number) for number, (name, line) in enumerate(lines.items())],
+    plots = (
+        draw_batch_plot("auc", "AUC by batch", "AUC", rows, lambda row: row.auc),
+        draw_batch_plot("log-loss", "Log-loss by batch", "log-loss", rows, lambda row: row.log_loss),
     )
-    return [plot, Paragraph("Bars are the 95 % intervals of the first table.")]
+    drawn = [plot for plot in plots if plot is not None]
+    if not drawn:
+        return [Paragraph("No plot: all results are of one batch.")]
+    return [*drawn, Paragraph("Bars are the 95 % intervals of the first table.")]
 
 
 def _make_target_section(report: SweepReport) -> Section:
@@ -99,9 +89,9 @@ def _draw_target_plot(scalings: Sequence[Scaling], batches: Scale, quantity: str
         if scaling.fit is not None:
             compute = scaling.fit.compute_steps if is_steps else scaling.fit.compute_samples
             places = [low * (high / low) ** (part / NUM_CURVE_POINTS) for part in range(NUM_CURVE_POINTS + 1)]
-            series.append(
-                Series(f"{scaling.series}, fit", [Point(place, compute(place)) for place in places], "line", number)
-            )
+            critical = "" if scaling.fit.is_at_limit else f", B_crit {format_rough(scaling.fit.critical_batch)}"
+            fitted = [Point(place, compute(place)) for place in places]
+            series.append(Series(f"{scaling.series}, fit{critical}", fitted, "line", number))
     values = [point.y for line in series for point in line.points]
     return draw_plot(
         f"{quantity}-to-target",

@@ -33,21 +33,15 @@ class MeasuredScores:
     pairs: Mapping[Pair, PairedScores]
 
 
-def has_scores(trial: LoadedTrial) -> bool:
-    """Whether the scores of a trial are in their files: results may be read without them."""
-    scores = trial.result.scores
-    if scores is None:
-        return False
-    files = [scores.logits, scores.labels, *([scores.weights] if scores.weights else [])]
-    return all((trial.file.parent / file).is_file() for file in files)
-
-
-def measure_scores(cells: Sequence[ReportCell], pairs: Sequence[tuple[LoadedTrial, LoadedTrial]]) -> MeasuredScores:
+def measure_scores(
+    cells: Sequence[ReportCell], pairs: Sequence[tuple[LoadedTrial, LoadedTrial]], faults: Mapping[str, str]
+) -> MeasuredScores:
     """Measure the trials that are the only one of their cell, and `pairs` that may be compared row by row.
 
-    Raises BadInputError for a file that is none of scores, CommandError where numpy is missing, and ProgramStopped.
+    faults: by key, of the trials whose scores cannot be used. Raises BadInputError for a file with numbers that are no
+    scores, CommandError where numpy is missing, and ProgramStopped.
     """
-    alone = [cell.trials[0] for cell in cells if len(cell.trials) == 1 and has_scores(cell.trials[0])]
+    alone = [cell.trials[0] for cell in cells if len(cell.trials) == 1 and cell.trials[0].result.key not in faults]
     if not alone and not pairs:
         return MeasuredScores({}, {})
     require_trainer("numpy")
@@ -76,6 +70,6 @@ def _locate_rows(trial: LoadedTrial) -> dict[str, str | None]:
 
 
 def _locate(trial: LoadedTrial, name: str) -> str | None:
-    assert trial.result.scores is not None, "has_scores was asked"
+    assert trial.result.scores is not None, "its trial has no fault"
     file: str | None = getattr(trial.result.scores, name)
     return None if file is None else str(trial.file.parent / file)

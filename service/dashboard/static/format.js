@@ -101,6 +101,13 @@ export function progressText(job) {
   return parts.join(" · ");
 }
 
+/** Describe the stages of a batch that grows: 1,024 until 25 %, then 4,096; empty for a batch of one size. */
+export const stagesText = (stages) =>
+  stages
+    .map(({ global_size, until_fraction }) =>
+      isKnown(until_fraction) ? `${integer(global_size)} until ${Number((100 * until_fraction).toPrecision(4))} %` : integer(global_size))
+    .join(", then ");
+
 /** Fill a <progress>: empty while a job waits, moving while its progress is unknown. */
 export function showProgress(bar, job) {
   const fraction = job.state === "SUCCEEDED" ? 1 : job.progress.done_fraction;

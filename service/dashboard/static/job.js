@@ -6,7 +6,7 @@ import { Chart } from "./charts.js";
 import { Events } from "./events.js";
 import {
   bytes, clock, duration, element, figure, fileSize, hasEnded, integer, isKnown, labelChips, percent, progressText,
-  rate, reasonText, samples, showProgress, showState,
+  rate, reasonText, samples, showProgress, showState, stagesText,
 } from "./format.js";
 import { Log } from "./log.js";
 import { findBatch, NoiseCharts } from "./noise.js";
@@ -62,6 +62,7 @@ function showTiles(job, lastCheckpoint, attempts) {
   if (isKnown(progress.noise_scale)) {
     tiles.push(["Noise scale", samples(progress.noise_scale), `batch ${integer(findBatch(job))}`]);
   }
+  if (job.batch_stages.length) tiles.push(["Batch", integer(progress.global_size), `stages: ${stagesText(job.batch_stages)}`]);
   const saved = lastCheckpoint ? `${clock(lastCheckpoint.time)} · ${fileSize(lastCheckpoint.num_bytes)}` : "none yet";
   tiles.push(["Last checkpoint", lastCheckpoint ? `step ${integer(lastCheckpoint.step)}` : "–", saved]);
   byId("tiles").replaceChildren(

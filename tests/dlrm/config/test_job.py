@@ -123,6 +123,41 @@ def test_a_document_with_its_defaults_filled_in_is_the_same_job():
         ({"data": {"train": ["a"], "eval_fraction": 1.0}}, "data.eval_fraction", "less than 1"),
         ({**DATA, "batch": {"global_size": 16_383}}, "batch.global_size", "16382 or 16384"),
         ({**DATA, "batch": {"global_size": 1}}, "batch.global_size", "(valid: 2)"),
+        ({**DATA, "batch": {"global_size": 2**24 - 1}}, "batch.global_size", "(valid: 16777214 or 16777216)"),
+        (
+            {**DATA, "batch": {"global_size": 16_384, "schedule": [{"until_fraction": 0.5, "global_size": 16_383}]}},
+            "batch.schedule.0.global_size",
+            "(valid: 16382)",
+        ),
+        (
+            {**DATA, "batch": {"global_size": 9, "schedule": [{"until_fraction": 0.5, "global_size": 8}]}},
+            "batch.global_size",
+            "(valid: 10)",
+        ),
+        (
+            {**DATA, "batch": {"global_size": 4, "schedule": [{"until_fraction": 0.5, "global_size": 3}]}},
+            "batch.schedule.0.global_size",
+            "(valid: 2)",
+        ),
+        (
+            {**DATA, "batch": {"global_size": 2, "schedule": [{"until_fraction": 0.5, "global_size": 1}]}},
+            "batch.schedule.0.global_size",
+            "(valid: ascending multiples of 2 for all sizes)",
+        ),
+        (
+            {**DATA, "batch": {"global_size": 4096, "growth": {"start_size": 1023}}},
+            "batch.growth.start_size",
+            "(valid: 1022 or 1024)",
+        ),
+        (
+            {
+                **DATA,
+                "batch": {"global_size": 4096},
+                "resources": {"nodes": {"min": 2, "max": 3}, "workers_per_node": 1},
+            },
+            "batch.global_size",
+            "(valid: 4092 or 4098)",
+        ),
         ({**DATA, "batch": {"global_size": 16_384, "chunk_size": 8193}}, "batch.chunk_size", "1 to 8192"),
         ({**DATA, "batch": {"global_size": 16_384, "chunk_size": 0}}, "batch.chunk_size", "1 to 8192"),
         ({**DATA, "batch": {"chunk_size": 1.5}}, "batch.chunk_size", "auto"),

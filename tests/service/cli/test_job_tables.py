@@ -11,7 +11,7 @@ from service.cli.render.advice import print_advice
 from service.cli.render.job_tables import make_events_table, make_job_table, make_jobs_table, make_result_table
 from service.cli.render.progress import describe_progress
 from service.cli.render.quality import print_comparison
-from service.client import Attempt, Event, Job, JobDetails, Progress, QueuePlace
+from service.client import Attempt, BatchStage, Event, Job, JobDetails, Progress, QueuePlace
 
 TIME = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -160,6 +160,20 @@ def test_a_queued_job_shows_its_place_what_it_waits_for_and_when_it_may_start() 
     assert "number 1" in text
     assert "expected start" not in text
     assert "in the queue" not in printed(make_job_table(job.model_copy(update={"queue": None}), []))
+
+
+def test_a_job_whose_batch_grows_shows_the_present_batch_and_its_stages() -> None:
+    stages = [
+        BatchStage(global_size=1024, until_fraction=0.25),
+        BatchStage(global_size=4096, until_fraction=0.5, is_current=True),
+        BatchStage(global_size=16_384),
+    ]
+    job = JobDetails(id="job_1", name="job", state="RUNNING", created_at=TIME, world_size=1, batch_stages=stages)
+    told = "stages: 1,024 until 25 % of the samples, then 4,096 until 50 % of the samples, then 16,384"
+    assert f"batch 4,096 samples now; {told}" in " ".join(printed(make_job_table(job, [])).split())
+    waiting = job.model_copy(update={"batch_stages": [stages[0], stages[2]]})
+    assert "batch stages: 1,024 until 25 %" in " ".join(printed(make_job_table(waiting, [])).split())
+    assert "batch" not in printed(make_job_table(job.model_copy(update={"batch_stages": []}), []))
 
 
 def test_events_are_in_the_order_of_time_and_checkpoints_in_a_row_are_one() -> None:

@@ -131,6 +131,14 @@ def test_a_run_that_goes_on_is_shown_from_where_it_goes_on(tmp_path: Path) -> No
     assert said[1:] == ["resumes at step 6 of 10"]
 
 
+def test_a_run_that_resumes_where_its_batch_grows_has_done_its_share_of_the_samples(tmp_path: Path) -> None:
+    """Six of ten steps have made 100 of the 1,000 samples."""
+    attempt = AttemptDirectory(tmp_path)
+    with closing(SpoolWriter(attempt.spool_file(0, "metrics"))) as metrics:
+        metrics.write(StartReport(step=6, evaluated_step=5, num_samples=100, num_run_samples=1000, global_size=20))
+    assert SpoolProgress(attempt, print, num_steps=10).read().done_fraction == 0.1
+
+
 def test_a_run_whose_checkpoints_are_all_damaged_is_said_to_begin_from_the_start(tmp_path: Path) -> None:
     attempt = AttemptDirectory(tmp_path)
     said: list[str] = []

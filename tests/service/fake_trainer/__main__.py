@@ -92,6 +92,18 @@ def measure_noise(directory: RunDirectory, attempt: AttemptDirectory) -> int:
     return end(attempt, Outcome(state="succeeded", reason=EndReason.COMPLETED, step=NUM_STEPS, metrics={"auc": 0.75}))
 
 
+def grow_batch(directory: RunDirectory, attempt: AttemptDirectory) -> int:
+    """Report a step of 32 samples and then one of 64, of a run of 960 samples, and wait."""
+    metrics = SpoolWriter(attempt.spool_file(0, "metrics"))
+    metrics.write(StartReport(step=0, evaluated_step=0, num_samples=0, num_run_samples=960, global_size=32))
+    for number, (size, samples) in enumerate(((32, 32), (64, 96)), start=1):
+        changes = {"num_samples": samples, "num_run_samples": 960, "global_size": size}
+        metrics.write(make_step_report(number).model_copy(update=changes))
+    while not is_stop_requested:
+        time.sleep(0.02)
+    return end(attempt, Outcome(state="stopped", reason=EndReason.STOP_REQUESTED, step=2))
+
+
 def fall_behind(directory: RunDirectory, attempt: AttemptDirectory) -> int:
     """End with a model that is worse than logistic regression."""
     yardstick = YardstickResult(
@@ -229,6 +241,7 @@ BEHAVIOURS = {
     for function in (
         succeed,
         measure_noise,
+        grow_batch,
         fall_behind,
         wait_warned,
         wait,

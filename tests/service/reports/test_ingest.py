@@ -154,6 +154,7 @@ def test_reports_become_progress_metrics_and_events(api: Api, attempt: Attempt) 
         "message": None,
         "step": 2,
         "num_steps": 10,
+        "global_size": None,
         "done_fraction": 0.2,
         "loss": 1.0,
         "auc": 0.7,

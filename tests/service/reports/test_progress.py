@@ -43,6 +43,16 @@ def test_where_the_batch_grows_the_done_share_and_the_time_left_go_by_samples() 
     assert again.done_fraction == 0.2
 
 
+def test_an_attempt_that_resumes_where_the_batch_grows_has_done_its_share_of_the_samples() -> None:
+    growing = STEP.model_copy(update={"num_run_samples": 1500, "global_size": 100})
+    start = StartReport(step=2, evaluated_step=0, num_samples=150, num_run_samples=1500, global_size=50)
+    progress = ReportedProgress().apply(growing).carry_over()
+    assert (progress.global_size, progress.num_run_samples) == (100, 1500)
+    again = progress.apply_start(start, STEP.model_dump(), None)
+    assert (again.step, again.done_fraction, again.global_size) == (2, 0.1, 50)
+    assert again.apply(SAVING).done_fraction == 0.1
+
+
 def test_a_step_without_a_loss_keeps_the_last_one() -> None:
     dropped = STEP.model_copy(update={"loss": None, "dropped": True})
     assert ReportedProgress().apply(STEP).apply(dropped).loss == 0.5

@@ -9,11 +9,13 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 from xml.etree import ElementTree
 
 import pytest
 from scipy import stats
 
+from service.cli.sweep.results import CurvePoint
 from tests.service.cli.reporting.recorded import (
     BATCHES,
     CRITICAL_BATCH,
@@ -74,6 +76,20 @@ def read_markdown_tables(text: str) -> list[list[list[str]]]:
     return tables
 
 
+def assert_stands_alone(drawn: str) -> None:
+    """Assert that an SVG is a picture of its own: with a size, a background, axis titles, a legend, and no links."""
+    svg = "{http://www.w3.org/2000/svg}"
+    root = ElementTree.fromstring(drawn)
+    assert (root.attrib["role"], float(root.attrib["width"]) > 0.0) == ("img", True)
+    assert root.find(f"{svg}path[@class='back']") is not None
+    assert ".back{fill:#ffffff}" in drawn
+    assert not re.search(r"var\(|href|url\(|@import|<script", drawn)
+    texts = ["".join(text.itertext()) for text in root.iter(f"{svg}text")]
+    assert {"samples", "batch, samples"} & {*texts}
+    assert any(re.match("AUC|log-loss|gap|steps|samples to", text) for text in texts)
+    assert {"adam", "lamb"} <= {*texts}
+
+
 def test_the_main_table_has_the_confirmed_means_of_the_best_settings(sweep: Path, dlrm: Command) -> None:
     rows = read_json(dlrm, sweep)["rows"]
     assert [(row["compared"]["batch.global_size"], row["method"]) for row in rows] == [
@@ -123,7 +139,9 @@ def test_the_base_may_be_one_cell_and_an_unknown_one_is_refused_with_the_valid_n
     assert "valid: adam, lamb" in refuse(dlrm, sweep, "--base-cell", "4096")
 
 
-def test_the_critical_batch_is_that_of_the_curves_and_agrees_with_the_noise_scale(sweep: Path, dlrm: Command) -> None:
+def test_the_critical_batch_is_that_of_the_curves_and_agrees_with_the_noise_scale(
+    sweep: Path, tmp_path: Path, dlrm: Command
+) -> None:
     report = read_json(dlrm, sweep, "--target-auc", "0.56")
     for scaling in report["scalings"]:
         assert scaling["critical_batch"] == pytest.approx(CRITICAL_BATCH, rel=1e-3)
@@ -131,7 +149,9 @@ def test_the_critical_batch_is_that_of_the_curves_and_agrees_with_the_noise_scal
         assert [point["samples"] for point in scaling["batches"]] == pytest.approx(
             [0.2 * NUM_SAMPLES * (1.0 + batch / CRITICAL_BATCH) for batch in BATCHES], rel=1e-4
         )
-    text = dlrm("report", str(sweep), "--target-auc", "0.56").out
+    text = dlrm("report", str(sweep), "--target-auc", "0.56", "--plots", str(tmp_path)).out
+    drawn = (tmp_path / "samples-to-target.svg").read_text()
+    assert all(f">{name}</text>" in drawn for name in ("adam, perfect", "lamb, fit, B_crit 6,000"))
     assert "the critical batch is about 6,000" in text
     assert (
         "7,000 (median of the runs at their end), agree within a factor of 2: they are a factor of 1.17 apart" in text
@@ -153,16 +173,14 @@ def test_the_page_and_the_markdown_have_the_same_tables_and_sentences(
     plain = html.unescape(re.sub(r"\\(.)", r"\1", lines))
     assert len(sentences) > 10
     assert all(sentence in plain for sentence in sentences)
-    assert sorted(path.name for path in plots.iterdir()) == [
-        "auc.svg",
-        "samples-to-target.svg",
-        "steps-to-target.svg",
-    ]
+    courses = [f"{metric}-by-samples-{batch}" for metric in ("auc", "log-loss", "train-auc-gap") for batch in BATCHES]
+    names = ["auc", "log-loss", "train-auc-gap", "steps-to-target", "samples-to-target", *courses]
+    assert sorted(path.stem for path in plots.iterdir()) == sorted(names)
     for path in plots.iterdir():
         assert f"(plots/{path.name})" in lines
         drawn = path.read_text().strip()
         assert drawn in text
-        assert ElementTree.fromstring(drawn).attrib["role"] == "img"
+        assert_stands_alone(drawn)
     assert not re.search(r"<script|https?://(?!www\.w3\.org/2000/svg)", text)
     assert str(sweep) not in text + lines
 
@@ -203,7 +221,7 @@ def test_seeds_alone_are_compared_without_scores_and_unequal_samples_are_marked(
     assert [group["cells"] for group in report["equal_samples"]] == [["adam, 1024"], ["lamb, 1024"]]
     text = dlrm("report", str(tmp_path), "--base", "adam").out
     assert "≠ unequal samples: 2,000,000 against 1,000,000" in text
-    assert "‡: scores are not kept" in text
+    assert "‡: not paired by rows" in text
 
 
 def test_equal_steps_are_told_from_equal_samples(tmp_path: Path, dlrm: Command) -> None:
@@ -224,6 +242,101 @@ def test_results_may_lie_in_several_directories_of_one_sweep(tmp_path: Path, dlr
         write_results(directory, [make_trial(directory, method, 1024, seed) for seed in SEEDS])
     report = read_json(dlrm, tmp_path / "adam", tmp_path / "lamb" / "results.jsonl", "--base", "adam")
     assert [one["is_paired_by_rows"] for one in report["differences"]] == [True]
+
+
+def test_directories_of_one_sweep_are_merged_trial_by_trial_and_the_later_result_counts(
+    tmp_path: Path, dlrm: Command
+) -> None:
+    whole, chosen, confirmed = tmp_path / "whole", tmp_path / "chosen", tmp_path / "confirmed"
+    trials = list_trials(whole)
+    write_results(whole, trials)
+    for directory, stages in ((chosen, {"grid"}), (confirmed, {"confirm"})):
+        write_results(directory, [trial for trial in list_trials(directory) if trial.stage in stages])
+    failed = trials[-1].model_copy(update={"outcome": "failed", "metrics": {}, "curve": [], "scores": None})
+    write_results(confirmed, [failed])
+    merged, of_one = read_json(dlrm, chosen, confirmed, "--base", "adam"), read_json(dlrm, whole, "--base", "adam")
+    assert merged.pop("files") != of_one.pop("files")
+    assert merged == of_one
+
+
+def test_plots_are_written_beside_markdown_that_goes_to_stdout(
+    sweep: Path, tmp_path: Path, dlrm: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = dlrm("report", str(sweep), "--plots", "pictures of it").out
+    paths = re.findall(r"!\[[^]]*\]\(([^)]*)\)", text)
+    assert len(paths) == 14
+    assert all((tmp_path / unquote(path)).is_file() for path in paths)
+    command = ["report", str(sweep), "--markdown", "docs/report.md", "--plots", "pictures of it"]
+    (tmp_path / "docs").mkdir()
+    assert dlrm(*command).code == 0
+    assert "(../pictures%20of%20it/auc.svg)" in (tmp_path / "docs" / "report.md").read_text()
+
+
+def test_the_course_is_the_mean_over_seeds_also_where_their_evaluations_differ(tmp_path: Path, dlrm: Command) -> None:
+    def curve(samples: list[int], aucs: list[float]) -> list[CurvePoint]:
+        return [
+            CurvePoint(step=count, num_samples=count, auc=auc, log_loss=1.0 - auc, train_auc=auc + 0.02)
+            for count, auc in zip(samples, aucs, strict=True)
+        ]
+
+    one, other = (make_trial(tmp_path, "adam", 1024, seed) for seed in SEEDS[:2])
+    curves = curve([100, 200, 400], [0.5, 0.6, 0.7]), curve([100, 300], [0.6, 0.8])
+    write_results(
+        tmp_path, [one.model_copy(update={"curve": curves[0]}), other.model_copy(update={"curve": curves[1]})]
+    )
+    (course,) = read_json(dlrm, tmp_path)["courses"]
+    assert course["auc"] == [pytest.approx(point) for point in ([100.0, 0.55], [200.0, 0.65])]
+    assert course["log_loss"] == [pytest.approx(point) for point in ([100.0, 0.45], [200.0, 0.35])]
+    assert course["train_auc_gap"] == [pytest.approx(point) for point in ([100.0, 0.02], [200.0, 0.02])]
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (lambda content: content[:-40], "is cut short: 1,688 of 1,728 bytes"),
+        (lambda content: content[:20], "is not a NumPy file with a whole header"),
+        (lambda content: content[:0], "is not a NumPy file"),
+        (lambda content: content.replace(b"'<f4'", b"'<i4'"), "has numbers of type <i4, not <f4 (float32)"),
+        (lambda content: content.replace(b"(400,)", b"(399,)"), "has the shape (399,), not (400,)"),
+    ],
+)
+def test_scores_in_a_broken_file_are_not_paired_and_the_report_names_it(
+    tmp_path: Path, dlrm: Command, damage: Callable[[bytes], bytes], told: str
+) -> None:
+    trials = [make_trial(tmp_path, method, 1024, seed) for method in ("adam", "lamb") for seed in SEEDS]
+    write_results(tmp_path, trials)
+    file = tmp_path / "scores" / f"{trials[1].key}.npy"
+    file.write_bytes(damage(file.read_bytes()))
+    report = read_json(dlrm, tmp_path, "--base", "adam")
+    (one,) = report["differences"]
+    assert (one["is_paired_by_rows"], one["auc"]["source"]) == (False, "seeds")
+    assert one["row_refusal"].startswith(f"scores/{file.name} {told}")
+    assert report["broken_files"] == [one["row_refusal"]]
+    text = dlrm("report", str(tmp_path), "--base", "adam").out
+    assert html.unescape(re.sub(r"\\(.)", r"\1", text)).count(f"Not used: {one['row_refusal']}.") == 1
+
+
+def test_scores_whose_files_are_left_behind_are_not_paired(tmp_path: Path, dlrm: Command) -> None:
+    trials = [make_trial(tmp_path, method, 1024, seed) for method in ("adam", "lamb") for seed in SEEDS]
+    write_results(tmp_path, trials)
+    (tmp_path / "scores" / f"{trials[0].key}.npy").unlink()
+    report = read_json(dlrm, tmp_path, "--base", "adam")
+    assert report["differences"][0]["row_refusal"] == "files of scores are not there"
+    assert report["broken_files"] == []
+
+
+def test_the_cost_of_each_method_is_the_sum_over_all_its_trials(tmp_path: Path, dlrm: Command) -> None:
+    trials = [make_trial(tmp_path, "adam", 1024, seed) for seed in SEEDS]
+    trials.append(make_trial(tmp_path, "lamb", 1024, 10).model_copy(update={"cpu_seconds": None}))
+    write_results(tmp_path, trials)
+    tables = read_markdown_tables(dlrm("report", str(tmp_path)).out)
+    (cost,) = [table for table in tables if table[0][-1] == "CPU seconds per million samples"]
+    # Of each trial: 15 CPU seconds, 20 seconds, a million samples.
+    assert cost[1:] == [
+        ["adam", "3", "3,000,000", "45.0", "60.0", "15.0"],
+        ["lamb", "1", "1,000,000", "-", "20.0", "-"],
+    ]
 
 
 def test_an_edge_of_the_grid_is_told_and_a_setting_that_diverges_with_a_seed_is_not_best(
@@ -255,5 +368,6 @@ def test_results_that_cannot_be_used_are_refused_with_what_is_valid(tmp_path: Pa
     assert "of another sweep than" in refuse(dlrm, first, second)
     write_results(second / "more", [trial.model_copy(update={"compared": {}})])
     assert "compares no fields, not batch.global_size" in refuse(dlrm, first, second / "more")
-    assert "--plots: is of the Markdown" in refuse(dlrm, first, "--plots", tmp_path)
+    (tmp_path / "file").touch()
+    assert "file: not a directory" in refuse(dlrm, first, "--plots", tmp_path / "file")
     assert "valid: a file in an existing directory" in refuse(dlrm, first, "--output", tmp_path)

@@ -1,0 +1,53 @@
+from service.jobs.batch_stages import list_batch_stages
+from tests.service.api import Api
+from tests.service.jobs.test_checkpoints_api import save_checkpoint
+from tests.service.reports.attempts import begin_next_attempt
+from tests.service.reports.steps import make_step
+from tests.service.reports.test_restarted_curves import push
+
+SCHEDULE = [{"until_fraction": 0.25, "global_size": 1024}, {"until_fraction": 0.5, "global_size": 4096}]
+
+
+def list_stages(batch: dict[str, object], present: int | None) -> list[tuple[int, float | None, bool]]:
+    stages = list_batch_stages(batch, present)
+    return [(stage.global_size, stage.until_fraction, stage.is_current) for stage in stages]
+
+
+def test_the_stages_of_a_schedule_are_its_sizes_and_then_the_last_one() -> None:
+    batch = {"global_size": 16_384, "schedule": SCHEDULE}
+    assert list_stages(batch, 4096) == [(1024, 0.25, False), (4096, 0.5, True), (16_384, None, False)]
+    assert not any(is_current for *_, is_current in list_stages(batch, None))
+
+
+def test_the_stages_of_a_batch_that_follows_the_noise_are_those_up_to_the_present_one() -> None:
+    batch = {"global_size": 5000, "growth": {"start_size": 1024}}
+    assert list_stages(batch, None) == [(1024, None, False)]
+    assert list_stages(batch, 2048) == [(1024, None, False), (2048, None, True)]
+    sizes = [(1024, None, False), (2048, None, False), (4096, None, False), (5000, None, True)]
+    assert list_stages(batch, 5000) == sizes
+
+
+def test_a_batch_of_one_size_has_no_stages() -> None:
+    assert list_stages({"global_size": "auto"}, 4096) == []
+    # A document of an earlier version.
+    assert list_stages({"global_size": 64, "of_old": 1}, 64) == []
+
+
+def test_a_job_tells_its_present_batch_and_the_share_of_samples_at_its_checkpoints(api: Api) -> None:
+    batch = {"global_size": 64, "schedule": [{"until_fraction": 0.5, "global_size": 32}]}
+    submitted = api.submit(batch=batch)
+    attempt = begin_next_attempt(api, submitted["id"])
+    save_checkpoint(submitted, step=2, num_bytes=1)
+    path = f"/v1/jobs/{submitted['id']}"
+    (by_steps,) = api.viewer.get(f"{path}/checkpoints").json()["items"]
+    assert by_steps["done_fraction"] == 0.02
+    changes = {"num_run_samples": 1000 * by_steps["num_samples"], "global_size": 32}
+    push(api, attempt, make_step(2).model_copy(update=changes))
+    job = api.viewer.get(path).json()
+    assert job["progress"]["global_size"] == 32
+    assert job["batch_stages"] == [
+        {"global_size": 32, "until_fraction": 0.5, "is_current": True},
+        {"global_size": 64, "until_fraction": None, "is_current": False},
+    ]
+    (by_samples,) = api.viewer.get(f"{path}/checkpoints").json()["items"]
+    assert by_samples["done_fraction"] == 0.001
