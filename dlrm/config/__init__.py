@@ -22,6 +22,7 @@ from dlrm.config.model import ModelConfig
 from dlrm.config.moments import MomentsConfig
 from dlrm.config.optimizers import CowClipConfig, DenseOptimizerConfig, TableOptimizerConfig
 from dlrm.config.parameter_groups import ParameterGroupConfig
+from dlrm.config.presets import MIN_LARGE_BATCH_STEPS, PRESETS, PresetName
 from dlrm.config.resources import ResourcesConfig
 from dlrm.config.run import RunConfig
 from dlrm.config.schedule import ScheduleConfig
@@ -37,6 +38,8 @@ __all__ = [
     "CRITEO_SCHEMA",
     "EXECUTION_SETTINGS",
     "MAX_BATCH",
+    "MIN_LARGE_BATCH_STEPS",
+    "PRESETS",
     "AveragingConfig",
     "BatchConfig",
     "BatchGrowth",
@@ -65,6 +68,7 @@ __all__ = [
     "ModelConfig",
     "MomentsConfig",
     "ParameterGroupConfig",
+    "PresetName",
     "ResolvedJob",
     "ResourcesConfig",
     "RunConfig",

@@ -15,6 +15,7 @@ from dlrm.config.errors import ConfigError, translate_errors
 from dlrm.config.job import JobConfig, JobSpec
 from dlrm.config.model import ModelConfig
 from dlrm.config.optimizers import DEFAULT_TABLE_RATE, get_default_rate
+from dlrm.config.presets import MAX_LARGE_BATCH, MIN_LARGE_BATCH_STEPS, list_preset_values
 from dlrm.config.schedule import ScheduleConfig
 
 Document = TypeVar("Document", JobConfig, JobSpec)
@@ -91,6 +92,10 @@ def decide(job: JobSpec, facts: DataFacts | None) -> tuple[JobConfig, list[Decis
         decisions.append(Decision(field=field, value=value, reason=reason))
     if facts is not None and facts.source is not None and job.model.architecture == "auto":
         _keep_cross_layers(document["model"], facts.source)
+    decisions += [
+        Decision(field=field, value=entry.value, reason=f"preset {job.preset}: {entry.reason}")
+        for field, entry in list_preset_values(job.preset, document).items()
+    ]
     return _validate(JobConfig, document), decisions
 
 
@@ -138,11 +143,14 @@ def _decide_architecture(document: dict[str, Any], facts: DataFacts | None) -> t
 
 def _decide_batch(document: dict[str, Any], facts: DataFacts | None) -> tuple[int, str]:
     world_size = document["resources"]["nodes"] * document["resources"]["workers_per_node"]
+    max_batch, min_steps = MAX_BATCH, MIN_STEPS_OF_EPOCH
+    if document["preset"] == "large_batch":
+        max_batch, min_steps = MAX_LARGE_BATCH, MIN_LARGE_BATCH_STEPS
     if facts is None:
-        size, reason = MAX_BATCH, UNKNOWN_ROWS
+        size, reason = max_batch, UNKNOWN_ROWS
     else:
         size = MIN_BATCH
-        while size < MAX_BATCH and facts.num_train_rows >= 2 * size * MIN_STEPS_OF_EPOCH:
+        while size < max_batch and facts.num_train_rows >= 2 * size * min_steps:
             size *= 2
         reason = f"for {facts.num_train_rows:,} training rows"
     chunk_size, moments = document["batch"]["chunk_size"], document["moments"]

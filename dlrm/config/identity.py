@@ -10,6 +10,7 @@ from dlrm.config.optimizers import SETTINGS
 EXECUTION_SETTINGS: dict[str, Any] = {
     "name": True,
     "labels": True,
+    "preset": True,
     "priority": True,
     "max_restarts": True,
     "deadline_seconds": True,
@@ -25,8 +26,8 @@ EXECUTION_SETTINGS: dict[str, Any] = {
         "yardsticks": True,
     },
 }
-"""Settings that say where and how fast a job runs and what it keeps, not what it learns or when it is evaluated; as the
-argument `exclude` of pydantic."""
+"""Settings that say where and how fast a job runs and what it keeps, not what it learns or when it is evaluated, and
+the preset, whose values are in other fields; as the argument `exclude` of pydantic."""
 
 _EVALUATION_SETTINGS = {
     "eval_every_fraction": True,

@@ -20,6 +20,7 @@ from dlrm.config.optimizers import (
     TableOptimizerConfig,
     TableOptimizerSpec,
 )
+from dlrm.config.presets import PresetName, fill_preset
 from dlrm.config.resources import ResourcesConfig
 from dlrm.config.run import RunConfig, RunSpec
 from dlrm.config.sharding import COLUMN_TYPES, WHOLE_ROW_TYPES, ShardingConfig
@@ -39,6 +40,10 @@ class JobSpec(Config):
     """Name of the job; need not be unique."""
     labels: dict[Name, LabelValue] = Field(default={}, max_length=32)
     """Free key-value pairs by which jobs can be found."""
+    preset: PresetName | None = None
+    """Name of a set of values for the fields that the document leaves out; null: their defaults. large_batch: the
+    largest batch, up to 524,288 samples, that leaves enough steps for the number of rows, with the optimizers and rates
+    that were best there."""
     priority: int = Field(default=0, ge=-100, le=100)
     """Priority of the job; jobs of higher priority start first."""
     max_restarts: int = Field(default=3, ge=0, le=100)
@@ -67,6 +72,11 @@ class JobSpec(Config):
     """Number format of the matrix products in the dense part; weights and sums are always fp32."""
     run: RunSpec = RunSpec()
     resources: ResourcesConfig = ResourcesConfig()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_preset(cls, document: Any) -> Any:
+        return fill_preset(document)
 
     @field_validator("moments", "variance_reduction", "averaging", mode="before")
     @classmethod

@@ -1,4 +1,4 @@
-"""Option `--set KEY=VALUE`: sets single fields of a job document from the command line."""
+"""Options `--set KEY=VALUE` and `--preset NAME`: set fields of a job document from the command line."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -8,6 +8,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
+from dlrm.config import PresetName
 from service.cli.errors import BadInputError
 
 SetOption = Annotated[
@@ -16,6 +17,14 @@ SetOption = Annotated[
         "--set",
         metavar="KEY=VALUE",
         help="Set a field of the job document, such as batch.global_size=4096; may be repeated.",
+        show_default=False,
+    ),
+]
+PresetOption = Annotated[
+    PresetName | None,
+    typer.Option(
+        "--preset",
+        help="Fill the fields that the document leaves out for this purpose (docs/large-batch.md).",
         show_default=False,
     ),
 ]
@@ -38,6 +47,11 @@ class Setting:
     def field(self) -> str:
         """Dotted path of the field, as errors of the document name it."""
         return ".".join(self.path)
+
+
+def add_preset(settings: Sequence[str] | None, preset: PresetName | None) -> list[str]:
+    """Return the arguments of `--set` with that of `--preset`, which is a field too."""
+    return [*(settings or ()), *([f"preset={preset}"] if preset else [])]
 
 
 def parse_settings(texts: Sequence[str] | None) -> list[Setting]:

@@ -16,7 +16,7 @@ from service.cli.render.console import console_on
 from service.cli.render.plan_report import print_plan
 from service.cli.render.text_format import print_warnings
 from service.cli.run_directory import change_job, read_resolved_job
-from service.cli.set_option import SetOption
+from service.cli.set_option import PresetOption, SetOption, add_preset
 from service.settings import StateSettings
 
 
@@ -28,6 +28,7 @@ def plan(
         ),
     ],
     settings: SetOption = None,
+    preset: PresetOption = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one line of JSON, with every shard of every table.")
     ] = False,
@@ -58,7 +59,7 @@ def plan(
     Exit code: 0 planned, 2 bad document, not enough memory, or unknown table
     sizes, 1 any other failure.
     """
-    resolved, run_directory = _read_job_or_run(job, settings)
+    resolved, run_directory = _read_job_or_run(job, add_preset(settings, preset))
     request = {
         "resolved": resolved.model_dump(mode="json"),
         "run_directory": str(run_directory.path) if run_directory else None,

@@ -17,7 +17,7 @@ from service.cli.render.console import console_on
 from service.cli.render.job_tables import make_job_table
 from service.cli.render.progress import ProgressLine
 from service.cli.render.text_format import print_warnings
-from service.cli.set_option import SetOption
+from service.cli.set_option import PresetOption, SetOption, add_preset
 from service.client import Client, Job, JobDetails, ServiceError, ServiceUnreachableError
 from service.client.patience import DEFAULT_PATIENCE_SECONDS
 
@@ -30,6 +30,7 @@ def submit(
         Path, typer.Argument(metavar="DOCUMENT", help="The job document, .toml or .json.", show_default=False)
     ],
     settings: SetOption = None,
+    preset: PresetOption = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Show progress until the job has ended.")] = False,
     patience_seconds: PatienceSeconds = DEFAULT_PATIENCE_SECONDS,
 ) -> None:
@@ -46,6 +47,8 @@ def submit(
 
         dlrm submit job.toml --set run.epochs=2 --set dense_optimizer.name=lamb
 
+        dlrm submit job.toml --preset large_batch
+
         id=$(dlrm submit job.json) && dlrm show $id
 
     Ctrl-C during --follow ends only the display; the job continues. So it does
@@ -55,7 +58,7 @@ def submit(
     Exit code: 0 submitted (with --follow: SUCCEEDED), 2 bad document, 3 the
     service stayed away for longer than --patience, 1 any other failure.
     """
-    document, spec = read_job(job, settings)
+    document, spec = read_job(job, add_preset(settings, preset))
     console = console_on(stderr=True)
     with connect() as client:
         submitted = _submit(client, document, list_beside(spec, job))

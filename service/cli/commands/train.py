@@ -46,7 +46,7 @@ from service.cli.run_directory import (
     require_new_directory,
 )
 from service.cli.run_store import RunStore, fetch_kept_run, fetch_lost_run, make_fetched_path, name_store
-from service.cli.set_option import SetOption
+from service.cli.set_option import PresetOption, SetOption, add_preset
 from service.cli.sources import DOCUMENTS
 from service.cli.spool import SpoolProgress
 
@@ -83,6 +83,7 @@ def train(
         ),
     ] = None,
     settings: SetOption = None,
+    preset: PresetOption = None,
     label: Annotated[
         str | None,
         typer.Option(help="Name of the label column of data files.", show_default="found by its name or place"),
@@ -126,6 +127,8 @@ def train(
         dlrm train job.toml --json | tail -1 | jq .auc
 
         dlrm train job.toml --set batch.global_size=4096 --set run.epochs=2
+
+        dlrm train job.toml --preset large_batch
 
     From data files (Parquet, CSV, TSV, Criteo; compressed, patterns, URIs) a job
     document is inferred first, as by `dlrm prepare --infer`. It is written beside
@@ -173,6 +176,7 @@ def train(
     Exit code: 0 trained, now or earlier, 2 bad document or data, 75 stopped on
     request, 1 any other failure.
     """
+    settings = add_preset(settings, preset)
     place = find_own_place(node_rank, rendezvous)
     if place is not None:
         directory, store = _find_places(resume, run_directory, run_store)
