@@ -35,6 +35,7 @@ NADAMW = TrainingSetting(
     variance_reduction=VarianceReductionConfig(),
     moments=MomentsConfig(every=2),
 )
+SOAP = replace(NADAMW, dense_optimizer="soap", averaging=AveragingConfig(half_life_fraction=1.0))
 AVERAGED = replace(ADAGRAD, averaging=AveragingConfig(half_life_fraction=1.0))
 """The half-life is a batch, of which the data of these tests has one."""
 CLIPPED = replace(ADAGRAD, cowclip=CowClipConfig(r=0.001, zeta=1e-4), count_exponent=0.5)
@@ -47,13 +48,14 @@ def draw_setting_batches(setting: TrainingSetting, number: int):
 
 @pytest.mark.parametrize(
     "setting",
-    [ADAGRAD, SGD, REDUCED, REDUCED_VARIANCE, NADAMW, AVERAGED, CLIPPED],
+    [ADAGRAD, SGD, REDUCED, REDUCED_VARIANCE, NADAMW, SOAP, AVERAGED, CLIPPED],
     ids=[
         "adagrad and adam",
         "sgd",
         "bf16 and fp16",
         "lamb with variance reduction",
         "nadamw, smoothed",
+        "soap, smoothed and averaged",
         "averaged",
         "clipped, by counts",
     ],

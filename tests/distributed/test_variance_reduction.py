@@ -42,7 +42,7 @@ def largest_difference(one: TrainedModel, other: TrainedModel) -> float:
 
 @pytest.mark.parametrize("scale", ["gradient", "update"])
 @pytest.mark.parametrize("moments", [EXACT, SHARE, GROUPS], ids=["exact", "on a share", "groups"])
-@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "lars", "adagrad", "adam", "adamw", "nadamw", "lamb"])
+@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "lars", "adagrad", "adam", "adamw", "nadamw", "lamb", "soap"])
 def test_with_gamma_one_it_is_the_optimizer_alone(
     rank_pools: RankPools, optimizer: str, moments: MomentsConfig, scale: str
 ):
@@ -51,10 +51,11 @@ def test_with_gamma_one_it_is_the_optimizer_alone(
     alone = train_on_first_rank(rank_pools, setting)
     reduction = VarianceReductionConfig(gamma=1.0, scale=scale)  # pyright: ignore[reportArgumentType]
     reduced = train_on_first_rank(rank_pools, replace(setting, variance_reduction=reduction))
-    is_smoothed = optimizer in ("adam", "adamw", "nadamw", "lamb")
+    is_smoothed = optimizer in ("adam", "adamw", "nadamw", "lamb", "soap")
     # The first batch is measured whole, and so in other chunks.
     is_same_arithmetic = not is_smoothed and moments is not SHARE
-    assert largest_difference(reduced, alone) <= (0.0 if is_same_arithmetic else 1e-6)
+    # Eigenvectors of SOAP whose eigenvalues hardly differ follow the rounding of gradients.
+    assert largest_difference(reduced, alone) <= (0.0 if is_same_arithmetic else 1e-6 * (5000 if optimizer == "soap" else 1))
 
 
 def test_measuring_moments_changes_nothing(rank_pools: RankPools):
@@ -64,7 +65,7 @@ def test_measuring_moments_changes_nothing(rank_pools: RankPools):
 
 
 @pytest.mark.parametrize("moments", [EXACT, SHARE, GROUPS], ids=["exact", "on a share", "groups"])
-@pytest.mark.parametrize("optimizer", ["sgd", "lamb"])
+@pytest.mark.parametrize("optimizer", ["sgd", "lamb", "soap"])
 def test_updates_do_not_depend_on_ranks_or_chunk(rank_pools: RankPools, optimizer: str, moments: MomentsConfig):
     setting = replace(
         PLAIN,
@@ -77,7 +78,7 @@ def test_updates_do_not_depend_on_ranks_or_chunk(rank_pools: RankPools, optimize
     for world_size, chunk_size in [(2, 64), (4, 37)]:
         other = train_on_first_rank(rank_pools, replace(setting, chunk_size=chunk_size), world_size)
         torch.testing.assert_close(torch.tensor(other.losses), torch.tensor(alone.losses), rtol=1e-5, atol=0)
-        assert largest_difference(other, alone) <= 1e-4
+        assert largest_difference(other, alone) <= 1e-4 * (10 if optimizer == "soap" else 1)
 
 
 def test_variance_reduction_and_its_controls_change_the_result(rank_pools: RankPools):

@@ -88,7 +88,7 @@ def test_lamb_at_ratio_one_decays_as_adamw_does():
     assert_same(ours, theirs, 1e-12)
 
 
-@pytest.mark.parametrize("make", [make_lars, make_lamb], ids=["lars", "lamb"])
+@pytest.mark.parametrize("make", [make_lars, make_lamb], ids=["lars", "lamb", "soap"])
 @pytest.mark.parametrize("zero", ["weights", "gradients"])
 def test_a_tensor_without_a_norm_has_ratio_one(make: Callable[..., Optimizer], zero: str):
     scaled, plain = ({"w": Parameter(torch.ones(3, 2))} for _ in range(2))
@@ -102,7 +102,7 @@ def test_a_tensor_without_a_norm_has_ratio_one(make: Callable[..., Optimizer], z
     assert torch.isfinite(scaled["w"]).all()
 
 
-@pytest.mark.parametrize("name", ["lars", "lamb"])
+@pytest.mark.parametrize("name", ["lars", "lamb", "soap"])
 def test_the_first_update_of_a_matrix_is_as_long_as_the_ratio_says(name: str):
     named = draw_parameters()
     before = {key: value.detach().clone() for key, value in named.items()}
@@ -121,7 +121,7 @@ def test_the_first_update_of_a_matrix_is_as_long_as_the_ratio_says(name: str):
             assert length == pytest.approx(0.1 * value.numel() ** 0.5, rel=1e-3)
 
 
-@pytest.mark.parametrize("name", ["sgd", "momentum", "adam", "adamw", "nadamw", "adagrad", "lars", "lamb"])
+@pytest.mark.parametrize("name", ["sgd", "momentum", "adam", "adamw", "nadamw", "adagrad", "lars", "lamb", "soap"])
 def test_weight_decay_leaves_vectors_alone(name: str):
     decayed, plain = draw_parameters(), draw_parameters()
     for named, weight_decay in ((decayed, 0.1), (plain, 0.0)):
