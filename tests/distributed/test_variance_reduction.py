@@ -55,7 +55,8 @@ def test_with_gamma_one_it_is_the_optimizer_alone(
     # The first batch is measured whole, and so in other chunks.
     is_same_arithmetic = not is_smoothed and moments is not SHARE
     # Eigenvectors of SOAP whose eigenvalues hardly differ follow the rounding of gradients.
-    assert largest_difference(reduced, alone) <= (0.0 if is_same_arithmetic else 1e-6 * (5000 if optimizer == "soap" else 1))
+    rounding = 5e-3 if optimizer == "soap" else 1e-6
+    assert largest_difference(reduced, alone) <= (0.0 if is_same_arithmetic else rounding)
 
 
 def test_measuring_moments_changes_nothing(rank_pools: RankPools):
@@ -78,7 +79,7 @@ def test_updates_do_not_depend_on_ranks_or_chunk(rank_pools: RankPools, optimize
     for world_size, chunk_size in [(2, 64), (4, 37)]:
         other = train_on_first_rank(rank_pools, replace(setting, chunk_size=chunk_size), world_size)
         torch.testing.assert_close(torch.tensor(other.losses), torch.tensor(alone.losses), rtol=1e-5, atol=0)
-        assert largest_difference(other, alone) <= 1e-4 * (10 if optimizer == "soap" else 1)
+        assert largest_difference(other, alone) <= (1e-3 if optimizer == "soap" else 1e-4)
 
 
 def test_variance_reduction_and_its_controls_change_the_result(rank_pools: RankPools):

@@ -51,8 +51,14 @@ def test_a_given_field_is_kept_and_null_takes_the_default(name: str):
         ({"name": "lars", "beta1": 0.9}, "beta1", "lars has no beta1 (valid: leave it out, or use adam or adamw or"),
         ({"name": "lamb", "trust_coefficient": 0.1}, "trust_coefficient", "or use lars"),
         ({"name": "adagrad", "momentum_dtype": "bf16"}, "momentum_dtype", "adagrad has no momentum_dtype"),
+        (
+            {"name": "adam", "shampoo_beta": 0.9},
+            "shampoo_beta",
+            "adam has no shampoo_beta (valid: leave it out, or use soap",
+        ),
+        ({"name": "soap", "precondition_every": 0}, "precondition_every", "greater than or equal to 1"),
         ({"momentum_dtype": "fp16"}, "momentum_dtype", "'fp32' or 'bf16'"),
-        ({"name": "lion"}, "name", "'adagrad', 'lars' or 'lamb'"),
+        ({"name": "lion"}, "name", "'lamb' or 'soap'"),
         (
             {"name": "adam", "groups": [{"parameters": "*", "trust_ratio": True}]},
             "groups.0.trust_ratio",

@@ -79,7 +79,9 @@ def test_state_goes_to_the_same_parameters_whatever_the_groups(name: str):
     take_steps(old, first.values(), 3)
     state = old.state_dict()["state"]
     for number, parameter in enumerate(first.values()):
-        kept = {key: value.shape for key, value in state[number].items() if key in ("momentum_buffer", "exp_avg", "sum")}
+        kept = {
+            key: value.shape for key, value in state[number].items() if key in ("momentum_buffer", "exp_avg", "sum")
+        }
         assert set(kept.values()) == {parameter.shape}
     new.load_state_dict(old.state_dict())
     for before, after in zip(first.values(), second.values(), strict=True):
