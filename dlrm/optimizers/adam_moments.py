@@ -1,4 +1,5 @@
-"""Adam's running means of a group of parameters, which LAMB, NAdamW and SOAP share."""
+"""Adam's running means of a group of parameters, which LAMB, NAdamW and SOAP share; schedule-free
+AdamW has its mean squares."""
 
 # torch has no public names for the foreach operations that its own optimizers use.
 # pyright: reportPrivateImportUsage=false
@@ -36,19 +37,28 @@ def update_moments(
 
     squared: the g of v, where it is another one than that of m.
     """
-    squared = gradients if squared is None else squared
     states = [_get_state(optimizer, parameter) for parameter in parameters]
-    means, mean_squares, steps = ([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step"))
-    beta1, beta2 = group["betas"]
-    torch._foreach_add_(steps, 1)
+    means = [state["exp_avg"] for state in states]
+    beta1, _ = group["betas"]
     torch._foreach_lerp_(means, gradients, 1 - beta1)
+    denominators = update_mean_squares(group, states, gradients if squared is None else squared)
+    return AdamMoments(means, [1 - beta1 ** state["step"].item() for state in states], denominators)
+
+
+def update_mean_squares(
+    group: dict[str, Any], states: list[dict[str, torch.Tensor]], gradients: list[torch.Tensor]
+) -> tuple[torch.Tensor, ...]:
+    """Count a step, and move v of each parameter by it; return sqrt(v_hat) + eps of each."""
+    mean_squares, steps = ([state[name] for state in states] for name in ("exp_avg_sq", "step"))
+    _, beta2 = group["betas"]
+    torch._foreach_add_(steps, 1)
     torch._foreach_mul_(mean_squares, beta2)
-    torch._foreach_addcmul_(mean_squares, squared, squared, 1 - beta2)
+    torch._foreach_addcmul_(mean_squares, gradients, gradients, 1 - beta2)
     # sqrt(v_hat) = sqrt(v) / sqrt(1 - beta2^t)
     roots = torch._foreach_sqrt(mean_squares)
     torch._foreach_div_(roots, [(1 - beta2 ** step.item()) ** 0.5 for step in steps])
     torch._foreach_add_(roots, group["eps"])
-    return AdamMoments(means, [1 - beta1 ** step.item() for step in steps], roots)
+    return roots
 
 
 def make_moments(state: dict[str, torch.Tensor], parameter: torch.Tensor) -> None:

@@ -11,6 +11,7 @@ from dlrm.optimizers.groups import make_parameter_groups
 from dlrm.optimizers.lamb import Lamb
 from dlrm.optimizers.lars import Lars
 from dlrm.optimizers.nadamw import NAdamW
+from dlrm.optimizers.schedule_free import ScheduleFree
 from dlrm.optimizers.soap import Soap
 from dlrm.optimizers.state import keep_in_bf16, number_as_in_model
 from dlrm.optimizers.uncompiled import UncompiledAdagrad, UncompiledAdam, UncompiledAdamW, UncompiledSGD
@@ -74,6 +75,8 @@ def _make(config: DenseOptimizerConfig, groups: list[dict[str, Any]]) -> Optimiz
             )
         case "lamb":
             return Lamb(groups, lr=rate, betas=_get_betas(config), eps=_require(config.eps))
+        case "schedule_free":
+            return ScheduleFree(groups, lr=rate, betas=_get_betas(config), eps=_require(config.eps))
         case "soap":
             return Soap(
                 groups,

@@ -17,6 +17,7 @@ STATE_PER_PARAMETER = {
     "lars": 1,
     "lamb": 2,
     "soap": 2,
+    "schedule_free": 3,
 }
 """Numbers that each optimizer keeps for a parameter; soap keeps more for each matrix."""
 REDUCTION_PER_PARAMETER = 2

@@ -36,6 +36,7 @@ NADAMW = TrainingSetting(
     moments=MomentsConfig(every=2),
 )
 SOAP = replace(NADAMW, dense_optimizer="soap", averaging=AveragingConfig(half_life_fraction=1.0))
+SCHEDULE_FREE = replace(NADAMW, dense_optimizer="schedule_free")
 AVERAGED = replace(ADAGRAD, averaging=AveragingConfig(half_life_fraction=1.0))
 """The half-life is a batch, of which the data of these tests has one."""
 CLIPPED = replace(ADAGRAD, cowclip=CowClipConfig(r=0.001, zeta=1e-4), count_exponent=0.5)
@@ -48,7 +49,7 @@ def draw_setting_batches(setting: TrainingSetting, number: int):
 
 @pytest.mark.parametrize(
     "setting",
-    [ADAGRAD, SGD, REDUCED, REDUCED_VARIANCE, NADAMW, SOAP, AVERAGED, CLIPPED],
+    [ADAGRAD, SGD, REDUCED, REDUCED_VARIANCE, NADAMW, SOAP, SCHEDULE_FREE, AVERAGED, CLIPPED],
     ids=[
         "adagrad and adam",
         "sgd",
@@ -56,6 +57,7 @@ def draw_setting_batches(setting: TrainingSetting, number: int):
         "lamb with variance reduction",
         "nadamw, smoothed",
         "soap, smoothed and averaged",
+        "schedule_free, smoothed",
         "averaged",
         "clipped, by counts",
     ],
@@ -87,6 +89,7 @@ def test_ten_steps_are_bit_for_bit_five_a_stop_and_five_more(
         (ADAGRAD, ("table_wise", "row_wise")),
         (ADAGRAD, ("row_wise", "table_wise")),
         (AVERAGED, ("row_wise", "table_wise")),
+        (replace(ADAGRAD, dense_optimizer="schedule_free"), ("table_wise", "row_wise")),
         (SGD, ("table_wise", "row_wise")),
         (SGD, ("row_wise", "auto")),
     ],
@@ -94,6 +97,7 @@ def test_ten_steps_are_bit_for_bit_five_a_stop_and_five_more(
         "adagrad, tables then rows",
         "adagrad, rows then tables",
         "averaged, rows then tables",
+        "schedule_free, tables then rows",
         "sgd, tables then rows",
         "sgd, rows then auto",
     ],

@@ -57,8 +57,13 @@ def test_a_given_field_is_kept_and_null_takes_the_default(name: str):
             "adam has no shampoo_beta (valid: leave it out, or use soap",
         ),
         ({"name": "soap", "precondition_every": 0}, "precondition_every", "greater than or equal to 1"),
+        (
+            {"name": "schedule_free", "schedule": {"decay": "cosine"}},
+            "schedule.decay",
+            '(valid: "constant", or another',
+        ),
         ({"momentum_dtype": "fp16"}, "momentum_dtype", "'fp32' or 'bf16'"),
-        ({"name": "lion"}, "name", "'lamb' or 'soap'"),
+        ({"name": "lion"}, "name", "'soap' or 'schedule_free'"),
         (
             {"name": "adam", "groups": [{"parameters": "*", "trust_ratio": True}]},
             "groups.0.trust_ratio",
@@ -115,6 +120,27 @@ def test_a_warm_up_as_asked_gives_no_warning():
     derived = {number.name: number for number in resolved.derived}
     assert (derived["dense_warmup_fraction"].value, derived["table_warmup_fraction"].value) == (0.1, 0.0)
     assert resolved.warnings == []
+
+
+def test_schedule_free_has_a_constant_rate_after_the_warm_up_of_the_others():
+    for document in (
+        {},
+        {"schedule": None},
+        {"schedule": {"warmup_fraction": 0.1}},
+        {"schedule": {"decay": "constant"}},
+    ):
+        schedule = DenseOptimizerConfig.model_validate({"name": "schedule_free", **document}).schedule
+        assert schedule == DenseOptimizerConfig().schedule.model_copy(update={"decay": "constant"})
+
+
+def test_schedule_free_refuses_variance_reduction_of_its_update():
+    document = {**DATA, "dense_optimizer": {"name": "schedule_free"}}
+    assert parse_job({**document, "variance_reduction": {}}).variance_reduction is not None
+    with pytest.raises(ConfigError) as caught:
+        parse_job({**document, "variance_reduction": {"scale": "update"}})
+    (error,) = caught.value.errors
+    assert error.field == "variance_reduction.scale"
+    assert '(valid: "gradient", or another dense_optimizer.name)' in str(error)
 
 
 def test_naming_one_field_of_a_schedule_changes_no_other():
