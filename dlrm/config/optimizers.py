@@ -119,8 +119,6 @@ class DenseOptimizerSpec(Config):
     @classmethod
     def _fill_settings(cls, document: Any) -> Any:
         document = fill_defaults(document, _get_settings)
-        if isinstance(document, dict) and document.get("name") == SCHEDULE_FREE:
-            return _fill_schedule_fields({"schedule": {}, **document}, {**_DENSE_SCHEDULE, "decay": "constant"})
         return _fill_schedule_fields(document, _DENSE_SCHEDULE)
 
     @model_validator(mode="after")
@@ -225,9 +223,13 @@ def _get_settings(fields: Mapping[str, Any]) -> Mapping[str, Any]:
 def _fill_schedule_fields(document: Any, defaults: Mapping[str, Any]) -> Any:
     """Return an optimizer's document with the missing fields of its schedule filled in.
 
-    So naming one field of the schedule does not change the defaults of the others.
+    So naming one field of the schedule does not change the defaults of the others. schedule_free has no decay.
     """
-    if not isinstance(document, dict) or "schedule" not in document:
-        return cast("Any", document)
+    if not isinstance(document, dict):
+        return document
     fields = cast("dict[str, Any]", document)
+    if fields.get("name") == SCHEDULE_FREE:
+        fields, defaults = {"schedule": {}, **fields}, {**defaults, "decay": "constant"}
+    if "schedule" not in fields:
+        return fields
     return {**fields, "schedule": fill_defaults(fields["schedule"], lambda _: defaults)}

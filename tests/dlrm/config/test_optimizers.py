@@ -125,7 +125,6 @@ def test_a_warm_up_as_asked_gives_no_warning():
 def test_schedule_free_has_a_constant_rate_after_the_warm_up_of_the_others():
     for document in (
         {},
-        {"schedule": None},
         {"schedule": {"warmup_fraction": 0.1}},
         {"schedule": {"decay": "constant"}},
     ):
