@@ -229,7 +229,7 @@ def _fill_schedule_fields(document: Any, defaults: Mapping[str, Any]) -> Any:
         return document
     fields = cast("dict[str, Any]", document)
     if fields.get("name") == SCHEDULE_FREE:
-        fields, defaults = {"schedule": {}, **fields}, {**defaults, "decay": "constant"}
+        fields, defaults = {"schedule": dict[str, Any](), **fields}, {**defaults, "decay": "constant"}
     if "schedule" not in fields:
         return fields
     return {**fields, "schedule": fill_defaults(fields["schedule"], lambda _: defaults)}
