@@ -130,11 +130,13 @@ def test_a_run_of_other_ranks_has_random_numbers_of_its_own(rank_pools: RankPool
     assert not any(torch.equal(alone.random_numbers, of_pair.random_numbers) for of_pair in pair)
 
 
-def test_a_run_whose_every_step_was_dropped_continues(rank_pools: RankPools, tmp_path: Path):
-    batches, pool = draw_setting_batches(ADAGRAD, 3), rank_pools.of(2)
+@pytest.mark.parametrize("optimizer", ["adam", "soap", "schedule_free"])
+def test_a_run_whose_every_step_was_dropped_continues(rank_pools: RankPools, tmp_path: Path, optimizer: str):
+    setting = replace(ADAGRAD, dense_optimizer=optimizer)
+    batches, pool = draw_setting_batches(setting, 3), rank_pools.of(2)
     batches[0].dense[3, 2] = torch.nan
-    (straight, _) = pool.run(train_up_to, tmp_path / "straight", ADAGRAD, batches, 3)
-    pool.run(train_up_to, tmp_path / "resumed", ADAGRAD, batches, 1)
-    (resumed, _) = pool.run(train_up_to, tmp_path / "resumed", ADAGRAD, batches, 3)
+    (straight, _) = pool.run(train_up_to, tmp_path / "straight", setting, batches, 3)
+    pool.run(train_up_to, tmp_path / "resumed", setting, batches, 1)
+    (resumed, _) = pool.run(train_up_to, tmp_path / "resumed", setting, batches, 3)
     assert resumed.started_at == 1
     assert resumed.losses == straight.losses[1:]
