@@ -9,6 +9,7 @@ from safetensors.torch import load_file
 
 from dlrm.data.open import open_data
 from dlrm.exported_model.blend import score_source
+from dlrm.exported_model.layout import CARD
 from dlrm.exported_model.load import load_saved_model
 from dlrm.metrics.binary import compute_binary_metrics
 from dlrm.record import Outcome, RunDirectory
@@ -41,6 +42,10 @@ def test_the_model_that_is_left_is_the_average_that_was_evaluated(trained: Path)
     scored = score_source(load_saved_model(RunDirectory(trained).model).module, dataset.evaluation)
     measured = compute_binary_metrics(scored.labels, scored.logits, scored.weights)
     assert (measured.auc, measured.log_loss) == pytest.approx((reported.auc, reported.log_loss), rel=1e-6)
+
+
+def test_the_card_says_that_the_dense_parameters_are_an_average(trained: Path):
+    assert "Its dense parameters are an average over the steps." in (RunDirectory(trained).model / CARD).read_text()
 
 
 def test_a_run_stopped_at_any_look_leaves_the_same_model(rank_pools: RankPools, trained: Path, tmp_path: Path):
