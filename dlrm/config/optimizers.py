@@ -23,7 +23,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "lars": {"learning_rate": 0.3, "weight_decay": 0.0001, "trust_coefficient": 0.001, **_MOMENTUM},
     "lamb": {"learning_rate": 0.005, "weight_decay": 0.01, **_ADAM, "eps": 1e-6},
     "soap": {
-        "learning_rate": 0.0005,
+        "learning_rate": 0.003,
         "weight_decay": 0.01,
         **_ADAM,
         "beta1": 0.95,
@@ -32,7 +32,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "precondition_every": 10,
         "max_precondition_dim": 2048,
     },
-    "schedule_free": {"learning_rate": 0.001, "weight_decay": 0.01, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8},
+    "schedule_free": {"learning_rate": 0.002, "weight_decay": 0.01, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8},
 }
 """Settings of each optimizer with their defaults; learning rates are for a batch of 2,048 samples
 (docs/experiments.md)."""
