@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 from dlrm.checkpoint.progress import Progress
 from dlrm.checkpoint.state_files import AVERAGE, load_state, read_state_names
 from dlrm.gradient_stats.variance_reduction import VarianceReduction
+from dlrm.optimizers import ScheduleFree
 from dlrm.optimizers.weight_average import WeightAverage
 from sharding.comm.process_groups import Ranks
 from sharding.embedding import ShardedTables
@@ -38,7 +39,7 @@ class TrainingState:
         """
         state = {
             "tables": self.tables.state_dict(),
-            "dense": self.model.state_dict(),
+            "dense": self._collect_dense(),
             "dense_optimizer": self.optimizer.state_dict(),
             "progress": progress.model_dump_json(),
             "random": _get_random_state(self.ranks),
@@ -67,6 +68,13 @@ class TrainingState:
         if "random" in state:
             _set_random_state(self.ranks, state["random"])
         return Progress.model_validate_json(state["progress"])
+
+    def _collect_dense(self) -> dict[str, torch.Tensor]:
+        """Return the dense parameters that the run would leave. The optimizer restores those that it trains itself."""
+        dense = self.model.state_dict()
+        if isinstance(self.optimizer, ScheduleFree):
+            dense |= self.optimizer.list_averages(self.model.named_parameters())
+        return dense
 
     def _make_optimizer_state(self) -> None:
         """Make the optimizer create its state, by a step with zero gradients whose effects are all overwritten."""

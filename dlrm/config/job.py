@@ -15,6 +15,7 @@ from dlrm.config.errors import ConfigError, invalid, translate_errors
 from dlrm.config.model import ModelConfig, ModelSpec
 from dlrm.config.moments import MAX_GROUPS, MomentsConfig
 from dlrm.config.optimizers import (
+    SCHEDULE_FREE,
     DenseOptimizerConfig,
     DenseOptimizerSpec,
     TableOptimizerConfig,
@@ -148,6 +149,17 @@ class JobSpec(Config):
         if self.averaging is not None and self.resources.gpus_per_worker:
             message = "weights are averaged in the memory of CPUs, and these ranks have GPUs"
             raise invalid("averaging", message, "null, or resources.gpus_per_worker 0")
+        if self.averaging is not None and self.dense_optimizer.name == SCHEDULE_FREE:
+            message = f"{SCHEDULE_FREE} averages the dense parameters itself"
+            raise invalid("averaging", message, "null, or another dense_optimizer.name")
+        return self
+
+    @model_validator(mode="after")
+    def _check_reduction(self) -> Self:
+        reduction = self.variance_reduction
+        if reduction is not None and reduction.scale == "update" and self.dense_optimizer.name == SCHEDULE_FREE:
+            message = f"{SCHEDULE_FREE} interpolates the weights after its update, so that no factor on them would last"
+            raise invalid("variance_reduction.scale", message, '"gradient", or another dense_optimizer.name')
         return self
 
     @model_validator(mode="after")

@@ -22,10 +22,22 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "adagrad": {"learning_rate": 0.0003, "weight_decay": 0.0, "eps": 1e-10},
     "lars": {"learning_rate": 0.3, "weight_decay": 0.0001, "trust_coefficient": 0.001, **_MOMENTUM},
     "lamb": {"learning_rate": 0.005, "weight_decay": 0.01, **_ADAM, "eps": 1e-6},
+    "soap": {
+        "learning_rate": 0.003,
+        "weight_decay": 0.01,
+        **_ADAM,
+        "beta1": 0.95,
+        "beta2": 0.95,
+        "shampoo_beta": 0.95,
+        "precondition_every": 10,
+        "max_precondition_dim": 2048,
+    },
+    "schedule_free": {"learning_rate": 0.002, "weight_decay": 0.01, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8},
 }
 """Settings of each optimizer with their defaults; learning rates are for a batch of 2,048 samples
 (docs/experiments.md)."""
 
+SCHEDULE_FREE = "schedule_free"
 _DENSE_SCHEDULE: dict[str, Any] = {"scaling": "sqrt"}
 _TABLE_SCHEDULE: dict[str, Any] = {"warmup_fraction": 0.0, "decay": "constant"}
 
@@ -43,46 +55,60 @@ class DenseOptimizerSpec(Config):
     does not have is null.
     """
 
-    name: Literal["sgd", "momentum", "adam", "adamw", "nadamw", "adagrad", "lars", "lamb"] = "adam"
+    name: Literal["sgd", "momentum", "adam", "adamw", "nadamw", "adagrad", "lars", "lamb", "soap", "schedule_free"] = (
+        "adam"
+    )
     """Name of the optimizer. sgd: plain SGD. momentum: SGD with momentum. adam: Kingma & Ba 2015. adamw: Adam with
     decoupled weight decay (Loshchilov and Hutter 2019). nadamw: adamw with Nesterov momentum (Dozat 2016, in the form
     of Choi et al. 2019, arXiv 1910.05446). adagrad: Duchi et al. 2011. lars: momentum whose rate follows each tensor's
     ||w|| / ||g|| (You et al. 2017, arXiv 1708.03888). lamb: Adam whose rate follows ||w|| / ||update|| (You et al.
-    2020, arXiv 1904.00962)."""
+    2020, arXiv 1904.00962). soap: Adam in the eigenbasis of Shampoo's preconditioner (Vyas et al. 2024, arXiv
+    2409.11321). schedule_free: AdamW at a constant rate, with an average of the weights that is evaluated and exported
+    (Defazio et al. 2024, arXiv 2405.15682)."""
     learning_rate: LearningRate | Auto = "auto"
     """Learning rate at a batch of `schedule.base_batch` samples. auto: the optimizer's own, adjusted to the number of
     training rows."""
     momentum: float | None = Field(default=None, ge=0.0, lt=1.0)
     """Share of the velocity that is kept from step to step, in momentum and lars; default 0.9."""
     beta1: float | None = Field(default=None, ge=0.0, lt=1.0)
-    """Share of the mean gradient that is kept from step to step, in adam, adamw, nadamw and lamb; default 0.9."""
+    """Share of the mean gradient that is kept from step to step, in adam, adamw, nadamw, lamb and soap; in
+    schedule_free, share of the average in the weights that are trained. Default 0.9, in soap 0.95."""
     beta2: float | None = Field(default=None, ge=0.0, lt=1.0)
-    """Share of the mean squared gradient that is kept from step to step, in adam, adamw, nadamw and lamb; default
-    0.999."""
+    """Share of the mean squared gradient that is kept from step to step, in adam, adamw, nadamw, lamb, soap and
+    schedule_free; default 0.999, in soap 0.95."""
     eps: float | None = Field(default=None, gt=0.0)
-    """Value added to the root of the squares in the denominator; default 1e-8 in adam, adamw and nadamw, 1e-6 in lamb,
-    1e-10 in adagrad."""
+    """Value added to the root of the squares in the denominator; default 1e-8 in adam, adamw, nadamw, soap and
+    schedule_free, 1e-6 in lamb, 1e-10 in adagrad."""
     weight_decay: float | None = Field(default=None, ge=0.0)
     """Share of a weight that is added to its gradient (sgd, momentum, adam, adagrad and lars) or to its update (adamw,
-    nadamw and lamb), for matrices; biases have none unless `groups` sets it. Default 0.01 in adamw, nadamw and lamb,
-    0.0001 in lars, 0 in the others."""
+    nadamw, lamb, soap and schedule_free), for matrices; biases have none unless `groups` sets it. Default 0.01 in
+    adamw, nadamw, lamb, soap and schedule_free, 0.0001 in lars, 0 in the others."""
     trust_coefficient: float | None = Field(default=None, gt=0.0)
     """Factor on ||w|| / (||g|| + weight_decay ||w||), in lars; default 0.001."""
+    shampoo_beta: float | None = Field(default=None, ge=0.0, lt=1.0)
+    """Share of the mean products of a gradient with itself, G G^T and G^T G, that is kept from step to step, in soap;
+    default 0.95."""
+    precondition_every: int | None = Field(default=None, ge=1)
+    """Number of steps from one update of the eigenvectors to the next, in soap; default 10."""
+    max_precondition_dim: int | None = Field(default=None, ge=1)
+    """Largest number of rows or columns of a matrix for which soap rotates that side of it; default 2048. Memory grows
+    with the second power of a side, time with the third."""
     momentum_dtype: Literal["fp32", "bf16"] | None = None
     """Number format in which the velocity, or Adam's mean gradient, is kept between steps, in momentum, adam, adamw,
-    nadamw, lars and lamb; default fp32. Sums are always in the parameters' own format."""
+    nadamw, lars, lamb and soap; default fp32. Sums are always in the parameters' own format."""
     groups: list[ParameterGroupConfig] = Field(default=[], max_length=100)
     """Groups of dense parameters by the pattern of their names; the first group that matches a parameter claims it.
     Every parameter must be claimed, and every group must claim at least one. Empty: all parameters are trained
     alike."""
     schedule: ScheduleConfig = ScheduleConfig(**_DENSE_SCHEDULE)
-    """Schedule of the learning rate over the run, and its scaling with the batch; scaling defaults to sqrt."""
+    """Schedule of the learning rate over the run, and its scaling with the batch; scaling defaults to sqrt, and the
+    decay of schedule_free to constant, the only one that it has."""
 
     @property
     def is_adaptive(self) -> bool:
         """Whether the update is divided by the root of the mean square, so that a constant factor on the gradient
         cancels out."""
-        return self.name in ("adam", "adamw", "nadamw", "lamb")
+        return self.name in ("adam", "adamw", "nadamw", "lamb", "soap", SCHEDULE_FREE)
 
     @property
     def is_trust_scaled(self) -> bool:
@@ -94,6 +120,13 @@ class DenseOptimizerSpec(Config):
     def _fill_settings(cls, document: Any) -> Any:
         document = fill_defaults(document, _get_settings)
         return _fill_schedule_fields(document, _DENSE_SCHEDULE)
+
+    @model_validator(mode="after")
+    def _check_decay(self) -> Self:
+        if self.name == SCHEDULE_FREE and self.schedule.decay != "constant":
+            message = f"{SCHEDULE_FREE} averages the weights at a constant rate, in the place of a decay"
+            raise invalid("schedule.decay", message, '"constant", or another optimizer')
+        return self
 
     @model_validator(mode="after")
     def _check_fields(self) -> Self:
@@ -189,9 +222,13 @@ def _get_settings(fields: Mapping[str, Any]) -> Mapping[str, Any]:
 def _fill_schedule_fields(document: Any, defaults: Mapping[str, Any]) -> Any:
     """Return an optimizer's document with the missing fields of its schedule filled in.
 
-    So naming one field of the schedule does not change the defaults of the others.
+    So naming one field of the schedule does not change the defaults of the others. schedule_free has no decay.
     """
-    if not isinstance(document, dict) or "schedule" not in document:
-        return cast("Any", document)
+    if not isinstance(document, dict):
+        return document
     fields = cast("dict[str, Any]", document)
+    if fields.get("name") == SCHEDULE_FREE:
+        fields, defaults = {"schedule": dict[str, Any](), **fields}, {**defaults, "decay": "constant"}
+    if "schedule" not in fields:
+        return fields
     return {**fields, "schedule": fill_defaults(fields["schedule"], lambda _: defaults)}

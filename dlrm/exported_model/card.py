@@ -146,6 +146,8 @@ def _render_training(config: SavedConfig, metrics: Mapping[str, float | None]) -
     if averaging is not None:
         share = 100 * averaging["half_life_fraction"]
         average = f" Its weights are an average over the steps, whose half-life is {share:g} % of the run."
+    elif config.training["dense_optimizer"]["name"] == "schedule_free":
+        average = " Its dense parameters are an average over the steps."
     versions = ", ".join(f"{name} {version}" for name, version in config.versions.items())
     num_samples = metrics.get("num_samples")
     samples = "" if num_samples is None else f", over {num_samples:,.0f} samples"

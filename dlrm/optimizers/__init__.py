@@ -5,12 +5,16 @@ from dlrm.optimizers.lamb import Lamb
 from dlrm.optimizers.lars import Lars
 from dlrm.optimizers.nadamw import NAdamW
 from dlrm.optimizers.rates import LearningRates, StepRates
+from dlrm.optimizers.schedule_free import ScheduleFree
+from dlrm.optimizers.soap import Soap
 
 __all__ = [
     "Lamb",
     "Lars",
     "LearningRates",
     "NAdamW",
+    "ScheduleFree",
+    "Soap",
     "StepRates",
     "make_dense_optimizer",
     "set_batch_fraction",

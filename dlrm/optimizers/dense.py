@@ -1,7 +1,7 @@
 """The optimizer of the dense parameters: one of torch's own, or one that torch does not have."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 from torch.nn import Parameter
 from torch.optim import Optimizer
@@ -11,8 +11,12 @@ from dlrm.optimizers.groups import make_parameter_groups
 from dlrm.optimizers.lamb import Lamb
 from dlrm.optimizers.lars import Lars
 from dlrm.optimizers.nadamw import NAdamW
+from dlrm.optimizers.schedule_free import ScheduleFree
+from dlrm.optimizers.soap import Soap
 from dlrm.optimizers.state import keep_in_bf16, number_as_in_model
 from dlrm.optimizers.uncompiled import UncompiledAdagrad, UncompiledAdam, UncompiledAdamW, UncompiledSGD
+
+Number = TypeVar("Number", int, float)
 
 
 def make_dense_optimizer(config: DenseOptimizerConfig, named_parameters: Iterable[tuple[str, Parameter]]) -> Optimizer:
@@ -71,12 +75,24 @@ def _make(config: DenseOptimizerConfig, groups: list[dict[str, Any]]) -> Optimiz
             )
         case "lamb":
             return Lamb(groups, lr=rate, betas=_get_betas(config), eps=_require(config.eps))
+        case "schedule_free":
+            return ScheduleFree(groups, lr=rate, betas=_get_betas(config), eps=_require(config.eps))
+        case "soap":
+            return Soap(
+                groups,
+                lr=rate,
+                betas=_get_betas(config),
+                eps=_require(config.eps),
+                shampoo_beta=_require(config.shampoo_beta),
+                precondition_every=_require(config.precondition_every),
+                max_precondition_dim=_require(config.max_precondition_dim),
+            )
 
 
 def _get_betas(config: DenseOptimizerConfig) -> tuple[float, float]:
     return _require(config.beta1), _require(config.beta2)
 
 
-def _require(setting: float | None) -> float:
+def _require(setting: Number | None) -> Number:
     assert setting is not None, "a resolved job has every setting of its optimizer"
     return setting

@@ -16,8 +16,10 @@ STATE_PER_PARAMETER = {
     "adagrad": 1,
     "lars": 1,
     "lamb": 2,
+    "soap": 2,
+    "schedule_free": 3,
 }
-"""Numbers that each optimizer keeps for a parameter."""
+"""Numbers that each optimizer keeps for a parameter; soap keeps more for each matrix."""
 REDUCTION_PER_PARAMETER = 2
 """Numbers that variance reduction keeps for a parameter: its variance, and its factor, smoothed over steps."""
 
@@ -31,6 +33,8 @@ class DenseSize:
     """Multiplications of one sample in the forward pass."""
     num_activations: int
     """Numbers that the forward pass of one sample keeps for the backward pass."""
+    matrices: tuple[tuple[int, int], ...]
+    """Numbers of rows and columns of each matrix of parameters."""
 
 
 def count_dense_size(model: ModelConfig, num_dense: int, num_features: int) -> DenseSize:
@@ -61,6 +65,7 @@ def count_dense_size(model: ModelConfig, num_dense: int, num_features: int) -> D
         num_parameters=matrices + num_biases,
         num_multiplications=matrices + products,
         num_activations=num_vectors * dim + num_inputs + sum(n for _, n in layers),
+        matrices=tuple(layers),
     )
 
 
@@ -89,7 +94,8 @@ def count_parameter_bytes(job: JobSpec, size: DenseSize, *, is_in_memory: bool) 
     num_ranks = job.resources.world_size
     # Each rank adds up an equal part of the sums, in a buffer of that size.
     own_part = -(-num_sums * size.num_parameters // num_ranks) if is_in_memory and num_ranks > 1 else 0
-    return FLOAT_BYTES * ((num_kept + num_sums) * size.num_parameters + own_part)
+    num_factors = _count_factor_numbers(job, size)
+    return FLOAT_BYTES * ((num_kept + num_sums) * size.num_parameters + own_part + num_factors)
 
 
 def count_activation_bytes(size: DenseSize, chunk_size: int) -> int:
@@ -102,6 +108,14 @@ def count_sum_bytes(resolved: ResolvedJob, size: DenseSize) -> int:
     moments = resolved.job.moments
     extra = moments.num_extra_sums / resolved.moments_every if moments is not None else 0.0
     return round((1 + extra) * FLOAT_BYTES * size.num_parameters)
+
+
+def _count_factor_numbers(job: JobSpec, size: DenseSize) -> int:
+    """Count the numbers that soap keeps beside those for each parameter: two square matrices for each side."""
+    max_dim = job.dense_optimizer.max_precondition_dim
+    if max_dim is None:
+        return 0
+    return sum(2 * side**2 for matrix in size.matrices for side in matrix if side <= max_dim)
 
 
 def _list_layers(num_inputs: int, widths: list[int]) -> list[tuple[int, int]]:

@@ -15,7 +15,7 @@ from dlrm.gradient_stats.groups import GroupMoments
 from dlrm.gradient_stats.noise import LayerNoise
 from dlrm.gradient_stats.variance_reduction import VarianceReduction
 from dlrm.model import encode_table_name, make_dense_part
-from dlrm.optimizers import make_dense_optimizer
+from dlrm.optimizers import ScheduleFree, make_dense_optimizer
 from dlrm.optimizers.weight_average import WeightAverage
 from dlrm.planning.machine_resources import describe_machine
 from dlrm.planning.request import make_checked_plan
@@ -40,6 +40,11 @@ class Parts:
     step: TrainingStep
     average: WeightAverage | None
     """Average of the weights; None where the job asks for none."""
+
+    @property
+    def evaluated(self) -> WeightAverage | ScheduleFree | None:
+        """Weights that are evaluated and kept in the place of those of a step; None where those of a step are."""
+        return self.optimizer if isinstance(self.optimizer, ScheduleFree) else self.average
 
 
 @dataclass(frozen=True)

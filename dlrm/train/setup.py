@@ -93,6 +93,7 @@ def _make_trainer(
         patience=run.patience,
         keeps_best=run.keep_model == "best",
         average=parts.average,
+        evaluated=parts.evaluated,
         table_reset=_make_table_reset(context, dataset, parts),
         profiler=make_profiler(context.profile, ranks, parts.step.clock, stages.least_steps_left),
     )

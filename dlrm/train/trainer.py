@@ -11,7 +11,7 @@ from dlrm.checkpoint.progress import Progress
 from dlrm.checkpoint.saver import Saver
 from dlrm.config import BatchStage
 from dlrm.data.batches import Batch
-from dlrm.optimizers import LearningRates, StepRates
+from dlrm.optimizers import LearningRates, ScheduleFree, StepRates
 from dlrm.optimizers.weight_average import WeightAverage
 from dlrm.record import EndReason, EvaluationReport, StartReport, StepReport
 from dlrm.reporting.reporter import Reporter
@@ -60,7 +60,9 @@ class Trainer:
     keeps_best: bool
     """Whether the run leaves the model of its best evaluation, so that each better one is saved."""
     average: WeightAverage | None = None
-    """Average of the weights, which is evaluated in their place; None where there is none."""
+    """Average of the weights, which every step moves; None where there is none."""
+    evaluated: WeightAverage | ScheduleFree | None = None
+    """Weights that are evaluated in the place of those of a step; None where those of a step are."""
     table_reset: TableReset | None = None
     """Reset of the tables at the beginning of an epoch; None where they go on."""
     profiler: StepProfiler | None = None
@@ -208,7 +210,7 @@ class Trainer:
         self.reporter.progress("evaluating", f"after step {progress.step}")
         with (
             self.profiler.pause() if self.profiler is not None else nullcontext(),
-            self.average.swap_in() if self.average is not None else nullcontext(),
+            self.evaluated.swap_in() if self.evaluated is not None else nullcontext(),
         ):
             try:
                 report = self._evaluate()

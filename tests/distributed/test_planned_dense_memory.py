@@ -38,7 +38,7 @@ def count_dense_bytes(ranks: Ranks, setting: TrainingSetting, batches: list[Glob
 
 
 @pytest.mark.parametrize("world_size", [1, 2])
-@pytest.mark.parametrize("optimizer", ["sgd", "adam", "nadamw"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "nadamw", "soap", "schedule_free"])
 @pytest.mark.parametrize(
     ("moments", "is_reduced"),
     [

@@ -35,6 +35,8 @@ NADAMW = TrainingSetting(
     variance_reduction=VarianceReductionConfig(),
     moments=MomentsConfig(every=2),
 )
+SOAP = replace(NADAMW, dense_optimizer="soap", averaging=AveragingConfig(half_life_fraction=1.0))
+SCHEDULE_FREE = replace(NADAMW, dense_optimizer="schedule_free")
 AVERAGED = replace(ADAGRAD, averaging=AveragingConfig(half_life_fraction=1.0))
 """The half-life is a batch, of which the data of these tests has one."""
 CLIPPED = replace(ADAGRAD, cowclip=CowClipConfig(r=0.001, zeta=1e-4), count_exponent=0.5)
@@ -47,13 +49,15 @@ def draw_setting_batches(setting: TrainingSetting, number: int):
 
 @pytest.mark.parametrize(
     "setting",
-    [ADAGRAD, SGD, REDUCED, REDUCED_VARIANCE, NADAMW, AVERAGED, CLIPPED],
+    [ADAGRAD, SGD, REDUCED, REDUCED_VARIANCE, NADAMW, SOAP, SCHEDULE_FREE, AVERAGED, CLIPPED],
     ids=[
         "adagrad and adam",
         "sgd",
         "bf16 and fp16",
         "lamb with variance reduction",
         "nadamw, smoothed",
+        "soap, smoothed and averaged",
+        "schedule_free, smoothed",
         "averaged",
         "clipped, by counts",
     ],
@@ -85,6 +89,7 @@ def test_ten_steps_are_bit_for_bit_five_a_stop_and_five_more(
         (ADAGRAD, ("table_wise", "row_wise")),
         (ADAGRAD, ("row_wise", "table_wise")),
         (AVERAGED, ("row_wise", "table_wise")),
+        (replace(ADAGRAD, dense_optimizer="schedule_free"), ("table_wise", "row_wise")),
         (SGD, ("table_wise", "row_wise")),
         (SGD, ("row_wise", "auto")),
     ],
@@ -92,6 +97,7 @@ def test_ten_steps_are_bit_for_bit_five_a_stop_and_five_more(
         "adagrad, tables then rows",
         "adagrad, rows then tables",
         "averaged, rows then tables",
+        "schedule_free, tables then rows",
         "sgd, tables then rows",
         "sgd, rows then auto",
     ],
@@ -124,11 +130,13 @@ def test_a_run_of_other_ranks_has_random_numbers_of_its_own(rank_pools: RankPool
     assert not any(torch.equal(alone.random_numbers, of_pair.random_numbers) for of_pair in pair)
 
 
-def test_a_run_whose_every_step_was_dropped_continues(rank_pools: RankPools, tmp_path: Path):
-    batches, pool = draw_setting_batches(ADAGRAD, 3), rank_pools.of(2)
+@pytest.mark.parametrize("optimizer", ["adam", "soap", "schedule_free"])
+def test_a_run_whose_every_step_was_dropped_continues(rank_pools: RankPools, tmp_path: Path, optimizer: str):
+    setting = replace(ADAGRAD, dense_optimizer=optimizer)
+    batches, pool = draw_setting_batches(setting, 3), rank_pools.of(2)
     batches[0].dense[3, 2] = torch.nan
-    (straight, _) = pool.run(train_up_to, tmp_path / "straight", ADAGRAD, batches, 3)
-    pool.run(train_up_to, tmp_path / "resumed", ADAGRAD, batches, 1)
-    (resumed, _) = pool.run(train_up_to, tmp_path / "resumed", ADAGRAD, batches, 3)
+    (straight, _) = pool.run(train_up_to, tmp_path / "straight", setting, batches, 3)
+    pool.run(train_up_to, tmp_path / "resumed", setting, batches, 1)
+    (resumed, _) = pool.run(train_up_to, tmp_path / "resumed", setting, batches, 3)
     assert resumed.started_at == 1
     assert resumed.losses == straight.losses[1:]

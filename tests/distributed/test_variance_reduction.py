@@ -22,6 +22,8 @@ from tests.rank_pool.pool import RankPools
 EXACT = MomentsConfig(fraction=1.0, every=1)
 SHARE = MomentsConfig(every=1)
 GROUPS = MomentsConfig(estimator="groups", every=1)
+OPTIMIZERS = ("sgd", "momentum", "lars", "adagrad", "adam", "adamw", "nadamw", "lamb", "soap", "schedule_free")
+REFUSED = [("schedule_free", "update")]
 PLAIN = TrainingSetting(256, 64, "rowwise_adagrad", dense_rate=0.01, table_rate=0.02)
 
 
@@ -40,9 +42,11 @@ def largest_difference(one: TrainedModel, other: TrainedModel) -> float:
     return max(((a - b).abs().max() / b.abs().max()).item() for a, b in pairs)
 
 
-@pytest.mark.parametrize("scale", ["gradient", "update"])
 @pytest.mark.parametrize("moments", [EXACT, SHARE, GROUPS], ids=["exact", "on a share", "groups"])
-@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "lars", "adagrad", "adam", "adamw", "nadamw", "lamb"])
+@pytest.mark.parametrize(
+    ("optimizer", "scale"),
+    [(name, scale) for name in OPTIMIZERS for scale in ("gradient", "update") if (name, scale) not in REFUSED],
+)
 def test_with_gamma_one_it_is_the_optimizer_alone(
     rank_pools: RankPools, optimizer: str, moments: MomentsConfig, scale: str
 ):
@@ -51,10 +55,12 @@ def test_with_gamma_one_it_is_the_optimizer_alone(
     alone = train_on_first_rank(rank_pools, setting)
     reduction = VarianceReductionConfig(gamma=1.0, scale=scale)  # pyright: ignore[reportArgumentType]
     reduced = train_on_first_rank(rank_pools, replace(setting, variance_reduction=reduction))
-    is_smoothed = optimizer in ("adam", "adamw", "nadamw", "lamb")
+    is_smoothed = optimizer in ("adam", "adamw", "nadamw", "lamb", "soap", "schedule_free")
     # The first batch is measured whole, and so in other chunks.
     is_same_arithmetic = not is_smoothed and moments is not SHARE
-    assert largest_difference(reduced, alone) <= (0.0 if is_same_arithmetic else 1e-6)
+    # Eigenvectors of SOAP whose eigenvalues hardly differ follow the rounding of gradients.
+    rounding = 5e-3 if optimizer == "soap" else 1e-6
+    assert largest_difference(reduced, alone) <= (0.0 if is_same_arithmetic else rounding)
 
 
 def test_measuring_moments_changes_nothing(rank_pools: RankPools):
@@ -64,7 +70,7 @@ def test_measuring_moments_changes_nothing(rank_pools: RankPools):
 
 
 @pytest.mark.parametrize("moments", [EXACT, SHARE, GROUPS], ids=["exact", "on a share", "groups"])
-@pytest.mark.parametrize("optimizer", ["sgd", "lamb"])
+@pytest.mark.parametrize("optimizer", ["sgd", "lamb", "soap", "schedule_free"])
 def test_updates_do_not_depend_on_ranks_or_chunk(rank_pools: RankPools, optimizer: str, moments: MomentsConfig):
     setting = replace(
         PLAIN,
@@ -77,7 +83,7 @@ def test_updates_do_not_depend_on_ranks_or_chunk(rank_pools: RankPools, optimize
     for world_size, chunk_size in [(2, 64), (4, 37)]:
         other = train_on_first_rank(rank_pools, replace(setting, chunk_size=chunk_size), world_size)
         torch.testing.assert_close(torch.tensor(other.losses), torch.tensor(alone.losses), rtol=1e-5, atol=0)
-        assert largest_difference(other, alone) <= 1e-4
+        assert largest_difference(other, alone) <= (1e-3 if optimizer == "soap" else 1e-4)
 
 
 def test_variance_reduction_and_its_controls_change_the_result(rank_pools: RankPools):

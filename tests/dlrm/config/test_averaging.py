@@ -40,6 +40,14 @@ def test_ranks_on_gpus_are_refused_by_the_name_of_the_section():
     assert "null, or resources.gpus_per_worker 0" in str(error)
 
 
+def test_schedule_free_averages_alone():
+    with pytest.raises(ConfigError) as caught:
+        parse_job({**DATA, "averaging": {}, "dense_optimizer": {"name": "schedule_free"}})
+    (error,) = caught.value.errors
+    assert error.field == "averaging"
+    assert "null, or another dense_optimizer.name" in str(error)
+
+
 def test_a_run_with_an_average_is_another_run():
     with_average, without = (
         make_identity(JobConfig.model_validate({**DATA, "averaging": section})) for section in ({}, None)

@@ -51,8 +51,19 @@ def test_a_given_field_is_kept_and_null_takes_the_default(name: str):
         ({"name": "lars", "beta1": 0.9}, "beta1", "lars has no beta1 (valid: leave it out, or use adam or adamw or"),
         ({"name": "lamb", "trust_coefficient": 0.1}, "trust_coefficient", "or use lars"),
         ({"name": "adagrad", "momentum_dtype": "bf16"}, "momentum_dtype", "adagrad has no momentum_dtype"),
+        (
+            {"name": "adam", "shampoo_beta": 0.9},
+            "shampoo_beta",
+            "adam has no shampoo_beta (valid: leave it out, or use soap",
+        ),
+        ({"name": "soap", "precondition_every": 0}, "precondition_every", "greater than or equal to 1"),
+        (
+            {"name": "schedule_free", "schedule": {"decay": "cosine"}},
+            "schedule.decay",
+            '(valid: "constant", or another',
+        ),
         ({"momentum_dtype": "fp16"}, "momentum_dtype", "'fp32' or 'bf16'"),
-        ({"name": "lion"}, "name", "'adagrad', 'lars' or 'lamb'"),
+        ({"name": "lion"}, "name", "'soap' or 'schedule_free'"),
         (
             {"name": "adam", "groups": [{"parameters": "*", "trust_ratio": True}]},
             "groups.0.trust_ratio",
@@ -109,6 +120,26 @@ def test_a_warm_up_as_asked_gives_no_warning():
     derived = {number.name: number for number in resolved.derived}
     assert (derived["dense_warmup_fraction"].value, derived["table_warmup_fraction"].value) == (0.1, 0.0)
     assert resolved.warnings == []
+
+
+def test_schedule_free_has_a_constant_rate_after_the_warm_up_of_the_others():
+    for document in (
+        {},
+        {"schedule": {"warmup_fraction": 0.1}},
+        {"schedule": {"decay": "constant"}},
+    ):
+        schedule = DenseOptimizerConfig.model_validate({"name": "schedule_free", **document}).schedule
+        assert schedule == DenseOptimizerConfig().schedule.model_copy(update={"decay": "constant"})
+
+
+def test_schedule_free_refuses_variance_reduction_of_its_update():
+    document = {**DATA, "dense_optimizer": {"name": "schedule_free"}}
+    assert parse_job({**document, "variance_reduction": {}}).variance_reduction is not None
+    with pytest.raises(ConfigError) as caught:
+        parse_job({**document, "variance_reduction": {"scale": "update"}})
+    (error,) = caught.value.errors
+    assert error.field == "variance_reduction.scale"
+    assert '(valid: "gradient", or another dense_optimizer.name)' in str(error)
 
 
 def test_naming_one_field_of_a_schedule_changes_no_other():

@@ -17,6 +17,8 @@ RATES = {
     "adagrad": 0.5,
     "lars": 0.1,
     "lamb": 0.1,
+    "soap": 0.05,
+    "schedule_free": 0.5,
 }
 
 

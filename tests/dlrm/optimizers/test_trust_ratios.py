@@ -121,7 +121,9 @@ def test_the_first_update_of_a_matrix_is_as_long_as_the_ratio_says(name: str):
             assert length == pytest.approx(0.1 * value.numel() ** 0.5, rel=1e-3)
 
 
-@pytest.mark.parametrize("name", ["sgd", "momentum", "adam", "adamw", "nadamw", "adagrad", "lars", "lamb"])
+@pytest.mark.parametrize(
+    "name", ["sgd", "momentum", "adam", "adamw", "nadamw", "adagrad", "lars", "lamb", "soap", "schedule_free"]
+)
 def test_weight_decay_leaves_vectors_alone(name: str):
     decayed, plain = draw_parameters(), draw_parameters()
     for named, weight_decay in ((decayed, 0.1), (plain, 0.0)):
