@@ -59,7 +59,7 @@ def _run(*arguments: str) -> dict[str, Any]:
 
 def main() -> None:
     """Print the table as Markdown."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("results", type=Path, help="directory of the results of a sweep over batch.global_size")
     parser.add_argument("job", type=Path, help="job document whose plans give the seconds of a step")
     parser.add_argument("--nodes", type=int, nargs="+", default=[1, 2, 8, 32])
