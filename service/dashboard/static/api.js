@@ -11,6 +11,15 @@ export class ApiError extends Error {
   }
 }
 
+let isLeaving = false;
+
+/** Leave for the sign-in page, once: a second navigation would abort the first one. */
+function leaveForSignIn() {
+  if (isLeaving) return;
+  isLeaving = true;
+  location.replace("/signin");
+}
+
 export async function request(method, path, body) {
   const options = { method, headers: {} };
   if (body !== undefined) {
@@ -20,7 +29,7 @@ export async function request(method, path, body) {
   const response = await fetch(path, options);
   if (response.status === 401 && location.pathname !== "/signin") {
     sessionStorage.setItem(NEXT_PAGE, location.pathname);
-    location.replace("/signin");
+    leaveForSignIn();
     return new Promise(() => {}); // the browser is leaving this page
   }
   const isJson = response.status !== 204 && (response.headers.get("Content-Type") ?? "").includes("json");
@@ -68,7 +77,7 @@ export function keepUpToDate(update) {
 export function startHeader() {
   document.getElementById("signout").addEventListener("click", async () => {
     await request("DELETE", "/v1/session");
-    location.replace("/signin");
+    leaveForSignIn();
   });
 }
 

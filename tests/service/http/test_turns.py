@@ -61,8 +61,12 @@ def test_one_sender_leaves_a_thread_to_the_others() -> None:
 def test_who_has_had_no_turn_comes_before_those_who_have() -> None:
     async def submit() -> None:
         work = Work(Turns("work", 2, share=1, max_waiting=10, waiting_share=5))
-        tasks = [work.start(name) for name in ("a1", "b1", "a2", "b2")]
+        # One after another: two threads that start at the same time begin in any order.
+        tasks = [work.start("a1")]
+        await work.wait_for("a1")
+        tasks.append(work.start("b1"))
         await work.wait_for("a1", "b1")
+        tasks += [work.start("a2"), work.start("b2")]
         tasks.append(work.start("c1"))
         await asyncio.sleep(0)
         work.finish("a1")
