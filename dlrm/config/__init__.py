@@ -4,7 +4,14 @@ from dlrm.config.averaging import AveragingConfig
 from dlrm.config.batch import MAX_BATCH, BatchConfig, BatchGrowth, BatchSpec
 from dlrm.config.counts import format_count
 from dlrm.config.data import DataConfig, SyntheticConfig, TeacherConfig
-from dlrm.config.decide import DataFacts, Decision, count_synthetic_train_rows, get_auto_dim, keep_decisions
+from dlrm.config.decide import (
+    MIN_BATCH,
+    DataFacts,
+    Decision,
+    count_synthetic_train_rows,
+    get_auto_dim,
+    keep_decisions,
+)
 from dlrm.config.derived import (
     DerivedNumber,
     DerivedWarning,
@@ -38,6 +45,7 @@ __all__ = [
     "CRITEO_SCHEMA",
     "EXECUTION_SETTINGS",
     "MAX_BATCH",
+    "MIN_BATCH",
     "MIN_LARGE_BATCH_STEPS",
     "PRESETS",
     "AveragingConfig",

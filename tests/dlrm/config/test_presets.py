@@ -47,7 +47,7 @@ def test_another_optimizer_than_the_presets_has_its_own_defaults():
 
 @pytest.mark.parametrize(
     ("num_rows", "batch"),
-    [(131_000_000, 524_288), (2_000_000_000, 524_288), (16_000_000, 65_536), (2_000_000, 8192), (1000, 256)],
+    [(131_000_000, 131_072), (2_000_000_000, 524_288), (16_000_000, 16_384), (2_000_000, 2048), (1000, 256)],
 )
 def test_the_batch_follows_the_rows_so_that_there_are_enough_steps(num_rows: int, batch: int):
     assert decide(num_rows).batch.global_size == batch
@@ -77,8 +77,12 @@ def test_an_unknown_preset_is_an_error_that_names_those_there_are():
 
 def test_too_few_steps_for_the_batch_are_told_with_a_batch_that_has_enough():
     job = decide(131_000_000, batch={"global_size": 524_288})
-    assert list_shortages(job, RowCounts(131_000_000)) == []
-    [few] = list_shortages(job, RowCounts(33_000_000))
+    assert list_shortages(job, RowCounts(524_288 * 800)) == []
+    [few] = list_shortages(job, RowCounts(131_000_000))
     assert few.name == "few_steps"
-    assert "only 63 steps of 524,288 samples" in few.message
-    assert "at most 131,072 for 33,000,000 training rows" in few.message
+    assert "only 250 steps of 524,288 samples" in few.message
+    assert "at most 131,072 for 131,000,000 training rows" in few.message
+
+
+def test_rows_that_are_too_few_for_any_large_batch_are_not_told_of_a_smaller_one():
+    assert list_shortages(decide(100_000), RowCounts(100_000)) == []
