@@ -35,12 +35,16 @@ PRESETS: dict[PresetName, dict[str, PresetValue]] = {
 }
 """Values of each preset by dotted field. Chosen by experiments (docs/evidence.md)."""
 
+_OF_RATE = ("learning_rate", "schedule.base_batch", "schedule.scaling")
+"""Fields of an optimizer that mean something only together: a preset fills all of them, or none."""
+
 
 def fill_preset(document: Any) -> Any:
     """Return a job document with the values of its preset in the fields that it leaves out.
 
-    A section whose `name` is another one than the preset's, such as another optimizer, gets nothing. A document without
-    a preset, with one that there is not, or that is no object, is returned unchanged.
+    A section whose `name` is another one than the preset's, such as another optimizer, gets nothing; one that states
+    its learning rate, or how that scales, keeps both. A document without a preset, with one that there is not, or that
+    is no object, is returned unchanged.
     """
     if not isinstance(document, dict):
         return document
@@ -51,7 +55,7 @@ def fill_preset(document: Any) -> Any:
     values = PRESETS[preset]
     filled = fields
     for field, entry in values.items():
-        if not _is_of_other_name(fields, field, values):
+        if not _is_of_other_name(fields, field, values) and not _has_own_rate(fields, field):
             filled = _fill(filled, field.split("."), entry.value)
     return filled
 
@@ -67,6 +71,12 @@ def _is_of_other_name(document: Mapping[str, Any], field: str, values: Mapping[s
     name = f"{field.partition('.')[0]}.name"
     stated = _get(document, name.split("."))
     return stated is not None and name in values and stated != values[name].value
+
+
+def _has_own_rate(document: Mapping[str, Any], field: str) -> bool:
+    """Whether `field` belongs to the learning rate of a section that states something of it."""
+    section, _, name = field.partition(".")
+    return name in _OF_RATE and any(_get(document, [section, *other.split(".")]) is not None for other in _OF_RATE)
 
 
 def _fill(node: Any, path: list[str], value: Any) -> Any:

@@ -31,11 +31,21 @@ def test_a_preset_fills_every_field_of_its_own_that_the_document_leaves_out():
 
 
 def test_what_the_document_states_wins_over_the_preset_also_auto():
-    schedule = {"decay": "cosine"}
-    job = parse(dense_optimizer={"learning_rate": 0.5, "schedule": schedule}, table_optimizer={"learning_rate": "auto"})
-    assert (job.dense_optimizer.learning_rate, job.dense_optimizer.schedule.decay) == (0.5, "cosine")
-    assert job.dense_optimizer.schedule.base_batch == 524_288
+    job = parse(dense_optimizer={"schedule": {"decay": "cosine"}}, table_optimizer={"learning_rate": "auto"})
+    assert job.dense_optimizer.schedule.decay == "cosine"
+    assert (job.dense_optimizer.learning_rate, job.dense_optimizer.schedule.scaling) == (0.016, "sqrt")
     assert job.table_optimizer.learning_rate == "auto"
+
+
+@pytest.mark.parametrize(
+    "stated", [{"learning_rate": 0.5}, {"schedule": {"scaling": "none"}}, {"schedule": {"base_batch": 100}}]
+)
+def test_a_rate_or_a_scaling_of_the_document_keeps_the_meaning_that_it_has_without_a_preset(stated: dict[str, Any]):
+    job, plain = parse(dense_optimizer=stated), parse_job({**DATA, "dense_optimizer": stated})
+    assert job.dense_optimizer.learning_rate == plain.dense_optimizer.learning_rate
+    for field in ("base_batch", "scaling"):
+        assert getattr(job.dense_optimizer.schedule, field) == getattr(plain.dense_optimizer.schedule, field)
+    assert job.dense_optimizer.schedule.decay == "wsd"
 
 
 def test_another_optimizer_than_the_presets_has_its_own_defaults():

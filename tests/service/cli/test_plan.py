@@ -38,6 +38,19 @@ def test_a_plan_for_people_has_tables_memory_and_the_step(tmp_path: Path, dlrm: 
     assert "none: all ranks share one memory" in ended.out
 
 
+def test_a_preset_is_an_option_whose_values_are_printed_with_their_reasons(
+    tmp_path: Path, dlrm: Callable[..., Any]
+) -> None:
+    document = {name: section for name, section in SYNTHETIC.items() if name != "batch"}
+    ended = dlrm("plan", job_in(tmp_path, document), "--preset", "large_batch", "--json")
+    resolved = json.loads(ended.out)["resolved"]
+    assert resolved["job"]["preset"] == "large_batch"
+    decisions = {decision["field"]: decision for decision in resolved["decisions"]}
+    assert decisions["dense_optimizer.learning_rate"]["reason"].startswith("preset large_batch: ")
+    assert resolved["job"]["batch"]["global_size"] == decisions["batch.global_size"]["value"] == 256
+    assert dlrm("plan", job_in(tmp_path, document), "--preset", "huge_batch").code == 2
+
+
 def test_shortages_of_the_run_are_told_before_it_starts(tmp_path: Path, dlrm: Callable[..., Any]) -> None:
     ended = dlrm("plan", job_in(tmp_path, SYNTHETIC))
     for words in ("fewer than batch.global_size 16,384", "only 1 step to learn in", "only 1,000 evaluation rows"):
