@@ -12,7 +12,7 @@ WIDTH, HEIGHT = 480, 320
 """Size in units of the drawing: on a phone 12 units of text are 9 pixels."""
 LEFT, RIGHT, TOP, BOTTOM = 76, 12, 12, 46
 LEGEND_ROW = 18
-LETTER_WIDTH = 7.6
+LETTER_WIDTH = 8.2
 """Approximate width of a letter of the legend."""
 NUM_COLOURS = 8
 Style = Literal["points", "marks", "line", "dashed"]
@@ -158,7 +158,7 @@ def _lay_legend(names: Sequence[str]) -> list[list[tuple[int, float]]]:
     rows: list[list[tuple[int, float]]] = []
     end = float(WIDTH)
     for number, name in enumerate(names):
-        width = 34 + LETTER_WIDTH * len(name)
+        width = 42 + LETTER_WIDTH * len(name)
         if not rows or end + width > WIDTH - RIGHT:
             rows.append([])
             end = 12.0
