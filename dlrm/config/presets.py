@@ -9,8 +9,8 @@ PresetName = Literal["large_batch"]
 MAX_LARGE_BATCH = 524_288
 """Largest batch that the preset large_batch chooses, in samples."""
 MIN_LARGE_BATCH_STEPS = 800
-"""Least number of steps of an epoch for which the preset large_batch chooses a batch: with so many the AUC was within
-about 0.0005 of that of small batches, with half of them 0.001 below (docs/evidence.md)."""
+"""Least number of steps of an epoch for which the preset large_batch chooses a batch: with 880 to 1,000 the AUC was
+0.0005 to 0.001 below that of small batches, with 220 to 250 it was 0.003 to 0.004 below (docs/experiments.md)."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ PRESETS: dict[PresetName, dict[str, PresetValue]] = {
         "table_optimizer.learning_rate": PresetValue(0.06, "the best one at every batch"),
     },
 }
-"""Values of each preset by dotted field. Chosen by experiments (docs/evidence.md)."""
+"""Values of each preset by dotted field. Chosen by experiments (docs/experiments.md)."""
 
 _OF_RATE = ("learning_rate", "schedule.base_batch", "schedule.scaling")
 """Fields of an optimizer that mean something only together: a preset fills all of them, or none."""
