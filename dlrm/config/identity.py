@@ -110,7 +110,7 @@ def _fill_defaults(identity: Mapping[str, Any]) -> dict[str, Any]:
     }
     defaults = make_identity(JobConfig.model_validate(document))
     # What is null by default is not where it has fields. That of columns stays: a checksum of the rows stands for them.
-    given = {field.rpartition(".")[0] for field in identity} & set(_USERS_OF_MOMENTS)
+    given = {field.rpartition(".")[0] for field in identity if not field.startswith("data.")}
     return {field: value for field, value in defaults.items() if field not in given} | dict(identity)
 
 

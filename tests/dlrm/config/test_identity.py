@@ -53,6 +53,28 @@ def test_what_changes_the_weights_is_named(change: dict[str, Any], field: str):
     assert any(difference.startswith(field) for difference in found)
 
 
+@pytest.mark.parametrize(
+    ("now", "before", "difference"),
+    [
+        (
+            {"table_optimizer": {"cowclip": {"r": 1.0}}},
+            {"table_optimizer": {"cowclip": {"r": 0.2}}},
+            "table_optimizer.cowclip.r is 1.0, but was 0.2",
+        ),
+        (
+            {"averaging": {"half_life_fraction": 0.1}},
+            {"averaging": {"half_life_fraction": 0.2}},
+            "averaging.half_life_fraction is 0.1, but was 0.2",
+        ),
+    ],
+)
+def test_other_settings_of_a_section_that_both_have_and_that_is_off_by_default_are_named(
+    now: dict[str, Any], before: dict[str, Any], difference: str
+):
+    identities = [make_identity(JobConfig.model_validate({**SYNTHETIC, **change})) for change in (now, before)]
+    assert list_differences(*identities) == [difference]
+
+
 def test_files_may_lie_elsewhere_since_their_checksum_stands_for_them():
     moved = {"data": {"train": ["/elsewhere/day_1.tsv"], "eval": ["x.tsv"]}}
     assert make_identity(JobConfig.model_validate(moved)) == make_identity(JobConfig.model_validate(FILES))
