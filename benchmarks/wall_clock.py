@@ -7,18 +7,17 @@ states or that plans assume. Nothing is trained.
 """
 
 import argparse
-import json
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+
+from benchmarks.processes import run_program
 
 
 def read_samples(results: Path, target_auc: float | None) -> tuple[float, dict[int, float]]:
     """Read the AUC and the samples that each batch takes to it, as the report of the sweep has them."""
     target = [] if target_auc is None else ["--target-auc", str(target_auc)]
-    report = _run("report", str(results), "--json", *target)
+    report, _ = run_program(["service.cli", "report", str(results), "--json", *target])
     scaling = report["scalings"][0]
     samples = {entry["batch"]: entry["samples"] for entry in scaling["batches"] if entry["samples"] is not None}
     return report["target_auc"], samples
@@ -28,7 +27,8 @@ def estimate_step_seconds(job: Path, batch: int, num_nodes: int, settings: Seque
     """Estimate the seconds of one step of `batch` samples on `num_nodes` machines, by the job's plan."""
     sizes = [f"batch.global_size={batch}", f"resources.nodes={num_nodes}"]
     arguments = [text for setting in [*settings, *sizes] for text in ("--set", setting)]
-    return _run("plan", str(job), "--json", *arguments)["plan"]["step"]["seconds"]
+    result, _ = run_program(["service.cli", "plan", str(job), "--json", *arguments])
+    return result["plan"]["step"]["seconds"]
 
 
 def format_rows(samples: dict[int, float], seconds: dict[tuple[int, int], float], nodes: Sequence[int]) -> list[str]:
@@ -49,12 +49,6 @@ def format_rows(samples: dict[int, float], seconds: dict[tuple[int, int], float]
             cells.append(f"{time / base:.2f} ({time:,.1f} s)")
         lines.append(f"| {batch:,} | {num_samples:,.0f} | {num_samples / batch:,.0f} | {' | '.join(cells)} |")
     return lines
-
-
-def _run(*arguments: str) -> dict[str, Any]:
-    """Run a `dlrm` command and parse its last line; its errors go to stderr, and end the measurement."""
-    done = subprocess.run([Path(sys.executable).with_name("dlrm"), *arguments], stdout=subprocess.PIPE, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def main() -> None:

@@ -110,6 +110,14 @@ def keep_decisions(job: JobSpec, earlier: JobConfig) -> JobSpec:
     return _validate(JobSpec, document)
 
 
+def choose_batch(num_rows: float, min_steps: int, max_batch: int) -> int:
+    """Choose the largest batch, MIN_BATCH times a power of two, that makes at least `min_steps` of so many rows."""
+    size = MIN_BATCH
+    while size < max_batch and num_rows >= 2 * size * min_steps:
+        size *= 2
+    return size
+
+
 def get_auto_dim(num_train_rows: int) -> int:
     """Return the embedding dimension for so many training rows."""
     return next((dim for rows, dim in DIM_BY_ROWS if num_train_rows <= rows), MAX_DIM)
@@ -149,9 +157,7 @@ def _decide_batch(document: dict[str, Any], facts: DataFacts | None) -> tuple[in
     if facts is None:
         size, reason = max_batch, UNKNOWN_ROWS
     else:
-        size = MIN_BATCH
-        while size < max_batch and facts.num_train_rows >= 2 * size * min_steps:
-            size *= 2
+        size = choose_batch(facts.num_train_rows, min_steps, max_batch)
         reason = f"for {facts.num_train_rows:,} training rows"
     chunk_size, moments = document["batch"]["chunk_size"], document["moments"]
     least = max(1 if chunk_size == "auto" else chunk_size * world_size, moments["num_groups"] if moments else 1)

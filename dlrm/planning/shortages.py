@@ -1,9 +1,17 @@
 """Finds what a run has too little of, steps or evaluation rows, before it starts. Imports no torch and no numpy."""
 
-import math
 from dataclasses import dataclass
 
-from dlrm.config import MIN_BATCH, MIN_LARGE_BATCH_STEPS, JobConfig, count_validation_rows, format_count, list_stages
+from dlrm.config import (
+    MAX_BATCH,
+    MIN_BATCH,
+    MIN_LARGE_BATCH_STEPS,
+    JobConfig,
+    choose_batch,
+    count_validation_rows,
+    format_count,
+    list_stages,
+)
 from dlrm.metrics.standard_error import estimate_auc_standard_error
 from dlrm.record import (
     FEW_EVALUATION_ROWS,
@@ -58,8 +66,9 @@ def check_epoch(job: JobConfig, num_rows: int) -> QualityWarning | None:
 
 def check_steps(job: JobConfig, num_rows: int, num_steps: int) -> QualityWarning | None:
     """Warn where a run over `num_rows` training rows has few steps; None otherwise."""
-    fitting = 2 ** math.floor(math.log2(max(1.0, num_rows * job.run.epochs / MIN_LARGE_BATCH_STEPS)))
-    if job.preset == "large_batch" and num_steps < MIN_LARGE_BATCH_STEPS and fitting >= MIN_BATCH:
+    num_run_rows = num_rows * job.run.epochs
+    if job.preset == "large_batch" and num_steps < MIN_LARGE_BATCH_STEPS <= num_run_rows / MIN_BATCH:
+        fitting = choose_batch(num_run_rows, MIN_LARGE_BATCH_STEPS, MAX_BATCH)
         message = (
             f"the run has only {format_count(num_steps, 'step')} of {job.batch.global_size:,} samples, and with the "
             f"preset large_batch the AUC falls visibly below {MIN_LARGE_BATCH_STEPS} steps: leave batch.global_size "
