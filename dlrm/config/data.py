@@ -47,6 +47,9 @@ class TeacherConfig(Config):
     """Number of categorical features of which every two interact, those with the fewest ids but one."""
     interaction_fraction: float = Field(default=0.25, gt=0.0, lt=1.0)
     """Share of the logit's variance that is due to interactions."""
+    positive_rate: float = Field(default=0.25, ge=0.001, le=0.999)
+    """Mean probability of a positive label, such as 0.034, the share of clicks in Criteo's terabyte. The rarer one of
+    the two labels is, the less a row tells, and the larger the noise scale is."""
 
 
 class SyntheticConfig(Config):

@@ -98,10 +98,9 @@ def find_sizes_without_rows(resolved: ResolvedJob, why: str) -> Sizes:
 
 def _compute_synthetic_sizes(data: DataConfig, log: SyntheticConfig, dim: int) -> Sizes:
     from dlrm.data.synthetic.log import make_log_schema
-    from dlrm.data.synthetic.teacher import POSITIVE_RATE
 
     schema, num_rows = make_log_schema(log), count_synthetic_train_rows(data)
-    rows = RowCounts(num_rows, log.num_rows - num_rows, POSITIVE_RATE)
+    rows = RowCounts(num_rows, log.num_rows - num_rows, log.teacher.positive_rate)
     return Sizes(make_tables(schema.features, dim), schema.num_dense, "the synthetic log", rows=rows)
 
 

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from dlrm.config import TeacherConfig
 from dlrm.data.random import random_bits, random_units, stream_key, stream_keys
 
-POSITIVE_RATE = 0.25
 LOGIT_DEVIATION = 1.35
 """Standard deviation of the logit, chosen for a best possible AUC of about 0.80."""
 DENSE_SHARE = 0.2
@@ -66,7 +65,8 @@ class Teacher:
         self._interaction_scale = _round_for_reproducibility(
             math.sqrt(config.interaction_fraction) * LOGIT_DEVIATION / deviation
         )[0, 0]
-        self._bias = _round_for_reproducibility(_find_bias(self.compute_logits(dense, ids).astype(np.float64)))[0, 0]
+        logits = self.compute_logits(dense, ids).astype(np.float64)
+        self._bias = _round_for_reproducibility(_find_bias(logits, config.positive_rate))[0, 0]
 
     def compute_probabilities(self, dense: NDArray[np.float32], ids: NDArray[np.int64]) -> NDArray[np.float32]:
         """Compute the click probabilities [n] of rows with dense [n, N] and ids [F, n]."""
@@ -153,12 +153,12 @@ def _draw_effect_deviations(
     return np.concatenate(deviations)
 
 
-def _find_bias(logits: NDArray[np.float64]) -> float:
-    """Find by bisection the bias that gives these logits a mean probability of POSITIVE_RATE."""
+def _find_bias(logits: NDArray[np.float64], positive_rate: float) -> float:
+    """Find by bisection the bias that gives these logits a mean probability of `positive_rate`."""
     low, high = -_LIMIT / _STEPS, _LIMIT / _STEPS
     for _ in range(30):
         middle = (low + high) / 2
-        if float(np.mean(1 / (1 + np.exp(-logits - middle)))) < POSITIVE_RATE:
+        if float(np.mean(1 / (1 + np.exp(-logits - middle)))) < positive_rate:
             low = middle
         else:
             high = middle

@@ -160,3 +160,11 @@ def test_an_id_has_an_effect_as_large_as_the_half_id_says() -> None:
         variances.append(float(source.teacher.compute_logits(dense, ids).var()))
     assert variances[1] / variances[0] == pytest.approx(0.5, rel=0.35)
     assert variances[2] / variances[0] == pytest.approx(0.1, rel=0.35)
+
+
+@pytest.mark.parametrize("positive_rate", [0.034, 0.25, 0.6])
+def test_labels_are_as_often_positive_as_the_teacher_is_asked_for(positive_rate: float) -> None:
+    teacher = TeacherConfig(positive_rate=positive_rate)
+    rows = SyntheticRows(SyntheticConfig(num_ids=1000, teacher=teacher)).read(NUMBERS[:200_000])
+    # The bias is found on 16,384 rows, whose probabilities have a deviation of some 0.2 at most.
+    assert rows.labels.mean() == pytest.approx(positive_rate, rel=0.05)
