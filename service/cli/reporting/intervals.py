@@ -61,19 +61,27 @@ def combine_differences(differences: Sequence[float], row_errors: Sequence[float
 
         Var(D) <= (variance between seeds) / k + (mean of s_i^2)
 
-    The interval is at worst too wide. Its degrees of freedom are Satterthwaite's (1946, "An approximate distribution of
-    estimates of variance components"): those of the first term are k - 1, those of the second, of many rows, infinite.
+    The half width is that of Banerjee (1960, "Approximate confidence interval for linear functions of means of k
+    populations when the population variances are not equal", Sankhya 22), who adds squares of half widths, here those
+    of Student's t with k - 1 degrees of freedom and of the normal distribution:
+
+        half width^2 = t(k - 1)^2 (variance between seeds) / k + z^2 (mean of s_i^2)
+
+    It covers at least 95 % for every number of seeds and every ratio of the two variances: the probability that a
+    squared normal variable is below c is concave in c, so that it is at least the weighted mean of those of the two
+    terms alone, which are 95 % each. Satterthwaite's degrees of freedom cover 88 % with 2 seeds that differ more than
+    the rows do.
     """
     mean, count = statistics.fmean(differences), len(differences)
     if count == 1:
         return _estimate_from_rows(mean, row_errors[0] if row_errors else None)
     between = statistics.variance(differences) / count
     of_rows = statistics.fmean(error**2 for error in row_errors) if row_errors else 0.0
-    variance = between + of_rows
-    num_free = min((variance / between) ** 2 * (count - 1), MAX_FREE) if between > 0.0 else MAX_FREE
-    error = math.sqrt(variance)
+    half_width = math.hypot(
+        find_student_quantile(count - 1) * math.sqrt(between), find_student_quantile(MAX_FREE) * math.sqrt(of_rows)
+    )
     source: Source = "seeds and rows" if row_errors else "seeds"
-    return Estimate(mean, error, find_student_quantile(num_free) * error, source, count)
+    return Estimate(mean, math.sqrt(between + of_rows), half_width, source, count)
 
 
 def _estimate_from_rows(value: float, row_error: float | None) -> Estimate:

@@ -143,10 +143,9 @@ def _list_difference_notes(differences: Sequence[Difference]) -> list[str]:
         "Each seed of a method is paired with the same seed of the base, and each evaluation row with itself: the "
         "paired test of DeLong et al. 1988 for the AUC, the standard error of the differences of single rows for the "
         "log-loss.",
-        "±: 95 % interval. The variance of a mean difference is the variance between seeds over their number, plus the "
-        "mean sampling variance of the rows, which does not shrink with seeds, since they share the rows; Student's t "
-        "distribution with Satterthwaite's degrees of freedom. Intervals are not adjusted for the number of "
-        "comparisons.",
+        "±: 95 % interval of at least that coverage (Banerjee 1960): the square of its half width is that of Student's "
+        "interval over seeds plus that of the normal interval over evaluation rows, which does not shrink with seeds, "
+        "since they share the rows. Intervals are not adjusted for the number of comparisons.",
     ]
     sources = {estimate.source for estimate in estimates}
     if "rows" in sources:

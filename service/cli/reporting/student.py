@@ -1,6 +1,7 @@
 """Quantiles of Student's t distribution, without scipy, which is not installed beside the service."""
 
 import math
+from functools import cache
 
 MAX_FREE = 1e6
 """Degrees of freedom above which the distribution is the normal one to six digits of a quantile."""
@@ -9,6 +10,7 @@ _MAX_TERMS = 500
 _TINY = 1e-300
 
 
+@cache
 def find_student_quantile(num_free: float) -> float:
     """Find the 0.975 quantile for `num_free` degrees of freedom, above 0 and not necessarily whole.
 

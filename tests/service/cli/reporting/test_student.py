@@ -3,6 +3,7 @@
 import math
 import statistics
 
+import numpy as np
 import pytest
 from scipy import stats
 
@@ -44,10 +45,25 @@ def test_the_variance_of_a_combined_difference_is_that_between_seeds_and_that_of
     combined = combine_differences(differences, errors)
     between, of_rows = statistics.variance(differences) / 3, statistics.fmean(error**2 for error in errors)
     assert combined.standard_error == pytest.approx(math.sqrt(between + of_rows), rel=1e-12)
-    num_free = (between + of_rows) ** 2 / (between**2 / 2)
-    assert combined.half_width == pytest.approx(stats.t.ppf(0.975, num_free) * math.sqrt(between + of_rows), rel=1e-9)
+    squares = stats.t.ppf(0.975, 2) ** 2 * between + stats.norm.ppf(0.975) ** 2 * of_rows
+    assert combined.half_width == pytest.approx(math.sqrt(squares), rel=1e-9)
     assert combined.source == "seeds and rows"
     without = combine_differences(differences, None)
     assert (without.half_width, without.source) == (pytest.approx(stats.t.ppf(0.975, 2) * math.sqrt(between)), "seeds")
     equal = combine_differences([0.01, 0.01], [0.002, 0.002])
     assert equal.half_width == pytest.approx(1.96 * 0.002, rel=1e-4)
+
+
+@pytest.mark.parametrize("num_seeds", [2, 3, 5])
+@pytest.mark.parametrize("ratio", [0.01, 0.1, 1.0, 10.0, 100.0])
+def test_intervals_of_differences_cover_95_percent_for_few_seeds_and_any_ratio_of_their_variance_to_that_of_rows(
+    num_seeds: int, ratio: float
+) -> None:
+    # The rows err alike for all seeds, with a variance of 1, and each seed by itself, with a variance of `ratio`. Of
+    # normal variables the mean is independent of the variance, so that the probability of the mean given the half
+    # width is exact: only the differences between seeds are drawn.
+    generator = np.random.default_rng([num_seeds, round(100 * ratio)])
+    differences = math.sqrt(ratio) * generator.normal(size=(2000, num_seeds))
+    widths = [combine_differences(row, [1.0] * num_seeds).half_width or 0.0 for row in differences.tolist()]
+    coverage = np.mean(1.0 - 2.0 * stats.norm.sf(widths, scale=math.sqrt(1.0 + ratio / num_seeds)))
+    assert coverage >= 0.945
