@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service.cli.errors import BadInputError
+from service.cli.sweep.asked import read_asked
 from service.cli.sweep.results import FILE_NAME, TrialResult, read_results
 from service.cli.sweep.trials import format_value
 
@@ -49,14 +50,26 @@ class LoadedResults:
     """Trials, each once, in the order of the files."""
     num_replaced: int
     """Lines that do not count since the same trial of an earlier document or attempt has a later one."""
+    num_unasked: int
+    """Lines that do not count since the document of the sweep no longer asks for their trials."""
     compare: Sequence[str]
     """Compared fields."""
 
 
 def load_results(paths: Sequence[Path]) -> LoadedResults:
-    """Load results. paths: files, or directories of sweeps. Raises BadInputError, also for files of two sweeps."""
+    """Load results. paths: files, or directories of sweeps. Raises BadInputError, also for files of two sweeps.
+
+    Where a sweep has left the keys of the trials that its document asks for, the lines of other trials do not count.
+    """
     files = list(dict.fromkeys(path / FILE_NAME if path.is_dir() else path for path in paths))
-    lines = [LoadedTrial(result, file) for file in files for result in _read(file)]
+    all_lines = [LoadedTrial(result, file) for file in files for result in _read(file)]
+    asked = {file: read_asked(file.parent) for file in files}
+    lines = [line for line in all_lines if (keys := asked[line.file]) is None or line.result.key in keys]
+    if not lines:
+        raise BadInputError(
+            f"{', '.join(map(str, files))}: no results that the document of the sweep still asks for "
+            "(valid: a sweep with a trial that has ended)"
+        )
     compare = _check_compared(lines)
     trials: dict[str, LoadedTrial] = {}
     for line in lines:
@@ -73,7 +86,7 @@ def load_results(paths: Sequence[Path]) -> LoadedResults:
         # A failure is no result, so that it does not replace one.
         if line.result.outcome != "failed" or earlier.result.outcome == "failed":
             trials[identity] = line
-    return LoadedResults(files, [*trials.values()], len(lines) - len(trials), compare)
+    return LoadedResults(files, [*trials.values()], len(lines) - len(trials), len(all_lines) - len(lines), compare)
 
 
 def _read(file: Path) -> list[TrialResult]:

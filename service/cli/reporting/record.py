@@ -12,6 +12,7 @@ def make_report_record(report: SweepReport) -> dict[str, Any]:
     """Return all numbers of a report as JSON."""
     return {
         "files": [str(file) for file in report.loaded.files],
+        "num_unasked": report.loaded.num_unasked,
         "rows": [_make_row_record(row) for row in report.rows],
         "differences": [_make_difference_record(difference) for difference in report.differences],
         "courses": [_make_course_record(course) for course in report.courses],

@@ -104,6 +104,11 @@ def _list_warnings(report: SweepReport) -> list[str]:
     lines.extend(f"Not used: {file}." for file in report.broken_files)
     if report.loaded.num_replaced:
         lines.append(f"Lines that do not count, since the same trial has a later one: {report.loaded.num_replaced}.")
+    if report.loaded.num_unasked:
+        lines.append(
+            "Lines that do not count, since the document of the sweep no longer asks for their trials: "
+            f"{report.loaded.num_unasked}."
+        )
     return lines
 
 

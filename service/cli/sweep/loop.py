@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from service.cli.sweep.asked import write_asked
 from service.cli.sweep.budget import estimate_rest, estimate_samples, estimate_seconds
 from service.cli.sweep.plan import Plan
 from service.cli.sweep.results import TrialResult, append_result, index_results, read_results
@@ -86,6 +87,8 @@ class Loop:
 
     def run(self, runner: Runner) -> None:
         """Run the trials. Raises SweepStopped where it is stopped, and CommandError."""
+        asked = self._list_known_keys()
+        write_asked(self.file.parent, asked)
         # A kill may have come between a result and this.
         runner.finish(index_results(self.results))
         begun: set[str] = set()
@@ -102,6 +105,9 @@ class Loop:
                 del running[trial.key]
                 append_result(self.file, result)
                 self.results.append(result)
+                # Before any of them has a result.
+                if (known := self._list_known_keys()) != asked:
+                    write_asked(self.file.parent, asked := known)
                 # A trial that failed goes on from what it has left.
                 runner.finish([trial.key] if result.outcome != "failed" else [])
                 self.on_result(result, self.get_standing())
@@ -128,9 +134,13 @@ class Loop:
 
     def list_own(self) -> list[TrialResult]:
         """List the results that belong to this sweep, those that failed included."""
-        results = index_results(self.results)
-        keys = {trial.key for cell in self.plan.cells for trial in self.plan.follow(cell, results).known}
+        keys = self._list_known_keys()
         return [result for result in self.results if result.key in keys]
+
+    def _list_known_keys(self) -> set[str]:
+        """List the trials that belong to this sweep by the results so far, those that are due included."""
+        results = index_results(self.results)
+        return {trial.key for cell in self.plan.cells for trial in self.plan.follow(cell, results).known}
 
     def _list_next(self, begun: set[str], running: Sequence[Trial], max_running: int) -> list[Trial]:
         """List the trials to start now: those that are due, have not run yet, and fit the time."""

@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 import pytest
 from scipy import stats
 
+from service.cli.sweep.asked import ASKED_FILE_NAME, write_asked
 from service.cli.sweep.results import CurvePoint
 from tests.service.cli.reporting.recorded import (
     BATCHES,
@@ -353,6 +354,28 @@ def test_an_edge_of_the_grid_is_told_and_a_setting_that_diverges_with_a_seed_is_
     (row,) = read_json(dlrm, tmp_path)["rows"]
     assert (row["settings"], row["num_diverged"]) == ({"dense_optimizer.learning_rate": 0.011}, 0)
     assert row["edges"] == ["lowest dense_optimizer.learning_rate"]
+
+
+def test_lines_that_the_document_of_the_sweep_no_longer_asks_for_count_for_nothing(
+    tmp_path: Path, dlrm: Command
+) -> None:
+    grid = [make_trial(tmp_path, "adam", 1024, 0, "grid", rate=rate) for rate in (0.005, 0.01, 0.02)]
+    other = make_trial(tmp_path, "lamb", 1024, 0).model_copy(update={"compared": {}})
+    write_results(tmp_path, [other, *grid])
+    assert "another document" in refuse(dlrm, tmp_path)
+    write_asked(tmp_path, [grid[0].key, grid[2].key, "one that has not run"])
+    report = read_json(dlrm, tmp_path)
+    (row,) = report["rows"]
+    # The best of all three has a rate of 0.01.
+    assert (row["method"], row["settings"]) == ("adam", {"dense_optimizer.learning_rate": 0.005})
+    assert (row["num_settings"], report["num_unasked"]) == (2, 2)
+    text = dlrm("report", str(tmp_path)).out
+    assert "2 trials of a sweep" in text
+    assert "the document of the sweep no longer asks for their trials: 2." in text
+    write_asked(tmp_path, ["one that has not run"])
+    assert "no results that the document of the sweep still asks for" in refuse(dlrm, tmp_path)
+    (tmp_path / ASKED_FILE_NAME).write_text("[]")
+    assert "asked.json: has no list of keys (valid: as `dlrm sweep` writes it" in refuse(dlrm, tmp_path)
 
 
 def test_results_that_cannot_be_used_are_refused_with_what_is_valid(tmp_path: Path, dlrm: Command) -> None:

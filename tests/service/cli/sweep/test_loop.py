@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from service.cli.sweep.asked import read_asked
 from service.cli.sweep.loop import Loop
 from service.cli.sweep.results import TrialResult, read_results
 from service.cli.sweep.runner import SweepStopped
@@ -117,3 +118,22 @@ def test_the_list_of_trials_has_their_samples_and_says_what_is_still_to_be_chose
     unknown = [entry for entry in entries if not entry.is_known]
     assert {entry.trial.stage for entry in unknown} == {"confirm"}
     assert all("with chosen settings" in entry.label and "learning_rate" not in entry.label for entry in unknown)
+
+
+def test_the_keys_that_the_document_asks_for_lie_beside_the_results_before_their_trials_run(tmp_path: Path) -> None:
+    class CheckingRunner(FormulaRunner):
+        def start(self, trial: Trial, label: str) -> None:
+            assert trial.key in (read_asked(tmp_path) or ())
+            super().start(trial, label)
+
+    whole = run(tmp_path, CheckingRunner()).results
+    assert read_asked(tmp_path) == {result.key for result in whole}
+    # Of three rates one is asked for again, and the two that are new.
+    run(tmp_path, CheckingRunner(most=0), TWO_METHODS.replace("[0.01, 0.03, 0.1]", "[0.2, 0.3, 0.1]"))
+    asked = read_asked(tmp_path) or frozenset()
+    assert len(asked) == NUM_TRIALS - 8
+    assert asked & {result.key for result in whole} == {
+        result.key
+        for result in whole
+        if result.settings["dense_optimizer.learning_rate"] == 0.1 and result.stage == "grid"
+    }
