@@ -15,13 +15,15 @@ def draw_batch_plot(
 ) -> Plot | None:
     """Draw a metric with its intervals against the batch; None where all results are of one batch.
 
+    Results of a batch that grows are no points of it.
+
     name: see `Plot.name`. axis: title of the axis of the metric.
     """
     lines: dict[str, list[Point]] = {}
     for row in rows:
-        estimate = metric(row)
-        if estimate is not None and row.cell.batch is not None:
-            point = Point(row.cell.batch, estimate.value, estimate.low, estimate.high)
+        estimate, batch = metric(row), row.cell.batch.constant_size
+        if estimate is not None and batch is not None:
+            point = Point(batch, estimate.value, estimate.low, estimate.high)
             lines.setdefault(name_series(row.cell), []).append(point)
     points = [point for line in lines.values() for point in line]
     if len({point.x for point in points}) < 2:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from service.cli.errors import BadInputError
+from service.cli.reporting.batches import TrialBatch
 from service.cli.reporting.load import LoadedResults, LoadedTrial
 from service.cli.sweep.plan import compute_mean_loss
 from service.cli.sweep.summary import list_edges
@@ -46,9 +47,16 @@ class ReportCell:
         return ", ".join([self.method, *map(format_value, self.compared.values())])
 
     @property
-    def batch(self) -> int | None:
-        """Batch of the trials, in samples; None where they do not tell."""
-        return self.trials[0].batch if self.trials else None
+    def is_chosen(self) -> bool:
+        """Whether its setting is the best of several; of one setting nothing is chosen."""
+        return self.num_settings > 1
+
+    @property
+    def batch(self) -> TrialBatch:
+        """Batch of the trials; without a size where they have different ones."""
+        batches = [trial.batch for trial in self.trials]
+        sizes = {batch.size for batch in batches}
+        return TrialBatch(sizes.pop() if len(sizes) == 1 else None, any(batch.is_growing for batch in batches))
 
     def list_values(self, metric: str) -> list[float]:
         """List a final metric of all trials; empty where one has none."""

@@ -46,6 +46,8 @@ class Difference:
         """Words for what the intervals tell."""
         if self.comparison.refusal is not None:
             return self.comparison.refusal
+        if len(self.comparison.pairs) < 2:
+            return "no verdict: one training each"
         told = [
             _describe(self.auc, "higher AUC", "lower AUC"),
             _describe(self.log_loss, "higher log-loss", "lower log-loss"),

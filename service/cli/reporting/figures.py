@@ -1,7 +1,11 @@
 """Numbers of a report as text, the same in tables, plots and sentences."""
 
+import math
+
 from service.cli.render.text_format import UNKNOWN
+from service.cli.reporting.batches import TrialBatch
 from service.cli.reporting.intervals import Estimate
+from service.cli.reporting.noise import NoiseScale
 
 ROWS_MARK = "†"
 """Mark of an interval that covers the choice of evaluation rows alone."""
@@ -35,9 +39,24 @@ def format_count(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:,.0f}"
 
 
+def format_batch(batch: TrialBatch) -> str:
+    """Format a batch, or the words that it grows."""
+    if not batch.is_growing:
+        return format_count(batch.size)
+    return "grows" if batch.size is None else f"grows to at most {batch.size:,}"
+
+
 def format_seconds(value: float | None) -> str:
     """Format seconds: with a decimal below 100."""
     return UNKNOWN if value is None else f"{value:,.1f}" if value < 100.0 else f"{value:,.0f}"
+
+
+def format_noise(noise: NoiseScale | None) -> str:
+    """Format a noise scale, or its bounds."""
+    if noise is None:
+        return UNKNOWN
+    low, high = format_rough(noise.low), format_rough(noise.high)
+    return f"above {low}" if math.isinf(noise.high) else low if low == high else f"{low} to {high}"
 
 
 def format_rough(value: float | None) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service.cli.errors import BadInputError
+from service.cli.reporting.batches import TrialBatch, find_batch
 from service.cli.sweep.asked import read_asked
 from service.cli.sweep.results import FILE_NAME, TrialResult, read_results
 from service.cli.sweep.trials import format_value
@@ -20,17 +21,9 @@ class LoadedTrial:
     """File that has its line; the paths of its scores are relative to the directory of it."""
 
     @property
-    def batch(self) -> int | None:
-        """Batch of the trial, in samples; None where its line does not tell."""
-        for fields in (self.result.compared, self.result.settings, self.result.decided):
-            value = fields.get("batch.global_size")
-            if isinstance(value, int):
-                return value
-        for point in self.result.curve:
-            # All batches but the last one of the run are full.
-            if point.num_samples and self.result.num_steps is not None and 0 < point.step < self.result.num_steps:
-                return round(point.num_samples / point.step)
-        return None
+    def batch(self) -> TrialBatch:
+        """Batch of the trial."""
+        return find_batch(self.result)
 
     @property
     def label(self) -> str:

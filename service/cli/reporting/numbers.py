@@ -1,6 +1,5 @@
 """Numbers of a report, from which its tables, plots and JSON are made."""
 
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,6 +9,7 @@ from service.cli.reporting.courses import Course, average_courses
 from service.cli.reporting.critical_batch import CriticalBatchFit, fit_critical_batch
 from service.cli.reporting.intervals import Estimate, estimate_mean
 from service.cli.reporting.load import LoadedResults
+from service.cli.reporting.noise import NoiseScale, find_median_noise
 from service.cli.reporting.score_files import find_score_faults, list_broken_files
 from service.cli.reporting.scores import MeasuredScores, measure_scores
 from service.cli.reporting.targets import Reached, choose_target, measure_reached
@@ -46,16 +46,8 @@ class Scaling:
     reached: Sequence[Reached]
     fit: CriticalBatchFit | None
     """Fit to the batches whose every seed reaches the target; None for too few of them."""
-    noise_scale: float | None
-    """Median of the noise scales that the runs themselves have reported, in samples; None where none has."""
-
-    @property
-    def agreement(self) -> float | None:
-        """Factor between the fitted critical batch and the noise scale, at least 1; None where one is not known."""
-        if self.fit is None or self.fit.is_at_limit or not self.noise_scale:
-            return None
-        ratio = self.fit.critical_batch / self.noise_scale
-        return max(ratio, 1.0 / ratio)
+    noise_scale: NoiseScale | None
+    """Median of the noise scales that the runs themselves have reported; None where none has."""
 
 
 @dataclass(frozen=True)
@@ -150,13 +142,7 @@ def _make_scalings(reached: Sequence[Reached]) -> list[Scaling]:
     for series in dict.fromkeys(point.series for point in reached):
         own = sorted((point for point in reached if point.series == series), key=lambda point: point.batch)
         whole = {point.batch: [crossing.samples for crossing in point.crossings] for point in own if point.is_whole}
-        scales = [
-            scale
-            for point in own
-            for trial in point.cell.trials
-            if (scale := trial.result.metrics.get("noise_scale")) is not None and scale > 0.0
-        ]
-        noise_scale = statistics.median(scales) if scales else None
+        noise_scale = find_median_noise(trial.result for point in own for trial in point.cell.trials)
         scalings.append(Scaling(series, own, fit_critical_batch(whole), noise_scale))
     return scalings
 

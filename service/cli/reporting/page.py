@@ -1,5 +1,8 @@
 """Whole content of a report."""
 
+from collections.abc import Sequence
+
+from service.cli.reporting.cells import ReportCell
 from service.cli.reporting.content import Page
 from service.cli.reporting.course_section import make_course_section
 from service.cli.reporting.detail_sections import make_detail_sections
@@ -15,9 +18,7 @@ def make_page(report: SweepReport, title: str) -> Page:
     compared = ", ".join(report.loaded.compare)
     across = f", at each value of {compared}" if compared else ""
     trials = "1 trial" if num_trials == 1 else f"{num_trials:,} trials"
-    lead = (
-        f"{trials} of a sweep, from {results}. Best setting of each method{across}, as the validation rows choose it."
-    )
+    lead = f"{trials} of a sweep, from {results}. {_describe_choice(report.cells, across)}"
     sections = [
         *make_result_sections(report),
         make_course_section(report.courses),
@@ -25,3 +26,9 @@ def make_page(report: SweepReport, title: str) -> Page:
         *make_detail_sections(report),
     ]
     return Page(title, lead, sections)
+
+
+def _describe_choice(cells: Sequence[ReportCell], across: str) -> str:
+    if any(cell.is_chosen for cell in cells):
+        return f"Best setting of each method{across}, as the validation rows choose it."
+    return f"Each method has one setting{across}, so that nothing is chosen by these results."

@@ -1,5 +1,6 @@
 """Numbers of a report as JSON."""
 
+import math
 from typing import Any
 
 from service.cli.reporting.comparison import Difference
@@ -40,7 +41,8 @@ def _make_row_record(row: MainRow) -> dict[str, Any]:
         "num_diverged": cell.num_diverged,
         "num_failed": cell.num_failed,
         "edges": list(cell.edges),
-        "batch": cell.batch,
+        "batch": cell.batch.constant_size,
+        "has_growing_batch": cell.batch.is_growing,
         "num_steps": cell.compute_mean("num_steps"),
         "num_samples": cell.compute_mean("num_samples"),
         "cpu_seconds": cell.compute_mean("cpu_seconds"),
@@ -73,7 +75,7 @@ def _make_difference_record(difference: Difference) -> dict[str, Any]:
 
 
 def _make_scaling_record(scaling: Scaling) -> dict[str, Any]:
-    fit = scaling.fit
+    fit, noise = scaling.fit, scaling.noise_scale
     return {
         "series": scaling.series,
         "batches": [
@@ -86,7 +88,9 @@ def _make_scaling_record(scaling: Scaling) -> dict[str, Any]:
         "is_at_limit": None if fit is None else fit.is_at_limit,
         "min_samples": None if fit is None else fit.min_samples,
         "min_steps": None if fit is None else fit.min_steps,
-        "noise_scale": scaling.noise_scale,
+        "noise_scale": None if noise is None else noise.value,
+        "noise_scale_low": None if noise is None else noise.low,
+        "noise_scale_high": None if noise is None or math.isinf(noise.high) else noise.high,
     }
 
 

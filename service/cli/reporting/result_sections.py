@@ -10,6 +10,7 @@ from service.cli.reporting.content import Block, Column, Notes, Paragraph, Secti
 from service.cli.reporting.figures import (
     ROWS_MARK,
     SEEDS_MARK,
+    format_batch,
     format_count,
     format_difference,
     format_estimate,
@@ -29,12 +30,13 @@ def make_result_sections(report: SweepReport) -> list[Section]:
 
 def _make_main_section(report: SweepReport) -> Section:
     compare = report.loaded.compare
+    setting = "best setting" if any(cell.is_chosen for cell in report.cells) else "setting"
     headings = [
         *("method", *(field.rpartition(".")[2] for field in compare)),
-        *("AUC", "log-loss", "seeds", "diverged", "best setting", "edge of grid"),
+        *("AUC", "log-loss", "seeds", "diverged", setting, "edge of grid"),
         *("batch", "steps", "samples", "CPU seconds", "samples/s"),
     ]
-    texts = {"method", "best setting", "edge of grid"}
+    texts = {"method", setting, "edge of grid"}
     columns = [Column(heading, is_number=heading not in texts) for heading in headings]
     table = Table("AUC and log-loss on the evaluation rows", columns, [_make_main_row(row) for row in report.rows])
     intervals = (
@@ -62,8 +64,8 @@ def _make_main_row(row: MainRow) -> list[str]:
         f"{len(cell.trials)}/{cell.num_seeds}" if cell.num_seeds else UNKNOWN,
         str(cell.num_diverged),
         describe_choice(cell),
-        ", ".join(cell.edges) or "no",
-        format_count(cell.batch),
+        ", ".join(cell.edges) or ("no" if cell.is_chosen else UNKNOWN),
+        format_batch(cell.batch),
         format_count(cell.compute_mean("num_steps")),
         format_count(cell.compute_mean("num_samples")),
         format_seconds(cell.compute_mean("cpu_seconds")),
@@ -72,16 +74,16 @@ def _make_main_row(row: MainRow) -> list[str]:
 
 
 def describe_choice(cell: ReportCell) -> str:
-    """Describe the best setting of a cell, or why there is none."""
+    """Describe the best or only setting of a cell, or why there is none."""
     if cell.settings is None:
-        return "all diverged" if cell.num_diverged else "not known yet"
+        return "not known yet" if not cell.num_diverged else "all diverged" if cell.is_chosen else "diverged"
     return format_settings(cell.settings) or "the only one"
 
 
 def _list_warnings(report: SweepReport) -> list[str]:
     """List what a reader of the table must know."""
     lines: list[str] = []
-    unconfirmed = [cell.label for cell in report.cells if cell.trials and not cell.is_confirmed]
+    unconfirmed = [cell.label for cell in report.cells if cell.trials and cell.is_chosen and not cell.is_confirmed]
     if unconfirmed:
         which = "No result is confirmed" if len(unconfirmed) == len(report.cells) else "Not confirmed: "
         named = "" if len(unconfirmed) == len(report.cells) else "; ".join(unconfirmed)
@@ -89,6 +91,11 @@ def _list_warnings(report: SweepReport) -> list[str]:
             f"{which}{named}: the seeds that chose the best setting are the result too, which favours it a little."
         )
     for cell in report.cells:
+        if cell.trials and len(cell.trials) < cell.num_seeds:
+            lines.append(
+                f"{cell.label}: only {len(cell.trials)} of {cell.num_seeds} seeds are done; their mean may favour it, "
+                "since seeds that diverge are not in it."
+            )
         if cell.edges:
             lines.append(
                 f"{cell.label}: at the edge of its grid ({', '.join(cell.edges)}); a better value may be beyond."

@@ -5,17 +5,23 @@ from collections.abc import Sequence
 
 from service.cli.render.text_format import UNKNOWN
 from service.cli.reporting.batch_plot import draw_batch_plot
+from service.cli.reporting.cells import ReportCell
 from service.cli.reporting.content import Block, Column, Notes, Paragraph, Plot, Section, Table
-from service.cli.reporting.critical_batch import MIN_BATCHES
-from service.cli.reporting.figures import DIGITS, format_count, format_rough
+from service.cli.reporting.critical_batch import MIN_BATCHES, CriticalBatchFit
+from service.cli.reporting.figures import DIGITS, format_count, format_noise, format_rough
+from service.cli.reporting.noise import AGREEMENT_FACTOR, judge_agreement
 from service.cli.reporting.numbers import MainRow, Scaling, SweepReport
 from service.cli.reporting.plot import Axis, Point, Series, draw_plot
 from service.cli.reporting.scales import Scale, make_batch_scale, make_log_scale
 
-AGREEMENT_FACTOR = 2.0
-"""Factor up to which a fitted critical batch and a noise scale agree: both are accurate to a factor, not to a
-percent."""
 NUM_CURVE_POINTS = 40
+_FIT_NOTE = (
+    "Fit: samples(B) = samples_min (1 + B / B_crit), and so steps(B) = steps_min (1 + B_crit / B) (McCandlish et al. "
+    "2018, arXiv 1812.06162, equation 2.11), by least squares in logarithms. Its 95 % interval is that of a bootstrap "
+    "over the seeds of each batch, which for few seeds is too narrow. Perfect scaling: as many samples as at the "
+    "smallest batch. Noise scale: the median over the runs at their end; one in which noise hides the gradient has a "
+    "lower bound alone, and counts as above it."
+)
 
 
 def make_scaling_sections(report: SweepReport) -> list[Section]:
@@ -29,15 +35,25 @@ def _make_auc_blocks(rows: Sequence[MainRow]) -> list[Block]:
         draw_batch_plot("log-loss", "Log-loss by batch", "log-loss", rows, lambda row: row.log_loss),
     )
     drawn = [plot for plot in plots if plot is not None]
+    left_out = _list_growing([row.cell for row in rows])
     if not drawn:
-        return [Paragraph("No plot: all results are of one batch.")]
-    return [*drawn, Paragraph("Bars are the 95 % intervals of the first table.")]
+        return [Paragraph("No plot: there are no results of two constant batches."), *left_out]
+    return [*drawn, Paragraph("Bars are the 95 % intervals of the first table."), *left_out]
+
+
+def _list_growing(cells: Sequence[ReportCell]) -> list[Block]:
+    """List the results that are of no single batch."""
+    growing = [cell.label for cell in cells if cell.batch.is_growing]
+    return [Paragraph(f"Left out, since their batch grows during the run: {'; '.join(growing)}.")] if growing else []
 
 
 def _make_target_section(report: SweepReport) -> Section:
     heading = "Steps and samples to a target AUC"
+    left_out = _list_growing(report.cells)
     if report.target_auc is None:
         return Section(heading, [Paragraph("No trial has evaluations with an AUC in its course.")])
+    if not report.scalings:
+        return Section(heading, [Paragraph("No result is of a constant batch that is known."), *left_out])
     rule = "as given" if report.options.target_auc is not None else "the highest one that every trial here reaches"
     blocks: list[Block] = [
         Paragraph(
@@ -45,16 +61,12 @@ def _make_target_section(report: SweepReport) -> Section:
             "the last evaluation below the target and the next one; means over seeds are geometric. Runs whose "
             "learning rate falls to 0 at their end reach a target later than runs that are planned to end there."
         ),
+        *left_out,
         *_make_plots(report.scalings),
         _make_target_table(report.scalings),
         _make_fit_table(report.scalings),
-        Notes([_describe_fit(scaling) for scaling in report.scalings]),
-        Paragraph(
-            "Fit: samples(B) = samples_min (1 + B / B_crit), and so steps(B) = steps_min (1 + B_crit / B) (McCandlish "
-            "et al. 2018, arXiv 1812.06162, equation 2.11), by least squares in logarithms. Its 95 % interval is that "
-            "of a bootstrap over the seeds of each batch, which for few seeds is too narrow. Perfect scaling: as many "
-            "samples as at the smallest batch."
-        ),
+        Notes(_describe_fits(report.scalings)),
+        Paragraph(_FIT_NOTE),
     ]
     return Section(heading, blocks)
 
@@ -110,7 +122,7 @@ def _make_target_table(scalings: Sequence[Scaling]) -> Table:
     for scaling in scalings:
         known = [point.samples for point in scaling.reached if point.samples is not None]
         for point in scaling.reached:
-            ratio = UNKNOWN if point.samples is None else f"{point.samples / known[0]:.2f}"
+            ratio = UNKNOWN if point.samples is None or len(known) < 2 else f"{point.samples / known[0]:.2f}"
             missed = ", ".join(f"{count} {reason}" for reason, count in point.misses.items())
             rows.append(
                 [
@@ -135,7 +147,7 @@ def _make_fit_table(scalings: Sequence[Scaling]) -> Table:
         interval = UNKNOWN if fit is None else _format_interval(fit.low, fit.high)
         values = (None, None, None) if fit is None else (fit.critical_batch, fit.min_samples, fit.min_steps)
         critical, samples, steps = map(format_rough, values)
-        rows.append([scaling.series, critical, interval, samples, steps, format_rough(scaling.noise_scale)])
+        rows.append([scaling.series, critical, interval, samples, steps, format_noise(scaling.noise_scale)])
     return Table(
         "Fitted critical batch, in samples", [Column(text, is_number=text != "method") for text in headings], rows
     )
@@ -145,30 +157,41 @@ def _format_interval(low: float | None, high: float | None) -> str:
     return UNKNOWN if low is None or high is None else f"{format_rough(low)} to {format_rough(high)}"
 
 
-def _describe_fit(scaling: Scaling) -> str:
-    """Describe in a sentence whether the fit and the noise scale agree, or why that cannot be told."""
-    name, fit = scaling.series, scaling.fit
-    if fit is None:
-        num_whole = sum(point.is_whole for point in scaling.reached)
-        return (
-            f"{name}: too few batches for a fit: {num_whole} with every seed at the target, of at least {MIN_BATCHES}."
+def _describe_fits(scalings: Sequence[Scaling]) -> list[str]:
+    """Describe each fit in a sentence, and in one those that are none."""
+    sentences = [_describe_fit(scaling, scaling.fit) for scaling in scalings if scaling.fit is not None]
+    too_few = [
+        f"{scaling.series} {sum(point.is_whole for point in scaling.reached)}"
+        for scaling in scalings
+        if scaling.fit is None
+    ]
+    if too_few:
+        sentences.append(
+            f"Too few batches for a fit, of at least {MIN_BATCHES} with every seed at the target: {', '.join(too_few)}."
         )
+    return sentences
+
+
+def _describe_fit(scaling: Scaling, fit: CriticalBatchFit) -> str:
+    """Describe in a sentence whether the fit and the noise scale agree, or why that cannot be told."""
+    name, noise = scaling.series, scaling.noise_scale
     if fit.is_at_limit:
         smallest = min(point.batch for point in scaling.reached)
         where = "below" if fit.critical_batch < smallest else "above"
         return f"{name}: the critical batch is far {where} all batches that were tried, which tell no more of it."
-    interval = "" if fit.low is not None else " A batch has one seed, so that there is no interval."
+    lone = "" if fit.low is not None else " A batch has one seed, so that there is no interval, and no verdict."
     told = f"{name}: the critical batch is about {format_rough(fit.critical_batch)}."
-    if scaling.agreement is None:
-        return f"{told} No run has told its noise scale.{interval}"
-    verb = "agree" if scaling.agreement <= AGREEMENT_FACTOR else "do not agree"
-    return (
-        f"{told} It and the noise scale of the runs, {format_rough(scaling.noise_scale)} (median of the runs at their "
-        f"end), {verb} within a factor of {AGREEMENT_FACTOR:.0f}: they are {_round_up(scaling.agreement)} apart."
-        f"{interval}"
-    )
+    if noise is None:
+        return f"{told} No run has told its noise scale.{lone}"
+    both = f"the noise scale of the runs, {format_noise(noise)} (median of the runs at their end)"
+    within = f"agree within a factor of {AGREEMENT_FACTOR:.0f}"
+    apart = "" if noise.value is None else f": they are {_format_factor(fit.critical_batch / noise.value)} apart"
+    agreement = judge_agreement(fit, noise)
+    if agreement == "open":
+        return f"{told} Whether it and {both}, {within} cannot be told{apart}.{lone}"
+    return f"{told} It and {both}, {'' if agreement == 'agree' else 'do not '}{within}{apart}."
 
 
-def _round_up(factor: float) -> str:
-    """Return a factor with two decimals, rounded up, so that no factor above a bound is shown as the bound."""
-    return f"a factor of {math.ceil(100.0 * factor - 1e-9) / 100.0:.2f}"
+def _format_factor(ratio: float) -> str:
+    """Return a factor above 1 with two decimals, rounded up, so that none above a bound is shown as the bound."""
+    return f"a factor of {math.ceil(100.0 * max(ratio, 1.0 / ratio) - 1e-9) / 100.0:.2f}"

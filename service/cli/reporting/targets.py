@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from service.cli.reporting.batches import BATCH
 from service.cli.reporting.cells import ReportCell
 from service.cli.sweep.results import CurvePoint
 from service.cli.sweep.trials import format_value
 
-BATCH = "batch.global_size"
 Miss = Literal["never", "before the first evaluation"]
 _REASONS: tuple[Miss, ...] = ("never", "before the first evaluation")
 
@@ -63,10 +63,11 @@ def choose_target(cells: Sequence[ReportCell]) -> float | None:
 
 
 def measure_reached(cells: Sequence[ReportCell], target: float) -> list[Reached]:
-    """Measure the way of every cell whose batch is known and that has evaluations."""
+    """Measure the way of every cell whose batch is known and does not grow, and that has evaluations."""
     found: list[Reached] = []
     for cell in cells:
-        if cell.batch is None or not any(trial.result.curve for trial in cell.trials):
+        batch = cell.batch.constant_size
+        if batch is None or not any(trial.result.curve for trial in cell.trials):
             continue
         places = [find_crossing(trial.result.curve, target) for trial in cell.trials]
         misses: dict[Miss, int] = {}
@@ -74,7 +75,7 @@ def measure_reached(cells: Sequence[ReportCell], target: float) -> list[Reached]
             if reason in places:
                 misses[reason] = places.count(reason)
         crossings = [place for place in places if isinstance(place, Crossing)]
-        found.append(Reached(cell, name_series(cell), cell.batch, crossings, misses))
+        found.append(Reached(cell, name_series(cell), batch, crossings, misses))
     return found
 
 

@@ -1,21 +1,18 @@
 """`dlrm report` on the results of a small sweep, and what it says of results that it cannot use."""
 
 import html
-import json
 import math
 import re
 import statistics
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 from xml.etree import ElementTree
 
 import pytest
 from scipy import stats
 
-from service.cli.sweep.asked import ASKED_FILE_NAME, write_asked
 from service.cli.sweep.results import CurvePoint
 from tests.service.cli.reporting.recorded import (
     BATCHES,
@@ -27,8 +24,7 @@ from tests.service.cli.reporting.recorded import (
     make_trial,
     write_results,
 )
-
-Command = Callable[..., Any]
+from tests.service.cli.reporting.reports import Command, find, read_json, refuse
 
 
 @pytest.fixture(scope="module")
@@ -36,23 +32,6 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of a sweep."""
     directory = tmp_path_factory.mktemp("sweep")
     return write_results(directory, list_trials(directory))
-
-
-def read_json(dlrm: Command, *arguments: object) -> dict[str, Any]:
-    ended = dlrm("report", *map(str, arguments), "--json")
-    assert ended.code == 0, ended.err
-    return json.loads(ended.out)
-
-
-def refuse(dlrm: Command, *arguments: object) -> str:
-    ended = dlrm("report", *map(str, arguments))
-    assert (ended.code, ended.out) == (2, ""), ended.err
-    return " ".join(ended.err.split())
-
-
-def find(rows: list[dict[str, Any]], method: str, batch: int) -> dict[str, Any]:
-    (row,) = [row for row in rows if (row["method"], row["compared"]["batch.global_size"]) == (method, batch)]
-    return row
 
 
 def read_html_tables(text: str) -> list[list[list[str]]]:
@@ -205,8 +184,7 @@ def test_a_single_seed_has_the_interval_of_its_rows_and_is_marked(tmp_path: Path
     assert row["auc"]["standard_error"] == trial.metrics["auc_standard_error"]
     text = dlrm("report", str(tmp_path)).out
     assert f"{trial.metrics['auc']:.5f} ± {1.959964 * (trial.metrics['auc_standard_error'] or 0):.5f} †" in text
-    assert "No result is confirmed" in text
-    assert "adam: too few batches for a fit" in text
+    assert "Too few batches for a fit, of at least 3 with every seed at the target: adam 1." in text
 
 
 def test_seeds_alone_are_compared_without_scores_and_unequal_samples_are_marked(tmp_path: Path, dlrm: Command) -> None:
@@ -354,28 +332,6 @@ def test_an_edge_of_the_grid_is_told_and_a_setting_that_diverges_with_a_seed_is_
     (row,) = read_json(dlrm, tmp_path)["rows"]
     assert (row["settings"], row["num_diverged"]) == ({"dense_optimizer.learning_rate": 0.011}, 0)
     assert row["edges"] == ["lowest dense_optimizer.learning_rate"]
-
-
-def test_lines_that_the_document_of_the_sweep_no_longer_asks_for_count_for_nothing(
-    tmp_path: Path, dlrm: Command
-) -> None:
-    grid = [make_trial(tmp_path, "adam", 1024, 0, "grid", rate=rate) for rate in (0.005, 0.01, 0.02)]
-    other = make_trial(tmp_path, "lamb", 1024, 0).model_copy(update={"compared": {}})
-    write_results(tmp_path, [other, *grid])
-    assert "another document" in refuse(dlrm, tmp_path)
-    write_asked(tmp_path, [grid[0].key, grid[2].key, "one that has not run"])
-    report = read_json(dlrm, tmp_path)
-    (row,) = report["rows"]
-    # The best of all three has a rate of 0.01.
-    assert (row["method"], row["settings"]) == ("adam", {"dense_optimizer.learning_rate": 0.005})
-    assert (row["num_settings"], report["num_unasked"]) == (2, 2)
-    text = dlrm("report", str(tmp_path)).out
-    assert "2 trials of a sweep" in text
-    assert "the document of the sweep no longer asks for their trials: 2." in text
-    write_asked(tmp_path, ["one that has not run"])
-    assert "no results that the document of the sweep still asks for" in refuse(dlrm, tmp_path)
-    (tmp_path / ASKED_FILE_NAME).write_text("[]")
-    assert "asked.json: has no list of keys (valid: as `dlrm sweep` writes it" in refuse(dlrm, tmp_path)
 
 
 def test_results_that_cannot_be_used_are_refused_with_what_is_valid(tmp_path: Path, dlrm: Command) -> None:

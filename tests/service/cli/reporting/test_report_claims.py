@@ -1,0 +1,110 @@
+"""Claims of `dlrm report`: none that its results do not bear."""
+
+from pathlib import Path
+
+from service.cli.sweep.asked import ASKED_FILE_NAME, write_asked
+from tests.service.cli.reporting.recorded import BATCHES, SEEDS, make_trial, write_results
+from tests.service.cli.reporting.reports import Command, find, read_json, refuse
+
+
+def test_of_a_method_with_one_setting_no_words_say_that_it_was_chosen(tmp_path: Path, dlrm: Command) -> None:
+    lone, several = tmp_path / "lone", tmp_path / "several"
+    write_results(
+        lone, [make_trial(lone, method, 1024, seed, "grid") for method in ("adam", "lamb") for seed in (0, 1)]
+    )
+    text = dlrm("report", str(lone)).out
+    assert "Each method has one setting, at each value of batch.global\\_size, so that nothing is chosen" in text
+    assert "best setting" not in text.lower()
+    assert "chose" not in text.replace("nothing is chosen", "").replace("No base is chosen", "")
+    assert "confirmed" not in text
+    write_results(several, [make_trial(several, "adam", 1024, 0, "grid", rate=rate) for rate in (0.01, 0.02)])
+    text = dlrm("report", str(several)).out
+    assert "Best setting of each method" in text
+    assert "No result is confirmed: the seeds that chose the best setting are the result too" in text
+
+
+def test_one_training_of_each_method_has_no_verdict_however_sure_its_rows_are(tmp_path: Path, dlrm: Command) -> None:
+    trials = [make_trial(tmp_path, method, 1024, 10) for method in ("adam", "lamb")]
+    write_results(tmp_path, trials)
+    (one,) = read_json(dlrm, tmp_path, "--base", "adam")["differences"]
+    assert one["auc"]["low"] > 0.0
+    assert (one["auc"]["source"], one["verdict"]) == ("rows", "no verdict: one training each")
+    write_results(
+        tmp_path, [make_trial(tmp_path, method, 1024, seed) for method in ("adam", "lamb") for seed in (11, 12)]
+    )
+    (one,) = read_json(dlrm, tmp_path, "--base", "adam")["differences"]
+    assert one["verdict"] == "higher AUC, lower log-loss"
+
+
+def test_a_critical_batch_of_one_seed_has_no_verdict_beside_the_noise_scale(tmp_path: Path, dlrm: Command) -> None:
+    write_results(tmp_path, [make_trial(tmp_path, "adam", batch, 10) for batch in BATCHES])
+    text = dlrm("report", str(tmp_path), "--target-auc", "0.56").out
+    assert "the critical batch is about 6,000. Whether it and the noise scale of the runs, 7,000" in text
+    assert "cannot be told: they are a factor of 1.17 apart. A batch has one seed, so that there is no interval" in text
+
+
+def test_noise_scales_without_an_upper_bound_are_told_as_a_lower_bound_of_their_median(
+    tmp_path: Path, dlrm: Command
+) -> None:
+    trials = [make_trial(tmp_path, "adam", batch, seed) for batch in BATCHES for seed in SEEDS]
+    # Five of nine runs have a lower bound alone.
+    for number in range(5):
+        metrics = trials[number].metrics | {"noise_scale": None, "noise_scale_low": 20_000.0 + number}
+        trials[number] = trials[number].model_copy(update={"metrics": metrics})
+    write_results(tmp_path, trials)
+    (scaling,) = read_json(dlrm, tmp_path, "--target-auc", "0.56")["scalings"]
+    bounds = scaling["noise_scale"], scaling["noise_scale_low"], scaling["noise_scale_high"]
+    assert bounds == (None, 20_000.0, None)
+    text = dlrm("report", str(tmp_path), "--target-auc", "0.56").out
+    assert "It and the noise scale of the runs, above 20,000 (median" in text
+    assert "do not agree within a factor of 2." in text
+
+
+def test_a_result_whose_batch_grows_is_no_point_of_the_batches(tmp_path: Path, dlrm: Command) -> None:
+    trials = [make_trial(tmp_path, "adam", batch, seed) for batch in BATCHES for seed in SEEDS]
+    for batch in BATCHES:
+        for seed in SEEDS:
+            trial = make_trial(tmp_path, "lamb", batch, seed)
+            # A quarter of the samples with a batch of 512.
+            steps = 250_000 // 512 + 750_000 // batch + 2
+            trials.append(trial.model_copy(update={"num_steps": steps}))
+    write_results(tmp_path, trials)
+    report = read_json(dlrm, tmp_path, "--target-auc", "0.56")
+    row = find(report["rows"], "lamb", 4096)
+    assert (row["batch"], row["has_growing_batch"]) == (None, True)
+    assert [scaling["series"] for scaling in report["scalings"]] == ["adam"]
+    text = dlrm("report", str(tmp_path), "--plots", str(tmp_path / "plots")).out
+    assert "grows to at most 4,096" in text
+    assert text.count("Left out, since their batch grows during the run: lamb, 1024; lamb, 4096; lamb, 16384.") == 2
+    for name in ("auc", "log-loss", "steps-to-target", "train-auc-gap"):
+        drawn = (tmp_path / "plots" / f"{name}.svg").read_text()
+        assert ">adam" in drawn
+        assert "lamb" not in drawn
+
+
+def test_seeds_that_diverge_are_told_beside_the_mean_of_the_others(tmp_path: Path, dlrm: Command) -> None:
+    trials = [make_trial(tmp_path, "adam", 1024, seed) for seed in SEEDS[:2]]
+    write_results(tmp_path, [*trials, make_trial(tmp_path, "adam", 1024, SEEDS[2], outcome="diverged")])
+    assert "adam, 1024: only 2 of 3 seeds are done; their mean may favour it" in dlrm("report", str(tmp_path)).out
+
+
+def test_lines_that_the_document_of_the_sweep_no_longer_asks_for_count_for_nothing(
+    tmp_path: Path, dlrm: Command
+) -> None:
+    grid = [make_trial(tmp_path, "adam", 1024, 0, "grid", rate=rate) for rate in (0.005, 0.01, 0.02)]
+    other = make_trial(tmp_path, "lamb", 1024, 0).model_copy(update={"compared": {}})
+    write_results(tmp_path, [other, *grid])
+    assert "another document" in refuse(dlrm, tmp_path)
+    write_asked(tmp_path, [grid[0].key, grid[2].key, "one that has not run"])
+    report = read_json(dlrm, tmp_path)
+    (row,) = report["rows"]
+    # The best of all three has a rate of 0.01.
+    assert (row["method"], row["settings"]) == ("adam", {"dense_optimizer.learning_rate": 0.005})
+    assert (row["num_settings"], report["num_unasked"]) == (2, 2)
+    text = dlrm("report", str(tmp_path)).out
+    assert "2 trials of a sweep" in text
+    assert "the document of the sweep no longer asks for their trials: 2." in text
+    write_asked(tmp_path, ["one that has not run"])
+    assert "no results that the document of the sweep still asks for" in refuse(dlrm, tmp_path)
+    (tmp_path / ASKED_FILE_NAME).write_text("[]")
+    assert "asked.json: has no list of keys (valid: as `dlrm sweep` writes it" in refuse(dlrm, tmp_path)
