@@ -1,13 +1,15 @@
 """Comparison of kept scores: `python -m dlrm.programs.compare_scores`.
 
-Reads one JSON document from stdin, {"singles": […], "pairs": […]}, with paths of NumPy files of float32 logits:
+Reads one JSON document from stdin, {"trials": {KEY: {…}}, "singles": [KEY, …], "pairs": [[KEY, KEY], …]}:
 
-singles   {"logits", "labels", "weights" or null}
-pairs     {"first", "second", "labels", "weights" or null}: two models on the same rows
+trials    {"logits", "labels", "weights" or null, "num_rows"}: NumPy files of float32 numbers, one for each row
+singles   trials that are measured by themselves
+pairs     two trials on the same rows
 
-Writes one line `{"kind": "result", "singles": […], "pairs": […]}` to stdout, in the same order. A single has the
-`log_loss_standard_error` over samples of rows, a pair `auc` and `log_loss` of the first less those of the second, with
-`auc_standard_error` and `log_loss_standard_error`. Bad input gives one line on stderr and exit code 64.
+Writes one line `{"kind": "result", "faults": {KEY: {"file", "reason"}}, "singles": […], "pairs": […]}` to stdout. A
+trial has a fault where one of its files, "logits", "labels" or "weights", is no such array. Singles and pairs are in
+the same order, null for trials with a fault. A single has the `log_loss_standard_error` over samples of rows, a pair
+`auc` and `log_loss` of the first less those of the second, with `auc_standard_error` and `log_loss_standard_error`.
 """
 
 import json
@@ -19,35 +21,69 @@ import numpy as np
 from dlrm.metrics.binary import Vector
 from dlrm.metrics.paired import compare_aucs, compare_log_losses, measure_log_loss
 from dlrm.programs.json_lines import print_line
-from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE
+from dlrm.record import EXIT_DONE
 from hostinfo.stop_signals import end_on_stop_signals
+
+Trial = dict[str, Any]
 
 
 class ScoresError(Exception):
-    """Exception for a file of scores that cannot be used; its message names the file."""
+    """Exception for a file of scores that cannot be used; its message says why."""
 
 
 def main() -> int:
     """Compare what stdin names, and return the exit code."""
     end_on_stop_signals()
     request = json.load(sys.stdin)
-    try:
-        singles = [_measure(single) for single in request["singles"]]
-        pairs = [_compare(pair) for pair in request["pairs"]]
-    except (ScoresError, OSError) as error:
-        sys.stderr.write(f"{error}\n")
-        return EXIT_BAD_INPUT
-    print_line({"kind": "result", "singles": singles, "pairs": pairs})
+    trials: dict[str, Trial] = request["trials"]
+    faults = {key: fault for key, trial in trials.items() if (fault := _find_fault(trial)) is not None}
+    singles = [None if key in faults else _measure(trials[key]) for key in request["singles"]]
+    pairs = [
+        None if first in faults or second in faults else _compare(trials[first], trials[second])
+        for first, second in request["pairs"]
+    ]
+    print_line({"kind": "result", "faults": faults, "singles": singles, "pairs": pairs})
     return EXIT_DONE
 
 
-def _measure(single: dict[str, str | None]) -> dict[str, Any]:
-    labels, weights, logits = _load_rows(single, "logits")
-    return {"log_loss_standard_error": measure_log_loss(labels, logits[0], weights).standard_error}
+def _find_fault(trial: Trial) -> dict[str, str] | None:
+    """Find the first file of a trial that cannot be used, with the reason; None where all can."""
+    for name in ("logits", "labels", "weights"):
+        if trial[name] is not None:
+            try:
+                _load(trial[name], trial["num_rows"])
+            except ScoresError as error:
+                return {"file": name, "reason": str(error)}
+    return None
 
 
-def _compare(pair: dict[str, str | None]) -> dict[str, Any]:
-    labels, weights, (first, second) = _load_rows(pair, "first", "second")
+def _load(path: str, num_rows: int) -> Vector:
+    """Load a number for each row. Raises ScoresError for a file that does not have them."""
+    try:
+        # Mapped, so that a header with too many rows is an error before memory is taken for them.
+        values = np.load(path, mmap_mode="r", allow_pickle=False)
+    except OSError as error:
+        raise ScoresError(f"cannot be read: {error.strerror}") from None
+    except (ValueError, EOFError):
+        raise ScoresError("is not a whole NumPy file of numbers") from None
+    if not isinstance(values, np.ndarray) or values.dtype != np.float32:
+        raise ScoresError(f"has numbers of type {getattr(values, 'dtype', 'unknown')}, not float32")
+    if values.shape != (num_rows,):
+        raise ScoresError(f"has the shape {values.shape}, not {(num_rows,)} as its line of the results says")
+    if np.isnan(values).any():
+        raise ScoresError("has NaN among its numbers")
+    return values
+
+
+def _measure(trial: Trial) -> dict[str, Any]:
+    labels, weights = _load_rows(trial)
+    logits = _load(trial["logits"], trial["num_rows"])
+    return {"log_loss_standard_error": measure_log_loss(labels, logits, weights).standard_error}
+
+
+def _compare(one: Trial, other: Trial) -> dict[str, Any]:
+    labels, weights = _load_rows(one)
+    first, second = (_load(trial["logits"], one["num_rows"]) for trial in (one, other))
     auc, log_loss = compare_aucs(labels, first, second, weights), compare_log_losses(labels, first, second, weights)
     return {
         "auc": None if auc is None else auc.value,
@@ -57,25 +93,10 @@ def _compare(pair: dict[str, str | None]) -> dict[str, Any]:
     }
 
 
-def _load_rows(files: dict[str, str | None], *scores: str) -> tuple[Vector, Vector | None, list[Vector]]:
-    """Return the labels, the weights and the scores, all of one length and valid."""
-    labels = _load(files["labels"])
-    weights = None if files["weights"] is None else _load(files["weights"])
-    vectors = [_load(files[name]) for name in scores]
-    for name, vector in zip(scores, vectors, strict=True):
-        if vector.shape != labels.shape:
-            raise ScoresError(f"{files[name]}: {len(vector):,} rows, but its labels have {len(labels):,}")
-        if np.isnan(vector).any():
-            raise ScoresError(f"{files[name]}: has NaN among its logits")
-    return labels, weights, vectors
-
-
-def _load(path: str | None) -> Vector:
-    assert path is not None, "only weights may be left out"
-    try:
-        return np.load(path, allow_pickle=False)
-    except (ValueError, EOFError):
-        raise ScoresError(f"{path}: not a NumPy file of numbers (valid: as `dlrm sweep` has written it)") from None
+def _load_rows(trial: Trial) -> tuple[Vector, Vector | None]:
+    """Load the labels and the weights of a trial without a fault."""
+    num_rows = trial["num_rows"]
+    return _load(trial["labels"], num_rows), None if trial["weights"] is None else _load(trial["weights"], num_rows)
 
 
 if __name__ == "__main__":

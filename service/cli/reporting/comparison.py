@@ -1,5 +1,6 @@
 """Differences of methods to a base, seed by seed and on the same evaluation rows."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -93,10 +94,10 @@ def name_compared(cell: ReportCell) -> str:
     return ",".join(map(format_value, cell.compared.values()))
 
 
-def plan_comparison(cell: ReportCell, base: ReportCell, faults: Mapping[str, str]) -> Comparison:
+def plan_comparison(cell: ReportCell, base: ReportCell, missing: Mapping[str, str]) -> Comparison:
     """Find the pairs of trials of two cells, and refuse to pair trials that other rows have measured.
 
-    faults: reasons why the scores of a trial cannot be used, by its key.
+    missing: reasons why the scores of a trial are not there, by its key.
     """
     of_base = {trial.result.seed: trial for trial in base.trials}
     pairs = [(trial, of_base[trial.result.seed]) for trial in cell.trials if trial.result.seed in of_base]
@@ -104,14 +105,21 @@ def plan_comparison(cell: ReportCell, base: ReportCell, faults: Mapping[str, str
     refusal = _find_refusal(cell, base, pairs)
     if refusal is not None:
         return Comparison(cell, base, [], row_refusal=refusal, refusal=refusal, inequality=inequality)
-    keys = [trial.result.key for pair in pairs for trial in pair]
-    row_refusal = next((faults[key] for key in keys if key in faults), None)
+    row_refusal = _find_first(pairs, missing)
     return Comparison(cell, base, pairs, row_refusal=row_refusal, refusal=None, inequality=inequality)
 
 
 def compute_difference(comparison: Comparison, measured: MeasuredScores) -> Difference:
-    """Compute the difference over the seeds of a comparison, with row by row errors where scores are kept."""
+    """Compute the difference over the seeds of a comparison, with row by row errors where scores can be used."""
+    if (fault := _find_first(comparison.pairs, measured.faults)) is not None:
+        comparison = dataclasses.replace(comparison, row_refusal=fault)
     return Difference(comparison, _combine(comparison, measured, "auc"), _combine(comparison, measured, "log_loss"))
+
+
+def _find_first(pairs: Sequence[tuple[LoadedTrial, LoadedTrial]], reasons: Mapping[str, str]) -> str | None:
+    """Find the first trial of some pairs that has a reason, and return that."""
+    keys = (trial.result.key for pair in pairs for trial in pair)
+    return next((reasons[key] for key in keys if key in reasons), None)
 
 
 def _find_refusal(cell: ReportCell, base: ReportCell, pairs: Sequence[tuple[LoadedTrial, LoadedTrial]]) -> str | None:

@@ -10,7 +10,7 @@ from service.cli.reporting.critical_batch import CriticalBatchFit, fit_critical_
 from service.cli.reporting.intervals import Estimate, estimate_mean
 from service.cli.reporting.load import LoadedResults
 from service.cli.reporting.noise import NoiseScale, find_median_noise
-from service.cli.reporting.score_files import find_score_faults, list_broken_files
+from service.cli.reporting.score_files import find_missing_scores
 from service.cli.reporting.scores import MeasuredScores, measure_scores
 from service.cli.reporting.targets import Reached, choose_target, measure_reached
 
@@ -88,10 +88,10 @@ class SweepReport:
 def compute_report(loaded: LoadedResults, options: ReportOptions) -> SweepReport:
     """Compute the numbers of a report. Raises BadInputError, CommandError and ProgramStopped."""
     cells = make_cells(loaded)
-    faults = find_score_faults(cells)
-    comparisons = [plan_comparison(*pair, faults) for pair in choose_bases(cells, options.base, options.base_cell)]
+    missing = find_missing_scores(cells)
+    comparisons = [plan_comparison(*pair, missing) for pair in choose_bases(cells, options.base, options.base_cell)]
     pairs = [pair for comparison in comparisons if comparison.is_on_rows for pair in comparison.pairs]
-    measured = measure_scores(cells, pairs, faults)
+    measured = measure_scores(cells, pairs, missing)
     target = choose_target(cells) if options.target_auc is None else options.target_auc
     checksums = {trial.result.scores.checksum for cell in cells for trial in cell.trials if trial.result.scores}
     return SweepReport(
@@ -104,7 +104,7 @@ def compute_report(loaded: LoadedResults, options: ReportOptions) -> SweepReport
         sample_groups=_group_by_length(cells, "num_samples"),
         step_groups=_group_by_length(cells, "num_steps"),
         num_row_sets=len(checksums),
-        broken_files=list_broken_files(faults),
+        broken_files=sorted({*measured.faults.values()}),
         courses=average_courses(cells),
     )
 

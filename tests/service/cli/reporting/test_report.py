@@ -4,6 +4,7 @@ import html
 import math
 import re
 import statistics
+import struct
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -273,11 +274,13 @@ def test_the_course_is_the_mean_over_seeds_also_where_their_evaluations_differ(t
 @pytest.mark.parametrize(
     ("damage", "told"),
     [
-        (lambda content: content[:-40], "is cut short: 1,688 of 1,728 bytes"),
-        (lambda content: content[:20], "is not a NumPy file with a whole header"),
-        (lambda content: content[:0], "is not a NumPy file"),
-        (lambda content: content.replace(b"'<f4'", b"'<i4'"), "has numbers of type <i4, not <f4 (float32)"),
+        (lambda content: content[:-40], "is not a whole NumPy file of numbers"),
+        (lambda content: content[:20], "is not a whole NumPy file of numbers"),
+        (lambda content: content[:0], "is not a whole NumPy file of numbers"),
+        (lambda content: content.replace(b"'<f4'", b"'<i4'"), "has numbers of type int32, not float32"),
+        (lambda content: content.replace(b"(400,), }          ", b"(4000000000000,), }"), "is not a whole NumPy file"),
         (lambda content: content.replace(b"(400,)", b"(399,)"), "has the shape (399,), not (400,)"),
+        (lambda content: content[:-4] + struct.pack("<f", math.nan), "has NaN among its numbers"),
     ],
 )
 def test_scores_in_a_broken_file_are_not_paired_and_the_report_names_it(
