@@ -50,8 +50,8 @@ def find_median_noise(results: Iterable[TrialResult]) -> NoiseScale | None:
     return NoiseScale(statistics.median(lows), statistics.median(highs)) if lows else None
 
 
-def judge_agreement(fit: CriticalBatchFit, noise: NoiseScale) -> Agreement:
-    """Judge whether a critical batch and a noise scale are within AGREEMENT_FACTOR of each other, by their bounds.
+def decide_agreement(fit: CriticalBatchFit, noise: NoiseScale) -> Agreement:
+    """Decide whether a critical batch and a noise scale are within AGREEMENT_FACTOR of each other, by their bounds.
 
     A critical batch without an interval, of one seed at a batch, leaves that open.
     """

@@ -9,7 +9,7 @@ from service.cli.reporting.cells import ReportCell
 from service.cli.reporting.content import Block, Column, Notes, Paragraph, Plot, Section, Table
 from service.cli.reporting.critical_batch import MIN_BATCHES, CriticalBatchFit
 from service.cli.reporting.figures import DIGITS, format_count, format_noise, format_rough
-from service.cli.reporting.noise import AGREEMENT_FACTOR, judge_agreement
+from service.cli.reporting.noise import AGREEMENT_FACTOR, decide_agreement
 from service.cli.reporting.numbers import MainRow, Scaling, SweepReport
 from service.cli.reporting.plot import Axis, Point, Series, draw_plot
 from service.cli.reporting.scales import Scale, make_batch_scale, make_log_scale
@@ -186,7 +186,7 @@ def _describe_fit(scaling: Scaling, fit: CriticalBatchFit) -> str:
     both = f"the noise scale of the runs, {format_noise(noise)} (median of the runs at their end)"
     within = f"agree within a factor of {AGREEMENT_FACTOR:.0f}"
     apart = "" if noise.value is None else f": they are {_format_factor(fit.critical_batch / noise.value)} apart"
-    agreement = judge_agreement(fit, noise)
+    agreement = decide_agreement(fit, noise)
     if agreement == "open":
         return f"{told} Whether it and {both}, {within} cannot be told{apart}.{lone}"
     return f"{told} It and {both}, {'' if agreement == 'agree' else 'do not '}{within}{apart}."

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from service.cli.reporting.critical_batch import CriticalBatchFit
-from service.cli.reporting.noise import NoiseScale, find_median_noise, judge_agreement
+from service.cli.reporting.noise import NoiseScale, find_median_noise, decide_agreement
 from service.cli.sweep.results import TrialResult
 from tests.service.cli.reporting.recorded import make_trial
 
@@ -64,4 +64,4 @@ def test_a_critical_batch_agrees_where_all_of_both_intervals_is_within_a_factor_
     bounds: tuple[float | None, float | None], noise: tuple[float, float], verdict: str
 ) -> None:
     fit = CriticalBatchFit(6000.0, 1e6, *bounds)
-    assert judge_agreement(fit, NoiseScale(*noise)) == verdict
+    assert decide_agreement(fit, NoiseScale(*noise)) == verdict
