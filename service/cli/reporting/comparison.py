@@ -53,7 +53,10 @@ class Difference:
             _describe(self.auc, "higher AUC", "lower AUC"),
             _describe(self.log_loss, "higher log-loss", "lower log-loss"),
         ]
-        return ", ".join(word for word in told if word) or "not told apart"
+        words = ", ".join(word for word in told if word)
+        if not words:
+            return "not told apart"
+        return words if self.comparison.is_on_rows else f"{words} on these rows"
 
 
 def choose_bases(

@@ -47,10 +47,9 @@ def _make_main_section(report: SweepReport) -> Section:
         f"{ROWS_MARK}: one seed; the interval is 1.96 standard errors over samples of evaluation rows alone (for the "
         "AUC by DeLong et al. 1988), and says nothing of other seeds."
     )
-    has_lone = any(
-        estimate and estimate.source == "rows" for row in report.rows for estimate in (row.auc, row.log_loss)
-    )
-    notes = [intervals, *([lone] if has_lone else []), *_list_warnings(report)]
+    sources = {estimate.source for row in report.rows for estimate in (row.auc, row.log_loss) if estimate is not None}
+    legend = [note for note, source in ((intervals, "seeds"), (lone, "rows")) if source in sources]
+    notes = [*legend, *_list_warnings(report)]
     return Section("Results", [table, Notes(notes)])
 
 
@@ -151,19 +150,28 @@ def _make_difference_row(difference: Difference) -> list[str]:
 
 def _list_difference_notes(differences: Sequence[Difference]) -> list[str]:
     estimates = [estimate for one in differences for estimate in (one.auc, one.log_loss) if estimate is not None]
-    notes = [
-        "Each seed of a method is paired with the same seed of the base, and each evaluation row with itself: the "
-        "paired test of DeLong et al. 1988 for the AUC, the standard error of the differences of single rows for the "
-        "log-loss.",
-        "±: 95 % interval of at least that coverage (Banerjee 1960): the square of its half width is that of Student's "
-        "interval over seeds plus that of the normal interval over evaluation rows, which does not shrink with seeds, "
-        "since they share the rows. Intervals are not adjusted for the number of comparisons.",
-    ]
     sources = {estimate.source for estimate in estimates}
+    notes = ["Each seed of a method is paired with the same seed of the base."]
+    if any(difference.comparison.is_on_rows for difference in differences):
+        notes.append(
+            "Paired by rows: each evaluation row with itself, by the paired test of DeLong et al. 1988 for the AUC, by "
+            "the standard error of the differences of single rows for the log-loss."
+        )
+    if "seeds and rows" in sources:
+        notes.append(
+            "±: 95 % interval of at least that coverage (Banerjee 1960): the square of its half width is that of "
+            "Student's interval over seeds plus that of the normal interval over evaluation rows, which does not "
+            "shrink with seeds, since they share the rows."
+        )
     if "rows" in sources:
         notes.append(f"{ROWS_MARK}: one seed in common; the interval covers the choice of evaluation rows alone.")
     if "seeds" in sources:
-        notes.append(f"{SEEDS_MARK}: not paired by rows; the interval covers seeds alone.")
+        notes.append(
+            f"{SEEDS_MARK}: not paired by rows; the interval is Student's over seeds alone, so that other evaluation "
+            "rows may show another difference."
+        )
+    if any(estimate.half_width is not None for estimate in estimates):
+        notes.append("Intervals are not adjusted for the number of comparisons.")
     if any(difference.comparison.inequality for difference in differences):
         notes.append(
             f"{UNEQUAL_MARK}: unequal numbers of samples, so that the difference is also one of the length of the runs."

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from service.cli.reporting.critical_batch import CriticalBatchFit
-from service.cli.reporting.noise import NoiseScale, find_median_noise, decide_agreement
+from service.cli.reporting.noise import NoiseScale, decide_agreement, find_median_noise
 from service.cli.sweep.results import TrialResult
 from tests.service.cli.reporting.recorded import make_trial
 

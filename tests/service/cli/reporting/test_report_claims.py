@@ -108,3 +108,23 @@ def test_lines_that_the_document_of_the_sweep_no_longer_asks_for_count_for_nothi
     assert "no results that the document of the sweep still asks for" in refuse(dlrm, tmp_path)
     (tmp_path / ASKED_FILE_NAME).write_text("[]")
     assert "asked.json: has no list of keys (valid: as `dlrm sweep` writes it" in refuse(dlrm, tmp_path)
+
+
+def test_a_verdict_by_seeds_alone_is_of_these_rows_and_notes_are_of_intervals_that_are_there(
+    tmp_path: Path, dlrm: Command
+) -> None:
+    trials = [make_trial(tmp_path, method, 1024, seed) for method in ("adam", "lamb") for seed in SEEDS]
+    write_results(tmp_path / "paired", trials)
+    write_results(tmp_path / "unpaired", [trial.model_copy(update={"scores": None}) for trial in trials])
+    (tmp_path / "scores").rename(tmp_path / "paired" / "scores")
+    verdicts: list[str] = []
+    for name, is_paired in (("paired", True), ("unpaired", False)):
+        (one,) = read_json(dlrm, tmp_path / name, "--base", "adam")["differences"]
+        verdicts.append(one["verdict"])
+        text = dlrm("report", str(tmp_path / name), "--base", "adam").out
+        assert ("each evaluation row with itself" in text, "Banerjee" in text) == (is_paired, is_paired)
+        assert ("Student's over seeds alone" in text) is not is_paired
+    assert verdicts == ["higher AUC, lower log-loss", "higher AUC, lower log-loss on these rows"]
+    lone = tmp_path / "lone"
+    write_results(lone, trials[:1])
+    assert "of the mean over seeds by Student" not in dlrm("report", str(lone)).out
