@@ -28,6 +28,7 @@ from service.cli.sweep.loop import Loop, Standing
 from service.cli.sweep.plan import Plan
 from service.cli.sweep.results import FILE_NAME, TrialResult
 from service.cli.sweep.runner import Runner, SweepStopped
+from service.cli.sweep.settings import count_settings
 from service.cli.sweep.summary import summarise
 from service.cli.sweep.trials import check_all
 from service.cli.trials.lock import hold_directory
@@ -171,9 +172,11 @@ def _print_summary(loop: Loop, *, as_json: bool) -> None:
         typer.echo(json.dumps(result))
         return
     console = console_on()
-    print_heading(console, "AUC and log-loss on the evaluation rows, of the settings best on validation rows")
+    is_chosen = any(count_settings(config, method) > 1 for method in config.methods)
+    of_best = ", of the settings best on validation rows" if is_chosen else ""
+    print_heading(console, f"AUC and log-loss on the evaluation rows{of_best}")
     console.print(make_summary_table(rows, config.compare))
-    lines = describe_rows(rows, has_confirm_seeds=bool(config.confirm_seeds))
+    lines = describe_rows(rows, is_chosen_by_result=is_chosen and not config.confirm_seeds)
     if standing.num_left:
         lines.append(describe_left(standing))
     for line in [*lines, f"results: {loop.file}"]:

@@ -64,8 +64,11 @@ def make_summary_table(rows: Sequence[Row], compare: Sequence[str]) -> Table:
     return table
 
 
-def describe_rows(rows: Sequence[Row], *, has_confirm_seeds: bool) -> list[str]:
-    """Say in sentences what a reader of the table must know: edges, divergences, failures, what is not confirmed."""
+def describe_rows(rows: Sequence[Row], *, is_chosen_by_result: bool) -> list[str]:
+    """Say in sentences what a reader of the table must know: edges, divergences, failures, what is not confirmed.
+
+    is_chosen_by_result: whether the trials that are the result have chosen among settings too.
+    """
     lines: list[str] = []
     for row in rows:
         where = ", ".join([row.method, *map(format_value, row.compared.values())])
@@ -75,7 +78,7 @@ def describe_rows(rows: Sequence[Row], *, has_confirm_seeds: bool) -> list[str]:
             lines.append(f"{where}: {_count(row.num_diverged)} diverged")
         if row.num_failed:
             lines.append(f"{where}: {_count(row.num_failed)} failed; the same command tries again")
-    if not has_confirm_seeds and any(row.results for row in rows):
+    if is_chosen_by_result and any(row.results for row in rows):
         lines.append("the seeds that chose are the result too, which favours every method a little: see confirm_seeds")
     return lines
 
