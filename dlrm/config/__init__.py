@@ -2,7 +2,7 @@
 
 from dlrm.config.averaging import AveragingConfig
 from dlrm.config.batch import MAX_BATCH, BatchConfig, BatchGrowth, BatchSpec
-from dlrm.config.counts import format_count
+from dlrm.config.counts import format_count, format_epochs
 from dlrm.config.data import DataConfig, SyntheticConfig, TeacherConfig
 from dlrm.config.decide import (
     MIN_BATCH,
@@ -30,7 +30,7 @@ from dlrm.config.model import ModelConfig
 from dlrm.config.moments import MomentsConfig
 from dlrm.config.optimizers import CowClipConfig, DenseOptimizerConfig, TableOptimizerConfig
 from dlrm.config.parameter_groups import ParameterGroupConfig
-from dlrm.config.presets import MIN_LARGE_BATCH_STEPS, PRESETS, PresetName
+from dlrm.config.presets import BATCH_FIELD, PRESETS, PresetName, list_scaling
 from dlrm.config.resources import ResourcesConfig
 from dlrm.config.run import RunConfig
 from dlrm.config.schedule import ScheduleConfig
@@ -43,11 +43,11 @@ from dlrm.config.warm_start import WarmStartConfig
 from dlrm.config.warm_start_fit import find_warm_start_faults, replace_warm_start_source
 
 __all__ = [
+    "BATCH_FIELD",
     "CRITEO_SCHEMA",
     "EXECUTION_SETTINGS",
     "MAX_BATCH",
     "MIN_BATCH",
-    "MIN_LARGE_BATCH_STEPS",
     "PRESETS",
     "AveragingConfig",
     "BatchConfig",
@@ -98,9 +98,11 @@ __all__ = [
     "count_validation_rows",
     "find_warm_start_faults",
     "format_count",
+    "format_epochs",
     "get_auto_dim",
     "keep_decisions",
     "list_differences",
+    "list_scaling",
     "list_stages",
     "make_identity",
     "parse_job",

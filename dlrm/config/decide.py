@@ -9,13 +9,14 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from dlrm.config.base import Config
-from dlrm.config.counts import format_count
+from dlrm.config.counts import format_count, format_epochs
 from dlrm.config.data import DataConfig
 from dlrm.config.errors import ConfigError, translate_errors
+from dlrm.config.held_out import count_validation_rows
 from dlrm.config.job import JobConfig, JobSpec
 from dlrm.config.model import ModelConfig
 from dlrm.config.optimizers import DEFAULT_TABLE_RATE, get_default_rate
-from dlrm.config.presets import MAX_LARGE_BATCH, MIN_LARGE_BATCH_STEPS, list_preset_values
+from dlrm.config.presets import BATCH_FIELD, PRESETS, PresetName, list_filled_values
 from dlrm.config.schedule import ScheduleConfig
 
 Document = TypeVar("Document", JobConfig, JobSpec)
@@ -88,13 +89,13 @@ def decide(job: JobSpec, facts: DataFacts | None) -> tuple[JobConfig, list[Decis
     decisions: list[Decision] = []
     for field in list_open_fields(job):
         value, reason = _RULES[field](document, facts)
-        _set_value(document, field, value)
+        _set_decided(document, field, value)
         decisions.append(Decision(field=field, value=value, reason=reason))
     if facts is not None and facts.source is not None and job.model.architecture == "auto":
         _keep_cross_layers(document["model"], facts.source)
     decisions += [
         Decision(field=field, value=entry.value, reason=f"preset {job.preset}: {entry.reason}")
-        for field, entry in list_preset_values(job.preset, document).items()
+        for field, entry in list_filled_values(document).items()
     ]
     return _validate(JobConfig, document), decisions
 
@@ -106,7 +107,7 @@ def keep_decisions(job: JobSpec, earlier: JobConfig) -> JobSpec:
     """
     document = job.model_dump(mode="json")
     for field in list_open_fields(job):
-        _set_value(document, field, _get_value(earlier, field))
+        _set_decided(document, field, _get_value(earlier, field))
     return _validate(JobSpec, document)
 
 
@@ -151,14 +152,14 @@ def _decide_architecture(document: dict[str, Any], facts: DataFacts | None) -> t
 
 def _decide_batch(document: dict[str, Any], facts: DataFacts | None) -> tuple[int, str]:
     world_size = document["resources"]["nodes"] * document["resources"]["workers_per_node"]
-    max_batch, min_steps = MAX_BATCH, MIN_STEPS_OF_EPOCH
-    if document["preset"] == "large_batch":
-        max_batch, min_steps = MAX_LARGE_BATCH, MIN_LARGE_BATCH_STEPS
+    preset: PresetName | None = document["preset"]
     if facts is None:
-        size, reason = max_batch, UNKNOWN_ROWS
-    else:
-        size = choose_batch(facts.num_train_rows, min_steps, max_batch)
+        size, reason = MAX_BATCH if preset is None else PRESETS[preset].max_batch, UNKNOWN_ROWS
+    elif preset is None:
+        size = choose_batch(facts.num_train_rows, MIN_STEPS_OF_EPOCH, MAX_BATCH)
         reason = f"for {facts.num_train_rows:,} training rows"
+    else:
+        size, reason = _choose_preset_batch(document, facts, preset)
     chunk_size, moments = document["batch"]["chunk_size"], document["moments"]
     least = max(1 if chunk_size == "auto" else chunk_size * world_size, moments["num_groups"] if moments else 1)
     # A multiple of the ranks, and at least a chunk on each.
@@ -167,7 +168,24 @@ def _decide_batch(document: dict[str, Any], facts: DataFacts | None) -> tuple[in
         reason = (
             f"{size:,} {reason}, raised for {format_count(world_size, 'rank')}, their chunks and the groups of moments"
         )
-    return whole, reason
+    return whole, reason if facts is None or preset is None else f"preset {preset}: {reason}"
+
+
+def _choose_preset_batch(document: dict[str, Any], facts: DataFacts, preset: PresetName) -> tuple[int, str]:
+    """Choose the batch by the steps of the run, or of an epoch where `run.epochs` is open, and say why."""
+    run, min_steps = document["run"], PRESETS[preset].min_steps
+    fraction = run["validation_fraction"]
+    if fraction == "auto":
+        fraction, _ = _decide_validation(document, facts)
+    num_held_out = count_validation_rows(facts.num_train_rows, fraction, document["data"]["split"], run["seed"])
+    num_rows = facts.num_train_rows - num_held_out
+    is_open = run["epochs"] == "auto"
+    num_run_rows = num_rows * (1.0 if is_open else run["epochs"])
+    size = choose_batch(num_run_rows, min_steps, PRESETS[preset].max_batch)
+    rows = f"{'an epoch' if is_open else format_epochs(run['epochs'])} of {num_rows:,} training rows"
+    if num_run_rows < size * min_steps:
+        return size, f"for {rows}, too few for {min_steps:,} steps"
+    return size, f"for at least {min_steps:,} steps in {rows}"
 
 
 def _decide_epochs(document: dict[str, Any], facts: DataFacts | None) -> tuple[float, str]:  # noqa: ARG001
@@ -267,6 +285,8 @@ def _get_value(job: JobSpec, field: str) -> Any:
     return getattr(getattr(job, section), name)
 
 
-def _set_value(document: dict[str, Any], field: str, value: Any) -> None:
+def _set_decided(document: dict[str, Any], field: str, value: Any) -> None:
     section, name = field.split(".")
     document[section][name] = value
+    if field == BATCH_FIELD and document["preset"] is not None:
+        document["filled_by_preset"].append(field)

@@ -16,8 +16,8 @@ CACHE_SIZED_CHUNK = {0: 2048, 1: 65_536}
 """Largest number of samples in an automatic chunk, by `gpus_per_worker`; on a CPU the activations of 2,048 samples stay
 in a core's cache."""
 
-WARMUP_CAPPED = "warmup_capped"
-"""Name of the event that reports a warm-up shorter than its scaling asks for."""
+WARMUP_CAPPED, PRESET_UNUSED = "warmup_capped", "preset_unused"
+"""Names of the events that report a warm-up shorter than its scaling asks for, and a preset that fills nothing."""
 
 
 class DerivedNumber(Config):
@@ -101,7 +101,7 @@ def resolve(
     ]
     if job.moments is not None:
         derived.append(DerivedNumber(name="moments_every", value=moments_every, unit="steps", reason=every_reason))
-    warnings: list[DerivedWarning] = []
+    warnings = _list_preset_warnings(job)
     for name, optimizer in (("dense", job.dense_optimizer), ("table", job.table_optimizer)):
         derived += _derive_schedule_numbers(name, optimizer, job.batch)
         warnings += _list_schedule_warnings(name, optimizer, job.batch.first_size)
@@ -212,6 +212,17 @@ def _derive_schedule_numbers(
         ),
         DerivedNumber(name=f"{name}_warmup_fraction", value=schedule.warmup(first), unit="of the run", reason=length),
     ]
+
+
+def _list_preset_warnings(job: JobConfig) -> list[DerivedWarning]:
+    """Warn where the preset of a job changes nothing."""
+    if job.preset is None or job.filled_by_preset:
+        return []
+    message = (
+        f"preset: {job.preset} fills nothing, since the document states all that it would fill, or other optimizers; "
+        "leave out what should be its choice, such as batch.global_size or dense_optimizer.learning_rate"
+    )
+    return [DerivedWarning(name=PRESET_UNUSED, message=message)]
 
 
 def _list_schedule_warnings(

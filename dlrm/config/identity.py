@@ -11,6 +11,7 @@ EXECUTION_SETTINGS: dict[str, Any] = {
     "name": True,
     "labels": True,
     "preset": True,
+    "filled_by_preset": True,
     "priority": True,
     "max_restarts": True,
     "deadline_seconds": True,

@@ -1,16 +1,10 @@
 """Presets: named sets of values for the fields that a job document leaves out, each with its reason."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 PresetName = Literal["large_batch"]
-
-MAX_LARGE_BATCH = 524_288
-"""Largest batch that the preset large_batch chooses, in samples."""
-MIN_LARGE_BATCH_STEPS = 800
-"""Least number of steps of an epoch for which the preset large_batch chooses a batch: with 880 to 1,000 the AUC was
-0.0005 to 0.001 below that of small batches, with 220 to 250 it was 0.003 to 0.004 below (docs/experiments.md)."""
 
 
 @dataclass(frozen=True)
@@ -22,50 +16,105 @@ class PresetValue:
     """Reason for the value, as it is printed."""
 
 
-PRESETS: dict[PresetName, dict[str, PresetValue]] = {
-    "large_batch": {
-        "dense_optimizer.name": PresetValue("adam", "none of eight optimizers was better on real rows"),
-        "dense_optimizer.learning_rate": PresetValue(
-            0.016, "among the best in 220 steps; the only one tried at 524,288"
-        ),
-        "dense_optimizer.schedule.base_batch": PresetValue(MAX_LARGE_BATCH, "the batch of learning_rate"),
-        "dense_optimizer.schedule.scaling": PresetValue("sqrt", "for other batches than schedule.base_batch"),
-        "dense_optimizer.schedule.decay": PresetValue("wsd", "as good as cosine, and high for long"),
-        "table_optimizer.name": PresetValue("rowwise_adagrad", "one number of state for each row"),
-        "table_optimizer.learning_rate": PresetValue(0.06, "the best of those tried at 2,048, 16,384 and 65,536"),
-    },
-}
-"""Values of each preset by dotted field. Chosen by experiments (docs/experiments.md)."""
+@dataclass(frozen=True)
+class Preset:
+    """Values for the fields that a document leaves out, and bounds of the batch that is chosen where it is left open.
 
-_OF_RATE = ("learning_rate", "schedule.base_batch", "schedule.scaling")
-"""Fields of an optimizer that mean something only together: a preset fills all of them, or none."""
+    The batch is the largest that makes enough steps of the run, or of an epoch where `run.epochs` is left open.
+    """
+
+    max_batch: int
+    """Largest batch that is chosen, in samples."""
+    min_steps: int
+    """Least number of steps for which a batch is chosen."""
+    values: Mapping[str, PresetValue]
+    """Values by dotted field."""
+
+
+PRESETS: dict[PresetName, Preset] = {
+    "large_batch": Preset(
+        max_batch=524_288,
+        # With 880 to 1,000 steps the AUC was 0.0005 to 0.001 below that of small batches, with 220 to 250 it was 0.003
+        # to 0.004 below.
+        min_steps=800,
+        values={
+            "dense_optimizer.name": PresetValue("adam", "none of eight optimizers was better on real rows"),
+            "dense_optimizer.learning_rate": PresetValue(
+                0.016, "among the best in 220 steps; the only one tried at 524,288"
+            ),
+            "dense_optimizer.schedule.base_batch": PresetValue(524_288, "the batch of learning_rate"),
+            "dense_optimizer.schedule.scaling": PresetValue("sqrt", "for other batches than schedule.base_batch"),
+            "dense_optimizer.schedule.decay": PresetValue("wsd", "as good as cosine, and high for long"),
+            "table_optimizer.name": PresetValue("rowwise_adagrad", "one number of state for each row"),
+            "table_optimizer.learning_rate": PresetValue(0.06, "the best of those tried at 2,048, 16,384 and 65,536"),
+        },
+    ),
+}
+"""Presets by name. Chosen by experiments (docs/experiments.md)."""
+
+BATCH_FIELD = "batch.global_size"
+"""Field that a preset decides by the rows."""
+_RATE_FIELDS = ("learning_rate", "schedule.base_batch", "schedule.scaling")
+_GROUPS: tuple[tuple[str, ...], ...] = (_RATE_FIELDS, ("schedule.decay", "schedule.power"))
+"""Fields of an optimizer that mean something only together: a preset fills none of them where one is stated."""
 
 
 def fill_preset(document: Any) -> Any:
     """Return a job document with the values of its preset in the fields that it leaves out.
 
     A section whose `name` is another one than the preset's, such as another optimizer, gets nothing; one that states
-    its learning rate, or how that scales, keeps both. A document without a preset, with one that there is not, or that
-    is no object, is returned unchanged.
+    its learning rate, or how that scales, keeps both. What was filled is recorded in `filled_by_preset`. A document
+    without a preset, with one that there is not, or that is no object, is returned unchanged.
     """
     if not isinstance(document, dict):
         return document
     fields = cast("dict[str, Any]", document)
-    preset = fields.get("preset")
-    if not isinstance(preset, str) or preset not in PRESETS:
+    values = list_missing_values(fields)
+    if not values:
         return fields
-    values = PRESETS[preset]
     filled = fields
     for field, entry in values.items():
-        if not _is_of_other_name(fields, field, values) and not _has_own_rate(fields, field):
-            filled = _fill(filled, field.split("."), entry.value)
-    return filled
+        filled = _fill(filled, field.split("."), entry.value)
+    earlier = fields.get("filled_by_preset")
+    record = [*cast("list[Any]", earlier), *values] if isinstance(earlier, list) else [*values]
+    return {**filled, "filled_by_preset": record}
 
 
-def list_preset_values(name: PresetName | None, document: Mapping[str, Any]) -> dict[str, PresetValue]:
-    """List the fields of a whole document that have the values of the preset; none without a preset."""
-    values = PRESETS[name] if name is not None else {}
-    return {field: entry for field, entry in values.items() if _get(document, field.split(".")) == entry.value}
+def list_missing_values(document: Mapping[str, Any]) -> dict[str, PresetValue]:
+    """List the values with which its preset fills a document as it is written, by field; none without a preset."""
+    name = document.get("preset")
+    if not isinstance(name, str) or name not in PRESETS:
+        return {}
+    values = PRESETS[name].values
+    return {
+        field: entry
+        for field, entry in values.items()
+        if not _is_of_other_name(document, field, values) and not _is_stated(document, field)
+    }
+
+
+def list_filled_values(document: Mapping[str, Any]) -> dict[str, PresetValue]:
+    """List the values with which its preset has filled a whole document, by field; none without a preset."""
+    name: PresetName | None = document["preset"]
+    if name is None:
+        return {}
+    return {
+        field: entry
+        for field, entry in PRESETS[name].values.items()
+        if field in document["filled_by_preset"] and _get(document, field.split(".")) == entry.value
+    }
+
+
+def list_scaling(document: Mapping[str, Any], sections: Collection[str]) -> dict[str, int | float | str]:
+    """List what a preset says of how learning rates scale, by field, in sections of a document that leave it all out.
+
+    A rate that is set there in the place of that of the preset needs this beside it: the preset fills it no more.
+    """
+    return {
+        field: entry.value
+        for field, entry in list_missing_values(document).items()
+        if field.partition(".")[0] in sections and field.partition(".")[2] in _RATE_FIELDS[1:]
+    }
 
 
 def _is_of_other_name(document: Mapping[str, Any], field: str, values: Mapping[str, PresetValue]) -> bool:
@@ -75,21 +124,26 @@ def _is_of_other_name(document: Mapping[str, Any], field: str, values: Mapping[s
     return stated is not None and name in values and stated != values[name].value
 
 
-def _has_own_rate(document: Mapping[str, Any], field: str) -> bool:
-    """Whether `field` belongs to the learning rate of a section that states something of it."""
+def _is_stated(document: Mapping[str, Any], field: str) -> bool:
+    """Whether the document states `field`, or one that means something only together with it."""
     section, _, name = field.partition(".")
-    return name in _OF_RATE and any(_get(document, [section, *other.split(".")]) is not None for other in _OF_RATE)
+    group = next((group for group in _GROUPS if name in group), (name,))
+    return any(_has(document, [section, *other.split(".")]) for other in group)
 
 
 def _fill(node: Any, path: list[str], value: Any) -> Any:
-    """Return a copy of `node` with `value` at the end of `path`, where nothing is stated there or on the way."""
+    """Return a copy of `node` with `value` at the end of `path`; unchanged where something else is on the way."""
     if not isinstance(node, dict):
         return node
     fields = cast("dict[str, Any]", node)
     name, *rest = path
-    if not rest:
-        return fields if name in fields else {**fields, name: value}
-    return {**fields, name: _fill(fields.get(name, {}), rest, value)}
+    return {**fields, name: _fill(fields.get(name, {}), rest, value) if rest else value}
+
+
+def _has(node: Any, path: list[str]) -> bool:
+    """Whether anything, also null, is stated at the end of `path`."""
+    section = _get(node, path[:-1])
+    return isinstance(section, Mapping) and path[-1] in section
 
 
 def _get(node: Any, path: list[str]) -> Any:

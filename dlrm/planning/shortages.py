@@ -3,13 +3,15 @@
 from dataclasses import dataclass
 
 from dlrm.config import (
+    BATCH_FIELD,
     MAX_BATCH,
     MIN_BATCH,
-    MIN_LARGE_BATCH_STEPS,
+    PRESETS,
     JobConfig,
     choose_batch,
     count_validation_rows,
     format_count,
+    format_epochs,
     list_stages,
 )
 from dlrm.metrics.standard_error import estimate_auc_standard_error
@@ -67,12 +69,15 @@ def check_epoch(job: JobConfig, num_rows: int) -> QualityWarning | None:
 def check_steps(job: JobConfig, num_rows: int, num_steps: int) -> QualityWarning | None:
     """Warn where a run over `num_rows` training rows has few steps; None otherwise."""
     num_run_rows = num_rows * job.run.epochs
-    if job.preset == "large_batch" and num_steps < MIN_LARGE_BATCH_STEPS <= num_run_rows / MIN_BATCH:
-        fitting = choose_batch(num_run_rows, MIN_LARGE_BATCH_STEPS, MAX_BATCH)
+    # A batch that the preset has chosen is as small as it should be.
+    preset = None if BATCH_FIELD in job.filled_by_preset else job.preset
+    min_steps = 0 if preset is None else PRESETS[preset].min_steps
+    if num_steps < min_steps <= num_run_rows / MIN_BATCH:
+        fitting = choose_batch(num_run_rows, min_steps, MAX_BATCH)
         message = (
             f"the run has only {format_count(num_steps, 'step')} of {job.batch.global_size:,} samples, and with the "
-            f"preset large_batch the AUC falls visibly below {MIN_LARGE_BATCH_STEPS} steps: leave batch.global_size "
-            f"out, or set at most {fitting:,} for {num_rows:,} training rows"
+            f"preset {preset} the AUC falls visibly below {min_steps} steps: leave batch.global_size out, or set "
+            f"at most {fitting:,} for {format_epochs(job.run.epochs)} of {num_rows:,} training rows"
         )
         return QualityWarning(name=FEW_STEPS, message=message)
     if num_steps >= MIN_STEPS_OF_RUN:

@@ -122,7 +122,7 @@ def _make_plan(resolved: ResolvedJob, sizes: Sizes, machine: MachineResources) -
     return {
         "sizes_from": sizes.source,
         "plan": report.as_json(),
-        "warnings": [warning.message for warning in list_shortages(resolved.job, sizes.rows)] if sizes.rows else [],
+        "warnings": _list_warnings(resolved, sizes),
         "notes": [
             *_note_estimate(sizes),
             *list_notes(resolved.job, machine),
@@ -132,6 +132,12 @@ def _make_plan(resolved: ResolvedJob, sizes: Sizes, machine: MachineResources) -
         ],
         "part_of_term": PART_OF_TERM,
     }
+
+
+def _list_warnings(resolved: ResolvedJob, sizes: Sizes) -> list[str]:
+    """List what the author of the document may not expect of a run, a sentence each."""
+    shortages = list_shortages(resolved.job, sizes.rows) if sizes.rows else []
+    return [*(warning.message for warning in resolved.warnings), *(warning.message for warning in shortages)]
 
 
 def _decide_open_fields(resolved: ResolvedJob, sizes: Sizes, place: Place) -> ResolvedJob:

@@ -59,6 +59,7 @@ WARNINGS = frozenset(
         "checkpoint_failed",
         "checkpoint_passed_over",
         "checkpoint_waits",
+        "preset_unused",
         "step_dropped",
         "warmup_capped",
         "worse_than_constant",

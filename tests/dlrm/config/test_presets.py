@@ -1,13 +1,33 @@
 """Presets: values for the fields that a document leaves out."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dlrm.config import PRESETS, ConfigError, DataFacts, JobConfig, JobSpec, make_identity, parse_job, resolve
+from dlrm.config import (
+    PRESETS,
+    ConfigError,
+    DataFacts,
+    JobConfig,
+    JobSpec,
+    ResolvedJob,
+    keep_decisions,
+    list_scaling,
+    make_identity,
+    parse_job,
+    resolve,
+    resolve_with_rows,
+)
 from dlrm.planning.shortages import RowCounts, list_shortages
 
 DATA: dict[str, Any] = {"data": {"train": ["day.tsv"]}, "run": {"epochs": 1}}
+PRESET = PRESETS["large_batch"]
+RATE, BASE_BATCH, SCALING = (
+    f"dense_optimizer.{field}" for field in ("learning_rate", "schedule.base_batch", "schedule.scaling")
+)
+PAGE = Path(__file__).parents[3] / "docs" / "large-batch.md"
 
 
 def parse(**sections: Any) -> JobSpec:
@@ -18,27 +38,53 @@ def decide(num_rows: int, **sections: Any) -> JobConfig:
     return resolve(parse(**sections), facts=DataFacts(num_train_rows=num_rows)).job
 
 
+def tell(num_rows: int, **sections: Any) -> dict[str, str]:
+    """Return the reason of each field that was decided or filled."""
+    resolved = resolve(parse(**sections), facts=DataFacts(num_train_rows=num_rows))
+    return {decision.field: decision.reason for decision in resolved.decisions}
+
+
 def get(document: Any, field: str) -> Any:
     for name in field.split("."):
         document = document[name]
     return document
 
 
+def state(values: dict[str, Any]) -> dict[str, Any]:
+    """Return a document that states these values of dotted fields."""
+    document: dict[str, Any] = {}
+    for field, value in values.items():
+        *sections, name = field.split(".")
+        section = document
+        for part in sections:
+            section = section.setdefault(part, {})
+        section[name] = value
+    return document
+
+
 def test_a_preset_fills_every_field_of_its_own_that_the_document_leaves_out():
     document = parse().model_dump(mode="json")
-    for field, entry in PRESETS["large_batch"].items():
+    for field, entry in PRESET.values.items():
         assert get(document, field) == entry.value, field
 
 
 def test_what_the_document_states_wins_over_the_preset_also_auto():
     job = parse(dense_optimizer={"schedule": {"decay": "cosine"}}, table_optimizer={"learning_rate": "auto"})
     assert job.dense_optimizer.schedule.decay == "cosine"
-    assert (job.dense_optimizer.learning_rate, job.dense_optimizer.schedule.scaling) == (0.016, "sqrt")
+    assert job.dense_optimizer.learning_rate == PRESET.values[RATE].value
+    assert job.dense_optimizer.schedule.scaling == PRESET.values[SCALING].value
     assert job.table_optimizer.learning_rate == "auto"
 
 
 @pytest.mark.parametrize(
-    "stated", [{"learning_rate": 0.5}, {"schedule": {"scaling": "none"}}, {"schedule": {"base_batch": 100}}]
+    "stated",
+    [
+        {"learning_rate": 0.5},
+        {"learning_rate": None},
+        {"learning_rate": "auto"},
+        {"schedule": {"scaling": "none"}},
+        {"schedule": {"base_batch": 100}},
+    ],
 )
 def test_a_rate_or_a_scaling_of_the_document_keeps_the_meaning_that_it_has_without_a_preset(stated: dict[str, Any]):
     job, plain = parse(dense_optimizer=stated), parse_job({**DATA, "dense_optimizer": stated})
@@ -48,11 +94,25 @@ def test_a_rate_or_a_scaling_of_the_document_keeps_the_meaning_that_it_has_witho
     assert job.dense_optimizer.schedule.decay == "wsd"
 
 
+def test_a_power_of_the_document_keeps_the_decay_that_has_one():
+    schedule = parse(dense_optimizer={"schedule": {"power": 3.0}}).dense_optimizer.schedule
+    assert (schedule.decay, schedule.power) == ("polynomial", 3.0)
+
+
 def test_another_optimizer_than_the_presets_has_its_own_defaults():
     with_preset = parse(dense_optimizer={"name": "lamb"})
     without = parse_job({**DATA, "dense_optimizer": {"name": "lamb"}})
     assert with_preset.dense_optimizer == without.dense_optimizer
     assert with_preset.table_optimizer != without.table_optimizer
+
+
+def test_the_scaling_of_a_rate_is_that_of_the_preset_where_the_document_leaves_all_of_it_out():
+    ours = {field: PRESET.values[field].value for field in (BASE_BATCH, SCALING)}
+    document = {"preset": "large_batch"}
+    assert list_scaling(document, ["dense_optimizer"]) == ours
+    assert list_scaling(document, ["table_optimizer"]) == list_scaling({}, ["dense_optimizer"]) == {}
+    for section in ({"learning_rate": 0.1}, {"name": "lamb"}, {"schedule": {"scaling": "none"}}):
+        assert list_scaling({**document, "dense_optimizer": section}, ["dense_optimizer"]) == {}
 
 
 @pytest.mark.parametrize(
@@ -70,11 +130,76 @@ def test_a_preset_with_all_its_values_stated_is_the_same_run_without_it():
     assert JobConfig.model_validate(job.model_dump(mode="json")) == job
 
 
-def test_each_value_of_a_preset_is_told_with_its_reason_and_what_the_document_states_is_not():
-    resolved = resolve(parse(table_optimizer={"learning_rate": 0.5}), facts=DataFacts(num_train_rows=10**6))
-    told = {decision.field: decision.reason for decision in resolved.decisions}
-    assert told["dense_optimizer.learning_rate"].startswith("preset large_batch: ")
+@pytest.mark.parametrize(("epochs", "batch"), [(0.25, 512), (1, 2048), (4, 8192), ("auto", 2048)])
+def test_the_steps_of_the_run_count_and_those_of_an_epoch_where_its_epochs_are_left_open(epochs: Any, batch: int):
+    num_rows = 2048 * PRESET.min_steps if epochs != "auto" else round(2048 * PRESET.min_steps / 0.9) + 2048
+    run = {"epochs": epochs}
+    assert decide(num_rows, run=run).batch.global_size == batch
+    reason = tell(num_rows, run=run)["batch.global_size"]
+    span = {0.25: "0.25 epochs", 1: "1 epoch", 4: "4 epochs", "auto": "an epoch"}[epochs]
+    assert reason.startswith(f"preset large_batch: for at least {PRESET.min_steps} steps in {span} of ")
+
+
+@pytest.mark.parametrize("epochs", [0.3, 1, 2.5, "auto"])
+@pytest.mark.parametrize("validation_fraction", [0.0, 0.1, "auto"])
+@pytest.mark.parametrize("num_ranks", [1, 3])
+def test_the_batch_that_a_preset_chooses_is_never_told_to_be_too_large(
+    epochs: Any, validation_fraction: Any, num_ranks: int
+):
+    run = {"epochs": epochs, "validation_fraction": validation_fraction}
+    # At the borders, where one row less halves the batch.
+    for size in (256, 2048, 524_288):
+        for num_rows in (size * PRESET.min_steps - 1, size * PRESET.min_steps, size * PRESET.min_steps + 1):
+            job = decide(num_rows, run=run, resources={"workers_per_node": num_ranks})
+            assert list_shortages(job, RowCounts(num_rows)) == []
+
+
+def test_the_validation_rows_make_no_steps():
+    num_rows = 2048 * PRESET.min_steps
+    assert decide(num_rows, run={"epochs": 1, "validation_fraction": 0.1}).batch.global_size == 1024
+
+
+def test_rows_that_are_too_few_for_the_smallest_batch_are_told_so():
+    assert tell(1000)["batch.global_size"] == (
+        f"preset large_batch: for 1 epoch of 1,000 training rows, too few for {PRESET.min_steps} steps"
+    )
+
+
+def test_each_value_that_a_preset_fills_is_told_with_its_reason_and_what_the_document_states_is_not():
+    told = tell(10**6, table_optimizer={"learning_rate": 0.5})
+    assert told[RATE] == f"preset large_batch: {PRESET.values[RATE].reason}"
     assert "table_optimizer.learning_rate" not in told
+
+
+def test_a_stated_value_that_equals_the_presets_is_not_told_as_filled():
+    told = tell(10**6, **state({field: entry.value for field, entry in PRESET.values.items()}))
+    assert not {*told} & {*PRESET.values}
+
+
+def test_a_document_that_was_written_and_read_again_tells_the_same_reasons():
+    asked = parse(dense_optimizer={"name": "adam"})
+    again = parse_job(json.loads(asked.model_dump_json()))
+    assert again == asked
+    facts = DataFacts(num_train_rows=10**6)
+    waiting = ResolvedJob.model_validate_json(resolve(again).model_dump_json())
+    decided = resolve_with_rows(waiting, facts)
+    assert decided.decisions == resolve(asked, facts=facts).decisions
+    assert resolve(decided.job).decisions == [
+        decision for decision in decided.decisions if decision.field in PRESET.values
+    ]
+
+
+def test_a_preset_that_fills_nothing_is_told_so_also_after_the_run_began():
+    stated = state({field: entry.value for field, entry in PRESET.values.items()})
+    facts = DataFacts(num_train_rows=10**6)
+    [warning] = resolve(parse(batch={"global_size": 512}, **stated), facts=facts).warnings
+    assert warning.name == "preset_unused"
+    assert "large_batch fills nothing" in warning.message
+    # The batch alone is enough, also where it is decided already.
+    open_batch = parse(**stated)
+    decided = resolve(open_batch, facts=facts)
+    for job in (decided.job, keep_decisions(open_batch, decided.job)):
+        assert resolve(job, facts=facts).warnings == decided.warnings == []
 
 
 def test_an_unknown_preset_is_an_error_that_names_those_there_are():
@@ -87,12 +212,23 @@ def test_an_unknown_preset_is_an_error_that_names_those_there_are():
 
 def test_too_few_steps_for_the_batch_are_told_with_a_batch_that_has_enough():
     job = decide(131_000_000, batch={"global_size": 524_288})
-    assert list_shortages(job, RowCounts(524_288 * 800)) == []
+    assert list_shortages(job, RowCounts(524_288 * PRESET.min_steps)) == []
     [few] = list_shortages(job, RowCounts(131_000_000))
     assert few.name == "few_steps"
     assert "only 250 steps of 524,288 samples" in few.message
-    assert "at most 131,072 for 131,000,000 training rows" in few.message
+    assert "at most 131,072 for 1 epoch of 131,000,000 training rows" in few.message
+    more = decide(131_000_000, batch={"global_size": 524_288}, run={"epochs": 3.5})
+    assert list_shortages(more, RowCounts(131_000_000)) == []
 
 
 def test_rows_that_are_too_few_for_any_large_batch_are_not_told_of_a_smaller_one():
     assert list_shortages(decide(100_000), RowCounts(100_000)) == []
+
+
+def test_the_page_on_large_batches_has_the_numbers_of_the_preset():
+    section = PAGE.read_text().partition("## In short")[2].partition("\n## ")[0]
+    numbers = [PRESET.max_batch, PRESET.min_steps, *(entry.value for entry in PRESET.values.values())]
+    for number in numbers:
+        assert (number if isinstance(number, str) else f"{number:,}") in section.replace(
+            "row-wise Adagrad", "rowwise_adagrad"
+        ).lower()
