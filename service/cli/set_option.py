@@ -8,7 +8,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from dlrm.config import PresetName
+from dlrm.config import PresetName, list_scaling
 from service.cli.errors import BadInputError
 
 SetOption = Annotated[
@@ -62,19 +62,27 @@ def parse_settings(texts: Sequence[str] | None) -> list[Setting]:
 def apply_settings(document: Mapping[str, Any], settings: Sequence[Setting]) -> dict[str, Any]:
     """Return `document` with every setting in it; objects on the way that it lacks are added.
 
-    Raises BadInputError where the path of a key leads through a value that is no object, or beyond the end of a list.
+    A learning rate that takes the place of that of a preset is for the same batch, and scales as that does. Raises
+    BadInputError where the path of a key leads through a value that is no object, or beyond the end of a list.
     """
-    changed: dict[str, Any] = dict(document)
-    for setting in settings:
-        changed = _set(changed, setting, 0)
-    return changed
+    rates = [setting for setting in settings if setting.path[1:] == ("learning_rate",)]
+    scaling = list_scaling(
+        _set_all(document, [setting for setting in settings if setting not in rates]),
+        [setting.path[0] for setting in rates],
+    )
+    beside = [Setting(field, tuple(field.split(".")), value) for field, value in scaling.items()]
+    return _set_all(document, [*settings, *beside])
 
 
 def name_source(field: str, settings: Sequence[Setting], source: str) -> str:
     """Return what an error about `field` should name as its source: `--set` where a setting has set it, or an object
     that it is in; else `source`."""
-    is_set = any(field == setting.field or field.startswith(f"{setting.field}.") for setting in settings)
-    return "--set" if is_set else source
+    return "--set" if is_set(field, settings) else source
+
+
+def is_set(field: str, settings: Sequence[Setting]) -> bool:
+    """Whether a setting has set `field`, or an object that it is in."""
+    return any(field == setting.field or field.startswith(f"{setting.field}.") for setting in settings)
 
 
 def _parse_setting(text: str) -> Setting:
@@ -118,6 +126,13 @@ def _parse_value(key: str, text: str) -> Any:
     value = document["value"]
     # No field of a job takes a date; a name or a directory may look like one.
     return text if isinstance(value, (date, datetime, time)) else value
+
+
+def _set_all(document: Mapping[str, Any], settings: Sequence[Setting]) -> dict[str, Any]:
+    changed: dict[str, Any] = dict(document)
+    for setting in settings:
+        changed = _set(changed, setting, 0)
+    return changed
 
 
 def _set(node: Any, setting: Setting, depth: int) -> Any:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from dlrm.config import parse_job
 from service.cli.documents import read_job
 from service.cli.errors import BadInputError
 from service.cli.set_option import apply_settings, parse_settings
@@ -55,6 +56,26 @@ def test_the_last_of_two_settings_of_a_field_wins_and_the_document_itself_stays(
     changed = apply_settings(DOCUMENT, parse_settings(["batch.global_size=1", "batch.global_size=2"]))
     assert changed["batch"] == {"global_size": 2}
     assert json.dumps(DOCUMENT) == before
+
+
+@pytest.mark.parametrize("settings", [["preset=large_batch"], []], ids=["set too", "of the document"])
+def test_a_rate_in_the_place_of_that_of_a_preset_is_for_the_same_batch(settings: list[str]) -> None:
+    document = DOCUMENT | ({} if settings else {"preset": "large_batch"})
+    ours = parse_job(apply_settings(document, parse_settings(settings)))
+    job = parse_job(apply_settings(document, parse_settings(["dense_optimizer.learning_rate=0.5", *settings])))
+    assert (job.dense_optimizer.learning_rate, job.dense_optimizer.schedule) == (0.5, ours.dense_optimizer.schedule)
+    assert job.table_optimizer == ours.table_optimizer
+
+
+@pytest.mark.parametrize(
+    "stated", ["learning_rate=0.1", "name=lamb", "schedule.scaling=linear", "schedule.base_batch=64"]
+)
+def test_a_rate_beside_what_a_preset_leaves_alone_keeps_the_meaning_that_it_has_without_the_preset(stated: str) -> None:
+    document = apply_settings(DOCUMENT, parse_settings([f"dense_optimizer.{stated}"]))
+    rate = parse_settings(["dense_optimizer.learning_rate=0.5"])
+    plain = parse_job(apply_settings(document, rate)).dense_optimizer.schedule
+    schedule = parse_job(apply_settings(document | {"preset": "large_batch"}, rate)).dense_optimizer.schedule
+    assert (schedule.base_batch, schedule.scaling) == (plain.base_batch, plain.scaling)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dlrm.config import parse_job
 from service.cli.tuning.best_document import format_best_document
 
 SETTINGS: dict[str, Any] = {"model.embedding_dim": 8, "batch.global_size": 512, "dense_optimizer.learning_rate": 0.002}
@@ -39,6 +40,23 @@ def test_changed_fields_have_a_comment_on_what_they_replace_and_others_keep_thei
     assert "embedding_dim = 8 # tuned; untuned: 16, as the document said" in text
     assert "learning_rate = 0.002 # tuned; untuned: 0.001\n" in text
     assert "global_size" not in text
+
+
+PRESETS = {
+    "sections": 'preset = "large_batch"\n[data]\ntrain = ["x.csv"]\n[dense_optimizer]\nbeta2 = 0.9\n',
+    "inline": 'preset = "large_batch"\ndata = { train = ["x.csv"] }\ndense_optimizer = { schedule = {} }\n',
+    "nothing": 'preset = "large_batch"\ndata.train = ["x.csv"]\n',
+}
+
+
+@pytest.mark.parametrize("source", PRESETS.values(), ids=PRESETS)
+def test_a_tuned_rate_in_the_place_of_a_presets_means_the_same_as_that(source: str) -> None:
+    document = tomllib.loads(source)
+    text = format_best_document(source, document, SETTINGS, UNTUNED, [])
+    best, untuned = parse_job(tomllib.loads(text)), parse_job(document)
+    assert best.dense_optimizer.learning_rate == SETTINGS["dense_optimizer.learning_rate"]
+    assert best.dense_optimizer.schedule == untuned.dense_optimizer.schedule
+    assert best.table_optimizer == untuned.table_optimizer
 
 
 def test_a_json_document_becomes_toml_with_false_for_a_section_that_is_null() -> None:
