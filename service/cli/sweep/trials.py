@@ -136,6 +136,9 @@ def _make_key(spec: JobSpec, varied: Settings) -> str:
     identity = spec.model_dump(mode="json", exclude=EXECUTION_SETTINGS, exclude_defaults=True)
     # A section whose only settings are left out is as if it were not stated.
     identity = {name: value for name, value in identity.items() if value != {} or name not in EXECUTION_SETTINGS}
+    if spec.preset is not None and spec.batch.global_size == "auto":
+        # A preset chooses the batch by a rule of its own; its other values are in the fields that it has filled.
+        identity["preset"] = spec.preset
     left_out = spec.model_dump(mode="json", include=EXECUTION_SETTINGS)
     named = {field: value for field in varied if (value := get_field(left_out, field)) is not None}
     text = json.dumps([identity, named], sort_keys=True)

@@ -1,14 +1,21 @@
 """Trials and their keys."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dlrm.config import PRESETS, parse_job
+from service.cli.sweep.document import read_sweep
+from service.cli.sweep.results import TrialResult
 from service.cli.sweep.trials import Trial, make_trial
 from tests.service.cli.sweep.sweeps import JOB, read_document
 
 ONE = '[methods.job]\n[grid]\n"dense_optimizer.learning_rate" = [0.01, 0.1]\n'
+
+PRESET = 'preset = "large_batch"\n'
+EVIDENCE = Path(__file__).parents[4] / "benchmarks" / "evidence"
 
 
 def make(directory: Path, text: str = ONE, job: str = JOB, rate: float = 0.01, seed: int = 0, **given: Any) -> Trial:
@@ -44,6 +51,44 @@ def test_whatever_changes_what_is_learned_or_measured_changes_the_key(tmp_path: 
         make(tmp_path, job=JOB + 'precision = "bf16"\n'),
     ]
     assert len({trial.key for trial in changed}) == len(changed)
+
+
+def test_a_preset_that_chooses_the_batch_is_part_of_the_key_and_one_whose_values_are_all_stated_is_not(
+    tmp_path: Path,
+) -> None:
+    values = {field: entry.value for field, entry in PRESETS["large_batch"].values.items()}
+    text = "[methods.job]\n" + "".join(f"{field} = {json.dumps(value)}\n" for field, value in values.items())
+    is_open = 'global_size = "auto"'
+    keys = {
+        (preset, batch): make_trial(read_document(tmp_path, text, job + preset), "grid", "job", {}, {}, 0).key
+        for batch, job in {"open": JOB.replace("global_size = 1024", is_open), "stated": JOB}.items()
+        for preset in ("", PRESET)
+    }
+    assert keys["", "stated"] == keys[PRESET, "stated"]
+    assert keys["", "open"] != keys[PRESET, "open"]
+
+
+def test_a_rate_that_is_tried_in_a_job_with_a_preset_is_for_the_same_batch_as_that_of_the_preset(
+    tmp_path: Path,
+) -> None:
+    optimizer = make(tmp_path, job=JOB + PRESET).spec.dense_optimizer
+    assert optimizer.learning_rate == 0.01
+    document = read_document(tmp_path, job=JOB + PRESET).job
+    assert optimizer.schedule == parse_job(document).dense_optimizer.schedule
+    # Another optimizer than that of the preset has its own.
+    lamb = make(tmp_path, ONE.replace("[grid]", 'dense_optimizer.name = "lamb"\n[grid]'), JOB + PRESET)
+    assert lamb.spec.dense_optimizer.schedule == parse_job({"data": document["data"]}).dense_optimizer.schedule
+
+
+@pytest.mark.parametrize("name", ["knobs", "flights"])
+def test_committed_results_have_the_keys_of_their_trials(name: str) -> None:
+    directory = EVIDENCE / name
+    sweep = read_sweep(directory / "sweep.toml")
+    results = [TrialResult.model_validate_json(line) for line in (directory / "results.jsonl").read_text().splitlines()]
+    assert results
+    for result in results:
+        given = (result.stage, result.method, result.compared, result.settings, result.seed, result.fraction)
+        assert make_trial(sweep, *given).key == result.key, given
 
 
 def test_trials_that_are_to_differ_in_how_they_run_have_keys_of_their_own(tmp_path: Path) -> None:
