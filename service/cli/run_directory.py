@@ -41,6 +41,7 @@ from service.cli.documents import (
 )
 from service.cli.errors import BadInputError, CommandError
 from service.cli.run_store import find_new_store
+from service.cli.set_option import is_set, parse_settings
 from service.cli.trainer import require_trainer
 from service.settings import StateSettings
 from service.state_directory import StateDirectoryError, make_state_directory
@@ -232,9 +233,18 @@ def read_resolved_job(directory: RunDirectory, path: Path) -> ResolvedJob:
 def change_job(job: JobSpec, settings: Sequence[str] | None, path: Path) -> JobSpec:
     """Apply the arguments of `--set` to the document of a run; relative paths count from the present directory.
 
-    path: directory of the run, for error messages. Raises BadInputError.
+    path: directory of the run, for error messages. Raises BadInputError, also where they name a preset, which would
+    find nothing to fill.
     """
-    _, spec = parse_with_settings(job.model_dump(mode="json"), settings, str(path))
+    parsed = parse_settings(settings)
+    if is_set("preset", parsed):
+        message = "fills what a document leaves out, and that of a run leaves nothing out"
+        fault = FieldError("preset", message, "the same command without a preset, or with the job document")
+        raise BadInputError(f"{path}: {fault}")
+    document = job.model_dump(mode="json")
+    # What is set is no value of the preset any more.
+    document["filled_by_preset"] = [field for field in job.filled_by_preset if not is_set(field, parsed)]
+    _, spec = parse_with_settings(document, settings, str(path))
     return make_paths_absolute(spec, Path("--set"))
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from dlrm.config import JobConfig, ResolvedJob, parse_job, resolve
+from dlrm.config import DataFacts, JobConfig, ResolvedJob, parse_job, resolve
 from dlrm.record import EndReason, Outcome, RunDirectory, hold_run_lock
-from service.cli.run_directory import create_next_attempt
+from service.cli.errors import CommandError
+from service.cli.run_directory import change_job, create_next_attempt
 from tests.service.cli.conftest import Ended
 
 Command = Callable[..., Ended]
@@ -126,6 +127,38 @@ def test_set_alone_is_a_changed_document_too(dlrm: Command, directory: RunDirect
     assert changed.job.run.checkpoint_every_seconds == 5
     assert changed.job.resources.memory == 2 * 2**30
     assert changed.job.batch.global_size == 1024
+
+
+@pytest.mark.parametrize("option", [("--preset", "large_batch"), ("--set", "preset=large_batch")])
+@pytest.mark.parametrize("command", [("train", "--resume"), ("plan",)])
+def test_a_preset_without_a_document_that_leaves_something_out_is_refused_for_a_run(
+    dlrm: Command, directory: RunDirectory, command: tuple[str, ...], option: tuple[str, ...]
+) -> None:
+    before = left_in(directory)
+    ended = dlrm(*command, str(directory.path), *option)
+    assert (ended.code, ended.err.count("\n"), left_in(directory)) == (2, 1, before)
+    assert f"{directory.path}: preset: fills what a document leaves out" in ended.err
+    assert "valid: the same command without a preset, or with the job document" in ended.err
+
+
+def test_a_preset_beside_the_document_that_a_run_began_with_resumes_it(directory: RunDirectory, tmp_path: Path) -> None:
+    job = write_job(tmp_path / "job.json", preset="large_batch", batch={})
+    asked = parse_job(json.loads(job.read_text()))
+    decided = resolve(asked, facts=DataFacts(num_train_rows=18_000))
+    directory.spec.write_text(decided.model_dump_json())
+    write_job(job, batch={})
+    resumed = create_next_attempt(directory.path, job, ["preset=large_batch"]).resolved
+    assert (resumed.job, resumed.decisions) == (decided.job, decided.decisions)
+    with pytest.raises(CommandError, match="train it without --resume"):
+        create_next_attempt(directory.path, job)
+
+
+def test_what_a_setting_changes_is_no_value_of_the_preset_any_more(directory: RunDirectory) -> None:
+    asked = parse_job({**DOCUMENT, "preset": "large_batch", "batch": {}})
+    job = resolve(asked, facts=DataFacts(num_train_rows=18_000)).job
+    changed = change_job(job, ["batch.global_size=1024", "dense_optimizer.learning_rate=0.5"], directory.path)
+    gone = {"batch.global_size", "dense_optimizer.learning_rate"}
+    assert changed.filled_by_preset == [field for field in job.filled_by_preset if field not in gone]
 
 
 def test_set_before_anything_is_decided_leaves_it_open(directory: RunDirectory) -> None:
