@@ -5,6 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
+from dlrm.config import PRESETS
 from service.control.verdict import RETRIED
 from service.reasons import Reason
 from tests.service.api import Api, make_document
@@ -48,6 +49,24 @@ def test_an_invalid_document_names_every_field_at_fault(shared_api: Api) -> None
     assert set(faults) == {"batch.global_sise", "precision"}
     assert "global_size" in faults["batch.global_sise"]["message"]
     assert "fp32" in faults["precision"]["valid"]
+
+
+def test_the_values_of_a_preset_are_in_the_answer_with_the_names_of_their_fields(shared_api: Api) -> None:
+    document = make_document(preset="large_batch", table_optimizer={"learning_rate": 0.5})
+    created = shared_api.submitter.post("/v1/jobs", json=document).json()
+    spec = shared_api.viewer.get(f"/v1/jobs/{created['id']}").json()["spec"]
+    rate = PRESETS["large_batch"].values["dense_optimizer.learning_rate"].value
+    assert (spec["preset"], spec["dense_optimizer"]["learning_rate"]) == ("large_batch", rate)
+    assert spec["table_optimizer"]["learning_rate"] == 0.5
+    assert "dense_optimizer.learning_rate" in spec["filled_by_preset"]
+    assert "table_optimizer.learning_rate" not in spec["filled_by_preset"]
+
+
+@pytest.mark.parametrize("preset", ["huge_batch", 5, ["large_batch"], False])
+def test_a_preset_that_there_is_not_is_an_error_that_names_those_there_are(shared_api: Api, preset: Any) -> None:
+    response = shared_api.submitter.post("/v1/jobs", json=make_document(preset=preset))
+    [fault] = check_problem(response, 422, "invalid-job")["errors"]
+    assert (fault["field"], "'large_batch'" in fault["valid"]) == ("preset", True)
 
 
 def test_a_missing_data_file_is_an_error_in_its_field(api: Api, data_root: Path) -> None:
