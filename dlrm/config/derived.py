@@ -65,6 +65,11 @@ class ResolvedJob(Config):
         """Number of samples of one step on one rank (b)."""
         return self.job.batch.global_size // self.job.resources.world_size
 
+    @property
+    def table_initial_state(self) -> float:
+        """Value at which the sums of squares of the tables' rows begin, in squares of the gradient at scale S."""
+        return _compute_table_initial_state(self.job, self.gradient_scale)
+
 
 def resolve(
     document: JobSpec,
@@ -98,6 +103,7 @@ def resolve(
         DerivedNumber(name="share_size", value=share_size, unit="samples", reason="global_size / world_size"),
         DerivedNumber(name="chunk_size", value=chunk_size, unit="samples", reason=chunk_reason),
         gradient_scale,
+        *_derive_table_initial_state(job, gradient_scale.value),
     ]
     if job.moments is not None:
         derived.append(DerivedNumber(name="moments_every", value=moments_every, unit="steps", reason=every_reason))
@@ -149,6 +155,25 @@ def _derive_gradient_scale(job: JobConfig) -> DerivedNumber:
         unit="",
         reason="power of two nearest the batch: keeps table gradients in fp16's range and above Adagrad's eps",
     )
+
+
+def _compute_table_initial_state(job: JobConfig, gradient_scale: float) -> float:
+    """Convert `table_optimizer.initial_accumulator` from squared gradients of one sample to those that tables get.
+
+    Tables get S times the gradient of the mean over B samples, in which one sample has its own gradient times S / B.
+    Both are of the final batch where it grows.
+    """
+    return job.table_optimizer.initial_accumulator * (gradient_scale / job.batch.global_size) ** 2
+
+
+def _derive_table_initial_state(job: JobConfig, gradient_scale: float) -> list[DerivedNumber]:
+    """Return the value at which sums of squares of the tables begin; nothing where that is 0."""
+    initial = job.table_optimizer.initial_accumulator
+    if not initial:
+        return []
+    reason = f"initial_accumulator {initial:g} x (gradient_scale / global_size)^2: in squares of what tables get"
+    value = _compute_table_initial_state(job, gradient_scale)
+    return [DerivedNumber(name="table_initial_state", value=value, unit="", reason=reason)]
 
 
 def _derive_chunk_size(job: JobConfig, share_size: int) -> tuple[int, str]:

@@ -42,6 +42,8 @@ _DENSE_SCHEDULE: dict[str, Any] = {"scaling": "sqrt"}
 _TABLE_SCHEDULE: dict[str, Any] = {"warmup_fraction": 0.0, "decay": "constant"}
 
 DEFAULT_TABLE_RATE = 0.02
+MAX_INITIAL_ACCUMULATOR = 1e30
+"""Largest value at which sums of squares begin: they are kept in fp32."""
 LearningRate = Annotated[float, Field(gt=0.0)]
 
 _OPTIMIZER_FIELDS = frozenset(field for settings in SETTINGS.values() for field in settings)
@@ -171,6 +173,10 @@ class TableOptimizerSpec(Config):
     """Exponent by which the learning rate of a row follows the number of times that the batch names it: the rate is
     multiplied by that number to this power. 0.5 with Adagrad scales the rate of each row by the root of its own part of
     the batch; -0.5 with sgd is frequency-aware SGD (Li et al. 2021, arXiv 2110.04844); 0: one rate for all rows."""
+    initial_accumulator: float = Field(default=0.0, ge=0.0, le=MAX_INITIAL_ACCUMULATOR)
+    """Value at which the sums of squares of rowwise_adagrad and adagrad begin, in units of the squared gradient of the
+    loss of one sample, so that it means the same at any batch. 0: the first step of a row has the full length, whatever
+    its gradient."""
 
     @field_validator("cowclip", mode="before")
     @classmethod
@@ -182,6 +188,13 @@ class TableOptimizerSpec(Config):
         if self.cowclip is not None and self.name != "rowwise_adagrad":
             message = f"clips whole rows, but {self.name} allows plans that split rows"
             raise invalid("cowclip", message, "null, or table_optimizer.name rowwise_adagrad")
+        return self
+
+    @model_validator(mode="after")
+    def _check_initial_accumulator(self) -> Self:
+        if self.initial_accumulator and self.name == "sgd":
+            message = "is where sums of squares begin, and sgd keeps none"
+            raise invalid("initial_accumulator", message, "0, or table_optimizer.name rowwise_adagrad or adagrad")
         return self
 
     @model_validator(mode="before")

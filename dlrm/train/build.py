@@ -6,7 +6,7 @@ from typing import get_args
 from torch import nn
 from torch.optim import Optimizer
 
-from dlrm.config import JobSpec, ResolvedJob, TableOptimizerConfig, compute_full_batch_rows
+from dlrm.config import JobSpec, ResolvedJob, compute_full_batch_rows
 from dlrm.data.errors import DataError
 from dlrm.data.rows import DataSchema
 from dlrm.gradient_stats.estimator import Estimator
@@ -131,10 +131,12 @@ def make_estimator(
     return ExactMoments(config, model, gradients, is_bf16=is_bf16, has_halves=has_halves)
 
 
-def make_table_optimizer(config: TableOptimizerConfig, gradient_scale: float) -> TableOptimizer:
-    """Make the optimizer of the tables that a job names. gradient_scale: S, see `TableOptimizer`."""
+def make_table_optimizer(resolved: ResolvedJob) -> TableOptimizer:
+    """Make the optimizer of the tables that a job names."""
+    config = resolved.job.table_optimizer
     cowclip = config.cowclip and CowClip(config.cowclip.r, config.cowclip.zeta)
-    return TableOptimizer(config.name, gradient_scale, cowclip, config.count_exponent)
+    scale, initial_state = resolved.gradient_scale, resolved.table_initial_state
+    return TableOptimizer(config.name, scale, cowclip, config.count_exponent, initial_state)
 
 
 def _make_tables(resolved: ResolvedJob, plan: Plan, ranks: Ranks) -> ShardedTables:
@@ -143,7 +145,7 @@ def _make_tables(resolved: ResolvedJob, plan: Plan, ranks: Ranks) -> ShardedTabl
     try:
         return ShardedTables(
             plan,
-            make_table_optimizer(job.table_optimizer, resolved.gradient_scale),
+            make_table_optimizer(resolved),
             ranks,
             exchange_dtype=job.sharding.exchange_dtype,
             seed=job.run.seed,

@@ -44,6 +44,9 @@ class TableOptimizer:
     """a: the learning rate of a row that ids of the batch name `count` times is multiplied by count^a. Adagrad with a =
     1/2 scales the rate of each row by the root of its own batch; SGD with a = -1/2 has the rates 1 / sqrt(frequency) of
     Li et al. 2021 (arXiv 2110.04844), with the frequency in the batch."""
+    initial_state: float = 0.0
+    """Value at which every sum of squares of either Adagrad begins, in squares of S times the gradient. With 0 the
+    first step of a row has the full length, whatever its gradient."""
 
     @property
     def needs_counts(self) -> bool:

@@ -57,7 +57,7 @@ def list_shard_specs(plan: Plan, rank: int, *, replicated: bool) -> list[ShardSp
 
 
 def make_shard(spec: ShardSpec, optimizer: TableOptimizer, weights: torch.Tensor) -> Shard:
-    """Make a shard whose rows were never updated. weights: [R, C], not initialised yet."""
+    """Make a shard whose rows were never updated. weights: [R, C], not initialised yet. The state is zero."""
     shape = optimizer.get_state_shape(*spec.shape)
     state = weights.new_zeros(0 if shape is None else shape)
     return Shard(spec, weights, state)

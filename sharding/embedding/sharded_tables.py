@@ -76,7 +76,7 @@ class ShardedTables:
             self._transports.append(ReplicatedTransport(plan, optimizer, ranks))
         dim = plan.tables[0].table.embedding_dim if plan.tables else 0
         self._chunk_buffer = _ChunkBuffer(len(plan.tables), dim, ranks.device)
-        self._draw_weights(0)
+        self._begin_rows(0)
 
     def start_input_dist(self, ids: JaggedIds[torch.Tensor]) -> BatchInputDist:
         """Start to send the ids of this rank's share of a batch; the handle is for `lookup`. Collective."""
@@ -117,32 +117,37 @@ class ShardedTables:
 
     @torch.no_grad()
     def reset(self, draw: int) -> None:
-        """Draw all weights anew, and forget what the optimizer has summed: no row was ever updated then. Collective.
+        """Draw all weights anew, and let the optimizer's state begin anew: no row was ever updated then. Collective.
 
         draw: number of the draw, above 0: weights are a function of it, the seed and the table. Ids may be in flight,
         but no lookup.
         """
         # In shared memory other ranks read this rank's rows: their last lookup ends first.
         dist.barrier(self._ranks.table_group)
-        for shard in self.list_shards():
-            shard.state.zero_()
-        self._draw_weights(draw)
+        self._begin_rows(draw)
 
-    def _draw_weights(self, draw: int) -> None:
-        """Draw weights from U(-1/sqrt(rows), 1/sqrt(rows)), as DLRM's reference implementation does. Collective."""
+    @torch.no_grad()
+    def _begin_rows(self, draw: int) -> None:
+        """Set all rows to how they begin: state, and weights from U(-1/sqrt(rows), 1/sqrt(rows)). Collective.
+
+        The bounds are those of DLRM's reference implementation.
+        """
+        initial_state = self._optimizer.initial_state
         for shard in self.list_shards():
+            # New state is zero already, in memory that nothing has touched yet.
+            if draw or initial_state:
+                shard.state.fill_(initial_state)
             table, block = shard.spec.table, shard.spec.block
-            with torch.no_grad():
-                fill_uniform(
-                    shard.weights,
-                    table_name=table.name,
-                    seed=self._seed,
-                    row_offset=block.first_row,
-                    column_offset=block.first_column,
-                    num_columns=table.embedding_dim,
-                    bound=1 / math.sqrt(table.num_rows),
-                    draw=draw,
-                )
+            fill_uniform(
+                shard.weights,
+                table_name=table.name,
+                seed=self._seed,
+                row_offset=block.first_row,
+                column_offset=block.first_column,
+                num_columns=table.embedding_dim,
+                bound=1 / math.sqrt(table.num_rows),
+                draw=draw,
+            )
         # In shared memory other ranks may read them at once.
         dist.barrier(self._ranks.table_group)
 

@@ -106,14 +106,20 @@ class ReferenceModel:
         model: ModelConfig = MODEL,
         mean_weight: float = 1.0,
         num_dense: int = NUM_DENSE,
+        initial_sum: float = 0.0,
     ) -> None:
-        """Copy the initial weights. tables: whole. mean_weight: mean weight of all training samples."""
+        """Copy the initial weights. tables: whole. mean_weight: mean weight of all training samples.
+
+        initial_sum: where the sums of squares of row-wise Adagrad begin; they are of the gradient of the mean loss.
+        """
         self._config = model
         self._mean_weight = mean_weight
         self.tables = {name: weights.double().requires_grad_() for name, weights in tables.items()}
         self.model = make_dense_part(model, num_dense, len(tables), seed).double()
         self._is_adagrad = table_optimizer == "rowwise_adagrad"
-        self._row_sums = {name: torch.zeros(len(weights), dtype=torch.float64) for name, weights in tables.items()}
+        self._row_sums = {
+            name: torch.full((len(weights),), initial_sum, dtype=torch.float64) for name, weights in tables.items()
+        }
 
     def step(self, batch: GlobalBatch, dense_rate: float, table_rate: float) -> float:
         """Make one step: SGD on the dense parameters, and the tables' optimizer. Return the mean loss before it.

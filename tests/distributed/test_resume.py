@@ -40,6 +40,7 @@ SCHEDULE_FREE = replace(NADAMW, dense_optimizer="schedule_free")
 AVERAGED = replace(ADAGRAD, averaging=AveragingConfig(half_life_fraction=1.0))
 """The half-life is a batch, of which the data of these tests has one."""
 CLIPPED = replace(ADAGRAD, cowclip=CowClipConfig(r=0.001, zeta=1e-4), count_exponent=0.5)
+ACCUMULATED = replace(ADAGRAD, initial_accumulator=0.01)
 SGD = TrainingSetting(256, 64, "sgd", dense_rate=0.05, table_rate=0.1)
 
 
@@ -49,7 +50,7 @@ def draw_setting_batches(setting: TrainingSetting, number: int):
 
 @pytest.mark.parametrize(
     "setting",
-    [ADAGRAD, SGD, REDUCED, REDUCED_VARIANCE, NADAMW, SOAP, SCHEDULE_FREE, AVERAGED, CLIPPED],
+    [ADAGRAD, SGD, REDUCED, REDUCED_VARIANCE, NADAMW, SOAP, SCHEDULE_FREE, AVERAGED, CLIPPED, ACCUMULATED],
     ids=[
         "adagrad and adam",
         "sgd",
@@ -60,6 +61,7 @@ def draw_setting_batches(setting: TrainingSetting, number: int):
         "schedule_free, smoothed",
         "averaged",
         "clipped, by counts",
+        "sums that begin above zero",
     ],
 )
 @pytest.mark.parametrize("world_size", [1, 2, 4])

@@ -40,7 +40,16 @@ def draw_twenty_batches() -> list[GlobalBatch]:
 
 def run_reference(setting: TrainingSetting, batches: list[GlobalBatch]) -> tuple[list[float], ReferenceModel]:
     initial = draw_initial_tables(setting)
-    reference = ReferenceModel(initial, setting.table_optimizer, setting.seed, setting.model, setting.mean_weight)
+    # The mean over B samples has 1 / B of the gradient of each.
+    initial_sum = setting.initial_accumulator / setting.global_size**2
+    reference = ReferenceModel(
+        initial,
+        setting.table_optimizer,
+        setting.seed,
+        setting.model,
+        setting.mean_weight,
+        initial_sum=initial_sum,
+    )
     return [reference.step(batch, setting.dense_rate, setting.table_rate) for batch in batches], reference
 
 
@@ -100,6 +109,26 @@ def test_every_plan_and_table_optimizer_follows_the_reference(
     torch.testing.assert_close(torch.tensor(by_rank[0].losses), torch.tensor(losses), rtol=1e-5, atol=0)
     for name, table in assemble_tables([trained.shards for trained in by_rank], setting).items():
         assert are_close(table, reference.tables[name].detach(), 1e-4), name
+
+
+@pytest.mark.parametrize("plan", ["row_wise", "data_parallel"])
+@pytest.mark.parametrize("global_size", [192, 384, 512])
+def test_sums_of_squares_begin_at_that_of_one_sample_whatever_the_batch_and_its_scale(
+    rank_pools: RankPools, global_size: int, plan: str
+):
+    """The scale is 256 for 192 samples, and 512 for 384 and for 512."""
+    setting = TrainingSetting(
+        global_size, 100, "rowwise_adagrad", plan, dense_rate=0.05, table_rate=0.05, initial_accumulator=0.01
+    )
+    batches = draw_batches(5, global_size, [rows for _, rows in setting.table_rows], seed=2, num_empty_in_last=60)
+    by_rank: list[TrainedModel] = rank_pools.of(2).run(train, setting, batches)
+    losses, reference = run_reference(setting, batches)
+    _, from_zero = run_reference(replace(setting, initial_accumulator=0.0), batches)
+
+    torch.testing.assert_close(torch.tensor(by_rank[0].losses), torch.tensor(losses), rtol=1e-5, atol=0)
+    for name, table in assemble_tables([trained.shards for trained in by_rank], setting).items():
+        assert are_close(table, reference.tables[name].detach(), 1e-4), name
+        assert not are_close(table, from_zero.tables[name].detach(), 1e-3), name
 
 
 @pytest.mark.parametrize("plan", ["table_wise", "row_wise"])

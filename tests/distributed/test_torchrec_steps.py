@@ -21,10 +21,14 @@ def draw_batches_with_a_bad_one() -> list[GlobalBatch]:
     return batches
 
 
+@pytest.mark.parametrize("initial_accumulator", [0.0, 0.01])
 @pytest.mark.parametrize("plan", ["table_wise", "row_wise"])
 @pytest.mark.parametrize("world_size", [1, 2, pytest.param(4, marks=pytest.mark.slow)])
-def test_steps_by_torchrec_are_those_over_memory_up_to_rounding(rank_pools: RankPools, world_size: int, plan: str):
-    setting, batches = replace(SETTING, plan=plan), draw_batches_with_a_bad_one()
+def test_steps_by_torchrec_are_those_over_memory_up_to_rounding(
+    rank_pools: RankPools, world_size: int, plan: str, initial_accumulator: float
+):
+    setting = replace(SETTING, plan=plan, initial_accumulator=initial_accumulator)
+    batches = draw_batches_with_a_bad_one()
     by_torchrec: list[TrainedModel] = rank_pools.of(world_size).run(train, setting, batches)
     over_memory: list[TrainedModel] = rank_pools.of(world_size).run(
         train, replace(setting, transport="memory"), batches
@@ -39,16 +43,21 @@ def test_steps_by_torchrec_are_those_over_memory_up_to_rounding(rank_pools: Rank
             torch.testing.assert_close(weights, same_weights, rtol=0, atol=1e-5 * same_weights.abs().max().item())
 
 
-@pytest.mark.parametrize("table_optimizer", ["sgd", "rowwise_adagrad", "adagrad"])
+@pytest.mark.parametrize(
+    ("table_optimizer", "initial_accumulator"),
+    [("sgd", 0.0), ("rowwise_adagrad", 0.0), ("adagrad", 0.0), ("adagrad", 0.01)],
+)
 @pytest.mark.parametrize(
     ("first", "then"),
     [("torchrec", "memory"), ("memory", "torchrec"), ("torchrec", "network"), ("network", "torchrec")],
 )
 def test_a_run_continues_with_another_transport_as_the_straight_run(
-    rank_pools: RankPools, tmp_path: Path, first: str, then: str, table_optimizer: str
+    rank_pools: RankPools, tmp_path: Path, first: str, then: str, table_optimizer: str, initial_accumulator: float
 ):
     """State of the optimizer moves too: without it training would diverge from the second step on."""
-    setting = replace(SETTING, table_optimizer=table_optimizer, plan="table_wise")
+    setting = replace(
+        SETTING, table_optimizer=table_optimizer, plan="table_wise", initial_accumulator=initial_accumulator
+    )
     batches = draw_batches(6, 2048, ROWS, seed=5)
     run = rank_pools.of(2).run
     straight: list[PartialRun] = run(train_up_to, tmp_path / "straight", replace(setting, transport=first), batches, 6)

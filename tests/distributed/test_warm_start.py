@@ -144,12 +144,24 @@ def draw_table(name: str, num_rows: int, seed: int) -> torch.Tensor:
     return table
 
 
+ACCUMULATED = {"table_optimizer": {"name": "rowwise_adagrad", "initial_accumulator": 0.25}}
+"""At a batch of 512, whose scale is 512 too, sums of squares begin at 0.25."""
+
+
+@pytest.mark.parametrize(("changes", "begins_at"), [({}, 0.0), (ACCUMULATED, 0.25)], ids=["zero", "above zero"])
 @pytest.mark.parametrize("plan", ["table_wise", "row_wise"])
 @pytest.mark.parametrize("world_size", [1, 2])
 def test_old_rows_are_the_models_bit_for_bit_and_new_ones_are_fresh(
-    rank_pools: RankPools, old: RunDirectory, tmp_path: Path, world_size: int, plan: str
+    rank_pools: RankPools,
+    old: RunDirectory,
+    tmp_path: Path,
+    world_size: int,
+    plan: str,
+    changes: dict[str, Any],
+    begins_at: float,
 ):
-    resolved = make_job(world_size, NEW_IDS, plan, **make_warm_start(old.path, optimizer_state=True))
+    warm_start = make_warm_start(old.path, optimizer_state=True, **changes)
+    resolved = make_job(world_size, NEW_IDS, plan, **warm_start)
     starts: list[StartState] = rank_pools.of(world_size).run(start_run, resolved, tmp_path)
     model = load_file(old.model / "model.safetensors")
     state = read_whole(get_last_checkpoint(old).path)
@@ -161,7 +173,7 @@ def test_old_rows_are_the_models_bit_for_bit_and_new_ones_are_fresh(
         assert torch.equal(table[len(saved) :], draw_table(name, len(table), seed=5)[len(saved) :]), name
         gathered = state[f"tables.optimizer.{name}"]
         assert torch.equal(sums[name][: len(saved)], gathered), name
-        assert not sums[name][len(saved) :].any(), name
+        assert (sums[name][len(saved) :] == begins_at).all(), name
         grown += len(table) - len(saved)
     assert grown > 100
     assert len(tables) == 26
@@ -193,9 +205,13 @@ def test_without_new_ids_and_with_optimizer_state_it_begins_as_the_old_run_ended
             assert torch.equal(tensor, state[key]), key
 
 
-def test_without_optimizer_state_the_optimizers_start_fresh(rank_pools: RankPools, old: RunDirectory, tmp_path: Path):
-    starts: list[StartState] = rank_pools.of(2).run(start_run, make_job(2, **make_warm_start(old.model)), tmp_path)
-    assert not any(sums.any() for sums in assemble_adagrad_sums(starts).values())
+@pytest.mark.parametrize(("changes", "begins_at"), [({}, 0.0), (ACCUMULATED, 0.25)], ids=["zero", "above zero"])
+def test_without_optimizer_state_the_optimizers_start_fresh(
+    rank_pools: RankPools, old: RunDirectory, tmp_path: Path, changes: dict[str, Any], begins_at: float
+):
+    resolved = make_job(2, **make_warm_start(old.model, **changes))
+    starts: list[StartState] = rank_pools.of(2).run(start_run, resolved, tmp_path)
+    assert all((sums == begins_at).all() for sums in assemble_adagrad_sums(starts).values())
     assert not any(tensor.any() for rank in starts for tensor in rank.dense_state.values())
 
 

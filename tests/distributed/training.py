@@ -52,6 +52,7 @@ class TrainingSetting:
     averaging: AveragingConfig | None = None
     cowclip: CowClipConfig | None = None
     count_exponent: float = 0.0
+    initial_accumulator: float = 0.0
 
     def resolve_job(self, world_size: int) -> ResolvedJob:
         document = {
@@ -66,6 +67,7 @@ class TrainingSetting:
                 "name": self.table_optimizer,
                 "cowclip": self.cowclip and self.cowclip.model_dump(),
                 "count_exponent": self.count_exponent,
+                "initial_accumulator": self.initial_accumulator,
             },
             "sharding": {"plan": self.plan, "exchange_dtype": self.exchange_dtype, "transport": self.transport},
             "moments": self.moments and self.moments.model_dump(),

@@ -66,10 +66,13 @@ def draw_three_batches() -> list[TableBatch]:
 class ReferenceTables:
     """Whole tables in float64, updated as the definitions of the optimizers say."""
 
-    def __init__(self, weights: dict[str, torch.Tensor], optimizer: str, pooling: str) -> None:
+    def __init__(
+        self, weights: dict[str, torch.Tensor], optimizer: str, pooling: str, initial_state: float = 0.0
+    ) -> None:
         self.weights = {name: table.double() for name, table in weights.items()}
-        self.sums = {name: torch.zeros_like(table) for name, table in self.weights.items()}
-        """Sums of squares, element by element; for row-wise Adagrad they are the same along a row."""
+        self.sums = {name: torch.full_like(table, initial_state) for name, table in self.weights.items()}
+        """Sums of squares, element by element; for row-wise Adagrad they are the same along a row. With the gradient g
+        of step t they are initial_state + the sum over steps up to t of (S g)^2, or of its mean over the row."""
         self._optimizer, self._pooling = optimizer, pooling
 
     def __call__(self, batch: TableBatch, scale: float) -> torch.Tensor:

@@ -36,11 +36,13 @@ class TableLayout:
     pooling: Pooling = "sum"
     cowclip: CowClip | None = None
     count_exponent: float = 0.0
+    initial_state: float = 0.0
+    scale: float = SCALE
 
     def make_tables(self, ranks: Ranks) -> ShardedTables:
         return ShardedTables(
             self.plan,
-            TableOptimizer(self.optimizer, SCALE, self.cowclip, self.count_exponent),
+            TableOptimizer(self.optimizer, self.scale, self.cowclip, self.count_exponent, self.initial_state),
             ranks,
             exchange_dtype=self.exchange_dtype,
             seed=5,

@@ -84,15 +84,20 @@ def draw_whole(name: str, draw: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-@pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad", "adagrad"])
+@pytest.mark.parametrize(
+    ("optimizer", "initial_state"),
+    [("sgd", 0.0), ("rowwise_adagrad", 0.0), ("adagrad", 0.0), ("rowwise_adagrad", 2.0), ("adagrad", 2.0)],
+)
 @pytest.mark.parametrize("world_size", [1, 2])
 def test_weights_are_those_of_the_whole_table_and_the_next_update_is_the_first_one(
-    rank_pools: RankPools, world_size: int, optimizer: OptimizerName, transport: TransportName
+    rank_pools: RankPools, world_size: int, optimizer: OptimizerName, initial_state: float, transport: TransportName
 ):
     batches = draw_three_batches()
     for sharding_type in list_types(optimizer):
-        layout = TableLayout(make_uniform_plan(TABLES, sharding_type, world_size), transport, optimizer)
-        reference = ReferenceTables({name: draw_whole(name, 2) for name in ROWS}, optimizer, "sum")
+        plan = make_uniform_plan(TABLES, sharding_type, world_size)
+        layout = TableLayout(plan, transport, optimizer, initial_state=initial_state)
+        drawn = {name: draw_whole(name, 2) for name in ROWS}
+        reference = ReferenceTables(drawn, optimizer, "sum", initial_state)
         origin = {name: table.clone() for name, table in reference.weights.items()}
         reference(batches[1], SCALE)
         for result in rank_pools.of(world_size).run(reset_between_updates, layout, batches, 2):

@@ -35,6 +35,9 @@ from tests.sharding.embedding.table_steps import (
 from tests.sharding.embedding.transport_kinds import TRANSPORTS, use_transport
 
 OPTIMIZERS: tuple[OptimizerName, ...] = ("sgd", "rowwise_adagrad", "adagrad")
+ADAGRADS: tuple[OptimizerName, ...] = ("rowwise_adagrad", "adagrad")
+INITIAL_STATE = 2.0
+"""About the square of S times the gradient of one occurrence, which is 1.8 on average."""
 CASES = [(sharding_type, optimizer) for optimizer in OPTIMIZERS for sharding_type in list_types(optimizer)]
 
 
@@ -53,7 +56,7 @@ def assemble_tables(by_rank: list[ShardWeights]) -> dict[str, torch.Tensor]:
 
 def assert_follow_reference(by_rank: list[TablesResult], layout: TableLayout, batches: list[TableBatch]) -> None:
     before = assemble_tables([result.before for result in by_rank])
-    reference = ReferenceTables(before, layout.optimizer, layout.pooling)
+    reference = ReferenceTables(before, layout.optimizer, layout.pooling, layout.initial_state)
     tolerance = TOLERANCES[layout.exchange_dtype]
     for number, batch in enumerate(batches):
         pooled = torch.cat([result.pooled[number] for result in by_rank])
@@ -89,6 +92,42 @@ def test_three_updates_follow_the_float64_reference(
     assert_follow_reference(rank_pools.of(world_size).run(look_up_and_update, layout, batches), layout, batches)
 
 
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("optimizer", ADAGRADS)
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_updates_whose_sums_of_squares_begin_above_zero_follow_the_float64_reference(
+    rank_pools: RankPools, world_size: int, optimizer: OptimizerName, transport: TransportName
+):
+    """Under every sharding type: replicated tables are among them."""
+    batches = draw_three_batches()
+    for sharding_type in list_types(optimizer):
+        plan = make_uniform_plan(TABLES, sharding_type, world_size)
+        layout = TableLayout(plan, transport, optimizer, initial_state=INITIAL_STATE)
+        assert_follow_reference(rank_pools.of(world_size).run(look_up_and_update, layout, batches), layout, batches)
+
+
+@pytest.mark.parametrize("optimizer", ADAGRADS)
+def test_at_another_scale_sums_that_begin_at_the_same_gradient_move_tables_alike(
+    rank_pools: RankPools, optimizer: OptimizerName
+):
+    """Beginning with a (S / B)^2, they differ by eps alone, whether S is the power of two above the batch or below."""
+    batches, initial = draw_three_batches(), 1.5
+    plan = make_uniform_plan(TABLES, "row_wise", 2)
+    at_scales: list[list[TablesResult]] = [
+        rank_pools.of(2).run(
+            look_up_and_update,
+            TableLayout(
+                plan, "memory", optimizer, initial_state=initial * (scale / GLOBAL_SIZE) ** 2, scale=float(scale)
+            ),
+            batches,
+        )
+        for scale in (16, 32)
+    ]
+    for small, large in zip(*at_scales, strict=True):
+        for shard, weights in small.after.items():
+            torch.testing.assert_close(weights, large.after[shard], rtol=1e-6, atol=1e-7)
+
+
 @pytest.mark.parametrize("transport", ["memory", "network"])
 @pytest.mark.parametrize("world_size", [1, 2, 4])
 def test_updates_from_a_bf16_exchange_follow_the_float64_reference(
@@ -110,11 +149,16 @@ def test_a_plan_of_all_types_at_once_pools_as_the_float64_reference(
     assert_follow_reference(rank_pools.of(world_size).run(look_up_and_update, layout, batches), layout, batches)
 
 
+@pytest.mark.parametrize("initial_state", [0.0, INITIAL_STATE])
 @pytest.mark.parametrize("world_size", [2, 4])
-def test_memory_and_network_move_the_tables_alike_to_the_bit(rank_pools: RankPools, world_size: int):
+def test_memory_and_network_move_the_tables_alike_to_the_bit(
+    rank_pools: RankPools, world_size: int, initial_state: float
+):
     plan, batches = make_mixed_plan(TABLES, world_size), draw_three_batches()
     over_memory, over_network = (
-        rank_pools.of(world_size).run(look_up_and_update, TableLayout(plan, kind, "adagrad"), batches)
+        rank_pools.of(world_size).run(
+            look_up_and_update, TableLayout(plan, kind, "adagrad", initial_state=initial_state), batches
+        )
         for kind in ("memory", "network")
     )
     for by_memory, by_network in zip(over_memory, over_network, strict=True):
