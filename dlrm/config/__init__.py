@@ -28,7 +28,7 @@ from dlrm.config.job import JobConfig, JobSpec, parse_job
 from dlrm.config.kubernetes import DnsLabel, DnsName, KubernetesConfig
 from dlrm.config.model import ModelConfig
 from dlrm.config.moments import MomentsConfig
-from dlrm.config.optimizers import CowClipConfig, DenseOptimizerConfig, TableOptimizerConfig
+from dlrm.config.optimizers import CowClipConfig, DenseOptimizerConfig, TableOptimizerConfig, compute_peak_rate
 from dlrm.config.parameter_groups import ParameterGroupConfig
 from dlrm.config.presets import BATCH_FIELD, PRESETS, PresetName, list_scaling
 from dlrm.config.resources import ResourcesConfig
@@ -92,6 +92,7 @@ __all__ = [
     "WarmStartConfig",
     "choose_batch",
     "compute_full_batch_rows",
+    "compute_peak_rate",
     "compute_period",
     "count_run_rows",
     "count_synthetic_train_rows",

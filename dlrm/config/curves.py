@@ -4,7 +4,9 @@ import math
 from typing import Literal
 
 Decay = Literal["polynomial", "cosine", "constant", "wsd"]
-Scaling = Literal["none", "sqrt", "linear", "legw"]
+NoiseRule = Literal["sqrt", "linear"]
+RatioScaling = Literal[NoiseRule, "none", "legw"]
+Scaling = Literal[RatioScaling, "noise"]
 
 MAX_WARMUP = 0.5
 """Largest share of a run that warm-up takes. LEGW alone would warm up past the end of the run at a large enough
@@ -36,11 +38,21 @@ def cooldown(progress: float, length: float) -> float:
     return min((1.0 - progress) / length, 1.0)
 
 
-def scale(batch_ratio: float, scaling: Scaling) -> float:
+def scale(batch_ratio: float, scaling: RatioScaling) -> float:
     """Return the factor on the peak rate at `batch_ratio` times the batch for which the rate was chosen."""
     if scaling == "none":
         return 1.0
     return batch_ratio if scaling == "linear" else math.sqrt(batch_ratio)
+
+
+def scale_by_noise(batch: int, base_batch: int, noise_scale: float, rule: NoiseRule) -> float:
+    """Return the factor on the peak rate at a batch, by the noise scale N: that of `rule` far below N, less near it.
+
+    linear: the ratio of 1 / (1 + N/B) at the two batches B, the best rates of SGD (McCandlish et al. 2018, arXiv
+    1812.06162, eq. 2.6); constant far above N. sqrt: that of 1 / (sqrt(N/B) + sqrt(B/N)), the best rates of steps by
+    the sign of the gradient, as those of Adam about are (Li et al. 2024, arXiv 2405.14578, eq. 13); largest at N.
+    """
+    return scale(batch / base_batch, rule) * ((base_batch + noise_scale) / (batch + noise_scale))
 
 
 def legw_warmup(length: float, batch_ratio: float) -> float:

@@ -15,7 +15,7 @@ from dlrm.config.errors import ConfigError, translate_errors
 from dlrm.config.held_out import count_validation_rows
 from dlrm.config.job import JobConfig, JobSpec
 from dlrm.config.model import ModelConfig
-from dlrm.config.optimizers import DEFAULT_TABLE_RATE, get_default_rate
+from dlrm.config.optimizers import DEFAULT_TABLE_RATE, get_default_rate, get_noise_rule
 from dlrm.config.presets import BATCH_FIELD, PRESETS, PresetName, list_filled_values
 from dlrm.config.schedule import ScheduleConfig
 
@@ -255,7 +255,7 @@ def _decide_dense_rate(document: dict[str, Any], facts: DataFacts | None) -> tup
         rate, reason = ADAM_RATES[name], f"the best of {name} at batches of up to {MAX_SMALL_BATCH:,}"
     schedule = ScheduleConfig.model_validate(document["dense_optimizer"]["schedule"])
     if schedule.base_batch != RATES_BATCH:
-        rate /= schedule.scale(RATES_BATCH)
+        rate /= schedule.scale(RATES_BATCH, get_noise_rule(name))
         reason += f", from {RATES_BATCH:,} samples to schedule.base_batch"
     return rate, reason
 

@@ -10,7 +10,7 @@ from dlrm.config.batch import BatchConfig
 from dlrm.config.curves import MAX_WARMUP
 from dlrm.config.decide import UNKNOWN_ROWS, DataFacts, Decision, decide
 from dlrm.config.job import JobConfig, JobSpec
-from dlrm.config.optimizers import DenseOptimizerConfig, TableOptimizerConfig
+from dlrm.config.optimizers import DenseOptimizerConfig, TableOptimizerConfig, compute_peak_rate, get_noise_rule
 
 CACHE_SIZED_CHUNK = {0: 2048, 1: 65_536}
 """Largest number of samples in an automatic chunk, by `gpus_per_worker`; on a CPU the activations of 2,048 samples stay
@@ -225,13 +225,16 @@ def _derive_schedule_numbers(
         length += f" at {schedule.base_batch} samples, scaling legw, to {first}"
     if _is_capped(optimizer, first):
         length += f": {schedule.requested_warmup(first):.3g}, capped at {MAX_WARMUP:g}"
-    peak = f"learning_rate at {schedule.base_batch} samples, scaling {schedule.scaling}, to {last}"
+    scaling = f"scaling {schedule.scaling}"
+    if schedule.noise_scale is not None:
+        scaling += f" ({get_noise_rule(optimizer.name)} far below noise_scale {schedule.noise_scale:g})"
+    peak = f"learning_rate at {schedule.base_batch} samples, {scaling}, to {last}"
     if first != last:
-        peak += f"; {optimizer.learning_rate * schedule.scale(first):.6g} at {first}"
+        peak += f"; {compute_peak_rate(optimizer, first):.6g} at {first}"
     return [
         DerivedNumber(
             name=f"{name}_peak_learning_rate",
-            value=optimizer.learning_rate * schedule.scale(last),
+            value=compute_peak_rate(optimizer, last),
             unit="",
             reason=peak,
         ),

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self, cast
 from pydantic import Field, field_validator, model_validator
 
 from dlrm.config.base import Auto, Config, fill_defaults
+from dlrm.config.curves import NoiseRule
 from dlrm.config.errors import invalid
 from dlrm.config.parameter_groups import ParameterGroupConfig
 from dlrm.config.schedule import ScheduleConfig
@@ -48,6 +49,9 @@ LearningRate = Annotated[float, Field(gt=0.0)]
 
 _OPTIMIZER_FIELDS = frozenset(field for settings in SETTINGS.values() for field in settings)
 TRUST_SCALED = ("lars", "lamb")
+SGD_LIKE = ("sgd", "momentum", "lars")
+"""Optimizers, of dense parameters or tables, that step along the gradient or its mean; the others divide it by the size
+that earlier gradients had, so that a step is about as long whatever the gradient."""
 
 
 class DenseOptimizerSpec(Config):
@@ -225,6 +229,16 @@ class TableOptimizerConfig(TableOptimizerSpec):
 def get_default_rate(name: str) -> float | None:
     """Return the default rate of a dense optimizer at a batch of 2,048 samples; None where there is no such one."""
     return SETTINGS.get(name, {}).get("learning_rate")
+
+
+def get_noise_rule(name: str) -> NoiseRule:
+    """Return how the best rate of an optimizer follows the batch far below the noise scale."""
+    return "linear" if name in SGD_LIKE else "sqrt"
+
+
+def compute_peak_rate(optimizer: DenseOptimizerConfig | TableOptimizerConfig, global_size: int) -> float:
+    """Compute the largest rate of the schedule at a batch of `global_size` samples."""
+    return optimizer.learning_rate * optimizer.schedule.scale(global_size, get_noise_rule(optimizer.name))
 
 
 def _get_settings(fields: Mapping[str, Any]) -> Mapping[str, Any]:

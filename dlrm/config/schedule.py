@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from dlrm.config import curves
 from dlrm.config.base import Config, fill_defaults
-from dlrm.config.curves import MAX_WARMUP, Decay, Scaling
+from dlrm.config.curves import MAX_WARMUP, Decay, NoiseRule, Scaling
 from dlrm.config.errors import invalid
 
 DEFAULT_POWER = 2.0
@@ -29,7 +29,12 @@ class ScheduleConfig(Config):
     """Number of samples of the batch for which `learning_rate` was chosen."""
     scaling: Scaling = "none"
     """Factor on the peak rate by s = B / base_batch. none: 1; sqrt: sqrt(s); linear: s; legw (You et al. 2019, arXiv
-    1901.08433): sqrt(s), with a warm-up s times as long, but at most half of the run."""
+    1901.08433): sqrt(s), with a warm-up s times as long, but at most half of the run; noise: by `noise_scale`, as far
+    below it s for sgd, momentum and lars and sqrt(s) for other optimizers, and less near it (McCandlish et al. 2018,
+    arXiv 1812.06162; Li et al. 2024, arXiv 2405.14578)."""
+    noise_scale: float | None = Field(default=None, gt=0.0)
+    """Number of samples of the noise scale that scaling noise goes by, such as an earlier run reports at its end. null
+    for the other scalings."""
 
     @model_validator(mode="before")
     @classmethod
@@ -45,9 +50,25 @@ class ScheduleConfig(Config):
             raise invalid("cooldown_fraction", f'decay "{self.decay}" has no cooldown', 'leave it out, or decay "wsd"')
         return self
 
-    def scale(self, global_size: int) -> float:
-        """Return the factor on the learning rate at a batch of `global_size` samples."""
-        return curves.scale(global_size / self.base_batch, self.scaling)
+    @model_validator(mode="after")
+    def _check_noise_scale(self) -> "ScheduleConfig":
+        if self.scaling == "noise" and self.noise_scale is None:
+            valid = "samples, such as the noise scale that an earlier run reports at its end; or another scaling"
+            raise invalid("noise_scale", 'required by scaling "noise"', valid)
+        if self.scaling != "noise" and self.noise_scale is not None:
+            message = f'scaling "{self.scaling}" goes by no noise scale'
+            raise invalid("noise_scale", message, 'leave it out, or scaling "noise"')
+        return self
+
+    def scale(self, global_size: int, noise_rule: NoiseRule) -> float:
+        """Return the factor on the learning rate at a batch of `global_size` samples.
+
+        noise_rule: what scaling noise is far below the noise scale; it depends on the optimizer.
+        """
+        if self.scaling != "noise":
+            return curves.scale(global_size / self.base_batch, self.scaling)
+        assert self.noise_scale is not None, "checked where the scaling is noise"
+        return curves.scale_by_noise(global_size, self.base_batch, self.noise_scale, noise_rule)
 
     def requested_warmup(self, global_size: int) -> float:
         """Return the share of the run that warm-up asks for at a batch of `global_size` samples; it may exceed 1."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from dlrm.config import BatchStage, DenseOptimizerConfig, JobConfig, TableOptimizerConfig
+from dlrm.config import BatchStage, DenseOptimizerConfig, JobConfig, TableOptimizerConfig, compute_peak_rate
 
 
 @dataclass(frozen=True)
@@ -42,4 +42,4 @@ class LearningRates:
         num_first_steps = schedule.count_warmup_steps(self.num_run_rows / first.full_rows, first.global_size)
         num_warmup_steps = num_first_steps * first.full_rows / full_rows
         factor = schedule.factor(num_samples / full_rows, self.num_run_rows / full_rows, num_warmup_steps)
-        return optimizer.learning_rate * schedule.scale(stage.global_size) * factor
+        return compute_peak_rate(optimizer, stage.global_size) * factor

@@ -12,6 +12,7 @@ from dlrm.config import (
     JobSpec,
     ResolvedJob,
     TableOptimizerConfig,
+    compute_peak_rate,
 )
 from service.capacity.known import KnownCapacity
 from service.database import Database
@@ -128,4 +129,4 @@ def _compute_rate(
     """Compute the rate at a point of a run at a batch of `size` samples, which began with one of `first_size`."""
     schedule = optimizer.schedule
     num_warmup_steps = schedule.count_warmup_steps(NUM_POINTS, first_size)
-    return optimizer.learning_rate * schedule.scale(size) * schedule.factor(step, NUM_POINTS, num_warmup_steps)
+    return compute_peak_rate(optimizer, size) * schedule.factor(step, NUM_POINTS, num_warmup_steps)

@@ -65,7 +65,7 @@ def test_decays_start_at_one_end_at_zero_never_rise_and_do_not_jump(
 @pytest.mark.parametrize(
     ("scaling", "expected"), [("none", 1.0), ("sqrt", 16.0), ("linear", 256.0), ("legw", 16.0)], ids=str
 )
-def test_the_peak_follows_the_batch(scaling: curves.Scaling, expected: float):
+def test_the_peak_follows_the_batch(scaling: curves.RatioScaling, expected: float):
     assert curves.scale(256.0, scaling) == expected
     assert curves.scale(1.0, scaling) == 1.0
 

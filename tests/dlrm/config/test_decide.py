@@ -9,6 +9,7 @@ from dlrm.config import (
     DataFacts,
     JobConfig,
     ModelConfig,
+    compute_peak_rate,
     keep_decisions,
     parse_job,
     resolve,
@@ -143,10 +144,10 @@ def test_the_reason_of_a_batch_is_that_of_the_batch():
 
 def test_the_rate_is_for_the_batch_that_the_schedule_names():
     def find_peak(schedule: dict[str, Any]) -> float:
-        optimizer = decide(10_000, dense_optimizer={"schedule": schedule}).dense_optimizer
-        return optimizer.learning_rate * optimizer.schedule.scale(2048)
+        return compute_peak_rate(decide(10_000, dense_optimizer={"schedule": schedule}).dense_optimizer, 2048)
 
-    for schedule in ({}, {"base_batch": 256}, {"base_batch": 256, "scaling": "linear"}, {"scaling": "none"}):
+    noise = {"base_batch": 256, "scaling": "noise", "noise_scale": 1000}
+    for schedule in ({}, {"base_batch": 256}, {"base_batch": 256, "scaling": "linear"}, {"scaling": "none"}, noise):
         assert find_peak(schedule) == pytest.approx(0.0014)
 
 

@@ -84,12 +84,13 @@ def test_what_the_document_states_wins_over_the_preset_also_auto():
         {"learning_rate": "auto"},
         {"schedule": {"scaling": "none"}},
         {"schedule": {"base_batch": 100}},
+        {"schedule": {"scaling": "noise", "noise_scale": 1000}},
     ],
 )
 def test_a_rate_or_a_scaling_of_the_document_keeps_the_meaning_that_it_has_without_a_preset(stated: dict[str, Any]):
     job, plain = parse(dense_optimizer=stated), parse_job({**DATA, "dense_optimizer": stated})
     assert job.dense_optimizer.learning_rate == plain.dense_optimizer.learning_rate
-    for field in ("base_batch", "scaling"):
+    for field in ("base_batch", "scaling", "noise_scale"):
         assert getattr(job.dense_optimizer.schedule, field) == getattr(plain.dense_optimizer.schedule, field)
     assert job.dense_optimizer.schedule.decay == "wsd"
 

@@ -90,7 +90,7 @@ def test_a_few_rows_more_change_no_steps_rate(schedule: ScheduleConfig, num_step
 @pytest.mark.parametrize(("scaling", "scale"), [("none", 1.0), ("sqrt", 16.0), ("linear", 256.0), ("legw", 16.0)])
 def test_the_peak_follows_the_batch_as_asked(scaling: str, scale: float):
     schedule = ScheduleConfig.model_validate({"scaling": scaling, "base_batch": 2048})
-    assert schedule.scale(524_288) == scale
+    assert schedule.scale(524_288, "sqrt") == schedule.scale(524_288, "linear") == scale
 
 
 def test_the_shape_does_not_depend_on_the_number_of_steps():

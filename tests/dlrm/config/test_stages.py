@@ -112,10 +112,12 @@ def test_groups_of_moments_must_fit_the_smallest_batch() -> None:
         )
 
 
-def list_rates(scaling: str, warmup_fraction: float, decay: str = "constant") -> list[tuple[int, float]]:
+def list_rates(
+    scaling: str, warmup_fraction: float, decay: str = "constant", name: str = "sgd", **more: Any
+) -> list[tuple[int, float]]:
     """List the rows before each step of a run, and its rate over that of the document."""
-    schedule = {"scaling": scaling, "base_batch": 512, "warmup_fraction": warmup_fraction, "decay": decay}
-    optimizer = {"name": "sgd", "learning_rate": 1.0, "schedule": schedule}
+    schedule = {"scaling": scaling, "base_batch": 512, "warmup_fraction": warmup_fraction, "decay": decay, **more}
+    optimizer = {"name": name, "learning_rate": 1.0, "schedule": schedule}
     job = make_job({"global_size": 2048, "schedule": SCHEDULE}, dense_optimizer=optimizer)
     stages = list_stages(job, 102_400)
     rates = LearningRates(job, 102_400, stages[0])
@@ -131,6 +133,19 @@ def test_the_peak_follows_the_present_batch(scaling: str, exponent: float) -> No
     for row, rate in list_rates(scaling, 0.0):
         ratio = 1 if row < 25_600 else 2 if row < 51_200 else 4
         assert rate == pytest.approx(ratio**exponent)
+
+
+@pytest.mark.parametrize(
+    ("name", "factors"),
+    [
+        ("sgd", [1, (1 + 1024 / 512) / (1 + 1), (1 + 1024 / 512) / (1 + 1024 / 2048)]),
+        # As far above the noise scale of 1,024 samples as below it, the rate is the same.
+        ("adam", [1, (2**0.5 + 0.5**0.5) / 2, 1]),
+    ],
+)
+def test_the_peak_follows_the_present_batch_by_the_noise_scale(name: str, factors: list[float]) -> None:
+    for row, rate in list_rates("noise", 0.0, name=name, noise_scale=1024):
+        assert rate == pytest.approx(factors[0 if row < 25_600 else 1 if row < 51_200 else 2])
 
 
 def test_warm_up_over_a_border_rises_with_the_samples() -> None:

@@ -62,8 +62,11 @@ def test_the_answer_has_document_plan_memory_rates_and_fit(planning_api: Api) ->
     assert rates[0]["table"] == rates[-1]["table"] == 0.02
 
 
-def test_the_rates_of_a_batch_that_grows_follow_its_size_by_samples() -> None:
-    schedule = {"scaling": "linear", "base_batch": 1024, "warmup_fraction": 0.2, "decay": "constant"}
+@pytest.mark.parametrize(
+    ("scaling", "grown"), [({"scaling": "linear"}, 0.4), ({"scaling": "noise", "noise_scale": 2048}, 0.2)]
+)
+def test_the_rates_of_a_batch_that_grows_follow_its_size_by_samples(scaling: dict[str, Any], grown: float) -> None:
+    schedule = {**scaling, "base_batch": 1024, "warmup_fraction": 0.2, "decay": "constant"}
     document = {
         "data": {"format": "synthetic"},
         "batch": {"global_size": 4096, "schedule": [{"until_fraction": 0.5, "global_size": 1024}]},
@@ -72,7 +75,7 @@ def test_the_rates_of_a_batch_that_grows_follow_its_size_by_samples() -> None:
     points = compute_learning_rates(JobConfig.model_validate(document))
     assert [point.global_size for point in points] == [1024] * 50 + [4096] * 50
     assert [point.dense for point in points] == pytest.approx(
-        [0.1 * (number + 1) / 20 for number in range(20)] + [0.1] * 30 + [0.4] * 50
+        [0.1 * (number + 1) / 20 for number in range(20)] + [0.1] * 30 + [grown] * 50
     )
 
 
