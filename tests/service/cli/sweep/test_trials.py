@@ -80,7 +80,9 @@ def test_a_rate_that_is_tried_in_a_job_with_a_preset_is_for_the_same_batch_as_th
     assert lamb.spec.dense_optimizer.schedule == parse_job({"data": document["data"]}).dense_optimizer.schedule
 
 
-@pytest.mark.parametrize("name", ["knobs", "flights"])
+@pytest.mark.parametrize(
+    "name", sorted(str(file.parent.relative_to(EVIDENCE)) for file in EVIDENCE.rglob("results.jsonl"))
+)
 def test_committed_results_have_the_keys_of_their_trials(name: str) -> None:
     directory = EVIDENCE / name
     sweep = read_sweep(directory / "sweep.toml")
