@@ -1,6 +1,6 @@
 """Batch of a trial, by what its line tells: lines name it only where it is varied or was left open."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from service.cli.sweep.results import TrialResult
@@ -19,23 +19,41 @@ class TrialBatch:
 
     @property
     def constant_size(self) -> int | None:
-        """Samples of every step; None where they are not told, and where the batch grows."""
+        """Batch of the whole run; None where it is not told, and where it grows."""
         return None if self.is_growing else self.size
 
 
 def find_batch(result: TrialResult) -> TrialBatch:
     """Find the batch that a line names, or that its counts of steps and samples tell, and whether it grows.
 
-    After s steps of a constant batch B a run has consumed more than (s - 1) B samples and at most s B: all batches but
-    the last one of the run are full. A line whose counts differ from that is of a batch that grows.
+    Every step of a constant batch takes the same number of rows r, but for the last one of the run, which may take
+    fewer: B, or all rows of an epoch that has fewer. So after s steps the run has consumed more than (s - 1) r samples
+    and at most s r. A line whose counts fit neither the batch that it names nor fewer rows in each step is of a batch
+    that grows.
     """
     named = _find_named(result)
     counts = list(_list_counts(result))
     size = named or next((round(samples / step) for step, samples in counts if step != result.num_steps), None)
     if size is None:
         return TrialBatch(None)
-    is_growing = not all((step - 1) * size < samples <= step * size for step, samples in counts)
+    is_growing = not (_fits(size, counts) or _has_short_epochs(size, counts))
     return TrialBatch(named if is_growing else size, is_growing)
+
+
+def _fits(step_rows: int, counts: Sequence[tuple[int, int]]) -> bool:
+    """Whether all counts of steps and samples are those of steps with so many rows; the last may have fewer."""
+    return all((step - 1) * step_rows < samples <= step * step_rows for step, samples in counts)
+
+
+def _has_short_epochs(size: int, counts: Sequence[tuple[int, int]]) -> bool:
+    """Whether all counts are those of steps with one number of rows below the batch.
+
+    The first count tells the number. It must be whole, also where that count is the only one: any batch that grows has
+    some mean, but seldom a whole one, and epochs as short as a step end with a full one, unless the last is a part.
+    """
+    step, samples = counts[0]
+    step_rows, remainder = divmod(samples, step)
+    return remainder == 0 and step_rows < size and _fits(step_rows, counts)
 
 
 def _find_named(result: TrialResult) -> int | None:
