@@ -64,7 +64,8 @@ def _load(path: str, num_rows: int) -> Vector:
         values = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError as error:
         raise ScoresError(f"cannot be read: {error.strerror}") from None
-    except (ValueError, EOFError):
+    except Exception:
+        # NumPy lets those of its parsers through, of tokens and of zip archives among others.
         raise ScoresError("is not a whole NumPy file of numbers") from None
     if not isinstance(values, np.ndarray) or values.dtype != np.float32:
         raise ScoresError(f"has numbers of type {getattr(values, 'dtype', 'unknown')}, not float32")
