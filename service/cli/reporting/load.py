@@ -44,7 +44,7 @@ class LoadedResults:
     num_replaced: int
     """Lines that do not count since the same trial of an earlier document or attempt has a later one."""
     num_unasked: int
-    """Lines that do not count since the document of the sweep no longer asks for their trials."""
+    """Lines that do not count since the document of the sweep does not ask for their trials, or not yet."""
     compare: Sequence[str]
     """Compared fields."""
 
@@ -60,7 +60,7 @@ def load_results(paths: Sequence[Path]) -> LoadedResults:
     lines = [line for line in all_lines if (keys := asked[line.file]) is None or line.result.key in keys]
     if not lines:
         raise BadInputError(
-            f"{', '.join(map(str, files))}: no results that the document of the sweep still asks for "
+            f"{', '.join(map(str, files))}: no results that the document of the sweep asks for "
             "(valid: a sweep with a trial that has ended)"
         )
     compare = _check_compared(lines)

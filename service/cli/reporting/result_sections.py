@@ -112,7 +112,7 @@ def _list_warnings(report: SweepReport) -> list[str]:
         lines.append(f"Lines that do not count, since the same trial has a later one: {report.loaded.num_replaced}.")
     if report.loaded.num_unasked:
         lines.append(
-            "Lines that do not count, since the document of the sweep no longer asks for their trials: "
+            "Lines that do not count, since the document of the sweep does not ask for their trials, or not yet: "
             f"{report.loaded.num_unasked}."
         )
     return lines

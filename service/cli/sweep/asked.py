@@ -1,4 +1,4 @@
-"""Keys of the trials that the document of a sweep asks for, beside its results, which earlier documents added to."""
+"""Keys of the trials that count by the document of a sweep, beside its results, which earlier documents added to."""
 
 import json
 from collections.abc import Iterable

@@ -87,7 +87,7 @@ class Loop:
 
     def run(self, runner: Runner) -> None:
         """Run the trials. Raises SweepStopped where it is stopped, and CommandError."""
-        asked = self._list_known_keys()
+        asked = self._list_asked_keys()
         write_asked(self.file.parent, asked)
         # A kill may have come between a result and this.
         runner.finish(index_results(self.results))
@@ -106,8 +106,8 @@ class Loop:
                 append_result(self.file, result)
                 self.results.append(result)
                 # Before any of them has a result.
-                if (known := self._list_known_keys()) != asked:
-                    write_asked(self.file.parent, asked := known)
+                if (now := self._list_asked_keys()) != asked:
+                    write_asked(self.file.parent, asked := now)
                 # A trial that failed goes on from what it has left.
                 runner.finish([trial.key] if result.outcome != "failed" else [])
                 self.on_result(result, self.get_standing())
@@ -141,6 +141,12 @@ class Loop:
         """List the trials that belong to this sweep by the results so far, those that are due included."""
         results = index_results(self.results)
         return {trial.key for cell in self.plan.cells for trial in self.plan.follow(cell, results).known}
+
+    def _list_asked_keys(self) -> set[str]:
+        """List the trials that count: those of this sweep and, until it has chosen, those of earlier choices."""
+        results = index_results(self.results)
+        earlier = {trial.key for cell in self.plan.cells for trial in self.plan.list_earlier_confirming(cell, results)}
+        return self._list_known_keys() | earlier
 
     def _list_next(self, begun: set[str], running: Sequence[Trial], max_running: int) -> list[Trial]:
         """List the trials to start now: those that are due, have not run yet, and fit the time."""

@@ -107,6 +107,23 @@ class Plan:
         due = [trial for trial in confirming if trial.key not in results]
         return CellState(cell, [*known, *confirming], due, chosen, is_chosen=True, confirming=confirming)
 
+    def list_earlier_confirming(self, cell: Cell, results: Results) -> list[Trial]:
+        """List the trials with a result that confirm settings of the cell while it is not known which are the best.
+
+        An earlier document, such as one with a smaller grid, has chosen them. None once the choice is made: then those
+        count that confirm it.
+        """
+        if self.follow(cell, results).is_chosen:
+            return []
+        return [
+            trial
+            for result in results.values()
+            if (result.stage, result.method, result.compared) == ("confirm", cell.method, cell.compared)
+            and result.settings in cell.settings
+            and result.seed in self.sweep.config.confirm_seeds
+            and (trial := self._get("confirm", cell, result.settings, result.seed)).key == result.key
+        ]
+
     def list_expected(self, cell: Cell, results: Results) -> list[Trial]:
         """List the trials of a cell; those that are not known yet have other settings, the first ones, but are as many
         and as long."""

@@ -88,9 +88,7 @@ def test_seeds_that_diverge_are_told_beside_the_mean_of_the_others(tmp_path: Pat
     assert "adam, 1024: only 2 of 3 seeds are done; their mean may favour it" in dlrm("report", str(tmp_path)).out
 
 
-def test_lines_that_the_document_of_the_sweep_no_longer_asks_for_count_for_nothing(
-    tmp_path: Path, dlrm: Command
-) -> None:
+def test_lines_that_the_document_of_the_sweep_does_not_ask_for_count_for_nothing(tmp_path: Path, dlrm: Command) -> None:
     grid = [make_trial(tmp_path, "adam", 1024, 0, "grid", rate=rate) for rate in (0.005, 0.01, 0.02)]
     other = make_trial(tmp_path, "lamb", 1024, 0).model_copy(update={"compared": {}})
     write_results(tmp_path, [other, *grid])
@@ -103,9 +101,9 @@ def test_lines_that_the_document_of_the_sweep_no_longer_asks_for_count_for_nothi
     assert (row["num_settings"], report["num_unasked"]) == (2, 2)
     text = dlrm("report", str(tmp_path)).out
     assert "2 trials of a sweep" in text
-    assert "the document of the sweep no longer asks for their trials: 2." in text
+    assert "the document of the sweep does not ask for their trials, or not yet: 2." in text
     write_asked(tmp_path, ["one that has not run"])
-    assert "no results that the document of the sweep still asks for" in refuse(dlrm, tmp_path)
+    assert "no results that the document of the sweep asks for" in refuse(dlrm, tmp_path)
     (tmp_path / ASKED_FILE_NAME).write_text("[]")
     assert "asked.json: has no list of keys (valid: as `dlrm sweep` writes it" in refuse(dlrm, tmp_path)
 

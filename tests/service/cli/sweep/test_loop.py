@@ -137,3 +137,30 @@ def test_the_keys_that_the_document_asks_for_lie_beside_the_results_before_their
         for result in whole
         if result.settings["dense_optimizer.learning_rate"] == 0.1 and result.stage == "grid"
     }
+
+
+def test_while_a_grid_is_extended_the_trials_of_the_earlier_choice_count_until_the_new_one_is_made(
+    tmp_path: Path,
+) -> None:
+    def end(trial: Trial) -> TrialResult:
+        # The rate that is added is the best with Adam alone.
+        rate = trial.settings["dense_optimizer.learning_rate"]
+        return make_end(trial, 0.4 if (rate, trial.method) == (0.3, "adam") else 0.5 + rate)
+
+    extended = TWO_METHODS.replace("[0.01, 0.03, 0.1]", "[0.01, 0.03, 0.1, 0.3]")
+    whole = {result.key: result for result in run(tmp_path, FormulaRunner(end)).results}
+    confirming = {key: result for key, result in whole.items() if result.stage == "confirm"}
+    first = run(tmp_path, FormulaRunner(end, most=3), extended)
+    assert whole.keys() <= (read_asked(tmp_path) or frozenset())
+    # They are no part of the sweep that is left.
+    assert not confirming.keys() & {result.key for result in first.list_own()}
+    assert first.get_standing().num_all == 2 * 2 * (4 * 2 + 2)
+    run(tmp_path, FormulaRunner(end), extended)
+    counted = confirming.keys() & (read_asked(tmp_path) or frozenset())
+    assert {confirming[key].method for key in counted} == {"sgd"}
+    assert len(counted) == 4
+    # Of settings that are not in the grid, or of other seeds, none is the result.
+    run(tmp_path, FormulaRunner(end, most=0), extended.replace("[0.01, ", "[0.02, "))
+    assert not confirming.keys() & (read_asked(tmp_path) or frozenset())
+    run(tmp_path, FormulaRunner(end, most=0), extended.replace("0.3]", "0.2]").replace("[10, 11]", "[11, 12]"))
+    assert {confirming[key].seed for key in confirming.keys() & (read_asked(tmp_path) or frozenset())} == {11}
