@@ -117,9 +117,13 @@ def _list_faults(sweep: Sweep, method: str, compared: Settings, settings: Settin
     where = f"methods.{method}" + "".join(f", {field} = {format_value(value)}" for field, value in given.items())
     try:
         fraction = 1.0 if sweep.config.halving is None else 0.5
-        run = make_trial(sweep, "grid", method, compared, settings, sweep.config.seeds[0], fraction).spec.run
+        spec = make_trial(sweep, "grid", method, compared, settings, sweep.config.seeds[0], fraction).spec
     except BadInputError as error:
         return [f"{where}: {line}" for line in error.lines]
+    if sweep.config.halving is not None and spec.preset is not None and spec.batch.global_size == "auto":
+        what = f"the preset {spec.preset} would choose smaller batches for the shorter runs of [halving]"
+        return [f"methods.{method}: batch.global_size: {what} (valid: a number, in the job or in [set])"]
+    run = spec.run
     if run.validation_fraction == 0.0 and (num_settings > 1 or run.keep_model == "best"):
         what = "settings" if num_settings > 1 else "the model that a run keeps"
         valid = 'above 0, or with one setting for each method run.keep_model = "last"'

@@ -84,6 +84,16 @@ def test_a_choice_needs_validation_rows(tmp_path: Path) -> None:
     check_all(read_document(tmp_path, '[set]\nrun = { validation_fraction = 0.0, keep_model = "last" }\n'))
 
 
+def test_halving_with_a_preset_needs_a_batch_that_shorter_runs_have_too(tmp_path: Path) -> None:
+    halving, is_open = "[halving]\n" + GRID, JOB.replace("global_size = 1024", 'global_size = "auto"')
+    preset = 'preset = "large_batch"\n'
+    (line,) = refuse(tmp_path, halving, is_open + preset)
+    assert "batch.global_size: the preset large_batch would choose smaller batches" in line
+    assert "valid: a number, in the job or in [set]" in line
+    for text, job in ((GRID, is_open + preset), (halving, is_open), (halving, JOB + preset)):
+        check_all(read_document(tmp_path, text, job))
+
+
 def test_the_job_may_be_a_file_beside_that_of_the_sweep(tmp_path: Path) -> None:
     (tmp_path / "jobs").mkdir()
     (tmp_path / "jobs" / "small.toml").write_text('[data]\nformat = "synthetic"\n')

@@ -30,6 +30,15 @@ def list_fields(document: dict[str, Any], *, is_all: bool = False) -> list[str]:
     return [parameter.field for parameter in list_parameters(document, decide(document), is_all=is_all)]
 
 
+@pytest.mark.parametrize("batch", [{}, {"chunk_size": 4096}])
+def test_a_batch_that_a_preset_chooses_is_a_setting_of_every_trial_so_that_shorter_runs_have_it_too(
+    batch: dict[str, Any],
+) -> None:
+    document = make_document(preset="large_batch", batch=batch)
+    parameters = list_parameters(document, decide(document), is_all=False)
+    assert "batch.global_size" in draw_settings(parameters, document, decide(document), 0, 1)
+
+
 def test_a_document_that_states_nothing_has_every_field_tuned() -> None:
     assert list_fields(make_document()) == ALL
 
