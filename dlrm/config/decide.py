@@ -288,5 +288,6 @@ def _get_value(job: JobSpec, field: str) -> Any:
 def _set_decided(document: dict[str, Any], field: str, value: Any) -> None:
     section, name = field.split(".")
     document[section][name] = value
-    if field == BATCH_FIELD and document["preset"] is not None:
-        document["filled_by_preset"].append(field)
+    record: list[str] | None = document["filled_by_preset"]
+    if field == BATCH_FIELD and document["preset"] is not None and record is not None:
+        record.append(field)

@@ -243,8 +243,8 @@ def _derive_schedule_numbers(
 
 
 def _list_preset_warnings(job: JobConfig) -> list[DerivedWarning]:
-    """Warn where the preset of a job changes nothing."""
-    if job.preset is None or job.filled_by_preset:
+    """Warn where the preset of a job changes nothing, by the record of what it has filled."""
+    if job.preset is None or job.filled_by_preset != []:
         return []
     message = (
         f"preset: {job.preset} fills nothing, since the document states all that it would fill, or other optimizers; "

@@ -21,7 +21,7 @@ from dlrm.config.optimizers import (
     TableOptimizerConfig,
     TableOptimizerSpec,
 )
-from dlrm.config.presets import PresetName, fill_preset
+from dlrm.config.presets import PresetName, begin_record, fill_preset
 from dlrm.config.resources import ResourcesConfig
 from dlrm.config.run import RunConfig, RunSpec
 from dlrm.config.sharding import COLUMN_TYPES, WHOLE_ROW_TYPES, ShardingConfig
@@ -45,9 +45,10 @@ class JobSpec(Config):
     """Name of a set of values for the fields that the document leaves out; null: their defaults. large_batch: the
     largest batch, up to 524,288 samples, with which the run has enough steps, with the optimizers and rates that were
     best there."""
-    filled_by_preset: list[str] = Field(default=[])
+    filled_by_preset: list[str] | None = None
     """Dotted paths of the fields whose values come from the preset and not from the document: written where a document
-    is read, so that whoever reads it again can tell them. Leave it out."""
+    is read, so that whoever reads it again can tell them. null: not recorded. Leave it out: of what a document says
+    here, fields that have the value of the preset count, and no others."""
     priority: int = Field(default=0, ge=-100, le=100)
     """Priority of the job; jobs of higher priority start first."""
     max_restarts: int = Field(default=3, ge=0, le=100)
@@ -250,11 +251,11 @@ class JobConfig(JobSpec):
 
 
 def parse_job(document: Mapping[str, Any]) -> JobSpec:
-    """Parse and validate a job document.
+    """Parse and validate a job document that a user has sent; those that were stored are read as they are.
 
     Raises ConfigError, which names every field at fault and what would be valid.
     """
     try:
-        return JobSpec.model_validate(document)
+        return JobSpec.model_validate(begin_record(document))
     except ValidationError as error:
         raise ConfigError(translate_errors(error, JobSpec)) from None

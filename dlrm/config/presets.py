@@ -63,8 +63,9 @@ def fill_preset(document: Any) -> Any:
     """Return a job document with the values of its preset in the fields that it leaves out.
 
     A section whose `name` is another one than the preset's, such as another optimizer, gets nothing; one that states
-    its learning rate, or how that scales, keeps both. What was filled is recorded in `filled_by_preset`. A document
-    without a preset, with one that there is not, or that is no object, is returned unchanged.
+    its learning rate, or how that scales, keeps both. What was filled is added to the record in `filled_by_preset`,
+    where the document has one. A document without a preset, with one that there is not, or that is no object, is
+    returned unchanged.
     """
     if not isinstance(document, dict):
         return document
@@ -76,8 +77,36 @@ def fill_preset(document: Any) -> Any:
     for field, entry in values.items():
         filled = _fill(filled, field.split("."), entry.value)
     earlier = fields.get("filled_by_preset")
-    record = [*cast("list[Any]", earlier), *values] if isinstance(earlier, list) else [*values]
-    return {**filled, "filled_by_preset": record}
+    if not isinstance(earlier, list):
+        return filled
+    return {**filled, "filled_by_preset": [*cast("list[Any]", earlier), *values]}
+
+
+def begin_record(document: Any) -> Any:
+    """Return a job document that a user has sent with the record in `filled_by_preset` to which `fill_preset` adds.
+
+    Of what the document says there, fields that have the value of the preset stay. The batch does not, which nobody
+    can tell from a stated one, and without a preset there is no record. What is no object, or has no list of names
+    there, is returned unchanged.
+    """
+    if not isinstance(document, dict):
+        return document
+    fields = cast("dict[str, Any]", document)
+    name, sent = fields.get("preset"), fields.get("filled_by_preset")
+    names = cast("list[Any]", [] if sent is None else sent)
+    if not isinstance(names, list) or not all(isinstance(field, str) for field in names):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return fields
+    if not isinstance(name, str) or name not in PRESETS:
+        return {**fields, "filled_by_preset": None}
+    values = PRESETS[name].values
+    record = [
+        field
+        for field, entry in values.items()
+        if field in names
+        and not _is_of_other_name(fields, field, values)
+        and _get(fields, field.split(".")) == entry.value
+    ]
+    return {**fields, "filled_by_preset": record}
 
 
 def list_missing_values(document: Mapping[str, Any]) -> dict[str, PresetValue]:
@@ -94,14 +123,15 @@ def list_missing_values(document: Mapping[str, Any]) -> dict[str, PresetValue]:
 
 
 def list_filled_values(document: Mapping[str, Any]) -> dict[str, PresetValue]:
-    """List the values with which its preset has filled a whole document, by field; none without a preset."""
+    """List the values with which its preset has filled a whole document, by field; none without a record of them."""
     name: PresetName | None = document["preset"]
-    if name is None:
+    record: list[str] | None = document["filled_by_preset"]
+    if name is None or record is None:
         return {}
     return {
         field: entry
         for field, entry in PRESETS[name].values.items()
-        if field in document["filled_by_preset"] and _get(document, field.split(".")) == entry.value
+        if field in record and _get(document, field.split(".")) == entry.value
     }
 
 

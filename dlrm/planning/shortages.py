@@ -69,8 +69,8 @@ def check_epoch(job: JobConfig, num_rows: int) -> QualityWarning | None:
 def check_steps(job: JobConfig, num_rows: int, num_steps: int) -> QualityWarning | None:
     """Warn where a run over `num_rows` training rows has few steps; None otherwise."""
     num_run_rows = num_rows * job.run.epochs
-    # A batch that the preset has chosen is as small as it should be.
-    preset = None if BATCH_FIELD in job.filled_by_preset else job.preset
+    # A batch that the preset has chosen is as small as it should be; where nothing is recorded, it may have.
+    preset = None if job.filled_by_preset is None or BATCH_FIELD in job.filled_by_preset else job.preset
     min_steps = 0 if preset is None else PRESETS[preset].min_steps
     if num_steps < min_steps <= num_run_rows / MIN_BATCH:
         fitting = choose_batch(num_run_rows, min_steps, MAX_BATCH)

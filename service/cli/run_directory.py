@@ -241,11 +241,13 @@ def change_job(job: JobSpec, settings: Sequence[str] | None, path: Path) -> JobS
         message = "fills what a document leaves out, and that of a run leaves nothing out"
         fault = FieldError("preset", message, "the same command without a preset, or with the job document")
         raise BadInputError(f"{path}: {fault}")
-    document = job.model_dump(mode="json")
     # What is set is no value of the preset any more.
-    document["filled_by_preset"] = [field for field in job.filled_by_preset if not is_set(field, parsed)]
-    _, spec = parse_with_settings(document, settings, str(path))
-    return make_paths_absolute(spec, Path("--set"))
+    kept = [field for field in job.filled_by_preset or () if not is_set(field, parsed)]
+    _, spec = parse_with_settings(job.model_dump(mode="json") | {"filled_by_preset": kept}, settings, str(path))
+    # All else still is, also a batch that the preset has chosen.
+    all_filled = [*dict.fromkeys([*kept, *(spec.filled_by_preset or ())])]
+    record = None if job.filled_by_preset is None else all_filled
+    return make_paths_absolute(spec.model_copy(update={"filled_by_preset": record}), Path("--set"))
 
 
 def read_absolute_job(job: Path, settings: Sequence[str] | None) -> JobSpec:

@@ -203,6 +203,53 @@ def test_a_preset_that_fills_nothing_is_told_so_also_after_the_run_began():
         assert resolve(job, facts=facts).warnings == decided.warnings == []
 
 
+def test_a_stored_document_without_a_record_of_its_preset_is_told_nothing_false():
+    facts = DataFacts(num_train_rows=131_000_000)
+    for record in ({}, {"filled_by_preset": None}):
+        stored = decide(131_000_000).model_dump(mode="json", exclude={"filled_by_preset"}) | record
+        job = JobConfig.model_validate(stored | {"batch": {"global_size": 524_288}})
+        assert job.filled_by_preset is None
+        assert resolve(job, facts=facts).warnings == []
+        assert list_shortages(job, RowCounts(131_000_000)) == []
+    # Nor is one whose batch was not decided yet.
+    waiting = JobSpec.model_validate(parse().model_dump(mode="json", exclude={"filled_by_preset"}))
+    resolved = resolve(waiting, facts=facts)
+    assert (resolved.job.filled_by_preset, resolved.warnings) == (None, [])
+    assert list_shortages(resolved.job, RowCounts(131_000_000)) == []
+
+
+def test_a_stored_document_that_is_sent_again_keeps_what_still_has_the_value_of_the_preset():
+    stored = decide(10**6).model_dump(mode="json")
+    assert parse_job(stored).filled_by_preset == [*PRESET.values]
+    stored["dense_optimizer"]["learning_rate"] = 0.5
+    stored["table_optimizer"]["name"] = "adagrad"
+    record = [field for field in PRESET.values if field != RATE and not field.startswith("table_optimizer")]
+    assert parse_job(stored).filled_by_preset == record
+
+
+def test_a_batch_that_is_sent_is_a_stated_one_whatever_the_document_says_that_the_preset_filled():
+    stored = decide(131_000_000).model_dump(mode="json")
+    assert "batch.global_size" in stored["filled_by_preset"]
+    stored["batch"]["global_size"] = 524_288
+    job = resolve(parse_job(stored), facts=DataFacts(num_train_rows=131_000_000)).job
+    assert [warning.name for warning in list_shortages(job, RowCounts(131_000_000))] == ["few_steps"]
+
+
+def test_of_what_a_document_says_that_a_preset_filled_only_fields_of_the_preset_count_each_once():
+    sent = ["run.epochs", RATE, RATE, "batch.global_size", "no.such"]
+    stated = state({field: entry.value for field, entry in PRESET.values.items()})
+    assert parse(filled_by_preset=sent, **stated).filled_by_preset == [RATE]
+    assert parse(filled_by_preset=sent).filled_by_preset == [*PRESET.values]
+    assert parse_job({**DATA, "filled_by_preset": sent}).filled_by_preset is None
+
+
+@pytest.mark.parametrize("sent", [RATE, [5], [["batch"]], {}, False])
+def test_a_record_that_is_no_list_of_names_is_an_error_that_names_it(sent: Any):
+    with pytest.raises(ConfigError) as raised:
+        parse(filled_by_preset=sent)
+    assert all(error.field.startswith("filled_by_preset") for error in raised.value.errors)
+
+
 def test_an_unknown_preset_is_an_error_that_names_those_there_are():
     with pytest.raises(ConfigError) as raised:
         parse(preset="huge_batch")

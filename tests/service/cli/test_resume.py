@@ -156,9 +156,22 @@ def test_a_preset_beside_the_document_that_a_run_began_with_resumes_it(directory
 def test_what_a_setting_changes_is_no_value_of_the_preset_any_more(directory: RunDirectory) -> None:
     asked = parse_job({**DOCUMENT, "preset": "large_batch", "batch": {}})
     job = resolve(asked, facts=DataFacts(num_train_rows=18_000)).job
-    changed = change_job(job, ["batch.global_size=1024", "dense_optimizer.learning_rate=0.5"], directory.path)
-    gone = {"batch.global_size", "dense_optimizer.learning_rate"}
-    assert changed.filled_by_preset == [field for field in job.filled_by_preset if field not in gone]
+    same = f"table_optimizer.learning_rate={job.table_optimizer.learning_rate}"
+    settings = ["batch.global_size=1024", "dense_optimizer.learning_rate=0.5", same]
+    changed = change_job(job, settings, directory.path)
+    gone = {"batch.global_size", "dense_optimizer.learning_rate", "table_optimizer.learning_rate"}
+    assert changed.filled_by_preset == [field for field in job.filled_by_preset or () if field not in gone]
+
+
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_a_setting_beside_the_values_of_the_preset_leaves_the_record_of_them(
+    directory: RunDirectory, *, is_recorded: bool
+) -> None:
+    asked = parse_job({**DOCUMENT, "preset": "large_batch", "batch": {}})
+    job = resolve(asked, facts=DataFacts(num_train_rows=18_000)).job
+    if not is_recorded:
+        job = job.model_copy(update={"filled_by_preset": None})
+    assert change_job(job, ["resources.memory=2GiB"], directory.path).filled_by_preset == job.filled_by_preset
 
 
 def test_set_before_anything_is_decided_leaves_it_open(directory: RunDirectory) -> None:
