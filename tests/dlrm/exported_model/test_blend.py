@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from dlrm.checkpoint.progress import Progress
 from dlrm.config import DataConfig, JobConfig, ModelConfig, resolve
@@ -171,6 +172,14 @@ def test_nothing_is_blended_where_the_job_asks_for_nothing_or_has_no_validation_
     assert fit_blend(draw_model(job.model, dataset, scale=0.3), dataset, job) is None
 
 
+def assert_same_state(read: nn.Module, written: nn.Module) -> None:
+    """Assert that two models have the same weights, to the bit."""
+    weights, expected = read.state_dict(), written.state_dict()
+    assert weights.keys() == expected.keys()
+    for name, weight in expected.items():
+        assert torch.equal(weights[name], weight), name
+
+
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 def test_a_blended_model_is_loaded_as_it_was_saved_and_its_card_says_what_it_is(tmp_path: Path) -> None:
     job = job_of(SYNTHETIC, run={"blend": "logistic", "validation_fraction": 0.2})
@@ -186,7 +195,9 @@ def test_a_blended_model_is_loaded_as_it_was_saved_and_its_card_says_what_it_is(
     saved = load_saved_model(tmp_path / "model")
     assert saved.config.first_order_share == blend.share
     read, written = (score_source(one, dataset.evaluation).logits for one in (saved.module, model))
-    np.testing.assert_array_equal(read, written)
+    assert_same_state(saved.module, model)
+    # Kernels of some processors round by where in memory weights begin, which differs where they were read.
+    np.testing.assert_allclose(read, written, rtol=1e-5, atol=1e-6)
     card = (tmp_path / "model" / "MODEL_CARD.md").read_text()
     assert f"{blend.share:.1f} times that of a logistic regression" in card
 
@@ -207,8 +218,9 @@ def test_a_checkpoint_that_cannot_be_blended_is_the_trained_model_with_a_note(tm
     assert (saved.module.first_order, saved.config.first_order_share) == (None, None)
     assert len(notes) == 1
     assert notes[0].startswith("the model is left as it was trained, since it could not be blended: the weights of")
+    assert_same_state(saved.module, trained)
     read, written = (score_source(model, dataset.evaluation).logits for model in (saved.module, trained))
-    np.testing.assert_array_equal(read, written)
+    np.testing.assert_allclose(read, written, rtol=1e-5, atol=1e-6)
 
 
 def test_a_model_that_overflows_is_not_blended() -> None:
