@@ -53,7 +53,7 @@ PRESETS: dict[PresetName, Preset] = {
 """Presets by name. Chosen by experiments (docs/experiments.md)."""
 
 BATCH_FIELD = "batch.global_size"
-"""Field that a preset decides by the rows."""
+"""Dotted path of the batch, which a preset decides by the rows."""
 _RATE_FIELDS = ("learning_rate", "schedule.base_batch", "schedule.scaling", "schedule.noise_scale")
 _GROUPS: tuple[tuple[str, ...], ...] = (_RATE_FIELDS, ("schedule.decay", "schedule.power"))
 """Fields of an optimizer that mean something only together: a preset fills none of them where one is stated."""

@@ -14,6 +14,7 @@ the same order, null for trials with a fault. A single has the `log_loss_standar
 
 import json
 import sys
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -57,8 +58,12 @@ def _find_fault(trial: Trial) -> dict[str, str] | None:
     return None
 
 
+@cache
 def _load(path: str, num_rows: int) -> Vector:
-    """Load a number for each row. Raises ScoresError for a file that does not have them."""
+    """Map a number for each row, once: trials share their labels, and one trial may be in several pairs.
+
+    Raises ScoresError for a file that does not have them.
+    """
     try:
         # Mapped, so that a header with too many rows is an error before memory is taken for them.
         values = np.load(path, mmap_mode="r", allow_pickle=False)

@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from dlrm.config import BATCH_FIELD
 from service.cli.sweep.results import TrialResult
-
-BATCH = "batch.global_size"
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ def _has_short_epochs(size: int, counts: Sequence[tuple[int, int]]) -> bool:
 
 def _find_named(result: TrialResult) -> int | None:
     for fields in (result.compared, result.settings, result.decided):
-        value = fields.get(BATCH)
+        value = fields.get(BATCH_FIELD)
         if isinstance(value, int):
             return value
     return None

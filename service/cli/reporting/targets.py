@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from service.cli.reporting.batches import BATCH
+from dlrm.config import BATCH_FIELD
 from service.cli.reporting.cells import ReportCell
 from service.cli.sweep.results import CurvePoint
 from service.cli.sweep.trials import format_value
@@ -98,5 +98,5 @@ def find_crossing(curve: Sequence[CurvePoint], target: float) -> Crossing | Miss
 
 def name_series(cell: ReportCell) -> str:
     """Return the method, with compared values other than the batch."""
-    others = [format_value(value) for field, value in cell.compared.items() if field != BATCH]
+    others = [format_value(value) for field, value in cell.compared.items() if field != BATCH_FIELD]
     return ", ".join([cell.method, *others])

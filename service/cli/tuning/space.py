@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dlrm.config import ConfigError, JobConfig, parse_job
+from dlrm.config import BATCH_FIELD, ConfigError, JobConfig, parse_job
 from service.cli.trials.fields import Settings, get_field, set_fields
 
 DENSE_RATE, TABLE_RATE = "dense_optimizer.learning_rate", "table_optimizer.learning_rate"
-BATCH, EMBEDDING_DIM = "batch.global_size", "model.embedding_dim"
+EMBEDDING_DIM = "model.embedding_dim"
 ARCHITECTURE, TOP_MLP, BOTTOM_MLP = "model.architecture", "model.top_mlp", "model.bottom_mlp"
-FIELDS = (DENSE_RATE, TABLE_RATE, BATCH, EMBEDDING_DIM, ARCHITECTURE, TOP_MLP)
+FIELDS = (DENSE_RATE, TABLE_RATE, BATCH_FIELD, EMBEDDING_DIM, ARCHITECTURE, TOP_MLP)
 """Fields that are tuned, where the document does not set them."""
 RATE_FACTORS = (0.3, 3.0)
 """Bounds of a learning rate, as factors on the untuned one."""
@@ -90,7 +90,7 @@ def _list_candidates(job: JobConfig) -> list[Parameter]:
     training: list[Parameter] = [
         LogUniform(DENSE_RATE, low * dense_rate, high * dense_rate),
         LogUniform(TABLE_RATE, low * table_rate, high * table_rate),
-        Choice(BATCH, [size // 2, size, size * 2]),
+        Choice(BATCH_FIELD, [size // 2, size, size * 2]),
     ]
     if job.run.warm_start is not None:
         return training
