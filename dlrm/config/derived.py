@@ -55,8 +55,8 @@ class ResolvedJob(Config):
     moments_every: int = 1
     """Number of steps from one measurement of moments to the next, at a batch of `global_size` samples."""
     gradient_scale: float
-    """Scale S of the table gradient, a power of two: ranks exchange and apply it at this scale, which is fixed for the
-    run."""
+    """Scale S of the gradient of the tables, a power of two. Smaller batches than `global_size`, where the batch grows
+    or an epoch is shorter, have it in proportion to their rows, so that Adagrad's sums count every row the same."""
     derived: list[DerivedNumber]
     warnings: list[DerivedWarning] = Field(default=[])
 
@@ -66,8 +66,13 @@ class ResolvedJob(Config):
         return self.job.batch.global_size // self.job.resources.world_size
 
     @property
+    def sample_scale(self) -> float:
+        """Scale of a sample's own gradient in the gradient of the tables: S / B, in batches of any size."""
+        return self.gradient_scale / self.job.batch.global_size
+
+    @property
     def table_initial_state(self) -> float:
-        """Value at which the sums of squares of the tables' rows begin, in squares of the gradient at scale S."""
+        """Value at which the sums of squares of the tables' rows begin, in squares of the gradient that they get."""
         return _compute_table_initial_state(self.job, self.gradient_scale)
 
 
@@ -160,8 +165,8 @@ def _derive_gradient_scale(job: JobConfig) -> DerivedNumber:
 def _compute_table_initial_state(job: JobConfig, gradient_scale: float) -> float:
     """Convert `table_optimizer.initial_accumulator` from squared gradients of one sample to those that tables get.
 
-    Tables get S times the gradient of the mean over B samples, in which one sample has its own gradient times S / B.
-    Both are of the final batch where it grows.
+    Tables get S times the gradient of the mean over B samples, in which one sample has its own gradient times S / B,
+    and as much of it in smaller batches.
     """
     return job.table_optimizer.initial_accumulator * (gradient_scale / job.batch.global_size) ** 2
 

@@ -135,8 +135,14 @@ def make_table_optimizer(resolved: ResolvedJob) -> TableOptimizer:
     """Make the optimizer of the tables that a job names."""
     config = resolved.job.table_optimizer
     cowclip = config.cowclip and CowClip(config.cowclip.r, config.cowclip.zeta)
-    scale, initial_state = resolved.gradient_scale, resolved.table_initial_state
-    return TableOptimizer(config.name, scale, cowclip, config.count_exponent, initial_state)
+    return TableOptimizer(
+        config.name,
+        resolved.gradient_scale,
+        resolved.job.batch.global_size,
+        cowclip,
+        config.count_exponent,
+        resolved.table_initial_state,
+    )
 
 
 def _make_tables(resolved: ResolvedJob, plan: Plan, ranks: Ranks) -> ShardedTables:

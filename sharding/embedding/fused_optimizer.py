@@ -27,6 +27,18 @@ class CowClip:
 
 
 @dataclass(frozen=True)
+class FusedUpdateParams:
+    """Numbers that the fused update of one batch needs."""
+
+    scale: float
+    """Scale of the gradient that tables are updated with (`TableOptimizer.get_scale`)."""
+    learning_rate: float
+    """Learning rate for a gradient at `scale`."""
+    gradient_multiplier: float
+    """Factor from the scale of the gradients in transit to `scale`."""
+
+
+@dataclass(frozen=True)
 class TableOptimizer:
     """Optimizer of the tables' rows.
 
@@ -38,6 +50,9 @@ class TableOptimizer:
     """S, a power of two near the batch: tables are updated with S times the true gradient, which would flush to zero in
     fp16. Adagrad does not depend on S but for eps, since S g / sqrt(sum (S g)^2) = g / sqrt(sum g^2). The learning
     rate of SGD is divided by S."""
+    full_rows: int
+    """B, rows of the batch that S is for. A smaller batch of b rows is updated with S b / B times its gradient: in any
+    batch that is S / B times the sum of the gradients of its rows, so that Adagrad's sums count every row the same."""
     cowclip: CowClip | None = None
     """Clipping of the gradients of rows; None: they are used as they are."""
     count_exponent: float = 0.0
@@ -53,16 +68,17 @@ class TableOptimizer:
         """Whether the update of a row depends on how often ids of the batch name it."""
         return self.cowclip is not None or self.count_exponent != 0.0
 
-    @property
-    def scaled_cowclip(self) -> CowClip | None:
-        """`cowclip` for S times the gradient."""
-        if self.cowclip is None:
-            return None
-        return CowClip(self.cowclip.r * self.gradient_scale, self.cowclip.zeta * self.gradient_scale)
+    def get_scale(self, num_rows: int) -> float:
+        """Return the scale at which tables are updated with the gradient of a batch of `num_rows`: S b / B."""
+        return self.gradient_scale * num_rows / self.full_rows
 
-    def scale_learning_rate(self, learning_rate: float) -> float:
-        """Convert the learning rate of the true gradient to that of S times the gradient."""
-        return learning_rate / self.gradient_scale if self.name == "sgd" else learning_rate
+    def scale_cowclip(self, scale: float) -> CowClip | None:
+        """Return `cowclip` for `scale` times the gradient."""
+        return self.cowclip and CowClip(self.cowclip.r * scale, self.cowclip.zeta * scale)
+
+    def scale_learning_rate(self, learning_rate: float, scale: float) -> float:
+        """Convert the learning rate of the true gradient to that of `scale` times the gradient."""
+        return learning_rate / scale if self.name == "sgd" else learning_rate
 
     def get_state_shape(self, num_rows: int, num_columns: int) -> tuple[int, ...] | None:
         """Return the shape of a shard's optimizer state; None where the optimizer keeps none."""
@@ -75,16 +91,16 @@ class TableOptimizer:
         weights: torch.Tensor,
         state: torch.Tensor,
         gradient: torch.Tensor,
-        learning_rate: float,
+        params: FusedUpdateParams,
         counts: torch.Tensor | None = None,
     ) -> None:
         """Update every row of a table in place; a row whose gradient is zero stays.
 
         weights, gradient: [R, C]; the gradient may be overwritten where `needs_counts`. state: of the shape
-        `get_state_shape`, or empty. learning_rate: for this gradient. counts: [R], how often the ids of the batch name
-        each row, where `needs_counts`.
+        `get_state_shape`, or empty. params: their scale is that of this gradient. counts: [R], how often the ids of the
+        batch name each row, where `needs_counts`.
         """
-        cowclip = self.scaled_cowclip
+        cowclip = self.scale_cowclip(params.scale)
         assert counts is not None or not self.needs_counts, "the optimizer needs counts"
         if cowclip is not None and counts is not None:
             norms = torch.linalg.vector_norm(gradient, dim=1)
@@ -100,7 +116,9 @@ class TableOptimizer:
             # The rate of each row. A row that no id names has no gradient, at any rate.
             gradient.mul_(counts.clamp(min=1).pow_(self.count_exponent).unsqueeze(1))
         if self.name == "sgd":
-            weights.sub_(gradient, alpha=learning_rate)
+            weights.sub_(gradient, alpha=params.learning_rate)
         else:
             roots = state.sqrt().add_(EPS)
-            weights.addcdiv_(gradient, roots if self.name == "adagrad" else roots.unsqueeze(1), value=-learning_rate)
+            weights.addcdiv_(
+                gradient, roots if self.name == "adagrad" else roots.unsqueeze(1), value=-params.learning_rate
+            )

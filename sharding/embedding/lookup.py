@@ -3,11 +3,10 @@
 import torch
 
 from sharding.embedding import native_ops
-from sharding.embedding.fused_optimizer import TableOptimizer
+from sharding.embedding.fused_optimizer import FusedUpdateParams, TableOptimizer
 from sharding.embedding.input_dist import InputDistOutput
 from sharding.embedding.shard import lay_out_columns, list_shard_specs, make_shard
 from sharding.embedding.slices import Slices
-from sharding.embedding.transport import FusedUpdateParams
 from sharding.planner import Plan
 
 

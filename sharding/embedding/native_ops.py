@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 import torch
 
-from sharding.embedding.fused_optimizer import EPS, TableOptimizer
+from sharding.embedding.fused_optimizer import EPS, FusedUpdateParams, TableOptimizer
 from sharding.embedding.shard import Shard
-from sharding.embedding.transport import FusedUpdateParams
 from sharding.native import find_load_error, load_library
 
 
@@ -51,7 +50,7 @@ def apply_update(
     first_row: first row of the shard in its table. ids, offsets, gradients: for each source its ids, the indices where
     its m bags begin in them, and the gradients [m, C] of the bags' pooled embeddings.
     """
-    cowclip = optimizer.scaled_cowclip
+    cowclip = optimizer.scale_cowclip(params.scale)
     torch.ops.dlrm_tables.update(
         shard.weights,
         shard.state,

@@ -22,11 +22,11 @@ import torch.distributed as dist
 from sharding.comm.exchange_clock import Waitable
 from sharding.comm.process_groups import Ranks
 from sharding.embedding.background_thread import BackgroundThread
+from sharding.embedding.fused_optimizer import FusedUpdateParams
 from sharding.embedding.input_dist import InputDistOutput, all_to_all_ids
 from sharding.embedding.lookup import LookupBatch, NativeLookup
 from sharding.embedding.shard import Shard, ShardSpec, lay_out_columns, list_shard_specs
 from sharding.embedding.slices import Slices
-from sharding.embedding.transport import FusedUpdateParams
 from sharding.jagged import JaggedIds
 from sharding.planner import Plan
 from sharding.planner.slice_size import SLICES_IN_FLIGHT

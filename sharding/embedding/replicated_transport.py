@@ -8,11 +8,10 @@ import torch.distributed as dist
 
 from sharding.comm.exchange_clock import count_all_reduced_bytes
 from sharding.comm.process_groups import Ranks
-from sharding.embedding.fused_optimizer import TableOptimizer
+from sharding.embedding.fused_optimizer import FusedUpdateParams, TableOptimizer
 from sharding.embedding.offsets import compute_offsets
 from sharding.embedding.ready_ids import ReadyIds
 from sharding.embedding.shard import Shard, list_shard_specs, make_shard
-from sharding.embedding.transport import FusedUpdateParams
 from sharding.embedding.whole_table import is_native, pool_rows, sum_gradients_by_row
 from sharding.jagged import JaggedIds
 from sharding.planner import Plan
@@ -83,7 +82,7 @@ class _PooledShare:
             dist.all_reduce(flat, group=self._ranks.table_group)
         flat[: sum(sizes)] *= params.gradient_multiplier
         for shard, summed, counted in zip(shards, sums, counts, strict=True):
-            self._optimizer.update_all_rows(shard.weights, shard.state, summed, params.learning_rate, counted)
+            self._optimizer.update_all_rows(shard.weights, shard.state, summed, params, counted)
 
 
 class _TableShare:

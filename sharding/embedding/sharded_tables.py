@@ -9,13 +9,13 @@ import torch
 import torch.distributed as dist
 
 from sharding.comm.process_groups import Ranks
-from sharding.embedding.fused_optimizer import TableOptimizer
+from sharding.embedding.fused_optimizer import FusedUpdateParams, TableOptimizer
 from sharding.embedding.initial_weights import fill_uniform
 from sharding.embedding.make_transport import TransportChoice, choose_transport, make_transport
 from sharding.embedding.replicated_transport import ReplicatedTransport
 from sharding.embedding.shard import Shard
 from sharding.embedding.state_dict import NamedTables, TableStateDict, arrange_by_table, make_state_dict
-from sharding.embedding.transport import FusedUpdateParams, InputDistHandle, PooledShare, Transport
+from sharding.embedding.transport import InputDistHandle, PooledShare, Transport
 from sharding.jagged import JaggedIds
 from sharding.planner import ExchangeType, Plan
 
@@ -88,7 +88,7 @@ class ShardedTables:
         num_rows: rows of a full global batch, which the sum of the samples' gradients is divided by. learning_rate: of
         the update to come, for kernels that fix it here (FBGEMM's). Under `torch.no_grad` nothing is kept for one.
         """
-        scaled_rate = self._optimizer.scale_learning_rate(learning_rate)
+        scaled_rate = self._optimizer.scale_learning_rate(learning_rate, self._optimizer.get_scale(num_rows))
         shares = [
             transport.lookup(of_transport, scaled_rate)
             for transport, of_transport in zip(self._transports, handle.handles, strict=True)
@@ -168,10 +168,9 @@ class PooledBatch:
 
         lengths: [F, b] int32, where sums of bags are made means.
         """
-        self._shares, self._optimizer = shares, optimizer
+        self._shares, self._optimizer, self._num_rows = shares, optimizer, num_rows
         self._dtype, self._buffer, self._lengths = dtype, buffer, lengths
-        # Where an epoch has fewer rows than a batch, gradients at scale S would exceed fp16's largest number, 65,504.
-        # They travel at the power of two nearest num_rows instead: the multiplier back to S rounds nothing.
+        # Gradients of a smaller batch than that of S would exceed fp16's largest number, 65,504, if they were at S.
         self.scale = min(optimizer.gradient_scale, float(2 ** round(math.log2(num_rows))))
         """Scale of gradients in transit: `write_gradient` takes `scale` times d(mean loss) / d(pooled)."""
 
@@ -205,9 +204,11 @@ class PooledBatch:
 
         learning_rate: of the true gradient, the same that `lookup` was given.
         """
+        scale = self._optimizer.get_scale(self._num_rows)
         params = FusedUpdateParams(
-            learning_rate=self._optimizer.scale_learning_rate(learning_rate),
-            gradient_multiplier=self._optimizer.gradient_scale / self.scale,
+            scale=scale,
+            learning_rate=self._optimizer.scale_learning_rate(learning_rate, scale),
+            gradient_multiplier=scale / self.scale,
         )
         for share in self._shares:
             share.apply_update(params)

@@ -22,12 +22,11 @@ from torchrec.distributed.types import Awaitable
 from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
 from sharding.comm.process_groups import Ranks
-from sharding.embedding.fused_optimizer import TableOptimizer
+from sharding.embedding.fused_optimizer import FusedUpdateParams, TableOptimizer
 from sharding.embedding.input_dist import ShardSelector
 from sharding.embedding.shard import Shard
 from sharding.embedding.torchrec_plan import TorchRecTable
 from sharding.embedding.torchrec_tables import TorchRecTables
-from sharding.embedding.transport import FusedUpdateParams
 from sharding.jagged import JaggedIds
 from sharding.planner import Plan
 

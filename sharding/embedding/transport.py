@@ -9,23 +9,13 @@ There are four transports: `memory_transport` (all ranks read one memory: nothin
 (small tables of which every rank has a copy).
 """
 
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 
+from sharding.embedding.fused_optimizer import FusedUpdateParams
 from sharding.embedding.shard import Shard
 from sharding.jagged import JaggedIds
-
-
-@dataclass(frozen=True)
-class FusedUpdateParams:
-    """Numbers that the fused update of one batch needs."""
-
-    learning_rate: float
-    """Learning rate for gradients at scale S (`TableOptimizer.gradient_scale`)."""
-    gradient_multiplier: float
-    """Factor from the scale of the gradients in transit to scale S."""
 
 
 class InputDistHandle(Protocol):
@@ -81,7 +71,8 @@ class Transport(Protocol):
     def lookup(self, handle: Any, learning_rate: float) -> PooledShare:
         """Look up the ids of an input dist that this transport has started. Collective.
 
-        learning_rate: of the update to come, at scale S, for kernels that fix it in their forward pass, as FBGEMM's do.
+        learning_rate: `FusedUpdateParams.learning_rate` of the update to come, for kernels that fix it in their forward
+        pass, as FBGEMM's do.
         Under `torch.no_grad` nothing is kept for an update.
         """
         ...

@@ -110,7 +110,7 @@ class ReferenceModel:
     ) -> None:
         """Copy the initial weights. tables: whole. mean_weight: mean weight of all training samples.
 
-        initial_sum: where the sums of squares of row-wise Adagrad begin; they are of the gradient of the mean loss.
+        initial_sum: where the sums of squares of row-wise Adagrad begin, in squared gradients of one sample.
         """
         self._config = model
         self._mean_weight = mean_weight
@@ -140,6 +140,8 @@ class ReferenceModel:
                 parameter.sub_(dense_rate * gradient)
             for (name, table), gradient in zip(self.tables.items(), gradients[len(parameters) :], strict=True):
                 if self._is_adagrad:
+                    # The sum over the samples, so that squares of batches of different sizes add up.
+                    gradient.mul_(full)
                     self._row_sums[name] += gradient.square().mean(dim=1)
                     # A row without a gradient stays: 0 / 0 is 0 here.
                     gradient.div_(self._row_sums[name].sqrt().clamp_min(1e-300).unsqueeze(1))

@@ -18,7 +18,7 @@ from tests.rank_pool.pool import RankPools
 
 def make_state(ranks: Ranks, weight: float) -> TrainingState:
     """Make the state of a model of one linear layer, one step of SGD after all its weights were `weight`."""
-    optimizer = TableOptimizer("rowwise_adagrad", 32.0)
+    optimizer = TableOptimizer("rowwise_adagrad", 32.0, 32)
     plan = Plan(ranks.world_size, ())
     tables = ShardedTables(plan, optimizer, ranks, exchange_dtype="fp32", seed=0, chunk_size=4)
     model = torch.nn.Linear(3, 1, bias=False)

@@ -50,18 +50,25 @@ def train_in_sizes(ranks: Ranks, setting: TrainingSetting, batches: list[GlobalB
     return TrainedModel(losses, [], dense, copy_shards(parts.tables))
 
 
-@pytest.mark.parametrize("table_optimizer", ["sgd", "rowwise_adagrad"])
+@pytest.mark.parametrize("global_size", [512, 600])
+@pytest.mark.parametrize(
+    ("table_optimizer", "initial"), [("sgd", 0.0), ("rowwise_adagrad", 0.0), ("rowwise_adagrad", 0.1)]
+)
 @pytest.mark.parametrize("world_size", [1, 2, 4])
 def test_steps_of_growing_batches_follow_the_float64_reference(
-    rank_pools: RankPools, world_size: int, table_optimizer: str
+    rank_pools: RankPools, world_size: int, table_optimizer: str, initial: float, global_size: int
 ):
-    setting = TrainingSetting(512, 100, table_optimizer, dense_rate=0.05, table_rate=0.01)
+    """The scale of table gradients is below the largest batch, 600, or equal to it."""
+    setting = TrainingSetting(
+        global_size, 100, table_optimizer, dense_rate=0.05, table_rate=0.01, initial_accumulator=initial
+    )
     rows = [rows for _, rows in setting.table_rows]
-    batches = [batch for size in (64, 128, 512) for batch in draw_batches(3, size, rows, seed=size)]
-    batches += draw_batches(1, 512, rows, seed=5, num_empty_in_last=300)
+    batches = [batch for size in (64, 128, global_size) for batch in draw_batches(3, size, rows, seed=size)]
+    batches += draw_batches(1, global_size, rows, seed=5, num_empty_in_last=300)
     by_rank: list[TrainedModel] = rank_pools.of(world_size).run(train_in_sizes, setting, batches)
-    initial = draw_initial_tables(setting)
-    reference = ReferenceModel(initial, setting.table_optimizer, setting.seed, setting.model)
+    reference = ReferenceModel(
+        draw_initial_tables(setting), setting.table_optimizer, setting.seed, setting.model, initial_sum=initial
+    )
     losses = [reference.step(batch, setting.dense_rate, setting.table_rate) for batch in batches]
 
     torch.testing.assert_close(torch.tensor(by_rank[0].losses), torch.tensor(losses), rtol=1e-5, atol=0)

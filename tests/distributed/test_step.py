@@ -40,15 +40,13 @@ def draw_twenty_batches() -> list[GlobalBatch]:
 
 def run_reference(setting: TrainingSetting, batches: list[GlobalBatch]) -> tuple[list[float], ReferenceModel]:
     initial = draw_initial_tables(setting)
-    # The mean over B samples has 1 / B of the gradient of each.
-    initial_sum = setting.initial_accumulator / setting.global_size**2
     reference = ReferenceModel(
         initial,
         setting.table_optimizer,
         setting.seed,
         setting.model,
         setting.mean_weight,
-        initial_sum=initial_sum,
+        initial_sum=setting.initial_accumulator,
     )
     return [reference.step(batch, setting.dense_rate, setting.table_rate) for batch in batches], reference
 

@@ -215,15 +215,18 @@ def test_without_optimizer_state_the_optimizers_start_fresh(
     assert not any(tensor.any() for rank in starts for tensor in rank.dense_state.values())
 
 
-def test_the_sums_of_adagrad_are_brought_to_the_scale_of_another_batch(
-    rank_pools: RankPools, old: RunDirectory, tmp_path: Path
+@pytest.mark.parametrize(("global_size", "scale"), [(128, 128), (192, 256)])
+def test_the_sums_of_adagrad_count_the_samples_of_the_earlier_run_like_those_of_another_batch(
+    rank_pools: RankPools, old: RunDirectory, tmp_path: Path, global_size: int, scale: int
 ):
-    resolved = make_job(2, **make_warm_start(old.path, optimizer_state=True, batch={"global_size": 128}))
+    """They are in squares of S / B times the gradient of a sample, and S is B in the earlier run."""
+    resolved = make_job(2, **make_warm_start(old.path, optimizer_state=True, batch={"global_size": global_size}))
+    assert resolved.gradient_scale == scale
     starts: list[StartState] = rank_pools.of(2).run(start_run, resolved, tmp_path)
     state = read_whole(get_last_checkpoint(old).path)
     for name, sums in assemble_adagrad_sums(starts).items():
         gathered = state[f"tables.optimizer.{name}"]
-        assert torch.equal(sums, gathered / 16), name
+        torch.testing.assert_close(sums, gathered * (scale / global_size) ** 2, rtol=1e-6, atol=0, msg=name)
 
 
 def test_the_start_is_an_event_that_lists_the_grown_tables(rank_pools: RankPools, old: RunDirectory, tmp_path: Path):

@@ -24,10 +24,10 @@ _VALID = "false, or in `from` a run whose checkpoint of the model is intact"
 
 
 @torch.no_grad()
-def load_optimizer_state(parts: Parts, checkpoint: CheckpointDirectory, gradient_scale: float, ranks: Ranks) -> None:
+def load_optimizer_state(parts: Parts, checkpoint: CheckpointDirectory, sample_scale: float, ranks: Ranks) -> None:
     """Load the optimizer state of `checkpoint` into `parts`, which hold its weights already. Collective.
 
-    Rows that its tables do not have keep the state of a row that was never updated. gradient_scale: S of this run.
+    Rows that its tables do not have keep the state of a row that was never updated. sample_scale: S / B of this run.
     Raises DataError where the checkpoint is damaged, or has other weights than the model that its run exported, and
     CheckpointError where its files cannot be read now.
     """
@@ -35,8 +35,9 @@ def load_optimizer_state(parts: Parts, checkpoint: CheckpointDirectory, gradient
         manifest = read_verified_manifest(checkpoint, ranks)
         saved = _SavedState(checkpoint.path)
         _check_same_weights(parts, saved)
-        # Row-wise Adagrad sums squares of S times the gradient; both are powers of two, so that nothing is rounded.
-        factor = (gradient_scale / manifest.identity["gradient_scale"]) ** 2
+        # Row-wise Adagrad sums squares of S / B times the sum of the gradients of a batch's rows.
+        before = manifest.identity["gradient_scale"] / manifest.identity["batch.global_size"]
+        factor = (sample_scale / before) ** 2
         _fill_tables(parts.tables.list_shards(), saved, factor)
         _fill_dense(parts.optimizer, saved)
         if parts.reduction is not None:

@@ -40,7 +40,7 @@ def start_warm(parts: Parts, context: RunContext, dataset: Dataset) -> None:
         # Imported late: it takes most of a second, which other runs need not wait for.
         from dlrm.train.warm_start.optimizer_state import load_optimizer_state
 
-        load_optimizer_state(parts, checkpoint, resolved.gradient_scale, ranks)
+        load_optimizer_state(parts, checkpoint, resolved.sample_scale, ranks)
     num_new = sum(after - before for before, after in grown.values())
     reporter.event(
         "warm_started",

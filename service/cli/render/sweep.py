@@ -1,6 +1,6 @@
 """Display of a sweep: a line for each trial, and at the end a table of the methods."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rich.table import Table
@@ -12,7 +12,7 @@ from service.cli.sweep.loop import Entry, Standing
 from service.cli.sweep.results import TrialResult
 from service.cli.sweep.summary import Row
 from service.cli.sweep.trials import format_value
-from service.cli.trials.fields import Settings
+from service.cli.trials.fields import Settings, shorten_fields
 
 
 def format_result(result: TrialResult, standing: Standing) -> str:
@@ -39,13 +39,13 @@ def format_result(result: TrialResult, standing: Standing) -> str:
 
 def format_settings(settings: Settings) -> str:
     """Format settings by the last names of their fields, or by longer ones where these are the same."""
-    return ", ".join(f"{name} {format_value(settings[field])}" for field, name in _shorten(settings).items())
+    return ", ".join(f"{name} {format_value(settings[field])}" for field, name in shorten_fields(settings).items())
 
 
 def make_summary_table(rows: Sequence[Row], compare: Sequence[str]) -> Table:
     """Return a table of 80 columns: mean and standard deviation over the seeds, by method and compared values."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in _shorten(dict.fromkeys(compare)).values():
+    for heading in shorten_fields(compare).values():
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("method")
     table.add_column("AUC", justify="right", no_wrap=True)
@@ -147,9 +147,3 @@ def _format_spread(row: Row, metric: str, digits: int) -> str:
 
 def _count(number: int) -> str:
     return "1 trial" if number == 1 else f"{number} trials"
-
-
-def _shorten(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return a name for each field: its last part, or the whole path where others end alike."""
-    last = [field.rpartition(".")[2] for field in settings]
-    return {field: name if last.count(name) == 1 else field for field, name in zip(settings, last, strict=True)}

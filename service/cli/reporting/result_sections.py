@@ -18,6 +18,7 @@ from service.cli.reporting.figures import (
 )
 from service.cli.reporting.numbers import LengthGroup, MainRow, SweepReport
 from service.cli.sweep.trials import format_value
+from service.cli.trials.fields import shorten_fields
 
 UNEQUAL_MARK = "≠"
 """Mark of a comparison of runs with unequal numbers of samples."""
@@ -32,7 +33,7 @@ def _make_main_section(report: SweepReport) -> Section:
     compare = report.loaded.compare
     setting = "best setting" if any(cell.is_chosen for cell in report.cells) else "setting"
     headings = [
-        *("method", *(field.rpartition(".")[2] for field in compare)),
+        *("method", *shorten_fields(compare).values()),
         *("AUC", "log-loss", "seeds", "diverged", setting, "edge of grid"),
         *("batch", "steps", "samples", "CPU seconds", "samples/s"),
     ]

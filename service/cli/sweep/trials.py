@@ -10,7 +10,7 @@ from dlrm.config import EXECUTION_SETTINGS, ConfigError, JobSpec, parse_job
 from service.cli.errors import BadInputError
 from service.cli.sweep.document import Sweep
 from service.cli.sweep.settings import list_compared, list_settings
-from service.cli.trials.fields import Settings, get_field, set_fields
+from service.cli.trials.fields import Settings, get_field, set_fields, shorten_fields
 
 Stage = Literal["grid", "rung", "confirm"]
 """Purpose of a trial: to choose among settings (`rung`: with a part of the epochs), or to be the result."""
@@ -49,7 +49,8 @@ class Trial:
     @property
     def label(self) -> str:
         """Words that tell the trial from the others, such as "adam, 4096, learning_rate 0.01, seed 0"."""
-        settings = [f"{field.rpartition('.')[2]} {format_value(value)}" for field, value in self.settings.items()]
+        names = shorten_fields(self.settings)
+        settings = [f"{names[field]} {format_value(value)}" for field, value in self.settings.items()]
         part = [] if self.fraction == 1.0 else [f"1/{1 / self.fraction:.0f} of the epochs"]
         return ", ".join([self.cell, *settings, f"seed {self.seed}", *part])
 

@@ -1,6 +1,7 @@
 """Fields of a job document that a trial sets, by dotted path."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dlrm.config import JobSpec
@@ -23,6 +24,13 @@ def get_field(document: Mapping[str, Any], field: str) -> Any:
     for part in field.split("."):
         node = node.get(part) if isinstance(node, Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     return node  # pyright: ignore[reportUnknownVariableType]
+
+
+def shorten_fields(fields: Iterable[str]) -> dict[str, str]:
+    """Return a name for each field: the last part of its path, or the whole path where others end alike."""
+    last = {field: field.rpartition(".")[2] for field in fields}
+    counts = Counter(last.values())
+    return {field: name if counts[name] == 1 else field for field, name in last.items()}
 
 
 def set_absolute_paths(document: Mapping[str, Any], spec: JobSpec) -> dict[str, Any]:

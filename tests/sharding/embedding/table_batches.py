@@ -71,23 +71,25 @@ class ReferenceTables:
     ) -> None:
         self.weights = {name: table.double() for name, table in weights.items()}
         self.sums = {name: torch.full_like(table, initial_state) for name, table in self.weights.items()}
-        """Sums of squares, element by element; for row-wise Adagrad they are the same along a row. With the gradient g
-        of step t they are initial_state + the sum over steps up to t of (S g)^2, or of its mean over the row."""
+        """Sums of squares, element by element; for row-wise Adagrad they are the same along a row. With G, the sum of
+        the gradients of the samples of step t, they are initial_state + the sum over steps up to t of (S / B G)^2, or
+        of its mean over the row, B being the same for batches of any size."""
         self._optimizer, self._pooling = optimizer, pooling
 
     def __call__(self, batch: TableBatch, scale: float) -> torch.Tensor:
-        """Return the pooled embeddings [B, F, D] of a batch, then update. scale: S, at which Adagrad sums squares."""
+        """Return the pooled embeddings [B, F, D] of a batch, then update. scale: S, for B = GLOBAL_SIZE samples."""
         pooled: list[torch.Tensor] = []
         for feature, (name, weights) in enumerate(self.weights.items()):
             table = weights.clone().requires_grad_()
             offsets = F.pad(batch.lengths[feature].cumsum(0), (1, 0))[:-1]
             of_feature = F.embedding_bag(batch.ids[feature], table, offsets, mode=self._pooling)
             (gradient,) = torch.autograd.grad(of_feature, table, batch.gradient[:, feature].double())
-            self._step(name, gradient, scale)
+            self._step(name, gradient, scale * batch.num_valid / GLOBAL_SIZE)
             pooled.append(of_feature.detach())
         return torch.stack(pooled, dim=1)
 
     def _step(self, name: str, gradient: torch.Tensor, scale: float) -> None:
+        """Update one table. gradient: of the mean loss of the batch. scale: of its squares in the sums."""
         if self._optimizer == "sgd":
             self.weights[name] -= LEARNING_RATE * gradient
             return

@@ -42,7 +42,9 @@ class TableLayout:
     def make_tables(self, ranks: Ranks) -> ShardedTables:
         return ShardedTables(
             self.plan,
-            TableOptimizer(self.optimizer, self.scale, self.cowclip, self.count_exponent, self.initial_state),
+            TableOptimizer(
+                self.optimizer, self.scale, GLOBAL_SIZE, self.cowclip, self.count_exponent, self.initial_state
+            ),
             ranks,
             exchange_dtype=self.exchange_dtype,
             seed=5,

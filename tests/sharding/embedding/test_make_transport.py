@@ -28,7 +28,7 @@ def find_transport(
         try:
             tables = ShardedTables(
                 make_uniform_plan(TABLES, "table_wise", ranks.world_size),
-                TableOptimizer("sgd", 1.0),
+                TableOptimizer("sgd", 1.0, 1),
                 ranks,
                 exchange_dtype="fp32",
                 seed=0,

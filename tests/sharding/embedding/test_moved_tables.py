@@ -35,7 +35,7 @@ def update_checkpoint(
     with use_transport(transport, ranks.world_size):
         tables = ShardedTables(
             make_uniform_plan(TABLES, sharding_type, ranks.world_size),
-            TableOptimizer(optimizer, 32.0),
+            TableOptimizer(optimizer, 32.0, GLOBAL_SIZE),
             ranks,
             exchange_dtype="fp32",
             seed=5,

@@ -218,7 +218,7 @@ def test_a_gradient_that_its_format_cannot_hold_is_reported_as_not_finite(
 
 
 def step_without_tables(ranks: Ranks) -> tuple[torch.Size, torch.Tensor, list[Shard]]:
-    optimizer = TableOptimizer("rowwise_adagrad", SCALE)
+    optimizer = TableOptimizer("rowwise_adagrad", SCALE, GLOBAL_SIZE)
     plan = Plan(ranks.world_size, ())
     tables = ShardedTables(plan, optimizer, ranks, exchange_dtype="fp32", seed=0, chunk_size=4)
     no_ids = JaggedIds(torch.empty(0, dtype=torch.int64), torch.empty((0, 4), dtype=torch.int32))

@@ -44,7 +44,7 @@ def measure_peak(ranks: Ranks, plan: Plan, exchange_dtype: ExchangeType, transpo
     with mock.patch.object(slice_size, "SLICE_BYTES", SLICE_BYTES):
         tables = ShardedTables(
             plan,
-            TableOptimizer("rowwise_adagrad", 1.0),
+            TableOptimizer("rowwise_adagrad", 1.0, 1),
             ranks,
             exchange_dtype=exchange_dtype,
             seed=0,
@@ -137,7 +137,7 @@ def count_average_bytes(ranks: Ranks, plan: Plan, transport: Transport) -> int:
     """Return the bytes that the average of the tables keeps on this rank."""
     tables = ShardedTables(
         plan,
-        TableOptimizer("rowwise_adagrad", 1.0),
+        TableOptimizer("rowwise_adagrad", 1.0, 1),
         ranks,
         exchange_dtype="fp32",
         seed=0,

@@ -53,6 +53,16 @@ def test_whatever_changes_what_is_learned_or_measured_changes_the_key(tmp_path: 
     assert len({trial.key for trial in changed}) == len(changed)
 
 
+def test_a_label_names_two_rates_by_their_whole_fields(tmp_path: Path) -> None:
+    sweep = read_document(tmp_path, ONE)
+    one = make_trial(sweep, "grid", "job", {}, {"dense_optimizer.learning_rate": 0.01}, seed=3)
+    two = make_trial(
+        sweep, "grid", "job", {}, {"dense_optimizer.learning_rate": 0.01, "table_optimizer.learning_rate": 0.1}, seed=3
+    )
+    assert one.label == "job, learning_rate 0.01, seed 3"
+    assert two.label == "job, dense_optimizer.learning_rate 0.01, table_optimizer.learning_rate 0.1, seed 3"
+
+
 def test_a_preset_that_chooses_the_batch_is_part_of_the_key_and_one_whose_values_are_all_stated_is_not(
     tmp_path: Path,
 ) -> None:
