@@ -43,15 +43,29 @@ class RowCounts:
 
 def list_shortages(job: JobConfig, rows: RowCounts) -> list[QualityWarning]:
     """List what a run of `job` on these rows has too little of, each as an event and a sentence."""
-    run = job.run
-    num_held_out = count_validation_rows(rows.num_train_rows, run.validation_fraction, job.data.split, run.seed)
-    num_rows = max(1, rows.num_train_rows - num_held_out)
-    num_steps = list_stages(job, num_rows)[-1].end_step
-    found = [check_epoch(job, num_rows), check_steps(job, num_rows, num_steps)]
+    num_rows = _count_epoch_rows(job, rows)
+    found = [check_epoch(job, num_rows), check_steps(job, num_rows, _count_steps(job, num_rows))]
     if rows.num_eval_rows is not None and rows.label_rate is not None:
         source = EvaluationSource.of_job(job.data.format, job.data.eval)
         found.append(check_evaluation_rows(rows.num_eval_rows, rows.label_rate, source))
     return [warning for warning in found if warning is not None]
+
+
+def count_run_steps(job: JobConfig, rows: RowCounts) -> int | None:
+    """Count the steps of a run of `job` on these rows; None where the noise scale decides how its batch grows."""
+    return None if job.batch.growth is not None else _count_steps(job, _count_epoch_rows(job, rows))
+
+
+def _count_epoch_rows(job: JobConfig, rows: RowCounts) -> int:
+    """Count the rows that an epoch trains on: without those that are held out for validation."""
+    run = job.run
+    num_held_out = count_validation_rows(rows.num_train_rows, run.validation_fraction, job.data.split, run.seed)
+    return max(1, rows.num_train_rows - num_held_out)
+
+
+def _count_steps(job: JobConfig, num_rows: int) -> int:
+    """Count the steps of a run over `num_rows` training rows: of one size where the noise scale grows it."""
+    return list_stages(job, num_rows)[-1].end_step
 
 
 def check_epoch(job: JobConfig, num_rows: int) -> QualityWarning | None:

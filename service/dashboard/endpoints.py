@@ -6,7 +6,9 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.templating import Jinja2Templates
 
+from dlrm.config import PresetName
 from dlrm.record import BANNERS, PART_DESCRIPTIONS, YARDSTICKS
+from service.services import ServicesDependency
 
 HERE = Path(__file__).parent
 static_directory = HERE / "static"
@@ -26,6 +28,22 @@ CONTENT_SECURITY_POLICY = "; ".join(
 )
 """Content security policy: only files of this service, and no inline scripts or styles."""
 
+PRESET_DESCRIPTIONS: dict[PresetName, str] = {
+    "large_batch": "fills what the document leaves out for large batches, and chooses the batch by the number of rows",
+}
+"""Sentences on what each preset does, for the page of a new job."""
+
+_EXAMPLE = """\
+name = "first"
+
+[data]
+train = ["criteo/day_*.tsv"]
+format = "criteo_tsv"
+
+[resources]
+memory = "8GiB"
+"""
+
 _templates = Jinja2Templates(directory=HERE / "templates")
 # Keeps the order of keys in JSON for scripts, such as the parts of a step; Jinja would sort them.
 _templates.env.policies["json.dumps_kwargs"] = {"sort_keys": False}
@@ -37,6 +55,13 @@ router = APIRouter(default_response_class=HTMLResponse, include_in_schema=False)
 def jobs_page(request: Request) -> Response:
     """Return the page of all jobs."""
     return _page(request, "jobs.html")
+
+
+@router.get("/new")
+def new_job_page(request: Request, services: ServicesDependency) -> Response:
+    """Return the page that checks and submits a job document."""
+    words = {"part_words": PART_DESCRIPTIONS, "presets": PRESET_DESCRIPTIONS, "example": _EXAMPLE}
+    return _page(request, "new.html", max_bytes=services.settings.max_body_bytes, **words)
 
 
 @router.get("/jobs")

@@ -2,16 +2,11 @@
 
 import json
 import math
-from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
-from dlrm.config import FieldError
+from service.http.body_values import MAX_ITEMS, describe_depth, describe_text_fault, find_faults, too_many_items
 from service.http.problems import ProblemError, invalid_request
 
-MAX_DEPTH = 64
-"""Largest number of objects and arrays inside each other."""
-MAX_ITEMS = 20_000
-"""Largest number of values and names: each takes far more memory than its two or three bytes in the body."""
 _SEPARATORS = (b",", b":", b"[", b"{")
 """Separators, one of which stands before every value and name but the first one."""
 
@@ -30,15 +25,15 @@ def parse_json(body: bytes) -> Any:
             parse_constant=_refuse_constant,
             parse_float=_parse_float,
         )
+        faults = list(find_faults(value, describe_text_fault))
     except UnicodeDecodeError as error:
         raise malformed_json(f"the body is not UTF-8: byte {error.start} ({error.reason})") from None
     except json.JSONDecodeError as error:
         raise malformed_json(f"the body is not JSON at character {error.pos}: {error.msg}") from None
     except RecursionError:
-        raise _too_deep() from None
+        raise malformed_json(describe_depth()) from None
     except ValueError as error:
         raise malformed_json(f"the body cannot be read as JSON: {error}") from None
-    faults = list(_find_faults(value, ()))
     if faults:
         raise invalid_request(faults)
     return value
@@ -54,8 +49,7 @@ def _check_number_of_items(body: bytes) -> None:
     # Of what is within texts nothing separates.
     parts = body.replace(rb"\\", b"").replace(rb"\"", b"").split(b'"', 2 * MAX_ITEMS)
     if len(parts) > 2 * MAX_ITEMS or _count_separators(b"".join(parts[::2])) >= MAX_ITEMS:
-        detail = f"the body has more than {MAX_ITEMS:,} values and names"
-        raise ProblemError("too-large", 413, "The body is too large", detail)
+        raise too_many_items()
 
 
 def _count_separators(text: bytes) -> int:
@@ -84,38 +78,3 @@ def _parse_float(text: str) -> float:
     if math.isinf(number):
         raise ValueError(f"{text[:40]} is too large for a number of 64 bits")
     return number
-
-
-def _find_faults(value: Any, path: tuple[str, ...]) -> Iterator[FieldError]:
-    """Yield a fault for every text that cannot be stored. Raises ProblemError where `value` is nested too deeply."""
-    if isinstance(value, str):
-        if fault := describe_unstorable(value):
-            yield FieldError(".".join(path), fault, "other text")
-    elif isinstance(value, dict):
-        _check_depth(path)
-        for name, item in cast("dict[str, Any]", value).items():
-            if fault := describe_unstorable(name):
-                yield FieldError(".".join(path), f"has a name that {fault}", "another name")
-            yield from _find_faults(item, (*path, name))
-    elif isinstance(value, list):
-        _check_depth(path)
-        for number, item in enumerate(cast("list[Any]", value)):
-            yield from _find_faults(item, (*path, str(number)))
-
-
-def describe_unstorable(text: str) -> str | None:
-    """Return why a database cannot store `text`; None where it can."""
-    if "\0" in text:
-        return "contains the character NUL"
-    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-        return "contains half a character (a surrogate without the other one)"
-    return None
-
-
-def _check_depth(path: tuple[str, ...]) -> None:
-    if len(path) >= MAX_DEPTH:
-        raise _too_deep()
-
-
-def _too_deep() -> ProblemError:
-    return malformed_json(f"the body is nested too deeply (valid: up to {MAX_DEPTH} levels)")

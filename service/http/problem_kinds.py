@@ -54,6 +54,12 @@ KINDS = {
             "The body cannot be read as JSON",
             "the body cannot be read as JSON: 'priority' occurs twice in one object",
         ),
+        ProblemKind(
+            "malformed-toml",
+            400,
+            "The document cannot be read as TOML",
+            "the document is not TOML: Expected '=' after a key in a key/value pair (at line 3, column 8)",
+        ),
         ProblemKind("unauthenticated", 401, "Authentication required", "unknown API key"),
         ProblemKind(
             "forbidden", 403, "Not allowed", "this requires the role submitter; dashboards has the role viewer"
@@ -77,7 +83,7 @@ KINDS = {
         ProblemKind(
             "unsupported-media-type",
             415,
-            "The body is not JSON",
+            "The body has another type than it should",
             "the content type is text/plain (valid: application/json)",
         ),
         ProblemKind(

@@ -1,4 +1,4 @@
-"""Bodies of requests, read before an endpoint is called: JSON, of bounded size, in bounded time."""
+"""Bodies of requests, read before an endpoint is called: JSON or TOML, of bounded size, in bounded time."""
 
 import asyncio
 from dataclasses import dataclass
@@ -11,6 +11,10 @@ from service.http.problems import ProblemError
 from service.http.shares import Shares
 
 INGEST_PREFIX = "/v1/ingest/"
+JSON, TOML = "application/json", "application/toml"
+"""Media types of bodies."""
+DOCUMENT_PATHS = frozenset({"/v1/jobs", "/v1/plans"})
+"""Paths whose bodies are job documents, in JSON or TOML."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +45,9 @@ class BodyLimits:
 class BodyGuard:
     """ASGI middleware that reads the body of a request to the API.
 
-    Refuses one that is not JSON (415), is too large (413), comes too slowly (408), or finds no memory (503). The size
-    limit also holds for a request without Content-Length. A request whose body is cut off is not carried out, and gets
-    no answer.
+    Refuses one of another type than the path takes (415), that is too large (413), comes too slowly (408), or finds no
+    memory (503). The size limit also holds for a request without Content-Length. A request whose body is cut off is not
+    carried out, and gets no answer.
     """
 
     def __init__(self, app: ASGIApp, limits: BodyLimits) -> None:
@@ -57,8 +61,9 @@ class BodyGuard:
             await self._app(scope, receive, send)
             return
         max_bytes = self._limits.get_max_bytes(scope["path"])
+        types = (JSON, TOML) if scope["path"] in DOCUMENT_PATHS else (JSON,)
         try:
-            num_bytes = _check_headers(_get_headers(scope), max_bytes)
+            num_bytes = _check_headers(_get_headers(scope), max_bytes, types)
             async with self._memory.take(num_bytes, get_sender_id(scope)):
                 pending = await self._read(receive, max_bytes)
                 if pending:
@@ -105,21 +110,24 @@ def _get_headers(scope: Scope) -> dict[bytes, str]:
     return {name: value.decode("latin-1") for name, value in scope["headers"]}
 
 
-def _check_headers(headers: dict[bytes, str], max_bytes: int) -> int:
-    """Return the largest size, in bytes, that the body may have. Raises ProblemError where it is refused."""
+def get_media_type(content_type: str) -> str:
+    """Return the media type in a header Content-Type, without its parameters; empty where there is none."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+def _check_headers(headers: dict[bytes, str], max_bytes: int, types: tuple[str, ...]) -> int:
+    """Return the largest size, in bytes, that the body may have. Raises ProblemError where it is refused.
+
+    types: media types that it may have.
+    """
     # The server refuses a length that is not a number.
     length = int(headers.get(b"content-length", max_bytes))
     if length > max_bytes:
         raise _too_large(max_bytes)
-    content_type = headers.get(b"content-type", "").partition(";")[0].strip().lower()
-    if content_type != "application/json":
-        actual = content_type or "none"
-        raise ProblemError(
-            "unsupported-media-type",
-            415,
-            "The body is not JSON",
-            f"the content type is {actual} (valid: application/json)",
-        )
+    media_type = get_media_type(headers.get(b"content-type", ""))
+    if media_type not in types:
+        detail = f"the content type is {media_type or 'none'} (valid: {', '.join(types)})"
+        raise ProblemError("unsupported-media-type", 415, "The body has another type than it should", detail)
     return length
 
 

@@ -7,14 +7,16 @@ from typing import Any, TypeVar
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
+from starlette.datastructures import Headers
 
-from service.http.gate import API_PREFIX, is_guarded
+from service.http.gate import API_PREFIX, get_sender_id, is_guarded
 from service.http.json_body import parse_json
 from service.http.problem_kinds import document_problems, get_own_kinds
 from service.http.query import check_query, list_parameters
 from service.http.rate_limits import HEALTH_PATH
-from service.http.request_body import INGEST_PREFIX
+from service.http.request_body import INGEST_PREFIX, JSON
 from service.http.threads import CONTROL, Threads
+from service.http.toml_body import TOML_BODIES, has_toml, parse_toml
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 _THREADS = "__threads__"
@@ -40,13 +42,14 @@ class ApiRoute(APIRoute):
         self.responses = document_problems(self._list_problem_kinds()) | self.responses
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler of requests. It refuses query parameters that are unknown, and JSON that is ambiguous."""
+        """Return the handler of requests. It refuses unknown query parameters, and bodies that are ambiguous."""
         handle = super().get_route_handler()
         parameters = list_parameters(self.dependant)
 
         async def handle_strictly(request: Request) -> Response:
             check_query(request.query_params, parameters)
-            return await handle(_StrictRequest(request.scope, request.receive))
+            strict = _TomlRequest if has_toml(request.headers) else _JsonRequest
+            return await handle(strict(request.scope, request.receive))
 
         return handle_strictly
 
@@ -67,11 +70,25 @@ class ApiRoute(APIRoute):
             yield from ("malformed-json", "slow-body", "too-large", "unsupported-media-type")
 
 
-class _StrictRequest(Request):
-    """Request whose body is parsed strictly."""
+class _JsonRequest(Request):
+    """Request whose body is JSON."""
 
     async def json(self) -> Any:
         return parse_json(await self.body())
+
+
+class _TomlRequest(Request):
+    """Request whose body is TOML."""
+
+    @property
+    def headers(self) -> Headers:
+        # The framework lets only what is said to be JSON be parsed.
+        headers = super().headers.mutablecopy()
+        headers["content-type"] = JSON
+        return headers
+
+    async def json(self) -> Any:
+        return await TOML_BODIES.run(get_sender_id(self.scope), parse_toml, await self.body())
 
 
 def _run_in_threads(endpoint: Callable[..., Any]) -> Callable[..., Any]:

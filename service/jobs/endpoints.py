@@ -10,6 +10,7 @@ from service.http.large_answers import need_slot
 from service.http.paging import Cursor, Page, parse_job_cursor, parse_serial_cursor
 from service.http.problem_kinds import may_answer
 from service.http.problems import invalid_request
+from service.http.request_body import JSON, TOML
 from service.http.route import ApiRoute, runs_in
 from service.http.threads import LISTS
 from service.http.turns import Turns
@@ -31,13 +32,9 @@ IdempotencyKey = Annotated[
     str | None, Header(pattern=r"^[ -~]{1,255}$", description="1 to 255 printable ASCII characters")
 ]
 EXAMPLE_DOCUMENT = 'a job document, such as {"data": {"train": ["day_0.tsv"]}}'
-JOB_DOCUMENT = {
-    "requestBody": {
-        "required": True,
-        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/JobSpec"}}},
-    }
-}
-
+_SCHEMA = {"schema": {"$ref": "#/components/schemas/JobSpec"}}
+JOB_DOCUMENT = {"requestBody": {"required": True, "content": {JSON: _SCHEMA, TOML: _SCHEMA}}}
+"""Documentation of a body that is a job document."""
 
 CREATED_BEFORE: dict[int | str, dict[str, Any]] = {
     200: {"model": JobView, "description": "The job that the same request created before"}
@@ -45,7 +42,7 @@ CREATED_BEFORE: dict[int | str, dict[str, Any]] = {
 
 
 @router.post("", status_code=201, openapi_extra=JOB_DOCUMENT, responses=CREATED_BEFORE)
-@may_answer("invalid-job", "cannot-fit", "idempotency-mismatch", "quota-exceeded")
+@may_answer("malformed-toml", "invalid-job", "cannot-fit", "idempotency-mismatch", "quota-exceeded")
 async def submit_job(
     document: Annotated[dict[str, Any], Body(description=EXAMPLE_DOCUMENT)],
     services: ServicesDependency,

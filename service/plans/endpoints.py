@@ -16,7 +16,7 @@ router = APIRouter(prefix="/v1/plans", tags=["plans"], route_class=ApiRoute)
 
 
 @router.post("", openapi_extra=JOB_DOCUMENT)
-@may_answer("invalid-job", "cannot-plan", "planning-busy", "plan-timeout", "planning-failed")
+@may_answer("malformed-toml", "invalid-job", "cannot-plan", "planning-busy", "plan-timeout", "planning-failed")
 @runs_in(PLANS)
 def plan_job(
     document: Annotated[dict[str, Any], Body(description=EXAMPLE_DOCUMENT)],

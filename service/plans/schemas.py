@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from dlrm.config import DerivedNumber
+from dlrm.config import Decision, DerivedNumber
 from service.http.problems import FieldProblem
 
 
@@ -56,7 +56,12 @@ class PlanView(BaseModel):
 
     document: dict[str, Any]
     """Job document with defaults filled in."""
+    decisions: list[Decision]
+    """Values of the fields that the document leaves open, and of those that its preset fills; empty while the rows that
+    decide them are unknown."""
     derived: list[DerivedNumber]
+    num_steps: int | None
+    """Number of steps of the run; null where its rows are unknown, or the noise scale decides how its batch grows."""
     plan: dict[str, Any] | None
     """Plan as described in docs/plans.md; null where there is none, and `refusal` or `unknown_sizes` says why."""
     warnings: list[str] | None

@@ -54,7 +54,9 @@ class PlanService:
         spec = parse_document(document)
         launcher = resolve_launcher(spec, self._launchers)
         resolved, faults = self._resolve(spec, launcher, principal)
-        result = dict.fromkeys(("resolved", "plan", "warnings", "notes", "sizes_from", "refusal", "unknown_sizes"))
+        result = dict.fromkeys(
+            ("resolved", "num_steps", "plan", "warnings", "notes", "sizes_from", "refusal", "unknown_sizes")
+        )
         # A plan would reveal what a packed directory holds, which must not happen where its path is not allowed.
         if not (faults and spec.data.format == "packed"):
             result |= self._planner.make_plan(resolved, sees_files=self._launchers[launcher].shares_files)
@@ -66,7 +68,9 @@ class PlanService:
             faults = [*faults, FieldError(refusal["field"] or "sharding", refusal["message"], valid)]
         return PlanView(
             document=spec.model_dump(mode="json"),
+            decisions=resolved.decisions,
             derived=resolved.derived,
+            num_steps=result["num_steps"],
             plan=plan,
             warnings=result["warnings"],
             notes=result["notes"],

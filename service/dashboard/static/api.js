@@ -3,11 +3,13 @@
 const POLL_MILLISECONDS = 2000;
 const NEXT_PAGE = "dlrm.next-page";
 
-/** Failed request; its message is readable text. */
+/** Failed request; its message is readable text. errors: fields at fault, each with a message and what would be valid. */
 export class ApiError extends Error {
   constructor(status, problem) {
     super(problem.detail || problem.title || `the service answered ${status}`);
     this.status = status;
+    this.title = problem.title ?? "";
+    this.errors = problem.errors ?? [];
   }
 }
 
@@ -20,12 +22,16 @@ function leaveForSignIn() {
   location.replace("/signin");
 }
 
-export async function request(method, path, body) {
-  const options = { method, headers: {} };
-  if (body !== undefined) {
-    options.body = JSON.stringify(body);
-    options.headers["Content-Type"] = "application/json";
-  }
+export function request(method, path, body) {
+  if (body === undefined) return send(path, { method });
+  return send(path, { method, body: JSON.stringify(body), headers: { "Content-Type": "application/json" } });
+}
+
+/** Send a text in TOML, with further headers. */
+export const postToml = (path, body, headers = {}) =>
+  send(path, { method: "POST", body, headers: { "Content-Type": "application/toml", ...headers } });
+
+async function send(path, options) {
   const response = await fetch(path, options);
   if (response.status === 401 && location.pathname !== "/signin") {
     sessionStorage.setItem(NEXT_PAGE, location.pathname);

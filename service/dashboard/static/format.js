@@ -65,6 +65,15 @@ export function element(tag, attributes = {}, ...children) {
   return node;
 }
 
+/** Fill a <dl> with tiles, each a name, a value and a note on it. */
+export function showTiles(list, tiles) {
+  list.replaceChildren(
+    ...tiles.map(([name, value, note]) =>
+      element("div", {}, element("dt", {}, name), element("dd", {}, value, element("small", {}, note))),
+    ),
+  );
+}
+
 const ENDED = new Set(["SUCCEEDED", "FAILED", "CANCELLED"]);
 export const hasEnded = (job) => ENDED.has(job.state);
 

@@ -3,10 +3,11 @@ import { BATCH_ADVICE, showAdvice } from "./advice.js";
 import { showAttempts, sumSeconds } from "./attempts.js";
 import { get, keepUpToDate, request, showCapacity, startHeader } from "./api.js";
 import { Chart } from "./charts.js";
+import { showDerived } from "./derived.js";
 import { Events } from "./events.js";
 import {
   bytes, clock, duration, element, figure, fileSize, hasEnded, integer, isKnown, labelChips, percent, progressText,
-  rate, reasonText, samples, showProgress, showState, stagesText,
+  rate, reasonText, samples, showProgress, showState, showTiles, stagesText,
 } from "./format.js";
 import { Log } from "./log.js";
 import { findBatch, NoiseCharts } from "./noise.js";
@@ -47,7 +48,7 @@ function showHeader(job) {
 const aucNote = ({ auc_standard_error: error, best_possible_auc: best }) =>
   [error ? `± ${error.toFixed(4)}` : "", best ? `best possible ${figure(best)}` : ""].filter(Boolean).join(" · ");
 
-function showTiles(job, lastCheckpoint, attempts) {
+function showFigures(job, lastCheckpoint, attempts) {
   const { metrics, progress } = job;
   const auc = metrics.auc ?? progress.auc;
   const onNodes = job.num_nodes > 1 ? ` on ${integer(job.num_nodes)} nodes` : "";
@@ -65,11 +66,7 @@ function showTiles(job, lastCheckpoint, attempts) {
   if (job.batch_stages.length) tiles.push(["Batch", integer(progress.global_size), `stages: ${stagesText(job.batch_stages)}`]);
   const saved = lastCheckpoint ? `${clock(lastCheckpoint.time)} · ${fileSize(lastCheckpoint.num_bytes)}` : "none yet";
   tiles.push(["Last checkpoint", lastCheckpoint ? `step ${integer(lastCheckpoint.step)}` : "–", saved]);
-  byId("tiles").replaceChildren(
-    ...tiles.map(([name, value, note]) =>
-      element("div", {}, element("dt", {}, name), element("dd", {}, value, element("small", {}, note))),
-    ),
-  );
+  showTiles(byId("tiles"), tiles);
 }
 
 function showFiles(job, attempts) {
@@ -118,37 +115,10 @@ function showDocument(job) {
   byId("document").textContent = JSON.stringify(job.spec, null, 2);
 }
 
-/** Show what the run has decided for the fields that the document left open, then the numbers derived from it. */
-function showDerived(job, decided) {
-  const decisions = decided?.details.decisions ?? [];
-  const fields = new Set(decisions.map(({ field }) => field));
-  const rows = [
-    ...decisions.map(({ field, value, reason }) => [field, formatValue(value), reason]),
-    ...job.derived
-      .filter(({ name }) => !fields.has(name))
-      .map(({ name, value, unit, reason }) => [name, `${formatValue(value)} ${unit}`, reason]),
-  ];
-  byId("derived").tBodies[0].replaceChildren(
-    ...rows.map(([name, value, reason]) =>
-      element(
-        "tr",
-        {},
-        element("th", { scope: "row" }, name.replaceAll("_", " ")),
-        element("td", { class: "number" }, value),
-        element("td", {}, reason),
-      ),
-    ),
-  );
-}
-
-function formatValue(value) {
-  return Array.isArray(value) ? value.join(", ") : (value ?? "none").toLocaleString("en");
-}
-
 async function update() {
   const [job, checkpoints, attempts] = await Promise.all([path, `${path}/checkpoints`, `${path}/attempts`].map(get));
   showHeader(job);
-  showTiles(job, checkpoints.items[0], attempts.items);
+  showFigures(job, checkpoints.items[0], attempts.items);
   showAttempts(byId("attempts"), attempts.items);
   showFiles(job, attempts.items);
   showYardsticks(byId("yardsticks"), job);
@@ -158,7 +128,7 @@ async function update() {
   await Promise.all([showCurves(job), events.update(), log.update(job.num_attempts), showCapacity(bytes)]);
   showWarnings(byId("warnings"), job, events);
   showAdvice(byId("advice"), events.findLast(BATCH_ADVICE));
-  showDerived(job, events.findLast("decided"));
+  showDerived(byId("derived"), events.findLast("decided")?.details.decisions ?? [], job.derived);
   showPlan(byId("plan"), events.findLast("plan"), events.findLast("step_parts"));
   return !(hasEnded(job) && log.isComplete);
 }

@@ -72,7 +72,7 @@ function showStep(steps, hint, plan, measured) {
 }
 
 /** Choose the format by the units of the memory in the document, 80 GB or 8 GiB. */
-const chooseSizeFormat = (memory) => (memory % 2 ** 20 && memory % 1e6 === 0 ? fileSize : binarySize);
+export const chooseSizeFormat = (memory) => (memory % 2 ** 20 && memory % 1e6 === 0 ? fileSize : binarySize);
 
 const milliseconds = (seconds) => (seconds === undefined ? "–" : `${(1e3 * seconds).toFixed(1)} ms`);
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dlrm.config import BatchConfig, JobConfig
-from dlrm.planning.shortages import MIN_STEPS_OF_RUN, RowCounts, list_shortages
+from dlrm.planning.shortages import MIN_STEPS_OF_RUN, RowCounts, count_run_steps, list_shortages
 from dlrm.record import BANNERS, WARNINGS
 
 
@@ -38,6 +38,19 @@ def test_the_steps_of_a_batch_that_grows_are_those_of_every_size() -> None:
     batch = {"global_size": 2000, "schedule": [{"until_fraction": 0.5, "global_size": 400}]}
     job = make_job(2000).model_copy(update={"batch": BatchConfig.model_validate(batch)})
     assert list_names(job, RowCounts(20_000)) == []
+    assert count_run_steps(job, RowCounts(20_000)) == 30
+
+
+def test_the_steps_of_a_run_are_those_over_the_rows_that_are_not_held_out_for_validation() -> None:
+    assert count_run_steps(make_job(1000, epochs=2), RowCounts(10_500)) == 21
+    held_out = make_job(1000, epochs=2, validation_fraction=0.5)
+    assert count_run_steps(held_out, RowCounts(10_500)) in range(10, 13)
+
+
+def test_the_steps_of_a_run_are_unknown_where_the_noise_scale_decides_how_its_batch_grows() -> None:
+    batch = {"global_size": 2000, "growth": {"start_size": 500}}
+    job = make_job(2000).model_copy(update={"batch": BatchConfig.model_validate(batch)})
+    assert count_run_steps(job, RowCounts(20_000)) is None
     assert list_names(make_job(2000), RowCounts(20_000)) == ["few_steps"]
 
 

@@ -50,6 +50,10 @@ def test_the_answer_has_document_plan_memory_rates_and_fit(planning_api: Api) ->
     answer = request_plan(planning_api, SYNTHETIC)
     assert answer["document"]["batch"]["global_size"] == 16_384
     assert "chunk_size" in {number["name"] for number in answer["derived"]}
+    decisions = {decision["field"]: decision for decision in answer["decisions"]}
+    assert decisions["model.bottom_mlp"]["reason"] == "the last width is model.embedding_dim"
+    # An epoch has no full batch, and a step takes all of its rows.
+    assert answer["num_steps"] == decisions["run.epochs"]["value"] > 1
     assert len(answer["plan"]["tables"]) == 26
     assert {table["type"] for table in answer["plan"]["tables"]} == {"table_wise"}
     assert answer["memory"]["asked_bytes"] == 2 * 2**30
@@ -157,6 +161,7 @@ def test_no_row_is_read_where_a_path_is_refused(planning_api: Api) -> None:
     assert "dlrm prepare" in answer["unknown_sizes"]
     assert "C1, C2" in answer["unknown_sizes"]
     assert [why["field"] for why in answer["fits"]["why"]] == ["data.train.1"]
+    assert (answer["num_steps"], answer["decisions"]) == (None, [])
 
 
 def test_what_is_free_decides_whether_it_fits_now(planning_api: Api) -> None:

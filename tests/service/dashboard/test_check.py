@@ -1,0 +1,99 @@
+"""What the page of a new job shows of a check, with the real planning program; and that everybody can use it."""
+
+import sys
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from tests.service.dashboard.site import Site
+
+pytestmark = pytest.mark.browser
+
+SETTINGS = {"DLRM_TRAINER_PYTHON": sys.executable, "DLRM_NUM_CORES": "2", "DLRM_RECONCILE_INTERVAL_SECONDS": "0.2"}
+PRESET_LINE = 'preset = "large_batch"\n'
+DOCUMENT = """\
+[data]
+format = "synthetic"
+synthetic = { num_rows = 5_000_000, num_ids = 1000 }
+
+[run]
+epochs = 1
+yardsticks = "none"
+
+[resources]
+workers_per_node = 1
+memory = "2GiB"
+"""
+
+
+def check(page: Page, text: str) -> None:
+    page.get_by_label("Job document").fill(text)
+    page.get_by_role("button", name="Check").click()
+
+
+def list_faults(page: Page) -> list[str]:
+    """List what axe-core finds on the page, with the elements."""
+    faults = Axe().run(page).response["violations"]
+    return [f"{fault['id']}: {[node['html'] for node in fault['nodes']]}" for fault in faults]
+
+
+def test_a_check_shows_what_the_preset_decides_and_why(page: Page, site: Site) -> None:
+    page.goto(f"{site.url}/new")
+    page.get_by_label("Job document").fill(DOCUMENT)
+    page.get_by_label("large_batch").check()
+    page.get_by_label("Job document").press("Control+Enter")
+    expect(page.get_by_role("status")).to_have_text("The job fits, and would start at once.")
+    # 4,500,000 rows in at least 800 steps.
+    expect(page.locator("#tiles div", has_text="Batch")).to_contain_text("4,096")
+    expect(page.locator("#tiles div", has_text="Steps")).to_contain_text("1,099")
+    expect(page.locator("#tiles div", has_text="Memory")).to_contain_text("of 2.0 GiB")
+    batch = page.locator("#derived tr", has_text="batch.global_size")
+    expect(batch).to_contain_text("preset large_batch: for at least 800 steps")
+    expect(page.locator("#derived tr", has_text="dense_optimizer.schedule.decay")).to_contain_text("wsd")
+    expect(page.locator("#derived tr", has_text="dense peak learning rate")).to_contain_text("0.001414")
+    page.locator("#plan summary").click()
+    expect(page.locator("#plan tbody").first.locator("tr")).to_have_count(26)
+    expect(page.locator("#plan")).to_contain_text("of each rank")
+    expect(page.locator("#age")).to_be_hidden()
+    page.get_by_label("none").check()
+    expect(page.locator("#age")).to_have_text("The document has changed since this check.")
+    assert list(site.client.jobs()) == []
+
+
+def test_a_job_that_cannot_run_is_told_why_and_its_warnings(page: Page, site: Site) -> None:
+    page.goto(f"{site.url}/new")
+    check(page, DOCUMENT.replace("2GiB", "9000GiB") + "\n[batch]\nglobal_size = 524_288\n")
+    expect(page.get_by_role("status")).to_have_text("The job cannot run like this:")
+    expect(page.locator("#faults code")).to_have_text("resources.memory")
+    expect(page.locator("#faults small")).to_contain_text("valid: at most")
+    expect(page.locator("#warnings")).to_contain_text("the run has only 9 steps to learn in")
+    expect(page.locator("#notes")).to_contain_text("resources.memory: 9,000.0 GiB is more than")
+
+
+def test_what_the_rows_decide_is_open_while_they_are_unknown(page: Page, site: Site) -> None:
+    page.goto(f"{site.url}/new")
+    check(page, f'{PRESET_LINE}data.train = ["nowhere.tsv"]')
+    expect(page.locator("#faults code").first).to_have_text("data.train.0")
+    expect(page.locator("#tiles div", has_text="Batch")).to_contain_text("decided by the rows, once they are read")
+    expect(page.locator("#tiles div", has_text="Steps")).to_contain_text("decided by the rows")
+    expect(page.locator("#notes")).to_contain_text("are unknown until their values are counted")
+    expect(page.locator("#plan")).to_be_hidden()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 360])
+def test_axe_finds_nothing_on_the_page_of_a_new_job(page: Page, site: Site, scheme: str, width: int) -> None:
+    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    page.set_viewport_size({"width": width, "height": 740})
+    page.goto(f"{site.url}/new")
+    expect(page.locator("#capacity")).not_to_be_empty()
+    assert list_faults(page) == []
+    check(page, PRESET_LINE + DOCUMENT)
+    expect(page.locator("#result")).to_be_visible()
+    page.locator("#plan summary").click()
+    page.get_by_label("Job document").fill(" ")
+    page.get_by_role("button", name="Submit").click()
+    expect(page.locator("#problem")).to_be_visible()
+    assert list_faults(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
