@@ -5,6 +5,7 @@ from dlrm.config.batch import MAX_BATCH, BatchConfig, BatchGrowth, BatchSpec
 from dlrm.config.counts import format_count, format_epochs
 from dlrm.config.data import DataConfig, SyntheticConfig, TeacherConfig
 from dlrm.config.decide import (
+    FIRST_FRACTION,
     MIN_BATCH,
     DataFacts,
     Decision,
@@ -14,6 +15,7 @@ from dlrm.config.decide import (
     keep_decisions,
 )
 from dlrm.config.derived import (
+    FIRST_SIZE,
     DerivedNumber,
     DerivedWarning,
     ResolvedJob,
@@ -46,6 +48,8 @@ __all__ = [
     "BATCH_FIELD",
     "CRITEO_SCHEMA",
     "EXECUTION_SETTINGS",
+    "FIRST_FRACTION",
+    "FIRST_SIZE",
     "MAX_BATCH",
     "MIN_BATCH",
     "PRESETS",

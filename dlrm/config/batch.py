@@ -3,7 +3,7 @@
 from itertools import pairwise
 from typing import Annotated, Any, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from dlrm.config.base import Auto, Config
 from dlrm.config.errors import invalid
@@ -21,6 +21,14 @@ class ScheduledBatch(Config):
     """Share of the run's samples at which this size ends, with the batch that reaches it."""
     global_size: BatchSize
     """Number of samples of one step over all ranks in this part; divisible by the number of ranks."""
+
+
+BatchSchedule = Annotated[list[ScheduledBatch], Field(max_length=MAX_STAGES)]
+# By the kind of the value, so that a stage at fault is told alone, and not that it is no "auto" either.
+OpenSchedule = Annotated[
+    Annotated[BatchSchedule, Tag("(stages)")] | Annotated[Auto, Tag("(auto)")],
+    Discriminator(lambda value: "(auto)" if isinstance(value, str) else "(stages)"),
+]
 
 
 class BatchGrowth(Config):
@@ -45,15 +53,21 @@ class BatchSpec(Config):
     chunk_size: Auto | int = "auto"
     """Number of samples whose activations one rank holds at a time (c); changes memory use and speed, not the
     result."""
-    schedule: list[ScheduledBatch] = Field(default=[], max_length=MAX_STAGES)
-    """Smaller sizes that the run begins with, ascending; `global_size` follows. Empty: one size for the whole run. A
-    batch that grows can take the place of a rate that falls (Smith et al. 2018, arXiv 1711.00489)."""
+    schedule: OpenSchedule = Field(default=[])
+    """Smaller sizes that the run begins with, ascending; `global_size` follows. Empty: one size for the whole run.
+    auto: an eighth of `global_size` for the first quarter of the samples. A batch that grows can take the place of a
+    rate that falls (Smith et al. 2018, arXiv 1711.00489)."""
     growth: BatchGrowth | None = None
     """Growth of the batch by the noise scale, which takes the place of a schedule; null or false: none."""
 
+    def get_schedule(self) -> list[ScheduledBatch]:
+        """Return the schedule; an empty one while it is left open."""
+        return [] if self.schedule == "auto" else self.schedule
+
     def list_sizes(self) -> list[tuple[str, int]]:
         """List the batch sizes that the document names, ascending, with their fields; none that is left open."""
-        sizes = [(f"schedule.{number}.global_size", stage.global_size) for number, stage in enumerate(self.schedule)]
+        stages = enumerate(self.get_schedule())
+        sizes = [(f"schedule.{number}.global_size", stage.global_size) for number, stage in stages]
         if self.growth is not None:
             sizes = [("growth.start_size", self.growth.start_size)]
         return sizes if self.global_size == "auto" else [*sizes, ("global_size", self.global_size)]
@@ -81,7 +95,7 @@ class BatchSpec(Config):
         sizes = self.list_sizes()
         if self.global_size == "auto" and sizes:
             raise invalid("global_size", "is auto, but a batch that grows needs its last size", f"above {sizes[-1][1]}")
-        for number, (before, stage) in enumerate(pairwise(self.schedule), start=1):
+        for number, (before, stage) in enumerate(pairwise(self.get_schedule()), start=1):
             if stage.until_fraction <= before.until_fraction:
                 message = f"{stage.until_fraction:g} is not above the {before.until_fraction:g} before it"
                 raise invalid(f"schedule.{number}.until_fraction", message, f"above {before.until_fraction:g}, below 1")
@@ -98,6 +112,8 @@ class BatchConfig(BatchSpec):
     global_size: BatchSize = 16_384  # pyright: ignore[reportIncompatibleVariableOverride], specs are frozen
     """Number of samples of one step over all ranks (B); divisible by the number of ranks. Of a batch that grows it is
     the last and largest size."""
+    schedule: BatchSchedule = Field(default=[])  # pyright: ignore[reportIncompatibleVariableOverride], specs are frozen
+    """Smaller sizes that the run begins with, ascending; `global_size` follows. Empty: one size for the whole run."""
 
     @property
     def first_size(self) -> int:

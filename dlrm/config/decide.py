@@ -4,7 +4,7 @@ The rules were chosen by experiments on seven data sets (docs/experiments.md). W
 the decisions are those for many rows, which is what an unknown log most likely has.
 """
 
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
 
@@ -21,6 +21,8 @@ from dlrm.config.schedule import ScheduleConfig
 
 Document = TypeVar("Document", JobConfig, JobSpec)
 
+FIRST_SHARE, FIRST_FRACTION = 8, 0.25
+"""A batch that grows by itself begins with an eighth of its size, for this fraction of the run's samples."""
 MIN_STEPS_OF_EPOCH = 256
 """Least number of steps of an epoch; a model hardly learns in fewer, and more of them make the run slower."""
 MIN_BATCH, MAX_BATCH = 256, 16_384
@@ -90,7 +92,7 @@ def decide(job: JobSpec, facts: DataFacts | None) -> tuple[JobConfig, list[Decis
     for field in list_open_fields(job):
         value, reason = _RULES[field](document, facts)
         _set_decided(document, field, value)
-        decisions.append(Decision(field=field, value=value, reason=reason))
+        decisions.append(Decision(field=field, value=_describe_value(value), reason=reason))
     if facts is not None and facts.source is not None and job.model.architecture == "auto":
         _keep_cross_layers(document["model"], facts.source)
     decisions += [
@@ -105,9 +107,10 @@ def keep_decisions(job: JobSpec, earlier: JobConfig) -> JobSpec:
 
     Raises ConfigError where what the document states does not fit together with them.
     """
-    document = job.model_dump(mode="json")
+    document, decided = job.model_dump(mode="json"), earlier.model_dump(mode="json")
     for field in list_open_fields(job):
-        _set_decided(document, field, _get_value(earlier, field))
+        section, name = field.split(".")
+        _set_decided(document, field, decided[section][name])
     return _validate(JobSpec, document)
 
 
@@ -151,7 +154,6 @@ def _decide_architecture(document: dict[str, Any], facts: DataFacts | None) -> t
 
 
 def _decide_batch(document: dict[str, Any], facts: DataFacts | None) -> tuple[int, str]:
-    world_size = document["resources"]["nodes"] * document["resources"]["workers_per_node"]
     preset: PresetName | None = document["preset"]
     if facts is None:
         size, reason = MAX_BATCH if preset is None else PRESETS[preset].max_batch, UNKNOWN_ROWS
@@ -160,15 +162,36 @@ def _decide_batch(document: dict[str, Any], facts: DataFacts | None) -> tuple[in
         reason = f"for {facts.num_train_rows:,} training rows"
     else:
         size, reason = _choose_preset_batch(document, facts, preset)
-    chunk_size, moments = document["batch"]["chunk_size"], document["moments"]
-    least = max(1 if chunk_size == "auto" else chunk_size * world_size, moments["num_groups"] if moments else 1)
-    # A multiple of the ranks, and at least a chunk on each.
-    whole = -(-max(size, least) // world_size) * world_size
+    world_size = _count_ranks(document)
+    whole = _make_whole(document, size)
     if facts is not None and whole != size:
         reason = (
             f"{size:,} {reason}, raised for {format_count(world_size, 'rank')}, their chunks and the groups of moments"
         )
     return whole, reason if facts is None or preset is None else f"preset {preset}: {reason}"
+
+
+def _count_ranks(document: dict[str, Any]) -> int:
+    return document["resources"]["nodes"] * document["resources"]["workers_per_node"]
+
+
+def _make_whole(document: dict[str, Any], size: int) -> int:
+    """Raise a batch to a multiple of the ranks, a chunk on each, and a sample in each group of moments."""
+    world_size = _count_ranks(document)
+    chunk_size, moments = document["batch"]["chunk_size"], document["moments"]
+    least = max(1 if chunk_size == "auto" else chunk_size * world_size, moments["num_groups"] if moments else 1)
+    return -(-max(size, least) // world_size) * world_size
+
+
+def _decide_schedule(document: dict[str, Any], facts: DataFacts | None) -> tuple[list[dict[str, Any]], str]:  # noqa: ARG001
+    """Decide how the batch grows, once its last size is decided."""
+    last = document["batch"]["global_size"]
+    first = _make_whole(document, last // FIRST_SHARE)
+    source = f"preset {document['preset']}: " if document["preset"] is not None else ""
+    if first >= last:
+        return [], f"{source}{last:,} samples are too few for the ranks to begin with less"
+    reason = f"{source}steps that are cheap in samples while the gradient is large against its noise"
+    return [{"until_fraction": FIRST_FRACTION, "global_size": first}], reason
 
 
 def _choose_preset_batch(document: dict[str, Any], facts: DataFacts, preset: PresetName) -> tuple[int, str]:
@@ -270,6 +293,7 @@ _RULES = {
     "model.embedding_dim": _decide_dim,
     "model.bottom_mlp": _decide_bottom,
     "batch.global_size": _decide_batch,
+    "batch.schedule": _decide_schedule,
     "dense_optimizer.learning_rate": _decide_dense_rate,
     "table_optimizer.learning_rate": _decide_table_rate,
     # Those that depend on whether run.epochs is set, before it is; the blend by the validation rows.
@@ -278,6 +302,16 @@ _RULES = {
     "run.patience": _decide_patience,
     "run.epochs": _decide_epochs,
 }
+
+
+def _describe_value(value: Any) -> int | float | str | list[int] | None:
+    """Return the value of a field as it is told: a schedule of the batch in words, None for an empty one."""
+    if not isinstance(value, list):
+        return value
+    items = cast("list[Any]", value)
+    if not items or isinstance(items[0], int):
+        return items or None
+    return ", ".join(f"{stage['global_size']:,} until {stage['until_fraction']:g} of the samples" for stage in items)
 
 
 def _get_value(job: JobSpec, field: str) -> Any:

@@ -149,7 +149,7 @@ def _get_document_path(location: tuple[int | str, ...], document_type: type[Base
     path: list[str] = []
     node: _Node | None = _Node(document_type)
     for part in location:
-        if str(part).startswith("(") and not (node and node.is_container):
+        if str(part).startswith("(") and not (node and node.has_keys):
             continue
         if node is None and not isinstance(part, int):
             break
@@ -192,6 +192,8 @@ class _Node:
 
     component: type[BaseModel]
     is_container: bool = False
+    has_keys: bool = False
+    """Whether it is a dictionary, whose keys may be any text."""
 
     def find_child(self, part: int | str) -> "_Node | None":
         """Return the node that a field, an index or a key leads to; None for a plain value."""
@@ -207,9 +209,9 @@ class _Node:
 def _make_node(annotation: Any) -> _Node | None:
     if isinstance(annotation, type) and not get_args(annotation):
         return _Node(annotation) if issubclass(annotation, BaseModel) else None
-    is_container = get_origin(annotation) in (list, dict)
+    origin = get_origin(annotation)
     for candidate in get_args(annotation):
         node = _make_node(candidate)
         if node:
-            return _Node(node.component, is_container or node.is_container)
+            return _Node(node.component, origin in (list, dict) or node.is_container, origin is dict or node.has_keys)
     return None

@@ -55,8 +55,8 @@ PRESETS: dict[PresetName, Preset] = {
 BATCH_FIELD = "batch.global_size"
 """Dotted path of the batch, which a preset decides by the rows."""
 _RATE_FIELDS = ("learning_rate", "schedule.base_batch", "schedule.scaling", "schedule.noise_scale")
-_GROUPS: tuple[tuple[str, ...], ...] = (_RATE_FIELDS, ("schedule.decay", "schedule.power"))
-"""Fields of an optimizer that mean something only together: a preset fills none of them where one is stated."""
+_GROUPS: tuple[tuple[str, ...], ...] = (_RATE_FIELDS, ("schedule.decay", "schedule.power"), ("schedule", "growth"))
+"""Fields of a section that mean something only together: a preset fills none of them where one is stated."""
 
 
 def fill_preset(document: Any) -> Any:

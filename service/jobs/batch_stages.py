@@ -1,10 +1,11 @@
 """Stages of a batch that grows, as a job's page and `dlrm show` tell them."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
 
-from dlrm.config import BatchSpec
+from dlrm.config import BATCH_FIELD, FIRST_FRACTION, FIRST_SIZE, BatchSpec
 
 
 class BatchStageView(BaseModel):
@@ -18,16 +19,21 @@ class BatchStageView(BaseModel):
     """Whether the last step that was reported is of it."""
 
 
-def list_batch_stages(batch: dict[str, Any], global_size: int | None) -> list[BatchStageView]:
+def list_batch_stages(
+    batch: Mapping[str, Any], derived: Sequence[Mapping[str, Any]], global_size: int | None
+) -> list[BatchStageView]:
     """List the stages of a job, those to come too where they are known; none of a batch of one size.
 
-    batch: section of the job document. global_size: batch of the last step; None where no step is reported.
+    batch: section of the job document. derived: the job's derived numbers. global_size: batch of the last step; None
+    where no step is reported.
     """
+    if batch.get("schedule") == "auto":
+        batch = _fill_schedule(batch, {number["name"]: number["value"] for number in derived})
     if not batch.get("schedule") and not batch.get("growth"):
         return []
     spec = BatchSpec.model_validate(batch)
     if spec.growth is None:
-        ends: list[float | None] = [*(stage.until_fraction for stage in spec.schedule), None]
+        ends: list[float | None] = [*(stage.until_fraction for stage in spec.get_schedule()), None]
         sizes = [size for _, size in spec.list_sizes()]
     else:
         sizes = _list_doubled_sizes(spec.growth.start_size, spec.global_size, global_size)
@@ -36,6 +42,13 @@ def list_batch_stages(batch: dict[str, Any], global_size: int | None) -> list[Ba
         BatchStageView(global_size=size, until_fraction=end, is_current=size == global_size)
         for size, end in zip(sizes, ends, strict=True)
     ]
+
+
+def _fill_schedule(batch: Mapping[str, Any], numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the section with the schedule that was decided for it; an empty one while it is not."""
+    first = numbers.get(FIRST_SIZE)
+    stages = [] if first is None else [{"until_fraction": FIRST_FRACTION, "global_size": first}]
+    return {**batch, "global_size": numbers.get(BATCH_FIELD, batch["global_size"]), "schedule": stages}
 
 
 def _list_doubled_sizes(start: int, most: int | str, present: int | None) -> list[int]:

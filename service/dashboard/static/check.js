@@ -46,15 +46,17 @@ function listTiles(answer) {
   const planned = isKnown(memory.planned_bytes) ? size(memory.planned_bytes) : UNKNOWN;
   const samplesPerSecond = plan?.step.is_dense_known ? `about ${integer(plan.step.samples_per_second)} samples/s` : "";
   return [
-    ["Batch", integer(batch), describeBatch(spec.batch, batch)],
+    ["Batch", integer(batch), describeBatch(answer, batch)],
     ["Steps", integer(num_steps), isKnown(num_steps) ? samplesPerSecond : "decided by the rows, once they are read"],
     ["Memory", planned, `of ${size(memory.asked_bytes)}`],
   ];
 }
 
-function describeBatch({ schedule, growth }, batch) {
+function describeBatch({ document: { batch: { schedule, growth } }, derived }, batch) {
+  const first = derived.find(({ name }) => name === "first_global_size")?.value;
   if (growth) return `grows from ${integer(growth.start_size)} by the noise scale`;
-  if (schedule.length) return stagesText([...schedule, { global_size: batch }]);
+  if (Array.isArray(schedule) && schedule.length) return stagesText([...schedule, { global_size: batch }]);
+  if (isKnown(first)) return `grows from ${integer(first)}`;
   return isKnown(batch) ? "samples a step" : "decided by the rows, once they are read";
 }
 

@@ -175,3 +175,44 @@ def test_a_short_run_of_open_length_is_blended_and_no_other_is():
     assert decide(1000, run={"target_auc": 0.8}).run.blend == "none"
     assert decide(1000, run={"blend": "none"}).run.blend == "none"
     assert decide(1000, run={"epochs": 2, "validation_fraction": 0.1, "blend": "logistic"}).run.blend == "logistic"
+
+
+@pytest.mark.parametrize(
+    ("num_rows", "batch", "num_ranks", "first"),
+    [
+        (30_000, {"global_size": 4096}, 1, 512),
+        # 1,000 / 8 = 125, raised to a multiple of two ranks.
+        (30_000, {"global_size": 1000}, 2, 126),
+        (30_000, {"global_size": 24}, 4, 4),
+        # 4,000,000 rows are decided to have 8,192.
+        (4_000_000, {}, 1, 1024),
+        # A chunk on each rank.
+        (30_000, {"global_size": 4096, "chunk_size": 400}, 2, 800),
+    ],
+)
+def test_a_schedule_that_is_left_open_begins_with_an_eighth_for_a_quarter_of_the_samples(
+    num_rows: int, batch: dict[str, Any], num_ranks: int, first: int
+):
+    changes = {"batch": {"schedule": "auto", **batch}, "resources": {"workers_per_node": num_ranks}, "moments": None}
+    resolved = resolve(parse_job({**DATA, **changes}), facts=DataFacts(num_train_rows=num_rows))
+    (stage,) = resolved.job.batch.schedule
+    assert (stage.global_size, stage.until_fraction) == (first, 0.25)
+    (told,) = [decision for decision in resolved.decisions if decision.field == "batch.schedule"]
+    assert told.value == f"{first:,} until 0.25 of the samples"
+    assert keep_decisions(parse_job({**DATA, **changes}), resolved.job).batch.schedule == [stage]
+
+
+def test_a_batch_that_the_ranks_cannot_begin_smaller_does_not_grow():
+    changes = {"batch": {"schedule": "auto", "global_size": 8}, "resources": {"workers_per_node": 8}, "moments": None}
+    resolved = resolve(parse_job({**DATA, **changes}), facts=DataFacts(num_train_rows=30_000))
+    assert resolved.job.batch.schedule == []
+    (told,) = [decision for decision in resolved.decisions if decision.field == "batch.schedule"]
+    assert (told.value, "too few" in told.reason) == (None, True)
+
+
+@pytest.mark.parametrize("schedule", ["early", ["auto"], {}, None])
+def test_a_schedule_that_is_neither_stages_nor_auto_is_refused_by_its_field(schedule: Any):
+    with pytest.raises(ConfigError) as raised:
+        parse_job({**DATA, "batch": {"global_size": 64, "schedule": schedule}})
+    assert [error.field.split(".")[:2] for error in raised.value.errors] == [["batch", "schedule"]]
+    assert not any("(" in error.field for error in raised.value.errors)

@@ -1,3 +1,5 @@
+from collections.abc import Sequence
+
 from service.jobs.batch_stages import list_batch_stages
 from tests.service.api import Api
 from tests.service.jobs.test_checkpoints_api import save_checkpoint
@@ -8,8 +10,10 @@ from tests.service.reports.test_restarted_curves import push
 SCHEDULE = [{"until_fraction": 0.25, "global_size": 1024}, {"until_fraction": 0.5, "global_size": 4096}]
 
 
-def list_stages(batch: dict[str, object], present: int | None) -> list[tuple[int, float | None, bool]]:
-    stages = list_batch_stages(batch, present)
+def list_stages(
+    batch: dict[str, object], present: int | None, derived: Sequence[dict[str, object]] = ()
+) -> list[tuple[int, float | None, bool]]:
+    stages = list_batch_stages(batch, derived, present)
     return [(stage.global_size, stage.until_fraction, stage.is_current) for stage in stages]
 
 
@@ -17,6 +21,15 @@ def test_the_stages_of_a_schedule_are_its_sizes_and_then_the_last_one() -> None:
     batch = {"global_size": 16_384, "schedule": SCHEDULE}
     assert list_stages(batch, 4096) == [(1024, 0.25, False), (4096, 0.5, True), (16_384, None, False)]
     assert not any(is_current for *_, is_current in list_stages(batch, None))
+
+
+def test_the_stages_of_a_schedule_that_is_left_open_are_those_that_were_decided() -> None:
+    decided = [{"name": "batch.global_size", "value": 4096}, {"name": "first_global_size", "value": 512}]
+    for batch in ({"global_size": "auto", "schedule": "auto"}, {"global_size": 4096, "schedule": "auto"}):
+        assert list_stages(batch, 512, decided) == [(512, 0.25, True), (4096, None, False)]
+    # The rows are not known yet, or the batch is too small to grow.
+    assert list_stages({"global_size": "auto", "schedule": "auto"}, None) == []
+    assert list_stages({"global_size": 8, "schedule": "auto"}, 8) == []
 
 
 def test_the_stages_of_a_batch_that_follows_the_noise_are_those_up_to_the_present_one() -> None:
