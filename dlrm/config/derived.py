@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 from pydantic import Field
 
@@ -18,8 +19,11 @@ in a core's cache."""
 
 FIRST_SIZE = "first_global_size"
 """Name of the number that tells the batch of the first step, where it grows."""
-WARMUP_CAPPED, PRESET_UNUSED = "warmup_capped", "preset_unused"
-"""Names of the events that report a warm-up shorter than its scaling asks for, and a preset that fills nothing."""
+WARMUP_CAPPED, PRESET_UNUSED, RATE_JUMPS = "warmup_capped", "preset_unused", "rate_jumps"
+"""Names of the events that report a warm-up shorter than its scaling asks for, a preset that fills nothing, and a
+learning rate that rises at once where the batch grows."""
+MAX_JUMP = 1.5
+"""Largest factor by which a learning rate rises at once without a warning, above that of sqrt for a doubled batch."""
 
 
 class DerivedNumber(Config):
@@ -118,6 +122,7 @@ def resolve(
     for name, optimizer in (("dense", job.dense_optimizer), ("table", job.table_optimizer)):
         derived += _derive_schedule_numbers(name, optimizer, job.batch)
         warnings += _list_schedule_warnings(name, optimizer, job.batch.first_size)
+        warnings += _list_jump_warnings(name, optimizer, job.batch)
     return ResolvedJob(
         job=job,
         asked=document if is_open else None,
@@ -274,6 +279,25 @@ def _list_schedule_warnings(
         f"the cap, set a warmup_fraction of up to {MAX_WARMUP / ratio:.3g}, or a smaller batch.global_size"
     )
     return [DerivedWarning(name=WARMUP_CAPPED, message=message)]
+
+
+def _list_jump_warnings(
+    name: str, optimizer: DenseOptimizerConfig | TableOptimizerConfig, batch: BatchConfig
+) -> list[DerivedWarning]:
+    """Warn where the learning rate rises at once, and far, where the batch grows."""
+    sizes = [size for _, size in batch.list_sizes()]
+    if batch.growth is not None:
+        sizes[1:] = [min(2 * batch.growth.start_size, batch.global_size)]
+    rates = [compute_peak_rate(optimizer, size) for size in sizes]
+    jump = max((after / before for before, after in pairwise(rates)), default=1.0)
+    if jump <= MAX_JUMP:
+        return []
+    message = (
+        f"{name}_optimizer.schedule: scaling {optimizer.schedule.scaling} raises the learning rate {jump:.3g} times at "
+        f"once where the batch grows, which can throw a model far back; leave scaling at none, or double the batch in "
+        f"several stages"
+    )
+    return [DerivedWarning(name=RATE_JUMPS, message=message)]
 
 
 def _is_capped(optimizer: DenseOptimizerConfig | TableOptimizerConfig, global_size: int) -> bool:

@@ -60,6 +60,7 @@ WARNINGS = frozenset(
         "checkpoint_passed_over",
         "checkpoint_waits",
         "preset_unused",
+        "rate_jumps",
         "step_dropped",
         "warmup_capped",
         "worse_than_constant",

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrm.config import BatchConfig, ConfigError, GrownBatch, JobConfig, list_stages, parse_job, resolve
+from dlrm.config import BatchConfig, ConfigError, DataFacts, GrownBatch, JobConfig, list_stages, parse_job, resolve
 from dlrm.optimizers import LearningRates
 
 SCHEDULE = [{"until_fraction": 0.25, "global_size": 512}, {"until_fraction": 0.5, "global_size": 1024}]
@@ -201,3 +201,33 @@ def test_stages_of_a_batch_that_has_grown_begin_at_its_rows_and_the_last_size_st
     (first, *_) = (number for number in resolve(job).derived if number.name == "first_global_size")
     assert first.value == 10
     assert first.reason.startswith("batch.growth: doubles, up to 64, where the noise scale exceeds 1 times the batch")
+
+
+@pytest.mark.parametrize(
+    ("batch", "scaling", "told"),
+    [
+        ({"global_size": 2048, "schedule": SCHEDULE}, "none", None),
+        # 512, 1024, 2048: each step is the root of 2.
+        ({"global_size": 2048, "schedule": SCHEDULE}, "sqrt", None),
+        ({"global_size": 2048, "schedule": SCHEDULE}, "linear", "2 times"),
+        # From 1,024 to 8,192.
+        ({"global_size": 8192, "schedule": SCHEDULE}, "sqrt", "2.83 times"),
+        ({"global_size": 8192, "growth": {"start_size": 512}}, "sqrt", None),
+        ({"global_size": 8192, "growth": {"start_size": 512}}, "linear", "2 times"),
+        ({"global_size": 700, "growth": {"start_size": 512}}, "linear", None),
+    ],
+)
+def test_a_rate_that_rises_far_at_once_where_the_batch_grows_is_told(
+    batch: dict[str, Any], scaling: str, told: str | None
+) -> None:
+    document = {
+        "data": {"format": "synthetic"},
+        "batch": batch,
+        "moments": {"every": 1},
+        "dense_optimizer": {"name": "adam", "schedule": {"scaling": scaling}},
+        "resources": {"workers_per_node": 1},
+    }
+    resolved = resolve(parse_job(document), facts=DataFacts(num_train_rows=100_000))
+    messages = [warning.message for warning in resolved.warnings if warning.name == "rate_jumps"]
+    assert len(messages) == (told is not None)
+    assert all(f"learning rate {told} at once" in message for message in messages)
