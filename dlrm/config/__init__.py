@@ -5,7 +5,6 @@ from dlrm.config.batch import MAX_BATCH, BatchConfig, BatchGrowth, BatchSpec
 from dlrm.config.counts import format_count, format_epochs
 from dlrm.config.data import DataConfig, SyntheticConfig, TeacherConfig
 from dlrm.config.decide import (
-    FIRST_FRACTION,
     MIN_BATCH,
     DataFacts,
     Decision,
@@ -13,9 +12,9 @@ from dlrm.config.decide import (
     count_synthetic_train_rows,
     get_auto_dim,
     keep_decisions,
+    make_auto_schedule,
 )
 from dlrm.config.derived import (
-    FIRST_SIZE,
     DerivedNumber,
     DerivedWarning,
     ResolvedJob,
@@ -48,8 +47,6 @@ __all__ = [
     "BATCH_FIELD",
     "CRITEO_SCHEMA",
     "EXECUTION_SETTINGS",
-    "FIRST_FRACTION",
-    "FIRST_SIZE",
     "MAX_BATCH",
     "MIN_BATCH",
     "PRESETS",
@@ -109,6 +106,7 @@ __all__ = [
     "list_differences",
     "list_scaling",
     "list_stages",
+    "make_auto_schedule",
     "make_identity",
     "parse_job",
     "replace_warm_start_source",

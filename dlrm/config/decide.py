@@ -4,6 +4,8 @@ The rules were chosen by experiments on seven data sets (docs/experiments.md). W
 the decisions are those for many rows, which is what an unknown log most likely has.
 """
 
+import math
+from collections.abc import Mapping
 from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
@@ -16,13 +18,16 @@ from dlrm.config.held_out import count_validation_rows
 from dlrm.config.job import JobConfig, JobSpec
 from dlrm.config.model import ModelConfig
 from dlrm.config.optimizers import DEFAULT_TABLE_RATE, get_default_rate, get_noise_rule
-from dlrm.config.presets import BATCH_FIELD, PRESETS, PresetName, list_filled_values
+from dlrm.config.presets import BATCH_FIELD, PRESETS, SCHEDULE_FIELD, PresetName, list_filled_values
+from dlrm.config.resources import ResourcesConfig
 from dlrm.config.schedule import ScheduleConfig
 
 Document = TypeVar("Document", JobConfig, JobSpec)
 
-FIRST_SHARE, FIRST_FRACTION = 8, 0.25
-"""A batch that grows by itself begins with an eighth of its size, for this fraction of the run's samples."""
+AUTO_STAGES = ((8, 0.25), (4, 0.375), (2, 0.5))
+"""Stages of a batch that grows by itself: the divisor of its last size, and the share of the run's samples up to which
+it has that size. It doubles, since the tables' rates are by samples: one that became eight times as large at once threw
+a model back (docs/experiments.md)."""
 MIN_STEPS_OF_EPOCH = 256
 """Least number of steps of an epoch; a model hardly learns in fewer, and more of them make the run slower."""
 MIN_BATCH, MAX_BATCH = 256, 16_384
@@ -162,36 +167,48 @@ def _decide_batch(document: dict[str, Any], facts: DataFacts | None) -> tuple[in
         reason = f"for {facts.num_train_rows:,} training rows"
     else:
         size, reason = _choose_preset_batch(document, facts, preset)
-    world_size = _count_ranks(document)
     whole = _make_whole(document, size)
     if facts is not None and whole != size:
-        reason = (
-            f"{size:,} {reason}, raised for {format_count(world_size, 'rank')}, their chunks and the groups of moments"
-        )
+        ranks = format_count(_list_rank_counts(document)[1], "rank")
+        reason = f"{size:,} {reason}, raised for {ranks}, their chunks and the groups of moments"
     return whole, reason if facts is None or preset is None else f"preset {preset}: {reason}"
 
 
-def _count_ranks(document: dict[str, Any]) -> int:
-    return document["resources"]["nodes"] * document["resources"]["workers_per_node"]
+def _list_rank_counts(document: Mapping[str, Any]) -> tuple[int, int]:
+    """List the smallest and the largest number of ranks of a job; they differ for a range of machines."""
+    resources = ResourcesConfig.model_validate(document["resources"])
+    nodes = resources.node_range
+    return nodes[0] * resources.workers_per_node, nodes[-1] * resources.workers_per_node
 
 
-def _make_whole(document: dict[str, Any], size: int) -> int:
+def _make_whole(document: Mapping[str, Any], size: int) -> int:
     """Raise a batch to a multiple of the ranks, a chunk on each, and a sample in each group of moments."""
-    world_size = _count_ranks(document)
+    rank_counts = _list_rank_counts(document)
     chunk_size, moments = document["batch"]["chunk_size"], document["moments"]
-    least = max(1 if chunk_size == "auto" else chunk_size * world_size, moments["num_groups"] if moments else 1)
-    return -(-max(size, least) // world_size) * world_size
+    least = max(1 if chunk_size == "auto" else chunk_size * max(rank_counts), moments["num_groups"] if moments else 1)
+    multiple = math.lcm(*rank_counts)
+    return -(-max(size, least) // multiple) * multiple
+
+
+def make_auto_schedule(document: Mapping[str, Any], last: int) -> list[dict[str, Any]]:
+    """Make the schedule of a batch that grows by itself to `last` samples, for a document that is complete.
+
+    Sizes that the ranks cannot have, or that are not above the one before, are left out.
+    """
+    stages: list[dict[str, Any]] = []
+    for divisor, until in AUTO_STAGES:
+        size = _make_whole(document, last // divisor)
+        if (stages[-1]["global_size"] if stages else 0) < size < last:
+            stages.append({"until_fraction": until, "global_size": size})
+    return stages
 
 
 def _decide_schedule(document: dict[str, Any], facts: DataFacts | None) -> tuple[list[dict[str, Any]], str]:  # noqa: ARG001
     """Decide how the batch grows, once its last size is decided."""
-    last = document["batch"]["global_size"]
-    first = _make_whole(document, last // FIRST_SHARE)
-    source = f"preset {document['preset']}: " if document["preset"] is not None else ""
-    if first >= last:
-        return [], f"{source}{last:,} samples are too few for the ranks to begin with less"
-    reason = f"{source}steps that are cheap in samples while the gradient is large against its noise"
-    return [{"until_fraction": FIRST_FRACTION, "global_size": first}], reason
+    stages = make_auto_schedule(document, document["batch"]["global_size"])
+    reason = "more steps while the gradient is large against its noise" if stages else "too small for the ranks to grow"
+    is_filled = SCHEDULE_FIELD in (document["filled_by_preset"] or ())
+    return stages, f"preset {document['preset']}: {reason}" if is_filled else reason
 
 
 def _choose_preset_batch(document: dict[str, Any], facts: DataFacts, preset: PresetName) -> tuple[int, str]:
@@ -293,7 +310,7 @@ _RULES = {
     "model.embedding_dim": _decide_dim,
     "model.bottom_mlp": _decide_bottom,
     "batch.global_size": _decide_batch,
-    "batch.schedule": _decide_schedule,
+    SCHEDULE_FIELD: _decide_schedule,
     "dense_optimizer.learning_rate": _decide_dense_rate,
     "table_optimizer.learning_rate": _decide_table_rate,
     # Those that depend on whether run.epochs is set, before it is; the blend by the validation rows.
@@ -311,7 +328,9 @@ def _describe_value(value: Any) -> int | float | str | list[int] | None:
     items = cast("list[Any]", value)
     if not items or isinstance(items[0], int):
         return items or None
-    return ", ".join(f"{stage['global_size']:,} until {stage['until_fraction']:g} of the samples" for stage in items)
+    return (
+        ", ".join(f"{stage['global_size']:,} until {stage['until_fraction']:g}" for stage in items) + " of the samples"
+    )
 
 
 def _get_value(job: JobSpec, field: str) -> Any:

@@ -17,8 +17,6 @@ CACHE_SIZED_CHUNK = {0: 2048, 1: 65_536}
 """Largest number of samples in an automatic chunk, by `gpus_per_worker`; on a CPU the activations of 2,048 samples stay
 in a core's cache."""
 
-FIRST_SIZE = "first_global_size"
-"""Name of the number that tells the batch of the first step, where it grows."""
 WARMUP_CAPPED, PRESET_UNUSED, RATE_JUMPS = "warmup_capped", "preset_unused", "rate_jumps"
 """Names of the events that report a warm-up shorter than its scaling asks for, a preset that fills nothing, and a
 learning rate that rises at once where the batch grows."""
@@ -222,10 +220,10 @@ def _derive_first_size(batch: BatchConfig) -> list[DerivedNumber]:
             f"batch.growth: doubles, up to {batch.global_size}, where the noise scale exceeds {growth.noise_factor:g} "
             f"times the batch after a share of {growth.check_every_fraction:g} of the samples"
         )
-        return [DerivedNumber(name=FIRST_SIZE, value=batch.first_size, unit="samples", reason=reason)]
+        return [DerivedNumber(name="first_global_size", value=batch.first_size, unit="samples", reason=reason)]
     ends = [f"{stage.global_size} until {stage.until_fraction:g} of the samples" for stage in batch.schedule]
     reason = f"batch.schedule: {', '.join(ends)}, then {batch.global_size}"
-    return [DerivedNumber(name=FIRST_SIZE, value=batch.first_size, unit="samples", reason=reason)]
+    return [DerivedNumber(name="first_global_size", value=batch.first_size, unit="samples", reason=reason)]
 
 
 def _derive_schedule_numbers(

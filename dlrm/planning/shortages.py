@@ -1,5 +1,6 @@
 """Finds what a run has too little of, steps or evaluation rows, before it starts. Imports no torch and no numpy."""
 
+import math
 from dataclasses import dataclass
 
 from dlrm.config import (
@@ -86,11 +87,13 @@ def check_steps(job: JobConfig, num_rows: int, num_steps: int) -> QualityWarning
     # A batch that the preset has chosen is as small as it should be; where nothing is recorded, it may have.
     preset = None if job.filled_by_preset is None or BATCH_FIELD in job.filled_by_preset else job.preset
     min_steps = 0 if preset is None else PRESETS[preset].min_steps
-    if num_steps < min_steps <= num_run_rows / MIN_BATCH:
+    # Smaller batches that the run begins with count in the preset's rule as parts of steps of the last size.
+    num_last_steps = math.ceil(num_run_rows / job.batch.global_size)
+    if num_last_steps < min_steps <= num_run_rows / MIN_BATCH:
         fitting = choose_batch(num_run_rows, min_steps, MAX_BATCH)
         message = (
-            f"the run has only {format_count(num_steps, 'step')} of {job.batch.global_size:,} samples, and with the "
-            f"preset {preset} the AUC falls visibly below {min_steps} steps: leave batch.global_size out, or set "
+            f"the run has samples for only {format_count(num_last_steps, 'step')} of {job.batch.global_size:,}, and "
+            f"with the preset {preset} the AUC falls visibly below {min_steps}: leave batch.global_size out, or set "
             f"at most {fitting:,} for {format_epochs(job.run.epochs)} of {num_rows:,} training rows"
         )
         return QualityWarning(name=FEW_STEPS, message=message)

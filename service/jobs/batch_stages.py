@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from dlrm.config import BATCH_FIELD, FIRST_FRACTION, FIRST_SIZE, BatchSpec
+from dlrm.config import BATCH_FIELD, BatchSpec, make_auto_schedule
 
 
 class BatchStageView(BaseModel):
@@ -20,15 +20,16 @@ class BatchStageView(BaseModel):
 
 
 def list_batch_stages(
-    batch: Mapping[str, Any], derived: Sequence[Mapping[str, Any]], global_size: int | None
+    document: Mapping[str, Any], derived: Sequence[Mapping[str, Any]], global_size: int | None
 ) -> list[BatchStageView]:
     """List the stages of a job, those to come too where they are known; none of a batch of one size.
 
-    batch: section of the job document. derived: the job's derived numbers. global_size: batch of the last step; None
-    where no step is reported.
+    document: job document. derived: the job's derived numbers. global_size: batch of the last step; None where no step
+    is reported.
     """
+    batch = document["batch"]
     if batch.get("schedule") == "auto":
-        batch = _fill_schedule(batch, {number["name"]: number["value"] for number in derived})
+        batch = _fill_schedule(document, {number["name"]: number["value"] for number in derived})
     if not batch.get("schedule") and not batch.get("growth"):
         return []
     spec = BatchSpec.model_validate(batch)
@@ -44,11 +45,12 @@ def list_batch_stages(
     ]
 
 
-def _fill_schedule(batch: Mapping[str, Any], numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the section with the schedule that was decided for it; an empty one while it is not."""
-    first = numbers.get(FIRST_SIZE)
-    stages = [] if first is None else [{"until_fraction": FIRST_FRACTION, "global_size": first}]
-    return {**batch, "global_size": numbers.get(BATCH_FIELD, batch["global_size"]), "schedule": stages}
+def _fill_schedule(document: Mapping[str, Any], numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the section of the batch with what was decided of it; without a schedule while its size is not known."""
+    batch = document["batch"]
+    size = numbers.get(BATCH_FIELD, batch["global_size"])
+    schedule = [] if size == "auto" else make_auto_schedule(document, size)
+    return {**batch, "global_size": size, "schedule": schedule}
 
 
 def _list_doubled_sizes(start: int, most: int | str, present: int | None) -> list[int]:

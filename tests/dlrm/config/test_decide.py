@@ -178,28 +178,29 @@ def test_a_short_run_of_open_length_is_blended_and_no_other_is():
 
 
 @pytest.mark.parametrize(
-    ("num_rows", "batch", "num_ranks", "first"),
+    ("num_rows", "batch", "num_ranks", "sizes"),
     [
-        (30_000, {"global_size": 4096}, 1, 512),
+        (30_000, {"global_size": 4096}, 1, {0.25: 512, 0.375: 1024, 0.5: 2048}),
         # 1,000 / 8 = 125, raised to a multiple of two ranks.
-        (30_000, {"global_size": 1000}, 2, 126),
-        (30_000, {"global_size": 24}, 4, 4),
+        (30_000, {"global_size": 1000}, 2, {0.25: 126, 0.375: 250, 0.5: 500}),
+        # 24 / 8 = 3, and 4 ranks: 4, 8, 12.
+        (30_000, {"global_size": 24}, 4, {0.25: 4, 0.375: 8, 0.5: 12}),
         # 4,000,000 rows are decided to have 8,192.
-        (4_000_000, {}, 1, 1024),
-        # A chunk on each rank.
-        (30_000, {"global_size": 4096, "chunk_size": 400}, 2, 800),
+        (4_000_000, {}, 1, {0.25: 1024, 0.375: 2048, 0.5: 4096}),
+        # A chunk on each rank: an eighth and a quarter are raised to 1,200, which counts once.
+        (30_000, {"global_size": 4096, "chunk_size": 600}, 2, {0.25: 1200, 0.5: 2048}),
     ],
 )
-def test_a_schedule_that_is_left_open_begins_with_an_eighth_for_a_quarter_of_the_samples(
-    num_rows: int, batch: dict[str, Any], num_ranks: int, first: int
+def test_a_schedule_that_is_left_open_doubles_from_an_eighth_at_a_quarter_three_eighths_and_a_half_of_the_samples(
+    num_rows: int, batch: dict[str, Any], num_ranks: int, sizes: dict[float, int]
 ):
     changes = {"batch": {"schedule": "auto", **batch}, "resources": {"workers_per_node": num_ranks}, "moments": None}
     resolved = resolve(parse_job({**DATA, **changes}), facts=DataFacts(num_train_rows=num_rows))
-    (stage,) = resolved.job.batch.schedule
-    assert (stage.global_size, stage.until_fraction) == (first, 0.25)
+    schedule = resolved.job.batch.schedule
+    assert {stage.until_fraction: stage.global_size for stage in schedule} == sizes
     (told,) = [decision for decision in resolved.decisions if decision.field == "batch.schedule"]
-    assert told.value == f"{first:,} until 0.25 of the samples"
-    assert keep_decisions(parse_job({**DATA, **changes}), resolved.job).batch.schedule == [stage]
+    assert told.value == ", ".join(f"{size:,} until {until}" for until, size in sizes.items()) + " of the samples"
+    assert keep_decisions(parse_job({**DATA, **changes}), resolved.job).batch.schedule == schedule
 
 
 def test_a_batch_that_the_ranks_cannot_begin_smaller_does_not_grow():
@@ -207,7 +208,7 @@ def test_a_batch_that_the_ranks_cannot_begin_smaller_does_not_grow():
     resolved = resolve(parse_job({**DATA, **changes}), facts=DataFacts(num_train_rows=30_000))
     assert resolved.job.batch.schedule == []
     (told,) = [decision for decision in resolved.decisions if decision.field == "batch.schedule"]
-    assert (told.value, "too few" in told.reason) == (None, True)
+    assert (told.value, "too small" in told.reason) == (None, True)
 
 
 @pytest.mark.parametrize("schedule", ["early", ["auto"], {}, None])
@@ -216,3 +217,12 @@ def test_a_schedule_that_is_neither_stages_nor_auto_is_refused_by_its_field(sche
         parse_job({**DATA, "batch": {"global_size": 64, "schedule": schedule}})
     assert [error.field.split(".")[:2] for error in raised.value.errors] == [["batch", "schedule"]]
     assert not any("(" in error.field for error in raised.value.errors)
+
+
+@pytest.mark.parametrize(("least", "most"), [(1, 3), (2, 4), (3, 4)])
+def test_an_open_batch_of_a_range_of_machines_is_one_that_the_ranks_of_its_ends_divide(least: int, most: int):
+    resources = {"nodes": {"min": least, "max": most}, "workers_per_node": 2}
+    batch = decide(100_000, batch={"schedule": "auto"}, resources=resources).batch
+    assert len(batch.schedule) == 3
+    for _, size in batch.list_sizes():
+        assert (size % (2 * least), size % (2 * most)) == (0, 0)

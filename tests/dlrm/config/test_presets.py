@@ -24,9 +24,10 @@ from dlrm.planning.shortages import RowCounts, list_shortages
 
 DATA: dict[str, Any] = {"data": {"train": ["day.tsv"]}, "run": {"epochs": 1}}
 PRESET = PRESETS["large_batch"]
-RATE, BASE_BATCH, SCALING = (
-    f"dense_optimizer.{field}" for field in ("learning_rate", "schedule.base_batch", "schedule.scaling")
-)
+RATE, SCALING = (f"dense_optimizer.{field}" for field in ("learning_rate", "schedule.scaling"))
+SCHEDULE = "batch.schedule"
+VALUES = {field: entry.value for field, entry in PRESET.values.items() if field != SCHEDULE}
+"""Values that do not depend on the rows."""
 PAGE = Path(__file__).parents[3] / "docs" / "large-batch.md"
 
 
@@ -108,7 +109,7 @@ def test_another_optimizer_than_the_presets_has_its_own_defaults():
 
 
 def test_the_scaling_of_a_rate_is_that_of_the_preset_where_the_document_leaves_all_of_it_out():
-    ours = {field: PRESET.values[field].value for field in (BASE_BATCH, SCALING)}
+    ours = {SCALING: PRESET.values[SCALING].value}
     document = {"preset": "large_batch"}
     assert list_scaling(document, ["dense_optimizer"]) == ours
     assert list_scaling(document, ["table_optimizer"]) == list_scaling({}, ["dense_optimizer"]) == {}
@@ -118,7 +119,7 @@ def test_the_scaling_of_a_rate_is_that_of_the_preset_where_the_document_leaves_a
 
 @pytest.mark.parametrize(
     ("num_rows", "batch"),
-    [(131_000_000, 131_072), (2_000_000_000, 524_288), (16_000_000, 16_384), (2_000_000, 2048), (1000, 256)],
+    [(131_000_000, 524_288), (2_000_000_000, 524_288), (16_000_000, 65_536), (2_000_000, 8192), (1000, 256)],
 )
 def test_the_batch_follows_the_rows_so_that_there_are_enough_steps(num_rows: int, batch: int):
     assert decide(num_rows).batch.global_size == batch
@@ -173,8 +174,10 @@ def test_each_value_that_a_preset_fills_is_told_with_its_reason_and_what_the_doc
 
 
 def test_a_stated_value_that_equals_the_presets_is_not_told_as_filled():
-    told = tell(10**6, **state({field: entry.value for field, entry in PRESET.values.items()}))
-    assert not {*told} & {*PRESET.values}
+    told = tell(10**6, **state(VALUES | {SCHEDULE: "auto"}))
+    assert {*told} & {*PRESET.values} == {SCHEDULE}
+    assert "preset" not in told[SCHEDULE]
+    assert tell(10**6)[SCHEDULE].startswith("preset large_batch: ")
 
 
 def test_a_document_that_was_written_and_read_again_tells_the_same_reasons():
@@ -185,54 +188,52 @@ def test_a_document_that_was_written_and_read_again_tells_the_same_reasons():
     waiting = ResolvedJob.model_validate_json(resolve(again).model_dump_json())
     decided = resolve_with_rows(waiting, facts)
     assert decided.decisions == resolve(asked, facts=facts).decisions
-    assert resolve(decided.job).decisions == [
-        decision for decision in decided.decisions if decision.field in PRESET.values
-    ]
+    assert resolve(decided.job).decisions == [decision for decision in decided.decisions if decision.field in VALUES]
 
 
 def test_a_preset_that_fills_nothing_is_told_so_also_after_the_run_began():
-    stated = state({field: entry.value for field, entry in PRESET.values.items()})
+    stated = VALUES | {SCHEDULE: []}
     facts = DataFacts(num_train_rows=10**6)
-    [warning] = resolve(parse(batch={"global_size": 512}, **stated), facts=facts).warnings
+    [warning] = resolve(parse(**state(stated | {"batch.global_size": 512})), facts=facts).warnings
     assert warning.name == "preset_unused"
     assert "large_batch fills nothing" in warning.message
     # The batch alone is enough, also where it is decided already.
-    open_batch = parse(**stated)
+    open_batch = parse(**state(stated))
     decided = resolve(open_batch, facts=facts)
     for job in (decided.job, keep_decisions(open_batch, decided.job)):
         assert resolve(job, facts=facts).warnings == decided.warnings == []
 
 
 def test_a_stored_document_without_a_record_of_its_preset_is_told_nothing_false():
-    facts = DataFacts(num_train_rows=131_000_000)
+    facts = DataFacts(num_train_rows=60_000_000)
     for record in ({}, {"filled_by_preset": None}):
-        stored = decide(131_000_000).model_dump(mode="json", exclude={"filled_by_preset"}) | record
-        job = JobConfig.model_validate(stored | {"batch": {"global_size": 524_288}})
+        stored = decide(60_000_000).model_dump(mode="json", exclude={"filled_by_preset"}) | record
+        job = JobConfig.model_validate(stored | {"batch": {"global_size": 524_288, "schedule": []}})
         assert job.filled_by_preset is None
         assert resolve(job, facts=facts).warnings == []
-        assert list_shortages(job, RowCounts(131_000_000)) == []
+        assert list_shortages(job, RowCounts(60_000_000)) == []
     # Nor is one whose batch was not decided yet.
     waiting = JobSpec.model_validate(parse().model_dump(mode="json", exclude={"filled_by_preset"}))
     resolved = resolve(waiting, facts=facts)
     assert (resolved.job.filled_by_preset, resolved.warnings) == (None, [])
-    assert list_shortages(resolved.job, RowCounts(131_000_000)) == []
+    assert list_shortages(resolved.job, RowCounts(60_000_000)) == []
 
 
 def test_a_stored_document_that_is_sent_again_keeps_what_still_has_the_value_of_the_preset():
     stored = decide(10**6).model_dump(mode="json")
-    assert parse_job(stored).filled_by_preset == [*PRESET.values]
+    assert parse_job(stored).filled_by_preset == [*VALUES]
     stored["dense_optimizer"]["learning_rate"] = 0.5
     stored["table_optimizer"]["name"] = "adagrad"
-    record = [field for field in PRESET.values if field != RATE and not field.startswith("table_optimizer")]
+    record = [field for field in VALUES if field != RATE and not field.startswith("table_optimizer")]
     assert parse_job(stored).filled_by_preset == record
 
 
 def test_a_batch_that_is_sent_is_a_stated_one_whatever_the_document_says_that_the_preset_filled():
-    stored = decide(131_000_000).model_dump(mode="json")
+    stored = decide(60_000_000).model_dump(mode="json")
     assert "batch.global_size" in stored["filled_by_preset"]
     stored["batch"]["global_size"] = 524_288
-    job = resolve(parse_job(stored), facts=DataFacts(num_train_rows=131_000_000)).job
-    assert [warning.name for warning in list_shortages(job, RowCounts(131_000_000))] == ["few_steps"]
+    job = resolve(parse_job(stored), facts=DataFacts(num_train_rows=60_000_000)).job
+    assert [warning.name for warning in list_shortages(job, RowCounts(60_000_000))] == ["few_steps"]
 
 
 def test_of_what_a_document_says_that_a_preset_filled_only_fields_of_the_preset_count_each_once():
@@ -261,12 +262,12 @@ def test_an_unknown_preset_is_an_error_that_names_those_there_are():
 def test_too_few_steps_for_the_batch_are_told_with_a_batch_that_has_enough():
     job = decide(131_000_000, batch={"global_size": 524_288})
     assert list_shortages(job, RowCounts(524_288 * PRESET.min_steps)) == []
-    [few] = list_shortages(job, RowCounts(131_000_000))
+    [few] = list_shortages(job, RowCounts(60_000_000))
     assert few.name == "few_steps"
-    assert "only 250 steps of 524,288 samples" in few.message
-    assert "at most 131,072 for 1 epoch of 131,000,000 training rows" in few.message
-    more = decide(131_000_000, batch={"global_size": 524_288}, run={"epochs": 3.5})
-    assert list_shortages(more, RowCounts(131_000_000)) == []
+    assert "only 115 steps of 524,288" in few.message
+    assert "at most 131,072 for 1 epoch of 60,000,000 training rows" in few.message
+    more = decide(60_000_000, batch={"global_size": 524_288}, run={"epochs": 3.5})
+    assert list_shortages(more, RowCounts(60_000_000)) == []
 
 
 def test_rows_that_are_too_few_for_any_large_batch_are_not_told_of_a_smaller_one():

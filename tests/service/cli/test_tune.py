@@ -166,7 +166,7 @@ def test_the_rates_that_are_tried_in_a_document_with_a_preset_mean_the_same_as_i
         for path in (output / "runs" / "untuned", output / "runs" / "trial-1-of-100-percent")
     )
     assert trial.schedule == untuned.schedule
-    assert untuned.schedule.base_batch == PRESETS["large_batch"].values["dense_optimizer.schedule.base_batch"].value
+    assert untuned.schedule.scaling == PRESETS["large_batch"].values["dense_optimizer.schedule.scaling"].value
     assert trial.learning_rate == read_trials(output)[1]["settings"]["dense_optimizer.learning_rate"]
     assert trial.learning_rate != untuned.learning_rate
 

@@ -13,7 +13,8 @@ SCHEDULE = [{"until_fraction": 0.25, "global_size": 1024}, {"until_fraction": 0.
 def list_stages(
     batch: dict[str, object], present: int | None, derived: Sequence[dict[str, object]] = ()
 ) -> list[tuple[int, float | None, bool]]:
-    stages = list_batch_stages(batch, derived, present)
+    document = {"batch": batch, "resources": {"nodes": 1, "workers_per_node": 2}, "moments": None}
+    stages = list_batch_stages(document, derived, present)
     return [(stage.global_size, stage.until_fraction, stage.is_current) for stage in stages]
 
 
@@ -24,12 +25,13 @@ def test_the_stages_of_a_schedule_are_its_sizes_and_then_the_last_one() -> None:
 
 
 def test_the_stages_of_a_schedule_that_is_left_open_are_those_that_were_decided() -> None:
-    decided = [{"name": "batch.global_size", "value": 4096}, {"name": "first_global_size", "value": 512}]
-    for batch in ({"global_size": "auto", "schedule": "auto"}, {"global_size": 4096, "schedule": "auto"}):
-        assert list_stages(batch, 512, decided) == [(512, 0.25, True), (4096, None, False)]
+    stages = [(512, 0.25, True), (1024, 0.375, False), (2048, 0.5, False), (4096, None, False)]
+    batch = {"schedule": "auto", "chunk_size": "auto"}
+    assert list_stages({**batch, "global_size": 4096}, 512) == stages
+    assert list_stages({**batch, "global_size": "auto"}, 512, [{"name": "batch.global_size", "value": 4096}]) == stages
     # The rows are not known yet, or the batch is too small to grow.
-    assert list_stages({"global_size": "auto", "schedule": "auto"}, None) == []
-    assert list_stages({"global_size": 8, "schedule": "auto"}, 8) == []
+    assert list_stages({**batch, "global_size": "auto"}, None) == []
+    assert list_stages({**batch, "global_size": 2}, 2) == []
 
 
 def test_the_stages_of_a_batch_that_follows_the_noise_are_those_up_to_the_present_one() -> None:
