@@ -19,7 +19,12 @@ class RunIdentity:
 
     @classmethod
     def from_job(cls, resolved: ResolvedJob, data_checksum: str | None) -> "RunIdentity":
-        return cls(make_identity(resolved.job) | {"gradient_scale": resolved.gradient_scale}, data_checksum)
+        job = resolved.job
+        settings = make_identity(job) | {"gradient_scale": resolved.gradient_scale}
+        if job.table_optimizer.name != "sgd" and (job.batch.schedule or job.batch.growth):
+            # Earlier versions summed squares of means, which batches of different sizes have not in common.
+            settings["table_optimizer.sums_of"] = "samples"
+        return cls(settings, data_checksum)
 
     def check(self, checkpoint: CheckpointDirectory, manifest: CheckpointManifest) -> None:
         """Raise DataError, which names every field that differs, where the checkpoint belongs to another run."""

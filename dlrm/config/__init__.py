@@ -31,7 +31,7 @@ from dlrm.config.model import ModelConfig
 from dlrm.config.moments import MomentsConfig
 from dlrm.config.optimizers import CowClipConfig, DenseOptimizerConfig, TableOptimizerConfig, compute_peak_rate
 from dlrm.config.parameter_groups import ParameterGroupConfig
-from dlrm.config.presets import BATCH_FIELD, PRESETS, PresetName, list_scaling
+from dlrm.config.presets import BATCH_FIELD, PRESETS, PresetName, get_min_steps, list_scaling
 from dlrm.config.resources import ResourcesConfig
 from dlrm.config.run import RunConfig
 from dlrm.config.schedule import ScheduleConfig
@@ -102,6 +102,7 @@ __all__ = [
     "format_count",
     "format_epochs",
     "get_auto_dim",
+    "get_min_steps",
     "keep_decisions",
     "list_differences",
     "list_scaling",

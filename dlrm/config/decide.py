@@ -11,14 +11,22 @@ from typing import Any, TypeVar, cast
 from pydantic import ValidationError
 
 from dlrm.config.base import Config
+from dlrm.config.batch import MAX_BATCH as LARGEST_BATCH
 from dlrm.config.counts import format_count, format_epochs
 from dlrm.config.data import DataConfig
-from dlrm.config.errors import ConfigError, translate_errors
+from dlrm.config.errors import ConfigError, FieldError, translate_errors
 from dlrm.config.held_out import count_validation_rows
 from dlrm.config.job import JobConfig, JobSpec
 from dlrm.config.model import ModelConfig
 from dlrm.config.optimizers import DEFAULT_TABLE_RATE, get_default_rate, get_noise_rule
-from dlrm.config.presets import BATCH_FIELD, PRESETS, SCHEDULE_FIELD, PresetName, list_filled_values
+from dlrm.config.presets import (
+    BATCH_FIELD,
+    PRESETS,
+    SCHEDULE_FIELD,
+    PresetName,
+    get_min_steps,
+    list_filled_values,
+)
 from dlrm.config.resources import ResourcesConfig
 from dlrm.config.schedule import ScheduleConfig
 
@@ -169,7 +177,7 @@ def _decide_batch(document: dict[str, Any], facts: DataFacts | None) -> tuple[in
         size, reason = _choose_preset_batch(document, facts, preset)
     whole = _make_whole(document, size)
     if facts is not None and whole != size:
-        ranks = format_count(_list_rank_counts(document)[1], "rank")
+        ranks = " or ".join(format_count(count, "rank") for count in sorted({*_list_rank_counts(document)}))
         reason = f"{size:,} {reason}, raised for {ranks}, their chunks and the groups of moments"
     return whole, reason if facts is None or preset is None else f"preset {preset}: {reason}"
 
@@ -187,6 +195,9 @@ def _make_whole(document: Mapping[str, Any], size: int) -> int:
     chunk_size, moments = document["batch"]["chunk_size"], document["moments"]
     least = max(1 if chunk_size == "auto" else chunk_size * max(rank_counts), moments["num_groups"] if moments else 1)
     multiple = math.lcm(*rank_counts)
+    if multiple > LARGEST_BATCH:
+        message = f"{rank_counts[0]} and {rank_counts[1]} ranks both divide no batch of up to {LARGEST_BATCH:,} samples"
+        raise ConfigError([FieldError("resources.nodes", message, "ends of which one divides the other")])
     return -(-max(size, least) // multiple) * multiple
 
 
@@ -213,7 +224,7 @@ def _decide_schedule(document: dict[str, Any], facts: DataFacts | None) -> tuple
 
 def _choose_preset_batch(document: dict[str, Any], facts: DataFacts, preset: PresetName) -> tuple[int, str]:
     """Choose the batch by the steps of the run, or of an epoch where `run.epochs` is open, and say why."""
-    run, min_steps = document["run"], PRESETS[preset].min_steps
+    run, min_steps = document["run"], get_min_steps(preset, document["batch"])
     fraction = run["validation_fraction"]
     if fraction == "auto":
         fraction, _ = _decide_validation(document, facts)

@@ -290,10 +290,11 @@ def _list_jump_warnings(
     jump = max((after / before for before, after in pairwise(rates)), default=1.0)
     if jump <= MAX_JUMP:
         return []
+    # Doubling makes the jump 2 with linear, and less with sqrt.
+    advice = "set scaling none" + (" or sqrt" if jump <= 2.0 else ", or double the batch in several stages")
     message = (
         f"{name}_optimizer.schedule: scaling {optimizer.schedule.scaling} raises the learning rate {jump:.3g} times at "
-        f"once where the batch grows, which can throw a model far back; leave scaling at none, or double the batch in "
-        f"several stages"
+        f"once where the batch grows, which can throw a model far back; {advice}"
     )
     return [DerivedWarning(name=RATE_JUMPS, message=message)]
 

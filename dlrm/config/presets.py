@@ -26,7 +26,10 @@ class Preset:
     max_batch: int
     """Largest batch that is chosen, in samples."""
     min_steps: int
-    """Least number of steps that the run would have if all its batches were of the size that is chosen."""
+    """Least number of steps that the run would have if all its batches were of the size that is chosen, where it
+    grows."""
+    min_constant_steps: int
+    """The same where the batch has one size."""
     values: Mapping[str, PresetValue]
     """Values by dotted field."""
 
@@ -38,14 +41,15 @@ PRESETS: dict[PresetName, Preset] = {
     "large_batch": Preset(
         max_batch=524_288,
         # A batch that grew to one that leaves 230 steps of the run was level with a small batch; constant ones were
-        # 0.001 to 0.004 below with 220 to 250 steps.
+        # 0.001 to 0.004 below with 220 to 250 steps, and 0.0005 to 0.001 with 880 to 1,000.
         min_steps=240,
+        min_constant_steps=800,
         values={
             "dense_optimizer.name": PresetValue("adam", "none of eight optimizers was better on real rows"),
             SCHEDULE_FIELD: PresetValue("auto", "level with a small batch; constant batches were not"),
             "dense_optimizer.learning_rate": PresetValue(0.006, "the best where the batch grows and the rate does not"),
             "dense_optimizer.schedule.scaling": PresetValue(
-                "none", "a rate that rose where the batch grew threw the model back"
+                "none", "a rate that rose where the batch grew threw a model back at 524,288"
             ),
             "dense_optimizer.schedule.decay": PresetValue("wsd", "as good as cosine, and high for long"),
             "table_optimizer.name": PresetValue("rowwise_adagrad", "one number of state for each row"),
@@ -59,6 +63,12 @@ PRESETS: dict[PresetName, Preset] = {
 _RATE_FIELDS = ("learning_rate", "schedule.base_batch", "schedule.scaling", "schedule.noise_scale")
 _GROUPS: tuple[tuple[str, ...], ...] = (_RATE_FIELDS, ("schedule.decay", "schedule.power"), ("schedule", "growth"))
 """Fields of a section that mean something only together: a preset fills none of them where one is stated."""
+
+
+def get_min_steps(preset: PresetName, batch: Mapping[str, Any]) -> int:
+    """Return the least number of steps of a preset for a run whose section `batch` this is."""
+    is_growing = bool(batch["schedule"]) or batch["growth"] is not None
+    return PRESETS[preset].min_steps if is_growing else PRESETS[preset].min_constant_steps
 
 
 def fill_preset(document: Any) -> Any:
@@ -160,7 +170,9 @@ def _is_stated(document: Mapping[str, Any], field: str) -> bool:
     """Whether the document states `field`, or one that means something only together with it."""
     section, _, name = field.partition(".")
     group = next((group for group in _GROUPS if name in group), (name,))
-    return any(_has(document, [section, *other.split(".")]) for other in group)
+    stated = [other for other in group if _has(document, [section, *other.split(".")])]
+    # null and false turn growth off, as its default does: they say nothing about a schedule.
+    return any(other != "growth" or _get(document, [section, other]) for other in stated)
 
 
 def _fill(node: Any, path: list[str], value: Any) -> Any:

@@ -47,9 +47,9 @@ class TableOptimizer:
 
     name: Literal["sgd", "rowwise_adagrad", "adagrad"]
     gradient_scale: float
-    """S, a power of two near the batch: tables are updated with S times the true gradient, which would flush to zero in
-    fp16. Adagrad does not depend on S but for eps, since S g / sqrt(sum (S g)^2) = g / sqrt(sum g^2). The learning
-    rate of SGD is divided by S."""
+    """S, a power of two near the batch: tables are updated with S times the gradient of a batch of `full_rows`, which
+    would flush to zero in fp16. Adagrad does not depend on S but for eps, since S g / sqrt(sum (S g)^2) = g / sqrt(sum
+    g^2). The learning rate of SGD is divided by the scale of its batch."""
     full_rows: int
     """B, rows of the batch that S is for. A smaller batch of b rows is updated with S b / B times its gradient: in any
     batch that is S / B times the sum of the gradients of its rows, so that Adagrad's sums count every row the same."""
@@ -60,8 +60,8 @@ class TableOptimizer:
     1/2 scales the rate of each row by the root of its own batch; SGD with a = -1/2 has the rates 1 / sqrt(frequency) of
     Li et al. 2021 (arXiv 2110.04844), with the frequency in the batch."""
     initial_state: float = 0.0
-    """Value at which every sum of squares of either Adagrad begins, in squares of S times the gradient. With 0 the
-    first step of a row has the full length, whatever its gradient."""
+    """Value at which every sum of squares of either Adagrad begins, in squares of the scaled gradient. With 0 the first
+    step of a row has the full length, whatever its gradient."""
 
     @property
     def needs_counts(self) -> bool:

@@ -92,7 +92,7 @@ class TorchRecTables:
 def _make_codecs(dtype: torch.dtype, device: torch.device) -> dict[str, Any] | None:
     """Make the codecs of pooled embeddings and gradients on the wire; None where they travel as they are.
 
-    No loss scale of TorchRec's: it would divide in fp16, and our gradients come at scale S already.
+    No loss scale of TorchRec's: it would divide in fp16, and our gradients come at `PooledBatch.scale`.
     """
     if dtype == torch.float32:
         return None

@@ -4,7 +4,7 @@ A batch goes through TorchRec's own stages, each once for the whole share: `inpu
 rows, `compute` looks them up, `output_dist` brings the pooled embeddings of this rank's samples, [b, C] in one block.
 Chunks are read of that block, and their gradients written over it: no value of it is needed any more. The update is
 one backward pass, in two halves: through the output dist, which sends gradients to the owners, and, once they are at
-scale S, through the lookup, in which FBGEMM's fused optimizers move every touched row once.
+the scale of the update, through the lookup, in which FBGEMM's fused optimizers move every touched row once.
 
 All ranks issue their collectives in one order, from the thread that trains: the input dist of the next batch, whose
 sizes are awaited and whose ids keep travelling; the output dists of this one; in the update its gradient dists. Nothing
@@ -73,7 +73,7 @@ class TorchRecTransport:
         self._tables.set_learning_rate(learning_rate)
         with undivided_gradients():
             looked_up = module.compute(handle.context, handle.receive())
-            # Cut off, so that the gradient of each can be brought to scale S between its arrival and its update.
+            # Cut off, so that the gradient of each can be brought to the scale of the update after its arrival.
             arriving = [block.detach().requires_grad_(torch.is_grad_enabled()) for block in looked_up]
             pooled = module.output_dist(handle.context, arriving).wait()
         return _PooledShare(self._tables.tables, looked_up, arriving, pooled, learning_rate)

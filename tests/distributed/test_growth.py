@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from dlrm.config import JobConfig, ResolvedJob, resolve
+from dlrm.checkpoint.run_identity import RunIdentity
+from dlrm.config import JobConfig, ResolvedJob, list_differences, resolve
 from dlrm.data.open import open_data
 from dlrm.data.order import SampleOrder
 from dlrm.data.rows import Rows
@@ -280,3 +281,13 @@ def test_a_batch_that_grows_by_noise_goes_on_where_it_stopped(rank_pools: RankPo
         assert (RunDirectory(path).model / "model.safetensors").read_bytes() == weights
     assert {first - 1, first, first + 1} <= stopped_at
     assert stopped_at & {last - 1, last, last + 1}
+
+
+def test_a_checkpoint_whose_sums_are_of_means_is_of_another_run_where_the_batch_grows():
+    """Earlier versions wrote them; at a constant batch they are the same."""
+    settings = RunIdentity.from_job(resolve_growing(), None).settings
+    earlier = {field: value for field, value in settings.items() if field != "table_optimizer.sums_of"}
+    (difference,) = list_differences(settings, earlier)
+    assert difference.startswith("table_optimizer.sums_of is")
+    constant = RunIdentity.from_job(resolve(JobConfig.model_validate(DOCUMENT)), None).settings
+    assert "table_optimizer.sums_of" not in constant

@@ -281,3 +281,19 @@ def test_the_page_on_large_batches_has_the_numbers_of_the_preset():
         assert (number if isinstance(number, str) else f"{number:,}") in section.replace(
             "row-wise Adagrad", "rowwise_adagrad"
         ).lower()
+
+
+@pytest.mark.parametrize("batch", [{"schedule": []}, {"schedule": [], "growth": None}])
+def test_a_batch_of_one_size_needs_more_steps_than_one_that_grows(batch: dict[str, Any]):
+    assert PRESET.min_steps < 251 < PRESET.min_constant_steps
+    assert decide(131_990_000).batch.global_size == 524_288
+    assert decide(131_990_000, batch=batch).batch.global_size == 131_072
+    job = decide(131_990_000, batch={**batch, "global_size": 524_288})
+    [few] = list_shortages(job, RowCounts(131_990_000))
+    assert f"falls visibly below {PRESET.min_constant_steps}" in few.message
+
+
+@pytest.mark.parametrize("growth", [None, False])
+def test_growth_that_is_turned_off_leaves_the_schedule_to_the_preset(growth: Any):
+    assert parse(batch={"growth": growth}).batch.schedule == "auto"
+    assert parse(batch={"growth": {"start_size": 64}, "global_size": 1024}).batch.schedule == []
