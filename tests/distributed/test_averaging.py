@@ -203,6 +203,7 @@ def test_the_model_that_is_left_is_the_average_that_was_evaluated(averaged: Path
     assert (measured.auc, measured.log_loss) == pytest.approx((reported.auc, reported.log_loss), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_a_run_stopped_at_any_look_ends_with_the_same_average(rank_pools: RankPools, averaged: Path, tmp_path: Path):
     """The looks: before the first step, in each step, and before each batch of an evaluation."""
     job = resolve_job(**AVERAGED)

@@ -48,6 +48,7 @@ def test_the_card_says_that_the_dense_parameters_are_an_average(trained: Path):
     assert "Its dense parameters are an average over the steps." in (RunDirectory(trained).model / CARD).read_text()
 
 
+@pytest.mark.slow
 def test_a_run_stopped_at_any_look_leaves_the_same_model(rank_pools: RankPools, trained: Path, tmp_path: Path):
     job = resolve_job(**SCHEDULE_FREE)
     weights = (RunDirectory(trained).model / "model.safetensors").read_bytes()

@@ -56,7 +56,7 @@ def test_tables_are_drawn_before_the_first_batch_of_an_epoch_and_evaluated_at_it
     assert all(step[2] != other[2] for step, other in zip(steps[15:], plain[15:], strict=True))
 
 
-@pytest.mark.parametrize("changes", [{}, AVERAGED], ids=["weights", "average"])
+@pytest.mark.parametrize("changes", [{}, pytest.param(AVERAGED, marks=pytest.mark.slow)], ids=["weights", "average"])
 def test_a_run_stopped_at_any_look_ends_as_if_it_had_not_been(
     rank_pools: RankPools, straight: Path, tmp_path: Path, changes: dict[str, Any]
 ):

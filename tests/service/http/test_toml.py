@@ -108,14 +108,6 @@ def test_toml_is_refused_where_no_document_is_meant(shared_api: Api) -> None:
     assert problem["detail"].endswith("(valid: application/json, application/toml)")
 
 
-def test_two_content_types_are_refused_whatever_their_order(shared_api: Api) -> None:
-    for types in (["application/toml", "application/json"], ["application/json", "application/toml"]):
-        headers = [("content-type", kind) for kind in types]
-        response = shared_api.admin.post("/v1/keys", content='name = "x"', headers=headers)
-        problem = check_problem(response, 415, "unsupported-media-type")
-        assert " and ".join(types) in problem["detail"]
-
-
 def test_a_viewer_may_not_submit_toml(shared_api: Api) -> None:
     check_problem(shared_api.viewer.post("/v1/jobs", content=DOCUMENT, headers=TOML), 403, "forbidden")
 
