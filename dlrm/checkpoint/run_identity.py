@@ -21,7 +21,7 @@ class RunIdentity:
     def from_job(cls, resolved: ResolvedJob, data_checksum: str | None) -> "RunIdentity":
         job = resolved.job
         settings = make_identity(job) | {"gradient_scale": resolved.gradient_scale}
-        if job.table_optimizer.name != "sgd" and (job.batch.schedule or job.batch.growth):
+        if job.table_optimizer.name != "sgd" and job.batch.is_growing:
             # Earlier versions summed squares of means, which batches of different sizes have not in common.
             settings["table_optimizer.sums_of"] = "samples"
         return cls(settings, data_checksum)

@@ -120,6 +120,11 @@ class BatchConfig(BatchSpec):
         """Number of samples of the first step."""
         return self.list_sizes()[0][1]
 
+    @property
+    def is_growing(self) -> bool:
+        """Whether the run begins with smaller batches than its largest."""
+        return self.first_size < self.global_size
+
     def find_size(self, done_fraction: float) -> int:
         """Find the batch at a share of the run's samples, as far as it is known before: the first one with `growth`."""
         if self.growth is not None:

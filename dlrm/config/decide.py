@@ -224,7 +224,8 @@ def _decide_schedule(document: dict[str, Any], facts: DataFacts | None) -> tuple
 
 def _choose_preset_batch(document: dict[str, Any], facts: DataFacts, preset: PresetName) -> tuple[int, str]:
     """Choose the batch by the steps of the run, or of an epoch where `run.epochs` is open, and say why."""
-    run, min_steps = document["run"], get_min_steps(preset, document["batch"])
+    run, batch = document["run"], document["batch"]
+    min_steps = get_min_steps(preset, is_growing=bool(batch["schedule"] or batch["growth"]))
     fraction = run["validation_fraction"]
     if fraction == "auto":
         fraction, _ = _decide_validation(document, facts)

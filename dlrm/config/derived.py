@@ -212,7 +212,7 @@ def _derive_moments_every(job: JobConfig) -> tuple[int, str]:
 
 def _derive_first_size(batch: BatchConfig) -> list[DerivedNumber]:
     """Return the batch of the first step and how it grows; nothing where it does not grow."""
-    if batch.first_size == batch.global_size:
+    if not batch.is_growing:
         return []
     growth = batch.growth
     if growth is not None:

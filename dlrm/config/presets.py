@@ -23,6 +23,8 @@ class Preset:
     The batch is the largest that makes enough steps of the run, or of an epoch where `run.epochs` is left open.
     """
 
+    summary: str
+    """Sentence on what it does, as the page of a new job shows it."""
     max_batch: int
     """Largest batch that is chosen, in samples."""
     min_steps: int
@@ -39,6 +41,7 @@ BATCH_FIELD, SCHEDULE_FIELD = "batch.global_size", "batch.schedule"
 
 PRESETS: dict[PresetName, Preset] = {
     "large_batch": Preset(
+        summary="fills what the document leaves out for large batches, and chooses the batch by the number of rows",
         max_batch=524_288,
         # A batch that grew to one that leaves 230 steps of the run was level with a small batch; constant ones were
         # 0.001 to 0.004 below with 220 to 250 steps, and 0.0005 to 0.001 with 880 to 1,000.
@@ -65,9 +68,8 @@ _GROUPS: tuple[tuple[str, ...], ...] = (_RATE_FIELDS, ("schedule.decay", "schedu
 """Fields of a section that mean something only together: a preset fills none of them where one is stated."""
 
 
-def get_min_steps(preset: PresetName, batch: Mapping[str, Any]) -> int:
-    """Return the least number of steps of a preset for a run whose section `batch` this is."""
-    is_growing = bool(batch["schedule"]) or batch["growth"] is not None
+def get_min_steps(preset: PresetName, *, is_growing: bool) -> int:
+    """Return the least number of steps of a preset for a run whose batch grows, or has one size."""
     return PRESETS[preset].min_steps if is_growing else PRESETS[preset].min_constant_steps
 
 

@@ -86,7 +86,7 @@ def check_steps(job: JobConfig, num_rows: int, num_steps: int) -> QualityWarning
     num_run_rows = num_rows * job.run.epochs
     # A batch that the preset has chosen is as small as it should be; where nothing is recorded, it may have.
     preset = None if job.filled_by_preset is None or BATCH_FIELD in job.filled_by_preset else job.preset
-    min_steps = 0 if preset is None else get_min_steps(preset, job.batch.model_dump())
+    min_steps = 0 if preset is None else get_min_steps(preset, is_growing=job.batch.is_growing)
     # Smaller batches that the run begins with count in the preset's rule as parts of steps of the last size.
     num_last_steps = math.ceil(num_run_rows / job.batch.global_size)
     if num_last_steps < min_steps <= num_run_rows / MIN_BATCH:

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.templating import Jinja2Templates
 
-from dlrm.config import PresetName
+from dlrm.config import PRESETS
 from dlrm.record import BANNERS, PART_DESCRIPTIONS, YARDSTICKS
 from service.services import ServicesDependency
 
@@ -27,11 +27,6 @@ CONTENT_SECURITY_POLICY = "; ".join(
     )
 )
 """Content security policy: only files of this service, and no inline scripts or styles."""
-
-PRESET_DESCRIPTIONS: dict[PresetName, str] = {
-    "large_batch": "fills what the document leaves out for large batches, and chooses the batch by the number of rows",
-}
-"""Sentences on what each preset does, for the page of a new job."""
 
 _EXAMPLE = """\
 name = "first"
@@ -60,7 +55,8 @@ def jobs_page(request: Request) -> Response:
 @router.get("/new")
 def new_job_page(request: Request, services: ServicesDependency) -> Response:
     """Return the page that checks and submits a job document."""
-    words = {"part_words": PART_DESCRIPTIONS, "presets": PRESET_DESCRIPTIONS, "example": _EXAMPLE}
+    presets = {name: preset.summary for name, preset in PRESETS.items()}
+    words = {"part_words": PART_DESCRIPTIONS, "presets": presets, "example": _EXAMPLE}
     return _page(request, "new.html", max_bytes=services.settings.max_body_bytes, **words)
 
 

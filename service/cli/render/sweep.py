@@ -11,8 +11,8 @@ from service.cli.render.text_format import UNKNOWN, escape_unprintable
 from service.cli.sweep.loop import Entry, Standing
 from service.cli.sweep.results import TrialResult
 from service.cli.sweep.summary import Row
-from service.cli.sweep.trials import format_value
-from service.cli.trials.fields import Settings, shorten_fields
+from service.cli.sweep.trials import format_settings, format_value
+from service.cli.trials.fields import shorten_fields
 
 
 def format_result(result: TrialResult, standing: Standing) -> str:
@@ -35,11 +35,6 @@ def format_result(result: TrialResult, standing: Standing) -> str:
         "" if not standing.seconds_left else f"about {format_duration(standing.seconds_left)} left",
     ]
     return "  ".join(part for part in parts if part)
-
-
-def format_settings(settings: Settings) -> str:
-    """Format settings by the last names of their fields, or by longer ones where these are the same."""
-    return ", ".join(f"{name} {format_value(settings[field])}" for field, name in shorten_fields(settings).items())
 
 
 def make_summary_table(rows: Sequence[Row], compare: Sequence[str]) -> Table:

@@ -3,12 +3,11 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from service.cli.render.sweep import format_settings
 from service.cli.reporting.content import Block, Paragraph, Plot, Section
 from service.cli.reporting.courses import Course, CoursePoint
 from service.cli.reporting.plot import Axis, Point, Series, draw_plot
 from service.cli.reporting.scales import make_count_scale, make_linear_scale
-from service.cli.sweep.trials import format_value
+from service.cli.sweep.trials import format_settings, format_value
 
 MAX_MARKS = 25
 """Number of evaluations up to which each has a mark."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from service.cli.render.sweep import format_settings
 from service.cli.render.text_format import UNKNOWN
 from service.cli.reporting.batch_plot import draw_batch_plot
 from service.cli.reporting.content import Column, Paragraph, Section, Table
@@ -16,7 +15,7 @@ from service.cli.reporting.figures import (
 from service.cli.reporting.load import LoadedTrial
 from service.cli.reporting.numbers import MainRow, SweepReport
 from service.cli.sweep.results import Environment
-from service.cli.sweep.trials import format_value
+from service.cli.sweep.trials import format_settings, format_value
 from service.sizes import format_size
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from service.cli.render.sweep import format_settings
 from service.cli.render.text_format import UNKNOWN
 from service.cli.reporting.cells import ReportCell
 from service.cli.reporting.comparison import Difference
@@ -17,7 +16,7 @@ from service.cli.reporting.figures import (
     format_seconds,
 )
 from service.cli.reporting.numbers import LengthGroup, MainRow, SweepReport
-from service.cli.sweep.trials import format_value
+from service.cli.sweep.trials import format_settings, format_value
 from service.cli.trials.fields import shorten_fields
 
 UNEQUAL_MARK = "≠"

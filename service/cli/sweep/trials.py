@@ -49,8 +49,7 @@ class Trial:
     @property
     def label(self) -> str:
         """Words that tell the trial from the others, such as "adam, 4096, learning_rate 0.01, seed 0"."""
-        names = shorten_fields(self.settings)
-        settings = [f"{names[field]} {format_value(value)}" for field, value in self.settings.items()]
+        settings = [format_settings(self.settings)] if self.settings else []
         part = [] if self.fraction == 1.0 else [f"1/{1 / self.fraction:.0f} of the epochs"]
         return ", ".join([self.cell, *settings, f"seed {self.seed}", *part])
 
@@ -58,6 +57,11 @@ class Trial:
 def format_value(value: Any) -> str:
     """Format a value of a field briefly."""
     return f"{value:g}" if isinstance(value, float) else value if isinstance(value, str) else json.dumps(value)
+
+
+def format_settings(settings: Settings) -> str:
+    """Format settings by the last names of their fields, or by longer ones where these are the same."""
+    return ", ".join(f"{name} {format_value(settings[field])}" for field, name in shorten_fields(settings).items())
 
 
 def make_trial(
