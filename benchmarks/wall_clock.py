@@ -2,38 +2,107 @@
 
 Samples to the AUC come from the results of a sweep over batches, seconds of a step from the plan of the job at each
 batch and number of machines: of this machine's measured speeds, and for several of the network that the job states or
-that plans assume. Nothing is trained.
+that plans assume. A batch that grows takes its stages, by the document of the sweep, one after another. Nothing is
+trained.
 `python -m benchmarks.wall_clock RESULTS JOB --nodes 1 2 8 32 --target-auc 0.78 [--methods NAME …] [--set KEY=VALUE …]`.
 """
 
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.processes import run_program
+from dlrm.config import BatchConfig, resolve
+from service.cli.errors import BadInputError
+from service.cli.sweep.document import read_sweep
+from service.cli.sweep.trials import make_trial
 
-Runs = dict[tuple[str, int], float]
-"""Samples to the AUC, by method and batch."""
+
+@dataclass(frozen=True)
+class Run:
+    """Way of one method to the AUC."""
+
+    method: str
+    samples: Mapping[int, float]
+    """Samples by batch size, in the order of the stages; of a batch that does not grow one entry."""
+
+    @property
+    def batch(self) -> int:
+        """Batch at the AUC."""
+        return max(self.samples)
+
+    @property
+    def num_samples(self) -> float:
+        """Samples to the AUC."""
+        return sum(self.samples.values())
+
+    @property
+    def num_steps(self) -> float:
+        """Steps to the AUC."""
+        return sum(samples / size for size, samples in self.samples.items())
+
+    def compute_seconds(self, step_seconds: Mapping[int, float]) -> float:
+        """Compute the time to the AUC from the seconds of a step by batch."""
+        return sum(samples / size * step_seconds[size] for size, samples in self.samples.items())
 
 
-def list_runs(report: Mapping[str, Any], methods: Sequence[str]) -> Runs:
-    """List what a report (`dlrm report --json`) says of the samples to its target.
+def list_runs(report: Mapping[str, Any], sweeps: Sequence[Path], methods: Sequence[str]) -> list[Run]:
+    """List what a report (`dlrm report --json`) says of the samples to its target, the smallest batch first.
 
-    Runs that do not reach it are left out. methods: those that count; empty for all. Raises ValueError where none is
-    left.
+    Runs that do not reach it are left out. sweeps: documents of the sweeps, read where a batch grows. methods: those
+    that count; empty for all. Raises ValueError where none is left, and BadInputError.
     """
-    runs = {
-        (scaling["series"], entry["batch"]): float(entry["samples"])
+    runs = [
+        Run(scaling["series"], {entry["batch"]: float(entry["samples"])})
         for scaling in report["scalings"]
         for entry in scaling["batches"]
-        if entry["samples"] is not None and (not methods or scaling["series"] in methods)
+        if entry["samples"] is not None
+    ]
+    runs += [
+        Run(entry["cell"], split_by_stages(read_batch(sweeps, entry), entry["num_samples"], entry["samples"]))
+        for entry in report["growing"]
+        if entry["samples"] is not None
+    ]
+    chosen = [run for run in runs if not methods or run.method in methods]
+    if not chosen:
+        names = ", ".join(run.method for run in runs) or "none"
+        raise ValueError(f"no method reaches the target with all its seeds (methods that do: {names})")
+    return sorted(chosen, key=lambda run: (run.batch, -run.num_steps))
+
+
+def read_batch(sweeps: Sequence[Path], entry: Mapping[str, Any]) -> BatchConfig:
+    """Read from the documents of sweeps how the batch of one of their results grows.
+
+    Raises BadInputError where no document has its method, or says when the batch grows.
+    """
+    method = entry["method"]
+    sweep = next((sweep for sweep in map(read_sweep, sweeps) if method in sweep.config.methods), None)
+    if sweep is None:
+        raise BadInputError(f"{', '.join(map(str, sweeps))}: methods: there is no {method}, whose batch grows")
+    settings = entry["settings"] or {}
+    spec = make_trial(sweep, "grid", method, entry["compared"], settings, sweep.config.seeds[0]).spec
+    batch = resolve(spec).job.batch
+    if spec.batch.global_size == "auto" or batch.growth is not None:
+        raise BadInputError(
+            f"{sweep.path}: methods.{method}: batch: when it grows is known in the run alone (valid: a global_size "
+            "with a schedule)"
+        )
+    return batch
+
+
+def split_by_stages(batch: BatchConfig, run_samples: float, num_samples: float) -> dict[int, float]:
+    """Split the first `num_samples` of a run of `run_samples` by the batch that they are trained with."""
+    ends = [*(stage.until_fraction * run_samples for stage in batch.schedule), run_samples]
+    sizes = [size for _, size in batch.list_sizes()]
+    begins = [0.0, *ends[:-1]]
+    return {
+        size: min(end, num_samples) - begin
+        for size, begin, end in zip(sizes, begins, ends, strict=True)
+        if begin < num_samples
     }
-    if not runs:
-        names = ", ".join(scaling["series"] for scaling in report["scalings"]) or "none"
-        raise ValueError(f"no method reaches the target with all its seeds (methods in the results: {names})")
-    return runs
 
 
 def estimate_step_seconds(job: Path, batch: int, num_nodes: int, settings: Sequence[str]) -> float:
@@ -44,31 +113,29 @@ def estimate_step_seconds(job: Path, batch: int, num_nodes: int, settings: Seque
     return result["plan"]["step"]["seconds"]
 
 
-def format_rows(runs: Runs, seconds: dict[tuple[int, int], float], nodes: Sequence[int]) -> list[str]:
+def format_rows(runs: Sequence[Run], seconds: Mapping[int, Mapping[int, float]]) -> list[str]:
     """Format one line for each run: samples, steps, and its time over that of the smallest batch on as many machines.
 
-    seconds: of a step, by batch and machines. Of several methods with the smallest batch, the one with the fewest
-    samples to the AUC is what the others are measured by.
+    runs: the smallest batch first, and of several with it the one that the others are measured by. seconds: of a step,
+    by number of machines and batch.
     """
-    ordered = sorted(runs.items(), key=lambda run: (run[0][1], run[1]))
-    (_, base_batch), base_samples = ordered[0]
-    machines = " | ".join(f"{count} {'machine' if count == 1 else 'machines'}" for count in nodes)
-    lines = [f"| method | batch | samples | steps | {machines} |", "|---" * (4 + len(nodes)) + "|"]
-    for (method, batch), num_samples in ordered:
+    machines = " | ".join(f"{count} {'machine' if count == 1 else 'machines'}" for count in seconds)
+    lines = [f"| method | batch | samples | steps | {machines} |", "|---" * (4 + len(seconds)) + "|"]
+    for run in runs:
         cells: list[str] = []
-        for num_nodes in nodes:
-            time = num_samples / batch * seconds[batch, num_nodes]
-            base = base_samples / base_batch * seconds[base_batch, num_nodes]
-            cells.append(f"{time / base:.2f} ({time:,.1f} s)")
-        counts = f"{batch:,} | {num_samples:,.0f} | {num_samples / batch:,.0f}"
-        lines.append(f"| {method} | {counts} | {' | '.join(cells)} |")
+        for step_seconds in seconds.values():
+            time = run.compute_seconds(step_seconds)
+            cells.append(f"{time / runs[0].compute_seconds(step_seconds):.2f} ({time:,.1f} s)")
+        sizes = " to ".join(f"{size:,}" for size in dict.fromkeys((min(run.samples), run.batch)))
+        counts = f"{sizes} | {run.num_samples:,.0f} | {run.num_steps:,.0f}"
+        lines.append(f"| {run.method} | {counts} | {' | '.join(cells)} |")
     return lines
 
 
 def main() -> None:
     """Print the table as Markdown."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("results", type=Path, help="directory of the results of a sweep over batch.global_size")
+    parser.add_argument("results", type=Path, nargs="+", help="directories of the results of sweeps over the batch")
     parser.add_argument("job", type=Path, help="job document whose plans give the seconds of a step")
     parser.add_argument("--nodes", type=int, nargs="+", default=[1, 2, 8, 32])
     parser.add_argument("--target-auc", type=float, help="default: the highest that every trial reaches")
@@ -76,18 +143,19 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     arguments = parser.parse_args()
     target = [] if arguments.target_auc is None else ["--target-auc", str(arguments.target_auc)]
-    report, _ = run_program(["service.cli", "report", str(arguments.results), "--json", *target])
+    report, _ = run_program(["service.cli", "report", *map(str, arguments.results), "--json", *target])
+    sweeps = [directory / "sweep.toml" for directory in arguments.results]
     try:
-        runs = list_runs(report, arguments.methods)
-    except ValueError as error:
+        runs = list_runs(report, sweeps, arguments.methods)
+    except (ValueError, BadInputError) as error:
         parser.error(str(error))
+    batches = sorted({batch for run in runs for batch in run.samples})
     seconds = {
-        (batch, num_nodes): estimate_step_seconds(arguments.job, batch, num_nodes, arguments.set)
-        for batch in sorted({batch for _, batch in runs})
+        num_nodes: {batch: estimate_step_seconds(arguments.job, batch, num_nodes, arguments.set) for batch in batches}
         for num_nodes in arguments.nodes
     }
     title = f"To an AUC of {report['target_auc']:.4f}: time over that of the smallest batch, on as many machines"
-    sys.stdout.write("\n".join([title, "", *format_rows(runs, seconds, arguments.nodes)]) + "\n")
+    sys.stdout.write("\n".join([title, "", *format_rows(runs, seconds)]) + "\n")
 
 
 if __name__ == "__main__":

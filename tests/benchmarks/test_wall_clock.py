@@ -1,35 +1,100 @@
 """The measurement of wall clock to an AUC."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.wall_clock import format_rows, list_runs
+from benchmarks.wall_clock import Run, format_rows, list_runs
+from service.cli.errors import BadInputError
 
-REPORT: dict[str, Any] = {
-    "scalings": [
-        {"series": "small", "batches": [{"batch": 1000, "samples": 80_000.0}]},
-        {"series": "large", "batches": [{"batch": 4000, "samples": 160_000.0}, {"batch": 8000, "samples": None}]},
-    ]
-}
+SMALL = {"series": "small", "batches": [{"batch": 1000, "samples": 80_000.0}]}
+LARGE = {"series": "large", "batches": [{"batch": 4000, "samples": 160_000.0}, {"batch": 8000, "samples": None}]}
+GROWN = {"cell": "grown", "method": "grown", "compared": {}, "settings": None, "num_samples": 200_000}
+REPORT: dict[str, Any] = {"scalings": [SMALL, LARGE], "growing": []}
+SWEEP = """
+seeds = [0]
+[job]
+name = "job"
+data = {format = "synthetic", synthetic = {num_rows = 1000}}
+model = {embedding_dim = 8, bottom_mlp = [8], top_mlp = [8, 1]}
+resources.workers_per_node = 1
+[methods.grown]
+batch.global_size = 4000
+"""
+
+
+def write_sweeps(directory: Path, batch: str) -> list[Path]:
+    """Write two documents, the second of which has the method grown with `batch`."""
+    other, path = directory / "other.toml", directory / "sweep.toml"
+    other.write_text(SWEEP.replace("grown", "other"))
+    path.write_text(SWEEP + batch)
+    return [other, path]
+
+
+def grow(samples: float | None) -> dict[str, Any]:
+    return {"scalings": [SMALL], "growing": [{**GROWN, "samples": samples}]}
 
 
 def test_every_method_of_a_report_that_reaches_the_target_is_a_run() -> None:
-    assert list_runs(REPORT, []) == {("small", 1000): 80_000, ("large", 4000): 160_000}
-    assert list_runs(REPORT, ["large"]) == {("large", 4000): 160_000}
+    small, large = Run("small", {1000: 80_000}), Run("large", {4000: 160_000})
+    assert list_runs(REPORT, [], []) == [small, large]
+    assert list_runs(REPORT, [], ["large"]) == [large]
+    assert list_runs(grow(None), [], []) == [small]
 
 
-def test_methods_that_do_not_reach_the_target_are_an_error_that_names_those_there_are() -> None:
+def test_methods_that_do_not_reach_the_target_are_an_error_that_names_those_that_do() -> None:
     with pytest.raises(ValueError, match="small, large"):
-        list_runs(REPORT, ["other"])
+        list_runs(REPORT, [], ["other"])
 
 
 def test_times_are_steps_by_seconds_of_a_step_over_those_of_the_smallest_batch_on_as_many_machines() -> None:
     """80 steps of 0.5 s are 40 s, and 40 steps of 1.5 s are 60 s; on two machines 80 of 0.4 s and 40 of 0.4 s."""
-    seconds = {(1000, 1): 0.5, (4000, 1): 1.5, (1000, 2): 0.4, (4000, 2): 0.4}
-    lines = format_rows(list_runs(REPORT, []), seconds, [1, 2])
+    seconds = {1: {1000: 0.5, 4000: 1.5}, 2: {1000: 0.4, 4000: 0.4}}
+    lines = format_rows(list_runs(REPORT, [], []), seconds)
     assert lines[0] == "| method | batch | samples | steps | 1 machine | 2 machines |"
     assert lines[2:] == [
         "| small | 1,000 | 80,000 | 80 | 1.00 (40.0 s) | 1.00 (32.0 s) |",
         "| large | 4,000 | 160,000 | 40 | 1.50 (60.0 s) | 0.50 (16.0 s) |",
     ]
+
+
+@pytest.mark.parametrize(
+    ("samples", "expected"),
+    [
+        (40_000, {1000: 40_000}),
+        (60_000, {1000: 50_000, 2000: 10_000}),
+        (130_000, {1000: 50_000, 2000: 50_000, 4000: 30_000}),
+    ],
+)
+def test_a_batch_that_grows_takes_its_stages_up_to_the_target(
+    tmp_path: Path, samples: float, expected: dict[int, float]
+) -> None:
+    """Of 200,000 samples a quarter has a batch of 1,000 and a quarter one of 2,000."""
+    schedule = "[{until_fraction = 0.25, global_size = 1000}, {until_fraction = 0.5, global_size = 2000}]"
+    sweeps = write_sweeps(tmp_path, f"batch.schedule = {schedule}")
+    assert list_runs(grow(samples), sweeps, ["grown"]) == [Run("grown", expected)]
+
+
+def test_stages_that_are_left_to_be_decided_are_those_of_the_run(tmp_path: Path) -> None:
+    """500 to a quarter, 1,000 to three eighths, 2,000 to a half, then 4,000: a schedule of auto."""
+    (grown,) = list_runs(grow(150_000), write_sweeps(tmp_path, 'batch.schedule = "auto"'), ["grown"])
+    assert grown.samples == {500: 50_000, 1000: 25_000, 2000: 25_000, 4000: 50_000}
+    assert grown.num_steps == 100 + 25 + 12.5 + 12.5
+
+
+def test_the_time_of_a_batch_that_grows_is_the_sum_over_its_stages() -> None:
+    """50 steps of 0.5 s and 15 of 1.5 s are 47.5 s, against 40 s."""
+    runs = [Run("small", {1000: 80_000}), Run("grown", {1000: 50_000, 4000: 60_000})]
+    assert format_rows(runs, {1: {1000: 0.5, 4000: 1.5}})[2:] == [
+        "| small | 1,000 | 80,000 | 80 | 1.00 (40.0 s) |",
+        "| grown | 1,000 to 4,000 | 110,000 | 65 | 1.19 (47.5 s) |",
+    ]
+
+
+def test_a_batch_of_which_no_document_says_when_it_grows_is_refused(tmp_path: Path) -> None:
+    sweeps = write_sweeps(tmp_path, "batch.growth.start_size = 1000")
+    with pytest.raises(BadInputError, match="known in the run alone"):
+        list_runs(grow(60_000), sweeps, [])
+    with pytest.raises(BadInputError, match="there is no grown"):
+        list_runs(grow(60_000), sweeps[:1], [])

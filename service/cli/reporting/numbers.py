@@ -12,7 +12,7 @@ from service.cli.reporting.load import LoadedResults
 from service.cli.reporting.noise import NoiseScale, find_median_noise
 from service.cli.reporting.score_files import find_missing_scores
 from service.cli.reporting.scores import MeasuredScores, measure_scores
-from service.cli.reporting.targets import Reached, choose_target, measure_reached
+from service.cli.reporting.targets import Reached, ReachedAtBatch, choose_target, measure_growing, measure_reached
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Scaling:
     """Way of one method to the target, over its batches."""
 
     series: str
-    reached: Sequence[Reached]
+    reached: Sequence[ReachedAtBatch]
     fit: CriticalBatchFit | None
     """Fit to the batches whose every seed reaches the target; None for too few of them."""
     noise_scale: NoiseScale | None
@@ -70,6 +70,8 @@ class SweepReport:
     target_auc: float | None
     """AUC to which steps and samples are counted; None where no trial has evaluations."""
     scalings: Sequence[Scaling]
+    growing: Sequence[Reached]
+    """Ways to the target of the cells whose batch grows, which are no points of a line over batches."""
     sample_groups: Sequence[LengthGroup]
     step_groups: Sequence[LengthGroup]
     num_row_sets: int
@@ -101,6 +103,7 @@ def compute_report(loaded: LoadedResults, options: ReportOptions) -> SweepReport
         differences=[compute_difference(comparison, measured) for comparison in comparisons],
         target_auc=target,
         scalings=[] if target is None else _make_scalings(measure_reached(cells, target)),
+        growing=[] if target is None else measure_growing(cells, target),
         sample_groups=_group_by_length(cells, "num_samples"),
         step_groups=_group_by_length(cells, "num_steps"),
         num_row_sets=len(checksums),
@@ -137,7 +140,7 @@ def _list_gaps(cell: ReportCell) -> list[float]:
     return gaps
 
 
-def _make_scalings(reached: Sequence[Reached]) -> list[Scaling]:
+def _make_scalings(reached: Sequence[ReachedAtBatch]) -> list[Scaling]:
     scalings: list[Scaling] = []
     for series in dict.fromkeys(point.series for point in reached):
         own = sorted((point for point in reached if point.series == series), key=lambda point: point.batch)

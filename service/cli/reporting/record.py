@@ -7,6 +7,7 @@ from service.cli.reporting.comparison import Difference
 from service.cli.reporting.courses import Course
 from service.cli.reporting.intervals import Estimate
 from service.cli.reporting.numbers import MainRow, Scaling, SweepReport
+from service.cli.reporting.targets import Reached
 
 
 def make_report_record(report: SweepReport) -> dict[str, Any]:
@@ -19,6 +20,7 @@ def make_report_record(report: SweepReport) -> dict[str, Any]:
         "courses": [_make_course_record(course) for course in report.courses],
         "target_auc": report.target_auc,
         "scalings": [_make_scaling_record(scaling) for scaling in report.scalings],
+        "growing": [_make_growing_record(reached) for reached in report.growing],
         "equal_samples": [{"num_samples": group.length, "cells": group.labels} for group in report.sample_groups],
         "equal_steps": [{"num_steps": group.length, "cells": group.labels} for group in report.step_groups],
         "broken_files": list(report.broken_files),
@@ -91,6 +93,20 @@ def _make_scaling_record(scaling: Scaling) -> dict[str, Any]:
         "noise_scale": None if noise is None else noise.value,
         "noise_scale_low": None if noise is None else noise.low,
         "noise_scale_high": None if noise is None or math.isinf(noise.high) else noise.high,
+    }
+
+
+def _make_growing_record(reached: Reached) -> dict[str, Any]:
+    cell = reached.cell
+    return {
+        "cell": cell.label,
+        "method": cell.method,
+        "compared": dict(cell.compared),
+        "settings": None if cell.settings is None else dict(cell.settings),
+        "num_samples": cell.compute_mean("num_samples"),
+        "steps": reached.steps,
+        "samples": reached.samples,
+        "misses": dict(reached.misses),
     }
 
 

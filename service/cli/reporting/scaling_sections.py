@@ -8,11 +8,12 @@ from service.cli.reporting.batch_plot import draw_batch_plot
 from service.cli.reporting.cells import ReportCell
 from service.cli.reporting.content import Block, Column, Notes, Paragraph, Plot, Section, Table
 from service.cli.reporting.critical_batch import MIN_BATCHES, CriticalBatchFit
-from service.cli.reporting.figures import DIGITS, format_count, format_noise, format_rough
+from service.cli.reporting.figures import DIGITS, format_batch, format_count, format_noise, format_rough
 from service.cli.reporting.noise import AGREEMENT_FACTOR, decide_agreement
 from service.cli.reporting.numbers import MainRow, Scaling, SweepReport
 from service.cli.reporting.plot import Axis, Point, Series, draw_plot
 from service.cli.reporting.scales import Scale, make_batch_scale, make_log_scale
+from service.cli.reporting.targets import Reached
 
 NUM_CURVE_POINTS = 40
 _FIT_NOTE = (
@@ -42,18 +43,17 @@ def _make_auc_blocks(rows: Sequence[MainRow]) -> list[Block]:
 
 
 def _list_growing(cells: Sequence[ReportCell]) -> list[Block]:
-    """List the results that are of no single batch."""
+    """List the results that are of no single batch, which plots and fits leave out."""
     growing = [cell.label for cell in cells if cell.batch.is_growing]
-    return [Paragraph(f"Left out, since their batch grows during the run: {'; '.join(growing)}.")] if growing else []
+    return [Paragraph(f"No points of the plots, since their batch grows: {'; '.join(growing)}.")] if growing else []
 
 
 def _make_target_section(report: SweepReport) -> Section:
     heading = "Steps and samples to a target AUC"
-    left_out = _list_growing(report.cells)
     if report.target_auc is None:
         return Section(heading, [Paragraph("No trial has evaluations with an AUC in its course.")])
-    if not report.scalings:
-        return Section(heading, [Paragraph("No result is of a constant batch that is known."), *left_out])
+    if not report.scalings and not report.growing:
+        return Section(heading, [Paragraph("No result is of a batch that is known.")])
     rule = "as given" if report.options.target_auc is not None else "the highest one that every trial here reaches"
     blocks: list[Block] = [
         Paragraph(
@@ -61,13 +61,12 @@ def _make_target_section(report: SweepReport) -> Section:
             "the last evaluation below the target and the next one; means over seeds are geometric. Runs whose "
             "learning rate falls to 0 at their end reach a target later than runs that are planned to end there."
         ),
-        *left_out,
         *_make_plots(report.scalings),
-        _make_target_table(report.scalings),
-        _make_fit_table(report.scalings),
-        Notes(_describe_fits(report.scalings)),
-        Paragraph(_FIT_NOTE),
+        *_list_growing(report.cells),
+        _make_target_table(report.scalings, report.growing),
     ]
+    if report.scalings:
+        blocks += [_make_fit_table(report.scalings), Notes(_describe_fits(report.scalings)), Paragraph(_FIT_NOTE)]
     return Section(heading, blocks)
 
 
@@ -116,27 +115,30 @@ def _draw_target_plot(scalings: Sequence[Scaling], batches: Scale, quantity: str
     )
 
 
-def _make_target_table(scalings: Sequence[Scaling]) -> Table:
+def _make_target_table(scalings: Sequence[Scaling], growing: Sequence[Reached]) -> Table:
     headings = ["method", "batch", "steps", "samples", "samples, of the smallest batch's", "seeds", "not reached"]
     rows: list[list[str]] = []
     for scaling in scalings:
         known = [point.samples for point in scaling.reached if point.samples is not None]
         for point in scaling.reached:
             ratio = UNKNOWN if point.samples is None or len(known) < 2 else f"{point.samples / known[0]:.2f}"
-            missed = ", ".join(f"{count} {reason}" for reason, count in point.misses.items())
-            rows.append(
-                [
-                    scaling.series,
-                    format_count(point.batch),
-                    format_count(point.steps),
-                    format_count(point.samples),
-                    ratio,
-                    f"{len(point.crossings)}/{point.cell.num_seeds}",
-                    missed or "0",
-                ]
-            )
+            rows.append(_make_target_row(scaling.series, point, ratio))
+    rows += [_make_target_row(reached.cell.label, reached, UNKNOWN) for reached in growing]
     columns = [Column(heading, is_number=heading not in ("method", "not reached")) for heading in headings]
     return Table("Steps and samples to the target, where every seed reaches it", columns, rows)
+
+
+def _make_target_row(name: str, reached: Reached, ratio: str) -> list[str]:
+    missed = ", ".join(f"{count} {reason}" for reason, count in reached.misses.items())
+    return [
+        name,
+        format_batch(reached.cell.batch),
+        format_count(reached.steps),
+        format_count(reached.samples),
+        ratio,
+        f"{len(reached.crossings)}/{reached.cell.num_seeds}",
+        missed or "0",
+    ]
 
 
 def _make_fit_table(scalings: Sequence[Scaling]) -> Table:

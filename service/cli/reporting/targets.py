@@ -27,9 +27,6 @@ class Reached:
     """Way of one cell to the target AUC."""
 
     cell: ReportCell
-    series: str
-    """Name of the line that the cell is a point of: its method, with compared values other than the batch."""
-    batch: int
     crossings: Sequence[Crossing]
     """Crossings of the seeds that have one."""
     misses: Mapping[Miss, int]
@@ -51,6 +48,15 @@ class Reached:
         return statistics.geometric_mean(point.samples for point in self.crossings) if self.is_whole else None
 
 
+@dataclass(frozen=True)
+class ReachedAtBatch(Reached):
+    """Way of a cell whose batch does not grow."""
+
+    batch: int
+    series: str
+    """Name of the line that the cell is a point of: its method, with compared values other than the batch."""
+
+
 def choose_target(cells: Sequence[ReportCell]) -> float | None:
     """Choose the highest AUC that every trial of every cell reaches in its evaluations; None without evaluations."""
     best = [
@@ -62,21 +68,33 @@ def choose_target(cells: Sequence[ReportCell]) -> float | None:
     return min(known, default=None)
 
 
-def measure_reached(cells: Sequence[ReportCell], target: float) -> list[Reached]:
+def measure_reached(cells: Sequence[ReportCell], target: float) -> list[ReachedAtBatch]:
     """Measure the way of every cell whose batch is known and does not grow, and that has evaluations."""
-    found: list[Reached] = []
-    for cell in cells:
-        batch = cell.batch.constant_size
-        if batch is None or not any(trial.result.curve for trial in cell.trials):
-            continue
-        places = [find_crossing(trial.result.curve, target) for trial in cell.trials]
-        misses: dict[Miss, int] = {}
-        for reason in _REASONS:
-            if reason in places:
-                misses[reason] = places.count(reason)
-        crossings = [place for place in places if isinstance(place, Crossing)]
-        found.append(Reached(cell, name_series(cell), batch, crossings, misses))
-    return found
+    return [
+        ReachedAtBatch(cell, *_find_crossings(cell, target), batch, name_series(cell))
+        for cell in cells
+        if (batch := cell.batch.constant_size) is not None and _has_evaluations(cell)
+    ]
+
+
+def measure_growing(cells: Sequence[ReportCell], target: float) -> list[Reached]:
+    """Measure the way of every cell whose batch grows, and that has evaluations."""
+    return [
+        Reached(cell, *_find_crossings(cell, target))
+        for cell in cells
+        if cell.batch.is_growing and _has_evaluations(cell)
+    ]
+
+
+def _has_evaluations(cell: ReportCell) -> bool:
+    return any(trial.result.curve for trial in cell.trials)
+
+
+def _find_crossings(cell: ReportCell, target: float) -> tuple[list[Crossing], dict[Miss, int]]:
+    """Find the crossings of the seeds that have one, and count those without one by reason."""
+    places = [find_crossing(trial.result.curve, target) for trial in cell.trials]
+    misses: dict[Miss, int] = {reason: places.count(reason) for reason in _REASONS if reason in places}
+    return [place for place in places if isinstance(place, Crossing)], misses
 
 
 def find_crossing(curve: Sequence[CurvePoint], target: float) -> Crossing | Miss:
