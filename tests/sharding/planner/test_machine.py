@@ -97,7 +97,6 @@ def test_a_measurement_that_fails_is_repeated_the_next_time(tmp_path: Path, monk
     assert load_speeds(tmp_path) == SPEEDS
 
 
-@pytest.mark.slow
 def test_the_measurement_finds_figures_of_a_machine():
     completed = subprocess.run(
         [sys.executable, "-m", "sharding.planner.measure", "2"], capture_output=True, text=True, check=True
@@ -106,4 +105,6 @@ def test_the_measurement_finds_figures_of_a_machine():
     assert 1e8 < found.one_copy <= found.all_copies < 1e13
     assert 1e7 < found.loopback < 1e12
     assert found.flops is not None
+    assert found.flops_bf16 is not None
     assert 1e8 < found.flops < 1e14
+    assert 1e7 < found.flops_bf16 < 1e15
