@@ -2,9 +2,11 @@
 
 Samples to the AUC come from the results of a sweep over batches, seconds of a step from the plan of the job at each
 batch and number of machines: of this machine's measured speeds, and for several of the network that the job states or
-that plans assume. A batch that grows takes its stages, by the document of the sweep, one after another. Nothing is
-trained.
-`python -m benchmarks.wall_clock RESULTS JOB --nodes 1 2 8 32 --target-auc 0.78 [--methods NAME …] [--set KEY=VALUE …]`.
+that plans assume. A batch that grows takes its stages one after another, by the document RESULTS/sweep.toml of its
+sweep; each stage has the plan of its own batch, while a run has one plan for all, so that the small ones are estimated
+a little too fast. Nothing is trained.
+`python -m benchmarks.wall_clock RESULTS… JOB --nodes 1 2 8 32 --target-auc 0.78 [--methods NAME …]
+[--set KEY=VALUE …]`.
 """
 
 import argparse
@@ -15,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.processes import run_program
-from dlrm.config import BatchConfig, resolve
+from dlrm.config import BatchConfig, ConfigError, resolve
 from service.cli.errors import BadInputError
 from service.cli.sweep.document import read_sweep
 from service.cli.sweep.trials import make_trial
@@ -52,45 +54,44 @@ class Run:
 def list_runs(report: Mapping[str, Any], sweeps: Sequence[Path], methods: Sequence[str]) -> list[Run]:
     """List what a report (`dlrm report --json`) says of the samples to its target, the smallest batch first.
 
-    Runs that do not reach it are left out. sweeps: documents of the sweeps, read where a batch grows. methods: those
-    that count; empty for all. Raises ValueError where none is left, and BadInputError.
+    Of several runs with the smallest batch the one with the fewest samples is first. Runs that do not reach the target
+    are left out. sweeps: documents of the sweeps, read where a batch grows. methods: those that count, with compared
+    values other than the batch; empty for all. Raises ValueError where none is left, and BadInputError where no
+    document says how a batch grows.
     """
-    runs = [
-        Run(scaling["series"], {entry["batch"]: float(entry["samples"])})
-        for scaling in report["scalings"]
-        for entry in scaling["batches"]
-        if entry["samples"] is not None
-    ]
-    runs += [
-        Run(entry["cell"], split_by_stages(read_batch(sweeps, entry), entry["num_samples"], entry["samples"]))
-        for entry in report["growing"]
-        if entry["samples"] is not None
-    ]
-    chosen = [run for run in runs if not methods or run.method in methods]
+    entries = [(scaling["series"], entry) for scaling in report["scalings"] for entry in scaling["batches"]]
+    entries += [(entry["series"], entry) for entry in report["growing"]]
+    reaching = [(series, entry) for series, entry in entries if entry["samples"] is not None]
+    chosen = [(series, entry) for series, entry in reaching if not methods or series in methods]
     if not chosen:
-        names = ", ".join(run.method for run in runs) or "none"
-        raise ValueError(f"no method reaches the target with all its seeds (methods that do: {names})")
-    return sorted(chosen, key=lambda run: (run.batch, -run.num_steps))
+        names = ", ".join(dict.fromkeys(series for series, _ in reaching)) or "none"
+        raise ValueError(f"no such method reaches the target with all its seeds (methods that do: {names})")
+    runs = [Run(series, _split_samples(entry, sweeps)) for series, entry in chosen]
+    return sorted(runs, key=lambda run: (run.batch, len(run.samples), run.num_samples))
+
+
+def _split_samples(entry: Mapping[str, Any], sweeps: Sequence[Path]) -> dict[int, float]:
+    if "batch" in entry:
+        return {entry["batch"]: entry["samples"]}
+    return split_by_stages(read_batch(sweeps, entry), entry["num_samples"], entry["samples"])
 
 
 def read_batch(sweeps: Sequence[Path], entry: Mapping[str, Any]) -> BatchConfig:
     """Read from the documents of sweeps how the batch of one of their results grows.
 
-    Raises BadInputError where no document has its method, or says when the batch grows.
+    Raises BadInputError where no document has its method with a batch that grows by shares of the samples.
     """
-    method = entry["method"]
-    sweep = next((sweep for sweep in map(read_sweep, sweeps) if method in sweep.config.methods), None)
-    if sweep is None:
-        raise BadInputError(f"{', '.join(map(str, sweeps))}: methods: there is no {method}, whose batch grows")
-    settings = entry["settings"] or {}
-    spec = make_trial(sweep, "grid", method, entry["compared"], settings, sweep.config.seeds[0]).spec
-    batch = resolve(spec).job.batch
-    if spec.batch.global_size == "auto" or batch.growth is not None:
-        raise BadInputError(
-            f"{sweep.path}: methods.{method}: batch: when it grows is known in the run alone (valid: a global_size "
-            "with a schedule)"
-        )
-    return batch
+    for sweep in map(read_sweep, sweeps):
+        if entry["method"] in sweep.config.methods:
+            seed, settings = sweep.config.seeds[0], entry["settings"] or {}
+            spec = make_trial(sweep, "grid", entry["method"], entry["compared"], settings, seed).spec
+            if spec.batch.global_size != "auto" and spec.batch.schedule:
+                return resolve(spec).job.batch
+    names = ", ".join(map(str, sweeps))
+    raise BadInputError(
+        f"{names}: methods: no document says when the batch of {entry['method']} grows (valid: batch.global_size with "
+        "batch.schedule)"
+    )
 
 
 def split_by_stages(batch: BatchConfig, run_samples: float, num_samples: float) -> dict[int, float]:
@@ -107,17 +108,16 @@ def split_by_stages(batch: BatchConfig, run_samples: float, num_samples: float) 
 
 def estimate_step_seconds(job: Path, batch: int, num_nodes: int, settings: Sequence[str]) -> float:
     """Estimate the seconds of one step of `batch` samples on `num_nodes` machines, by the job's plan."""
-    sizes = [f"batch.global_size={batch}", f"resources.nodes={num_nodes}"]
+    sizes = [f"batch.global_size={batch}", "batch.schedule=[]", "batch.growth=false", f"resources.nodes={num_nodes}"]
     arguments = [text for setting in [*settings, *sizes] for text in ("--set", setting)]
     result, _ = run_program(["service.cli", "plan", str(job), "--json", *arguments])
     return result["plan"]["step"]["seconds"]
 
 
 def format_rows(runs: Sequence[Run], seconds: Mapping[int, Mapping[int, float]]) -> list[str]:
-    """Format one line for each run: samples, steps, and its time over that of the smallest batch on as many machines.
+    """Format one line for each run: samples, steps, and its time over that of the first run on as many machines.
 
-    runs: the smallest batch first, and of several with it the one that the others are measured by. seconds: of a step,
-    by number of machines and batch.
+    seconds: of a step, by number of machines and batch.
     """
     machines = " | ".join(f"{count} {'machine' if count == 1 else 'machines'}" for count in seconds)
     lines = [f"| method | batch | samples | steps | {machines} |", "|---" * (4 + len(seconds)) + "|"]
@@ -126,8 +126,8 @@ def format_rows(runs: Sequence[Run], seconds: Mapping[int, Mapping[int, float]])
         for step_seconds in seconds.values():
             time = run.compute_seconds(step_seconds)
             cells.append(f"{time / runs[0].compute_seconds(step_seconds):.2f} ({time:,.1f} s)")
-        sizes = " to ".join(f"{size:,}" for size in dict.fromkeys((min(run.samples), run.batch)))
-        counts = f"{sizes} | {run.num_samples:,.0f} | {run.num_steps:,.0f}"
+        first = f"{min(run.samples):,} to " if len(run.samples) > 1 else ""
+        counts = f"{first}{run.batch:,} | {run.num_samples:,.0f} | {run.num_steps:,.0f}"
         lines.append(f"| {run.method} | {counts} | {' | '.join(cells)} |")
     return lines
 
@@ -135,7 +135,7 @@ def format_rows(runs: Sequence[Run], seconds: Mapping[int, Mapping[int, float]])
 def main() -> None:
     """Print the table as Markdown."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("results", type=Path, nargs="+", help="directories of the results of sweeps over the batch")
+    parser.add_argument("results", type=Path, nargs="+", help="directories of the results of sweeps")
     parser.add_argument("job", type=Path, help="job document whose plans give the seconds of a step")
     parser.add_argument("--nodes", type=int, nargs="+", default=[1, 2, 8, 32])
     parser.add_argument("--target-auc", type=float, help="default: the highest that every trial reaches")
@@ -147,7 +147,7 @@ def main() -> None:
     sweeps = [directory / "sweep.toml" for directory in arguments.results]
     try:
         runs = list_runs(report, sweeps, arguments.methods)
-    except (ValueError, BadInputError) as error:
+    except (ValueError, BadInputError, ConfigError) as error:
         parser.error(str(error))
     batches = sorted({batch for run in runs for batch in run.samples})
     seconds = {

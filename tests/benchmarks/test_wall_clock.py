@@ -10,7 +10,13 @@ from service.cli.errors import BadInputError
 
 SMALL = {"series": "small", "batches": [{"batch": 1000, "samples": 80_000.0}]}
 LARGE = {"series": "large", "batches": [{"batch": 4000, "samples": 160_000.0}, {"batch": 8000, "samples": None}]}
-GROWN = {"cell": "grown", "method": "grown", "compared": {}, "settings": None, "num_samples": 200_000}
+GROWN = {
+    "series": "grown",
+    "method": "grown",
+    "compared": {"batch.global_size": 4000},
+    "settings": {"batch.schedule": "auto"},
+    "num_samples": 200_000,
+}
 REPORT: dict[str, Any] = {"scalings": [SMALL, LARGE], "growing": []}
 SWEEP = """
 seeds = [0]
@@ -20,7 +26,7 @@ data = {format = "synthetic", synthetic = {num_rows = 1000}}
 model = {embedding_dim = 8, bottom_mlp = [8], top_mlp = [8, 1]}
 resources.workers_per_node = 1
 [methods.grown]
-batch.global_size = 4000
+batch.global_size = 64
 """
 
 
@@ -32,8 +38,8 @@ def write_sweeps(directory: Path, batch: str) -> list[Path]:
     return [other, path]
 
 
-def grow(samples: float | None) -> dict[str, Any]:
-    return {"scalings": [SMALL], "growing": [{**GROWN, "samples": samples}]}
+def grow(samples: float | None, **changes: Any) -> dict[str, Any]:
+    return {"scalings": [SMALL], "growing": [{**GROWN, **changes, "samples": samples}]}
 
 
 def test_every_method_of_a_report_that_reaches_the_target_is_a_run() -> None:
@@ -73,12 +79,12 @@ def test_a_batch_that_grows_takes_its_stages_up_to_the_target(
     """Of 200,000 samples a quarter has a batch of 1,000 and a quarter one of 2,000."""
     schedule = "[{until_fraction = 0.25, global_size = 1000}, {until_fraction = 0.5, global_size = 2000}]"
     sweeps = write_sweeps(tmp_path, f"batch.schedule = {schedule}")
-    assert list_runs(grow(samples), sweeps, ["grown"]) == [Run("grown", expected)]
+    assert list_runs(grow(samples, settings=None), sweeps, ["grown"]) == [Run("grown", expected)]
 
 
 def test_stages_that_are_left_to_be_decided_are_those_of_the_run(tmp_path: Path) -> None:
     """500 to a quarter, 1,000 to three eighths, 2,000 to a half, then 4,000: a schedule of auto."""
-    (grown,) = list_runs(grow(150_000), write_sweeps(tmp_path, 'batch.schedule = "auto"'), ["grown"])
+    (grown,) = list_runs(grow(150_000), write_sweeps(tmp_path, ""), ["grown"])
     assert grown.samples == {500: 50_000, 1000: 25_000, 2000: 25_000, 4000: 50_000}
     assert grown.num_steps == 100 + 25 + 12.5 + 12.5
 
@@ -92,9 +98,17 @@ def test_the_time_of_a_batch_that_grows_is_the_sum_over_its_stages() -> None:
     ]
 
 
+def test_the_first_of_several_runs_with_the_smallest_batch_is_that_with_the_fewest_samples() -> None:
+    slow = {"series": "slow", "batches": [{"batch": 1000, "samples": 90_000.0}]}
+    runs = list_runs({"scalings": [LARGE, slow, SMALL], "growing": []}, [], [])
+    assert [run.method for run in runs] == ["small", "slow", "large"]
+
+
 def test_a_batch_of_which_no_document_says_when_it_grows_is_refused(tmp_path: Path) -> None:
-    sweeps = write_sweeps(tmp_path, "batch.growth.start_size = 1000")
-    with pytest.raises(BadInputError, match="known in the run alone"):
-        list_runs(grow(60_000), sweeps, [])
-    with pytest.raises(BadInputError, match="there is no grown"):
+    sweeps = write_sweeps(tmp_path, "batch.growth.start_size = 32")
+    with pytest.raises(BadInputError, match="no document says when the batch of grown grows"):
+        list_runs(grow(60_000, settings=None), sweeps, [])
+    with pytest.raises(BadInputError, match="no document says when the batch of grown grows"):
         list_runs(grow(60_000), sweeps[:1], [])
+    # It need not be known where it does not count.
+    assert list_runs(grow(60_000), [], ["small"]) == [Run("small", {1000: 80_000})]

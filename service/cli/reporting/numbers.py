@@ -12,7 +12,7 @@ from service.cli.reporting.load import LoadedResults
 from service.cli.reporting.noise import NoiseScale, find_median_noise
 from service.cli.reporting.score_files import find_missing_scores
 from service.cli.reporting.scores import MeasuredScores, measure_scores
-from service.cli.reporting.targets import Reached, ReachedAtBatch, choose_target, measure_growing, measure_reached
+from service.cli.reporting.targets import Reached, ReachedAtBatch, choose_target, measure_constant, measure_growing
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def compute_report(loaded: LoadedResults, options: ReportOptions) -> SweepReport
         rows=[_make_row(cell, measured) for cell in cells],
         differences=[compute_difference(comparison, measured) for comparison in comparisons],
         target_auc=target,
-        scalings=[] if target is None else _make_scalings(measure_reached(cells, target)),
+        scalings=[] if target is None else _make_scalings(measure_constant(cells, target)),
         growing=[] if target is None else measure_growing(cells, target),
         sample_groups=_group_by_length(cells, "num_samples"),
         step_groups=_group_by_length(cells, "num_steps"),

@@ -7,7 +7,7 @@ from service.cli.reporting.comparison import Difference
 from service.cli.reporting.courses import Course
 from service.cli.reporting.intervals import Estimate
 from service.cli.reporting.numbers import MainRow, Scaling, SweepReport
-from service.cli.reporting.targets import Reached
+from service.cli.reporting.targets import Reached, name_series
 
 
 def make_report_record(report: SweepReport) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def _make_scaling_record(scaling: Scaling) -> dict[str, Any]:
 def _make_growing_record(reached: Reached) -> dict[str, Any]:
     cell = reached.cell
     return {
-        "cell": cell.label,
+        "series": name_series(cell),
         "method": cell.method,
         "compared": dict(cell.compared),
         "settings": None if cell.settings is None else dict(cell.settings),

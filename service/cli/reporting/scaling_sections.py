@@ -36,16 +36,16 @@ def _make_auc_blocks(rows: Sequence[MainRow]) -> list[Block]:
         draw_batch_plot("log-loss", "Log-loss by batch", "log-loss", rows, lambda row: row.log_loss),
     )
     drawn = [plot for plot in plots if plot is not None]
-    left_out = _list_growing([row.cell for row in rows])
     if not drawn:
-        return [Paragraph("No plot: there are no results of two constant batches."), *left_out]
+        return [Paragraph("No plot: there are no results of two constant batches.")]
+    left_out = _list_growing([row.cell for row in rows], "the plots")
     return [*drawn, Paragraph("Bars are the 95 % intervals of the first table."), *left_out]
 
 
-def _list_growing(cells: Sequence[ReportCell]) -> list[Block]:
-    """List the results that are of no single batch, which plots and fits leave out."""
+def _list_growing(cells: Sequence[ReportCell], where: str) -> list[Block]:
+    """List the results that are of no single batch, which `where`, such as "the plots", leave out."""
     growing = [cell.label for cell in cells if cell.batch.is_growing]
-    return [Paragraph(f"No points of the plots, since their batch grows: {'; '.join(growing)}.")] if growing else []
+    return [Paragraph(f"Left out of {where}, since their batch grows: {'; '.join(growing)}.")] if growing else []
 
 
 def _make_target_section(report: SweepReport) -> Section:
@@ -62,11 +62,12 @@ def _make_target_section(report: SweepReport) -> Section:
             "learning rate falls to 0 at their end reach a target later than runs that are planned to end there."
         ),
         *_make_plots(report.scalings),
-        *_list_growing(report.cells),
         _make_target_table(report.scalings, report.growing),
     ]
     if report.scalings:
-        blocks += [_make_fit_table(report.scalings), Notes(_describe_fits(report.scalings)), Paragraph(_FIT_NOTE)]
+        left_out = _list_growing([reached.cell for reached in report.growing], "plots and fits")
+        fits = [_make_fit_table(report.scalings), Notes(_describe_fits(report.scalings)), Paragraph(_FIT_NOTE)]
+        blocks += [*left_out, *fits]
     return Section(heading, blocks)
 
 

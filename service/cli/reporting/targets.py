@@ -68,10 +68,10 @@ def choose_target(cells: Sequence[ReportCell]) -> float | None:
     return min(known, default=None)
 
 
-def measure_reached(cells: Sequence[ReportCell], target: float) -> list[ReachedAtBatch]:
+def measure_constant(cells: Sequence[ReportCell], target: float) -> list[ReachedAtBatch]:
     """Measure the way of every cell whose batch is known and does not grow, and that has evaluations."""
     return [
-        ReachedAtBatch(cell, *_find_crossings(cell, target), batch, name_series(cell))
+        ReachedAtBatch(cell, *_find_crossings(cell, target), batch=batch, series=name_series(cell))
         for cell in cells
         if (batch := cell.batch.constant_size) is not None and _has_evaluations(cell)
     ]

@@ -9,8 +9,9 @@ from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
+import torch
 
-from sharding.planner import machine
+from sharding.planner import machine, measure
 from sharding.planner.machine import Speeds, load_speeds
 
 SPEEDS = Speeds(one_copy=1e10, all_copies=2e10, loopback=1e9, flops=None, flops_bf16=None)
@@ -108,3 +109,23 @@ def test_the_measurement_finds_figures_of_a_machine():
     assert found.flops_bf16 is not None
     assert 1e8 < found.flops < 1e14
     assert 1e7 < found.flops_bf16 < 1e15
+
+
+def test_products_in_bf16_are_measured_without_onednn_where_it_has_none(monkeypatch: pytest.MonkeyPatch):
+    """As on processors without bf16 instructions, where oneDNN refuses them."""
+    refused = torch.ops.mkldnn._linear_pointwise
+
+    def refuse_bf16(x: torch.Tensor, *arguments: object) -> torch.Tensor:
+        if x.dtype == torch.bfloat16:
+            raise RuntimeError("could not create a primitive descriptor")
+        return refused(x, *arguments)
+
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
+    monkeypatch.setattr(torch.ops.mkldnn, "_linear_pointwise", refuse_bf16)
+    monkeypatch.setattr(measure, "NUM_ROWS", 16)
+    num_threads = torch.get_num_threads()
+    flops, flops_bf16 = measure.measure_flops()
+    torch.set_num_threads(num_threads)
+    assert flops is not None
+    assert flops_bf16 is not None
+    assert min(flops, flops_bf16) > 1e6

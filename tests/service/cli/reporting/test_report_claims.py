@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from service.cli.sweep.asked import ASKED_FILE_NAME, write_asked
-from service.cli.sweep.results import CurvePoint
+from service.cli.sweep.results import CurvePoint, TrialResult
 from tests.service.cli.reporting.recorded import BATCHES, SEEDS, make_trial, write_results
 from tests.service.cli.reporting.reports import Command, find, read_json, refuse
 
@@ -78,36 +78,51 @@ def test_a_result_whose_batch_grows_is_no_point_of_the_batches(tmp_path: Path, d
     assert [scaling["series"] for scaling in report["scalings"]] == ["adam"]
     text = dlrm("report", str(tmp_path), "--plots", str(tmp_path / "plots")).out
     assert "grows to at most 4,096" in text
-    assert text.count("No points of the plots, since their batch grows: lamb, 1024; lamb, 4096; lamb, 16384.") == 2
+    grown = "since their batch grows: lamb, 1024; lamb, 4096; lamb, 16384."
+    assert text.count(f"Left out of the plots, {grown}") == text.count(f"Left out of plots and fits, {grown}") == 1
     for name in ("auc", "log-loss", "steps-to-target", "train-auc-gap"):
         drawn = (tmp_path / "plots" / f"{name}.svg").read_text()
         assert ">adam" in drawn
         assert "lamb" not in drawn
 
 
+def make_grown_trial(directory: Path, seed: int, factor: int, auc: float = 0.7) -> TrialResult:
+    """Make a trial of a batch that grows, with the curve (10, 1,000, 0.5), (50, 9,000, `auc`), counts by `factor`."""
+    curve = [
+        CurvePoint(step=factor * step, num_samples=factor * samples, auc=value, log_loss=0.5)
+        for step, samples, value in ((10, 1_000, 0.5), (50, 9_000, auc))
+    ]
+    counts = {"num_steps": factor * 50, "num_samples": factor * 9_000}
+    return make_trial(directory, "lamb", 4096, seed).model_copy(update={"curve": curve, **counts})
+
+
 def test_a_batch_that_grows_has_steps_and_samples_to_the_target_and_takes_part_in_no_fit(
     tmp_path: Path, dlrm: Command
 ) -> None:
-    """Between (10, 1,000, 0.5) and (20, 5,000, 0.7) a target of 0.65 is passed at three quarters: 17.5 and 4,000."""
-    curve = [
-        CurvePoint(step=step, num_samples=samples, auc=auc, log_loss=0.5)
-        for step, samples, auc in ((10, 1_000, 0.5), (20, 5_000, 0.7), (30, 9_000, 0.72))
-    ]
-    grown = [
-        make_trial(tmp_path, "adam", 400, seed).model_copy(
-            update={"curve": curve, "compared": {}, "num_steps": 30, "num_samples": 9_000}
-        )
-        for seed in SEEDS
-    ]
+    """0.65 is three quarters of the way from 0.5 to 0.7: 40 steps and 7,000 samples, twice and four times as many."""
+    constant = [make_trial(tmp_path, "adam", batch, seed) for batch in BATCHES for seed in SEEDS]
+    write_results(tmp_path, constant)
+    alone = read_json(dlrm, tmp_path, "--target-auc", "0.65")
+    assert alone["growing"] == []
+    grown = [make_grown_trial(tmp_path, seed, factor) for seed, factor in zip(SEEDS, (1, 2, 4), strict=True)]
     write_results(tmp_path, grown)
     report = read_json(dlrm, tmp_path, "--target-auc", "0.65")
-    assert report["scalings"] == []
+    assert report["scalings"] == alone["scalings"]
     (way,) = report["growing"]
-    assert (way["method"], way["misses"]) == ("adam", {})
-    assert (way["steps"], way["samples"]) == (pytest.approx(17.5), pytest.approx(4_000))
-    text = dlrm("report", str(tmp_path), "--target-auc", "0.65").out
-    assert "| adam | grows | 18 | 4,000 |" in text
-    assert "critical batch" not in text.split("## Steps and samples to a target AUC")[1].split("\n## ")[0].lower()
+    assert (way["series"], way["compared"], way["misses"]) == ("lamb", {"batch.global_size": 4096}, {})
+    assert (way["steps"], way["samples"]) == (pytest.approx(80), pytest.approx(14_000))
+    assert (
+        "| lamb, 4096 | grows to at most 4,096 | 80 | 14,000 |"
+        in dlrm("report", str(tmp_path), "--target-auc", "0.65").out
+    )
+
+
+def test_a_batch_that_grows_has_no_mean_of_the_seeds_that_reach_the_target_alone(tmp_path: Path, dlrm: Command) -> None:
+    aucs = (0.7, 0.7, 0.6)
+    write_results(tmp_path, [make_grown_trial(tmp_path, seed, 1, auc) for seed, auc in zip(SEEDS, aucs, strict=True)])
+    (way,) = read_json(dlrm, tmp_path, "--target-auc", "0.65")["growing"]
+    assert (way["steps"], way["samples"], way["misses"]) == (None, None, {"never": 1})
+    assert "critical batch" not in dlrm("report", str(tmp_path), "--target-auc", "0.65").out
 
 
 def test_seeds_that_diverge_are_told_beside_the_mean_of_the_others(tmp_path: Path, dlrm: Command) -> None:
