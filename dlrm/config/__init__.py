@@ -23,6 +23,7 @@ from dlrm.config.derived import (
     resolve_with_rows,
 )
 from dlrm.config.errors import ConfigError, FieldError, translate_errors
+from dlrm.config.growing_sizes import shorten_sizes
 from dlrm.config.held_out import compute_period, count_validation_rows
 from dlrm.config.identity import EXECUTION_SETTINGS, list_differences, make_identity
 from dlrm.config.job import JobConfig, JobSpec, parse_job
@@ -114,5 +115,6 @@ __all__ = [
     "resolve",
     "resolve_for_nodes",
     "resolve_with_rows",
+    "shorten_sizes",
     "translate_errors",
 ]

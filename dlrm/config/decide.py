@@ -15,6 +15,7 @@ from dlrm.config.batch import MAX_BATCH as LARGEST_BATCH
 from dlrm.config.counts import format_count, format_epochs
 from dlrm.config.data import DataConfig
 from dlrm.config.errors import ConfigError, FieldError, translate_errors
+from dlrm.config.growing_sizes import list_growing_sizes, shorten_sizes
 from dlrm.config.held_out import count_validation_rows
 from dlrm.config.job import JobConfig, JobSpec
 from dlrm.config.model import ModelConfig
@@ -32,10 +33,6 @@ from dlrm.config.schedule import ScheduleConfig
 
 Document = TypeVar("Document", JobConfig, JobSpec)
 
-AUTO_STAGES = ((8, 0.25), (4, 0.375), (2, 0.5))
-"""Stages of a batch that grows by itself: the divisor of its last size, and the share of the run's samples up to which
-it has that size. It doubles, since the tables' rates are by samples: one that became eight times as large at once threw
-a model back (docs/experiments.md)."""
 MIN_STEPS_OF_EPOCH = 256
 """Least number of steps of an epoch; a model hardly learns in fewer, and more of them make the run slower."""
 MIN_BATCH, MAX_BATCH = 256, 16_384
@@ -204,14 +201,10 @@ def _make_whole(document: Mapping[str, Any], size: int) -> int:
 def make_auto_schedule(document: Mapping[str, Any], last: int) -> list[dict[str, Any]]:
     """Make the schedule of a batch that grows by itself to `last` samples, for a document that is complete.
 
-    Sizes that the ranks cannot have, or that are not above the one before, are left out.
+    A size that the ranks cannot have is raised, and those that then are the same, or the last one, count once.
     """
-    stages: list[dict[str, Any]] = []
-    for divisor, until in AUTO_STAGES:
-        size = _make_whole(document, last // divisor)
-        if (stages[-1]["global_size"] if stages else 0) < size < last:
-            stages.append({"until_fraction": until, "global_size": size})
-    return stages
+    sizes = {_make_whole(document, size): until for size, until in list_growing_sizes(last)}
+    return [{"until_fraction": until, "global_size": size} for size, until in sizes.items() if size < last]
 
 
 def _decide_schedule(document: dict[str, Any], facts: DataFacts | None) -> tuple[list[dict[str, Any]], str]:  # noqa: ARG001
@@ -340,9 +333,8 @@ def _describe_value(value: Any) -> int | float | str | list[int] | None:
     items = cast("list[Any]", value)
     if not items or isinstance(items[0], int):
         return items or None
-    return (
-        ", ".join(f"{stage['global_size']:,} until {stage['until_fraction']:g}" for stage in items) + " of the samples"
-    )
+    sizes = [f"{stage['global_size']:,} until {stage['until_fraction']:g}" for stage in items]
+    return ", ".join(shorten_sizes(sizes)) + " of the samples"
 
 
 def _get_value(job: JobSpec, field: str) -> Any:

@@ -10,6 +10,7 @@ from dlrm.config.base import Config
 from dlrm.config.batch import BatchConfig
 from dlrm.config.curves import MAX_WARMUP
 from dlrm.config.decide import UNKNOWN_ROWS, DataFacts, Decision, decide
+from dlrm.config.growing_sizes import shorten_sizes
 from dlrm.config.job import JobConfig, JobSpec
 from dlrm.config.optimizers import DenseOptimizerConfig, TableOptimizerConfig, compute_peak_rate, get_noise_rule
 
@@ -222,7 +223,7 @@ def _derive_first_size(batch: BatchConfig) -> list[DerivedNumber]:
         )
         return [DerivedNumber(name="first_global_size", value=batch.first_size, unit="samples", reason=reason)]
     ends = [f"{stage.global_size} until {stage.until_fraction:g} of the samples" for stage in batch.schedule]
-    reason = f"batch.schedule: {', '.join(ends)}, then {batch.global_size}"
+    reason = f"batch.schedule: {', '.join(shorten_sizes(ends))}, then {batch.global_size}"
     return [DerivedNumber(name="first_global_size", value=batch.first_size, unit="samples", reason=reason)]
 
 

@@ -83,10 +83,11 @@ def test_a_batch_that_grows_takes_its_stages_up_to_the_target(
 
 
 def test_stages_that_are_left_to_be_decided_are_those_of_the_run(tmp_path: Path) -> None:
-    """500 to a quarter, 1,000 to three eighths, 2,000 to a half, then 4,000: a schedule of auto."""
+    """A schedule of auto: 500 to a fifth, twelve sizes over 40 %, of which the last is 4,000 and goes on."""
     (grown,) = list_runs(grow(150_000), write_sweeps(tmp_path, ""), ["grown"])
-    assert grown.samples == {500: 50_000, 1000: 25_000, 2000: 25_000, 4000: 50_000}
-    assert grown.num_steps == 100 + 25 + 12.5 + 12.5
+    assert (len(grown.samples), sum(grown.samples.values())) == (13, pytest.approx(150_000))
+    assert (grown.samples[500], grown.samples[1000]) == (pytest.approx(40_000), pytest.approx(80_000 / 12, rel=0.01))
+    assert grown.samples[4000] == pytest.approx(150_000 - 40_000 - 11 * 80_000 / 12, rel=0.01)
 
 
 def test_the_time_of_a_batch_that_grows_is_the_sum_over_its_stages() -> None:

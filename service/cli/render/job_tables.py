@@ -10,7 +10,7 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from dlrm.config import ResolvedJob, format_count
+from dlrm.config import ResolvedJob, format_count, shorten_sizes
 from dlrm.record import format_auc
 from service.cli.render.progress import describe_progress, format_duration
 from service.cli.render.text_format import escape_unprintable, format_number
@@ -177,7 +177,7 @@ def make_job_table(job: JobDetails, attempts: Iterable[Attempt], last_checkpoint
 
 
 def describe_batch_stages(stages: Sequence[BatchStage]) -> str | None:
-    """Describe the present batch and all stages of one that grows; None for a batch of one size."""
+    """Describe the present batch and the stages of one that grows; None for a batch of one size."""
     if not stages:
         return None
     sizes = [
@@ -186,7 +186,7 @@ def describe_batch_stages(stages: Sequence[BatchStage]) -> str | None:
         for stage in stages
     ]
     present = next((f"{stage.global_size:,} samples now; " for stage in stages if stage.is_current), "")
-    return f"{present}stages: {', then '.join(sizes)}"
+    return f"{present}stages: {', then '.join([*shorten_sizes(sizes[:-1]), sizes[-1]])}"
 
 
 def _describe_machines(job: JobDetails, attempts: Sequence[Attempt]) -> dict[str, str | None]:

@@ -110,12 +110,16 @@ export function progressText(job) {
   return parts.join(" · ");
 }
 
-/** Describe the stages of a batch that grows: 1,024 until 25 %, then 4,096; empty for a batch of one size. */
-export const stagesText = (stages) =>
-  stages
-    .map(({ global_size, until_fraction }) =>
-      isKnown(until_fraction) ? `${integer(global_size)} until ${Number((100 * until_fraction).toPrecision(4))} %` : integer(global_size))
-    .join(", then ");
+const MAX_STAGES_TOLD = 4;
+
+/** Describe the stages of a batch that grows: 1,024 until 25 %, then 4,096; empty for a batch of one size. Of many, the
+ * first, how many follow, and the last two. */
+export function stagesText(stages) {
+  const told = stages.map(({ global_size, until_fraction }) =>
+    isKnown(until_fraction) ? `${integer(global_size)} until ${Number((100 * until_fraction).toPrecision(4))} %` : integer(global_size));
+  if (told.length > MAX_STAGES_TOLD + 1) told.splice(1, told.length - 3, `${told.length - 3} more sizes`);
+  return told.join(", then ");
+}
 
 /** Fill a <progress>: empty while a job waits, moving while its progress is unknown. */
 export function showProgress(bar, job) {

@@ -177,30 +177,61 @@ def test_a_short_run_of_open_length_is_blended_and_no_other_is():
     assert decide(1000, run={"epochs": 2, "validation_fraction": 0.1, "blend": "logistic"}).run.blend == "logistic"
 
 
+def find_growing_size(first: int, last: int, until: float) -> float:
+    """Find the size that ends at a share of the samples: from `first`, which ends at 0.2, it grows by the same factor
+    over equal shares, so that `last` would end at 0.6.
+    """
+    return first * (last / first) ** ((until - 0.2) / 0.4)
+
+
 @pytest.mark.parametrize(
-    ("num_rows", "batch", "num_ranks", "sizes"),
+    ("num_rows", "batch", "num_ranks", "first", "last", "num_sizes"),
     [
-        (30_000, {"global_size": 4096}, 1, {0.25: 512, 0.375: 1024, 0.5: 2048}),
+        # An eighth; four sizes for each doubling.
+        (30_000, {"global_size": 4096}, 1, 512, 4096, 12),
         # 1,000 / 8 = 125, raised to a multiple of two ranks.
-        (30_000, {"global_size": 1000}, 2, {0.25: 126, 0.375: 250, 0.5: 500}),
-        # 24 / 8 = 3, and 4 ranks: 4, 8, 12.
-        (30_000, {"global_size": 24}, 4, {0.25: 4, 0.375: 8, 0.5: 12}),
+        (30_000, {"global_size": 1000}, 2, 126, 1000, 12),
         # 4,000,000 rows are decided to have 8,192.
-        (4_000_000, {}, 1, {0.25: 1024, 0.375: 2048, 0.5: 4096}),
-        # A chunk on each rank: an eighth and a quarter are raised to 1,200, which counts once.
-        (30_000, {"global_size": 4096, "chunk_size": 600}, 2, {0.25: 1200, 0.5: 2048}),
+        (4_000_000, {}, 1, 1024, 8192, 12),
+        # At most 16,384: five doublings.
+        (4_000_000, {"global_size": 524_288}, 8, 16_384, 524_288, 20),
     ],
 )
-def test_a_schedule_that_is_left_open_doubles_from_an_eighth_at_a_quarter_three_eighths_and_a_half_of_the_samples(
-    num_rows: int, batch: dict[str, Any], num_ranks: int, sizes: dict[float, int]
+def test_a_schedule_that_is_left_open_grows_in_small_steps_between_a_fifth_and_60_percent_of_the_samples(
+    num_rows: int, batch: dict[str, Any], num_ranks: int, first: int, last: int, num_sizes: int
 ):
     changes = {"batch": {"schedule": "auto", **batch}, "resources": {"workers_per_node": num_ranks}, "moments": None}
     resolved = resolve(parse_job({**DATA, **changes}), facts=DataFacts(num_train_rows=num_rows))
     schedule = resolved.job.batch.schedule
-    assert {stage.until_fraction: stage.global_size for stage in schedule} == sizes
+    assert (schedule[0].until_fraction, schedule[0].global_size, len(schedule)) == (0.2, first, num_sizes)
+    for number, stage in enumerate(schedule):
+        assert stage.until_fraction == pytest.approx(0.2 + 0.4 * number / num_sizes, abs=1e-4)
+        size = find_growing_size(first, last, stage.until_fraction)
+        assert stage.global_size == pytest.approx(size, rel=0.04)
+        assert stage.global_size % num_ranks == 0
     (told,) = [decision for decision in resolved.decisions if decision.field == "batch.schedule"]
-    assert told.value == ", ".join(f"{size:,} until {until}" for until, size in sizes.items()) + " of the samples"
+    end = f"{schedule[-1].global_size:,} until {schedule[-1].until_fraction:g} of the samples"
+    assert told.value == f"{first:,} until 0.2, {num_sizes - 2} more sizes, {end}"
     assert keep_decisions(parse_job({**DATA, **changes}), resolved.job).batch.schedule == schedule
+
+
+@pytest.mark.parametrize(
+    ("batch", "num_ranks", "sizes"),
+    [
+        # From 3, and 4 ranks: 3, 3 and 4 are 4; 5 to 8 are 8; 10 and 12 are 12; 14 is 16; 17 and 20 are 20.
+        ({"global_size": 24}, 4, {4: 0.2667, 8: 0.4, 12: 0.4667, 16: 0.5, 20: 0.5667}),
+        # A chunk on each rank: all sizes up to 1,024 are raised to 1,200.
+        ({"global_size": 4096, "chunk_size": 600}, 2, {1200: 0.3333, 1216: 0.3667}),
+    ],
+)
+def test_sizes_of_an_open_schedule_that_the_ranks_raise_to_the_same_count_once_until_the_last_of_them_ends(
+    batch: dict[str, Any], num_ranks: int, sizes: dict[int, float]
+):
+    resources = {"workers_per_node": num_ranks}
+    schedule = decide(30_000, batch={"schedule": "auto", **batch}, resources=resources, moments=None).batch.schedule
+    found = {stage.global_size: stage.until_fraction for stage in schedule}
+    assert {size: found[size] for size in sizes} == sizes
+    assert min(found) == min(sizes)
 
 
 def test_a_batch_that_the_ranks_cannot_begin_smaller_does_not_grow():
@@ -223,7 +254,7 @@ def test_a_schedule_that_is_neither_stages_nor_auto_is_refused_by_its_field(sche
 def test_an_open_batch_of_a_range_of_machines_is_one_that_the_ranks_of_its_ends_divide(least: int, most: int):
     resources = {"nodes": {"min": least, "max": most}, "workers_per_node": 2}
     batch = decide(100_000, batch={"schedule": "auto"}, resources=resources).batch
-    assert len(batch.schedule) == 3
+    assert len(batch.schedule) > 3
     for _, size in batch.list_sizes():
         assert (size % (2 * least), size % (2 * most)) == (0, 0)
 

@@ -103,7 +103,9 @@ class PodRuntime:
             container.cgroup.remove()
 
     def read_log(self, name: str) -> str:
-        return self._log(name).read_text(errors="replace")
+        """Read what a container has written so far; nothing before it has begun."""
+        path = self._log(name)
+        return path.read_text(errors="replace") if path.exists() else ""
 
     def _log(self, name: str) -> Path:
         return self.node.directory / f"{name}.log"

@@ -176,6 +176,14 @@ def test_a_job_whose_batch_grows_shows_the_present_batch_and_its_stages() -> Non
     assert "batch" not in printed(make_job_table(job.model_copy(update={"batch_stages": []}), []))
 
 
+def test_of_many_stages_the_first_how_many_follow_and_the_last_two_are_shown() -> None:
+    stages = [BatchStage(global_size=1000 + number, until_fraction=number / 10) for number in range(1, 10)]
+    stages = [*stages, BatchStage(global_size=1010, is_current=True)]
+    job = JobDetails(id="job_1", name="job", state="RUNNING", created_at=TIME, world_size=1, batch_stages=stages)
+    told = "1,001 until 10 % of the samples, then 7 more sizes, then 1,009 until 90 % of the samples, then 1,010"
+    assert f"batch 1,010 samples now; stages: {told}" in " ".join(printed(make_job_table(job, [])).split())
+
+
 def test_events_are_in_the_order_of_time_and_checkpoints_in_a_row_are_one() -> None:
     events = [
         event(9, "resumed", "goes on"),

@@ -44,13 +44,14 @@ def test_a_check_shows_what_the_preset_decides_and_why(page: Page, site: Site) -
     page.get_by_label("large_batch").check()
     page.get_by_label("Job document").press("Control+Enter")
     expect(page.get_by_role("status")).to_have_text("The job fits, and would start at once.")
-    # 16,384 is the largest power of two of which 4,500,000 rows have 240. Its stages begin with 2,048, 4,096 and 8,192.
+    # 16,384 is the largest power of two of which 4,500,000 rows have 240. It grows from 2,048.
     expect(page.locator("#tiles div", has_text="Batch")).to_contain_text("16,384grows from 2,048")
-    expect(page.locator("#tiles div", has_text="Steps")).to_contain_text(str(550 + 137 + 69 + 138))
+    # Steps of 2,048 until a fifth of the samples, of the sizes between, and of 16,384 from 56.67 % on.
+    expect(page.locator("#tiles div", has_text="Steps")).to_contain_text(str(440 + 330 + 119))
     expect(page.locator("#tiles div", has_text="Memory")).to_contain_text("of 2.0 GiB")
     batch = page.locator("#derived tr", has_text="batch.global_size")
     expect(batch).to_contain_text("preset large_batch: for at least 240 steps")
-    sizes = "2,048 until 0.25, 4,096 until 0.375, 8,192 until 0.5 of the samples"
+    sizes = "2,048 until 0.2, 10 more sizes, 13,824 until 0.5667 of the samples"
     expect(page.get_by_role("row", name=f"batch.schedule {sizes}")).to_be_visible()
     expect(page.locator("#derived tr", has_text="dense_optimizer.schedule.decay")).to_contain_text("wsd")
     expect(page.locator("#derived tr", has_text="dense peak learning rate")).to_contain_text("0.006")
@@ -78,6 +79,7 @@ def test_what_the_rows_decide_is_open_while_they_are_unknown(page: Page, site: S
     check(page, f'{PRESET_LINE}data.train = ["nowhere.tsv"]')
     expect(page.locator("#faults code").first).to_have_text("data.train.0")
     expect(page.locator("#tiles div", has_text="Batch")).to_contain_text("decided by the rows, once they are read")
+    # Steps of 2,048 until a fifth of the samples, of the sizes between, and of 16,384 from 56.67 % on.
     expect(page.locator("#tiles div", has_text="Steps")).to_contain_text("decided by the rows")
     expect(page.locator("#notes")).to_contain_text("are unknown until their values are counted")
     expect(page.locator("#plan")).to_be_hidden()

@@ -27,3 +27,13 @@ def test_the_page_tells_the_present_batch_its_stages_and_the_share_of_samples(pa
     shown = site.client.job(job.id)
     assert (shown.progress.done_fraction, [stage.is_current for stage in shown.batch_stages]) == (0.1, [False, True])
     site.client.cancel(job.id)
+
+
+def test_the_page_shortens_many_stages(page: Page, site: Site) -> None:
+    job = site.client.submit({**DOCUMENT, "batch": {"global_size": 64, "schedule": "auto"}})
+    page.goto(f"{site.url}/jobs/{job.id}")
+    # From 8, four sizes for each doubling.
+    expect(page.locator("#tiles div").filter(has=page.get_by_text("Batch", exact=True))).to_contain_text(
+        "stages: 8 until 20 %, then 10 more sizes, then 54 until 56.67 %, then 64"
+    )
+    site.client.cancel(job.id)

@@ -25,9 +25,10 @@ def test_the_stages_of_a_schedule_are_its_sizes_and_then_the_last_one() -> None:
 
 
 def test_the_stages_of_a_schedule_that_is_left_open_are_those_that_were_decided() -> None:
-    stages = [(512, 0.25, True), (1024, 0.375, False), (2048, 0.5, False), (4096, None, False)]
     batch = {"schedule": "auto", "chunk_size": "auto"}
-    assert list_stages({**batch, "global_size": 4096}, 512) == stages
+    stages = list_stages({**batch, "global_size": 4096}, 512)
+    # From an eighth at a fifth of the samples, four sizes for each doubling.
+    assert stages[::4] == [(512, 0.2, True), (1024, 0.3333, False), (2048, 0.4667, False), (4096, None, False)]
     assert list_stages({**batch, "global_size": "auto"}, 512, [{"name": "batch.global_size", "value": 4096}]) == stages
     # The rows are not known yet, or the batch is too small to grow.
     assert list_stages({**batch, "global_size": "auto"}, None) == []
