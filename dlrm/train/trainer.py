@@ -221,7 +221,7 @@ class Trainer:
         self.reporter.metric(report)
         progress.add_evaluation(report)
         if not progress.is_large_batch_reported:
-            full_rows = self.stages.last.full_rows
+            full_rows = self.stages.stages[0].full_rows
             progress.is_large_batch_reported = report_large_batch(self.reporter, progress, full_rows)
         if self._is_target_reached():
             return EndReason.TARGET_REACHED
