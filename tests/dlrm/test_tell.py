@@ -24,7 +24,13 @@ from dlrm.record import (
 )
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.build import plan_tables
-from dlrm.train.run_events import report_advice, report_data_and_plan, report_length, report_plan
+from dlrm.train.run_events import (
+    report_advice,
+    report_data_and_plan,
+    report_large_batch,
+    report_length,
+    report_plan,
+)
 from tests.dlrm.data.packed_files import random_rows, write_packed
 from tests.dlrm.evaluated import evaluation
 
@@ -65,6 +71,30 @@ def measured(trace: float, squared_norm: float, scatter: float = 0.0, num_measur
         norm = squared_norm + (scatter if number % 2 else -scatter)
         noise.add(StepNoise({"a": 0.9 * trace, "b": 0.1 * trace}, {"a": 0.5 * norm, "b": 0.5 * norm}))
     return noise
+
+
+def warn_of(directory: Path, full_rows: int, noise: NoiseState) -> list[EventReport]:
+    """Report a batch of `full_rows` where it is too large, and return what was reported."""
+    attempt = AttemptDirectory(directory)
+    attempt.create()
+    reporter = Reporter(attempt, rank=0)
+    progress = Progress(num_steps=9, noise=noise, last_evaluation=evaluation(0.4))
+    is_reported = report_large_batch(reporter, progress, full_rows)
+    reporter.close()
+    reports = [parse_report(line) for line in SpoolReader(attempt.spool_file(0, "events")).read()]
+    events = [report for report in reports if isinstance(report, EventReport)]
+    assert is_reported == bool(events)
+    return events
+
+
+def test_a_batch_of_more_than_four_times_the_noise_scale_is_warned_of_with_what_helps(tmp_path: Path):
+    (event,) = warn_of(tmp_path / "above", 4001, measured(1000.0, 1.0))
+    assert event.name == "large_batch"
+    assert "far below the batch of 4,001" in event.message
+    assert 'up to about 1,024, or let the batch grow, with batch.schedule = "auto"' in event.message
+    assert warn_of(tmp_path / "at", 4000, measured(1000.0, 1.0)) == []
+    # Bounds that lie far apart are not relied on.
+    assert warn_of(tmp_path / "unknown", 4001, measured(1000.0, 1.0, scatter=50.0)) == []
 
 
 def test_the_advice_names_the_noise_scale_its_bounds_the_largest_useful_batch_and_this_runs_place(tmp_path: Path):
