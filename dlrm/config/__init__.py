@@ -12,7 +12,6 @@ from dlrm.config.decide import (
     count_synthetic_train_rows,
     get_auto_dim,
     keep_decisions,
-    make_auto_schedule,
 )
 from dlrm.config.derived import (
     DerivedNumber,
@@ -108,7 +107,6 @@ __all__ = [
     "list_differences",
     "list_scaling",
     "list_stages",
-    "make_auto_schedule",
     "make_identity",
     "parse_job",
     "replace_warm_start_source",

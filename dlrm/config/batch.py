@@ -55,9 +55,9 @@ class BatchSpec(Config):
     result."""
     schedule: OpenSchedule = Field(default=[])
     """Smaller sizes that the run begins with, ascending; `global_size` follows. Empty: one size for the whole run.
-    auto: an eighth of `global_size`, at most 16,384, for the first fifth of the samples, which then grows in small
-    steps, and is whole by 60 % of them. A batch that grows can take the place of a rate that falls (Smith et al. 2018,
-    arXiv 1711.00489)."""
+    auto: an eighth of `global_size`, at most 16,384, for the first fifth of the samples; the batch then grows in
+    small steps, and reaches `global_size` before 60 % of them. A batch that grows can take the place of a rate that
+    falls (Smith et al. 2018, arXiv 1711.00489)."""
     growth: BatchGrowth | None = None
     """Growth of the batch by the noise scale, which takes the place of a schedule; null or false: none."""
 

@@ -198,7 +198,7 @@ def _make_whole(document: Mapping[str, Any], size: int) -> int:
     return -(-max(size, least) // multiple) * multiple
 
 
-def make_auto_schedule(document: Mapping[str, Any], last: int) -> list[dict[str, Any]]:
+def _make_auto_schedule(document: Mapping[str, Any], last: int) -> list[dict[str, Any]]:
     """Make the schedule of a batch that grows by itself to `last` samples, for a document that is complete.
 
     A size that the ranks cannot have is raised, and those that then are the same, or the last one, count once.
@@ -209,7 +209,7 @@ def make_auto_schedule(document: Mapping[str, Any], last: int) -> list[dict[str,
 
 def _decide_schedule(document: dict[str, Any], facts: DataFacts | None) -> tuple[list[dict[str, Any]], str]:  # noqa: ARG001
     """Decide how the batch grows, once its last size is decided."""
-    stages = make_auto_schedule(document, document["batch"]["global_size"])
+    stages = _make_auto_schedule(document, document["batch"]["global_size"])
     reason = "more steps while the gradient is large against its noise" if stages else "too small for the ranks to grow"
     is_filled = SCHEDULE_FIELD in (document["filled_by_preset"] or ())
     return stages, f"preset {document['preset']}: {reason}" if is_filled else reason

@@ -291,11 +291,11 @@ def _list_jump_warnings(
     jump = max((after / before for before, after in pairwise(rates)), default=1.0)
     if jump <= MAX_JUMP:
         return []
-    # Doubling makes the jump 2 with linear, and less with sqrt.
-    advice = "set scaling none" + (" or sqrt" if jump <= 2.0 else ", or double the batch in several stages")
+    # Where the batch doubles, linear makes the jump 2, and sqrt less than is warned of.
+    other = " or sqrt" if jump <= 2.0 else ', or let the batch grow in smaller steps, as with batch.schedule = "auto"'
     message = (
         f"{name}_optimizer.schedule: scaling {optimizer.schedule.scaling} raises the learning rate {jump:.3g} times at "
-        f"once where the batch grows, which can throw a model far back; {advice}"
+        f"once where the batch grows, which can throw a model far back; set scaling none{other}"
     )
     return [DerivedWarning(name=RATE_JUMPS, message=message)]
 

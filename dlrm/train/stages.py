@@ -64,6 +64,11 @@ class StageSequence:
         """Stage of the last batch that was trained on; the first one before any."""
         return _find_stage(self.stages, max(self._progress.num_samples - 1, 0))
 
+    @property
+    def middle(self) -> BatchStage:
+        """Stage of the step in the middle of the run, by number of steps: what most of them look like."""
+        return find_middle_stage(self.stages)
+
     def _is_growth_due(self, growth: BatchGrowth) -> bool:
         """Whether the batch doubles now: a check is due, and the noise scale exceeds the last batch. Collective."""
         progress, last = self._progress, self.last
@@ -103,6 +108,12 @@ def is_noise_above(noise: NoiseState, size: float) -> bool:
     if interval is None:
         return False
     return (interval.low if math.isinf(interval.high) else interval.value) > size
+
+
+def find_middle_stage(stages: Sequence[BatchStage]) -> BatchStage:
+    """Find the stage that has the middle one of the steps of all stages, which follow each other; the later of two."""
+    middle = (stages[0].start_step + stages[-1].end_step) // 2
+    return next((stage for stage in stages if middle < stage.end_step), stages[-1])
 
 
 def _find_stage(stages: Sequence[BatchStage], row: int) -> BatchStage:

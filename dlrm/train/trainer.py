@@ -221,8 +221,9 @@ class Trainer:
         self.reporter.metric(report)
         progress.add_evaluation(report)
         if not progress.is_large_batch_reported:
-            full_rows = self.stages.stages[0].full_rows
-            progress.is_large_batch_reported = report_large_batch(self.reporter, progress, full_rows)
+            progress.is_large_batch_reported = report_large_batch(
+                self.reporter, progress, self.stages.middle.full_rows, is_growing=self.job.batch.is_growing
+            )
         if self._is_target_reached():
             return EndReason.TARGET_REACHED
         return EndReason.NO_IMPROVEMENT if self._is_patience_over() else None

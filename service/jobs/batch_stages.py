@@ -1,11 +1,11 @@
 """Stages of a batch that grows, as a job's page and `dlrm show` tell them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel
 
-from dlrm.config import BATCH_FIELD, BatchSpec, make_auto_schedule
+from dlrm.config import BATCH_FIELD
 
 
 class BatchStageView(BaseModel):
@@ -20,43 +20,40 @@ class BatchStageView(BaseModel):
 
 
 def list_batch_stages(
-    document: Mapping[str, Any], derived: Sequence[Mapping[str, Any]], global_size: int | None
+    document: Mapping[str, Any], resolved: Mapping[str, Any], present: int | None
 ) -> list[BatchStageView]:
     """List the stages of a job, those to come too where they are known; none of a batch of one size.
 
-    document: job document. derived: the job's derived numbers. global_size: batch of the last step; None where no step
-    is reported.
+    document: job document. resolved: resolved document, with what a run has decided once it has. present: batch of the
+    last step that was reported; None where none is.
     """
-    batch = document["batch"]
-    if batch.get("schedule") == "auto":
-        batch = _fill_schedule(document, {number["name"]: number["value"] for number in derived})
-    if not batch.get("schedule") and not batch.get("growth"):
-        return []
-    spec = BatchSpec.model_validate(batch)
-    if spec.growth is None:
-        ends: list[float | None] = [*(stage.until_fraction for stage in spec.get_schedule()), None]
-        sizes = [size for _, size in spec.list_sizes()]
-    else:
-        sizes = _list_doubled_sizes(spec.growth.start_size, spec.global_size, global_size)
+    batch = resolved["job"]["batch"]
+    last = batch["global_size"]
+    growth, schedule = batch.get("growth"), batch.get("schedule", [])
+    if growth:
+        sizes = _list_doubled_sizes(growth["start_size"], last, present)
         ends = [None] * len(sizes)
+    elif schedule and _is_size_known(document, resolved):
+        sizes = [*(stage["global_size"] for stage in schedule), last]
+        ends = [*(stage["until_fraction"] for stage in schedule), None]
+    else:
+        return []
     return [
-        BatchStageView(global_size=size, until_fraction=end, is_current=size == global_size)
+        BatchStageView(global_size=size, until_fraction=end, is_current=size == present)
         for size, end in zip(sizes, ends, strict=True)
     ]
 
 
-def _fill_schedule(document: Mapping[str, Any], numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the section of the batch with what was decided of it; without a schedule while its size is not known."""
-    batch = document["batch"]
-    size = numbers.get(BATCH_FIELD, batch["global_size"])
-    schedule = [] if size == "auto" else make_auto_schedule(document, size)
-    return {**batch, "global_size": size, "schedule": schedule}
+def _is_size_known(document: Mapping[str, Any], resolved: Mapping[str, Any]) -> bool:
+    """Whether the batch of the resolved document is that of the run, and not the one for unknown rows."""
+    decided = {number["name"]: number["value"] for number in resolved["derived"]}
+    size = resolved["job"]["batch"]["global_size"]
+    return size in (document["batch"]["global_size"], decided.get(BATCH_FIELD))
 
 
-def _list_doubled_sizes(start: int, most: int | str, present: int | None) -> list[int]:
+def _list_doubled_sizes(start: int, last: int, present: int | None) -> list[int]:
     """List the sizes of a batch that doubles, from its start to the present one."""
-    assert isinstance(most, int), "a batch that grows has a last size"
     sizes = [start]
-    while present is not None and sizes[-1] < min(present, most):
-        sizes.append(min(2 * sizes[-1], most))
+    while present is not None and sizes[-1] < min(present, last):
+        sizes.append(min(2 * sizes[-1], last))
     return sizes

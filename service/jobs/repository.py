@@ -212,9 +212,9 @@ class JobRepository:
     def set_model_path(self, job_id: str, path: str) -> None:
         self._session.execute(update(Job).where(Job.id == job_id).values(model_path=path))
 
-    def set_derived(self, job: Job, derived: list[dict[str, Any]]) -> None:
-        """Record the numbers that a run derived once it knew its rows."""
-        resolved = {**job.resolved, "derived": derived}
+    def set_decided(self, job: Job, derived: list[dict[str, Any]], batch: dict[str, Any]) -> None:
+        """Record what a run decided once it knew its rows: the numbers that it derived, and its batch."""
+        resolved = {**job.resolved, "job": {**job.resolved["job"], "batch": batch}, "derived": derived}
         self._session.execute(update(Job).where(Job.id == job.id).values(resolved=resolved))
 
     def set_num_attempts(self, job_id: str, num_attempts: int) -> None:

@@ -141,7 +141,7 @@ class JobDetail(JobView):
         details = {
             "spec": job.spec,
             "derived": job.resolved["derived"],
-            "batch_stages": list_batch_stages(job.spec, job.resolved["derived"], job.progress.get("global_size")),
+            "batch_stages": list_batch_stages(job.spec, job.resolved, job.progress.get("global_size")),
             "queue": queue,
             "files_at": facts.describe_place(job),
             "are_files_seen": facts.shares_files(job),

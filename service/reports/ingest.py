@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from sqlalchemy.exc import NoResultFound
 from sqlalchemy.orm import Session
 
-from dlrm.config import DerivedNumber
+from dlrm.config import BatchConfig, DerivedNumber
 from dlrm.record import (
     CHECKPOINTS_REMOVED,
     DECIDED,
@@ -55,6 +55,7 @@ KINDS = ("step", "evaluation")
 
 _DERIVED = TypeAdapter(list[DerivedNumber])
 _MAX_DERIVED = 100
+_BATCH = TypeAdapter(dict[str, Any])
 
 
 class GapError(Exception):
@@ -155,7 +156,7 @@ def _store_event(session: Session, job: Job, attempt: Attempt, rank: int, report
     if rank == 0:
         record_files(session, job, attempt, report)
         if report.name == DECIDED:
-            _record_derived(jobs, job, report)
+            _record_decided(jobs, job, report)
 
 
 def check_is_open(session: Session, attempt: Attempt) -> None:
@@ -214,14 +215,18 @@ def _make_event(job: Job, attempt: Attempt, rank: int, report: EventReport) -> E
     )
 
 
-def _record_derived(jobs: JobRepository, job: Job, report: EventReport) -> None:
-    """Record the numbers that the run derived from its decisions; nothing where they are not as they should be."""
+def _record_decided(jobs: JobRepository, job: Job, report: EventReport) -> None:
+    """Record what the run decided, and the numbers that it derived; nothing where they are not as they should be."""
     try:
         numbers = _DERIVED.validate_python(report.details.get("derived", []))
+        # Runs of earlier versions do not report their batch.
+        reported = _BATCH.validate_python(report.details.get("batch", {}))
+        batch = BatchConfig.model_validate({**job.resolved["job"]["batch"], **reported})
     except ValidationError:
         return
     if numbers:
-        jobs.set_derived(job, [number.model_dump(mode="json") for number in numbers[:_MAX_DERIVED]])
+        derived = [number.model_dump(mode="json") for number in numbers[:_MAX_DERIVED]]
+        jobs.set_decided(job, derived, batch.model_dump(mode="json"))
 
 
 def _make_metric(

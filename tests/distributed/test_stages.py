@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from dlrm.checkpoint.progress import Progress
-from dlrm.config import JobConfig
+from dlrm.config import JobConfig, list_stages
 from dlrm.gradient_stats.noise import MIN_MEASUREMENTS, NoiseState, Scatter
-from dlrm.train.stages import StageSequence
+from dlrm.train.stages import StageSequence, find_middle_stage
 from sharding.comm.process_groups import Ranks
 from tests.rank_pool.pool import RankPools
 
@@ -90,6 +91,30 @@ def test_the_batch_doubles_at_checks_where_the_noise_scale_exceeds_it(
     for interrupted_every in (1, 7):
         (again, _), _ = rank_pools.of(2).run(run_stages, job, kind, interrupted_every)
         assert again == straight
+
+
+@pytest.mark.parametrize(
+    ("batch", "middle"),
+    [
+        ({"global_size": 500}, 500),
+        # 10 steps of 10, and 20 of 500.
+        ({"global_size": 500, "schedule": [{"until_fraction": 0.01, "global_size": 10}]}, 500),
+        # 100 steps of 50, and 10 of 500.
+        ({"global_size": 500, "schedule": [{"until_fraction": 0.5, "global_size": 50}]}, 50),
+        # 50 of 20, 50 of 60, and 60 of 100.
+        (
+            {
+                "global_size": 100,
+                "schedule": [{"until_fraction": end, "global_size": size} for end, size in ((0.1, 20), (0.4, 60))],
+            },
+            60,
+        ),
+    ],
+)
+def test_the_middle_stage_is_that_of_the_step_in_the_middle(batch: dict[str, Any], middle: int):
+    document = {"data": {"format": "synthetic"}, "batch": batch, "resources": {"workers_per_node": 1}}
+    job = JobConfig.model_validate({**document, "moments": None, "run": {"epochs": 1}})
+    assert find_middle_stage(list_stages(job, NUM_ROWS)).global_size == middle
 
 
 def disagree(ranks: Ranks, job: JobConfig) -> int:

@@ -73,13 +73,13 @@ def measured(trace: float, squared_norm: float, scatter: float = 0.0, num_measur
     return noise
 
 
-def warn_of(directory: Path, full_rows: int, noise: NoiseState) -> list[EventReport]:
+def warn_of(directory: Path, full_rows: int, noise: NoiseState, *, is_growing: bool = False) -> list[EventReport]:
     """Report a batch of `full_rows` where it is too large, and return what was reported."""
     attempt = AttemptDirectory(directory)
     attempt.create()
     reporter = Reporter(attempt, rank=0)
     progress = Progress(num_steps=9, noise=noise, last_evaluation=evaluation(0.4))
-    is_reported = report_large_batch(reporter, progress, full_rows)
+    is_reported = report_large_batch(reporter, progress, full_rows, is_growing=is_growing)
     reporter.close()
     reports = [parse_report(line) for line in SpoolReader(attempt.spool_file(0, "events")).read()]
     events = [report for report in reports if isinstance(report, EventReport)]
@@ -95,6 +95,12 @@ def test_a_batch_of_more_than_four_times_the_noise_scale_is_warned_of_with_what_
     assert warn_of(tmp_path / "at", 4000, measured(1000.0, 1.0)) == []
     # Bounds that lie far apart are not relied on.
     assert warn_of(tmp_path / "unknown", 4001, measured(1000.0, 1.0, scatter=50.0)) == []
+
+
+def test_a_batch_that_grows_is_not_told_to_grow_but_to_begin_smaller(tmp_path: Path):
+    (event,) = warn_of(tmp_path, 16_384, measured(3000.0, 1.0), is_growing=True)
+    assert "far below 16,384, the batch of the run's middle step: this run may end below one" in event.message
+    assert event.message.endswith("; begin with a batch of up to about 4,096")
 
 
 def test_the_advice_names_the_noise_scale_its_bounds_the_largest_useful_batch_and_this_runs_place(tmp_path: Path):

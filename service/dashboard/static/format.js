@@ -110,15 +110,16 @@ export function progressText(job) {
   return parts.join(" · ");
 }
 
-const MAX_STAGES_TOLD = 4;
+/** Largest number of sizes before the last one that are shown one by one. */
+const MAX_SIZES_SHOWN = 4;
 
 /** Describe the stages of a batch that grows: 1,024 until 25 %, then 4,096; empty for a batch of one size. Of many, the
  * first, how many follow, and the last two. */
 export function stagesText(stages) {
-  const told = stages.map(({ global_size, until_fraction }) =>
+  const sizes = stages.map(({ global_size, until_fraction }) =>
     isKnown(until_fraction) ? `${integer(global_size)} until ${Number((100 * until_fraction).toPrecision(4))} %` : integer(global_size));
-  if (told.length > MAX_STAGES_TOLD + 1) told.splice(1, told.length - 3, `${told.length - 3} more sizes`);
-  return told.join(", then ");
+  if (sizes.length > MAX_SIZES_SHOWN + 1) sizes.splice(1, sizes.length - 3, `${sizes.length - 3} more sizes`);
+  return sizes.join(", then ");
 }
 
 /** Fill a <progress>: empty while a job waits, moving while its progress is unknown. */

@@ -1,5 +1,7 @@
 """Fields of a job document that say auto: decided by the rows, unless the document states them."""
 
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -213,6 +215,13 @@ def test_a_schedule_that_is_left_open_grows_in_small_steps_between_a_fifth_and_6
     end = f"{schedule[-1].global_size:,} until {schedule[-1].until_fraction:g} of the samples"
     assert told.value == f"{first:,} until 0.2, {num_sizes - 2} more sizes, {end}"
     assert keep_decisions(parse_job({**DATA, **changes}), resolved.job).batch.schedule == schedule
+
+
+def test_an_open_schedule_of_the_largest_batch_is_the_one_that_was_measured():
+    document = tomllib.loads(Path("benchmarks/evidence/rare_clicks/long_524288/sweep.toml").read_text())
+    measured = document["methods"]["from-16384"]["batch"]["schedule"]
+    schedule = decide(4_000_000, batch={"schedule": "auto", "global_size": 524_288}).batch.schedule
+    assert [stage.model_dump() for stage in schedule] == measured
 
 
 @pytest.mark.parametrize(

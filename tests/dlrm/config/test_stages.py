@@ -231,5 +231,5 @@ def test_a_rate_that_rises_far_at_once_where_the_batch_grows_is_told(
     messages = [warning.message for warning in resolved.warnings if warning.name == "rate_jumps"]
     assert len(messages) == (told is not None)
     assert all(f"learning rate {told} at once" in message for message in messages)
-    # A batch that doubles already is not told to double.
-    assert all(("several stages" in message) == (told == "2.83 times") for message in messages)
+    # A batch that doubles already is told of the scaling alone.
+    assert all(("in smaller steps" in message) == (told == "2.83 times") for message in messages)

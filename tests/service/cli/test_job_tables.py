@@ -176,7 +176,7 @@ def test_a_job_whose_batch_grows_shows_the_present_batch_and_its_stages() -> Non
     assert "batch" not in printed(make_job_table(job.model_copy(update={"batch_stages": []}), []))
 
 
-def test_of_many_stages_the_first_how_many_follow_and_the_last_two_are_shown() -> None:
+def test_many_stages_are_shortened_to_the_first_a_count_and_the_last_two() -> None:
     stages = [BatchStage(global_size=1000 + number, until_fraction=number / 10) for number in range(1, 10)]
     stages = [*stages, BatchStage(global_size=1010, is_current=True)]
     job = JobDetails(id="job_1", name="job", state="RUNNING", created_at=TIME, world_size=1, batch_stages=stages)

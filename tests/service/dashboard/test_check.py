@@ -79,7 +79,6 @@ def test_what_the_rows_decide_is_open_while_they_are_unknown(page: Page, site: S
     check(page, f'{PRESET_LINE}data.train = ["nowhere.tsv"]')
     expect(page.locator("#faults code").first).to_have_text("data.train.0")
     expect(page.locator("#tiles div", has_text="Batch")).to_contain_text("decided by the rows, once they are read")
-    # Steps of 2,048 until a fifth of the samples, of the sizes between, and of 16,384 from 56.67 % on.
     expect(page.locator("#tiles div", has_text="Steps")).to_contain_text("decided by the rows")
     expect(page.locator("#notes")).to_contain_text("are unknown until their values are counted")
     expect(page.locator("#plan")).to_be_hidden()

@@ -1,5 +1,4 @@
-from collections.abc import Sequence
-
+from dlrm.config import parse_job, resolve
 from service.jobs.batch_stages import list_batch_stages
 from tests.service.api import Api
 from tests.service.jobs.test_checkpoints_api import save_checkpoint
@@ -11,10 +10,16 @@ SCHEDULE = [{"until_fraction": 0.25, "global_size": 1024}, {"until_fraction": 0.
 
 
 def list_stages(
-    batch: dict[str, object], present: int | None, derived: Sequence[dict[str, object]] = ()
+    batch: dict[str, object], present: int | None, decided: dict[str, object] | None = None
 ) -> list[tuple[int, float | None, bool]]:
-    document = {"batch": batch, "resources": {"nodes": 1, "workers_per_node": 2}, "moments": None}
-    stages = list_batch_stages(document, derived, present)
+    """List size, end and whether it is current of each stage. decided: batch of a run that has decided what is open."""
+    moments = {"every": 1} if "growth" in batch else None
+    document = {"data": {"format": "synthetic"}, "batch": batch, "resources": {"workers_per_node": 2}}
+    resolved = resolve(parse_job({**document, "moments": moments})).model_dump(mode="json")
+    if decided is not None:
+        resolved["job"]["batch"] |= decided
+        resolved["derived"].append({"name": "batch.global_size", "value": decided["global_size"]})
+    stages = list_batch_stages({"batch": {"global_size": "auto", **batch}}, resolved, present)
     return [(stage.global_size, stage.until_fraction, stage.is_current) for stage in stages]
 
 
@@ -25,13 +30,15 @@ def test_the_stages_of_a_schedule_are_its_sizes_and_then_the_last_one() -> None:
 
 
 def test_the_stages_of_a_schedule_that_is_left_open_are_those_that_were_decided() -> None:
-    batch = {"schedule": "auto", "chunk_size": "auto"}
+    batch = {"schedule": "auto"}
     stages = list_stages({**batch, "global_size": 4096}, 512)
     # From an eighth at a fifth of the samples, four sizes for each doubling.
     assert stages[::4] == [(512, 0.2, True), (1024, 0.3333, False), (2048, 0.4667, False), (4096, None, False)]
-    assert list_stages({**batch, "global_size": "auto"}, 512, [{"name": "batch.global_size", "value": 4096}]) == stages
+    # Also where another version decided otherwise.
+    decided = {"global_size": 16_384, "schedule": SCHEDULE}
+    assert list_stages(batch, 4096, decided) == [(1024, 0.25, False), (4096, 0.5, True), (16_384, None, False)]
     # The rows are not known yet, or the batch is too small to grow.
-    assert list_stages({**batch, "global_size": "auto"}, None) == []
+    assert list_stages(batch, None) == []
     assert list_stages({**batch, "global_size": 2}, 2) == []
 
 
@@ -45,8 +52,6 @@ def test_the_stages_of_a_batch_that_follows_the_noise_are_those_up_to_the_presen
 
 def test_a_batch_of_one_size_has_no_stages() -> None:
     assert list_stages({"global_size": "auto"}, 4096) == []
-    # A document of an earlier version.
-    assert list_stages({"global_size": 64, "of_old": 1}, 64) == []
 
 
 def test_a_job_tells_its_present_batch_and_the_share_of_samples_at_its_checkpoints(api: Api) -> None:

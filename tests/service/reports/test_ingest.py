@@ -210,15 +210,23 @@ def test_the_noise_of_a_step_is_served_as_it_was_reported(api: Api, attempt: Att
 
 
 def test_what_a_run_derives_once_it_knows_its_rows_is_what_its_job_shows(api: Api, attempt: Attempt) -> None:
-    def report_derived(seq: int, derived: object) -> list[dict[str, Any]]:
-        event = EventReport(seq=seq, time=1e9, name="decided", message="", details={"derived": derived})
+    def report(seq: int, **details: object) -> tuple[list[dict[str, Any]], list[tuple[int, float | None]]]:
+        event = EventReport(seq=seq, time=1e9, name="decided", message="", details=details)
         assert push(api, attempt, seq, [event.model_dump_json()], stream="events").status_code == 200
-        return api.viewer.get(f"/v1/jobs/{attempt.job_id}").json()["derived"]
+        job = api.viewer.get(f"/v1/jobs/{attempt.job_id}").json()
+        return job["derived"], [(stage["global_size"], stage["until_fraction"]) for stage in job["batch_stages"]]
 
     number = {"name": "batch.global_size", "value": 256, "unit": "", "reason": "for 900 training rows"}
-    assert report_derived(1, [number]) == [number]
-    for wrong in ([{"name": "share_size"}], "all", None, []):
-        assert report_derived(2 + [[{"name": "share_size"}], "all", None, []].index(wrong), wrong) == [number]
+    # Runs of earlier versions report no batch.
+    assert report(1, derived=[number]) == ([number], [])
+    schedule = [{"until_fraction": 0.5, "global_size": 64}]
+    batch = {"global_size": 256, "schedule": schedule}
+    decided = ([number], [(64, 0.5), (256, None)])
+    assert report(2, derived=[number], batch=batch) == decided
+    for seq, wrong in enumerate(([{"name": "share_size"}], "all", None, []), start=3):
+        assert report(seq, derived=wrong, batch={"global_size": 128}) == decided
+    for seq, wrong in enumerate(("all", None, {"global_size": "auto"}, {"global_size": 32}, {"unknown": 1}), start=7):
+        assert report(seq, derived=[{**number, "value": 512}], batch=wrong) == decided
 
 
 def test_metrics_come_in_pages_or_thinned_evenly_with_the_last_one(api: Api, attempt: Attempt) -> None:
