@@ -65,6 +65,11 @@ class StageSequence:
         return _find_stage(self.stages, max(self._progress.num_samples - 1, 0))
 
     @property
+    def is_growing(self) -> bool:
+        """Whether the run begins with smaller batches than its largest."""
+        return self._job.batch.is_growing
+
+    @property
     def middle(self) -> BatchStage:
         """Stage of the step in the middle of the run, by number of steps: what most of them look like."""
         return find_middle_stage(self.stages)

@@ -222,7 +222,7 @@ class Trainer:
         progress.add_evaluation(report)
         if not progress.is_large_batch_reported:
             progress.is_large_batch_reported = report_large_batch(
-                self.reporter, progress, self.stages.middle.full_rows, is_growing=self.job.batch.is_growing
+                self.reporter, progress, self.stages.middle.full_rows, is_growing=self.stages.is_growing
             )
         if self._is_target_reached():
             return EndReason.TARGET_REACHED
