@@ -90,7 +90,7 @@ def measure_noise(ranks: Ranks, config: MomentsConfig, num_valid: int) -> NoiseM
 @pytest.mark.parametrize("num_valid", [BATCH, 5 * 64 + 9], ids=["full batches", "batches with a short group"])
 @pytest.mark.parametrize(
     "config",
-    [MomentsConfig(fraction=1.0), MomentsConfig(fraction=0.125), GROUPS],
+    [MomentsConfig(fraction=1.0), pytest.param(MomentsConfig(fraction=0.125), marks=pytest.mark.slow), GROUPS],
     ids=["exact", "exact on an eighth", "groups"],
 )
 @pytest.mark.parametrize("world_size", [1, 2])
@@ -151,7 +151,11 @@ def measure_noise_over_windows(
 
 @pytest.mark.parametrize(
     ("world_size", "data"),
-    [(1, TimeOrderedRows(8, 0)), (2, TimeOrderedRows(8, 0)), (1, TimeOrderedRows(2, -4096))],
+    [
+        (1, TimeOrderedRows(8, 0)),
+        pytest.param(2, TimeOrderedRows(8, 0), marks=pytest.mark.slow),
+        (1, TimeOrderedRows(2, -4096)),
+    ],
     ids=["8 windows", "8 windows, 2 ranks", "over the ends of 2 windows, and of epochs"],
 )
 @pytest.mark.parametrize("config", [MomentsConfig(fraction=0.125), GROUPS], ids=["exact on an eighth", "groups"])

@@ -64,7 +64,7 @@ def draw_setting_batches(setting: TrainingSetting, number: int):
         "sums that begin above zero",
     ],
 )
-@pytest.mark.parametrize("world_size", [1, 2, 4])
+@pytest.mark.parametrize("world_size", [1, 2, pytest.param(4, marks=pytest.mark.slow)])
 def test_ten_steps_are_bit_for_bit_five_a_stop_and_five_more(
     rank_pools: RankPools, tmp_path: Path, world_size: int, setting: TrainingSetting
 ):
@@ -104,7 +104,18 @@ def test_ten_steps_are_bit_for_bit_five_a_stop_and_five_more(
         "sgd, rows then auto",
     ],
 )
-@pytest.mark.parametrize("ranks", [(1, 2), (1, 4), (2, 1), (2, 4), (4, 1), (4, 2), (2, 2)])
+@pytest.mark.parametrize(
+    "ranks",
+    [
+        (1, 2),
+        (2, 1),
+        (2, 4),
+        (4, 2),
+        (2, 2),
+        pytest.param((1, 4), marks=pytest.mark.slow),
+        pytest.param((4, 1), marks=pytest.mark.slow),
+    ],
+)
 def test_other_ranks_and_another_plan_continue_like_the_same_ones(
     rank_pools: RankPools, tmp_path: Path, ranks: tuple[int, int], setting: TrainingSetting, plans: tuple[str, str]
 ):

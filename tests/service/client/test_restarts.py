@@ -14,7 +14,9 @@ from service.demo.service_process import run_service
 from service.ids import new_id
 from tests.patience import wait_until
 from tests.service.api import write_fake_python
-from tests.service.databases import lend_database
+from tests.service.databases import lend_database, on_sqlite
+
+pytestmark = on_sqlite
 
 POLL_SECONDS = 0.1
 

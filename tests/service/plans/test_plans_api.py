@@ -184,6 +184,7 @@ def test_what_is_held_decides_whether_it_fits_now(planning_api: Api) -> None:
         planning_api.submitter.post(f"/v1/jobs/{job['id']}/cancel")
 
 
+@pytest.mark.slow
 def test_a_job_of_more_machines_never_fits_and_is_planned(planning_api: Api) -> None:
     answer = request_plan(planning_api, tomllib.loads(EXAMPLE.read_text()))
     assert answer["fits"]["ever"] is False

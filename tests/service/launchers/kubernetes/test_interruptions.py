@@ -32,12 +32,11 @@ from tests.kubernetes.fake.faults import (
 from tests.kubernetes.fake.resources import SECRETS
 from tests.patience import wait_until
 from tests.service.control.rounds import USER
-from tests.service.databases import KINDS
 from tests.service.launchers.kubernetes.rights import list_rights, move_right
 from tests.service.launchers.kubernetes.scene import DONE, Scene, leave, make_message, stop_service
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def database_kind(request: pytest.FixtureRequest) -> str:
     """Kind of database that the tests run on, one after the other."""
     return request.param
