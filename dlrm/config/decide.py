@@ -156,6 +156,8 @@ def _decide_architecture(document: dict[str, Any], facts: DataFacts | None) -> t
         return facts.source.architecture, "that of the model that the run starts from"
     if document["model"]["cross_layers"] is not None or document["model"]["cross_rank"] is not None:
         return "dcn_v2", "its cross layers are set"
+    if document["preset"] is not None:
+        return "dlrm", f"preset {document['preset']}: its other values were chosen with it"
     if facts is None:
         return "dlrm", UNKNOWN_ROWS
     if facts.num_train_rows <= MAX_DCN_ROWS:

@@ -60,6 +60,7 @@ WARNINGS = frozenset(
         "checkpoint_passed_over",
         "checkpoint_waits",
         "preset_unused",
+        "preset_rate",
         "rate_jumps",
         "step_dropped",
         "warmup_capped",

@@ -191,6 +191,17 @@ def test_a_document_that_was_written_and_read_again_tells_the_same_reasons():
     assert resolve(decided.job).decisions == [decision for decision in decided.decisions if decision.field in VALUES]
 
 
+def test_the_preset_chooses_the_architecture_of_its_rate_and_warns_where_another_is_stated():
+    facts = DataFacts(num_train_rows=300_000)
+    chosen = resolve(parse(), facts=facts)
+    assert (chosen.job.model.architecture, chosen.warnings) == ("dlrm", [])
+    [warning] = resolve(parse(model={"architecture": "dcn_v2"}), facts=facts).warnings
+    assert warning.name == "preset_rate"
+    assert "was chosen with dlrm; with dcn_v2" in warning.message
+    own_rate = {"model": {"architecture": "dcn_v2"}, "dense_optimizer": {"learning_rate": 0.0015}}
+    assert resolve(parse(**own_rate), facts=facts).warnings == []
+
+
 def test_a_preset_that_fills_nothing_is_told_so_also_after_the_run_began():
     stated = VALUES | {SCHEDULE: []}
     facts = DataFacts(num_train_rows=10**6)
