@@ -23,6 +23,7 @@ from dlrm.config.optimizers import DEFAULT_TABLE_RATE, get_default_rate, get_noi
 from dlrm.config.presets import (
     BATCH_FIELD,
     PRESETS,
+    RATE_FIELD,
     SCHEDULE_FIELD,
     PresetName,
     get_min_steps,
@@ -152,12 +153,13 @@ def _keep_cross_layers(model: dict[str, Any], source: ModelConfig) -> None:
 
 
 def _decide_architecture(document: dict[str, Any], facts: DataFacts | None) -> tuple[str, str]:
+    preset: PresetName | None = document["preset"]
     if facts is not None and facts.source is not None:
         return facts.source.architecture, "that of the model that the run starts from"
     if document["model"]["cross_layers"] is not None or document["model"]["cross_rank"] is not None:
         return "dcn_v2", "its cross layers are set"
-    if document["preset"] is not None:
-        return "dlrm", f"preset {document['preset']}: its other values were chosen with it"
+    if preset is not None:
+        return PRESETS[preset].architecture, f"preset {preset}: its other values were chosen with it"
     if facts is None:
         return "dlrm", UNKNOWN_ROWS
     if facts.num_train_rows <= MAX_DCN_ROWS:
@@ -200,18 +202,14 @@ def _make_whole(document: Mapping[str, Any], size: int) -> int:
     return -(-max(size, least) // multiple) * multiple
 
 
-def _make_auto_schedule(document: Mapping[str, Any], last: int) -> list[dict[str, Any]]:
-    """Make the schedule of a batch that grows by itself to `last` samples, for a document that is complete.
+def _decide_schedule(document: dict[str, Any], facts: DataFacts | None) -> tuple[list[dict[str, Any]], str]:  # noqa: ARG001
+    """Decide how the batch grows, once its last size is decided.
 
     A size that the ranks cannot have is raised, and those that then are the same, or the last one, count once.
     """
+    last = document["batch"]["global_size"]
     sizes = {_make_whole(document, size): until for size, until in list_growing_sizes(last)}
-    return [{"until_fraction": until, "global_size": size} for size, until in sizes.items() if size < last]
-
-
-def _decide_schedule(document: dict[str, Any], facts: DataFacts | None) -> tuple[list[dict[str, Any]], str]:  # noqa: ARG001
-    """Decide how the batch grows, once its last size is decided."""
-    stages = _make_auto_schedule(document, document["batch"]["global_size"])
+    stages = [{"until_fraction": until, "global_size": size} for size, until in sizes.items() if size < last]
     reason = "more steps while the gradient is large against its noise" if stages else "too small for the ranks to grow"
     is_filled = SCHEDULE_FIELD in (document["filled_by_preset"] or ())
     return stages, f"preset {document['preset']}: {reason}" if is_filled else reason
@@ -316,9 +314,9 @@ _RULES = {
     # The embedding dimension before the MLP that ends in it.
     "model.embedding_dim": _decide_dim,
     "model.bottom_mlp": _decide_bottom,
-    "batch.global_size": _decide_batch,
+    BATCH_FIELD: _decide_batch,
     SCHEDULE_FIELD: _decide_schedule,
-    "dense_optimizer.learning_rate": _decide_dense_rate,
+    RATE_FIELD: _decide_dense_rate,
     "table_optimizer.learning_rate": _decide_table_rate,
     # Those that depend on whether run.epochs is set, before it is; the blend by the validation rows.
     "run.validation_fraction": _decide_validation,

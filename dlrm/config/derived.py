@@ -13,16 +13,17 @@ from dlrm.config.decide import UNKNOWN_ROWS, DataFacts, Decision, decide
 from dlrm.config.growing_sizes import shorten_sizes
 from dlrm.config.job import JobConfig, JobSpec
 from dlrm.config.optimizers import DenseOptimizerConfig, TableOptimizerConfig, compute_peak_rate, get_noise_rule
-from dlrm.config.presets import RATE_FIELD
+from dlrm.config.presets import PRESETS, RATE_FIELD
 
 CACHE_SIZED_CHUNK = {0: 2048, 1: 65_536}
 """Largest number of samples in an automatic chunk, by `gpus_per_worker`; on a CPU the activations of 2,048 samples stay
 in a core's cache."""
 
 WARMUP_CAPPED, RATE_JUMPS = "warmup_capped", "rate_jumps"
+"""Names of the events that report a warm-up shorter than its scaling asks for, and a learning rate that rises at once
+where the batch grows."""
 PRESET_UNUSED, PRESET_RATE = "preset_unused", "preset_rate"
-"""Names of the events that report a warm-up shorter than its scaling asks for, a preset that fills nothing, and a
-learning rate that rises at once where the batch grows."""
+"""Names of the events that report a preset that fills nothing, and one whose learning rate is for another model."""
 MAX_JUMP = 1.5
 """Largest factor by which a learning rate rises at once without a warning, above that of sqrt for a doubled batch."""
 
@@ -257,13 +258,16 @@ def _derive_schedule_numbers(
 
 def _list_preset_warnings(job: JobConfig) -> list[DerivedWarning]:
     """Warn where a preset changes nothing, or its rate is for another model, by the record of what it has filled."""
-    if job.preset is not None and job.model.architecture != "dlrm" and RATE_FIELD in (job.filled_by_preset or ()):
+    if job.preset is None or job.filled_by_preset is None:
+        return []
+    chosen_with = PRESETS[job.preset].architecture
+    if RATE_FIELD in job.filled_by_preset and job.model.architecture != chosen_with:
         message = (
-            f"preset: the {RATE_FIELD} of {job.preset} was chosen with dlrm; with {job.model.architecture} and small "
-            f"first batches a model learned nothing at it. Set {RATE_FIELD}, such as 0.0015"
+            f"preset: the {RATE_FIELD} of {job.preset} was chosen with {chosen_with}; with {job.model.architecture} "
+            f"and small first batches a model learned nothing at it. Set {RATE_FIELD}, such as 0.0015"
         )
         return [DerivedWarning(name=PRESET_RATE, message=message)]
-    if job.preset is None or job.filled_by_preset != []:
+    if job.filled_by_preset:
         return []
     message = (
         f"preset: {job.preset} fills nothing, since the document states all that it would fill, or other optimizers; "

@@ -4,6 +4,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
+from dlrm.config.model import Architecture
+
 PresetName = Literal["large_batch"]
 
 
@@ -25,6 +27,8 @@ class Preset:
 
     summary: str
     """Sentence on what it does, as the page of a new job shows it."""
+    architecture: Architecture
+    """Architecture with which the values were chosen; it is chosen where the document leaves that open."""
     max_batch: int
     """Largest batch that is chosen, in samples."""
     min_steps: int
@@ -44,6 +48,7 @@ RATE_FIELD = "dense_optimizer.learning_rate"
 PRESETS: dict[PresetName, Preset] = {
     "large_batch": Preset(
         summary="fills what the document leaves out for large batches, and chooses the batch by the number of rows",
+        architecture="dlrm",
         max_batch=524_288,
         # Where 230 to 250 steps of the last size would make the run, 524,288 that grew like this was 0.0003 below a
         # small batch (three seeds); 16,384 and 65,536 that grew eight times at once were level with one. Constant

@@ -164,11 +164,13 @@ def report_large_batch(reporter: Reporter, progress: Progress, full_rows: int, *
         return False
     useful = find_largest_useful_batch(noise.value)
     if is_growing:
-        batch, remedy = f"{full_rows:,}, the batch of the run's middle step", "begin with a batch"
+        batch = f"{full_rows:,}, the batch of the run's middle step"
+        remedy = f"begin with a batch of up to about {useful:,}"
     else:
-        batch, remedy = f"the batch of {full_rows:,}", "set a batch.global_size"
-    remedy += f" of up to about {useful:,}"
-    remedy += "" if is_growing else ', or let the batch grow, with batch.schedule = "auto"'
+        batch = f"the batch of {full_rows:,}"
+        remedy = (
+            f'set a batch.global_size of up to about {useful:,}, or let the batch grow, with batch.schedule = "auto"'
+        )
     reporter.event(
         LARGE_BATCH,
         f"after step {progress.step:,} the noise scale is {_format_number(noise.value)} samples (95 % interval "

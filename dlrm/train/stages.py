@@ -71,7 +71,7 @@ class StageSequence:
 
     @property
     def middle(self) -> BatchStage:
-        """Stage of the step in the middle of the run, by number of steps: what most of them look like."""
+        """Stage of the middle one of the run's steps: of a batch that grows, half of the steps are no larger."""
         return find_middle_stage(self.stages)
 
     def _is_growth_due(self, growth: BatchGrowth) -> bool:

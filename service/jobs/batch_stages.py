@@ -29,7 +29,7 @@ def list_batch_stages(
     """
     batch = resolved["job"]["batch"]
     last = batch["global_size"]
-    growth, schedule = batch.get("growth"), batch.get("schedule", [])
+    growth, schedule = batch.get("growth"), batch.get("schedule")
     if growth:
         sizes = _list_doubled_sizes(growth["start_size"], last, present)
         ends = [None] * len(sizes)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 from sqlalchemy.exc import NoResultFound
 from sqlalchemy.orm import Session
 
@@ -53,9 +53,15 @@ KINDS = ("step", "evaluation")
 """Kinds of reports that are metrics."""
 
 
-_DERIVED = TypeAdapter(list[DerivedNumber])
 _MAX_DERIVED = 100
-_BATCH = TypeAdapter(dict[str, Any])
+
+
+class _Decided(BaseModel):
+    """Details of the event by which a run reports what it decided once it knew its rows."""
+
+    derived: list[DerivedNumber] = []
+    batch: dict[str, Any] = {}
+    """Fields of the batch; empty in the events of earlier versions."""
 
 
 class GapError(Exception):
@@ -218,14 +224,12 @@ def _make_event(job: Job, attempt: Attempt, rank: int, report: EventReport) -> E
 def _record_decided(jobs: JobRepository, job: Job, report: EventReport) -> None:
     """Record what the run decided, and the numbers that it derived; nothing where they are not as they should be."""
     try:
-        numbers = _DERIVED.validate_python(report.details.get("derived", []))
-        # Runs of earlier versions do not report their batch.
-        reported = _BATCH.validate_python(report.details.get("batch", {}))
-        batch = BatchConfig.model_validate({**job.resolved["job"]["batch"], **reported})
+        decided = _Decided.model_validate(report.details)
+        batch = BatchConfig.model_validate({**job.resolved["job"]["batch"], **decided.batch})
     except ValidationError:
         return
-    if numbers:
-        derived = [number.model_dump(mode="json") for number in numbers[:_MAX_DERIVED]]
+    if decided.derived:
+        derived = [number.model_dump(mode="json") for number in decided.derived[:_MAX_DERIVED]]
         jobs.set_decided(job, derived, batch.model_dump(mode="json"))
 
 
