@@ -29,6 +29,8 @@ class Progress(BaseModel):
     best_evaluation: EvaluationReport | None = None
     """Evaluation with the lowest log-loss so far, the first of equal ones."""
     num_evaluations_since_best: int = 0
+    num_guesses_in_a_row: int = 0
+    """Evaluations in a row, up to the last one, whose AUC is that of a guess."""
     noise: NoiseState = Field(default_factory=NoiseState)
     """Noise of the dense gradient, from the moments of the steps so far."""
     is_large_batch_reported: bool = False
@@ -41,6 +43,7 @@ class Progress(BaseModel):
     def add_evaluation(self, report: EvaluationReport) -> None:
         """Record an evaluation."""
         self.last_evaluation = report
+        self.num_guesses_in_a_row = self.num_guesses_in_a_row + 1 if report.is_guess else 0
         best = self.best_evaluation
         if best is not None and report.choice_log_loss >= best.choice_log_loss:
             self.num_evaluations_since_best += 1

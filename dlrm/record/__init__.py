@@ -2,6 +2,7 @@
 
 from dlrm.record.advice import BATCH_ADVICE, BatchAdvice, BatchCost
 from dlrm.record.attempt_end import AttemptEnd
+from dlrm.record.auc import MAX_STANDARD_ERROR, format_auc
 from dlrm.record.checkpoints import (
     COMPLETE,
     CheckpointDirectory,
@@ -32,6 +33,7 @@ from dlrm.record.event_names import (
     FEW_STEPS,
     FEWER_NODES,
     LARGE_BATCH,
+    LEARNS_NOTHING,
     MODEL_SAVED,
     ONE_LABEL,
     SCORES_LOST,
@@ -63,7 +65,6 @@ from dlrm.record.profile import ExchangeProfile, OperatorTime, ProfileDirectory,
 from dlrm.record.push_target import PushTarget
 from dlrm.record.quality_warnings import (
     BLEND_SHARE,
-    MAX_STANDARD_ERROR,
     EvaluationSource,
     QualityWarning,
     list_quality_warnings,
@@ -89,7 +90,6 @@ from dlrm.record.yardsticks import (
     YARDSTICKS,
     YardstickResult,
     find_yardsticks,
-    format_auc,
 )
 
 __all__ = [
@@ -118,6 +118,7 @@ __all__ = [
     "FILE_REPORTS_VARIABLE",
     "FULL_DISK",
     "LARGE_BATCH",
+    "LEARNS_NOTHING",
     "LOGISTIC_REGRESSION",
     "MAX_MODEL_FILES",
     "MAX_STANDARD_ERROR",

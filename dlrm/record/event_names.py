@@ -30,7 +30,9 @@ FEW_STEPS, SHORT_EPOCH, ONE_LABEL, LARGE_BATCH = "few_steps", "short_epoch", "on
 label, and the batch is far above the noise scale."""
 FEW_EVALUATION_ROWS = "few_evaluation_rows"
 """Name of the warning that the evaluation rows are too few to tell models apart."""
-BANNERS = (SHORT_EPOCH, FEW_STEPS, ONE_LABEL, FEW_EVALUATION_ROWS, LARGE_BATCH)
+LEARNS_NOTHING = "learns_nothing"
+"""Name of the warning that a run's evaluations find the AUC of a guess, one after another."""
+BANNERS = (SHORT_EPOCH, FEW_STEPS, ONE_LABEL, FEW_EVALUATION_ROWS, LARGE_BATCH, LEARNS_NOTHING)
 """Warnings that stand at the top of a job's page, since the job should perhaps be changed."""
 
 UPLOADED, UPLOAD_RECOVERED = "uploaded", "upload_recovered"
@@ -59,6 +61,7 @@ WARNINGS = frozenset(
         "checkpoint_failed",
         "checkpoint_passed_over",
         "checkpoint_waits",
+        "learned_nothing",
         "preset_rate",
         "preset_unused",
         "rate_jumps",

@@ -5,16 +5,15 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict
 
+from dlrm.record.auc import MAX_STANDARD_ERROR, format_auc, is_guess
 from dlrm.record.course import Course
 from dlrm.record.event_names import FEW_EVALUATION_ROWS
-from dlrm.record.yardsticks import LOGISTIC_REGRESSION, find_yardsticks, format_auc
-
-MAX_STANDARD_ERROR = 0.01
-"""Standard error of the AUC above which models can hardly be told apart."""
+from dlrm.record.yardsticks import LOGISTIC_REGRESSION, find_yardsticks
 
 BLEND_SHARE = "blend_share"
 """Name of the metric that is the share of logistic regression in the model: 0 where the model was best alone, absent
 where no blend was tried."""
+LEARNED_NOTHING = "learned_nothing"
 WORSE_THAN_CONSTANT = "worse_than_constant"
 WORSE_THAN_LOGISTIC_REGRESSION = "worse_than_logistic_regression"
 _LESS_CAPACITY = (
@@ -55,6 +54,7 @@ def list_quality_warnings(metrics: Mapping[str, float | None], source: Evaluatio
     No two of them, and no advice on the batch, ask for the opposite.
     """
     warnings = [
+        _check_learning(metrics),
         _compare_with_constant(metrics),
         _compare_with_logistic_regression(metrics),
         _check_error(metrics, source),
@@ -67,20 +67,45 @@ def _is_worse_than_constant(metrics: Mapping[str, float | None]) -> bool:
     return log_loss is not None and constant is not None and log_loss > constant
 
 
+def _is_guess(metrics: Mapping[str, float | None]) -> bool:
+    return is_guess(metrics.get("auc"), metrics.get("auc_standard_error"))
+
+
+def _was_better_than_constant(course: Course, metrics: Mapping[str, float | None]) -> bool:
+    constant = metrics.get("constant_log_loss")
+    return constant is None or course.best_log_loss < constant
+
+
+def _check_learning(metrics: Mapping[str, float | None]) -> QualityWarning | None:
+    if metrics.get(BLEND_SHARE) == 1.0:
+        fault = "the model is logistic regression alone, since the network that was trained makes it no better"
+    elif _is_guess(metrics):
+        own = format_auc(metrics["auc"] or 0.0, metrics["auc_standard_error"])
+        fault = f"the model's AUC of {own} is no better than that of a guess, 0.5"
+    else:
+        return None
+    return QualityWarning(name=LEARNED_NOTHING, message=f"{fault}: {_suggest_learning(metrics)}")
+
+
 def _compare_with_constant(metrics: Mapping[str, float | None]) -> QualityWarning | None:
     if not _is_worse_than_constant(metrics):
         return None
-    course = Course.from_metrics(metrics)
-    if course is not None and course.has_overfitted:
-        remedy = _describe_overfitting(course)
-    else:
-        is_short = course is not None and course.is_short
-        remedy = f"set lower learning rates{', or a smaller batch.global_size for more steps' if is_short else ''}"
     message = (
         f"the model's log-loss of {metrics['log_loss']:.4f} is worse than the {metrics['constant_log_loss']:.4f} of "
-        f"the constant predictor, which gives every row the label rate of the training rows: {remedy}"
+        "the constant predictor, which gives every row the label rate of the training rows"
     )
-    return QualityWarning(name=WORSE_THAN_CONSTANT, message=message)
+    # Where the model is no better than a guess either, the warning about that says what to try.
+    remedy = "" if _is_guess(metrics) else f": {_suggest_learning(metrics)}"
+    return QualityWarning(name=WORSE_THAN_CONSTANT, message=message + remedy)
+
+
+def _suggest_learning(metrics: Mapping[str, float | None]) -> str:
+    """Suggest what to try for a model that has learned nothing of use, by how its run went."""
+    course = Course.from_metrics(metrics)
+    if course is not None and course.has_overfitted and _was_better_than_constant(course, metrics):
+        return _describe_overfitting(course)
+    is_short = course is not None and course.is_short
+    return f"set lower learning rates{', or a smaller batch.global_size for more steps' if is_short else ''}"
 
 
 def _compare_with_logistic_regression(metrics: Mapping[str, float | None]) -> QualityWarning | None:
@@ -93,8 +118,8 @@ def _compare_with_logistic_regression(metrics: Mapping[str, float | None]) -> Qu
         f"the model's AUC of {own} is below the {format_auc(found[0].auc, found[0].auc_standard_error)} of logistic "
         "regression on the same columns"
     )
-    # Where the model is worse than the constant predictor too, the warning about that says what to try.
-    remedy = "" if _is_worse_than_constant(metrics) else f": {_suggest_remedy(metrics)}"
+    # Where the model is worse than the constant predictor or a guess too, the warning about that says what to try.
+    remedy = "" if _is_worse_than_constant(metrics) or _is_guess(metrics) else f": {_suggest_remedy(metrics)}"
     return QualityWarning(name=WORSE_THAN_LOGISTIC_REGRESSION, message=message + remedy)
 
 

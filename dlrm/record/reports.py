@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from dlrm.record.auc import is_guess
+
 Phase = Literal["preparing", "loading", "building", "training", "evaluating", "saving"]
 
 
@@ -140,6 +142,11 @@ class EvaluationReport(_Line):
     def is_no_better_than_constant(self) -> bool:
         """Whether the log-loss is no better than that of the constant predictor."""
         return self.log_loss >= self.constant_log_loss
+
+    @property
+    def is_guess(self) -> bool:
+        """Whether the AUC is that of a guess."""
+        return is_guess(self.auc, self.auc_standard_error)
 
 
 class ProgressReport(_Line):

@@ -47,8 +47,3 @@ def find_yardsticks(metrics: Mapping[str, float | None]) -> list[YardstickResult
         if fields["log_loss"] is not None:
             results.append(YardstickResult.model_validate({"name": name, **fields}))
     return results
-
-
-def format_auc(auc: float, standard_error: float | None) -> str:
-    """Format an AUC with its standard error, where that is known: "0.7812 ± 0.0021"."""
-    return f"{auc:.4f}" if standard_error is None else f"{auc:.4f} \N{PLUS-MINUS SIGN} {standard_error:.4f}"

@@ -18,11 +18,13 @@ from dlrm.record import (
     BATCH_GROWN,
     DECIDED,
     LARGE_BATCH,
+    LEARNS_NOTHING,
     ONE_LABEL,
     PLAN,
     STEP_PARTS,
     BatchAdvice,
     EvaluationSource,
+    format_auc,
 )
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.build import PlannedTables
@@ -33,6 +35,8 @@ MAX_TIMES_NOISE = 4.0
 """Largest batch, as a multiple of the upper bound of the noise scale, without a warning. Chosen, not fitted: on the one
 log where it was measured, samples to an AUC doubled at a batch of 5 to 13 times the noise scale, by the AUC
 (docs/experiments.md)."""
+NUM_GUESSES = 2
+"""Evaluations in a row with the AUC of a guess at which a run warns: a single one may fall into the warm-up."""
 
 
 def report_data_and_plan(reporter: Reporter, dataset: Dataset, planned: PlannedTables, job: JobConfig) -> None:
@@ -152,6 +156,21 @@ def report_decisions(reporter: Reporter, resolved: ResolvedJob) -> None:
             derived=[number.model_dump() for number in resolved.derived],
             batch=resolved.job.batch.model_dump(include={"global_size", "schedule"}),
         )
+
+
+def report_guess(reporter: Reporter, progress: Progress) -> None:
+    """Warn once where the model's AUC has been that of a guess for NUM_GUESSES evaluations in a row."""
+    last = progress.last_evaluation
+    if progress.num_guesses_in_a_row != NUM_GUESSES or last is None or last.auc is None:
+        return
+    reporter.event(
+        LEARNS_NOTHING,
+        f"after step {progress.step:,} the AUC is {format_auc(last.auc, last.auc_standard_error)}, as it was at the "
+        "evaluation before: no better than a guess, 0.5. The model learns nothing so far: set a lower "
+        "dense_optimizer.learning_rate; if it stays so, see with `dlrm data inspect` whether the labels are right",
+        step=progress.step,
+        auc=last.auc,
+    )
 
 
 def report_large_batch(reporter: Reporter, progress: Progress, full_rows: int, *, is_growing: bool) -> bool:

@@ -19,7 +19,7 @@ from dlrm.train.divergence import DivergedError
 from dlrm.train.evaluator import EvaluationStoppedError, Evaluator
 from dlrm.train.input_pipeline import prefetch_input_dist
 from dlrm.train.profiler import StepProfiler
-from dlrm.train.run_events import report_growth, report_large_batch
+from dlrm.train.run_events import report_growth, report_guess, report_large_batch
 from dlrm.train.stages import StageSequence
 from dlrm.train.step import StepResult, TrainingStep
 from dlrm.train.stop_request import StopRequest
@@ -220,6 +220,7 @@ class Trainer:
             return self._stop()
         self.reporter.metric(report)
         progress.add_evaluation(report)
+        report_guess(self.reporter, progress)
         if not progress.is_large_batch_reported:
             progress.is_large_batch_reported = report_large_batch(
                 self.reporter, progress, self.stages.middle.full_rows, is_growing=self.stages.is_growing

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from dlrm.config import JobConfig, resolve
 from dlrm.data.open import open_data
 from dlrm.record import EventReport, RunDirectory, SpoolReader, find_yardsticks, parse_report
@@ -10,6 +12,8 @@ from dlrm.train.context import RunContext
 from dlrm.train.quality import compare_with_yardsticks
 from dlrm.train.stop_request import StopRequest
 from sharding.comm.process_groups import Ranks
+from tests.distributed.test_run import resolve_job, run_attempt
+from tests.dlrm.data.packed_files import ONE_ID, random_rows, write_packed
 from tests.rank_pool.pool import RankPools
 
 JOB = resolve(
@@ -67,3 +71,21 @@ def test_a_stop_request_ends_the_comparison(rank_pools: RankPools, tmp_path: Pat
     (tmp_path / "spec.json").write_text(JOB.model_dump_json())
     assert rank_pools.of(1).run(compare, tmp_path, True)[0] == METRICS
     assert "stopped on request" in read_events(tmp_path)["yardsticks_failed"].message
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+def test_a_run_on_labels_that_are_noise_warns_while_it_trains_and_at_its_end(rank_pools: RankPools, tmp_path: Path):
+    packed = tmp_path / "rows"
+    packed.mkdir()
+    features = [ONE_ID]
+    write_packed(packed, random_rows(10_000, features), random_rows(10_000, features, seed=1), features)
+    data = {"format": "packed", "train": [str(packed)]}
+    run = {"epochs": 1, "eval_every_fraction": 0.25, "yardsticks": "none", "blend": "none"}
+    job = resolve_job(data=data, run=run, resources={"workers_per_node": 1})
+    (tmp_path / "spec.json").write_text(job.model_dump_json())
+    outcome = rank_pools.of(1).run(run_attempt, tmp_path, 1, job, None)[0]
+    assert outcome.state == "succeeded", outcome.message
+    assert outcome.metrics["auc"] == pytest.approx(0.5, abs=0.02)
+    events = read_events(tmp_path)
+    assert events["learns_nothing"].details["step"] < outcome.metrics["last_step"]
+    assert f"{outcome.metrics['auc']:.4f}" in events["learned_nothing"].message

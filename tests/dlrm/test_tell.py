@@ -27,6 +27,7 @@ from dlrm.train.build import plan_tables
 from dlrm.train.run_events import (
     report_advice,
     report_data_and_plan,
+    report_guess,
     report_large_batch,
     report_length,
     report_plan,
@@ -101,6 +102,26 @@ def test_a_batch_that_grows_is_not_told_to_grow_but_to_begin_smaller(tmp_path: P
     (event,) = warn_of(tmp_path, 16_384, measured(3000.0, 1.0), is_growing=True)
     assert "far below 16,384, the batch of the run's middle step: this run may end below one" in event.message
     assert event.message.endswith("; begin with a batch of up to about 4,096")
+
+
+def test_an_auc_of_a_guess_at_two_evaluations_in_a_row_is_warned_of_once(tmp_path: Path):
+    attempt = AttemptDirectory(tmp_path)
+    attempt.create()
+    reporter = Reporter(attempt, rank=0)
+    progress = Progress(num_steps=9)
+    warned: list[int] = []
+    for step, auc in enumerate([0.5, 0.7, 0.501, 0.499, 0.5, 0.8, 0.5, 0.5], start=1):
+        progress.add_evaluation(evaluation(0.4).model_copy(update={"auc": auc, "auc_standard_error": 0.001}))
+        progress.step = step
+        report_guess(reporter, progress)
+    reporter.close()
+    for line in SpoolReader(attempt.spool_file(0, "events")).read():
+        event = parse_report(line)
+        assert isinstance(event, EventReport)
+        assert event.name == "learns_nothing"
+        warned.append(event.details["step"])
+    assert warned == [4, 8]
+    assert "AUC is 0.5000 ± 0.0010" in event.message
 
 
 def test_the_advice_names_the_noise_scale_its_bounds_the_largest_useful_batch_and_this_runs_place(tmp_path: Path):

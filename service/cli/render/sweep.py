@@ -13,6 +13,7 @@ from service.cli.sweep.results import TrialResult
 from service.cli.sweep.summary import Row
 from service.cli.sweep.trials import format_settings, format_value
 from service.cli.trials.fields import shorten_fields
+from service.cli.trials.intervals import Estimate
 
 
 def format_result(result: TrialResult, standing: Standing) -> str:
@@ -38,7 +39,7 @@ def format_result(result: TrialResult, standing: Standing) -> str:
 
 
 def make_summary_table(rows: Sequence[Row], compare: Sequence[str]) -> Table:
-    """Return a table of 80 columns: mean and standard deviation over the seeds, by method and compared values."""
+    """Return a table of 80 columns: mean over the seeds with its 95 % interval, by method and compared values."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in shorten_fields(compare).values():
         table.add_column(heading, justify="right", no_wrap=True)
@@ -51,8 +52,8 @@ def make_summary_table(rows: Sequence[Row], compare: Sequence[str]) -> Table:
         table.add_row(
             *(format_value(value) for value in row.compared.values()),
             row.method,
-            _format_spread(row, "auc", 4),
-            _format_spread(row, "log_loss", 4),
+            _format_estimate(row.estimate("auc")),
+            _format_estimate(row.estimate("log_loss")),
             f"{len(row.results)}/{row.num_seeds}" if row.num_seeds else UNKNOWN,
             Text(_describe_choice(row)),
         )
@@ -73,6 +74,8 @@ def describe_rows(rows: Sequence[Row], *, is_chosen_by_result: bool) -> list[str
             lines.append(f"{where}: {_count(row.num_diverged)} diverged")
         if row.num_failed:
             lines.append(f"{where}: {_count(row.num_failed)} failed; the same command tries again")
+    if any(len(row.results) > 1 for row in rows):
+        lines.append("±: 95 % interval of the mean over the seeds")
     if is_chosen_by_result and any(row.results for row in rows):
         lines.append("the seeds that chose are the result too, which favours every method a little: see confirm_seeds")
     return lines
@@ -108,10 +111,8 @@ def make_row_record(row: Row) -> dict[str, Any]:
         "settings": None if row.settings is None else dict(row.settings),
         "is_chosen": row.is_chosen,
         "is_confirmed": row.is_confirmed,
-        "auc": row.compute_mean("auc"),
-        "auc_deviation": row.compute_deviation("auc"),
-        "log_loss": row.compute_mean("log_loss"),
-        "log_loss_deviation": row.compute_deviation("log_loss"),
+        **_make_estimate_record("auc", row.estimate("auc")),
+        **_make_estimate_record("log_loss", row.estimate("log_loss")),
         "seeds": [result.seed for result in row.results],
         "num_seeds": row.num_seeds,
         "num_diverged": row.num_diverged,
@@ -133,11 +134,19 @@ def _format_samples(num_samples: int | None) -> str:
     return f"{UNKNOWN if num_samples is None else f'{num_samples:,}':>13}"
 
 
-def _format_spread(row: Row, metric: str, digits: int) -> str:
-    mean, deviation = row.compute_mean(metric), row.compute_deviation(metric)
-    if mean is None:
+def _format_estimate(estimate: Estimate | None) -> str:
+    if estimate is None:
         return UNKNOWN
-    return f"{mean:.{digits}f}" + ("" if deviation is None else f" ± {deviation:.{digits}f}")
+    return f"{estimate.value:.4f}" + ("" if estimate.half_width is None else f" ± {estimate.half_width:.4f}")
+
+
+def _make_estimate_record(name: str, estimate: Estimate | None) -> dict[str, float | None]:
+    """Return an estimate as JSON: its mean, and the bounds of its 95 % interval, which one seed does not have."""
+    return {
+        name: estimate and estimate.value,
+        f"{name}_low": estimate and estimate.low,
+        f"{name}_high": estimate and estimate.high,
+    }
 
 
 def _count(number: int) -> str:

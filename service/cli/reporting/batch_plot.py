@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 
 from service.cli.reporting.content import Plot
-from service.cli.reporting.intervals import Estimate
 from service.cli.reporting.numbers import MainRow
 from service.cli.reporting.plot import Axis, Point, Series, draw_plot
 from service.cli.reporting.scales import make_batch_scale, make_linear_scale
 from service.cli.reporting.targets import name_series
+from service.cli.trials.intervals import Estimate
 
 
 def draw_batch_plot(

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from service.cli.errors import BadInputError
 from service.cli.reporting.cells import ReportCell, are_equal
-from service.cli.reporting.intervals import Estimate, combine_differences
 from service.cli.reporting.load import LoadedTrial
 from service.cli.reporting.scores import MeasuredScores
 from service.cli.sweep.results import can_pair
 from service.cli.sweep.trials import format_value
+from service.cli.trials.intervals import Estimate, combine_differences
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ import math
 
 from service.cli.render.text_format import UNKNOWN
 from service.cli.reporting.batches import TrialBatch
-from service.cli.reporting.intervals import Estimate
 from service.cli.reporting.noise import NoiseScale
+from service.cli.trials.intervals import Estimate
 
 ROWS_MARK = "†"
 """Mark of an interval that covers the choice of evaluation rows alone."""

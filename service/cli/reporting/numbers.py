@@ -7,12 +7,12 @@ from service.cli.reporting.cells import ReportCell, are_equal, make_cells
 from service.cli.reporting.comparison import Difference, choose_bases, compute_difference, plan_comparison
 from service.cli.reporting.courses import Course, average_courses
 from service.cli.reporting.critical_batch import CriticalBatchFit, fit_critical_batch
-from service.cli.reporting.intervals import Estimate, estimate_mean
 from service.cli.reporting.load import LoadedResults
 from service.cli.reporting.noise import NoiseScale, find_median_noise
 from service.cli.reporting.score_files import find_missing_scores
 from service.cli.reporting.scores import MeasuredScores, measure_scores
 from service.cli.reporting.targets import Reached, ReachedAtBatch, choose_target, measure_constant, measure_growing
+from service.cli.trials.intervals import Estimate, estimate_mean
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from typing import Any
 
 from service.cli.reporting.comparison import Difference
 from service.cli.reporting.courses import Course
-from service.cli.reporting.intervals import Estimate
 from service.cli.reporting.numbers import MainRow, Scaling, SweepReport
 from service.cli.reporting.targets import Reached, name_series
+from service.cli.trials.intervals import Estimate
 
 
 def make_report_record(report: SweepReport) -> dict[str, Any]:

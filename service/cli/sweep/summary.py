@@ -1,6 +1,5 @@
 """Summary of a sweep: for each method, at each combination of the compared values, what its chosen settings reach."""
 
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +8,7 @@ from service.cli.sweep.plan import Cell, Plan
 from service.cli.sweep.results import TrialResult, index_results
 from service.cli.sweep.settings import get_grid
 from service.cli.trials.fields import Settings
+from service.cli.trials.intervals import Estimate, estimate_mean
 
 
 @dataclass(frozen=True)
@@ -35,20 +35,11 @@ class Row:
     """Fields whose chosen value is the lowest or the highest that was tried, with that word: a better one may be
     beyond."""
 
-    def compute_mean(self, metric: str) -> float | None:
-        """Compute the mean of a metric over the seeds that are done; None where one has none."""
-        values = self._list_values(metric)
-        return statistics.fmean(values) if values else None
-
-    def compute_deviation(self, metric: str) -> float | None:
-        """Compute the standard deviation of a metric over the seeds; None for fewer than two."""
-        values = self._list_values(metric)
-        return statistics.stdev(values) if len(values) > 1 else None
-
-    def _list_values(self, metric: str) -> list[float]:
+    def estimate(self, metric: str) -> Estimate | None:
+        """Estimate the mean of a metric over the seeds that are done; None where one has none."""
         values = [result.metrics.get(metric) for result in self.results]
         known = [value for value in values if value is not None]
-        return known if len(known) == len(values) else []
+        return estimate_mean(known) if known and len(known) == len(values) else None
 
 
 def summarise(plan: Plan, results: Sequence[TrialResult]) -> list[Row]:

@@ -219,7 +219,7 @@ def test_a_schedule_that_is_left_open_grows_in_small_steps_between_a_fifth_and_6
 
 
 def test_an_open_schedule_of_the_largest_batch_is_the_one_that_was_measured():
-    document = tomllib.loads((EVIDENCE / "rare_clicks/long_524288/sweep.toml").read_text())
+    document = tomllib.loads((EVIDENCE / "rare_clicks/long_preset/sweep.toml").read_text())
     measured = document["methods"]["from-16384"]["batch"]["schedule"]
     schedule = decide(4_000_000, batch={"schedule": "auto", "global_size": 524_288}).batch.schedule
     assert [stage.model_dump() for stage in schedule] == measured

@@ -124,6 +124,34 @@ def test_a_model_worse_than_the_constant_predictor_too_is_advised_once() -> None
     assert logistic.message.endswith("of logistic regression on the same columns")
     constant, _ = list_warnings({**metrics, **OVERFITTED.to_metrics()})
     assert "set fewer run.epochs" in constant.message
+    never_better = OVERFITTED.model_copy(update={"best_log_loss": 0.57})
+    constant, _ = list_warnings({**metrics, **never_better.to_metrics()})
+    assert constant.message.endswith("set lower learning rates")
+
+
+@pytest.mark.parametrize(("auc", "error"), [(0.5, 0.0), (0.505, 0.002), (0.529, 0.01), (0.44, 0.002)])
+def test_an_auc_of_a_guess_has_a_warning_and_one_remedy(auc: float, error: float) -> None:
+    metrics = {**GOOD, "auc": auc, "auc_standard_error": error, "log_loss": 0.56}
+    nothing, constant, logistic = list_warnings(metrics)
+    assert nothing.name == "learned_nothing"
+    assert f"{auc:.4f} ± {error:.4f}" in nothing.message
+    assert nothing.message.endswith("set lower learning rates")
+    assert constant.message.endswith("label rate of the training rows")
+    assert logistic.message.endswith("of logistic regression on the same columns")
+
+
+@pytest.mark.parametrize(("auc", "error"), [(0.507, 0.002), (0.5, 0.011), (0.5, None)])
+def test_an_auc_that_may_be_above_a_guess_is_not_called_one(auc: float, error: float | None) -> None:
+    assert "learned_nothing" not in name_warnings({**GOOD, "auc": auc, "auc_standard_error": error})
+
+
+def test_a_blend_of_logistic_regression_alone_has_a_warning_that_the_network_adds_nothing() -> None:
+    metrics = {**GOOD, "auc": 0.8, **OVERFITTED.to_metrics()}
+    [warning] = list_warnings({**metrics, "blend_share": 1.0})
+    assert warning.name == "learned_nothing"
+    assert "logistic regression alone" in warning.message
+    assert "set fewer run.epochs" in warning.message
+    assert list_warnings({**metrics, "blend_share": 0.9}) == []
 
 
 @pytest.mark.parametrize(

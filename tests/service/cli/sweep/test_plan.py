@@ -78,7 +78,7 @@ def test_where_every_setting_diverges_nothing_is_confirmed(tmp_path: Path) -> No
     results = run_all(plan, lambda trial: make_end(trial, reason="diverged"))
     assert {result.stage for result in results} == {"grid"}
     row = summarise(plan, results)[0]
-    assert (row.is_chosen, row.settings, row.num_seeds, row.compute_mean("auc")) == (True, None, 0, None)
+    assert (row.is_chosen, row.settings, row.num_seeds, row.estimate("auc")) == (True, None, 0, None)
 
 
 def test_a_trial_that_failed_is_due_again_and_nothing_is_chosen_before(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_halving_trains_all_settings_briefly_and_the_best_third_of_them_on(tmp_p
     assert len(results) == sum(expected)
 
 
-def test_a_summary_has_mean_deviation_and_the_edges_of_the_grid(tmp_path: Path) -> None:
+def test_a_summary_has_means_with_intervals_and_the_edges_of_the_grid(tmp_path: Path) -> None:
     plan = make_plan(tmp_path)
 
     def end(trial: Trial) -> TrialResult:
@@ -133,8 +133,10 @@ def test_a_summary_has_mean_deviation_and_the_edges_of_the_grid(tmp_path: Path) 
 
     rows = {(row.method, row.compared["batch.global_size"]): row for row in summarise(plan, run_all(plan, end))}
     row = rows["adam", 256]
-    assert row.compute_mean("auc") == pytest.approx(0.75)
-    assert row.compute_deviation("auc") == pytest.approx(0.05 * 2**0.5)
+    auc = row.estimate("auc")
+    assert auc is not None
+    # Student's 0.975 quantile for one degree of freedom is 12.7062; the standard error of 0.7 and 0.8 is 0.05.
+    assert (auc.value, auc.half_width) == (pytest.approx(0.75), pytest.approx(12.7062 * 0.05, rel=1e-5))
     assert row.edges == ["lowest dense_optimizer.learning_rate"]
     assert rows["adam", 1024].edges == ["highest dense_optimizer.learning_rate"]
     assert rows["sgd", 256].edges == []

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from service.cli.reporting.student import MAX_FREE, find_student_quantile
+from service.cli.trials.student import MAX_FREE, find_student_quantile
 
 Source = Literal["seeds", "rows", "seeds and rows", "none"]
 """Source of the chance that an interval covers: trainings with other seeds, other evaluation rows, or both."""

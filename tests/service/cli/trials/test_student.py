@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from service.cli.reporting.intervals import combine_differences, estimate_mean
-from service.cli.reporting.student import compute_two_sided_probability, find_student_quantile
+from service.cli.trials.intervals import combine_differences, estimate_mean
+from service.cli.trials.student import compute_two_sided_probability, find_student_quantile
 
 PUBLISHED = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 9: 2.262, 10: 2.228, 30: 2.042, 120: 1.980}
 """Table of the 0.975 quantile in Abramowitz & Stegun 1964 (26.10), by degrees of freedom."""
