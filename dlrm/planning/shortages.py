@@ -9,6 +9,7 @@ from dlrm.config import (
     MIN_BATCH,
     JobConfig,
     choose_batch,
+    count_run_rows,
     count_validation_rows,
     format_count,
     format_epochs,
@@ -57,6 +58,11 @@ def count_run_steps(job: JobConfig, rows: RowCounts) -> int | None:
     return None if job.batch.growth is not None else _count_steps(job, _count_epoch_rows(job, rows))
 
 
+def count_run_samples(job: JobConfig, rows: RowCounts) -> int:
+    """Count the samples of a run of `job` on these rows."""
+    return count_run_rows(_count_epoch_rows(job, rows), job.run.epochs)
+
+
 def _count_epoch_rows(job: JobConfig, rows: RowCounts) -> int:
     """Count the rows that an epoch trains on: without those that are held out for validation."""
     run = job.run
@@ -92,9 +98,9 @@ def check_steps(job: JobConfig, num_rows: int, num_steps: int) -> QualityWarning
     if num_last_steps < min_steps <= num_run_rows / MIN_BATCH:
         fitting = choose_batch(num_run_rows, min_steps, MAX_BATCH)
         message = (
-            f"the run has samples for only {format_count(num_last_steps, 'step')} of {job.batch.global_size:,}, and "
-            f"with the preset {preset} the AUC falls visibly below {min_steps}: leave batch.global_size out, or set "
-            f"at most {fitting:,} for {format_epochs(job.run.epochs)} of {num_rows:,} training rows"
+            f"{num_rows:,} training rows in {format_epochs(job.run.epochs)} are only "
+            f"{format_count(num_last_steps, 'step')} of {job.batch.global_size:,}, and with the preset {preset} the "
+            f"AUC falls visibly below {min_steps}: leave batch.global_size out, or set at most {fitting:,}"
         )
         return QualityWarning(name=FEW_STEPS, message=message)
     if num_steps >= MIN_STEPS_OF_RUN:

@@ -5,11 +5,11 @@ null, "place": Place}`, and writes one line of JSON to stdout:
 
 {"kind": "result", "resolved": the job with what its document left open decided, null where the table sizes are not
  known, "num_steps": steps of the run, null where its rows are not known or the noise scale decides how its batch
- grows, "sizes_from": source of the table sizes, in words, "plan": a `sharding.planner.report.PlanReport`,
- "warnings": what a run would have too little of, "notes": what is estimated or assumed, and obstacles to a run on this
- machine, "part_of_term": the part of a run's clock to which each term of the step belongs, "refusal": a `PlanError`
- where there is no plan, "unknown_sizes": reason why the table sizes are not known, where they are not, "seconds": time
- that the planning took}
+ grows, "num_samples": samples of the run, null where its rows are not known, "sizes_from": source of the table sizes,
+ in words, "plan": a `sharding.planner.report.PlanReport`, "warnings": what a run would have too little of, "notes":
+ what is estimated or assumed, and obstacles to a run on this machine, "part_of_term": the part of a run's clock to
+ which each term of the step belongs, "refusal": a `PlanError` where there is no plan, "unknown_sizes": reason why the
+ table sizes are not known, where they are not, "seconds": time that the planning took}
 
 Bad input gives one line on stderr and exit code 64, and so does a plan beyond the limits, which a service sets.
 """
@@ -35,7 +35,7 @@ from dlrm.planning.machine_resources import (
     list_notes,
 )
 from dlrm.planning.request import make_checked_plan
-from dlrm.planning.shortages import RowCounts, count_run_steps, list_shortages
+from dlrm.planning.shortages import RowCounts, count_run_samples, count_run_steps, list_shortages
 from dlrm.planning.sizes import (
     Sizes,
     UnknownSizesError,
@@ -87,7 +87,10 @@ def make_plan_line(
     """Plan a job and return the result line. Raises DataError, TooLargeError and ImportError."""
     started = time.perf_counter()
     fields: dict[str, Any] = dict.fromkeys(
-        ("resolved", "num_steps", "sizes_from", "plan", "warnings", "notes", "part_of_term", "refusal", "unknown_sizes")
+        (
+            *("resolved", "num_steps", "num_samples", "sizes_from", "plan", "warnings", "notes", "part_of_term"),
+            *("refusal", "unknown_sizes"),
+        )
     )
     try:
         sizes = _find_table_sizes(resolved, run_directory, place)
@@ -102,7 +105,9 @@ def make_plan_line(
         limit_planning_memory(limits["memory_bytes"])
     try:
         fields["resolved"] = resolved.model_dump(mode="json")
-        fields["num_steps"] = count_run_steps(resolved.job, sizes.rows) if sizes.rows else None
+        if sizes.rows is not None:
+            fields["num_steps"] = count_run_steps(resolved.job, sizes.rows)
+            fields["num_samples"] = count_run_samples(resolved.job, sizes.rows)
         line = _format_line({**fields, **_make_plan(resolved, sizes, machine)}, started)
     except MemoryError:
         raise too_large from None

@@ -132,7 +132,8 @@ def report_growth(reporter: Reporter, progress: Progress, global_size: int) -> N
     interval = progress.noise.interval
     noise = ""
     if interval is not None and math.isinf(interval.high):
-        noise = f"; the noise scale is above {_format_number(interval.low)}"
+        # A lower bound below one sample says nothing.
+        noise = f"; the noise scale is above {_format_number(interval.low)}" if interval.low >= 1.0 else ""
     elif interval is not None:
         noise = f"; the noise scale is {_format_number(interval.value)}"
     reporter.event(

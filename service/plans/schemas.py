@@ -62,6 +62,8 @@ class PlanView(BaseModel):
     derived: list[DerivedNumber]
     num_steps: int | None
     """Number of steps of the run; null where its rows are unknown, or the noise scale decides how its batch grows."""
+    num_samples: int | None
+    """Number of samples of the run, over all epochs; null where its rows are unknown."""
     plan: dict[str, Any] | None
     """Plan as described in docs/plans.md; null where there is none, and `refusal` or `unknown_sizes` says why."""
     warnings: list[str] | None

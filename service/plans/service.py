@@ -55,7 +55,10 @@ class PlanService:
         launcher = resolve_launcher(spec, self._launchers)
         resolved, faults = self._resolve(spec, launcher, principal)
         result = dict.fromkeys(
-            ("resolved", "num_steps", "plan", "warnings", "notes", "sizes_from", "refusal", "unknown_sizes")
+            (
+                *("resolved", "num_steps", "num_samples", "plan", "warnings", "notes", "sizes_from"),
+                *("refusal", "unknown_sizes"),
+            )
         )
         # A plan would reveal what a packed directory holds, which must not happen where its path is not allowed.
         if not (faults and spec.data.format == "packed"):
@@ -71,6 +74,7 @@ class PlanService:
             decisions=resolved.decisions,
             derived=resolved.derived,
             num_steps=result["num_steps"],
+            num_samples=result["num_samples"],
             plan=plan,
             warnings=result["warnings"],
             notes=result["notes"],

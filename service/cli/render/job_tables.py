@@ -267,7 +267,8 @@ def _add_results(table: Table, result: Mapping[str, Any]) -> None:
 
 def _format_result(name: str, value: Any, result: Mapping[str, Any]) -> str:
     if name == "auc":
-        return format_auc(value, result.get("auc_standard_error"))
+        error = result.get("auc_standard_error")
+        return format_auc(value, error) + ("" if error is None else " (standard error)")
     return escape_unprintable(value) if isinstance(value, str) else format_number(value, name)
 
 

@@ -12,6 +12,7 @@ from rich.text import Text
 from dlrm.config import ResolvedJob, format_count
 from dlrm.record import PART_DESCRIPTIONS
 from service.cli.render.job_tables import make_decisions_table
+from service.cli.render.progress import format_duration
 from service.cli.render.text_format import UNKNOWN, escape_unprintable
 from service.sizes import format_size, guess_size_base
 
@@ -58,6 +59,8 @@ TABLE_BYTES_NOTE = "weights, optimizer state and buffers: on the rank that holds
 def print_plan(console: Console, resolved: ResolvedJob, result: Mapping[str, Any]) -> None:
     plan: Plan = result["plan"]
     console.print(_make_facts_table(resolved, result))
+    if result["warnings"]:
+        _print(console, "warnings", *(Text(warning, style="yellow") for warning in result["warnings"]))
     open_fields = [] if resolved.asked is None else [Text(OPEN_FIELDS, style="dim")]
     _print(console, "decided, and derived", make_decisions_table(resolved), *open_fields)
     if plan["tables"]:
@@ -72,8 +75,6 @@ def print_plan(console: Console, resolved: ResolvedJob, result: Mapping[str, Any
         speed = f"{plan['global_size'] / total:,.0f} samples/s, {WITHOUT_REST}"
         parts = _make_measured_table(result["estimated"], result["measured"])
         _print(console, f"a step, measured: {_format_seconds(total)}", parts, Text(speed, style="dim"))
-    if result["warnings"]:
-        _print(console, "warnings", *(Text(warning, style="yellow") for warning in result["warnings"]))
     if result["notes"]:
         _print(console, "notes", *(Text(escape_unprintable(note)) for note in result["notes"]))
 
@@ -98,6 +99,7 @@ def _make_facts_table(resolved: ResolvedJob, result: Mapping[str, Any]) -> Table
         f"{size(plan['weight_bytes'])} of weights; sizes from {escape_unprintable(result['sizes_from'])}",
         "batch": f"{format_count(plan['global_size'], 'sample')}, {resolved.share_size:,} per rank, "
         f"in chunks of {resolved.chunk_size:,}",
+        **_describe_run(resolved, result),
         "model": f"{model.architecture}, embedding dimension {model.embedding_dim}, dense part in "
         f"{resolved.job.precision}",
         "optimizer": plan["optimizer"],
@@ -112,6 +114,22 @@ def _make_facts_table(resolved: ResolvedJob, result: Mapping[str, Any]) -> Table
     for name, words in facts.items():
         table.add_row(name, Text(words))
     return table
+
+
+def _describe_run(resolved: ResolvedJob, result: Mapping[str, Any]) -> dict[str, str]:
+    """Describe how long a run is, as a fact; none where its rows are not known."""
+    num_steps, num_samples, step = result["num_steps"], result["num_samples"], result["plan"]["step"]
+    if num_samples is None:
+        return {}
+    last = resolved.job.batch.global_size
+    length = f"{format_count(num_samples, 'sample')}"
+    if num_steps is not None:
+        length += f" in {format_count(num_steps, 'step')}"
+    if resolved.job.batch.is_growing:
+        length += f", {-(-num_samples // last):,} if all were of {last:,}"
+    if step["is_dense_known"]:
+        length += f"; about {format_duration(num_samples / step['samples_per_second'])} of training, estimated"
+    return {"run": length}
 
 
 def _make_size_formatter(plan: Plan) -> Callable[[float], str]:

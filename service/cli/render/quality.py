@@ -15,7 +15,7 @@ HEADINGS = ("", "AUC", "log-loss", "calibration", "seconds", "rows")
 def print_comparison(console: Console, metrics: Mapping[str, float | None]) -> None:
     """Print a table of the model and of the simple models, where they were measured. metrics: those of an outcome."""
     if find_yardsticks(metrics):
-        print_heading(console, "beside simple models, on the same evaluation rows")
+        print_heading(console, "beside simple models, on the same evaluation rows; AUC ± its standard error")
         console.print(make_comparison_table(metrics))
 
 

@@ -46,7 +46,7 @@ function showHeader(job) {
 }
 
 const aucNote = ({ auc_standard_error: error, best_possible_auc: best }) =>
-  [error ? `± ${error.toFixed(4)}` : "", best ? `best possible ${figure(best)}` : ""].filter(Boolean).join(" · ");
+  [error ? `± ${error.toFixed(4)} standard error` : "", best ? `best possible ${figure(best)}` : ""].filter(Boolean).join(" · ");
 
 function showFigures(job, lastCheckpoint, attempts) {
   const { metrics, progress } = job;

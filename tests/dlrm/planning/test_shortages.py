@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dlrm.config import BatchConfig, JobConfig
-from dlrm.planning.shortages import MIN_STEPS_OF_RUN, RowCounts, count_run_steps, list_shortages
+from dlrm.planning.shortages import MIN_STEPS_OF_RUN, RowCounts, count_run_samples, count_run_steps, list_shortages
 from dlrm.record import BANNERS, WARNINGS
 
 
@@ -45,6 +45,8 @@ def test_the_steps_of_a_run_are_those_over_the_rows_that_are_not_held_out_for_va
     assert count_run_steps(make_job(1000, epochs=2), RowCounts(10_500)) == 21
     held_out = make_job(1000, epochs=2, validation_fraction=0.5)
     assert count_run_steps(held_out, RowCounts(10_500)) in range(10, 13)
+    assert count_run_samples(make_job(1000, epochs=2), RowCounts(10_500)) == 21_000
+    assert count_run_samples(held_out, RowCounts(10_500)) == pytest.approx(10_500, rel=0.05)
 
 
 def test_the_steps_of_a_run_are_unknown_where_the_noise_scale_decides_how_its_batch_grows() -> None:

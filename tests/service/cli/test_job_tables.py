@@ -56,7 +56,7 @@ def test_an_early_end_is_a_sentence_of_the_result() -> None:
 
 
 def test_an_auc_is_shown_with_its_standard_error() -> None:
-    assert "0.7812 ± 0.0021" in shown({"auc": 0.78124, "auc_standard_error": 0.00213, "log_loss": 0.4})
+    assert "0.7812 ± 0.0021 (standard error)" in shown({"auc": 0.78124, "auc_standard_error": 0.00213, "log_loss": 0.4})
 
 
 def test_a_model_is_shown_between_the_simple_models_that_were_measured_within_80_columns() -> None:

@@ -51,6 +51,20 @@ def test_a_preset_is_an_option_whose_values_are_printed_with_their_reasons(
     assert dlrm("plan", job_in(tmp_path, document), "--preset", "huge_batch").code == 2
 
 
+def test_the_length_of_a_run_is_told_with_that_of_a_batch_that_does_not_grow(
+    tmp_path: Path, dlrm: Callable[..., Any]
+) -> None:
+    """9,000 training rows, none held out: half in 141 steps of 32 (4,512 samples), and 4,488 in 36 of 128."""
+    batch = {"global_size": 128, "schedule": [{"until_fraction": 0.5, "global_size": 32}]}
+    run = {"epochs": 1, "validation_fraction": 0.0, "blend": "none"}
+    ended = dlrm("plan", job_in(tmp_path, {**SYNTHETIC, "batch": batch, "run": run}))
+    assert ended.code == 0, ended.err
+    assert "9,000 samples in 177 steps, 71 if all were of 128; about " in ended.out
+    assert ended.out.index("evaluation rows, about 250") < ended.out.index("decided, and derived")
+    constant = dlrm("plan", job_in(tmp_path, {**SYNTHETIC, "batch": {"global_size": 128}, "run": run}))
+    assert "9,000 samples in 71 steps; about " in constant.out
+
+
 def test_shortages_of_the_run_are_told_before_it_starts(tmp_path: Path, dlrm: Callable[..., Any]) -> None:
     ended = dlrm("plan", job_in(tmp_path, SYNTHETIC))
     for words in ("fewer than batch.global_size 16,384", "only 1 step to learn in", "only 1,000 evaluation rows"):
