@@ -54,7 +54,7 @@ Compare methods, with every result in a file:
 
     dlrm sweep examples/sweeps/batches.toml
 
-    dlrm report runs/sweep-sweep --output report.html
+    dlrm report runs/batches-sweep --output report.html
 
 Show how tables will be placed, the memory they take, and the step time:
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from dlrm.config import PresetName, list_scaling
+from dlrm.config import PRESETS, list_scaling
 from service.cli.errors import BadInputError
 
 SetOption = Annotated[
@@ -21,9 +21,10 @@ SetOption = Annotated[
     ),
 ]
 PresetOption = Annotated[
-    PresetName | None,
+    str | None,
     typer.Option(
         "--preset",
+        metavar="|".join(PRESETS),
         help="Fill the fields that the document leaves out for this purpose (docs/large-batch.md).",
         show_default=False,
     ),
@@ -49,7 +50,7 @@ class Setting:
         return ".".join(self.path)
 
 
-def add_preset(settings: Sequence[str] | None, preset: PresetName | None) -> list[str]:
+def add_preset(settings: Sequence[str] | None, preset: str | None) -> list[str]:
     """Return the arguments of `--set` with that of `--preset`, which is a field too."""
     return [*(settings or ()), *([f"preset={preset}"] if preset else [])]
 
