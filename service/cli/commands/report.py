@@ -30,7 +30,14 @@ Plots = Annotated[
         metavar="DIR", help="Write each plot as an SVG file.", show_default="NAME-plots beside the Markdown NAME.md"
     ),
 ]
-Base = Annotated[str | None, typer.Option(metavar="METHOD", help="Method that the others are compared with.")]
+Base = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="METHOD",
+        help="Method that the others are compared with; may be repeated.",
+        show_default=False,
+    ),
+]
 BaseCell = Annotated[
     str | None,
     typer.Option(
@@ -82,7 +89,7 @@ def report(
     files.check()
     loaded = load_results(results)
     try:
-        numbers = compute_report(loaded, ReportOptions(base, base_cell, target_auc))
+        numbers = compute_report(loaded, ReportOptions(base or (), base_cell, target_auc))
     except ProgramStopped:
         raise typer.Exit(EXIT_INTERRUPTED) from None
     text = write_report(make_page(numbers, title or _make_title(results[0])), files)

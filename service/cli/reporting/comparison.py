@@ -60,20 +60,27 @@ class Difference:
 
 
 def choose_bases(
-    cells: Sequence[ReportCell], base: str | None, base_cell: str | None
+    cells: Sequence[ReportCell], bases: Sequence[str], base_cell: str | None
 ) -> list[tuple[ReportCell, ReportCell]]:
-    """Return each cell that is compared with its base: of the method `base` at the same compared values, or the one
-    cell with the compared values `base_cell`, such as "4096".
+    """Return each cell that is compared with a base: of a method of `bases` at the same compared values, or the one
+    cell of it with the compared values `base_cell`, such as "4096".
 
     Without both there is none. Raises BadInputError, with the valid names, for one that the results do not have.
     """
-    if base is None and base_cell is None:
+    if not bases and base_cell is None:
         return []
     methods = list(dict.fromkeys(cell.method for cell in cells))
-    if base is None:
-        if len(methods) > 1:
-            raise BadInputError(f"--base-cell: needs --base, the method of the cell (valid: {', '.join(methods)})")
-        base = methods[0]
+    if not bases and len(methods) > 1:
+        raise BadInputError(f"--base-cell: needs --base, the method of the cell (valid: {', '.join(methods)})")
+    return [
+        pair for base in dict.fromkeys(bases or methods) for pair in _pair_with_base(cells, base, base_cell, methods)
+    ]
+
+
+def _pair_with_base(
+    cells: Sequence[ReportCell], base: str, base_cell: str | None, methods: Sequence[str]
+) -> list[tuple[ReportCell, ReportCell]]:
+    """Return each cell that is compared with the method `base`, with its base, as `choose_bases` does."""
     of_base = [cell for cell in cells if cell.method == base]
     if not of_base:
         raise BadInputError(f"--base: no method {base!r} in the results (valid: {', '.join(methods)})")

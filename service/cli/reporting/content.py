@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from service.cli.render.text_format import UNKNOWN
+
 
 @dataclass(frozen=True)
 class Paragraph:
@@ -35,6 +37,17 @@ class Table:
     columns: Sequence[Column]
     rows: Sequence[Sequence[str]]
     """Cells of each row, as many as columns; the first one names the row."""
+
+    def drop_unknown_columns(self) -> "Table":
+        """Return the table without the columns in which no row has a value."""
+        kept = [
+            number for number in range(len(self.columns)) if any(row[number] not in ("", UNKNOWN) for row in self.rows)
+        ]
+        return Table(
+            self.caption,
+            [self.columns[number] for number in kept],
+            [[row[number] for number in kept] for row in self.rows],
+        )
 
 
 @dataclass(frozen=True)

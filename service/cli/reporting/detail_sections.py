@@ -96,7 +96,11 @@ def _make_trial_section(report: SweepReport) -> Section:
         [[str(number), *environment] for number, environment in enumerate(environments, 1)],
     )
     columns = [Column(heading, is_number=heading in numbers) for heading in headings]
-    return Section("All trials, with versions and hardware", [Table("Trials", columns, rows), machines], is_folded=True)
+    return Section(
+        "All trials, with versions and hardware",
+        [Table("Trials", columns, rows).drop_unknown_columns(), machines],
+        is_folded=True,
+    )
 
 
 def _make_trial_row(trial: LoadedTrial, machine: int) -> list[str]:

@@ -19,8 +19,8 @@ from service.cli.trials.intervals import Estimate, estimate_mean
 class ReportOptions:
     """Choices of who asks for a report."""
 
-    base: str | None = None
-    """Method that the others are compared with."""
+    bases: Sequence[str] = ()
+    """Methods that the others are compared with."""
     base_cell: str | None = None
     """Compared values of the one cell that all are compared with; None: that with the same values."""
     target_auc: float | None = None
@@ -91,7 +91,7 @@ def compute_report(loaded: LoadedResults, options: ReportOptions) -> SweepReport
     """Compute the numbers of a report. Raises BadInputError, CommandError and ProgramStopped."""
     cells = make_cells(loaded)
     missing = find_missing_scores(cells)
-    comparisons = [plan_comparison(*pair, missing) for pair in choose_bases(cells, options.base, options.base_cell)]
+    comparisons = [plan_comparison(*pair, missing) for pair in choose_bases(cells, options.bases, options.base_cell)]
     pairs = [pair for comparison in comparisons if comparison.is_on_rows for pair in comparison.pairs]
     measured = measure_scores(cells, pairs, missing)
     target = choose_target(cells) if options.target_auc is None else options.target_auc

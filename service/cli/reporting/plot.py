@@ -127,9 +127,8 @@ def _draw_series(series: Series, x: Scale, y: Scale) -> list[str]:
     points = sorted(series.points, key=lambda point: point.x)
     places = [(_place_x(x, point.x), _place_y(y, point.y)) for point in points]
     path = "M" + "L".join(f"{left:.1f} {top:.1f}" for left, top in places)
-    dashed = " dashed" if series.style == "dashed" else ""
     is_joined = series.style != "marks" and len(places) > 1
-    parts = [f'<path class="line{dashed} {colour}" d="{path}"/>'] if is_joined else []
+    parts = [f'<path class="{_make_line_class(series)}" d="{path}"/>'] if is_joined else []
     if series.style not in MARKED:
         return parts
     for point, (left, top) in zip(points, places, strict=True):
@@ -150,7 +149,15 @@ def _draw_mark(number: int, left: float, top: float) -> str:
         "m0-5.2l5.2 5.2l-5.2 5.2l-5.2-5.2z",
     )
     colour = f"c{number % NUM_COLOURS}"
-    return f'<path class="{colour}" d="M{left:.1f} {top:.1f}{shapes[number % len(shapes)]}z"/>'
+    # Each round of the colours has other shapes.
+    shape = shapes[(number + number // NUM_COLOURS) % len(shapes)]
+    return f'<path class="{colour}" d="M{left:.1f} {top:.1f}{shape}z"/>'
+
+
+def _make_line_class(series: Series) -> str:
+    """Make the class of a line: dashed as its style says, or as every second round of the colours is."""
+    is_dashed = series.style == "dashed" or series.colour // NUM_COLOURS % 2 == 1
+    return f"line{' dashed' if is_dashed else ''} c{series.colour % NUM_COLOURS}"
 
 
 def _lay_legend(names: Sequence[str]) -> list[list[tuple[int, float]]]:
@@ -173,9 +180,8 @@ def _draw_legend(rows: Sequence[Sequence[tuple[int, float]]], series: Sequence[S
         top = HEIGHT + LEGEND_ROW * row_number + 4
         for number, left in row:
             line = series[number]
-            dashed = " dashed" if line.style == "dashed" else ""
             if line.style != "marks":
-                parts.append(f'<path class="line{dashed} c{line.colour % NUM_COLOURS}" d="M{left:.1f} {top}h20"/>')
+                parts.append(f'<path class="{_make_line_class(line)}" d="M{left:.1f} {top}h20"/>')
             if line.style in MARKED:
                 parts.append(_draw_mark(line.colour, left + 10, top))
             parts.append(f'<text class="name" x="{left + 25:.1f}" y="{top + 4}">{escape(line.name)}</text>')

@@ -121,8 +121,8 @@ def _list_warnings(report: SweepReport) -> list[str]:
 def _make_difference_section(report: SweepReport) -> Section:
     heading = "Differences to the base"
     if not report.differences:
-        name = report.options.base
-        text = "No base is chosen: --base METHOD." if name is None else f"No other results to compare {name} with."
+        names = " or ".join(report.options.bases)
+        text = f"No other results to compare {names} with." if names else "No base is chosen: --base METHOD."
         return Section(heading, [Paragraph(text)])
     columns = ["method and values", "base", "AUC", "log-loss", "seeds in common", "paired by rows", "what is told"]
     table = Table(

@@ -20,8 +20,11 @@ _FIT_NOTE = (
     "Fit: samples(B) = samples_min (1 + B / B_crit), and so steps(B) = steps_min (1 + B_crit / B) (McCandlish et al. "
     "2018, arXiv 1812.06162, equation 2.11), by least squares in logarithms. Its 95 % interval is that of a bootstrap "
     "over the seeds of each batch, which for few seeds is too narrow. Perfect scaling: as many samples as at the "
-    "smallest batch. Noise scale: the median over the runs at their end; one in which noise hides the gradient has a "
-    "lower bound alone, and counts as above it."
+    "smallest batch."
+)
+_NOISE_NOTE = (
+    "Noise scale: the median over the runs at their end; one in which noise hides the gradient has a lower bound "
+    "alone, and counts as above it."
 )
 
 
@@ -66,8 +69,9 @@ def _make_target_section(report: SweepReport) -> Section:
     ]
     if report.scalings:
         left_out = _list_growing([reached.cell for reached in report.growing], "plots and fits")
-        fits = [_make_fit_table(report.scalings), Notes(_describe_fits(report.scalings)), Paragraph(_FIT_NOTE)]
-        blocks += [*left_out, *fits]
+        is_fitted = any(scaling.fit is not None for scaling in report.scalings)
+        notes = Paragraph(f"{_FIT_NOTE} {_NOISE_NOTE}" if is_fitted else _NOISE_NOTE)
+        blocks += [*left_out, _make_fit_table(report.scalings), Notes(_describe_fits(report.scalings)), notes]
     return Section(heading, blocks)
 
 
@@ -126,7 +130,7 @@ def _make_target_table(scalings: Sequence[Scaling], growing: Sequence[Reached]) 
             rows.append(_make_target_row(scaling.series, point, ratio))
     rows += [_make_target_row(reached.cell.label, reached, UNKNOWN) for reached in growing]
     columns = [Column(heading, is_number=heading not in ("method", "not reached")) for heading in headings]
-    return Table("Steps and samples to the target, where every seed reaches it", columns, rows)
+    return Table("Steps and samples to the target, where every seed reaches it", columns, rows).drop_unknown_columns()
 
 
 def _make_target_row(name: str, reached: Reached, ratio: str) -> list[str]:
@@ -151,9 +155,9 @@ def _make_fit_table(scalings: Sequence[Scaling]) -> Table:
         values = (None, None, None) if fit is None else (fit.critical_batch, fit.min_samples, fit.min_steps)
         critical, samples, steps = map(format_rough, values)
         rows.append([scaling.series, critical, interval, samples, steps, format_noise(scaling.noise_scale)])
-    return Table(
-        "Fitted critical batch, in samples", [Column(text, is_number=text != "method") for text in headings], rows
-    )
+    is_fitted = any(scaling.fit is not None for scaling in scalings)
+    caption = "Fitted critical batch, in samples" if is_fitted else "Noise scale of the runs, in samples"
+    return Table(caption, [Column(text, is_number=text != "method") for text in headings], rows).drop_unknown_columns()
 
 
 def _format_interval(low: float | None, high: float | None) -> str:

@@ -108,6 +108,16 @@ def test_a_difference_is_paired_by_seeds_and_by_rows(sweep: Path, dlrm: Command)
     assert one["auc"]["standard_error"] < 0.7 * (make_trial(sweep, "lamb", 1024, 10).metrics["auc_standard_error"] or 0)
 
 
+def test_several_bases_are_compared_with_one_after_another_each_once(sweep: Path, dlrm: Command) -> None:
+    differences = read_json(dlrm, sweep, "--base", "lamb", "--base", "adam", "--base", "lamb")["differences"]
+    assert [(one["cell"], one["base"]) for one in differences] == [
+        *((f"adam, {batch}", f"lamb, {batch}") for batch in BATCHES),
+        *((f"lamb, {batch}", f"adam, {batch}") for batch in BATCHES),
+    ]
+    for one, reverse in zip(differences[:3], differences[3:], strict=True):
+        assert one["auc"]["value"] == pytest.approx(-reverse["auc"]["value"], abs=1e-12)
+
+
 def test_the_base_may_be_one_cell_and_an_unknown_one_is_refused_with_the_valid_names(
     sweep: Path, dlrm: Command
 ) -> None:

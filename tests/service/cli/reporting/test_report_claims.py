@@ -169,3 +169,15 @@ def test_a_verdict_by_seeds_alone_is_of_these_rows_and_notes_are_of_intervals_th
     lone = tmp_path / "lone"
     write_results(lone, trials[:1])
     assert "of the mean over seeds by Student" not in dlrm("report", str(lone)).out
+
+
+def test_columns_without_any_number_are_left_out_and_results_of_one_batch_have_no_fit(
+    tmp_path: Path, dlrm: Command
+) -> None:
+    directory = write_results(tmp_path, [make_trial(tmp_path, "adam", 1024, seed) for seed in SEEDS])
+    text = dlrm("report", str(directory)).out
+    assert "| method | batch | steps | samples | seeds | not reached |" in text
+    assert "**Noise scale of the runs, in samples**" in text
+    assert "| method | noise scale of the runs |" in text
+    assert "Too few batches for a fit" in text
+    assert "arXiv 1812.06162" not in text
