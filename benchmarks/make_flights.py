@@ -8,6 +8,9 @@ Wickham; CC0). Rows are flights that arrived, in the order of their schedule. No
 departure is a column.
 """
 
+# pyarrow makes the functions of `compute` as it is imported, where no type checker sees them.
+# pyright: reportAttributeAccessIssue=false
+
 import argparse
 import io
 import sys
