@@ -25,7 +25,7 @@ import pyarrow.parquet
 LATE_MINUTES = 15
 """Minutes of delay at arrival above which a flight is late."""
 MISSING = "nan"
-"""Id of planes that the package does not know."""
+"""Id of a missing string, such as the engine of a plane that the package does not know."""
 WEATHER = ["temp", "dewp", "humid", "wind_dir", "wind_speed", "precip", "pressure", "visib"]
 DENSE = ["sched_minute", "distance", *WEATHER, "plane_year", "seats", "lat", "lon", "alt"]
 CATEGORICAL = [
@@ -68,7 +68,7 @@ def make_hour_key(table: pa.Table) -> pa.ChunkedArray:
 def look_up(
     table: pa.Table, names: list[str], keys: pa.ChunkedArray, wanted: pa.ChunkedArray
 ) -> dict[str, pa.ChunkedArray]:
-    """Look up columns of `table` for each of the wanted keys; missing where there is no row for one."""
+    """Look up columns of `table` for each of the wanted keys: those of its first row; missing where it has none."""
     rows = pc.index_in(wanted, keys.combine_chunks())
     return {name: table[name].take(rows) for name in names}
 

@@ -35,6 +35,8 @@ class Progress(BaseModel):
     """Noise of the dense gradient, from the moments of the steps so far."""
     is_large_batch_reported: bool = False
     """Whether the run has said that its batch is far above the noise scale, which it says once."""
+    is_guess_reported: bool = False
+    """Whether the run has said that its model is no better than a guess, which it says once."""
     at_gamma: float | None = None
     """Share of the dense elements at the smallest factor of variance reduction, at the last measurement."""
     at_one: float | None = None

@@ -81,17 +81,27 @@ class TooLargeError(ValueError):
         )
 
 
+RESULT_FIELDS = (
+    "resolved",
+    "num_steps",
+    "num_samples",
+    "sizes_from",
+    "plan",
+    "warnings",
+    "notes",
+    "part_of_term",
+    "refusal",
+    "unknown_sizes",
+)
+"""Fields of a result that are null where they are not known."""
+
+
 def make_plan_line(
     resolved: ResolvedJob, run_directory: RunDirectory | None, limits: Limits | None = None, place: Place = "here"
 ) -> str:
     """Plan a job and return the result line. Raises DataError, TooLargeError and ImportError."""
     started = time.perf_counter()
-    fields: dict[str, Any] = dict.fromkeys(
-        (
-            *("resolved", "num_steps", "num_samples", "sizes_from", "plan", "warnings", "notes", "part_of_term"),
-            *("refusal", "unknown_sizes"),
-        )
-    )
+    fields: dict[str, Any] = dict.fromkeys(RESULT_FIELDS)
     try:
         sizes = _find_table_sizes(resolved, run_directory, place)
     except UnknownSizesError as error:

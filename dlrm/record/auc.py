@@ -2,17 +2,17 @@
 
 GUESSED_AUC = 0.5
 """AUC of scores that do not depend on the row."""
-MAX_DEVIATIONS = 3.0
-"""Standard errors above GUESSED_AUC up to which an AUC is that of a guess."""
+MAX_STANDARD_ERRORS = 3.0
+"""Standard errors by which an AUC may differ from GUESSED_AUC and be that of a guess."""
 MAX_STANDARD_ERROR = 0.01
 """Standard error of the AUC above which models can hardly be told apart."""
 
 
 def is_guess(auc: float | None, standard_error: float | None) -> bool:
-    """Whether an AUC is that of a guess, 0.5, up to its standard error, from rows enough to tell; or below."""
+    """Whether an AUC cannot be told from that of a guess, 0.5, by rows that are enough to tell."""
     if auc is None or standard_error is None or standard_error > MAX_STANDARD_ERROR:
         return False
-    return auc <= GUESSED_AUC + MAX_DEVIATIONS * standard_error
+    return abs(auc - GUESSED_AUC) <= MAX_STANDARD_ERRORS * standard_error
 
 
 def format_auc(auc: float, standard_error: float | None) -> str:

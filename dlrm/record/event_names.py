@@ -31,7 +31,8 @@ label, and the batch is far above the noise scale."""
 FEW_EVALUATION_ROWS = "few_evaluation_rows"
 """Name of the warning that the evaluation rows are too few to tell models apart."""
 LEARNS_NOTHING = "learns_nothing"
-"""Name of the warning that a run's evaluations find the AUC of a guess, one after another."""
+"""Name of the warning that a model is no better than a guess: at evaluations in a row, or at the end of its run; or
+that it is logistic regression alone, since its network adds nothing."""
 BANNERS = (SHORT_EPOCH, FEW_STEPS, ONE_LABEL, FEW_EVALUATION_ROWS, LARGE_BATCH, LEARNS_NOTHING)
 """Warnings that stand at the top of a job's page, since the job should perhaps be changed."""
 
@@ -61,7 +62,6 @@ WARNINGS = frozenset(
         "checkpoint_failed",
         "checkpoint_passed_over",
         "checkpoint_waits",
-        "learned_nothing",
         "preset_rate",
         "preset_unused",
         "rate_jumps",

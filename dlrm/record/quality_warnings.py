@@ -7,13 +7,15 @@ from pydantic import BaseModel, ConfigDict
 
 from dlrm.record.auc import MAX_STANDARD_ERROR, format_auc, is_guess
 from dlrm.record.course import Course
-from dlrm.record.event_names import FEW_EVALUATION_ROWS
+from dlrm.record.event_names import FEW_EVALUATION_ROWS, LEARNS_NOTHING
 from dlrm.record.yardsticks import LOGISTIC_REGRESSION, find_yardsticks
 
 BLEND_SHARE = "blend_share"
 """Name of the metric that is the share of logistic regression in the model: 0 where the model was best alone, absent
 where no blend was tried."""
-LEARNED_NOTHING = "learned_nothing"
+MAX_TIMES_CONSTANT = 1.1
+"""Log-loss of the best evaluation, as a multiple of that of the constant predictor, from which nothing was learned. The
+rows of both may differ, and with them the share of positive ones."""
 WORSE_THAN_CONSTANT = "worse_than_constant"
 WORSE_THAN_LOGISTIC_REGRESSION = "worse_than_logistic_regression"
 _LESS_CAPACITY = (
@@ -53,10 +55,11 @@ def list_quality_warnings(metrics: Mapping[str, float | None], source: Evaluatio
 
     No two of them, and no advice on the batch, ask for the opposite.
     """
+    nothing = _check_learning(metrics)
     warnings = [
-        _check_learning(metrics),
-        _compare_with_constant(metrics),
-        _compare_with_logistic_regression(metrics),
+        nothing,
+        _compare_with_constant(metrics, is_advised=nothing is not None),
+        _compare_with_logistic_regression(metrics, is_advised=nothing is not None),
         _check_error(metrics, source),
     ]
     return [warning for warning in warnings if warning is not None]
@@ -67,35 +70,32 @@ def _is_worse_than_constant(metrics: Mapping[str, float | None]) -> bool:
     return log_loss is not None and constant is not None and log_loss > constant
 
 
-def _is_guess(metrics: Mapping[str, float | None]) -> bool:
-    return is_guess(metrics.get("auc"), metrics.get("auc_standard_error"))
-
-
-def _was_better_than_constant(course: Course, metrics: Mapping[str, float | None]) -> bool:
-    constant = metrics.get("constant_log_loss")
-    return constant is None or course.best_log_loss < constant
-
-
 def _check_learning(metrics: Mapping[str, float | None]) -> QualityWarning | None:
+    """Warn where the model, or its network beside logistic regression, has learned nothing of use."""
+    auc, error = metrics.get("auc"), metrics.get("auc_standard_error")
     if metrics.get(BLEND_SHARE) == 1.0:
-        fault = "the model is logistic regression alone, since the network that was trained makes it no better"
-    elif _is_guess(metrics):
-        own = format_auc(metrics["auc"] or 0.0, metrics["auc_standard_error"])
-        fault = f"the model's AUC of {own} is no better than that of a guess, 0.5"
+        course = Course.from_metrics(metrics)
+        is_hopeless = course is not None and not _was_better_than_constant(course, metrics)
+        remedy = _suggest_learning(metrics) if is_hopeless else _suggest_training(metrics)
+        message = f"the model is logistic regression alone, since its network adds nothing. Of the network: {remedy}"
+    elif auc is not None and is_guess(auc, error):
+        message = (
+            f"the model's AUC of {format_auc(auc, error)} is no better than a guess, 0.5: {_suggest_learning(metrics)}"
+        )
     else:
         return None
-    return QualityWarning(name=LEARNED_NOTHING, message=f"{fault}: {_suggest_learning(metrics)}")
+    return QualityWarning(name=LEARNS_NOTHING, message=message)
 
 
-def _compare_with_constant(metrics: Mapping[str, float | None]) -> QualityWarning | None:
+def _compare_with_constant(metrics: Mapping[str, float | None], *, is_advised: bool) -> QualityWarning | None:
+    """Compare with the constant predictor. is_advised: whether another warning says what to try."""
     if not _is_worse_than_constant(metrics):
         return None
     message = (
         f"the model's log-loss of {metrics['log_loss']:.4f} is worse than the {metrics['constant_log_loss']:.4f} of "
         "the constant predictor, which gives every row the label rate of the training rows"
     )
-    # Where the model is no better than a guess either, the warning about that says what to try.
-    remedy = "" if _is_guess(metrics) else f": {_suggest_learning(metrics)}"
+    remedy = "" if is_advised else f": {_suggest_learning(metrics)}"
     return QualityWarning(name=WORSE_THAN_CONSTANT, message=message + remedy)
 
 
@@ -104,11 +104,20 @@ def _suggest_learning(metrics: Mapping[str, float | None]) -> str:
     course = Course.from_metrics(metrics)
     if course is not None and course.has_overfitted and _was_better_than_constant(course, metrics):
         return _describe_overfitting(course)
-    is_short = course is not None and course.is_short
-    return f"set lower learning rates{', or a smaller batch.global_size for more steps' if is_short else ''}"
+    has_few_steps = course is not None and course.is_short and not _is_larger_batch_useful(metrics)
+    return f"set lower learning rates{', or a smaller batch.global_size for more steps' if has_few_steps else ''}"
 
 
-def _compare_with_logistic_regression(metrics: Mapping[str, float | None]) -> QualityWarning | None:
+def _was_better_than_constant(course: Course, metrics: Mapping[str, float | None]) -> bool:
+    """Whether the best evaluation was not clearly worse than the constant predictor, on rows that may be others."""
+    constant = metrics.get("constant_log_loss")
+    return constant is None or course.best_log_loss < MAX_TIMES_CONSTANT * constant
+
+
+def _compare_with_logistic_regression(
+    metrics: Mapping[str, float | None], *, is_advised: bool
+) -> QualityWarning | None:
+    """Compare with logistic regression. is_advised: whether another warning says what to try."""
     auc = metrics.get("auc")
     found = [result for result in find_yardsticks(metrics) if result.name == LOGISTIC_REGRESSION]
     if auc is None or not found or found[0].auc is None or auc >= found[0].auc - (found[0].auc_standard_error or 0.0):
@@ -118,8 +127,8 @@ def _compare_with_logistic_regression(metrics: Mapping[str, float | None]) -> Qu
         f"the model's AUC of {own} is below the {format_auc(found[0].auc, found[0].auc_standard_error)} of logistic "
         "regression on the same columns"
     )
-    # Where the model is worse than the constant predictor or a guess too, the warning about that says what to try.
-    remedy = "" if _is_worse_than_constant(metrics) or _is_guess(metrics) else f": {_suggest_remedy(metrics)}"
+    # Where the model is worse than the constant predictor too, the warning about that says what to try.
+    remedy = "" if is_advised or _is_worse_than_constant(metrics) else f": {_suggest_remedy(metrics)}"
     return QualityWarning(name=WORSE_THAN_LOGISTIC_REGRESSION, message=message + remedy)
 
 

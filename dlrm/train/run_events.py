@@ -19,6 +19,7 @@ from dlrm.record import (
     DECIDED,
     LARGE_BATCH,
     LEARNS_NOTHING,
+    MIN_STEPS_OF_RUN,
     ONE_LABEL,
     PLAN,
     STEP_PARTS,
@@ -35,8 +36,10 @@ MAX_TIMES_NOISE = 4.0
 """Largest batch, as a multiple of the upper bound of the noise scale, without a warning. Chosen, not fitted: on the one
 log where it was measured, samples to an AUC doubled at a batch of 5 to 13 times the noise scale, by the AUC
 (docs/experiments.md)."""
-NUM_GUESSES = 2
-"""Evaluations in a row with the AUC of a guess at which a run warns: a single one may fall into the warm-up."""
+MIN_GUESSES_IN_A_ROW = 2
+"""Evaluations in a row with the AUC of a guess from which a run warns."""
+MIN_LEARNING_FRACTION = 0.2
+"""Share of the samples of a run before which it does not warn: its warm-up, and as much again."""
 
 
 def report_data_and_plan(reporter: Reporter, dataset: Dataset, planned: PlannedTables, job: JobConfig) -> None:
@@ -159,19 +162,21 @@ def report_decisions(reporter: Reporter, resolved: ResolvedJob) -> None:
         )
 
 
-def report_guess(reporter: Reporter, progress: Progress) -> None:
-    """Warn once where the model's AUC has been that of a guess for NUM_GUESSES evaluations in a row."""
+def report_guess(reporter: Reporter, progress: Progress, num_run_samples: int) -> bool:
+    """Warn where the model has been no better than a guess for some evaluations. Return whether it was reported."""
     last = progress.last_evaluation
-    if progress.num_guesses_in_a_row != NUM_GUESSES or last is None or last.auc is None:
-        return
+    is_early = progress.step < MIN_STEPS_OF_RUN or progress.num_samples < MIN_LEARNING_FRACTION * num_run_samples
+    if last is None or last.auc is None or progress.num_guesses_in_a_row < MIN_GUESSES_IN_A_ROW or is_early:
+        return False
     reporter.event(
         LEARNS_NOTHING,
-        f"after step {progress.step:,} the AUC is {format_auc(last.auc, last.auc_standard_error)}, as it was at the "
-        "evaluation before: no better than a guess, 0.5. The model learns nothing so far: set a lower "
-        "dense_optimizer.learning_rate; if it stays so, see with `dlrm data inspect` whether the labels are right",
+        f"after step {progress.step:,} the model is no better than a guess, as at the evaluation before: its AUC is "
+        f"{format_auc(last.auc, last.auc_standard_error)} (standard error). Set a lower dense_optimizer.learning_rate; "
+        "if it stays so, see with `dlrm data inspect` whether the labels are right",
         step=progress.step,
         auc=last.auc,
     )
+    return True
 
 
 def report_large_batch(reporter: Reporter, progress: Progress, full_rows: int, *, is_growing: bool) -> bool:

@@ -220,7 +220,8 @@ class Trainer:
             return self._stop()
         self.reporter.metric(report)
         progress.add_evaluation(report)
-        report_guess(self.reporter, progress)
+        if not progress.is_guess_reported:
+            progress.is_guess_reported = report_guess(self.reporter, progress, self.stages.num_run_rows)
         if not progress.is_large_batch_reported:
             progress.is_large_batch_reported = report_large_batch(
                 self.reporter, progress, self.stages.middle.full_rows, is_growing=self.stages.is_growing

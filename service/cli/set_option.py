@@ -1,5 +1,6 @@
 """Options `--set KEY=VALUE` and `--preset NAME`: set fields of a job document from the command line."""
 
+import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ PresetOption = Annotated[
     typer.Option(
         "--preset",
         metavar="|".join(PRESETS),
+        autocompletion=lambda: list(PRESETS),
         help="Fill the fields that the document leaves out for this purpose (docs/large-batch.md).",
         show_default=False,
     ),
@@ -52,7 +54,8 @@ class Setting:
 
 def add_preset(settings: Sequence[str] | None, preset: str | None) -> list[str]:
     """Return the arguments of `--set` with that of `--preset`, which is a field too."""
-    return [*(settings or ()), *([f"preset={preset}"] if preset else [])]
+    # Quoted as TOML, whatever the text is.
+    return [*(settings or ()), *([f"preset={json.dumps(preset)}"] if preset is not None else [])]
 
 
 def parse_settings(texts: Sequence[str] | None) -> list[Setting]:
@@ -77,8 +80,10 @@ def apply_settings(document: Mapping[str, Any], settings: Sequence[Setting]) -> 
 
 def name_source(field: str, settings: Sequence[Setting], source: str) -> str:
     """Return what an error about `field` should name as its source: `--set` where a setting has set it, or an object
-    that it is in; else `source`."""
-    return "--set" if is_set(field, settings) else source
+    that it is in, or `--preset`; else `source`."""
+    if not is_set(field, settings):
+        return source
+    return "--preset" if field == "preset" else "--set"
 
 
 def is_set(field: str, settings: Sequence[Setting]) -> bool:

@@ -32,6 +32,18 @@ from service.reasons import Reason
 from service.settings import Settings
 from service.times import now
 
+RESULT_FIELDS = (
+    "resolved",
+    "num_steps",
+    "num_samples",
+    "plan",
+    "warnings",
+    "notes",
+    "sizes_from",
+    "refusal",
+    "unknown_sizes",
+)
+"""Fields of the planner's result that an answer has; null where nothing was planned."""
 NUM_POINTS = 100
 
 
@@ -54,12 +66,7 @@ class PlanService:
         spec = parse_document(document)
         launcher = resolve_launcher(spec, self._launchers)
         resolved, faults = self._resolve(spec, launcher, principal)
-        result = dict.fromkeys(
-            (
-                *("resolved", "num_steps", "num_samples", "plan", "warnings", "notes", "sizes_from"),
-                *("refusal", "unknown_sizes"),
-            )
-        )
+        result = dict.fromkeys(RESULT_FIELDS)
         # A plan would reveal what a packed directory holds, which must not happen where its path is not allowed.
         if not (faults and spec.data.format == "packed"):
             result |= self._planner.make_plan(resolved, sees_files=self._launchers[launcher].shares_files)

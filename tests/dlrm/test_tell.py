@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -104,24 +105,49 @@ def test_a_batch_that_grows_is_not_told_to_grow_but_to_begin_smaller(tmp_path: P
     assert event.message.endswith("; begin with a batch of up to about 4,096")
 
 
-def test_an_auc_of_a_guess_at_two_evaluations_in_a_row_is_warned_of_once(tmp_path: Path):
-    attempt = AttemptDirectory(tmp_path)
+def find_first_guess_warning(
+    directory: Path, aucs: Sequence[float | None], *, standard_error: float = 0.001
+) -> int | None:
+    """Return the step at which a run of 1,000 steps with an evaluation after each hundredth warns first, if it does."""
+    attempt = AttemptDirectory(directory)
     attempt.create()
     reporter = Reporter(attempt, rank=0)
-    progress = Progress(num_steps=9)
-    warned: list[int] = []
-    for step, auc in enumerate([0.5, 0.7, 0.501, 0.499, 0.5, 0.8, 0.5, 0.5], start=1):
-        progress.add_evaluation(evaluation(0.4).model_copy(update={"auc": auc, "auc_standard_error": 0.001}))
-        progress.step = step
-        report_guess(reporter, progress)
+    progress = Progress(num_steps=1000)
+    for number, auc in enumerate(aucs, start=1):
+        progress.step, progress.num_samples = 100 * number, 100 * number
+        progress.add_evaluation(evaluation(0.4).model_copy(update={"auc": auc, "auc_standard_error": standard_error}))
+        is_reported = report_guess(reporter, progress, 1000)
+        # As a run that was stopped goes on.
+        progress = Progress.model_validate_json(progress.model_dump_json())
+        if is_reported:
+            reporter.close()
+            (line,) = SpoolReader(attempt.spool_file(0, "events")).read()
+            event = parse_report(line)
+            assert isinstance(event, EventReport)
+            assert event.name == "learns_nothing"
+            assert f"its AUC is {auc:.4f} ± 0.0010" in event.message
+            return event.details["step"]
+    return None
+
+
+def test_a_model_that_is_a_guess_twice_in_a_row_after_a_fifth_of_the_samples_is_warned_of(tmp_path: Path):
+    assert find_first_guess_warning(tmp_path / "constant", [0.5] * 4) == 200
+    assert find_first_guess_warning(tmp_path / "later", [0.5, 0.7, 0.501, 0.499]) == 400
+    broken = {"learned": [0.5, 0.51, 0.5, 0.7], "undefined": [0.5, None, 0.5, None], "reversed": [0.4] * 4}
+    assert {find_first_guess_warning(tmp_path / name, aucs) for name, aucs in broken.items()} == {None}
+    assert find_first_guess_warning(tmp_path / "few rows", [0.5] * 4, standard_error=0.011) is None
+
+
+def test_a_run_of_few_steps_is_not_told_that_it_learns_nothing(tmp_path: Path):
+    attempt = AttemptDirectory(tmp_path)
+    attempt.create()
+    guess = evaluation(0.4).model_copy(update={"auc": 0.5, "auc_standard_error": 0.001})
+    progress = Progress(num_steps=40, step=29, num_samples=29, num_guesses_in_a_row=5, last_evaluation=guess)
+    reporter = Reporter(attempt, rank=0)
+    assert not report_guess(reporter, progress, 40)
+    progress.step = 30
+    assert report_guess(reporter, progress, 40)
     reporter.close()
-    for line in SpoolReader(attempt.spool_file(0, "events")).read():
-        event = parse_report(line)
-        assert isinstance(event, EventReport)
-        assert event.name == "learns_nothing"
-        warned.append(event.details["step"])
-    assert warned == [4, 8]
-    assert "AUC is 0.5000 ± 0.0010" in event.message
 
 
 def test_the_advice_names_the_noise_scale_its_bounds_the_largest_useful_batch_and_this_runs_place(tmp_path: Path):

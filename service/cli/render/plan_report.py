@@ -121,14 +121,15 @@ def _describe_run(resolved: ResolvedJob, result: Mapping[str, Any]) -> dict[str,
     num_steps, num_samples, step = result["num_steps"], result["num_samples"], result["plan"]["step"]
     if num_samples is None:
         return {}
-    last = resolved.job.batch.global_size
-    length = f"{format_count(num_samples, 'sample')}"
+    last, is_growing = resolved.job.batch.global_size, resolved.job.batch.is_growing
+    length = format_count(num_samples, "sample")
     if num_steps is not None:
         length += f" in {format_count(num_steps, 'step')}"
-    if resolved.job.batch.is_growing:
-        length += f", {-(-num_samples // last):,} if all were of {last:,}"
+    if is_growing:
+        length += f", {format_count(-(-num_samples // last), 'step')} if all were of {last:,}"
     if step["is_dense_known"]:
-        length += f"; about {format_duration(num_samples / step['samples_per_second'])} of training, estimated"
+        speed = f"at the speed of {last:,}" if is_growing else "of training"
+        length += f"; about {format_duration(num_samples / step['samples_per_second'])} {speed}, estimated"
     return {"run": length}
 
 

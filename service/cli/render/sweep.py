@@ -66,6 +66,7 @@ def describe_rows(rows: Sequence[Row], *, is_chosen_by_result: bool) -> list[str
     is_chosen_by_result: whether the trials that are the result have chosen among settings too.
     """
     lines: list[str] = []
+    estimates = [row.estimate(metric) for row in rows for metric in ("auc", "log_loss")]
     for row in rows:
         where = ", ".join([row.method, *map(format_value, row.compared.values())])
         if row.edges:
@@ -74,7 +75,7 @@ def describe_rows(rows: Sequence[Row], *, is_chosen_by_result: bool) -> list[str
             lines.append(f"{where}: {_count(row.num_diverged)} diverged")
         if row.num_failed:
             lines.append(f"{where}: {_count(row.num_failed)} failed; the same command tries again")
-    if any(len(row.results) > 1 for row in rows):
+    if any(estimate is not None and estimate.half_width is not None for estimate in estimates):
         lines.append("±: 95 % interval of the mean over the seeds")
     if is_chosen_by_result and any(row.results for row in rows):
         lines.append("the seeds that chose are the result too, which favours every method a little: see confirm_seeds")
@@ -135,9 +136,7 @@ def _format_samples(num_samples: int | None) -> str:
 
 
 def _format_estimate(estimate: Estimate | None) -> str:
-    if estimate is None:
-        return UNKNOWN
-    return f"{estimate.value:.4f}" + ("" if estimate.half_width is None else f" ± {estimate.half_width:.4f}")
+    return UNKNOWN if estimate is None else estimate.format(4)
 
 
 def _make_estimate_record(name: str, estimate: Estimate | None) -> dict[str, float | None]:

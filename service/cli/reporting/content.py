@@ -39,9 +39,11 @@ class Table:
     """Cells of each row, as many as columns; the first one names the row."""
 
     def drop_unknown_columns(self) -> "Table":
-        """Return the table without the columns in which no row has a value."""
+        """Return the table without the columns in which no row has a value; all of them where there is no row."""
         kept = [
-            number for number in range(len(self.columns)) if any(row[number] not in ("", UNKNOWN) for row in self.rows)
+            number
+            for number in range(len(self.columns))
+            if not self.rows or any(row[number] not in ("", UNKNOWN) for row in self.rows)
         ]
         return Table(
             self.caption,

@@ -17,7 +17,7 @@ DIGITS = 5
 
 def format_estimate(estimate: Estimate | None) -> str:
     """Format a mean with half of the width of its 95 % interval, marked where that covers rows alone."""
-    return UNKNOWN if estimate is None else f"{estimate.value:.{DIGITS}f}{_format_interval(estimate)}"
+    return UNKNOWN if estimate is None else f"{estimate.format(DIGITS)}{_mark_rows(estimate)}"
 
 
 def format_difference(difference: Estimate | None, *, is_paired: bool = True) -> str:
@@ -25,13 +25,13 @@ def format_difference(difference: Estimate | None, *, is_paired: bool = True) ->
     if difference is None:
         return UNKNOWN
     mark = f" {SEEDS_MARK}" if is_paired and difference.source == "seeds" else ""
-    return f"{difference.value:+.{DIGITS}f}{_format_interval(difference)}{mark}"
+    sign = "" if difference.value < 0.0 else "+"
+    return f"{sign}{difference.format(DIGITS)}{_mark_rows(difference)}{mark}"
 
 
-def _format_interval(estimate: Estimate) -> str:
-    if estimate.half_width is None:
-        return ""
-    return f" ± {estimate.half_width:.{DIGITS}f}" + (f" {ROWS_MARK}" if estimate.source == "rows" else "")
+def _mark_rows(estimate: Estimate) -> str:
+    """Return the mark of an interval that covers rows alone, where it is one."""
+    return f" {ROWS_MARK}" if estimate.source == "rows" else ""
 
 
 def format_count(value: float | None) -> str:

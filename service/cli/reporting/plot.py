@@ -38,6 +38,7 @@ def _make_colour_rules(colours: Sequence[str], back: str, axis: str, ink: str, r
 _STYLE = (
     '.plot{font:12px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}'
     ".plot .line{fill:none;stroke-width:1.8}.plot .dashed{stroke-dasharray:5 4;stroke-width:1.4}"
+    ".plot .dotted{stroke-dasharray:1.5 2.5}"
     + _make_colour_rules(_LIGHT, "#ffffff", "#626b7d", "#1b1f2a", "#e1e5eb")
     + f"@media (prefers-color-scheme:dark){{{_make_colour_rules(_DARK, '#1a1f29', '#98a2b5', '#e6e9f0', '#2c3340')}}}"
 )
@@ -155,9 +156,10 @@ def _draw_mark(number: int, left: float, top: float) -> str:
 
 
 def _make_line_class(series: Series) -> str:
-    """Make the class of a line: dashed as its style says, or as every second round of the colours is."""
-    is_dashed = series.style == "dashed" or series.colour // NUM_COLOURS % 2 == 1
-    return f"line{' dashed' if is_dashed else ''} c{series.colour % NUM_COLOURS}"
+    """Make the class of a line: dashed as its style says, else dotted in every second round of the colours."""
+    is_second = series.colour // NUM_COLOURS % 2 == 1
+    stroke = " dashed" if series.style == "dashed" else " dotted" if is_second else ""
+    return f"line{stroke} c{series.colour % NUM_COLOURS}"
 
 
 def _lay_legend(names: Sequence[str]) -> list[list[tuple[int, float]]]:

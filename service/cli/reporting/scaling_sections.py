@@ -69,9 +69,7 @@ def _make_target_section(report: SweepReport) -> Section:
     ]
     if report.scalings:
         left_out = _list_growing([reached.cell for reached in report.growing], "plots and fits")
-        is_fitted = any(scaling.fit is not None for scaling in report.scalings)
-        notes = Paragraph(f"{_FIT_NOTE} {_NOISE_NOTE}" if is_fitted else _NOISE_NOTE)
-        blocks += [*left_out, _make_fit_table(report.scalings), Notes(_describe_fits(report.scalings)), notes]
+        blocks += [*left_out, *_make_fit_blocks(report.scalings)]
     return Section(heading, blocks)
 
 
@@ -144,6 +142,15 @@ def _make_target_row(name: str, reached: Reached, ratio: str) -> list[str]:
         f"{len(reached.crossings)}/{reached.cell.num_seeds}",
         missed or "0",
     ]
+
+
+def _make_fit_blocks(scalings: Sequence[Scaling]) -> list[Block]:
+    """Make the table of fits and noise scales, of what there is, with what it says and how it is made."""
+    is_fitted = any(scaling.fit is not None for scaling in scalings)
+    is_measured = any(scaling.noise_scale is not None for scaling in scalings)
+    notes = [*([_FIT_NOTE] if is_fitted else []), *([_NOISE_NOTE] if is_measured else [])]
+    table = [_make_fit_table(scalings)] if notes else []
+    return [*table, Notes(_describe_fits(scalings)), *([Paragraph(" ".join(notes))] if notes else [])]
 
 
 def _make_fit_table(scalings: Sequence[Scaling]) -> Table:

@@ -1,7 +1,8 @@
 // Quality of a model beside simple models on the same rows, and what the figures say against it.
 import { element, figure, integer, isKnown, UNKNOWN } from "./format.js";
 
-const FEW_EVALUATION_ROWS = "few_evaluation_rows";
+/** Warnings about what the outcome measures: once it is there, its own ones take their place. */
+const UNTIL_MEASURED = ["few_evaluation_rows", "learns_nothing"];
 
 /** Format an AUC with its standard error, where that is known: 0.7812 ± 0.0021. */
 export const aucText = ({ auc, auc_standard_error: error }) =>
@@ -9,9 +10,8 @@ export const aucText = ({ auc, auc_standard_error: error }) =>
 
 /** Fill `list` with the warnings of a run that its author should act on, then those about its model; hide it without any. */
 export function showWarnings(list, job, events) {
-  // Once the AUC is measured, its own standard error decides whether there are too few evaluation rows.
   const isMeasured = isKnown(job.metrics.auc_standard_error);
-  const names = JSON.parse(list.dataset.banners).filter((name) => !(isMeasured && name === FEW_EVALUATION_ROWS));
+  const names = JSON.parse(list.dataset.banners).filter((name) => !(isMeasured && UNTIL_MEASURED.includes(name)));
   const messages = names.map((name) => events.findLast(name)?.message).filter(Boolean);
   const warnings = [...messages, ...job.warnings];
   list.hidden = warnings.length === 0;

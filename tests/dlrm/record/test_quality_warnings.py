@@ -124,34 +124,57 @@ def test_a_model_worse_than_the_constant_predictor_too_is_advised_once() -> None
     assert logistic.message.endswith("of logistic regression on the same columns")
     constant, _ = list_warnings({**metrics, **OVERFITTED.to_metrics()})
     assert "set fewer run.epochs" in constant.message
-    never_better = OVERFITTED.model_copy(update={"best_log_loss": 0.57})
+    never_better = OVERFITTED.model_copy(update={"best_log_loss": 0.61})
     constant, _ = list_warnings({**metrics, **never_better.to_metrics()})
     assert constant.message.endswith("set lower learning rates")
 
 
-@pytest.mark.parametrize(("auc", "error"), [(0.5, 0.0), (0.505, 0.002), (0.529, 0.01), (0.44, 0.002)])
+@pytest.mark.parametrize(("auc", "error"), [(0.5, 0.0), (0.505, 0.002), (0.529, 0.01), (0.495, 0.002)])
 def test_an_auc_of_a_guess_has_a_warning_and_one_remedy(auc: float, error: float) -> None:
     metrics = {**GOOD, "auc": auc, "auc_standard_error": error, "log_loss": 0.56}
     nothing, constant, logistic = list_warnings(metrics)
-    assert nothing.name == "learned_nothing"
+    assert nothing.name == "learns_nothing"
     assert f"{auc:.4f} ± {error:.4f}" in nothing.message
     assert nothing.message.endswith("set lower learning rates")
     assert constant.message.endswith("label rate of the training rows")
     assert logistic.message.endswith("of logistic regression on the same columns")
 
 
-@pytest.mark.parametrize(("auc", "error"), [(0.507, 0.002), (0.5, 0.011), (0.5, None)])
-def test_an_auc_that_may_be_above_a_guess_is_not_called_one(auc: float, error: float | None) -> None:
-    assert "learned_nothing" not in name_warnings({**GOOD, "auc": auc, "auc_standard_error": error})
+@pytest.mark.parametrize(("auc", "error"), [(0.507, 0.002), (0.493, 0.002), (0.5, 0.011), (0.5, None)])
+def test_an_auc_that_may_be_above_or_is_below_a_guess_is_not_called_one(auc: float, error: float | None) -> None:
+    assert "learns_nothing" not in name_warnings({**GOOD, "auc": auc, "auc_standard_error": error})
 
 
 def test_a_blend_of_logistic_regression_alone_has_a_warning_that_the_network_adds_nothing() -> None:
     metrics = {**GOOD, "auc": 0.8, **OVERFITTED.to_metrics()}
     [warning] = list_warnings({**metrics, "blend_share": 1.0})
-    assert warning.name == "learned_nothing"
+    assert warning.name == "learns_nothing"
     assert "logistic regression alone" in warning.message
-    assert "set fewer run.epochs" in warning.message
+    assert "Of the network: it learned its training rows by heart" in warning.message
     assert list_warnings({**metrics, "blend_share": 0.9}) == []
+
+
+def test_a_network_that_adds_nothing_is_advised_by_how_its_own_training_went() -> None:
+    metrics = {**GOOD, "auc": 0.8, "blend_share": 1.0}
+    [improving] = list_warnings({**metrics, **IMPROVING.to_metrics()})
+    assert improving.message.endswith(
+        "it was still getting better at its end: set more run.epochs, or a smaller batch.global_size, or higher "
+        "learning rates"
+    )
+    # It began far above the log-loss of the constant predictor, and got worse.
+    dead = OVERFITTED.model_copy(update={"best_log_loss": 10.0})
+    [warning] = list_warnings({**metrics, **dead.to_metrics()})
+    assert warning.message.endswith("Of the network: set lower learning rates")
+    nothing, constant = list_warnings({**metrics, "log_loss": 0.56, **dead.to_metrics()})
+    assert constant.message.endswith("label rate of the training rows")
+    assert nothing.message.endswith("set lower learning rates")
+
+
+def test_a_smaller_batch_for_a_short_run_is_not_advised_where_a_larger_one_is_useful() -> None:
+    short = IMPROVING.model_copy(update={"num_planned_steps": 20, "last_step": 20})
+    metrics = {**GOOD, "auc": 0.5, "auc_standard_error": 0.002, **short.to_metrics(), "num_samples": 20_000.0}
+    assert "a smaller batch.global_size for more steps" in list_warnings(metrics)[0].message
+    assert list_warnings({**metrics, "largest_useful_batch": 100_000.0})[0].message.endswith("set lower learning rates")
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,11 @@ def test_a_preset_is_an_option_whose_values_are_printed_with_their_reasons(
     decisions = {decision["field"]: decision for decision in resolved["decisions"]}
     assert decisions["dense_optimizer.learning_rate"]["reason"].startswith("preset large_batch: ")
     assert resolved["job"]["batch"]["global_size"] == decisions["batch.global_size"]["value"] == 256
-    assert dlrm("plan", job_in(tmp_path, document), "--preset", "huge_batch").code == 2
+    for text, reason in {"huge_batch": "did you mean 'large_batch'?", "": "not one of", "[x": "not one of"}.items():
+        refused = dlrm("plan", job_in(tmp_path, document), "--preset", text)
+        assert refused.code == 2
+        assert "--preset: preset: " in refused.err
+        assert reason in refused.err
 
 
 def test_the_length_of_a_run_is_told_with_that_of_a_batch_that_does_not_grow(
@@ -59,10 +63,13 @@ def test_the_length_of_a_run_is_told_with_that_of_a_batch_that_does_not_grow(
     run = {"epochs": 1, "validation_fraction": 0.0, "blend": "none"}
     ended = dlrm("plan", job_in(tmp_path, {**SYNTHETIC, "batch": batch, "run": run}))
     assert ended.code == 0, ended.err
-    assert "9,000 samples in 177 steps, 71 if all were of 128; about " in ended.out
+    assert "9,000 samples in 177 steps, 71 steps if all were of 128; about " in ended.out
     assert ended.out.index("evaluation rows, about 250") < ended.out.index("decided, and derived")
     constant = dlrm("plan", job_in(tmp_path, {**SYNTHETIC, "batch": {"global_size": 128}, "run": run}))
     assert "9,000 samples in 71 steps; about " in constant.out
+    by_noise = {"global_size": 128, "growth": {"start_size": 32}}
+    unknown = dlrm("plan", job_in(tmp_path, {**SYNTHETIC, "batch": by_noise, "run": run}))
+    assert "9,000 samples, 71 steps if all were of 128; about " in unknown.out
 
 
 def test_shortages_of_the_run_are_told_before_it_starts(tmp_path: Path, dlrm: Callable[..., Any]) -> None:

@@ -52,8 +52,8 @@ def test_the_stages_of_a_batch_that_follows_the_noise_are_those_up_to_the_presen
 
 def test_a_batch_of_one_size_has_no_stages() -> None:
     assert list_stages({"global_size": "auto"}, 4096) == []
-    # A document of an earlier version.
-    batch = {"batch": {"global_size": 64, "of_old": 1}}
+    # As earlier versions kept it, which knew no schedule.
+    batch = {"batch": {"global_size": 64}}
     assert list_batch_stages(batch, {"job": batch, "derived": []}, 64) == []
 
 

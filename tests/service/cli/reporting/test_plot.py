@@ -23,3 +23,5 @@ def test_thirty_two_series_have_each_their_own_colour_and_mark() -> None:
 def test_sixteen_lines_without_marks_have_each_their_own_colour_and_dashes() -> None:
     classes = re.findall(r'<path class="(line[^"]+)"', draw(16, "line"))
     assert (len(classes), len(set(classes))) == (2 * 16, 16)
+    # Dashes are those of perfect scaling, which has the colour of its method.
+    assert not set(classes) & set(re.findall(r'<path class="(line[^"]+)"', draw(16, "dashed")))

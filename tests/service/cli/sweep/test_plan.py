@@ -1,9 +1,12 @@
 """Which trials are due, and which settings they choose."""
 
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from service.cli.render.sweep import describe_rows, make_row_record, make_summary_table
 from service.cli.sweep.results import TrialResult, index_results
 from service.cli.sweep.summary import summarise
 from service.cli.sweep.trials import Trial
@@ -137,6 +140,14 @@ def test_a_summary_has_means_with_intervals_and_the_edges_of_the_grid(tmp_path: 
     assert auc is not None
     # Student's 0.975 quantile for one degree of freedom is 12.7062; the standard error of 0.7 and 0.8 is 0.05.
     assert (auc.value, auc.half_width) == (pytest.approx(0.75), pytest.approx(12.7062 * 0.05, rel=1e-5))
+    record = make_row_record(row)
+    assert (record["auc"], record["auc_low"], record["auc_high"]) == pytest.approx(
+        (0.75, 0.75 - 0.63531, 0.75 + 0.63531), rel=1e-5
+    )
+    console = Console(width=80, record=True, file=StringIO())
+    console.print(make_summary_table([row], ["batch.global_size"]))
+    assert "0.7500 ± 0.6353" in console.export_text()
+    assert "±: 95 % interval of the mean over the seeds" in describe_rows([row], is_chosen_by_result=False)
     assert row.edges == ["lowest dense_optimizer.learning_rate"]
     assert rows["adam", 1024].edges == ["highest dense_optimizer.learning_rate"]
     assert rows["sgd", 256].edges == []
