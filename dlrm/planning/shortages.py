@@ -99,8 +99,8 @@ def check_steps(job: JobConfig, num_rows: int, num_steps: int) -> QualityWarning
         fitting = choose_batch(num_run_rows, min_steps, MAX_BATCH)
         message = (
             f"{num_rows:,} training rows in {format_epochs(job.run.epochs)} are only "
-            f"{format_count(num_last_steps, 'step')} of {job.batch.global_size:,}, and with the preset {preset} the "
-            f"AUC falls visibly below {min_steps}: leave batch.global_size out, or set at most {fitting:,}"
+            f"{format_count(num_last_steps, 'step')} of {job.batch.global_size:,}, and the preset {preset} asks for "
+            f"at least {min_steps}: leave batch.global_size out, or set at most {fitting:,}"
         )
         return QualityWarning(name=FEW_STEPS, message=message)
     if num_steps >= MIN_STEPS_OF_RUN:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from dlrm.checkpoint.progress import Progress
-from dlrm.config import BatchStage, JobConfig, ResolvedJob, format_count
+from dlrm.config import MAX_BATCH, BatchStage, JobConfig, ResolvedJob, format_count
 from dlrm.data.dataset import Dataset
 from dlrm.gradient_stats.batch_advice import advise, find_largest_useful_batch, get_settled_noise
 from dlrm.gradient_stats.noise import MIN_MEASUREMENTS, NoiseInterval
@@ -280,8 +280,13 @@ def _suggest_remedy(resolved: ResolvedJob, progress: Progress) -> str:
 
 
 def _suggest_next(resolved: ResolvedJob, progress: Progress, lowest_noise_scale: float) -> str:
-    if lowest_noise_scale > resolved.job.batch.global_size:
-        return f"A larger batch.global_size is useful, up to {find_largest_useful_batch(lowest_noise_scale):,} at least"
+    # Rounded down, as it is a lower bound: what lies above it is not known to be useful.
+    useful = 2 ** int(math.log2(max(1.0, min(lowest_noise_scale, MAX_BATCH))))
+    if useful > resolved.job.batch.global_size:
+        return (
+            f"A larger batch.global_size is useful, up to {useful:,} at least, as far as enough steps remain: this run "
+            f"would have {format_count(progress.num_samples // useful, 'step')} of it"
+        )
     return f"Measure more, with {_suggest_measurements(resolved, progress)}"
 
 

@@ -1,3 +1,4 @@
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -201,6 +202,19 @@ def test_where_there_is_no_advice_it_says_why_and_what_to_do(
     assert event.message.startswith("no advice on the batch: ")
     assert words in event.message
     assert BatchAdvice.model_validate(event.details).table == []
+
+
+def test_a_larger_batch_is_advised_up_to_a_lower_bound_of_the_noise_scale_and_no_further(tmp_path: Path):
+    noise = measured(500.0, 0.01, 3.0)
+    message = told(tmp_path / "small", noise, batch={"global_size": 16}).message
+    above = re.search(r"the noise scale is above ([\d.,]+) samples", message)
+    useful = re.search(r"is useful, up to ([\d,]+) at least", message)
+    assert above is not None, message
+    assert useful is not None, message
+    bound, batch = float(above[1].replace(",", "")), int(useful[1].replace(",", ""))
+    assert 16 < batch <= bound < 2 * batch
+    # The power of two below the bound is this batch itself: none above it is known to be useful.
+    assert "A larger batch" not in told(tmp_path / "same", noise, batch={"global_size": batch}).message
 
 
 @pytest.mark.parametrize("is_known", [True, False])

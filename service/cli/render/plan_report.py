@@ -121,15 +121,15 @@ def _describe_run(resolved: ResolvedJob, result: Mapping[str, Any]) -> dict[str,
     num_steps, num_samples, step = result["num_steps"], result["num_samples"], result["plan"]["step"]
     if num_samples is None:
         return {}
-    last, is_growing = resolved.job.batch.global_size, resolved.job.batch.is_growing
+    last = resolved.job.batch.global_size
     length = format_count(num_samples, "sample")
     if num_steps is not None:
         length += f" in {format_count(num_steps, 'step')}"
-    if is_growing:
+    if resolved.job.batch.is_growing:
+        # No time: the step that was estimated is of the last size, and smaller ones take longer for their samples.
         length += f", {format_count(-(-num_samples // last), 'step')} if all were of {last:,}"
-    if step["is_dense_known"]:
-        speed = f"at the speed of {last:,}" if is_growing else "of training"
-        length += f"; about {format_duration(num_samples / step['samples_per_second'])} {speed}, estimated"
+    elif step["is_dense_known"]:
+        length += f"; about {format_duration(num_samples / step['samples_per_second'])} of training, estimated"
     return {"run": length}
 
 

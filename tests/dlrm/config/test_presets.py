@@ -302,7 +302,7 @@ def test_a_batch_of_one_size_needs_more_steps_than_one_that_grows(batch: dict[st
     assert decide(131_990_000, batch=batch).batch.global_size == 131_072
     job = decide(131_990_000, batch={**batch, "global_size": 524_288})
     [few] = list_shortages(job, RowCounts(131_990_000))
-    assert f"falls visibly below {PRESET.min_constant_steps}" in few.message
+    assert f"asks for at least {PRESET.min_constant_steps}" in few.message
 
 
 @pytest.mark.parametrize("growth", [None, False])
