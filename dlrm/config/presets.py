@@ -56,7 +56,9 @@ PRESETS: dict[PresetName, Preset] = {
         min_steps=240,
         min_constant_steps=800,
         values={
-            "dense_optimizer.name": PresetValue("adam", "no optimizer that was tried was better, on real rows and on rare clicks"),
+            "dense_optimizer.name": PresetValue(
+                "adam", "no optimizer that was tried was better, on real rows and on rare clicks"
+            ),
             SCHEDULE_FIELD: PresetValue(
                 "auto", "0.0003 ± 0.0011 below a small batch at 524,288, on 132 million synthetic rows, three seeds"
             ),

@@ -8,6 +8,7 @@ import typer
 
 from service.cli.child_program import ProgramStopped
 from service.cli.errors import EXIT_INTERRUPTED
+from service.cli.render.console import console_on
 from service.cli.render.text_format import escape_unprintable
 from service.cli.reporting.files import ReportFiles, write_report
 from service.cli.reporting.load import load_results
@@ -93,6 +94,8 @@ def report(
     except ProgramStopped:
         raise typer.Exit(EXIT_INTERRUPTED) from None
     text = write_report(make_page(numbers, title or _make_title(results[0])), files)
+    for path in files.list_written():
+        console_on(stderr=True).print(f"wrote {path}", markup=False, highlight=False, soft_wrap=True)
     if as_json:
         typer.echo(json.dumps(make_report_record(numbers)))
     elif output is None and markdown is None:

@@ -39,6 +39,10 @@ class ReportFiles:
             return self.plots
         return self.markdown.with_name(f"{self.markdown.stem}-plots")
 
+    def list_written(self) -> list[Path]:
+        """List the files, and the directory of plots, that are written."""
+        return [path for path in (self.output, self.markdown, self.plot_directory) if path is not None]
+
 
 def write_report(page: Page, files: ReportFiles) -> str:
     """Write the files, and return the Markdown. Raises BadInputError, with the option, for one that cannot be."""

@@ -155,7 +155,9 @@ def test_the_page_and_the_markdown_have_the_same_tables_and_sentences(
 ) -> None:
     page, markdown, plots = tmp_path / "report.html", tmp_path / "report.md", tmp_path / "plots"
     command = ["report", str(sweep), "--base", "adam", "--output", str(page), "--markdown", str(markdown)]
-    assert dlrm(*command, "--plots", str(plots)).code == 0
+    ended = dlrm(*command, "--plots", str(plots))
+    assert (ended.code, ended.out) == (0, "")
+    assert ended.err.splitlines() == [f"wrote {path}" for path in (page, markdown, plots)]
     text, lines = page.read_text(), markdown.read_text()
     tables = read_html_tables(text)
     assert tables == read_markdown_tables(lines)
