@@ -50,8 +50,8 @@ PRESETS: dict[PresetName, Preset] = {
         summary="fills what the document leaves out for large batches, and chooses the batch by the number of rows",
         architecture="dlrm",
         max_batch=524_288,
-        # Where 230 to 250 steps of the last size would make the run, 524,288 that grew like this was 0.0003 below a
-        # small batch (three seeds); 16,384 and 65,536 that grew eight times at once were level with one. Constant
+        # Where 230 to 250 steps of the last size would make the run, 524,288 that grew like this was 0.0004 below a
+        # small batch (five seeds); 16,384 and 65,536 that grew eight times at once were level with one. Constant
         # batches were 0.001 to 0.004 below, and 0.0005 to 0.001 with 880 to 1,000 steps.
         min_steps=240,
         min_constant_steps=800,
@@ -60,7 +60,7 @@ PRESETS: dict[PresetName, Preset] = {
                 "adam", "no optimizer that was tried was better, on real rows and on rare clicks"
             ),
             SCHEDULE_FIELD: PresetValue(
-                "auto", "0.0003 ± 0.0011 below a small batch at 524,288, on 132 million synthetic rows, three seeds"
+                "auto", "0.0004 ± 0.0005 below a small batch at 524,288, on 132 million synthetic rows, five seeds"
             ),
             RATE_FIELD: PresetValue(0.006, "level with 0.010 for DLRM where the batch grows and the rate does not"),
             "dense_optimizer.schedule.scaling": PresetValue(
