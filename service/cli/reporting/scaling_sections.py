@@ -119,7 +119,15 @@ def _draw_target_plot(scalings: Sequence[Scaling], batches: Scale, quantity: str
 
 
 def _make_target_table(scalings: Sequence[Scaling], growing: Sequence[Reached]) -> Table:
-    headings = ["method", "batch", "steps", "samples", "samples, of the smallest batch's", "seeds", "not reached"]
+    headings = [
+        "method",
+        "batch",
+        "steps",
+        "samples",
+        "samples, of the smallest batch's",
+        "seeds",
+        "seeds without a figure",
+    ]
     rows: list[list[str]] = []
     for scaling in scalings:
         known = [point.samples for point in scaling.reached if point.samples is not None]
@@ -127,7 +135,7 @@ def _make_target_table(scalings: Sequence[Scaling], growing: Sequence[Reached]) 
             ratio = UNKNOWN if point.samples is None or len(known) < 2 else f"{point.samples / known[0]:.2f}"
             rows.append(_make_target_row(scaling.series, point, ratio))
     rows += [_make_target_row(reached.cell.label, reached, UNKNOWN) for reached in growing]
-    columns = [Column(heading, is_number=heading not in ("method", "not reached")) for heading in headings]
+    columns = [Column(heading, is_number=heading not in ("method", "seeds without a figure")) for heading in headings]
     return Table("Steps and samples to the target, where every seed reaches it", columns, rows).drop_unknown_columns()
 
 

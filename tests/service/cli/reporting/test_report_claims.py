@@ -176,7 +176,7 @@ def test_columns_without_any_number_are_left_out_and_results_of_one_batch_have_n
 ) -> None:
     directory = write_results(tmp_path, [make_trial(tmp_path, "adam", 1024, seed) for seed in SEEDS])
     text = dlrm("report", str(directory)).out
-    assert "| method | batch | steps | samples | seeds | not reached |" in text
+    assert "| method | batch | steps | samples | seeds | seeds without a figure |" in text
     assert "**Noise scale of the runs, in samples**" in text
     assert "| method | noise scale of the runs |" in text
     assert "Too few batches for a fit" in text
