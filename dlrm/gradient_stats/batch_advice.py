@@ -33,6 +33,12 @@ def find_largest_useful_batch(noise_scale: float) -> int:
     return 2 ** max(exponent, 0)
 
 
+def find_surely_useful_batch(lowest_noise_scale: float) -> int:
+    """Return the largest power of two up to the lower bound of a noise scale, both in samples, within the range of a
+    batch: what lies above it is not known to be useful."""
+    return 2 ** int(math.log2(max(1.0, min(lowest_noise_scale, MAX_BATCH))))
+
+
 def get_settled_noise(noise: NoiseState, last_evaluation: EvaluationReport | None) -> NoiseInterval | None:
     """Return the noise scale of a run where it is reliable.
 

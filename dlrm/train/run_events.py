@@ -6,9 +6,14 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from dlrm.checkpoint.progress import Progress
-from dlrm.config import MAX_BATCH, BatchStage, JobConfig, ResolvedJob, format_count
+from dlrm.config import BatchStage, JobConfig, ResolvedJob, format_count
 from dlrm.data.dataset import Dataset
-from dlrm.gradient_stats.batch_advice import advise, find_largest_useful_batch, get_settled_noise
+from dlrm.gradient_stats.batch_advice import (
+    advise,
+    find_largest_useful_batch,
+    find_surely_useful_batch,
+    get_settled_noise,
+)
 from dlrm.gradient_stats.noise import MIN_MEASUREMENTS, NoiseInterval
 from dlrm.optimizers.weight_average import WeightAverage
 from dlrm.planning.shortages import check_epoch, check_evaluation_rows, check_steps
@@ -280,8 +285,7 @@ def _suggest_remedy(resolved: ResolvedJob, progress: Progress) -> str:
 
 
 def _suggest_next(resolved: ResolvedJob, progress: Progress, lowest_noise_scale: float) -> str:
-    # Rounded down, as it is a lower bound: what lies above it is not known to be useful.
-    useful = 2 ** int(math.log2(max(1.0, min(lowest_noise_scale, MAX_BATCH))))
+    useful = find_surely_useful_batch(lowest_noise_scale)
     if useful > resolved.job.batch.global_size:
         return (
             f"A larger batch.global_size is useful, up to {useful:,} at least, as far as enough steps remain: this run "

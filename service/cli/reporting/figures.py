@@ -25,8 +25,7 @@ def format_difference(difference: Estimate | None, *, is_paired: bool = True) ->
     if difference is None:
         return UNKNOWN
     mark = f" {SEEDS_MARK}" if is_paired and difference.source == "seeds" else ""
-    sign = "" if difference.value < 0.0 else "+"
-    return f"{sign}{difference.format(DIGITS)}{_mark_rows(difference)}{mark}"
+    return f"{difference.format(DIGITS, is_signed=True)}{_mark_rows(difference)}{mark}"
 
 
 def _mark_rows(estimate: Estimate) -> str:

@@ -23,10 +23,13 @@ class Estimate:
     source: Source
     num_seeds: int
 
-    def format(self, digits: int) -> str:
-        """Format the mean with half of the width of its interval, where it has one: "0.8123 ± 0.0011"."""
+    def format(self, digits: int, *, is_signed: bool = False) -> str:
+        """Format the mean with half of the width of its interval, where it has one: "0.8123 ± 0.0011".
+
+        is_signed: whether a mean above 0 has a plus sign.
+        """
         half = "" if self.half_width is None else f" \N{PLUS-MINUS SIGN} {self.half_width:.{digits}f}"
-        return f"{self.value:.{digits}f}{half}"
+        return f"{self.value:{'+' if is_signed else ''}.{digits}f}{half}"
 
     @property
     def low(self) -> float | None:
