@@ -86,6 +86,10 @@ class Decision(Config):
     value: int | float | str | list[int] | None
     reason: str
 
+    def describe(self) -> str:
+        """Describe the decision in one line, as in "run.patience = none: run.epochs is set"."""
+        return f"{self.field} = {'none' if self.value is None else self.value}: {self.reason}"
+
 
 def list_open_fields(job: JobSpec) -> list[str]:
     """List the fields of a document that say "auto" and are decided by the rows, as dotted paths."""

@@ -157,7 +157,7 @@ def report_growth(reporter: Reporter, progress: Progress, global_size: int) -> N
 def report_decisions(reporter: Reporter, resolved: ResolvedJob) -> None:
     """Report the values of the fields that the job document left open, each with its reason."""
     if resolved.decisions:
-        message = "; ".join(f"{item.field} = {item.value}: {item.reason}" for item in resolved.decisions)
+        message = "; ".join(decision.describe() for decision in resolved.decisions)
         reporter.event(
             DECIDED,
             message,

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 
+from dlrm.config import Decision
 from dlrm.record import (
     BATCH_ADVICE,
     BATCH_GROWN,
@@ -77,7 +78,7 @@ class SpoolProgress:
             self._on_line(event.message)
         elif event.name == DECIDED:
             for decision in event.details["decisions"]:
-                self._on_line(f"{decision['field']} = {decision['value']}: {decision['reason']}")
+                self._on_line(Decision.model_validate(decision).describe())
         elif event.name == BATCH_ADVICE:
             self.advice = event
         elif event.name in WARNINGS:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dlrm.config import ResolvedJob, format_count
+from dlrm.config import JobConfig, ResolvedJob, format_count
 from dlrm.record import PART_DESCRIPTIONS
 from service.cli.render.job_tables import make_decisions_table
 from service.cli.render.progress import format_duration
@@ -102,7 +102,7 @@ def _make_facts_table(resolved: ResolvedJob, result: Mapping[str, Any]) -> Table
         **_describe_run(resolved, result),
         "model": f"{model.architecture}, embedding dimension {model.embedding_dim}, dense part in "
         f"{resolved.job.precision}",
-        "optimizer": plan["optimizer"],
+        "optimizers": _describe_optimizers(resolved.job),
         "exchange": _describe_exchange(plan),
         "imbalance": f"{plan['imbalance']:.2f} in time, {plan['imbalance_of_bytes']:.2f} in bytes (1 is perfect)",
         "checked": "every row and column is on exactly one rank or copied to all; every rank has enough memory",
@@ -114,6 +114,13 @@ def _make_facts_table(resolved: ResolvedJob, result: Mapping[str, Any]) -> Table
     for name, words in facts.items():
         table.add_row(name, Text(words))
     return table
+
+
+def _describe_optimizers(job: JobConfig) -> str:
+    dense = job.dense_optimizer.name
+    if job.variance_reduction is not None:
+        dense += " with variance reduction"
+    return f"{dense} for the dense part, {job.table_optimizer.name} for the tables"
 
 
 def _describe_run(resolved: ResolvedJob, result: Mapping[str, Any]) -> dict[str, str]:

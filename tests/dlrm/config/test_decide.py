@@ -78,6 +78,12 @@ def test_rows_are_held_out_only_where_the_length_of_the_run_is_open():
     assert fixed.patience is None
 
 
+def test_a_field_that_is_decided_to_be_left_out_is_described_as_none():
+    job = parse_job({**DATA, "run": {"epochs": 2}})
+    lines = [decision.describe() for decision in resolve(job, facts=DataFacts(num_train_rows=20_000)).decisions]
+    assert "run.patience = none: run.epochs is set" in lines
+
+
 def test_validation_rows_are_enough_and_no_more():
     for num_rows in (10_000, 1_000_000, 100_000_000):
         fraction = decide(num_rows).run.validation_fraction

@@ -30,7 +30,12 @@ def test_a_run_one_step_short_is_said_to_have_few(epochs: float) -> None:
     assert list_names(job, RowCounts(num_rows)) == []
     [warning] = list_shortages(job, RowCounts(num_rows - 2000))
     assert warning.name == "few_steps"
-    assert "set batch.global_size below 1,000" in warning.message
+    assert "set a batch.global_size of up to 512, or more run.epochs" in warning.message
+
+
+def test_a_run_that_no_batch_makes_long_enough_is_told_to_have_more_epochs() -> None:
+    [warning] = list_shortages(make_job(256), RowCounts(256 * 20))
+    assert "20 steps to learn in: set more run.epochs" in warning.message
 
 
 def test_the_steps_of_a_batch_that_grows_are_those_of_every_size() -> None:
