@@ -128,6 +128,8 @@ class RankMonitor:
 
     def close(self) -> None:
         self._is_closing.set()
+        # The thread stops to wait for a heartbeat at once.
+        self._socket.shutdown(socket.SHUT_RD)
         self._thread.join()
         self._socket.close()
 

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from dlrm.record import RunDirectory
+from hostinfo.fast_exit import skip_last_collection
 
 PR_SET_PDEATHSIG = 1
 
@@ -30,6 +31,7 @@ def make_attempt_command(module: str, directory: RunDirectory, attempt: int) -> 
 def main() -> None:
     _, parent_pid, *sys.argv = sys.argv
     _die_with_parent(int(parent_pid))
+    skip_last_collection()
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 
 

@@ -23,6 +23,7 @@ from dlrm.metrics.binary import Vector
 from dlrm.metrics.paired import compare_aucs, compare_log_losses, measure_log_loss
 from dlrm.programs.json_lines import print_line
 from dlrm.record import EXIT_DONE
+from hostinfo.fast_exit import skip_last_collection
 from hostinfo.stop_signals import end_on_stop_signals
 
 Trial = dict[str, Any]
@@ -106,4 +107,5 @@ def _load_rows(trial: Trial) -> tuple[Vector, Vector | None]:
 
 
 if __name__ == "__main__":
+    skip_last_collection()
     sys.exit(main())

@@ -28,6 +28,7 @@ from dlrm.exported_model.score import Piece, ScoredPiece, make_source_pieces, sc
 from dlrm.exported_model.sources import open_compatible
 from dlrm.metrics.binary import compute_binary_metrics, constant_log_loss
 from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, RunDirectory
+from hostinfo.fast_exit import skip_last_collection
 
 
 @dataclass(frozen=True)
@@ -144,4 +145,5 @@ def _open_held_out(model: SavedModel) -> RowSource:
 
 
 if __name__ == "__main__":
+    skip_last_collection()
     sys.exit(main())

@@ -20,6 +20,7 @@ from dlrm.exported_model.run_checkpoint import RunCheckpoint, open_run_checkpoin
 from dlrm.programs.evaluate import measure, tell
 from dlrm.record import BLEND_SHARE, EXIT_BAD_INPUT, EXIT_DONE, RunDirectory, find_yardsticks
 from dlrm.train.final_metrics import make_final_metrics
+from hostinfo.fast_exit import skip_last_collection
 
 
 def main() -> int:
@@ -67,4 +68,5 @@ def _read_yardsticks(run: RunDirectory) -> dict[str, float | None]:
 
 
 if __name__ == "__main__":
+    skip_last_collection()
     sys.exit(main())

@@ -34,6 +34,7 @@ from dlrm.data.inspect.warnings import describe_unused
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.files import find_files, refuse_common_files
 from dlrm.record import EXIT_BAD_INPUT
+from hostinfo.fast_exit import skip_last_collection
 
 PARQUET = b"PAR1"
 """The first bytes of a Parquet file."""
@@ -169,4 +170,5 @@ def main(program: str) -> int:
 
 
 if __name__ == "__main__":
+    skip_last_collection()
     sys.exit(main(sys.argv[1]))

@@ -44,6 +44,7 @@ from dlrm.planning.sizes import (
     read_row_counts,
 )
 from dlrm.record import EXIT_BAD_INPUT, NoModelError, PreparedData, RunDirectory, TrainedModel
+from hostinfo.fast_exit import skip_last_collection
 from sharding.planner import PlanError
 from sharding.planner.report import PART_OF_TERM, PlanReport, make_plan_report
 
@@ -347,4 +348,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    skip_last_collection()
     sys.exit(main())

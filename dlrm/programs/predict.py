@@ -36,6 +36,7 @@ from dlrm.exported_model.score_file import Write, open_score_file, open_score_li
 from dlrm.exported_model.sources import open_compatible
 from dlrm.programs.json_lines import print_event, print_line
 from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_STOPPED
+from hostinfo.fast_exit import skip_last_collection
 from hostinfo.process_memory import get_peak_memory_bytes
 
 
@@ -138,4 +139,5 @@ def _make_result(counts: Counts, seconds: float) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    skip_last_collection()
     sys.exit(main())

@@ -31,6 +31,7 @@ from dlrm.data.prepare.prepare import prepare
 from dlrm.data.raw.files import find_splits
 from dlrm.programs.json_lines import print_event, print_line
 from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_STOPPED
+from hostinfo.fast_exit import skip_last_collection
 from hostinfo.process_memory import get_peak_memory_bytes
 
 
@@ -92,4 +93,5 @@ def _make_result(meta: PackedMeta, base: Encoders | None, seconds: float) -> dic
 
 
 if __name__ == "__main__":
+    skip_last_collection()
     sys.exit(main())

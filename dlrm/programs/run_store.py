@@ -52,6 +52,7 @@ from dlrm.run_store.lease import Lease, LeaseHeldError, LeaseLostError
 from dlrm.run_store.objects import ObjectStore, RequestError
 from dlrm.run_store.open import check_store, make_record, parse_uri, split_run_uri
 from dlrm.run_store.upload import Uploader, UploadPart
+from hostinfo.fast_exit import skip_last_collection
 
 CHECK_SECONDS = 30.0
 POLL_SECONDS = 0.5
@@ -282,4 +283,5 @@ def _end(code: int) -> NoReturn:
 
 
 if __name__ == "__main__":
+    skip_last_collection()
     sys.exit(main())

@@ -5,6 +5,7 @@ import signal
 import sys
 from types import FrameType
 
+from hostinfo.fast_exit import skip_last_collection
 from service.cli.errors import EXIT_INTERRUPTED
 
 
@@ -13,6 +14,7 @@ def main() -> None:
     old_handler = signal.getsignal(signal.SIGINT)
     if old_handler is signal.default_int_handler:
         signal.signal(signal.SIGINT, _exit_at_once)
+    skip_last_collection()
     from service.cli.main import main as run_command_line
 
     signal.signal(signal.SIGINT, old_handler)

@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
+from hostinfo.fast_exit import skip_last_collection
 from hostinfo.limits import count_cores
 from service.cli.commands.submit import follow_to_end
 from service.cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, CommandError
@@ -95,4 +96,5 @@ def _cancel(client: Client, job_id: str) -> None:
 
 
 if __name__ == "__main__":
+    skip_last_collection()
     sys.exit(main())

@@ -4,12 +4,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 
 import pytest
 
 from hostinfo.heartbeat import RankMonitor
-from tests.patience import wait_until
+from tests.patience import PATIENCE_SECONDS, wait_until
 
 SENDER = """
 import sys, threading
@@ -80,3 +81,12 @@ def test_a_process_that_nobody_listens_to_runs_on():
     environment = {**os.environ, "DLRM_HEARTBEATS": "dlrm-nobody"}
     code = "from hostinfo.heartbeat import start_heartbeats; import time; start_heartbeats(0); time.sleep(0.5)"
     assert subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0
+
+
+def test_a_monitor_closes_without_waiting_for_a_heartbeat(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("DLRM_HEARTBEATS", "")
+    monkeypatch.setattr("hostinfo.heartbeat.INTERVAL_SECONDS", 1e6)
+    closing = threading.Thread(target=RankMonitor(range(1)).close, daemon=True)
+    closing.start()
+    closing.join(PATIENCE_SECONDS)
+    assert not closing.is_alive()

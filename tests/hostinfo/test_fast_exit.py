@@ -1,0 +1,30 @@
+import subprocess
+import sys
+
+PROGRAM = """
+import atexit, sys
+from hostinfo.fast_exit import skip_last_collection
+
+class Garbage:
+    def __init__(self):
+        self.itself = self
+
+    def __del__(self):
+        print("collected", flush=True)
+
+kept = Garbage()
+atexit.register(print, "exit handler", flush=True)
+if len(sys.argv) > 1:
+    skip_last_collection()
+sys.exit(3)
+"""
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    done = subprocess.run([sys.executable, "-c", PROGRAM, *arguments], stdout=subprocess.PIPE, text=True, check=False)
+    return done.returncode, done.stdout
+
+
+def test_what_a_process_leaves_in_memory_is_not_collected_while_its_exit_handlers_run_and_its_code_stays() -> None:
+    assert run() == (3, "exit handler\ncollected\n")
+    assert run("fast") == (3, "exit handler\n")
