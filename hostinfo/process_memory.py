@@ -9,16 +9,19 @@ _STATUS, _CLEAR_REFS = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _OOM_SCORE, _MAX_OOM_SCORE = Path("/proc/self/oom_score_adj"), "1000"
 
 
-def get_tree_memory_bytes(process: psutil.Process) -> int:
-    """Sum the proportional set sizes of `process` and all its descendants: pages that they share count once.
+def get_tree_memory_bytes(process: psutil.Process, exact_above: int = 0) -> int:
+    """Return the bytes of memory of `process` and all its descendants; pages that they share count once.
 
-    A process that has ended meanwhile counts 0.
+    For these proportional set sizes the kernel looks through all pages, which takes 12 ms a gigabyte. exact_above:
+    largest number of bytes that need not be exact: up to there the sum of the resident set sizes is returned, an upper
+    bound that takes microseconds and counts shared pages for every process. A process that has ended counts 0.
     """
     try:
         tree = [process, *process.children(recursive=True)]
     except psutil.Error:
         return 0
-    return sum(_get_pss_bytes(member) for member in tree)
+    bound = sum(_get_rss_bytes(member) for member in tree)
+    return bound if bound <= exact_above else sum(_get_pss_bytes(member) for member in tree)
 
 
 def get_peak_memory_bytes() -> int:
@@ -51,6 +54,13 @@ def reset_peak() -> None:
 def _read_status_bytes(name: str) -> int:
     lines = (line.partition(":") for line in _STATUS.read_text().splitlines())
     return int({key: value for key, _, value in lines}[name].split()[0]) * 1024
+
+
+def _get_rss_bytes(process: psutil.Process) -> int:
+    try:
+        return int(process.memory_info().rss)
+    except psutil.Error:
+        return 0
 
 
 def _get_pss_bytes(process: psutil.Process) -> int:

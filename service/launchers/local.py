@@ -122,7 +122,8 @@ class LocalLauncher:
         process = self._find_process(launch)
         if process is not None:
             self._exits.add(process.pid)
-            return LaunchStatus(LaunchPhase.ALIVE, node=node, memory_bytes=get_tree_memory_bytes(process))
+            used = get_tree_memory_bytes(process, exact_above=launch.demand.node.memory_bytes)
+            return LaunchStatus(LaunchPhase.ALIVE, node=node, memory_bytes=used)
         record, child = _read_record(attempt), self._children.get(attempt.path)
         # A child counts even without its record: the disk may have been full.
         if child is None and (record is None or (record.pid is None and not _has_run(attempt))):

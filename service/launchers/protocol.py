@@ -178,7 +178,7 @@ class LaunchStatus:
     node: str | None = None
     """Machine of the attempt; None where it has none yet."""
     memory_bytes: int = 0
-    """Bytes of memory in use by all processes of the attempt."""
+    """Bytes of memory in use by all processes of the attempt; up to what it asks for, perhaps an upper bound."""
     exit_code: int | None = None
     """Exit code of the launch process; None while it is alive, or where it ended unobserved."""
     rank_ends: tuple[RankEnd, ...] = ()
