@@ -128,9 +128,9 @@ class RankMonitor:
 
     def close(self) -> None:
         self._is_closing.set()
-        # A message that is no heartbeat, for the thread that waits for one. Where there is no room, it does not wait.
+        # This wakes the thread, which leaves out what is no heartbeat. Where there is no room, it is awake.
         with contextlib.suppress(OSError):
-            self._socket.sendto(b"", socket.MSG_DONTWAIT, self._socket.getsockname())
+            self._socket.sendto(b"", self._socket.getsockname())
         self._thread.join()
         self._socket.close()
 

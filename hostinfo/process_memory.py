@@ -10,11 +10,12 @@ _OOM_SCORE, _MAX_OOM_SCORE = Path("/proc/self/oom_score_adj"), "1000"
 
 
 def get_tree_memory_bytes(process: psutil.Process, exact_above: int = 0) -> int:
-    """Return the bytes of memory of `process` and all its descendants; pages that they share count once.
+    """Return the memory of `process` and all its descendants in bytes: their proportional set sizes, in which pages
+    that they share count once.
 
-    For these proportional set sizes the kernel looks through all pages, which takes 12 ms a gigabyte. exact_above:
-    largest number of bytes that need not be exact: up to there the sum of the resident set sizes is returned, an upper
-    bound that takes microseconds and counts shared pages for every process. A process that has ended counts 0.
+    exact_above: a total of up to so many bytes may be too high: the sum of the resident set sizes, in which shared
+    pages count for every process. These the kernel knows, while it looks through all pages for the proportional ones,
+    which takes 12 ms a gigabyte. A process that has ended counts 0.
     """
     try:
         tree = [process, *process.children(recursive=True)]

@@ -7,7 +7,7 @@ from hostinfo.process_memory import get_tree_memory_bytes
 
 def count_free_bytes(memory_bytes: int) -> int:
     """Return how many of `memory_bytes` the job's processes on this node leave free, counted as the service counts
-    them.
+    them near their limit.
 
     These processes are the launch process, which is the parent of this one, and all its descendants. Returns 0 where
     there is no parent.

@@ -105,8 +105,10 @@ def check_steps(job: JobConfig, num_rows: int, num_steps: int) -> QualityWarning
         return QualityWarning(name=FEW_STEPS, message=message)
     if num_steps >= MIN_STEPS_OF_RUN:
         return None
-    fitting = choose_batch(num_run_rows, MIN_STEPS_OF_RUN, MAX_BATCH)
-    smaller = f"set a batch.global_size of up to {fitting:,}, or " if fitting < job.batch.global_size else "set "
+    # All ranks have as many samples of a batch.
+    num_ranks = job.resources.world_size
+    fitting = int(num_run_rows) // (MIN_STEPS_OF_RUN * num_ranks) * num_ranks
+    smaller = f"set a batch.global_size of up to {fitting:,}, or " if 0 < fitting < job.batch.global_size else "set "
     message = (
         f"the run has only {format_count(num_steps, 'step')} to learn in: {smaller}more run.epochs, for "
         f"{num_rows:,} training rows"

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable
 
-from dlrm.config import Decision
 from dlrm.record import (
     BATCH_ADVICE,
     BATCH_GROWN,
@@ -22,7 +21,7 @@ from dlrm.record import (
     StepReport,
     parse_report,
 )
-from service.cli.render.text_format import MAX_WARNINGS
+from service.cli.render.text_format import MAX_WARNINGS, format_decision
 from service.client import Progress
 
 RESUMED = "resumed"
@@ -78,7 +77,7 @@ class SpoolProgress:
             self._on_line(event.message)
         elif event.name == DECIDED:
             for decision in event.details["decisions"]:
-                self._on_line(Decision.model_validate(decision).describe())
+                self._on_line(f"{decision['field']} = {format_decision(decision['value'])}: {decision['reason']}")
         elif event.name == BATCH_ADVICE:
             self.advice = event
         elif event.name in WARNINGS:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from rich.filesize import decimal
 from rich.table import Table
@@ -13,7 +13,7 @@ from rich.text import Text
 from dlrm.config import ResolvedJob, format_count, shorten_sizes
 from dlrm.record import format_auc
 from service.cli.render.progress import describe_progress, format_duration
-from service.cli.render.text_format import escape_unprintable, format_number
+from service.cli.render.text_format import escape_unprintable, format_decision, format_number
 from service.client import Attempt, BatchStage, Checkpoint, Event, Job, JobDetails, QueuePlace
 
 WAITING_STATES = frozenset({"QUEUED", "RECOVERING", "PAUSED"})
@@ -75,18 +75,12 @@ def make_decisions_table(resolved: ResolvedJob) -> Table:
     decided = {decision.field for decision in resolved.decisions}
     table = Table(box=None, show_header=False, pad_edge=False)
     for decision in resolved.decisions:
-        table.add_row(decision.field, _format_decision(decision.value), Text(decision.reason, style="dim"))
+        table.add_row(decision.field, format_decision(decision.value), Text(decision.reason, style="dim"))
     for number in resolved.derived:
         if number.name not in decided:
             value = f"{format_number(number.value)} {number.unit}".rstrip()
             table.add_row(number.name, value, Text(number.reason, style="dim"))
     return table
-
-
-def _format_decision(value: object) -> str:
-    if isinstance(value, int | float):
-        return format_number(value)
-    return ", ".join(map(str, cast("list[object]", value))) if isinstance(value, list) else str(value or "none")
 
 
 def make_result_table(result: Mapping[str, Any]) -> Table:

@@ -117,9 +117,9 @@ def _make_facts_table(resolved: ResolvedJob, result: Mapping[str, Any]) -> Table
 
 
 def _describe_optimizers(job: JobConfig) -> str:
-    dense = job.dense_optimizer.name
-    if job.variance_reduction is not None:
-        dense += " with variance reduction"
+    dense, reduction = job.dense_optimizer.name, job.variance_reduction
+    if reduction is not None:
+        dense += " with variance reduction" + (f" (control: {reduction.control})" if reduction.control else "")
     return f"{dense} for the dense part, {job.table_optimizer.name} for the tables"
 
 

@@ -1,6 +1,7 @@
 """Formatting of numbers and text for the terminal."""
 
 from collections.abc import Sequence
+from typing import cast
 
 from rich.console import Console
 
@@ -34,6 +35,13 @@ def format_number(value: float, name: str = "") -> str:
     if name in _WHOLE or float(value).is_integer():
         return f"{value:,.0f}"
     return f"{value:.4f}" if abs(value) >= 0.1 else f"{value:.4g}"
+
+
+def format_decision(value: object) -> str:
+    """Format the value that was decided for a field of a job document."""
+    if isinstance(value, int | float):
+        return format_number(value)
+    return ", ".join(map(str, cast("list[object]", value))) if isinstance(value, list) else str(value or "none")
 
 
 def escape_unprintable(text: str, keep: str = "") -> str:

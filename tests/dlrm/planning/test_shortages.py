@@ -1,5 +1,6 @@
 """What a run has too little of, before it starts."""
 
+import re
 from typing import Any
 
 import pytest
@@ -30,11 +31,22 @@ def test_a_run_one_step_short_is_said_to_have_few(epochs: float) -> None:
     assert list_names(job, RowCounts(num_rows)) == []
     [warning] = list_shortages(job, RowCounts(num_rows - 2000))
     assert warning.name == "few_steps"
-    assert "set a batch.global_size of up to 512, or more run.epochs" in warning.message
+    assert f"set a batch.global_size of up to {(num_rows - 2000) * epochs // 60 * 2:,.0f}, or more" in warning.message
+
+
+@pytest.mark.parametrize(
+    ("num_rows", "global_size"), [(28_000, 1000), (5000, 1000), (5120, 256), (10_000_000, 524_288)]
+)
+def test_the_batch_that_a_short_run_is_told_to_have_makes_it_long_enough(num_rows: int, global_size: int) -> None:
+    [warning] = list_shortages(make_job(global_size), RowCounts(num_rows))
+    found = re.search(r"set a batch.global_size of up to ([\d,]+), or more run.epochs", warning.message)
+    assert found is not None
+    fitting = int(found[1].replace(",", ""))
+    assert list_names(make_job(fitting), RowCounts(num_rows)) == []
 
 
 def test_a_run_that_no_batch_makes_long_enough_is_told_to_have_more_epochs() -> None:
-    [warning] = list_shortages(make_job(256), RowCounts(256 * 20))
+    [warning] = list_shortages(make_job(2), RowCounts(40))
     assert "20 steps to learn in: set more run.epochs" in warning.message
 
 

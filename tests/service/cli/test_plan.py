@@ -42,8 +42,10 @@ def test_a_plan_for_people_has_tables_memory_and_the_step(tmp_path: Path, dlrm: 
         assert words in ended.out
     assert "none: all ranks share one memory" in ended.out
     assert "adam for the dense part, rowwise_adagrad for the tables" in ended.out
-    reduced = dlrm("plan", job_in(tmp_path, {**SYNTHETIC, "variance_reduction": {}}))
-    assert "adam with variance reduction for the dense part, rowwise_adagrad for the tables" in reduced.out
+    for reduction, words in {"": "reduction for", "mean": "reduction (control: mean) for"}.items():
+        section = {"control": reduction} if reduction else {}
+        reduced = dlrm("plan", job_in(tmp_path, {**SYNTHETIC, "variance_reduction": section}))
+        assert f"adam with variance {words} the dense part, rowwise_adagrad for the tables" in reduced.out
 
 
 def test_a_preset_is_an_option_whose_values_are_printed_with_their_reasons(
