@@ -63,7 +63,7 @@ def run_rank(ranks: Ranks, shape: Shape, num_rounds: int, memory_bytes: int, dir
     identity = RunIdentity.from_job(shape.job, data_checksum=None)
     run = RunDirectory(directory)
     reporter = Reporter(run.attempt(1), ranks.rank)
-    settings = SaveSettings(every_seconds=1e9, num_kept=1, memory_bytes=memory_bytes)
+    settings = SaveSettings(every_seconds=1e9, num_kept=1, memory_bytes=memory_bytes, ranks_per_node=ranks.world_size)
     progress = Progress(num_steps=1000)
     with Saver(run, state, identity, ranks, reporter, settings) as saver:
         usual = [_time_step(parts, batches, saver)[0] for _ in range(8)][3:]

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from dlrm.checkpoint.errors import CheckpointError
 from dlrm.checkpoint.keep import remove_old_checkpoints
-from dlrm.checkpoint.memory_headroom import count_free_bytes
+from dlrm.checkpoint.memory_headroom import find_least_headroom
 from dlrm.checkpoint.progress import Progress
 from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.checkpoint.sharing import DirectoryRanks
@@ -27,8 +27,7 @@ from dlrm.record import (
 )
 from dlrm.reporting.reporter import Reporter
 from dlrm.reporting.upload_relay import UploadRelay
-from hostinfo.process_memory import get_bytes_below_peak, reset_peak
-from sharding.comm.collectives import all_gather_object
+from hostinfo.process_memory import reset_peak
 from sharding.comm.process_groups import Ranks
 
 TELL_UPLOADS_SECONDS = 1.0
@@ -44,7 +43,8 @@ class SaveSettings:
     every_seconds: float
     num_kept: int
     memory_bytes: int
-    """Memory limit, in bytes, of all processes of the job on this node."""
+    """Memory limit, in bytes, of all processes of the job on a node."""
+    ranks_per_node: int
 
 
 class Saver:
@@ -155,22 +155,19 @@ class Saver:
         return _WriteResult(manifest, seconds, seconds if stall_seconds is None else stall_seconds, removed)
 
     def _has_room(self, num_bytes: int) -> bool:
-        """Whether the copies of all ranks, `num_bytes` on this one, fit into the memory that steps and evaluations left
-        free at their peak. Collective."""
-        free = count_free_bytes(self._settings.memory_bytes) if self._ranks.rank == 0 else 0
-        by_rank = all_gather_object(self._ranks.background_group, (num_bytes, get_bytes_below_peak(), free))
-        copy_bytes = sum(state_bytes for state_bytes, _, _ in by_rank)
-        free = by_rank[0][2] - sum(below_peak for _, below_peak, _ in by_rank)
-        if copy_bytes <= free:
+        """Whether the copies of the ranks, `num_bytes` on this one, fit on every node. Collective."""
+        settings = self._settings
+        headroom = find_least_headroom(self._ranks, num_bytes, settings.memory_bytes, settings.ranks_per_node)
+        if headroom.spare_bytes >= 0:
             return True
         if not self._has_reported_wait:
             self._has_reported_wait = True
             self._reporter.event(
                 "checkpoint_waits",
-                f"training waits while checkpoints are written: a copy takes {copy_bytes / 2**30:.1f} GiB, but only "
-                f"{max(free, 0) / 2**30:.1f} GiB of resources.memory are free",
-                copy_bytes=copy_bytes,
-                free_bytes=free,
+                f"training waits while checkpoints are written: a copy takes {headroom.copy_bytes / 2**30:.1f} GiB, "
+                f"but only {max(headroom.free_bytes, 0) / 2**30:.1f} GiB of resources.memory are free",
+                copy_bytes=headroom.copy_bytes,
+                free_bytes=headroom.free_bytes,
             )
         return False
 

@@ -153,6 +153,9 @@ def _open_batches(context: RunContext, dataset: Dataset, stage: BatchStage) -> T
 
 def _make_saver(context: RunContext, state: TrainingState, identity: RunIdentity, saved_step: int | None) -> Saver:
     run, directory, reporter = context.resolved.job.run, context.directory, context.reporter
-    settings = SaveSettings(run.checkpoint_every_seconds, run.keep_checkpoints, context.resolved.job.resources.memory)
+    resources = context.resolved.job.resources
+    settings = SaveSettings(
+        run.checkpoint_every_seconds, run.keep_checkpoints, resources.memory, resources.workers_per_node
+    )
     ranks, sharers = context.ranks, context.sharers
     return Saver(directory, state, identity, ranks, reporter, settings, saved_step, context.uploads, sharers)

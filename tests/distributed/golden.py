@@ -66,7 +66,7 @@ def train_to_losses(rank_pools: RankPools, setting: TrainingSetting, world_size:
 
 
 def main() -> None:
-    rank_pools = RankPools(preload="dlrm.train.build")
+    rank_pools = RankPools("dlrm.train.build")
     losses = {name: train_to_losses(rank_pools, setting, 1) for name, setting in CONFIGURATIONS.items()}
     rank_pools.close()
     FILE.write_text(json.dumps(losses, indent=1) + "\n")

@@ -22,7 +22,7 @@ from sharding.comm.step_vote import StepVote
 from tests.distributed.reference import GlobalBatch
 from tests.distributed.training import TrainingSetting
 
-NEVER_SAVE = SaveSettings(every_seconds=1e9, num_kept=3, memory_bytes=2**40)
+NEVER_SAVE = SaveSettings(every_seconds=1e9, num_kept=3, memory_bytes=2**40, ranks_per_node=4)
 
 
 @dataclass

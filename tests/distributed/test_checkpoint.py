@@ -28,13 +28,13 @@ from hostinfo.process_memory import get_bytes_below_peak, reset_peak
 from sharding.comm.collectives import broadcast_from_rank0
 from sharding.comm.process_groups import Ranks
 from tests.distributed.reference import GlobalBatch, draw_batches
-from tests.distributed.saving import NEVER_SAVE, make_identity, read_events, resume_run, train_up_to
+from tests.distributed.saving import NEVER_SAVE, ResumedRun, make_identity, read_events, resume_run, train_up_to
 from tests.distributed.training import TrainingSetting
 from tests.rank_pool.pool import RankPools
 from tests.sharding.read_checkpoint import read_whole
 
 SETTING = TrainingSetting(256, 64, "rowwise_adagrad", dense_rate=0.05, table_rate=0.01)
-ALWAYS = SaveSettings(every_seconds=1e-9, num_kept=3, memory_bytes=2**40)
+ALWAYS = SaveSettings(every_seconds=1e-9, num_kept=3, memory_bytes=2**40, ranks_per_node=4)
 NAMES = ["step-00000002", "step-00000004"]
 
 
@@ -202,12 +202,20 @@ LARGE = TrainingSetting(256, 64, "rowwise_adagrad", table_rows=(("a", 1_000_000)
 LARGE_BYTES = 2_000_000 * 16 * 4
 
 
+def make_saver(trainer: ResumedRun, directory: Path, ranks: Ranks, settings: SaveSettings) -> Saver:
+    """Make a saver of the LARGE run of `trainer`."""
+    parts, run_directory = trainer.parts, RunDirectory(directory)
+    state = TrainingState(parts.model, parts.tables, parts.optimizer, parts.reduction, ranks)
+    reporter = Reporter(run_directory.attempt(1), ranks.rank)
+    return Saver(run_directory, state, make_identity(LARGE, ranks.world_size), ranks, reporter, settings)
+
+
 @pytest.mark.parametrize("occasion", ["at a stop", "behind, without room"])
 def test_a_checkpoint_that_training_waits_for_is_written_without_a_copy(
     rank_pools: RankPools, tmp_path: Path, occasion: str
 ):
     def run(ranks: Ranks) -> int:
-        trainer = resume_run(ranks, tmp_path, LARGE, SaveSettings(1e-9, 3, memory_bytes=0))
+        trainer = resume_run(ranks, tmp_path, LARGE, SaveSettings(1e-9, 3, memory_bytes=0, ranks_per_node=2))
         before = _get_resident_bytes()
         reset_peak()
         if occasion == "at a stop":
@@ -227,7 +235,7 @@ def test_a_copy_must_fit_into_the_memory_that_the_largest_step_so_far_leaves(ran
         trainer = resume_run(ranks, tmp_path, LARGE, NEVER_SAVE)
         free = broadcast_from_rank0(ranks, count_free_bytes(2**40))
         used = 2**40 - free
-        room = SaveSettings(1e-9, 3, memory_bytes=used + 2 * LARGE_BYTES)
+        room = SaveSettings(1e-9, 3, memory_bytes=used + 2 * LARGE_BYTES, ranks_per_node=2)
         trainer.saver = resume_run(ranks, tmp_path, LARGE, room).saver
         gc.collect()
         reset_peak()
@@ -248,12 +256,8 @@ def test_a_copy_that_is_gone_takes_no_room_from_the_next(rank_pools: RankPools, 
         gc.collect()
         reset_peak()
         used = 2**40 - broadcast_from_rank0(ranks, count_free_bytes(2**40))
-        room = SaveSettings(1e9, 3, memory_bytes=used + int(1.7 * LARGE_BYTES))
-        run_directory, label = RunDirectory(tmp_path), make_identity(LARGE, ranks.world_size)
-        parts = trainer.parts
-        state = TrainingState(parts.model, parts.tables, parts.optimizer, parts.reduction, ranks)
-        reporter = Reporter(run_directory.attempt(1), ranks.rank)
-        with Saver(run_directory, state, label, ranks, reporter, room) as saver:
+        room = SaveSettings(1e9, 3, memory_bytes=used + int(1.7 * LARGE_BYTES), ranks_per_node=2)
+        with make_saver(trainer, tmp_path, ranks, room) as saver:
             for step in (1, 2, 3):
                 trainer.progress.step = step
                 saver.save_async(trainer.progress)
@@ -265,12 +269,35 @@ def test_a_copy_that_is_gone_takes_no_room_from_the_next(rank_pools: RankPools, 
     assert read_events(tmp_path, "checkpoint_waits") == []
 
 
+@pytest.mark.parametrize("ranks_per_node", [4, 2])
+def test_the_copies_of_a_node_need_room_on_that_node_alone(rank_pools: RankPools, tmp_path: Path, ranks_per_node: int):
+    def run(ranks: Ranks) -> None:
+        trainer = resume_run(ranks, tmp_path, LARGE, NEVER_SAVE)
+        gc.collect()
+        reset_peak()
+        # The ranks of the other node are this machine's too: they count as used, and their copies take no room.
+        used = 2**40 - broadcast_from_rank0(ranks, count_free_bytes(2**40))
+        room = SaveSettings(1e-9, 3, used + int(0.75 * LARGE_BYTES), ranks_per_node)
+        with make_saver(trainer, tmp_path, ranks, room) as saver:
+            saver.save_async(trainer.progress)
+            while not saver.is_idle:
+                time.sleep(0.01)
+
+    rank_pools.of(4).run(run)
+    assert len(read_events(tmp_path, "checkpoint_saved")) == 1
+    waits = [event.details["copy_bytes"] for event in read_events(tmp_path, "checkpoint_waits")]
+    # A table's row has a sum beside its 16 values.
+    assert [copy_bytes / LARGE_BYTES for copy_bytes in waits] == (
+        [pytest.approx(17 / 16, rel=0.01)] if ranks_per_node == 4 else []
+    )
+
+
 def _get_resident_bytes() -> int:
     return psutil.Process().memory_info().rss
 
 
 def test_without_room_for_a_copy_training_waits_and_says_so(rank_pools: RankPools, tmp_path: Path):
-    short = SaveSettings(every_seconds=1e-9, num_kept=3, memory_bytes=0)
+    short = SaveSettings(every_seconds=1e-9, num_kept=3, memory_bytes=0, ranks_per_node=2)
 
     def run(ranks: Ranks) -> list[str]:
         trainer = resume_run(ranks, tmp_path, SETTING, short)

@@ -68,8 +68,8 @@ class RankPool:
 class RankPools:
     """Pools by world size, each started at its first use."""
 
-    def __init__(self, preload: str) -> None:
-        """Start nothing yet. preload: module that all ranks share already imported, so that they start fast."""
+    def __init__(self, *preload: str) -> None:
+        """Start nothing yet. preload: modules that all ranks share already imported, so that they start fast."""
         self._preload = preload
         self._directory = tempfile.TemporaryDirectory()
         self._listener = Listener(str(Path(self._directory.name) / "listener"))
@@ -84,7 +84,7 @@ class RankPools:
 
     def _start(self, world_size: int) -> RankPool:
         if self._server is None:
-            command = [sys.executable, str(SERVER), str(self._listener.address), self._preload]
+            command = [sys.executable, str(SERVER), str(self._listener.address), *self._preload]
             environment = os.environ | {"PYTHONPATH": str(ROOT)}
             self._server = subprocess.Popen(command, stdin=subprocess.PIPE, text=True, env=environment)
         assert self._server.stdin is not None

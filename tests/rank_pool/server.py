@@ -1,6 +1,6 @@
 """Imports what every rank needs once, then forks the ranks that the tests ask for.
 
-Run as a program. Its arguments are the address of the pool's listener and the module to import. Each line on its
+Run as a program. Its arguments are the address of the pool's listener and the modules to import. Each line on its
 standard input has the number of ranks to start and their rendezvous file; each rank connects to the listener and runs
 the functions that it is sent.
 """
@@ -46,9 +46,10 @@ def _end_with(parent: int) -> None:
 
 
 def main() -> None:
-    address, preload = sys.argv[1:]
-    # It must not start threads, as polars does: they would be missing in the ranks.
-    importlib.import_module(preload)
+    address, *preload = sys.argv[1:]
+    # They must not start threads, as polars does: those would be missing in the ranks.
+    for module in preload:
+        importlib.import_module(module)
     for line in sys.stdin:
         world_size, rendezvous_file = line.split()
         server = os.getpid()

@@ -21,7 +21,7 @@ def sum_of_ranks(ranks: Ranks) -> float:
 
 
 def test_a_failing_rank_is_shown_while_another_waits_for_it_and_the_next_test_has_fresh_ranks():
-    pools = RankPools(preload="sharding.embedding")
+    pools = RankPools("sharding.embedding")
     try:
         with pytest.raises(RankError, match=r"rank 1:(.|\n)*it was me"):
             pools.of(2).run(fail_on_rank_1)

@@ -42,7 +42,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 
 @pytest.fixture(scope="module")
 def rank_pools() -> Iterator[RankPools]:
-    pools = RankPools(preload="dlrm.train.build")
+    pools = RankPools("dlrm.train.build")
     yield pools
     pools.close()
 
