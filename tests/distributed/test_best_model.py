@@ -85,6 +85,7 @@ def test_validation_rows_are_not_trained_on(rank_pools: RankPools, tmp_path: Pat
     assert num_trained == pytest.approx(0.8 * 0.9 * 4000, rel=0.02)
 
 
+@pytest.mark.slow
 def test_a_stopped_run_chooses_the_same_model(rank_pools: RankPools, tmp_path: Path):
     job = resolve_overfitting_job(patience=3, epochs=8)
     straight = train(rank_pools, tmp_path / "straight", job)

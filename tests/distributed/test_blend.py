@@ -144,6 +144,7 @@ def run_asked(ranks: Ranks, path: Path, job: ResolvedJob, stop: type[StopRequest
     return run(RunContext(job, directory, attempt.profile, ranks, Reporter(attempt, ranks.rank), stop()))
 
 
+@pytest.mark.slow
 def test_a_run_that_is_stopped_while_it_blends_leaves_no_model_and_the_next_attempt_the_same_one(
     rank_pools: RankPools, blended: tuple[Path, Outcome], tmp_path: Path
 ):
@@ -158,6 +159,7 @@ def test_a_run_that_is_stopped_while_it_blends_leaves_no_model_and_the_next_atte
     assert_same_model((tmp_path, outcome), blended)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel is told whom to end first on Linux alone")
 def test_a_run_whose_blend_takes_too_much_memory_keeps_the_trained_model(
     rank_pools: RankPools, blended: tuple[Path, Outcome], tmp_path: Path

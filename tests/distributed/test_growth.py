@@ -266,6 +266,7 @@ def test_a_batch_doubles_by_its_noise_scale_alike_on_any_number_of_ranks(
     assert list_sizes(tmp_path, 1) == sizes
 
 
+@pytest.mark.slow
 def test_a_batch_that_grows_by_noise_goes_on_where_it_stopped(rank_pools: RankPools, by_noise: Path, tmp_path: Path):
     expected = list_figures(read_curve(by_noise, 1))
     weights = (RunDirectory(by_noise).model / "model.safetensors").read_bytes()

@@ -93,7 +93,7 @@ def measure_noise(ranks: Ranks, config: MomentsConfig, num_valid: int) -> NoiseM
     [MomentsConfig(fraction=1.0), pytest.param(MomentsConfig(fraction=0.125), marks=pytest.mark.slow), GROUPS],
     ids=["exact", "exact on an eighth", "groups"],
 )
-@pytest.mark.parametrize("world_size", [1, 2])
+@pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_the_noise_scale_is_the_known_one_within_five_percent(
     rank_pools: RankPools, world_size: int, config: MomentsConfig, num_valid: int
 ):

@@ -1,5 +1,6 @@
 """A run that stops and continues equals one that never stopped."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -109,7 +110,7 @@ def test_ten_steps_are_bit_for_bit_five_a_stop_and_five_more(
     [
         (1, 2),
         (2, 1),
-        (2, 4),
+        pytest.param((2, 4), marks=pytest.mark.slow),
         (4, 2),
         (2, 2),
         pytest.param((1, 4), marks=pytest.mark.slow),
@@ -122,7 +123,7 @@ def test_other_ranks_and_another_plan_continue_like_the_same_ones(
     batches = draw_setting_batches(setting, 25)
     first, second = (TrainingSetting(**{**vars(setting), "plan": plan}) for plan in plans)
     rank_pools.of(ranks[0]).run(train_up_to, tmp_path / "same", first, batches, 5)
-    rank_pools.of(ranks[0]).run(train_up_to, tmp_path / "other", first, batches, 5)
+    shutil.copytree(tmp_path / "same", tmp_path / "other")
     same: list[PartialRun] = rank_pools.of(ranks[0]).run(train_up_to, tmp_path / "same", first, batches, 25)
     other: list[PartialRun] = rank_pools.of(ranks[1]).run(train_up_to, tmp_path / "other", second, batches, 25)
 

@@ -162,7 +162,7 @@ def test_weights_twice_as_large_change_nothing(rank_pools: RankPools):
     ("transport", "exchange_dtype"),
     [
         ("memory", "fp32"),
-        ("memory", "fp16"),
+        pytest.param("memory", "fp16", marks=pytest.mark.slow),
         ("network", "fp16"),
         pytest.param("torchrec", "fp16", marks=pytest.mark.slow),
     ],

@@ -100,6 +100,7 @@ def test_rows_that_a_model_has_learned_by_heart_show_a_gap(rank_pools: RankPools
     assert (outcome.metrics["train_auc"] or 0.0) > (outcome.metrics["auc"] or 1.0) + 0.1
 
 
+@pytest.mark.slow
 def test_the_gap_of_a_blended_model_is_its_own(rank_pools: RankPools, tmp_path: Path):
     job = resolve_sampling_job(run={"blend": "logistic", "epochs": 2})
     outcome = train(rank_pools, tmp_path, job)

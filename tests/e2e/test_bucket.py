@@ -115,6 +115,7 @@ def test_a_store_that_cannot_be_used_is_told_before_anything_is_trained(
     assert not directory.attempt(1).spool_file(0, "metrics").exists()
 
 
+@pytest.mark.slow
 def test_a_second_launch_of_the_same_run_elsewhere_is_refused(bucket: Bucket, tmp_path: Path):
     directory, process = start(tmp_path / "a" / "run", run={**RUN, "epochs": 1000}, resources=ONE_RANK, store=STORE)
     wait_until(lambda: list_complete(bucket), process)

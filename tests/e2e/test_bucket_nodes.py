@@ -51,6 +51,7 @@ def find_resumed_step(directory: RunDirectory, attempt: int) -> int:
     return next(event.details["step"] for event in events if event.name == "resumed")
 
 
+@pytest.mark.slow
 def test_nodes_without_a_common_directory_train_one_model_that_is_whole_in_the_bucket(bucket: Bucket, tmp_path: Path):
     directories = make_directories(tmp_path, RUN)
     codes, outcome = start_apart(directories, 1).wait()

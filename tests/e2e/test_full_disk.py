@@ -22,6 +22,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         yield disk
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_for_a_moment_costs_nothing(disk: Path):
     directory, process = start(disk / "run", run=ENDLESS, resources=ONE_RANK)
     wait_until(lambda: len(reports_of(directory, "metrics")) >= 2, process)

@@ -72,6 +72,7 @@ def test_the_defaults_train(client: Client):
     assert job.metrics["log_loss"] < job.metrics["constant_log_loss"]
 
 
+@pytest.mark.slow
 def test_a_job_that_reaches_its_target_stops_there(client: Client):
     run = {"epochs": 50, "eval_every_fraction": 0.02, "target_auc": 0.51}
     optimizer = {"name": "adam", "learning_rate": 0.005}

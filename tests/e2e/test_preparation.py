@@ -160,6 +160,7 @@ def test_a_damaged_vocabulary_is_one_error_naming_the_model(evaluate: Evaluate, 
     assert f"{model / 'encoders' / 'vocabulary-0.parquet'}: has 14 bytes instead of" in answer.stderr
 
 
+@pytest.mark.slow
 def test_a_packed_directory_trains_to_the_same_result(run: RunDirectory, evaluate: Evaluate, tmp_path: Path):
     noted = PreparedData.read(run.data)
     assert noted is not None
@@ -209,6 +210,7 @@ def test_a_stop_while_preparing_ends_at_once_with_code_75(tmp_path: Path):
     assert not directory.data.exists()
 
 
+@pytest.mark.slow
 def test_a_killed_preparation_is_a_crash_and_the_next_attempt_goes_on(tmp_path: Path):
     data = data_of(write_rows(tmp_path / "rows.csv", 100_000))
     directory, process = start(tmp_path / "run", data=data, resources=ONE_RANK)

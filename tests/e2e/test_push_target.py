@@ -89,6 +89,7 @@ def start_endless(tmp_path: Path, mounted: Path, server: LineServer) -> tuple[Ru
     return directory, process
 
 
+@pytest.mark.slow
 def test_an_attempt_that_the_service_has_given_up_stops_after_a_checkpoint(
     tmp_path: Path, mounted: Path, server: LineServer
 ):
@@ -102,6 +103,7 @@ def test_an_attempt_that_the_service_has_given_up_stops_after_a_checkpoint(
     assert (outcome.state, outcome.step) == ("stopped", newest.step)
 
 
+@pytest.mark.slow
 def test_an_attempt_that_finds_an_earlier_one_still_at_work_tells_so_and_leaves_that_alone(
     tmp_path: Path, mounted: Path, server: LineServer, monkeypatch: pytest.MonkeyPatch
 ):

@@ -275,7 +275,8 @@ def replace_token(api: Api, machines: Machines, job_id: str) -> None:
     launcher.replace_token(launch, "another")
 
 
-@pytest.mark.parametrize("reads_termination", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("reads_termination", [False, True])
 def test_a_failure_whose_last_push_is_lost_is_told_by_what_the_launcher_sees(
     tmp_path: Path, machines: Machines, monkeypatch: pytest.MonkeyPatch, *, reads_termination: bool
 ) -> None:
@@ -299,6 +300,7 @@ def test_a_failure_whose_last_push_is_lost_is_told_by_what_the_launcher_sees(
         proxy.close()
 
 
+@pytest.mark.slow
 def test_a_success_whose_last_pushes_are_lost_has_its_model_and_its_last_checkpoint(
     tmp_path: Path, machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,6 +45,7 @@ def assert_stopped(directory: RunDirectory, process: Process, attempt: int = 1) 
         assert (left.step, outcome.step) == (steps[-1], steps[-1])
 
 
+@pytest.mark.slow
 def test_a_stop_in_the_moment_of_the_start_is_not_lost(tmp_path: Path):
     directory, process = start(tmp_path / "run", run=ENDLESS)
     process.send_signal(signal.SIGTERM)

@@ -97,6 +97,7 @@ def test_a_source_that_holds_no_model_ends_the_run_as_bad_input(days: list[Path]
     assert "(valid: the directory of a run that has succeeded, or of its model)" in outcome.message
 
 
+@pytest.mark.slow
 def test_packed_rows_must_extend_the_model_and_the_command_that_does_it_is_named(
     days: list[Path], day_1: RunDirectory, tmp_path: Path
 ):

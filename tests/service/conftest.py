@@ -27,6 +27,13 @@ CHROMIUM_FLAGS = [
 ]
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Leave PostgreSQL to `make test-all` in modules that hardly depend on the kind of database."""
+    call = getattr(item, "callspec", None)
+    if call and call.params.get("database_kind") == "postgresql" and item.get_closest_marker("slow_on_postgresql"):
+        item.add_marker("slow")
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     """PostgreSQL server of this test process, started for the first test that needs it."""

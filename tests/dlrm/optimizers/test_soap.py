@@ -112,6 +112,7 @@ def test_the_first_step_measures_matrices_and_moves_vectors():
         assert torch.equal(value, before[name]) == (value.ndim == 2), name
 
 
+@pytest.mark.slow
 def test_bases_stay_orthogonal_and_turn_the_factors_to_diagonals():
     named = draw_parameters(dtype=torch.float64)
     optimizer = make_optimizer(named, name="soap", precondition_every=1, shampoo_beta=0.999)

@@ -118,6 +118,7 @@ def let_end(job: JobDetails) -> None:
     Path(job.run_directory or "", "go-on").touch()
 
 
+@pytest.mark.slow
 def test_a_followed_submission_goes_on_once_the_service_is_back(service: Service) -> None:
     (service.directory / "job.json").write_text(json.dumps(DOCUMENT))
     follower = service.run("submit", "job.json", "--follow")

@@ -85,6 +85,7 @@ def run_dlrm(client: Client, *arguments: str) -> str:
     return subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=60).stdout
 
 
+@pytest.mark.slow
 def test_the_command_shows_the_last_checkpoint_and_the_log_of_one_attempt(client: Client) -> None:
     job = submit(client, "crash_further_every_time", max_restarts=1)
     assert [update.state for update in client.follow(job.id, POLL_SECONDS)][-1] == "FAILED"
@@ -93,6 +94,7 @@ def test_the_command_shows_the_last_checkpoint_and_the_log_of_one_attempt(client
     assert f"last checkpoint  step 5, {last.time:%H:%M:%S}, 1 byte" in run_dlrm(client, "show", job.id)
 
 
+@pytest.mark.slow
 def test_the_command_follows_the_log_from_one_attempt_to_the_next(client: Client, tmp_path: Path) -> None:
     job = submit(client, "crash_once_when_told")
     follow_until(client, job.id, "RUNNING")

@@ -9,6 +9,8 @@ from service.jobs.models import Job
 from tests.patience import wait_until
 from tests.service.api import Api
 
+pytestmark = pytest.mark.slow_on_postgresql
+
 
 @pytest.fixture(autouse=True)
 def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,7 @@ def test_the_page_tells_the_present_batch_its_stages_and_the_share_of_samples(pa
     site.client.cancel(job.id)
 
 
+@pytest.mark.slow
 def test_the_page_shortens_many_stages(page: Page, site: Site) -> None:
     job = site.client.submit({**DOCUMENT, "batch": {"global_size": 64, "schedule": "auto"}})
     page.goto(f"{site.url}/jobs/{job.id}")

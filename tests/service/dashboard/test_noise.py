@@ -51,6 +51,7 @@ def test_the_noise_of_a_point_is_read_off_the_chart(page: Page, site: Site) -> N
     expect(page.locator("#noise-scale .u-value")).to_have_text(["5", "30", "64"])
 
 
+@pytest.mark.slow
 def test_a_run_that_measures_no_noise_has_no_empty_charts_of_it(page: Page, site: Site) -> None:
     open_job_page(page, site, "succeed")
     for figure in FIGURES:

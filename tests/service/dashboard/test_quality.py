@@ -50,6 +50,7 @@ def test_what_a_run_has_too_little_of_stands_on_its_page_while_it_runs(page: Pag
     site.client.cancel(job.id)
 
 
+@pytest.mark.slow
 def test_a_job_without_simple_models_has_neither_table_nor_warnings(page: Page, site: Site) -> None:
     job = site.client.job(open_job_page(page, site, "succeed"))
     assert (job.warnings, job.yardsticks) == ([], [])

@@ -41,6 +41,7 @@ def report_checkpoints(run_directory: Path) -> None:
         )
 
 
+@pytest.mark.slow
 def test_events_are_by_time_with_checkpoints_in_a_row_as_one_and_no_phase_is_shown_between_attempts(
     page: Page, site: Site
 ) -> None:

@@ -11,6 +11,8 @@ from service.keys.secret import hash_secret
 from tests.service.api import Api, make_document
 from tests.service.keys.scene import Scene, make_scene
 
+pytestmark = pytest.mark.slow_on_postgresql
+
 JSON = {"Content-Type": "application/json"}
 
 

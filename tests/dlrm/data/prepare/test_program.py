@@ -134,6 +134,7 @@ def kill_after(process: "subprocess.Popen[bytes]", seconds: float) -> None:
     timer.cancel()
 
 
+@pytest.mark.slow
 def test_kills_at_random_moments_change_nothing(
     many_rows: Document, undisturbed: tuple[str, float], tmp_path: Path
 ) -> None:
