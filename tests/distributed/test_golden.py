@@ -8,7 +8,7 @@ from tests.distributed.golden import CONFIGURATIONS, FILE, NUM_STEPS, train_to_l
 from tests.rank_pool.pool import RankPools
 
 
-@pytest.mark.parametrize("world_size", [1, 2])
+@pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.slow), 2])
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_a_hundred_steps_have_the_golden_losses(rank_pools: RankPools, name: str, world_size: int):
     golden: list[float] = json.loads(FILE.read_text())[name]

@@ -55,7 +55,7 @@ def train_in_sizes(ranks: Ranks, setting: TrainingSetting, batches: list[GlobalB
 @pytest.mark.parametrize(
     ("table_optimizer", "initial"), [("sgd", 0.0), ("rowwise_adagrad", 0.0), ("rowwise_adagrad", 0.1)]
 )
-@pytest.mark.parametrize("world_size", [1, 2, 4])
+@pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.slow), 2, 4])
 def test_steps_of_growing_batches_follow_the_float64_reference(
     rank_pools: RankPools, world_size: int, table_optimizer: str, initial: float, global_size: int
 ):
@@ -112,7 +112,7 @@ def run_reference(job: JobConfig) -> list[float]:
     return losses
 
 
-@pytest.mark.parametrize("world_size", [1, 2])
+@pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_run_trains_on_every_row_once_in_order_at_the_rate_of_the_present_batch(
     rank_pools: RankPools, tmp_path: Path, world_size: int
 ):

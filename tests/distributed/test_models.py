@@ -56,7 +56,7 @@ def assert_follows_reference(
 
 
 @pytest.mark.parametrize("plan", ["table_wise", "row_wise"])
-@pytest.mark.parametrize("world_size", [1, 2])
+@pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.slow), 2])
 @pytest.mark.parametrize("model", [DOT, CROSS], ids=["dlrm", "dcn_v2"])
 def test_means_of_lists_follow_the_reference(rank_pools: RankPools, model: ModelConfig, world_size: int, plan: str):
     means = model.model_copy(update={"pooling": "mean"})

@@ -72,7 +72,7 @@ def assert_moments(measured: MeasuredMoments, setting: MomentsSetting, tolerance
 @pytest.mark.parametrize("chunk_size", [7, 16, 72])
 @pytest.mark.parametrize("moments", [ALL, SHARE, GROUPS], ids=["exact", "exact on a share", "groups"])
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("world_size", [1, 2])
+@pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_moments_are_those_of_the_samples_one_by_one(
     rank_pools: RankPools, world_size: int, model: str, moments: MomentsConfig, chunk_size: int, setting: MomentsSetting
 ):

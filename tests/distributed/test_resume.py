@@ -65,7 +65,9 @@ def draw_setting_batches(setting: TrainingSetting, number: int):
         "sums that begin above zero",
     ],
 )
-@pytest.mark.parametrize("world_size", [1, 2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "world_size", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(4, marks=pytest.mark.slow)]
+)
 def test_ten_steps_are_bit_for_bit_five_a_stop_and_five_more(
     rank_pools: RankPools, tmp_path: Path, world_size: int, setting: TrainingSetting
 ):
@@ -112,7 +114,7 @@ def test_ten_steps_are_bit_for_bit_five_a_stop_and_five_more(
         (2, 1),
         pytest.param((2, 4), marks=pytest.mark.slow),
         (4, 2),
-        (2, 2),
+        pytest.param((2, 2), marks=pytest.mark.slow),
         pytest.param((1, 4), marks=pytest.mark.slow),
         pytest.param((4, 1), marks=pytest.mark.slow),
     ],

@@ -63,7 +63,7 @@ def train_on_one_rank(rank_pools: RankPools) -> TrainedModel:
 
 
 @pytest.mark.parametrize("chunk_size", [512, 4096])
-@pytest.mark.parametrize("world_size", [1, 2, 4])
+@pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.slow), 2, 4])
 def test_losses_and_weights_do_not_depend_on_ranks_or_chunk(rank_pools: RankPools, world_size: int, chunk_size: int):
     setting = make_setting(chunk_size)
     expected = train_on_one_rank(rank_pools)

@@ -49,7 +49,12 @@ def test_steps_by_torchrec_are_those_over_memory_up_to_rounding(
 )
 @pytest.mark.parametrize(
     ("first", "then"),
-    [("torchrec", "memory"), ("memory", "torchrec"), ("torchrec", "network"), ("network", "torchrec")],
+    [
+        ("torchrec", "memory"),
+        ("memory", "torchrec"),
+        pytest.param("torchrec", "network", marks=pytest.mark.slow),
+        pytest.param("network", "torchrec", marks=pytest.mark.slow),
+    ],
 )
 def test_a_run_continues_with_another_transport_as_the_straight_run(
     rank_pools: RankPools, tmp_path: Path, first: str, then: str, table_optimizer: str, initial_accumulator: float

@@ -55,7 +55,7 @@ def score_by_definition(path: Path, job: ResolvedJob) -> tuple[float, float]:
     return float((order + 1).mean() / 2), float(-np.log(probabilities).mean())
 
 
-@pytest.mark.parametrize("world_size", [1, 2])
+@pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.slow), 2])
 @pytest.mark.parametrize("averaging", [None, {"half_life_fraction": 0.3}], ids=["weights", "average"])
 def test_auc_and_log_loss_of_the_sample_are_those_of_the_model_that_is_left(
     rank_pools: RankPools, tmp_path: Path, averaging: dict[str, float] | None, world_size: int

@@ -34,6 +34,7 @@ def end_of(client: Client, document: dict[str, Any]) -> Job:
     return job
 
 
+@pytest.mark.slow
 def test_a_job_whose_loss_is_not_finite_fails_as_diverged_and_tells_every_dropped_step(client: Client):
     optimizer = {"name": "sgd", "learning_rate": 1e30}
     job = end_of(client, {"data": SYNTHETIC, "dense_optimizer": optimizer, "run": {"eval_every_fraction": 1.0}})

@@ -124,6 +124,7 @@ def test_a_deadline_ends_the_wait(slow_restart_settings: Settings) -> None:
     assert job.message == "deadline_seconds = 3000 passed before attempt 2 could start"
 
 
+@pytest.mark.slow
 def test_restarts_in_a_row_wait_longer_and_those_that_get_further_do_not(live_api: Api) -> None:
     stuck, further = (live_api.submit(behaviour=behaviour) for behaviour in ("crash", "crash_further_every_time"))
     assert live_api.wait_for(stuck["id"], "FAILED")["num_attempts"] == 4

@@ -38,7 +38,7 @@ class CountedTables(ReferenceTables):
 
 @pytest.mark.parametrize("transport", ["memory", "network"])
 @pytest.mark.parametrize(("optimizer", "exponent"), [("sgd", -0.5), ("rowwise_adagrad", 0.5), ("adagrad", 1.0)])
-@pytest.mark.parametrize("world_size", [1, 2, 4])
+@pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.slow), 2, 4])
 def test_three_updates_follow_the_float64_reference(
     rank_pools: RankPools, world_size: int, optimizer: OptimizerName, exponent: float, transport: TransportName
 ):

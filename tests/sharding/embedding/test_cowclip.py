@@ -39,7 +39,7 @@ class ClippedTables(ReferenceTables):
 @pytest.mark.parametrize("pooling", ["sum", "mean"])
 @pytest.mark.parametrize("transport", ["memory", "network"])
 @pytest.mark.parametrize("sharding_type", list_types("rowwise_adagrad"))
-@pytest.mark.parametrize("world_size", [1, 2, 4])
+@pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.slow), 2, 4])
 def test_three_updates_follow_the_float64_reference(
     rank_pools: RankPools, world_size: int, sharding_type: ShardingType, transport: TransportName, pooling: str
 ):

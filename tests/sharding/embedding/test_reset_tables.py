@@ -88,7 +88,7 @@ def draw_whole(name: str, draw: int) -> torch.Tensor:
     ("optimizer", "initial_state"),
     [("sgd", 0.0), ("rowwise_adagrad", 0.0), ("adagrad", 0.0), ("rowwise_adagrad", 2.0), ("adagrad", 2.0)],
 )
-@pytest.mark.parametrize("world_size", [1, 2])
+@pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_weights_are_those_of_the_whole_table_and_the_next_update_is_the_first_one(
     rank_pools: RankPools, world_size: int, optimizer: OptimizerName, initial_state: float, transport: TransportName
 ):

@@ -76,7 +76,9 @@ def assert_moved_alike(found: torch.Tensor, expected: torch.Tensor, origin: torc
 @pytest.mark.parametrize("exchange_dtype", ["fp32", "fp16"])
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize(("sharding_type", "optimizer"), CASES)
-@pytest.mark.parametrize("world_size", [1, 2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "world_size", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(4, marks=pytest.mark.slow)]
+)
 def test_three_updates_follow_the_float64_reference(
     rank_pools: RankPools,
     world_size: int,
