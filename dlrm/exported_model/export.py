@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import save_file
 
+from dlrm.checkpoint.errors import CheckpointError
 from dlrm.checkpoint.state_files import AVERAGE, load_state
 from dlrm.config import JobConfig, ResolvedJob
 from dlrm.data.dataset import Dataset
@@ -18,6 +17,7 @@ from dlrm.exported_model.atomic_directory import write_whole
 from dlrm.exported_model.card import render_model_card
 from dlrm.exported_model.layout import CARD, CONFIG, ENCODERS, METRICS, WEIGHTS, SavedConfig
 from dlrm.exported_model.versions import get_software_versions
+from dlrm.exported_model.weights_file import map_new_weights
 from dlrm.model import FirstOrder, PlainModel
 from dlrm.record import get_checkpoint_step
 
@@ -40,22 +40,22 @@ def export_model(
     part that the model is blended with. Raises CheckpointError where the checkpoint cannot be read, and ExportError
     where the model cannot be written, such as on a full disk; a model that was in `directory` before is kept then.
     """
-    model = read_model(checkpoint, resolved.job, dataset.schema)
+    model = _make_model(resolved.job, dataset.schema)
     model.first_order = first_order
-    weights = model.state_dict()
+    shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
     config = make_saved_config(resolved, dataset, get_checkpoint_step(checkpoint), first_order)
     try:
         with write_whole(directory) as part:
-            save_file(weights, part / WEIGHTS)
+            _write_weights(part / WEIGHTS, checkpoint, resolved.job, model)
             if dataset.encoders is not None:
                 dataset.encoders.save(part / ENCODERS)
             (part / CONFIG).write_text(config.model_dump_json(indent=1))
             (part / METRICS).write_text(json.dumps(dict(metrics), indent=1, allow_nan=False))
             (part / CARD).write_text(render_model_card(config, dataset, metrics))
-            # safetensors creates the file so that only its owner can read it.
-            (part / WEIGHTS).chmod((part / CONFIG).stat().st_mode)
-    except (OSError, SafetensorError) as error:
-        num_bytes = sum(tensor.nbytes for tensor in weights.values())
+    except CheckpointError:
+        raise
+    except OSError as error:
+        num_bytes = 4 * sum(shape.numel() for shape in shapes.values())
         raise ExportError(
             f"{directory}: the model cannot be written: {error} (its weights take {num_bytes:,} bytes)"
         ) from error
@@ -90,13 +90,31 @@ def read_model(checkpoint: Path, job: JobConfig, schema: DataSchema) -> PlainMod
 
     Raises CheckpointError where it cannot be read.
     """
-    model = PlainModel(job.model, schema.num_dense, {feature.name: feature.num_ids for feature in schema.features})
+    model = _make_model(job, schema)
     weights = {name: torch.empty(tensor.shape) for name, tensor in model.state_dict().items()}
-    tables = {name: weights[f"tables.{name}.weight"] for name in model.tables}
-    dense = {name: weights[f"dense.{name}"] for name in model.dense.state_dict()}
-    state = {"tables": {"weights": tables}, "dense": dense}
-    if job.averaging is not None:
-        state = {AVERAGE: {"tables": tables, "dense": dense}}
-    load_state(state, checkpoint)
+    _load_weights(weights, checkpoint, job, model)
     model.load_state_dict(weights, assign=True)
     return model
+
+
+def _make_model(job: JobConfig, schema: DataSchema) -> PlainModel:
+    return PlainModel(job.model, schema.num_dense, {feature.name: feature.num_ids for feature in schema.features})
+
+
+def _write_weights(path: Path, checkpoint: Path, job: JobConfig, model: PlainModel) -> None:
+    """Write the weights of the checkpoint, and those of the model's first-order part, which it has. Raises OSError."""
+    weights = map_new_weights(path, {name: tensor.shape for name, tensor in model.state_dict().items()})
+    _load_weights(weights, checkpoint, job, model)
+    if model.first_order is not None:
+        for name, tensor in model.first_order.state_dict().items():
+            weights[f"first_order.{name}"].copy_(tensor)
+
+
+def _load_weights(weights: Mapping[str, torch.Tensor], checkpoint: Path, job: JobConfig, model: PlainModel) -> None:
+    """Read the tables and the dense part into `weights`, by the names of `model`. Raises CheckpointError."""
+    tables = {name: weights[f"tables.{name}.weight"] for name in model.tables}
+    dense = {name: weights[f"dense.{name}"] for name in model.dense.state_dict()}
+    if job.averaging is None:
+        load_state({"tables": {"weights": tables}, "dense": dense}, checkpoint)
+    else:
+        load_state({AVERAGE: {"tables": tables, "dense": dense}}, checkpoint)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from dlrm.model import encode_table_name
 from dlrm.record import TrainedModel
 from tests.dlrm.exported_model.conftest import Made, made_of_csv
 from tests.dlrm.exported_model.full_disk import files_of_at_most
-from tests.dlrm.exported_model.model_factory import METRICS, SIZES, job_of, made_model
+from tests.dlrm.exported_model.model_factory import METRICS, SIZES, job_of, made_model, save_weights
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 
@@ -214,6 +215,26 @@ def test_where_the_disk_is_full_the_error_says_so_and_the_old_model_stays(tmp_pa
         export_model(tmp_path / "model-checkpoint-1", tmp_path / "model", resolved, dataset, METRICS)
     assert {path: path.read_bytes() for path in (tmp_path / "model").iterdir()} == before
     assert not (tmp_path / "model.part").exists()
+
+
+def test_a_model_needs_no_memory_of_its_size(tmp_path: Path):
+    """The memory of one node, where the tables of a run had that of several."""
+    data = DataConfig.model_validate({"format": "synthetic", "synthetic": {"num_rows": 1000, "num_ids": 100_000}})
+    job = job_of(data, model=SIZES | {"embedding_dim": 64, "bottom_mlp": [8, 64]})
+    dataset = open_data(data, None, None)
+    expected = save_weights(tmp_path / "checkpoint", job, dataset, seed=0).state_dict()
+    num_bytes = [tensor.nbytes for tensor in expected.values()]
+    # What is mapped from files does not count.
+    private_bytes = 1024 * int(re.findall(r"VmData:\s*(\d+)", Path("/proc/self/status").read_text())[0])
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (private_bytes + sum(num_bytes) // 2, before[1]))
+    try:
+        export_model(tmp_path / "checkpoint", tmp_path / "model", resolve(job), dataset, METRICS)
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
+    assert sum(num_bytes) > max(3 * max(num_bytes), 50_000_000)
+    found = load_file(tmp_path / "model" / "model.safetensors")
+    assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
 
 
 def test_a_checkpoint_that_cannot_be_read_is_one_error_and_leaves_nothing(tmp_path: Path):
