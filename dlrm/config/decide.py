@@ -182,16 +182,16 @@ def _decide_batch(document: dict[str, Any], facts: DataFacts | None) -> tuple[in
         size, reason = _choose_preset_batch(document, facts, preset)
     whole = _make_whole(document, size)
     if facts is not None and whole != size:
-        ranks = " or ".join(format_count(count, "rank") for count in sorted({*_list_rank_counts(document)}))
+        ranks = " or ".join(format_count(count, "rank") for count in _list_rank_counts(document))
         reason = f"{size:,} {reason}, raised for {ranks}, their chunks and the groups of moments"
     return whole, reason if facts is None or preset is None else f"preset {preset}: {reason}"
 
 
-def _list_rank_counts(document: Mapping[str, Any]) -> tuple[int, int]:
-    """List the smallest and the largest number of ranks of a job; they differ for a range of machines."""
+def _list_rank_counts(document: Mapping[str, Any]) -> list[int]:
+    """List the smallest, the present and the largest number of ranks of a job; they differ for a range of machines."""
     resources = ResourcesConfig.model_validate(document["resources"])
     nodes = resources.node_range
-    return nodes[0] * resources.workers_per_node, nodes[-1] * resources.workers_per_node
+    return sorted({nodes[0] * resources.workers_per_node, resources.world_size, nodes[-1] * resources.workers_per_node})
 
 
 def _make_whole(document: Mapping[str, Any], size: int) -> int:
@@ -201,7 +201,8 @@ def _make_whole(document: Mapping[str, Any], size: int) -> int:
     least = max(1 if chunk_size == "auto" else chunk_size * max(rank_counts), moments["num_groups"] if moments else 1)
     multiple = math.lcm(*rank_counts)
     if multiple > LARGEST_BATCH:
-        message = f"{rank_counts[0]} and {rank_counts[1]} ranks both divide no batch of up to {LARGEST_BATCH:,} samples"
+        counts = " and ".join(str(count) for count in rank_counts)
+        message = f"no batch of up to {LARGEST_BATCH:,} samples is divisible by both {counts} ranks"
         raise ConfigError([FieldError("resources.nodes", message, "ends of which one divides the other")])
     return -(-max(size, least) // multiple) * multiple
 

@@ -98,7 +98,7 @@ class JobSpec(Config):
     @model_validator(mode="after")
     def _check_batch(self) -> Self:
         world_size, global_size = self.resources.world_size, self.batch.global_size
-        least = self.resources.node_range[0] * self.resources.workers_per_node
+        least = self.resources.least_world_size
         for field, batch_size in self.batch.list_sizes():
             if batch_size % world_size:
                 raise invalid(
@@ -132,12 +132,13 @@ class JobSpec(Config):
                     f"auto, {', '.join(WHOLE_ROW_TYPES)}; "
                     "or table_optimizer.name adagrad or sgd, which keep one number for each weight, or none",
                 )
-            if ranks and max(ranks) >= world_size:
-                valid = f"ranks from 0 to {world_size - 1}"
+            # A range of machines must leave all of them.
+            num_ranks = min(world_size, self.resources.least_world_size)
+            if ranks and max(ranks) >= num_ranks:
                 raise invalid(
                     f"{field}.ranks",
-                    f"there is no rank {max(ranks)}: the job has {format_count(world_size, 'rank')}",
-                    valid,
+                    f"there is no rank {max(ranks)}: the job has {format_count(num_ranks, 'rank')}",
+                    f"ranks from 0 to {num_ranks - 1}",
                 )
         if sharding.transport == "memory" and (self.resources.num_nodes > 1 or self.resources.gpus_per_worker):
             message = "ranks on several machines or on GPUs share no memory"
@@ -192,7 +193,7 @@ class JobSpec(Config):
 
     @model_validator(mode="after")
     def _check_moments(self) -> Self:
-        moments, world_size = self.moments, self.resources.world_size
+        moments = self.moments
         if moments is None:
             if self.variance_reduction is not None:
                 raise invalid(
@@ -205,11 +206,13 @@ class JobSpec(Config):
             return self
         if moments.estimator != "groups":
             return self
-        if moments.num_groups % world_size:
-            above = -(-moments.num_groups // world_size) * world_size
-            nearest = [size for size in (above - world_size, above) if 2 <= size <= MAX_GROUPS]
-            message = f"{moments.num_groups} is not a multiple of {world_size} ranks"
-            raise invalid("moments.num_groups", message, " or ".join(str(size) for size in nearest))
+        multiple = math.lcm(self.resources.least_world_size, self.resources.world_size)
+        for num_ranks in (self.resources.world_size, self.resources.least_world_size):
+            if moments.num_groups % num_ranks:
+                above = -(-moments.num_groups // multiple) * multiple
+                nearest = [str(size) for size in (above - multiple, above) if 2 <= size <= MAX_GROUPS]
+                message = f"{moments.num_groups} is not a multiple of {num_ranks} ranks"
+                raise invalid("moments.num_groups", message, " or ".join(nearest) or 'moments.estimator "exact"')
         sizes = self.batch.list_sizes()
         if sizes and moments.num_groups > sizes[0][1]:
             message = f"{moments.num_groups} groups are more than the {sizes[0][1]} samples of a batch"

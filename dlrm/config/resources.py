@@ -121,6 +121,11 @@ class ResourcesConfig(Config):
         return self.num_nodes * self.workers_per_node
 
     @property
+    def least_world_size(self) -> int:
+        """Number of ranks with the fewest machines that an attempt may begin with."""
+        return self.node_range[0] * self.workers_per_node
+
+    @property
     def num_cores(self) -> int:
         """Number of cores that the job occupies on its node."""
         return self.workers_per_node * self.threads_per_worker

@@ -119,6 +119,8 @@ def _run_in_store(invocation: Invocation, store: StoreProcess | None) -> int:
         invocation.place_document()
         resolved = read_spec(directory, number)
         _check_number_of_nodes(resolved, place)
+        if place is None:
+            write_spec_for_nodes(directory, number, resolved, 1)
         name_node(directory, None)
     except (OSError, ConfigError) as error:
         return invocation.finish(
@@ -126,7 +128,6 @@ def _run_in_store(invocation: Invocation, store: StoreProcess | None) -> int:
         )
     timeout_seconds = resolved.job.run.peer_timeout_seconds
     if place is None:
-        write_spec_for_nodes(directory, number, resolved, 1)
 
         def settle_alone(result: NodeResult) -> Outcome:
             states = {0: NodeState(host=find_host_name(), result=result)}

@@ -277,5 +277,8 @@ def test_an_open_batch_of_a_range_of_machines_is_one_that_the_ranks_of_its_ends_
 
 def test_a_range_of_machines_whose_ranks_divide_no_batch_is_refused_by_its_field():
     resources = {"nodes": {"min": 1021, "max": 1023}, "workers_per_node": 1024}
-    with pytest.raises(ConfigError, match=r"resources\.nodes: 1045504 and 1047552 ranks both divide no batch"):
+    with pytest.raises(
+        ConfigError,
+        match=r"resources\.nodes: no batch of up to 16,777,216 samples is divisible by both 1045504 and 1047552 ranks",
+    ):
         decide(100_000, resources=resources)

@@ -4,7 +4,15 @@ from typing import Any
 
 import pytest
 
-from dlrm.config import BatchConfig, ConfigError, ResolvedJob, parse_job, resolve, resolve_for_nodes
+from dlrm.config import (
+    ConfigError,
+    DataFacts,
+    ResolvedJob,
+    parse_job,
+    resolve,
+    resolve_for_nodes,
+    resolve_with_rows,
+)
 from dlrm.launch.nodes.range_spec import list_allowed_numbers
 from dlrm.launch.nodes.rendezvous import choose_members
 
@@ -41,10 +49,58 @@ def test_only_numbers_whose_ranks_divide_the_batch_are_allowed():
 
 
 def test_only_numbers_whose_ranks_divide_every_size_of_a_batch_that_grows_are_allowed():
-    resolved = resolve_nodes({"min": 1, "max": 10})
-    batch = BatchConfig.model_validate({"global_size": 600, "schedule": [{"until_fraction": 0.5, "global_size": 40}]})
-    growing = resolved.model_copy(update={"job": resolved.job.model_copy(update={"batch": batch})})
-    assert list_allowed_numbers(growing) == [1, 2, 4, 5, 10]
+    document = {
+        "data": {"format": "synthetic"},
+        "batch": {"global_size": 600, "schedule": [{"until_fraction": 0.5, "global_size": 40}]},
+        "resources": {"nodes": {"min": 1, "max": 10}, "workers_per_node": 2},
+    }
+    assert list_allowed_numbers(resolve(parse_job(document))) == [1, 2, 4, 5, 10]
+
+
+@pytest.mark.parametrize("num_nodes", [2, 3, 4, 5, 6])
+def test_a_batch_that_is_chosen_by_rows_can_be_had_by_the_machines_that_are_there(num_nodes: int):
+    document = {"data": {"format": "synthetic"}, "resources": {"nodes": {"min": 2, "max": 6}, "workers_per_node": 2}}
+    resolved = resolve(parse_job(document))
+    assert resolved.asked is not None
+    assert list_allowed_numbers(resolved) == [2, 3, 4, 5, 6]
+    decided = resolve_with_rows(resolve_for_nodes(resolved, num_nodes), DataFacts(num_train_rows=600_000))
+    allowed = list_allowed_numbers(decided)
+    assert {2, num_nodes, 6} <= set(allowed)
+    # The next attempt has the same batch, whatever its number is.
+    assert {resolve_for_nodes(decided, number).job.batch.global_size for number in allowed} == {
+        decided.job.batch.global_size
+    }
+
+
+def test_numbers_that_groups_of_moments_cannot_have_are_not_allowed():
+    groups = {"estimator": "groups", "num_groups": 16}
+    document = {
+        "data": {"format": "synthetic"},
+        "batch": {"global_size": 12288},
+        "moments": groups,
+        "resources": {"nodes": {"min": 2, "max": 4}, "workers_per_node": 2},
+    }
+    assert list_allowed_numbers(resolve(parse_job(document))) == [2, 4]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"sharding": {"tables": [{"pattern": "*", "type": "auto", "ranks": [5]}]}},
+            r"sharding\.tables\.0\.ranks: there is no rank 5: the job has 4 ranks \(valid: ranks from 0 to 3\)",
+        ),
+        (
+            {"moments": {"estimator": "groups", "num_groups": 8}, "resources": {"nodes": {"min": 3, "max": 4}}},
+            r"moments\.num_groups: 8 is not a multiple of 6 ranks \(valid: 24\)",
+        ),
+    ],
+)
+def test_what_the_fewest_machines_cannot_have_is_refused(fields: dict[str, Any], message: str):
+    resources = {"nodes": {"min": 2, "max": 4}, "workers_per_node": 2, **fields.pop("resources", {})}
+    document = {"data": {"format": "synthetic"}, "batch": {"global_size": 12288}, "resources": resources, **fields}
+    with pytest.raises(ConfigError, match=message):
+        parse_job(document)
 
 
 def test_the_first_nodes_of_those_that_are_there_run_the_attempt():
