@@ -72,7 +72,7 @@ def choose_transport(job: JobSpec, here: MachineResources) -> Transport:
         return job.sharding.transport
     if job.resources.gpus_per_worker or here.has_operators is False:
         return "torchrec"
-    return "memory" if job.resources.nodes == 1 else "network"
+    return "memory" if job.resources.num_nodes == 1 else "network"
 
 
 def list_notes(job: JobSpec, here: MachineResources) -> list[str]:

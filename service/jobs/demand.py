@@ -6,20 +6,24 @@ from service.reasons import Reason
 from service.sizes import format_giga, format_giga_limit, guess_size_base
 
 
-def compute_demand(job: JobSpec) -> Demand:
-    """Compute the cores, memory and GPUs that `job` occupies on each of its machines while it runs."""
+def compute_demand(job: JobSpec, launcher: str) -> Demand:
+    """Compute the cores, memory and GPUs that `job` occupies on each of its machines while it runs.
+
+    Of a range of machines the launcher local takes the smallest number, which must be 1.
+    """
     resources = job.resources
     node = Capacity(
         num_cores=resources.num_cores,
         memory_bytes=resources.memory,
         num_gpus=resources.workers_per_node * resources.gpus_per_worker,
     )
-    return Demand(node, resources.num_nodes, resources.node_range[0])
+    least = resources.node_range[0]
+    return Demand(node, least if launcher == "local" else resources.num_nodes, least)
 
 
 def list_faults(job: JobSpec, launcher: str, capacity: LauncherCapacity | None) -> list[FieldError]:
     """List the reasons why a launcher can never start `job`; empty where it can, or might one day."""
-    demand, faults = compute_demand(job), list[FieldError]()
+    demand, faults = compute_demand(job, launcher), list[FieldError]()
     if launcher == "local" and demand.min_nodes > 1:
         message = f"asks for {demand.min_nodes} machines, but the launcher local starts jobs on one"
         valid = "1; the launcher kubernetes and `dlrm train --node-rank` run on more, `dlrm plan` plans"

@@ -37,7 +37,7 @@ from service.jobs.warm_start import WarmStarts, hold_source
 from service.keys.principal import Principal
 from service.launchers.registry import Launchers
 from service.queue.place import find_place
-from service.queue.state import get_demand
+from service.queue.state import get_full_demand
 from service.queue.waits import explain_waits
 from service.quotas.service import check_submission
 from service.reasons import Reason
@@ -134,7 +134,7 @@ class JobService:
                 return earlier, False
             hold_source(spec, session)
             jobs = JobRepository(session)
-            check_submission(session, job.owner, get_demand(job))
+            check_submission(session, job.owner, get_full_demand(job).total)
             jobs.add(job, actor=submission.principal.owner, message=submission.description)
             if submission.restarted is not None:
                 actor, earlier_id = submission.principal.actor, submission.restarted.id
@@ -181,7 +181,7 @@ class JobService:
         launcher = self._launchers[name]
         absolute = resolve_job_paths(spec, launcher, self._settings.private_directories)
         absolute = self._warm_starts.resolve(absolute, submission.principal, name)
-        demand = compute_demand(spec)
+        demand = compute_demand(spec, name)
         if errors := list_faults(spec, name, self._capacity.read().get(name)):
             raise _cannot_fit(errors)
         job_id = new_id("job")
@@ -200,7 +200,7 @@ class JobService:
             restarted_from=submission.restarted.id if submission.restarted else None,
             num_attempts=0,
             launcher=name,
-            world_size=spec.resources.world_size,
+            world_size=demand.num_nodes * spec.resources.workers_per_node,
             num_nodes=demand.num_nodes,
             min_nodes=demand.min_nodes,
             num_cores=demand.node.num_cores,

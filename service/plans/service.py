@@ -118,7 +118,7 @@ class PlanService:
             why = [FieldProblem(**fault.as_dict()) for fault in never]
             return Fit(now=False, ever=False, reason=Reason.CANNOT_FIT, why=why)
         with self._database.read() as session:
-            wait = QueueState.read(session, launcher, capacity, now()).find_wait("", compute_demand(spec))
+            wait = QueueState.read(session, launcher, capacity, now()).find_wait("", compute_demand(spec, launcher))
         if wait is None:
             return Fit(now=True, ever=True, reason=None, why=[])
         why = [FieldProblem(field="resources", message=wait[1], valid="")]

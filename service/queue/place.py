@@ -60,7 +60,7 @@ def _forecast_start(session: Session, job: Job, capacity: LauncherCapacity | Non
         if seconds is None and other.started_at is not None:
             usual = estimate_run_seconds(other.owner, other.name)
             seconds = None if usual is None else usual - (time - other.started_at).total_seconds()
-        return RunningJob(other.owner, get_demand(other), None if seconds is None else max(0.0, seconds))
+        return RunningJob(other.owner, get_full_demand(other).total, None if seconds is None else max(0.0, seconds))
 
     return forecast_start_seconds(
         capacity.total if capacity is not None else UNLIMITED,

@@ -73,10 +73,10 @@ class QueueState:
         """
         if (misfit := find_misfit(full_demand, self.capacity)) is not None:
             return Reason.UNSCHEDULABLE, f"{misfit}; it waits for larger machines, or more of them"
-        demand = full_demand.least
-        quota_lack = find_quota_lack(owner, demand, find_quota(self.quotas, owner), self.usages.get(owner, NOTHING))
-        if quota_lack is not None:
+        quota, usage = find_quota(self.quotas, owner), self.usages.get(owner, NOTHING)
+        if (quota_lack := find_quota_lack(owner, full_demand.total, quota, usage)) is not None:
             return Reason.QUOTA_EXCEEDED, quota_lack
+        demand = full_demand.least
         lack = find_first_lack(demand, self.free)
         if lack is not None or self.head is None or job_id == self.head.id:
             return lack

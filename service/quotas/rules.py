@@ -64,7 +64,10 @@ def _describe_excess(asked: int, limit: int, noun: str) -> tuple[str, str]:
 
 
 def list_full(quotas: Mapping[str, Quota], usages: Mapping[str, Usage]) -> list[ColumnElement[bool]]:
-    """List conditions on the jobs that may not start, since their owner's quota would be exceeded."""
+    """List conditions on the jobs that may not start, since their owner's quota would be exceeded.
+
+    A job of a range of machines counts with all that it may get.
+    """
     owners = (set(quotas) | set(usages)) - {EVERYBODY}
     conditions = [_exceeds(quotas, usages, owner, Job.owner == owner) for owner in owners]
     if EVERYBODY in quotas:
@@ -83,9 +86,9 @@ def _exceeds(
     if quota.num_running is not None and usage.num_running >= quota.num_running:
         return is_owned
     limits = (
-        (Job.num_cores * Job.min_nodes, quota.num_cores, usage.capacity.num_cores),
-        (Job.memory_bytes * Job.min_nodes, quota.memory_bytes, usage.capacity.memory_bytes),
-        (Job.num_gpus * Job.min_nodes, quota.num_gpus, usage.capacity.num_gpus),
+        (Job.num_cores * Job.num_nodes, quota.num_cores, usage.capacity.num_cores),
+        (Job.memory_bytes * Job.num_nodes, quota.memory_bytes, usage.capacity.memory_bytes),
+        (Job.num_gpus * Job.num_nodes, quota.num_gpus, usage.capacity.num_gpus),
     )
     exceeded = [column > limit - used for column, limit, used in limits if limit is not None]
     return and_(is_owned, or_(*exceeded)) if exceeded else None

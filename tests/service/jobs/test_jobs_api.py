@@ -83,6 +83,12 @@ def test_a_job_of_several_machines_is_refused(shared_api: Api) -> None:
     assert [error["field"] for error in body["errors"]] == ["resources.nodes"]
 
 
+def test_of_a_range_of_machines_a_job_gets_this_one_and_occupies_no_other(shared_api: Api) -> None:
+    resources = {"nodes": {"min": 1, "max": 8}, "workers_per_node": 2, "memory": "1GiB"}
+    job = shared_api.submit(resources=resources)
+    assert (job["num_nodes"], job["world_size"]) == (1, 2)
+
+
 def test_a_job_that_can_never_fit_is_refused_with_what_there_is(shared_api: Api) -> None:
     resources = {"workers_per_node": 4, "threads_per_worker": 2, "memory": "5GiB", "gpus_per_worker": 1}
     response = shared_api.submitter.post("/v1/jobs", json=make_document(resources=resources))

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from service.http.problems import ProblemError
+from service.quotas.schemas import NewQuota
 from service.settings import Settings
 from tests.kubernetes.clusters import MakeCluster
 from tests.kubernetes.fake.controllers.behaviours import exit_with, ignore_sigterm, run, run_out_of_memory
@@ -166,6 +168,21 @@ def test_a_range_of_nodes_begins_with_those_that_are_there(scene: Scene) -> None
     scene.cluster.advance(20)
     assert scene.wait_for(job_id, "SUCCEEDED").num_attempts == 1
     scene.wait_until_empty()
+
+
+def test_a_range_of_nodes_counts_in_full_in_the_quota_of_its_owner(scene: Scene) -> None:
+    scene.services.quotas.put(USER.owner, NewQuota(num_cores=4), USER)
+    with pytest.raises(ProblemError, match="asks for 6 cores"):
+        scene.submit(resources={"nodes": {"min": 1, "max": 3}, "workers_per_node": 2}, batch={"global_size": 96})
+    first = scene.submit()
+    scene.wait_for(first, "RUNNING")
+    range_id = scene.submit(resources={"nodes": {"min": 1, "max": 2}, "workers_per_node": 2})
+    scene.turn()
+    job = scene.see(range_id)
+    assert (job.state, job.reason) == ("QUEUED", "quota_exceeded")
+    assert "needs 4 cores" in job.message
+    scene.services.jobs.cancel(first, USER)
+    scene.wait_for(range_id, "STARTING", "RUNNING")
 
 
 def test_a_cancelled_job_is_stopped_on_all_nodes(scene: Scene) -> None:
