@@ -1,9 +1,11 @@
 """Run directories of several nodes: one that all ranks share, or one for the ranks of each node."""
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
@@ -11,6 +13,8 @@ import torch.distributed as dist
 from dlrm.record import CheckpointManifest, RunDirectory, RunStoreRecord
 from sharding.comm.collectives import all_gather_object
 from sharding.comm.process_groups import Ranks
+
+T = TypeVar("T")
 
 CHUNK_BYTES = 8 * 2**20
 """Bytes of a file that travel at once between two ranks."""
@@ -44,6 +48,10 @@ class DirectoryRanks:
     @property
     def is_first(self) -> bool:
         return self.index == 0
+
+    def select(self, by_rank: Sequence[T]) -> Sequence[T]:
+        """Return what belongs to these ranks of a value for every rank."""
+        return by_rank[self.first : self.first + self.count]
 
     def share(self, names: list[str]) -> list[str]:
         """Return the files of this rank among `names`, so that these ranks together have all of them."""

@@ -44,7 +44,8 @@ def write_checkpoint(
     def run_on_ranks(work: Callable[[], Result]) -> list[Result]:
         return run_on_all_ranks(group, lambda: _add_path_and_rank(work, path, rank), CheckpointError)
 
-    num_bytes = sum(run_on_ranks(lambda: count_bytes(state)))
+    # Those of the ranks that write to this disk.
+    num_bytes = sum(sharers.select(run_on_ranks(lambda: count_bytes(state))))
     try:
         run_on_ranks(lambda: _create_directory(path, num_bytes) if sharers.is_first else None)
         save_state(state, path, group)

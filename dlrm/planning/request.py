@@ -128,7 +128,9 @@ def _make_topology(job: JobSpec, here: MachineResources) -> Topology:
             "intra_node_bandwidth": (speeds.loopback, source),
             "flops": (one_core and DENSE_EFFICIENCY * one_core * num_cores, source),
         }
-    figures["inter_node_bandwidth"] = (NODE_LINK_BANDWIDTH["cuda" if is_cuda else "cpu"], "default")
+    # A GPU has a link of its own, while the ranks of a CPU node share one.
+    num_sharers = 1 if is_cuda else resources.workers_per_node
+    figures["inter_node_bandwidth"] = (NODE_LINK_BANDWIDTH["cuda" if is_cuda else "cpu"] / num_sharers, "default")
     in_document = job.sharding.topology
     figures |= {name: (value, "job") for name in figures if (value := getattr(in_document, name)) is not None}
     memory_bytes, source = _find_memory(job, here)

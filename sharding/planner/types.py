@@ -30,7 +30,7 @@ GPU_MEMORY_BANDWIDTH = 2.0e12
 GPU_LINK_BANDWIDTH = 3.0e11
 """Bytes per second, each way, from one GPU to the others of its node: NVLink 3."""
 NODE_LINK_BANDWIDTH = {"cuda": 2.5e10, "cpu": 1.25e9}
-"""Bytes per second from one rank to other nodes: a 200 Gbit/s link for each GPU, 10 Gbit/s between nodes of CPUs."""
+"""Bytes per second of a link to other nodes: 200 Gbit/s for each GPU, 10 Gbit/s for all ranks of a node of CPUs."""
 HOST_LINK_BANDWIDTH = 2.5e10
 """Bytes per second, each way, between a GPU and the memory of its node: four fifths of PCIe 4 with 16 lanes."""
 GPU_FLOPS = 6.0e13

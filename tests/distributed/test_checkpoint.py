@@ -19,6 +19,7 @@ from dlrm.checkpoint.keep import remove_old_checkpoints
 from dlrm.checkpoint.memory_headroom import count_free_bytes
 from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.checkpoint.saver import Saver, SaveSettings
+from dlrm.checkpoint.sharing import DirectoryRanks
 from dlrm.checkpoint.state import TrainingState
 from dlrm.data.errors import DataError
 from dlrm.record import COMPLETE, AttemptDirectory, CheckpointDirectory, RunDirectory, list_checkpoints
@@ -202,12 +203,19 @@ LARGE = TrainingSetting(256, 64, "rowwise_adagrad", table_rows=(("a", 1_000_000)
 LARGE_BYTES = 2_000_000 * 16 * 4
 
 
-def make_saver(trainer: ResumedRun, directory: Path, ranks: Ranks, settings: SaveSettings) -> Saver:
+def make_saver(
+    trainer: ResumedRun,
+    directory: Path,
+    ranks: Ranks,
+    settings: SaveSettings,
+    sharers: DirectoryRanks | None = None,
+) -> Saver:
     """Make a saver of the LARGE run of `trainer`."""
     parts, run_directory = trainer.parts, RunDirectory(directory)
     state = TrainingState(parts.model, parts.tables, parts.optimizer, parts.reduction, ranks)
     reporter = Reporter(run_directory.attempt(1), ranks.rank)
-    return Saver(run_directory, state, make_identity(LARGE, ranks.world_size), ranks, reporter, settings)
+    identity = make_identity(LARGE, ranks.world_size)
+    return Saver(run_directory, state, identity, ranks, reporter, settings, sharers=sharers)
 
 
 @pytest.mark.parametrize("occasion", ["at a stop", "behind, without room"])
@@ -290,6 +298,23 @@ def test_the_copies_of_a_node_need_room_on_that_node_alone(rank_pools: RankPools
     assert [copy_bytes / LARGE_BYTES for copy_bytes in waits] == (
         [pytest.approx(17 / 16, rel=0.01)] if ranks_per_node == 4 else []
     )
+
+
+def test_a_disk_needs_room_for_the_files_of_its_ranks_alone(rank_pools: RankPools, tmp_path: Path):
+    def run(ranks: Ranks) -> None:
+        trainer = resume_run(ranks, tmp_path / str(ranks.rank), LARGE, NEVER_SAVE)
+        saver = make_saver(trainer, tmp_path / str(ranks.rank), ranks, NEVER_SAVE, DirectoryRanks(ranks.rank, 0, 1))
+        usage = shutil.disk_usage(tmp_path)
+        # The files of one rank fit, and those of both do not.
+        shutil.disk_usage = lambda _: usage._replace(free=int(0.75 * LARGE_BYTES))
+        try:
+            saver.save(trainer.progress)
+        finally:
+            shutil.disk_usage = disk_usage
+
+    disk_usage = shutil.disk_usage
+    rank_pools.of(2).run(run)
+    assert [list_checkpoint_names(tmp_path / str(rank)) for rank in (0, 1)] == [["step-00000000"]] * 2
 
 
 def _get_resident_bytes() -> int:

@@ -49,6 +49,22 @@ def test_ranks_share_the_bandwidth_of_the_machine():
     assert request_for(resources={"workers_per_node": 1}, batch={"global_size": 64}).topology.memory_bandwidth == 1e10
 
 
+def test_ranks_on_cpus_share_the_link_of_their_machine_and_gpus_have_their_own():
+    def find_bandwidth(workers: int, **resources: Any) -> float:
+        nodes = {"nodes": 2, "workers_per_node": workers, **resources}
+        return request_for(resources=nodes, batch={"global_size": 1024}).topology.inter_node_bandwidth
+
+    assert find_bandwidth(1) == 8 * find_bandwidth(8)
+    assert find_bandwidth(1, gpus_per_worker=1) == find_bandwidth(8, gpus_per_worker=1)
+
+
+def test_of_a_range_that_has_begun_on_one_machine_the_ranks_share_memory():
+    for present, transport in ((1, "memory"), (2, "network"), (None, "network")):
+        nodes = {"min": 1, "max": 2, "present": present}
+        request = request_for(resources={"nodes": nodes, "workers_per_node": 2}, batch={"global_size": 1024})
+        assert request.transport == transport
+
+
 def test_threads_beyond_the_cores_of_this_machine_make_no_step_faster():
     here = replace(HERE, num_cores=2)
     resources = {"workers_per_node": 4, "threads_per_worker": 64}
