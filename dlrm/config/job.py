@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StringConstraints, ValidationError, field_validator, model_validator
@@ -22,7 +23,7 @@ from dlrm.config.optimizers import (
     TableOptimizerSpec,
 )
 from dlrm.config.presets import PresetName, begin_record, fill_preset
-from dlrm.config.resources import ResourcesConfig
+from dlrm.config.resources import NodeRange, ResourcesConfig
 from dlrm.config.run import RunConfig, RunSpec
 from dlrm.config.sharding import COLUMN_TYPES, WHOLE_ROW_TYPES, ShardingConfig
 from dlrm.config.variance_reduction import VarianceReductionConfig
@@ -132,13 +133,12 @@ class JobSpec(Config):
                     f"auto, {', '.join(WHOLE_ROW_TYPES)}; "
                     "or table_optimizer.name adagrad or sgd, which keep one number for each weight, or none",
                 )
-            # A range of machines must leave all of them.
-            num_ranks = min(world_size, self.resources.least_world_size)
-            if ranks and max(ranks) >= num_ranks:
+            if ranks and max(ranks) >= world_size:
+                valid = f"ranks from 0 to {world_size - 1}"
                 raise invalid(
                     f"{field}.ranks",
-                    f"there is no rank {max(ranks)}: the job has {format_count(num_ranks, 'rank')}",
-                    f"ranks from 0 to {num_ranks - 1}",
+                    f"there is no rank {max(ranks)}: the job has {format_count(world_size, 'rank')}",
+                    valid,
                 )
         if sharding.transport == "memory" and (self.resources.num_nodes > 1 or self.resources.gpus_per_worker):
             message = "ranks on several machines or on GPUs share no memory"
@@ -193,7 +193,7 @@ class JobSpec(Config):
 
     @model_validator(mode="after")
     def _check_moments(self) -> Self:
-        moments = self.moments
+        moments, world_size = self.moments, self.resources.world_size
         if moments is None:
             if self.variance_reduction is not None:
                 raise invalid(
@@ -206,13 +206,11 @@ class JobSpec(Config):
             return self
         if moments.estimator != "groups":
             return self
-        multiple = math.lcm(self.resources.least_world_size, self.resources.world_size)
-        for num_ranks in (self.resources.world_size, self.resources.least_world_size):
-            if moments.num_groups % num_ranks:
-                above = -(-moments.num_groups // multiple) * multiple
-                nearest = [str(size) for size in (above - multiple, above) if 2 <= size <= MAX_GROUPS]
-                message = f"{moments.num_groups} is not a multiple of {num_ranks} ranks"
-                raise invalid("moments.num_groups", message, " or ".join(nearest) or 'moments.estimator "exact"')
+        if moments.num_groups % world_size:
+            above = -(-moments.num_groups // world_size) * world_size
+            nearest = [size for size in (above - world_size, above) if 2 <= size <= MAX_GROUPS]
+            message = f"{moments.num_groups} is not a multiple of {world_size} ranks"
+            raise invalid("moments.num_groups", message, " or ".join(str(size) for size in nearest))
         sizes = self.batch.list_sizes()
         if sizes and moments.num_groups > sizes[0][1]:
             message = f"{moments.num_groups} groups are more than the {sizes[0][1]} samples of a batch"
@@ -258,7 +256,26 @@ def parse_job(document: Mapping[str, Any]) -> JobSpec:
 
     Raises ConfigError, which names every field at fault and what would be valid.
     """
+    spec = _validate(begin_record(document))
+    if isinstance(spec.resources.nodes, NodeRange):
+        _check_fewest_machines(document, spec.resources.nodes)
+    return spec
+
+
+def _check_fewest_machines(document: Mapping[str, Any], nodes: NodeRange) -> None:
+    """Raise ConfigError where a document is valid with the largest number of machines, but not with the smallest."""
+    resources = document["resources"]
+    fewest = {**document, "resources": {**resources, "nodes": {**resources["nodes"], "present": nodes.min}}}
     try:
-        return JobSpec.model_validate(begin_record(document))
+        _validate(begin_record(fewest))
+    except ConfigError as error:
+        machines = format_count(nodes.min, "machine")
+        faults = [replace(fault, message=f"with {machines}: {fault.message}") for fault in error.errors]
+        raise ConfigError(faults) from None
+
+
+def _validate(document: Mapping[str, Any]) -> JobSpec:
+    try:
+        return JobSpec.model_validate(document)
     except ValidationError as error:
         raise ConfigError(translate_errors(error, JobSpec)) from None

@@ -102,7 +102,10 @@ def _make_model(job: JobConfig, schema: DataSchema) -> PlainModel:
 
 
 def _write_weights(path: Path, checkpoint: Path, job: JobConfig, model: PlainModel) -> None:
-    """Write the weights of the checkpoint, and those of the model's first-order part, which it has. Raises OSError."""
+    """Write the weights of the checkpoint, and those of the model's first-order part, which it has.
+
+    Raises OSError, and CheckpointError where that cannot be read.
+    """
     weights = map_new_weights(path, {name: tensor.shape for name, tensor in model.state_dict().items()})
     _load_weights(weights, checkpoint, job, model)
     if model.first_order is not None:

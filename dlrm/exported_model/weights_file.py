@@ -28,10 +28,14 @@ def map_new_weights(path: Path, shapes: Mapping[str, Sequence[int]]) -> dict[str
     header = json.dumps(entries).encode()
     header += b" " * (-len(header) % _LENGTH_BYTES)  # so that the floats are aligned
     num_floats = (_LENGTH_BYTES + len(header)) // _FLOAT_BYTES + end
-    with path.open("wb") as file:
+    # glibc reads the file where the file system cannot reserve space itself.
+    with path.open("w+b") as file:
         file.write(len(header).to_bytes(_LENGTH_BYTES, "little") + header)
         file.flush()
         os.posix_fallocate(file.fileno(), 0, num_floats * _FLOAT_BYTES)
-    floats = torch.from_file(str(path), shared=True, size=num_floats, dtype=torch.float32)
+    try:
+        floats = torch.from_file(str(path), shared=True, size=num_floats, dtype=torch.float32)
+    except RuntimeError as error:
+        raise OSError(f"{path} cannot be mapped: {error}") from error
     first = num_floats - end
     return {name: floats[first + begin : first + end].view(tuple(shapes[name])) for name, (begin, end) in spans.items()}

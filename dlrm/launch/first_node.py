@@ -6,7 +6,7 @@ from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 
-from dlrm.config import ConfigError, FieldError, ResolvedJob
+from dlrm.config import ConfigError, FieldError, ResolvedJob, resolve_for_nodes
 from dlrm.launch.attempt import make_refused_outcome, read_spec
 from dlrm.launch.invocation import Invocation
 from dlrm.launch.nodes.conclusion import conclude, settle
@@ -119,8 +119,6 @@ def _run_in_store(invocation: Invocation, store: StoreProcess | None) -> int:
         invocation.place_document()
         resolved = read_spec(directory, number)
         _check_number_of_nodes(resolved, place)
-        if place is None:
-            write_spec_for_nodes(directory, number, resolved, 1)
         name_node(directory, None)
     except (OSError, ConfigError) as error:
         return invocation.finish(
@@ -128,6 +126,7 @@ def _run_in_store(invocation: Invocation, store: StoreProcess | None) -> int:
         )
     timeout_seconds = resolved.job.run.peer_timeout_seconds
     if place is None:
+        write_spec_for_nodes(directory, number, resolved, 1)
 
         def settle_alone(result: NodeResult) -> Outcome:
             states = {0: NodeState(host=find_host_name(), result=result)}
@@ -172,12 +171,15 @@ def _gather_nodes(
 
 
 def _check_number_of_nodes(resolved: ResolvedJob, place: NodePlace | None) -> None:
-    """Raise ConfigError where a job of several nodes is started on one, or a job of one node on several."""
+    """Raise ConfigError where a job of several nodes is started on one, or a job of one node on several, and where the
+    document of a range is invalid with one."""
     numbers = resolved.job.resources.node_range
     if place is None and numbers[0] > 1:
         message = f"asks for {numbers[0]} machines, but this is one, without a way to the others"
         valid = "start it on each machine with --node-rank I --rendezvous HOST:PORT, or 1"
         raise ConfigError([FieldError("resources.nodes", message, valid)])
+    if place is None and len(numbers) > 1:
+        resolve_for_nodes(resolved, 1)
     if place is not None and numbers[-1] == 1:
         message = "is 1, but this is a node of several: --node-rank and --rendezvous, or Slurm's variables, say so"
         raise ConfigError([FieldError("resources.nodes", message, "the number of machines")])

@@ -59,7 +59,7 @@ def run(context: RunContext) -> Outcome:
         if reason is not EndReason.STOP_REQUESTED:
             report_advice(reporter, resolved, progress, trainer.stages.last.full_rows)
         checkpoint = trainer.save()
-    # This frees shards, optimizer state and buffers: the export needs their memory for the whole model.
+    # This frees shards, optimizer state and buffers: the programs that compare and blend need their memory.
     del trainer
     if reason is EndReason.STOP_REQUESTED:
         return _make_stopped_outcome(progress, _describe_stop(progress, checkpoint))

@@ -6,24 +6,28 @@ from service.reasons import Reason
 from service.sizes import format_giga, format_giga_limit, guess_size_base
 
 
-def compute_demand(job: JobSpec, launcher: str) -> Demand:
-    """Compute the cores, memory and GPUs that `job` occupies on each of its machines while it runs.
+def choose_machines(job: JobSpec, launcher: str) -> JobSpec:
+    """Return `job` with one machine of a range that begins with one, where the launcher starts jobs on one alone."""
+    numbers = job.resources.node_range
+    if launcher != "local" or numbers[0] > 1 or len(numbers) == 1:
+        return job
+    return job.model_copy(update={"resources": job.resources.with_present(1)})
 
-    Of a range of machines the launcher local takes the smallest number, which must be 1.
-    """
+
+def compute_demand(job: JobSpec) -> Demand:
+    """Compute the cores, memory and GPUs that `job` occupies on each of its machines while it runs."""
     resources = job.resources
     node = Capacity(
         num_cores=resources.num_cores,
         memory_bytes=resources.memory,
         num_gpus=resources.workers_per_node * resources.gpus_per_worker,
     )
-    least = resources.node_range[0]
-    return Demand(node, least if launcher == "local" else resources.num_nodes, least)
+    return Demand(node, resources.num_nodes, resources.node_range[0])
 
 
 def list_faults(job: JobSpec, launcher: str, capacity: LauncherCapacity | None) -> list[FieldError]:
     """List the reasons why a launcher can never start `job`; empty where it can, or might one day."""
-    demand, faults = compute_demand(job, launcher), list[FieldError]()
+    demand, faults = compute_demand(job), list[FieldError]()
     if launcher == "local" and demand.min_nodes > 1:
         message = f"asks for {demand.min_nodes} machines, but the launcher local starts jobs on one"
         valid = "1; the launcher kubernetes and `dlrm train --node-rank` run on more, `dlrm plan` plans"

@@ -20,7 +20,7 @@ from service.http.problems import ProblemError, not_found
 from service.ids import new_id
 from service.jobs import actions
 from service.jobs.attempt_repository import AttemptRepository
-from service.jobs.demand import compute_demand, list_faults
+from service.jobs.demand import choose_machines, compute_demand, list_faults
 from service.jobs.document import parse_document
 from service.jobs.ended import require_end
 from service.jobs.filters import JobFilter
@@ -179,10 +179,11 @@ class JobService:
     def _make_job(self, spec: JobSpec, submission: Submission) -> Job:
         name = resolve_launcher(spec, self._launchers)
         launcher = self._launchers[name]
-        absolute = resolve_job_paths(spec, launcher, self._settings.private_directories)
+        chosen = choose_machines(spec, name)
+        absolute = resolve_job_paths(chosen, launcher, self._settings.private_directories)
         absolute = self._warm_starts.resolve(absolute, submission.principal, name)
-        demand = compute_demand(spec, name)
-        if errors := list_faults(spec, name, self._capacity.read().get(name)):
+        demand = compute_demand(chosen)
+        if errors := list_faults(chosen, name, self._capacity.read().get(name)):
             raise _cannot_fit(errors)
         job_id = new_id("job")
         created_at = now()
@@ -200,7 +201,7 @@ class JobService:
             restarted_from=submission.restarted.id if submission.restarted else None,
             num_attempts=0,
             launcher=name,
-            world_size=demand.num_nodes * spec.resources.workers_per_node,
+            world_size=chosen.resources.world_size,
             num_nodes=demand.num_nodes,
             min_nodes=demand.min_nodes,
             num_cores=demand.node.num_cores,

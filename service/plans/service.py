@@ -17,7 +17,7 @@ from dlrm.config import (
 from service.capacity.known import KnownCapacity
 from service.database import Database
 from service.http.problems import FieldProblem
-from service.jobs.demand import compute_demand, list_faults
+from service.jobs.demand import choose_machines, compute_demand, list_faults
 from service.jobs.document import parse_document
 from service.jobs.launches import resolve_launcher
 from service.jobs.places import resolve_for_launcher, resolve_job_paths
@@ -65,7 +65,8 @@ class PlanService:
         """
         spec = parse_document(document)
         launcher = resolve_launcher(spec, self._launchers)
-        resolved, faults = self._resolve(spec, launcher, principal)
+        chosen = choose_machines(spec, launcher)
+        resolved, faults = self._resolve(chosen, launcher, principal)
         result = dict.fromkeys(RESULT_FIELDS)
         # A plan would reveal what a packed directory holds, which must not happen where its path is not allowed.
         if not (faults and spec.data.format == "packed"):
@@ -93,7 +94,7 @@ class PlanService:
                 planned_bytes=plan["largest_bytes"] if plan else None,
             ),
             learning_rates=compute_learning_rates(resolved.job),
-            fits=self._check_fit(spec, launcher, faults),
+            fits=self._check_fit(chosen, launcher, faults),
         )
 
     def _resolve(self, spec: JobSpec, launcher: str, principal: Principal) -> tuple[ResolvedJob, list[FieldError]]:
@@ -118,7 +119,7 @@ class PlanService:
             why = [FieldProblem(**fault.as_dict()) for fault in never]
             return Fit(now=False, ever=False, reason=Reason.CANNOT_FIT, why=why)
         with self._database.read() as session:
-            wait = QueueState.read(session, launcher, capacity, now()).find_wait("", compute_demand(spec, launcher))
+            wait = QueueState.read(session, launcher, capacity, now()).find_wait("", compute_demand(spec))
         if wait is None:
             return Fit(now=True, ever=True, reason=None, why=[])
         why = [FieldProblem(field="resources", message=wait[1], valid="")]

@@ -26,6 +26,9 @@ class WaitingJob:
 
     owner: str
     demand: Capacity
+    """What it occupies once it runs."""
+    least: Capacity
+    """Room with which it begins: less where it leaves a range of machines."""
     run_seconds: float | None
     """Seconds that it is expected to run; None where nothing is known, so that it is taken to run for ever."""
 
@@ -40,7 +43,7 @@ class _Room:
 
     def may_start(self, job: WaitingJob) -> bool:
         quota, usage = find_quota(self.quotas, job.owner), self.usages.get(job.owner, NOTHING)
-        return self.free.has_room_for(job.demand) and find_quota_lack(job.owner, job.demand, quota, usage) is None
+        return self.free.has_room_for(job.least) and find_quota_lack(job.owner, job.demand, quota, usage) is None
 
     def take(self, owner: str, demand: Capacity) -> None:
         usage = self.usages.get(owner, NOTHING)

@@ -13,7 +13,7 @@ from service.jobs.states import JobState
 from service.launchers.protocol import UNLIMITED, LauncherCapacity
 from service.queue.forecast import RunningJob, WaitingJob, forecast_start_seconds
 from service.queue.repository import QueueRepository
-from service.queue.state import get_demand, get_full_demand
+from service.queue.state import get_full_demand
 from service.quotas.repository import QuotaRepository
 from service.times import now
 
@@ -52,7 +52,8 @@ def _forecast_start(session: Session, job: Job, capacity: LauncherCapacity | Non
         return statistics.median(earlier) if earlier else None
 
     def describe_waiting(other: Job) -> WaitingJob:
-        return WaitingJob(other.owner, get_demand(other), estimate_run_seconds(other.owner, other.name))
+        demand = get_full_demand(other)
+        return WaitingJob(other.owner, demand.total, demand.least, estimate_run_seconds(other.owner, other.name))
 
     def describe_running(other: Job) -> RunningJob:
         # Its own report tells best; before its first steps, and after the last, earlier runs tell.

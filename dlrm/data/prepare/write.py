@@ -124,7 +124,8 @@ def _create_files(directory: Path, sizes: dict[str, int]) -> None:
     for name, size in sizes.items():
         path = directory / name
         path.parent.mkdir(exist_ok=True)
-        with path.open("wb") as file:
+        # glibc reads the file where the file system cannot allocate space itself.
+        with path.open("w+b") as file:
             file.truncate(size)
             if size:
                 # Allocate the space now, so that a full disk is found at once and not after hours.

@@ -72,6 +72,17 @@ def test_a_batch_that_is_chosen_by_rows_can_be_had_by_the_machines_that_are_ther
     }
 
 
+def test_a_number_that_would_raise_an_open_batch_by_much_is_not_allowed():
+    document = {"data": {"format": "synthetic"}, "resources": {"nodes": {"min": 10, "max": 64}, "workers_per_node": 8}}
+    resolved = resolve(parse_job(document))
+    assert list_allowed_numbers(resolved) == [10, 16, 20, 32, 40, 64]
+    sizes = {
+        resolve_with_rows(resolve_for_nodes(resolved, number), DataFacts(num_train_rows=600_000)).job.batch.global_size
+        for number in list_allowed_numbers(resolved)
+    }
+    assert sizes == {2560}
+
+
 def test_numbers_that_groups_of_moments_cannot_have_are_not_allowed():
     groups = {"estimator": "groups", "num_groups": 16}
     document = {
@@ -88,11 +99,11 @@ def test_numbers_that_groups_of_moments_cannot_have_are_not_allowed():
     [
         (
             {"sharding": {"tables": [{"pattern": "*", "type": "auto", "ranks": [5]}]}},
-            r"sharding\.tables\.0\.ranks: there is no rank 5: the job has 4 ranks \(valid: ranks from 0 to 3\)",
+            r"sharding\.tables\.0\.ranks: with 2 machines: there is no rank 5: the job has 4 ranks",
         ),
         (
             {"moments": {"estimator": "groups", "num_groups": 8}, "resources": {"nodes": {"min": 3, "max": 4}}},
-            r"moments\.num_groups: 8 is not a multiple of 6 ranks \(valid: 24\)",
+            r"moments\.num_groups: with 3 machines: 8 is not a multiple of 6 ranks \(valid: 6 or 12\)",
         ),
     ],
 )

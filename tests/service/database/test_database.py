@@ -19,7 +19,7 @@ from service.database import Base, Database
 from service.database.migrate import migrate
 from service.keys.models import ApiKey
 
-NEWEST_REVISION = "0006"
+NEWEST_REVISION = "0007"
 MODELS = (
     service.audit.models,
     service.leader.models,

@@ -1,5 +1,5 @@
 from dlrm.config import JobSpec
-from service.jobs.demand import compute_demand, find_first_lack, find_misfit, list_faults, list_misfits
+from service.jobs.demand import choose_machines, compute_demand, find_first_lack, find_misfit, list_faults, list_misfits
 from service.launchers.protocol import Capacity, Demand, LauncherCapacity
 from service.reasons import Reason
 from tests.service.api import make_document
@@ -24,14 +24,15 @@ def test_a_job_fits_machines_of_which_each_and_all_have_what_it_needs() -> None:
 
 
 def test_the_demand_of_a_range_of_machines_has_both_its_ends() -> None:
-    demand = compute_demand(make_spec(nodes={"min": 2, "max": 4}, workers_per_node=2, memory="1GiB"), "kubernetes")
+    demand = compute_demand(make_spec(nodes={"min": 2, "max": 4}, workers_per_node=2, memory="1GiB"))
     assert demand == Demand(Capacity(2, 2**30, 0), num_nodes=4, min_nodes=2)
     assert (demand.total.num_cores, demand.least.num_cores) == (8, 4)
 
 
 def test_of_a_range_of_machines_the_local_launcher_takes_one() -> None:
-    demand = compute_demand(make_spec(nodes={"min": 1, "max": 4}, workers_per_node=2, memory="1GiB"), "local")
-    assert demand == Demand(Capacity(2, 2**30, 0))
+    spec = make_spec(nodes={"min": 1, "max": 4}, workers_per_node=2, memory="1GiB")
+    assert compute_demand(choose_machines(spec, "local")) == Demand(Capacity(2, 2**30, 0))
+    assert choose_machines(spec, "kubernetes") == spec
 
 
 def test_the_local_launcher_starts_jobs_on_one_machine() -> None:

@@ -87,6 +87,8 @@ def test_of_a_range_of_machines_a_job_gets_this_one_and_occupies_no_other(shared
     resources = {"nodes": {"min": 1, "max": 8}, "workers_per_node": 2, "memory": "1GiB"}
     job = shared_api.submit(resources=resources)
     assert (job["num_nodes"], job["world_size"]) == (1, 2)
+    detail = shared_api.viewer.get(f"/v1/jobs/{job['id']}").json()
+    assert [number["value"] for number in detail["derived"] if number["name"] == "world_size"] == [2]
 
 
 def test_a_job_that_can_never_fit_is_refused_with_what_there_is(shared_api: Api) -> None:

@@ -83,6 +83,12 @@ def test_the_rates_of_a_batch_that_grows_follow_its_size_by_samples(scaling: dic
     )
 
 
+def test_of_a_range_of_machines_the_one_that_there_is_is_planned(planning_api: Api) -> None:
+    resources = {"nodes": {"min": 1, "max": 8}, "workers_per_node": 2, "memory": "2GiB"}
+    plan = request_plan(planning_api, SYNTHETIC | {"resources": resources})["plan"]
+    assert (plan["world_size"], plan["transport"]) == (2, "memory")
+
+
 def test_nothing_is_kept_of_a_plan(planning_api: Api) -> None:
     request_plan(planning_api, SYNTHETIC)
     assert planning_api.viewer.get("/v1/jobs").json()["items"] == []

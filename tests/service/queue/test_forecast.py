@@ -14,7 +14,7 @@ def running(num_cores: int, seconds_left: float | None, owner: str = "ann") -> R
 
 
 def waiting(num_cores: int, run_seconds: float | None = None, owner: str = "ann") -> WaitingJob:
-    return WaitingJob(owner, cores(num_cores), run_seconds)
+    return WaitingJob(owner, cores(num_cores), cores(num_cores), run_seconds)
 
 
 def quota(owner: str, *, num_cores: int | None = None, num_running: int | None = None) -> dict[str, Quota]:
@@ -24,6 +24,12 @@ def quota(owner: str, *, num_cores: int | None = None, num_running: int | None =
 def test_a_job_that_fits_starts_now() -> None:
     assert forecast_start_seconds(cores(2), {}, [], [], waiting(2)) == 0
     assert forecast_start_seconds(cores(4), {}, [running(2, None)], [], waiting(2)) == 0
+
+
+def test_a_range_of_machines_begins_in_little_room_and_counts_in_full_in_a_quota() -> None:
+    job = WaitingJob("ann", cores(4), cores(2), None)
+    assert forecast_start_seconds(cores(4), {}, [running(2, 10)], [], job) == 0
+    assert forecast_start_seconds(cores(4), quota("ann", num_cores=4), [running(2, 10)], [], job) == 10
 
 
 def test_a_job_starts_when_enough_running_jobs_have_ended() -> None:
