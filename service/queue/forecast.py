@@ -26,7 +26,7 @@ class WaitingJob:
 
     owner: str
     demand: Capacity
-    """What it occupies once it runs."""
+    """Resources that it occupies once it runs."""
     least: Capacity
     """Room with which it begins: less where it leaves a range of machines."""
     run_seconds: float | None
