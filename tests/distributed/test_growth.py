@@ -164,6 +164,7 @@ def test_evaluations_are_at_shares_of_the_samples(straight: Path):
     assert [evaluation.step for evaluation in curve.evaluations] == [*expected, curve.steps[-1].step]
 
 
+@pytest.mark.slow
 def test_a_run_stopped_before_at_and_after_a_border_ends_as_if_it_had_not_been(
     rank_pools: RankPools, straight: Path, tmp_path: Path
 ):

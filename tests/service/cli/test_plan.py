@@ -124,6 +124,7 @@ def test_one_line_of_json_has_every_block(tmp_path: Path, dlrm: Callable[..., An
         assert sum(block[2] for block in table["blocks"]) == table["num_rows"]
 
 
+@pytest.mark.slow
 def test_the_example_of_128_gpus_has_room_for_5_terabytes(dlrm: Callable[..., Any]) -> None:
     ended = dlrm("plan", str(EXAMPLES / "plan-128-gpus.toml"), "--json")
     assert ended.code == 0, ended.err

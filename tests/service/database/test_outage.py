@@ -51,7 +51,9 @@ def test_a_service_that_starts_before_its_database_waits_for_it(
 
 
 @on_postgresql
-@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGQUIT], ids=["stopped", "crashed"])
+@pytest.mark.parametrize(
+    "end", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGQUIT], ids=["stopped", "crashed"]
+)
 def test_a_service_outlives_a_restart_of_its_database(
     end: signal.Signals, live_api: Api, postgres_server: PostgresServer
 ) -> None:

@@ -64,7 +64,7 @@ class Place:
         assert answer.status_code == 200, answer.text
 
 
-@pytest.fixture(params=["claim", "bucket"])
+@pytest.fixture(params=["claim", pytest.param("bucket", marks=pytest.mark.slow)])
 def place(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> Iterator[Place]:
