@@ -40,7 +40,7 @@ def find_least_headroom(ranks: Ranks, copy_bytes: int, memory_bytes: int, ranks_
     return min(by_node, key=lambda headroom: headroom.spare_bytes)
 
 
-def count_free_bytes(memory_bytes: int, enough_bytes: int | None = None) -> int:
+def count_free_bytes(memory_bytes: int, enough_bytes: int) -> int:
     """Return how many of `memory_bytes` the job's processes on this node leave free, counted as the service counts
     them near their limit.
 
@@ -49,7 +49,6 @@ def count_free_bytes(memory_bytes: int, enough_bytes: int | None = None) -> int:
     is spared a look through all pages.
     """
     launch = psutil.Process().parent()
-    exact_above = 0 if enough_bytes is None else memory_bytes - enough_bytes
-    used = get_tree_memory_bytes(launch, exact_above) if launch else 0
+    used = get_tree_memory_bytes(launch, exact_above=memory_bytes - enough_bytes) if launch else 0
     # 0: the launch process has just ended, so that nothing is known about the job's memory.
     return memory_bytes - used if used else 0

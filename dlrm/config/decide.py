@@ -190,8 +190,8 @@ def _decide_batch(document: dict[str, Any], facts: DataFacts | None) -> tuple[in
 def _list_rank_counts(document: Mapping[str, Any]) -> list[int]:
     """List the smallest, the present and the largest number of ranks of a job; they differ for a range of machines."""
     resources = ResourcesConfig.model_validate(document["resources"])
-    nodes = resources.node_range
-    return sorted({nodes[0] * resources.workers_per_node, resources.world_size, nodes[-1] * resources.workers_per_node})
+    largest = resources.node_range[-1] * resources.workers_per_node
+    return sorted({resources.least_world_size, resources.world_size, largest})
 
 
 def _make_whole(document: Mapping[str, Any], size: int) -> int:

@@ -42,7 +42,6 @@ def export_model(
     """
     model = _make_model(resolved.job, dataset.schema)
     model.first_order = first_order
-    shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
     config = make_saved_config(resolved, dataset, get_checkpoint_step(checkpoint), first_order)
     try:
         with write_whole(directory) as part:
@@ -55,7 +54,7 @@ def export_model(
     except CheckpointError:
         raise
     except OSError as error:
-        num_bytes = 4 * sum(shape.numel() for shape in shapes.values())
+        num_bytes = sum(tensor.nbytes for tensor in model.state_dict().values())
         raise ExportError(
             f"{directory}: the model cannot be written: {error} (its weights take {num_bytes:,} bytes)"
         ) from error

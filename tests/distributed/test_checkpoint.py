@@ -241,7 +241,7 @@ def test_a_copy_must_fit_into_the_memory_that_the_largest_step_so_far_leaves(ran
     def run(ranks: Ranks) -> bool:
         reset_peak()
         trainer = resume_run(ranks, tmp_path, LARGE, NEVER_SAVE)
-        free = broadcast_from_rank0(ranks, count_free_bytes(2**40))
+        free = broadcast_from_rank0(ranks, count_free_bytes(2**40, enough_bytes=2**40))
         used = 2**40 - free
         room = SaveSettings(1e-9, 3, memory_bytes=used + 2 * LARGE_BYTES, ranks_per_node=2)
         trainer.saver = resume_run(ranks, tmp_path, LARGE, room).saver
@@ -263,7 +263,7 @@ def test_a_copy_that_is_gone_takes_no_room_from_the_next(rank_pools: RankPools, 
         trainer = resume_run(ranks, tmp_path, LARGE, NEVER_SAVE)
         gc.collect()
         reset_peak()
-        used = 2**40 - broadcast_from_rank0(ranks, count_free_bytes(2**40))
+        used = 2**40 - broadcast_from_rank0(ranks, count_free_bytes(2**40, enough_bytes=2**40))
         room = SaveSettings(1e9, 3, memory_bytes=used + int(1.7 * LARGE_BYTES), ranks_per_node=2)
         with make_saver(trainer, tmp_path, ranks, room) as saver:
             for step in (1, 2, 3):
@@ -284,7 +284,7 @@ def test_the_copies_of_a_node_need_room_on_that_node_alone(rank_pools: RankPools
         gc.collect()
         reset_peak()
         # The ranks of the other node are this machine's too: they count as used, and their copies take no room.
-        used = 2**40 - broadcast_from_rank0(ranks, count_free_bytes(2**40))
+        used = 2**40 - broadcast_from_rank0(ranks, count_free_bytes(2**40, enough_bytes=2**40))
         room = SaveSettings(1e-9, 3, used + int(0.75 * LARGE_BYTES), ranks_per_node)
         with make_saver(trainer, tmp_path, ranks, room) as saver:
             saver.save_async(trainer.progress)

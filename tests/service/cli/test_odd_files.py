@@ -110,7 +110,7 @@ GOOD = [
     Odd("few bad.csv", PLAIN + b"1,2\n", PLAIN_USES, in_document="max_bad_fraction"),
     Odd("latin.csv", PLAIN + b"1,caf\xe9,2.5\n" * 5, PLAIN_USES, in_document="max_bad_fraction"),
     Odd("broken lines.csv", PLAIN + b'1,"a\nb",2.5\n' * 3, PLAIN_USES, in_document="max_bad_fraction"),
-    Odd("wide.parquet", typed(**{f"x{column}": DRAW.normal(size=N) for column in range(1000)}), {"x999": "dense"}),
+    Odd("wide.parquet", typed(**{f"x{column}": DRAW.normal(size=N) for column in range(2000)}), {"x1999": "dense"}),
     Odd("all missing.parquet", typed(x=pa.nulls(N), y_=pa.nulls(N, pa.float64())), {"x": "out", "y_": "out"}),
     Odd(
         "unsigned.parquet",

@@ -44,7 +44,7 @@ def get_least_memory(diagnosis: Diagnosis) -> int:
     return diagnosis.least_memory_bytes
 
 
-@settings(max_examples=25)
+@settings(max_examples=50, deadline=None)
 @given(drawn=draw_requests(), share=st.sampled_from([64, 4096]), part=st.floats(0.1, 0.9))
 def test_every_alternative_has_a_plan(drawn: PlanRequest, share: int, part: float):
     tight = tighten(drawn, share, part)
