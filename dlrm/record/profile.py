@@ -43,6 +43,8 @@ class StepProfile(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     rank: int
+    num_ranks: int
+    """Number of ranks of the run; those of machines with run directories of their own leave their profiles there."""
     first_step: int
     """First profiled step, counted from 1 in this attempt."""
     num_steps: int

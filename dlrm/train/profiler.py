@@ -11,6 +11,7 @@ from torch.autograd.profiler_util import FunctionEventAvg
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from dlrm.record import ExchangeProfile, OperatorTime, ProfileDirectory, StepProfile
+from sharding.comm.collectives import broadcast_from_rank0
 from sharding.comm.process_groups import Ranks
 
 NUM_STEPS = 3
@@ -53,7 +54,8 @@ class StepProfiler:
 
     def __init__(self, directory: ProfileDirectory, ranks: Ranks, clock: PartClock, num_steps: int) -> None:
         """Choose the steps to profile. clock: times the parts, which the trace shows too. num_steps: steps left."""
-        self._directory, self._rank, self._device = directory, ranks.rank, ranks.device
+        self._directory, self._device = directory, ranks.device
+        self._rank, self._num_ranks = ranks.rank, ranks.world_size
         self._clock, self._exchange_clock = clock, ranks.exchange_clock
         # Work of NCCL counts as done once it is queued: its time is in the trace only.
         self._counts_exchanges = ranks.world_size > 1 and ranks.device.type == "cpu"
@@ -123,6 +125,7 @@ class StepProfiler:
             self._profile.export_chrome_trace(str(self._directory.trace(rank)))
             StepProfile(
                 rank=rank,
+                num_ranks=self._num_ranks,
                 first_step=self._first + 1,
                 num_steps=num_steps,
                 seconds_per_step=seconds / num_steps,
@@ -156,6 +159,20 @@ class StepProfiler:
             for event in events
         ]
         return sorted(times, key=lambda operator: operator.seconds_per_step, reverse=True)[:NUM_OPERATORS]
+
+
+def create_on_all_machines(directory: ProfileDirectory, ranks: Ranks) -> None:
+    """Create the directory of the profile where machines have run directories of their own, if rank 0 has it.
+
+    The user requests a profile of machine 0 alone. Collective.
+    """
+    if not broadcast_from_rank0(ranks, directory.path.is_dir()):
+        return
+    try:
+        directory.path.mkdir(exist_ok=True)
+    except OSError:
+        # A lost profile must not end the run.
+        log.exception("the directory of the profile cannot be created")
 
 
 def make_profiler(directory: ProfileDirectory, ranks: Ranks, clock: PartClock, num_steps: int) -> StepProfiler | None:

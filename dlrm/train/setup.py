@@ -22,7 +22,7 @@ from dlrm.train.build import Parts, PlannedTables, TrainRows, build_parts, plan_
 from dlrm.train.context import RunContext
 from dlrm.train.evaluator import Evaluator
 from dlrm.train.kept_scores import keep_scores
-from dlrm.train.profiler import make_profiler
+from dlrm.train.profiler import create_on_all_machines, make_profiler
 from dlrm.train.run_events import (
     report_average,
     report_data_and_plan,
@@ -57,6 +57,7 @@ def open_trainer(context: RunContext, dataset: Dataset, identity: RunIdentity) -
     stages = StageSequence(resolved.job, dataset.train.num_rows, progress, ranks)
     report_length(reporter, resolved.job, progress, stages.stages, dataset.train.num_rows)
     report_average(reporter, parts.average)
+    create_on_all_machines(context.profile, ranks)
     with _make_saver(context, state, identity, saved_step) as saver:
         yield _make_trainer(context, dataset, parts, saver, progress, stages)
 

@@ -54,6 +54,8 @@ def find_resumed_step(directory: RunDirectory, attempt: int) -> int:
 @pytest.mark.slow
 def test_nodes_without_a_common_directory_train_one_model_that_is_whole_in_the_bucket(bucket: Bucket, tmp_path: Path):
     directories = make_directories(tmp_path, RUN)
+    # As `dlrm train --profile` does, on machine 0 alone.
+    directories[0].attempt(1).profile.path.mkdir(parents=True)
     codes, outcome = start_apart(directories, 1).wait()
     assert (codes, outcome.state) == ([0, 0], "succeeded"), outcome.message
     newest = list_complete(bucket)[-1]
@@ -66,6 +68,7 @@ def test_nodes_without_a_common_directory_train_one_model_that_is_whole_in_the_b
     # What each of them has said is in one place.
     said = set(bucket.list_names("runs/run/attempt-1"))
     logs = ("logs/rank-0.log", "logs/rank-1.log", "logs/launch-node-1.log", "spool/rank-1.events.jsonl", "outcome.json")
+    logs += ("profile/rank-0.json", "profile/rank-1.json", "profile/rank-1.trace.json.gz")
     assert {f"runs/run/attempt-1/{name}" for name in logs} <= said
     assert Outcome.read(directories[1].attempt(1).outcome) == outcome
 

@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dlrm.config import format_count
 from dlrm.record import PART_DESCRIPTIONS, ProfileDirectory, StepProfile
 from service.cli.render.console import print_heading
 from service.cli.render.text_format import UNKNOWN
@@ -34,6 +35,11 @@ def print_profile(console: Console, directory: ProfileDirectory) -> None:
         console.print(make_exchanges_table(first))
     print_heading(console, f"operators, by their own time on rank {first.rank}")
     console.print(make_operators_table(first))
+    if len(profiles) < first.num_ranks:
+        shown = f"{len(profiles)} of {format_count(first.num_ranks, 'rank')} are shown"
+        place = f"{directory.path.parent.name}/{directory.path.name} of their own run directories"
+        theirs = f"other machines keep the profiles of theirs in {place}"
+        _print_line(console, f"{shown}: {theirs}, and of the run in its bucket")
     traces = ", ".join(str(directory.trace(profile.rank)) for profile in profiles)
     _print_line(console, f"traces, for https://ui.perfetto.dev: {traces}")
 

@@ -26,6 +26,7 @@ def directory(tmp_path: Path) -> ProfileDirectory:
     for rank, dense in ((0, 0.06), (1, 0.08)):
         StepProfile(
             rank=rank,
+            num_ranks=2,
             first_step=6,
             num_steps=3,
             seconds_per_step=0.1,
@@ -63,6 +64,18 @@ def test_steps_without_others_before_them_say_so(
         profile.model_copy(update={"first_step": 1}).write(directory.figures(profile.rank))
     text = " ".join(word for line in shown(directory, capsys) for word in line)
     assert "mean of steps 1 to 3, without warm-up" in text
+
+
+def test_ranks_of_machines_with_directories_of_their_own_are_said_to_be_elsewhere(
+    tmp_path: Path, directory: ProfileDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = " ".join(word for line in shown(directory, capsys) for word in line)
+    assert "are shown" not in text
+    for profile in directory.read():
+        profile.model_copy(update={"num_ranks": 4}).write(directory.figures(profile.rank))
+    text = " ".join(word for line in shown(directory, capsys) for word in line)
+    place = f"{tmp_path.parent.name}/{tmp_path.name}"
+    assert f"2 of 4 ranks are shown: other machines keep the profiles of theirs in {place} of their own" in text
 
 
 def test_operators_at_the_same_time_leave_no_rest(
