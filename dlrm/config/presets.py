@@ -52,7 +52,7 @@ PRESETS: dict[PresetName, Preset] = {
         max_batch=524_288,
         # Where 230 to 250 steps of the last size would make the run, 524,288 that grew like this was 0.0004 below a
         # small batch (five seeds); 16,384 and 65,536 that grew eight times at once were level with one. Constant
-        # batches were 0.001 to 0.004 below, and 0.0005 to 0.001 with 880 to 1,000 steps.
+        # batches were 0.001 to 0.004 below, and 0.001 below to 0.0003 above with 880 to 1,000 steps.
         min_steps=240,
         min_constant_steps=800,
         values={

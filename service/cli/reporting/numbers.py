@@ -46,6 +46,8 @@ class Scaling:
     reached: Sequence[ReachedAtBatch]
     fit: CriticalBatchFit | None
     """Fit to the batches whose every seed reaches the target; None for too few of them."""
+    fit_without_largest: CriticalBatchFit | None
+    """The same without the largest of these batches, which tells how far the fit depends on it; None for too few."""
     noise_scale: NoiseScale | None
     """Median of the noise scales that the runs themselves have reported; None where none has."""
 
@@ -145,8 +147,9 @@ def _make_scalings(reached: Sequence[ReachedAtBatch]) -> list[Scaling]:
     for series in dict.fromkeys(point.series for point in reached):
         own = sorted((point for point in reached if point.series == series), key=lambda point: point.batch)
         whole = {point.batch: [crossing.samples for crossing in point.crossings] for point in own if point.is_whole}
+        others = {batch: samples for batch, samples in whole.items() if batch != max(whole)}
         noise_scale = find_median_noise(trial.result for point in own for trial in point.cell.trials)
-        scalings.append(Scaling(series, own, fit_critical_batch(whole), noise_scale))
+        scalings.append(Scaling(series, own, fit_critical_batch(whole), fit_critical_batch(others), noise_scale))
     return scalings
 
 

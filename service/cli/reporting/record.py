@@ -77,7 +77,7 @@ def _make_difference_record(difference: Difference) -> dict[str, Any]:
 
 
 def _make_scaling_record(scaling: Scaling) -> dict[str, Any]:
-    fit, noise = scaling.fit, scaling.noise_scale
+    fit, other, noise = scaling.fit, scaling.fit_without_largest, scaling.noise_scale
     return {
         "series": scaling.series,
         "batches": [
@@ -87,6 +87,7 @@ def _make_scaling_record(scaling: Scaling) -> dict[str, Any]:
         "critical_batch": None if fit is None else fit.critical_batch,
         "critical_batch_low": None if fit is None else fit.low,
         "critical_batch_high": None if fit is None else fit.high,
+        "critical_batch_without_largest": None if other is None or other.is_at_limit else other.critical_batch,
         "is_at_limit": None if fit is None else fit.is_at_limit,
         "min_samples": None if fit is None else fit.min_samples,
         "min_steps": None if fit is None else fit.min_steps,

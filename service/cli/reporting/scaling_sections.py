@@ -19,7 +19,8 @@ NUM_CURVE_POINTS = 40
 _FIT_NOTE = (
     "Fit: samples(B) = samples_min (1 + B / B_crit), and so steps(B) = steps_min (1 + B_crit / B) (McCandlish et al. "
     "2018, arXiv 1812.06162, equation 2.11), by least squares in logarithms. Its 95 % interval is that of a bootstrap "
-    "over the seeds of each batch, which for few seeds is too narrow. Perfect scaling: as many samples as at the "
+    "over the seeds of each batch, which for few seeds is too narrow, and tells nothing of whether batches lie on the "
+    "curve. Perfect scaling: as many samples as at the "
     "smallest batch."
 )
 _NOISE_NOTE = (
@@ -202,7 +203,7 @@ def _describe_fit(scaling: Scaling, fit: CriticalBatchFit) -> str:
         where = "below" if fit.critical_batch < smallest else "above"
         return f"{name}: the critical batch is far {where} all batches that were tried, which tell no more of it."
     lone = "" if fit.low is not None else " A batch has one seed, so that there is no interval, and no verdict."
-    told = f"{name}: the critical batch is about {format_rough(fit.critical_batch)}."
+    told = f"{name}: the critical batch is about {format_rough(fit.critical_batch)}{_describe_other(scaling)}."
     if noise is None:
         return f"{told} No run has told its noise scale.{lone}"
     both = f"the noise scale of the runs, {format_noise(noise)} (median of the runs at their end)"
@@ -212,6 +213,20 @@ def _describe_fit(scaling: Scaling, fit: CriticalBatchFit) -> str:
     if agreement == "open":
         return f"{told} Whether it and {both}, {within} cannot be told{apart}.{lone}"
     return f"{told} It and {both}, {'' if agreement == 'agree' else 'do not '}{within}{apart}."
+
+
+def _describe_other(scaling: Scaling) -> str:
+    """Describe what the fit would be without its largest batch, as the rest of a sentence; empty for too few batches.
+
+    A single batch with few steps may rule the fit, which its interval, over seeds, does not tell.
+    """
+    other = scaling.fit_without_largest
+    if other is None:
+        return ""
+    interval = _format_interval(other.low, other.high)
+    told = "not known" if other.is_at_limit else format_rough(other.critical_batch)
+    bounds = "" if other.is_at_limit or interval == UNKNOWN else f" ({interval})"
+    return f"; without the largest batch of the fit it would be {told}{bounds}"
 
 
 def _format_factor(ratio: float) -> str:

@@ -6,7 +6,14 @@ import pytest
 
 from service.cli.sweep.asked import ASKED_FILE_NAME, write_asked
 from service.cli.sweep.results import CurvePoint, TrialResult
-from tests.service.cli.reporting.recorded import BATCHES, SEEDS, make_trial, write_results
+from tests.service.cli.reporting.recorded import (
+    BATCHES,
+    CRITICAL_BATCH,
+    SEEDS,
+    make_curve,
+    make_trial,
+    write_results,
+)
 from tests.service.cli.reporting.reports import Command, find, read_json, refuse
 
 
@@ -44,6 +51,20 @@ def test_a_critical_batch_of_one_seed_has_no_verdict_beside_the_noise_scale(tmp_
     text = dlrm("report", str(tmp_path), "--target-auc", "0.56").out
     assert "the critical batch is about 6,000. Whether it and the noise scale of the runs, 7,000" in text
     assert "cannot be told: they are a factor of 1.17 apart. A batch has one seed, so that there is no interval" in text
+
+
+def test_a_critical_batch_is_told_without_its_largest_batch_too(tmp_path: Path, dlrm: Command) -> None:
+    batches = (4096, 16_384, 32_768, 65_536)
+    trials = {batch: [make_trial(tmp_path, "adam", batch, seed) for seed in SEEDS] for batch in batches}
+    # The largest needs a third more samples than the curve of the others says.
+    curve = [point.model_copy(update={"step": -(-point.num_samples // 65_536)}) for point in make_curve(90_000)]
+    trials[65_536] = [trial.model_copy(update={"curve": curve}) for trial in trials[65_536]]
+    write_results(tmp_path, [trial for of_batch in trials.values() for trial in of_batch])
+    (scaling,) = read_json(dlrm, tmp_path, "--target-auc", "0.5185")["scalings"]
+    assert scaling["critical_batch"] < 0.9 * CRITICAL_BATCH
+    assert scaling["critical_batch_without_largest"] == pytest.approx(CRITICAL_BATCH, rel=1e-3)
+    text = dlrm("report", str(tmp_path), "--target-auc", "0.5185").out
+    assert "; without the largest batch of the fit it would be 6,000 (6,000 to 6,000)." in text
 
 
 def test_noise_scales_without_an_upper_bound_are_told_as_a_lower_bound_of_their_median(
