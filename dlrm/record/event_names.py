@@ -4,6 +4,9 @@ DECIDED, ENDED_EARLY, BEST_MODEL, BLENDED = "decided", "ended_early", "best_mode
 """Names of the events that report what was decided of a job document, that the run ends since its model gets no better,
 which model it leaves, and what that is blended with."""
 
+DATA_REUSED = "data_reused"
+"""Name of the event that raw rows were prepared before, by another run."""
+
 AVERAGES_WEIGHTS = "averages_weights"
 """Name of the event that the model of a run is an average of its weights over the steps."""
 

@@ -1,6 +1,7 @@
 """One attempt of a run on this machine: its launch process, watched until it ends."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from dlrm.record import AttemptDirectory, EndReason, Outcome
 from hostinfo.node_place import NodePlace
@@ -11,17 +12,29 @@ from service.client import Progress
 from service.launchers.log_files import read_last_line
 
 
+@dataclass(frozen=True)
+class AttemptEnd:
+    """End of an attempt."""
+
+    code: int
+    """Exit code of the launch process."""
+    outcome: Outcome
+    reported: SpoolProgress
+    """Everything that was reported."""
+    is_stop_requested: bool
+    """Whether SIGINT or SIGTERM came while it ran, perhaps too late to stop it."""
+
+
 def run_attempt(
     started: NewAttempt,
     on_line: Callable[[str], None],
     on_progress: Callable[[Progress], None],
     place: NodePlace | None = None,
-) -> tuple[int, Outcome, SpoolProgress]:
+) -> AttemptEnd:
     """Run the attempt to its end. SIGINT and SIGTERM stop it after a checkpoint.
 
     on_line: called with each line that the user should see. on_progress: called with the progress, several times a
-    second. place: of this machine among several that run the job; None where it is the only one. Returns the exit code
-    of the launch process, the outcome, and everything that was reported.
+    second. place: of this machine among several that run the job; None where it is the only one.
     """
     attempt = started.attempt
     options = [] if place is None else place.options
@@ -29,10 +42,11 @@ def run_attempt(
         "dlrm.launch", [str(started.directory.path), "--attempt", str(started.number), *options]
     )
     progress = SpoolProgress(attempt, on_line, started.checkpoint and started.checkpoint.num_steps)
-    code = run_and_watch(command, attempt.launch_log, lambda: on_progress(progress.read()))
+    end = run_and_watch(command, attempt.launch_log, lambda: on_progress(progress.read()))
     for count in progress.omitted_warnings:
         on_line(count)
-    return code, Outcome.read(attempt.outcome) or _make_crash_outcome(attempt, code), progress
+    outcome = Outcome.read(attempt.outcome) or _make_crash_outcome(attempt, end.code)
+    return AttemptEnd(end.code, outcome, progress, end.is_stop_requested)
 
 
 def _make_crash_outcome(attempt: AttemptDirectory, code: int) -> Outcome:

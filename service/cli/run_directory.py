@@ -79,11 +79,13 @@ def create_run(
     settings: Sequence[str] | None = None,
     place: NodePlace | None = None,
     run_store: str | None = None,
+    remedy: str = "name another directory with --run-directory",
 ) -> NewAttempt:
     """Create a new run directory for the job document `job`, with its first attempt.
 
     run_directory: must not exist yet; None for runs/NAME-TIME. settings: arguments of `--set`. place: of this machine
-    among several that run the job; None where it is the only one. run_store: value of --run-store. Raises CommandError.
+    among several that run the job; None where it is the only one. run_store: value of --run-store. remedy: what helps
+    where the directory cannot be written. Raises CommandError.
     """
     spec = read_absolute_job(job, settings)
     check_job(spec, job, place)
@@ -97,7 +99,7 @@ def create_run(
     try:
         started.directory.path.mkdir(parents=True)
     except OSError as error:
-        raise _make_write_error(path, error, "name another directory with --run-directory") from None
+        raise _make_write_error(path, error, remedy) from None
     try:
         write_atomically(started.directory.spec, resolved.model_dump_json(indent=1))
         if store is not None:
@@ -105,7 +107,7 @@ def create_run(
         started.attempt.create()
     except OSError as error:
         shutil.rmtree(started.directory.path, ignore_errors=True)
-        raise _make_write_error(path, error, "name another directory with --run-directory") from None
+        raise _make_write_error(path, error, remedy) from None
     return started
 
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -15,6 +16,16 @@ from service.cli.errors import CommandError
 
 POLL_SECONDS = 0.2
 """Seconds between two calls of `watch`."""
+
+
+@dataclass(frozen=True)
+class ChildEnd:
+    """End of a launch process."""
+
+    code: int
+    """Exit code."""
+    is_stop_requested: bool
+    """Whether SIGINT or SIGTERM came while it ran: too late for it where it has succeeded or failed all the same."""
 
 
 def require_trainer(module: str = "torch") -> None:
@@ -31,8 +42,8 @@ def make_module_command(module: str, arguments: Sequence[str]) -> list[str]:
     return [sys.executable, "-m", module, *arguments]
 
 
-def run_and_watch(command: Sequence[str], log: Path, watch: Callable[[], None]) -> int:
-    """Run the launch process `command` with its output appended to `log`, and return its exit code.
+def run_and_watch(command: Sequence[str], log: Path, watch: Callable[[], None]) -> ChildEnd:
+    """Run the launch process `command` to its end, with its output appended to `log`.
 
     `watch` is called every POLL_SECONDS, and once at the end. SIGINT and SIGTERM are passed on as SIGTERM, which stops
     the run after a checkpoint; this process waits for that.
@@ -43,7 +54,7 @@ def run_and_watch(command: Sequence[str], log: Path, watch: Callable[[], None]) 
             # In a session of its own: Ctrl-C at the terminal must reach it only once, through this process.
             child = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
             started.enter_context(child)
-            started.enter_context(forward_signals(child))
+            received = started.enter_context(forward_signals(child))
         while True:
             try:
                 code = child.wait(POLL_SECONDS)
@@ -51,7 +62,7 @@ def run_and_watch(command: Sequence[str], log: Path, watch: Callable[[], None]) 
                 watch()
             else:
                 watch()
-                return code
+                return ChildEnd(code, bool(received))
 
 
 @contextmanager

@@ -11,6 +11,10 @@ import numpy as np
 import pytest
 
 from dlrm.record import EXIT_STOPPED
+from service.cli.patience import make_patience
+from service.cli.sweep.document import read_sweep
+from service.cli.sweep.jobs import JobRunner
+from service.cli.sweep.plan import Plan
 from service.cli.sweep.results import can_pair, read_results
 from service.client import Client
 from service.demo.service_process import run_service
@@ -62,3 +66,23 @@ def test_an_interrupted_sweep_takes_the_jobs_that_it_has_submitted(service: Clie
         assert len(np.load(tmp_path / "out" / result.scores.logits)) == result.scores.num_rows
     assert can_pair(*results)
     assert [*{result.seed for result in results}] == [0, 1]
+
+
+def test_a_trial_whose_older_failed_job_was_deleted_gets_a_new_job(service: Client, tmp_path: Path) -> None:
+    sweep = tmp_path / "again.toml"
+    sweep.write_text(DOCUMENT.replace("num_rows = 8_000", "num_rows = 9_000"))
+    trial = Plan(read_sweep(sweep)).list_due({})[0]
+    runner = JobRunner(service, make_patience(10.0, print), "again", tmp_path, 1)
+    ended: list[str] = []
+    for _ in range(2):
+        runner.start(trial, "")
+        job = next(iter(service.jobs(label="sweep:again")))
+        service.cancel(job.id)
+        wait_until(lambda job_id=job.id: service.job(job_id).has_ended)
+        ended.append(job.id)
+    assert len({*ended}) == 2
+    service.delete(ended[0])
+    runner.start(trial, "")
+    job = next(iter(service.jobs(label="sweep:again")))
+    assert job.id not in ended
+    service.cancel(job.id)

@@ -29,7 +29,7 @@ from dlrm.data.prepare.prepare import prepare
 from dlrm.data.prepare.workers import start_workers
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.files import find_splits
-from dlrm.record import write_atomically
+from dlrm.record import DATA_REUSED, write_atomically
 from hostinfo.file_lock import try_lock
 
 _RETRY_SECONDS = 0.1
@@ -62,11 +62,11 @@ def find_or_prepare(
     key = compute_fingerprint(config, *named, base=base)
     entry = cache / key
     if _is_complete(entry):
-        on_event(NoteEvent("data_reused", "the same rows were prepared before"))
+        on_event(NoteEvent(DATA_REUSED, "the same rows were prepared before"))
         return entry
     with _lock(cache / f"{key}.lock", on_event):
         if _is_complete(entry):
-            on_event(NoteEvent("data_reused", "another process has prepared the same rows"))
+            on_event(NoteEvent(DATA_REUSED, "another process has prepared the same rows"))
             return entry
         # What exists here is damaged: a user may have deleted files of it.
         shutil.rmtree(entry, ignore_errors=True)

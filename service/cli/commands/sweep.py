@@ -58,6 +58,9 @@ def sweep(
             show_default="on this machine",
         ),
     ] = None,
+    patience: Annotated[
+        float, typer.Option(min=0.0, help="Seconds to wait for a service that is away; with --service.")
+    ] = DEFAULT_PATIENCE_SECONDS,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the trials, and train none.")] = False,
     keep_runs: Annotated[bool, typer.Option("--keep-runs", help="Keep the run directories of all trials.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON on stdout.")] = False,
@@ -114,7 +117,7 @@ def sweep(
     with hold_directory(directory, "dlrm sweep"):
         # Another command may have added to it until now.
         loop.read()
-        with _open_runner(read, directory, service, keep_runs=keep_runs) as runner:
+        with _open_runner(read, directory, service, patience, keep_runs=keep_runs) as runner:
             try:
                 loop.run(runner)
             except (SweepStopped, KeyboardInterrupt):
@@ -132,13 +135,14 @@ def _read_with_minutes(document: Path, minutes: float | None) -> Sweep:
 
 
 @contextmanager
-def _open_runner(read: Sweep, directory: Path, service: str | None, *, keep_runs: bool) -> Generator[Runner]:
+def _open_runner(
+    read: Sweep, directory: Path, service: str | None, patience: float, *, keep_runs: bool
+) -> Generator[Runner]:
     if service is None:
         yield LocalRunner(directory, read.job_path, keeps_runs=keep_runs)
         return
     with connect(url=None if service == ANY_SERVICE else service) as client:
-        patience = make_patience(DEFAULT_PATIENCE_SECONDS, _print)
-        yield JobRunner(client, patience, read.config.name, directory, read.config.parallel)
+        yield JobRunner(client, make_patience(patience, _print), read.config.name, directory, read.config.parallel)
 
 
 def _print(line: str) -> None:

@@ -24,7 +24,7 @@ from dlrm.record import (
 )
 from hostinfo.node_place import NodePlace
 from service.cli import errors
-from service.cli.attempt_run import run_attempt
+from service.cli.attempt_run import AttemptEnd, run_attempt
 from service.cli.commands.infer import Inference, derive_job_name, infer_document
 from service.cli.data_files import check_data_files
 from service.cli.documents import check_settings, check_settings_early
@@ -48,7 +48,6 @@ from service.cli.run_directory import (
 from service.cli.run_store import RunStore, fetch_kept_run, fetch_lost_run, make_fetched_path, name_store
 from service.cli.set_option import PresetOption, SetOption, add_preset
 from service.cli.sources import DOCUMENTS
-from service.cli.spool import SpoolProgress
 
 RESULT_FIELDS = (
     "auc",
@@ -196,17 +195,17 @@ def train(
         console.print(_describe_checkpoint(started), markup=False, highlight=False, soft_wrap=True)
     if profile:
         started.attempt.profile.path.mkdir()
-    code, outcome, reported = _run_attempt(started, place)
-    if as_json or code == EXIT_DONE:
-        result = make_result(started.directory, outcome, reported.warnings, started.attempt.profile)
+    end = _run_attempt(started, place)
+    if as_json or end.code == EXIT_DONE:
+        result = make_result(started.directory, end.outcome, end.reported.warnings, started.attempt.profile)
         _print_result(result, as_json=as_json)
-    if reported.advice is not None and not as_json:
-        print_advice(console_on(), reported.advice)
+    if end.reported.advice is not None and not as_json:
+        print_advice(console_on(), end.reported.advice)
     if profile and not as_json:
         print_profile(console_on(), started.attempt.profile)
-    if code != EXIT_DONE:
-        _print_end(console, started, outcome)
-    raise typer.Exit(EXIT_CODES.get(code, errors.EXIT_FAILED))
+    if end.code != EXIT_DONE:
+        _print_end(console, started, end.outcome)
+    raise typer.Exit(EXIT_CODES.get(end.code, errors.EXIT_FAILED))
 
 
 def _create_attempt(
@@ -299,7 +298,7 @@ def _describe_checkpoint(started: NewAttempt) -> str:
     return f"attempt {started.number}: the newest checkpoint is from {step}"
 
 
-def _run_attempt(started: NewAttempt, place: NodePlace | None) -> tuple[int, Outcome, SpoolProgress]:
+def _run_attempt(started: NewAttempt, place: NodePlace | None) -> AttemptEnd:
     """Run the attempt to its end, with a live display of its progress and warnings."""
     with ProgressLine() as line:
         return run_attempt(

@@ -9,7 +9,9 @@ from typing import Any
 from service.cli.errors import BadInputError
 from service.cli.reporting.batches import TrialBatch
 from service.cli.reporting.load import LoadedResults, LoadedTrial
+from service.cli.sweep.asked import AskedTrial
 from service.cli.sweep.plan import compute_mean_loss
+from service.cli.sweep.results import TrialResult
 from service.cli.sweep.summary import list_edges
 from service.cli.sweep.trials import format_value
 from service.cli.trials.fields import Settings
@@ -36,8 +38,14 @@ class ReportCell:
     num_diverged: int
     """Trials that have diverged, of all settings."""
     num_failed: int
+    num_missing: int
+    """Trials that the sweep asks for and that have not ended yet."""
+    num_missing_seeds: int
+    """Those of them with the best setting that would be its result."""
     num_settings: int
     """Settings that were tried."""
+    is_open: bool
+    """Whether trials that choose are missing or have failed, so that another setting may come out as the best."""
     edges: Sequence[str]
     """Fields whose best value is the lowest or the highest that was tried, with that word."""
 
@@ -49,7 +57,7 @@ class ReportCell:
     @property
     def is_chosen(self) -> bool:
         """Whether its setting is the best of several; of one setting nothing is chosen."""
-        return self.num_settings > 1
+        return self.num_settings > 1 or self.is_open
 
     @property
     def batch(self) -> TrialBatch:
@@ -93,8 +101,11 @@ def make_cells(loaded: LoadedResults) -> list[ReportCell]:
         )
     groups: dict[str, list[LoadedTrial]] = {}
     for trial in loaded.trials:
-        groups.setdefault(json.dumps([trial.result.method, trial.result.compared], sort_keys=True), []).append(trial)
-    cells = [_make_cell(group) for group in groups.values()]
+        groups.setdefault(_name_cell(trial.result), []).append(trial)
+    missing: dict[str, list[AskedTrial]] = {}
+    for asked in loaded.missing:
+        missing.setdefault(_name_cell(asked), []).append(asked)
+    cells = [_make_cell(group, missing.get(name, [])) for name, group in groups.items()]
     methods = list(dict.fromkeys(cell.method for cell in cells))
     return sorted(
         cells, key=lambda cell: ([_order(value) for value in cell.compared.values()], methods.index(cell.method))
@@ -106,13 +117,26 @@ def are_equal(one: float, other: float) -> bool:
     return abs(one - other) <= EQUAL_TOLERANCE * max(one, other)
 
 
-def _make_cell(trials: Sequence[LoadedTrial]) -> ReportCell:
+def _name_cell(trial: TrialResult | AskedTrial) -> str:
+    return json.dumps([trial.method, trial.compared], sort_keys=True)
+
+
+def _name_settings(trial: TrialResult | AskedTrial) -> str:
+    return json.dumps(trial.settings, sort_keys=True)
+
+
+def _make_cell(trials: Sequence[LoadedTrial], missing: Sequence[AskedTrial]) -> ReportCell:
+    """Make a cell. missing: trials of it that the sweep asks for and that have not ended."""
     first = trials[0].result
     whole = _group_by_settings(trials, "grid")
     confirming = _group_by_settings(trials, "confirm")
-    best = _choose(whole, confirming)
+    tried = {_name_settings(trial.result): trial.result.settings for trial in trials}
+    is_open = len(tried.keys() | {_name_settings(trial) for trial in missing}) > 1 and (
+        any(trial.stage != "confirm" for trial in missing)
+        or any(trial.result.stage != "confirm" and trial.result.outcome == "failed" for trial in trials)
+    )
+    best = _choose(whole, confirming, is_open=is_open)
     own = confirming.get(best, whole.get(best, [])) if best is not None else []
-    tried = {json.dumps(trial.result.settings, sort_keys=True): trial.result.settings for trial in trials}
     grid: dict[str, list[Any]] = {}
     for settings in tried.values():
         for field, value in settings.items():
@@ -129,7 +153,12 @@ def _make_cell(trials: Sequence[LoadedTrial]) -> ReportCell:
         num_seeds=len(own),
         num_diverged=sum(trial.result.outcome == "diverged" for trial in trials),
         num_failed=sum(trial.result.outcome == "failed" for trial in trials),
+        num_missing=len(missing),
+        num_missing_seeds=sum(
+            trial.stage == own[0].result.stage and _name_settings(trial) == best for trial in missing if own
+        ),
         num_settings=len(tried),
+        is_open=is_open,
         edges=list_edges(grid, settings or {}),
     )
 
@@ -138,22 +167,33 @@ def _group_by_settings(trials: Sequence[LoadedTrial], stage: str) -> dict[str, l
     groups: dict[str, list[LoadedTrial]] = {}
     for trial in trials:
         if trial.result.stage == stage and trial.result.fraction == 1.0:
-            groups.setdefault(json.dumps(trial.result.settings, sort_keys=True), []).append(trial)
+            groups.setdefault(_name_settings(trial.result), []).append(trial)
     return groups
 
 
-def _choose(whole: Mapping[str, Sequence[LoadedTrial]], confirming: Mapping[str, Sequence[LoadedTrial]]) -> str | None:
-    """Choose the best setting as the sweep does, of those with the most seeds: a sweep may have been cut short.
+def _choose(
+    whole: Mapping[str, Sequence[LoadedTrial]], confirming: Mapping[str, Sequence[LoadedTrial]], *, is_open: bool
+) -> str | None:
+    """Choose the best setting as the sweep does, over the seeds that all settings have: it may have been cut short.
 
-    Without the trials that chose, which may be in a file that is not given, it is the setting that is confirmed.
+    While the choice is open, or without the trials that chose, which may be in a file that is not given, it is the
+    setting that is confirmed.
     """
-    if not whole:
+    if not whole or (is_open and confirming):
         return max(confirming, key=lambda settings: len(confirming[settings]), default=None)
-    num_seeds = max(map(len, whole.values()))
+    ended = {
+        settings: by_seed
+        for settings, trials in whole.items()
+        if (by_seed := {trial.result.seed: trial.result for trial in trials if trial.result.outcome != "failed"})
+    }
+    first: dict[int, TrialResult] = next(iter(ended.values()), {})
+    seeds = [seed for seed in first if all(seed in by_seed for by_seed in ended.values())]
     losses = {
         settings: loss
-        for settings, trials in whole.items()
-        if len(trials) == num_seeds and (loss := compute_mean_loss([trial.result for trial in trials])) is not None
+        for settings, by_seed in ended.items()
+        if seeds
+        and all(result.outcome == "done" for result in by_seed.values())
+        and (loss := compute_mean_loss([by_seed[seed] for seed in seeds], len(ended))) is not None
     }
     return min(losses, key=lambda settings: losses[settings], default=None)
 

@@ -141,6 +141,9 @@ def _find_refusal(cell: ReportCell, base: ReportCell, pairs: Sequence[tuple[Load
         one, other = first.result, second.result
         if one.scores is not None and other.scores is not None and not can_pair(one, other):
             return "not paired: other evaluation rows (the checksums of labels and weights differ)"
+        counts = one.metrics.get("num_rows"), other.metrics.get("num_rows")
+        if None not in counts and counts[0] != counts[1]:
+            return f"not paired: other evaluation rows ({counts[0]:,.0f} and {counts[1]:,.0f})"
     return None
 
 

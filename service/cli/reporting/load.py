@@ -7,8 +7,8 @@ from pathlib import Path
 
 from service.cli.errors import BadInputError
 from service.cli.reporting.batches import TrialBatch, find_batch
-from service.cli.sweep.asked import read_asked
-from service.cli.sweep.results import FILE_NAME, TrialResult, read_results
+from service.cli.sweep.asked import AskedTrial, read_asked
+from service.cli.sweep.results import FILE_NAME, TrialResult, index_results, read_results
 from service.cli.sweep.trials import format_value
 
 
@@ -41,6 +41,8 @@ class LoadedResults:
     files: Sequence[Path]
     trials: Sequence[LoadedTrial]
     """Trials, each once, in the order of the files."""
+    missing: Sequence[AskedTrial]
+    """Trials that the document of the sweep asks for and that have no line."""
     num_replaced: int
     """Lines that do not count since the same trial of an earlier document or attempt has a later one."""
     num_unasked: int
@@ -49,15 +51,25 @@ class LoadedResults:
     """Compared fields."""
 
 
+@dataclass(frozen=True)
+class _FileResults:
+    """Results of one file that count, and the numbers of lines that do not."""
+
+    trials: Sequence[LoadedTrial]
+    asked: Sequence[AskedTrial]
+    num_replaced: int
+    num_unasked: int
+
+
 def load_results(paths: Sequence[Path]) -> LoadedResults:
     """Load results. paths: files, or directories of sweeps. Raises BadInputError, also for files of two sweeps.
 
-    Where a sweep has left the keys of the trials that its document asks for, the lines of other trials do not count.
+    Where a sweep has left the trials that its document asks for, the lines of other trials do not count, and the others
+    have the names that the document gives them.
     """
     files = list(dict.fromkeys(path / FILE_NAME if path.is_dir() else path for path in paths))
-    all_lines = [LoadedTrial(result, file) for file in files for result in _read(file)]
-    asked = {file: read_asked(file.parent) for file in files}
-    lines = [line for line in all_lines if (keys := asked[line.file]) is None or line.result.key in keys]
+    parts = [_select_asked(file, _read(file), read_asked(file.parent)) for file in files]
+    lines = [trial for part in parts for trial in part.trials]
     if not lines:
         raise BadInputError(
             f"{', '.join(map(str, files))}: no results that the document of the sweep asks for "
@@ -79,7 +91,31 @@ def load_results(paths: Sequence[Path]) -> LoadedResults:
         # A failure is no result, so that it does not replace one.
         if line.result.outcome != "failed" or earlier.result.outcome == "failed":
             trials[identity] = line
-    return LoadedResults(files, [*trials.values()], len(lines) - len(trials), len(all_lines) - len(lines), compare)
+    missing = {_make_identity(trial): trial for part in parts for trial in part.asked}
+    return LoadedResults(
+        files,
+        [*trials.values()],
+        [trial for identity, trial in missing.items() if identity not in trials],
+        sum(part.num_replaced for part in parts) + len(lines) - len(trials),
+        sum(part.num_unasked for part in parts),
+        compare,
+    )
+
+
+def _select_asked(file: Path, results: Sequence[TrialResult], asked: Sequence[AskedTrial] | None) -> _FileResults:
+    """Select the results of a file that count. asked: trials that do; None where all do."""
+    if asked is None:
+        return _FileResults([LoadedTrial(result, file) for result in results], [], 0, 0)
+    keys = {trial.key for trial in asked}
+    lines = [result for result in results if result.key in keys]
+    # A failure is no result, so that it does not replace one.
+    by_key = {result.key: result for result in lines} | index_results(lines)
+    trials = [
+        LoadedTrial(by_key[trial.key].model_copy(update=trial.list_names()), file)
+        for trial in asked
+        if trial.key in by_key
+    ]
+    return _FileResults(trials, asked, len(lines) - len(by_key), len(results) - len(lines))
 
 
 def _read(file: Path) -> list[TrialResult]:
@@ -108,7 +144,7 @@ def _list_fields(line: LoadedTrial) -> str:
     return ", ".join(line.result.compared) or "no fields"
 
 
-def _make_identity(result: TrialResult) -> str:
+def _make_identity(trial: TrialResult | AskedTrial) -> str:
     """Return what makes a trial within a sweep; its key tells the job document too."""
-    fields = [result.method, result.stage, result.compared, result.settings, result.seed, result.fraction]
+    fields = [trial.method, trial.stage, trial.compared, trial.settings, trial.seed, trial.fraction]
     return json.dumps(fields, sort_keys=True)

@@ -77,7 +77,7 @@ class SweepReport:
     sample_groups: Sequence[LengthGroup]
     step_groups: Sequence[LengthGroup]
     num_row_sets: int
-    """Number of different sets of evaluation rows, of the trials whose scores are kept."""
+    """Number of different sets of evaluation rows, as far as kept scores and the numbers of rows tell."""
     broken_files: Sequence[str]
     """Files of scores that cannot be used, each with the reason."""
     courses: Sequence[Course]
@@ -97,7 +97,9 @@ def compute_report(loaded: LoadedResults, options: ReportOptions) -> SweepReport
     pairs = [pair for comparison in comparisons if comparison.is_on_rows for pair in comparison.pairs]
     measured = measure_scores(cells, pairs, missing)
     target = choose_target(cells) if options.target_auc is None else options.target_auc
-    checksums = {trial.result.scores.checksum for cell in cells for trial in cell.trials if trial.result.scores}
+    results = [trial.result for cell in cells for trial in cell.trials]
+    checksums = {result.scores.checksum for result in results if result.scores}
+    row_counts = {count for result in results if (count := result.metrics.get("num_rows")) is not None}
     return SweepReport(
         loaded=loaded,
         options=options,
@@ -108,7 +110,7 @@ def compute_report(loaded: LoadedResults, options: ReportOptions) -> SweepReport
         growing=[] if target is None else measure_growing(cells, target),
         sample_groups=_group_by_length(cells, "num_samples"),
         step_groups=_group_by_length(cells, "num_steps"),
-        num_row_sets=len(checksums),
+        num_row_sets=max(len(checksums), len(row_counts)),
         broken_files=sorted({*measured.faults.values()}),
         courses=average_courses(cells),
     )

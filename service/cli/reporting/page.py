@@ -29,6 +29,8 @@ def make_page(report: SweepReport, title: str) -> Page:
 
 
 def _describe_choice(cells: Sequence[ReportCell], across: str) -> str:
+    if any(cell.is_open for cell in cells):
+        return f"Best setting so far of each method{across}, as the validation rows choose it: not all trials have run."
     if any(cell.is_chosen for cell in cells):
         return f"Best setting of each method{across}, as the validation rows choose it."
     return f"Each method has one setting{across}, so that nothing is chosen by these results."

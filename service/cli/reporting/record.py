@@ -40,6 +40,8 @@ def _make_row_record(row: MainRow) -> dict[str, Any]:
         "seeds": [trial.result.seed for trial in cell.trials],
         "num_seeds": cell.num_seeds,
         "num_settings": cell.num_settings,
+        "num_missing": cell.num_missing,
+        "is_open": cell.is_open,
         "num_diverged": cell.num_diverged,
         "num_failed": cell.num_failed,
         "edges": list(cell.edges),

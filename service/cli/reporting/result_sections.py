@@ -60,7 +60,7 @@ def _make_main_row(row: MainRow) -> list[str]:
         *map(format_value, cell.compared.values()),
         format_estimate(row.auc),
         format_estimate(row.log_loss),
-        f"{len(cell.trials)}/{cell.num_seeds}" if cell.num_seeds else UNKNOWN,
+        f"{len(cell.trials)}/{cell.num_seeds + cell.num_missing_seeds}" if cell.num_seeds else UNKNOWN,
         str(cell.num_diverged),
         describe_choice(cell),
         ", ".join(cell.edges) or ("no" if cell.is_chosen else UNKNOWN),
@@ -76,7 +76,8 @@ def describe_choice(cell: ReportCell) -> str:
     """Describe the best or only setting of a cell, or why there is none."""
     if cell.settings is None:
         return "not known yet" if not cell.num_diverged else "all diverged" if cell.is_chosen else "diverged"
-    return format_settings(cell.settings) or "the only one"
+    so_far = " so far" if cell.is_open and not cell.is_confirmed else ""
+    return (format_settings(cell.settings) or "the only one") + so_far
 
 
 def _list_warnings(report: SweepReport) -> list[str]:
@@ -95,6 +96,9 @@ def _list_warnings(report: SweepReport) -> list[str]:
                 f"{cell.label}: only {len(cell.trials)} of {cell.num_seeds} seeds are done; their mean may favour it, "
                 "since seeds that diverge are not in it."
             )
+        if cell.num_missing:
+            changes = ": another setting may come out as the best" if cell.is_open else ""
+            lines.append(f"{cell.label}: {cell.num_missing} of the trials that the sweep asks for are left{changes}.")
         if cell.edges:
             lines.append(
                 f"{cell.label}: at the edge of its grid ({', '.join(cell.edges)}); a better value may be beyond."

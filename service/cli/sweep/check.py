@@ -84,6 +84,12 @@ def _list_overlaps(sweep: SweepConfig) -> Iterator[FieldError]:
                 if field == tried or field.startswith(f"{tried}."):
                     message = f"the values of {tried} in the grid would replace it"
                     yield FieldError(f"methods.{name}.{field}", message, "either the field or its values in the grid")
+        for field, value in {**sweep.fields, **method.fields}.items():
+            for tried in {**sweep.grid, **method.grid}:
+                if tried.startswith(f"{field}.") and not isinstance(value, dict):
+                    message = f"is {json.dumps(value)}, which the values of {tried} in the grid would replace"
+                    table = f"methods.{name}" if field in method.fields else "set"
+                    yield FieldError(f"{table}.{field}", message, "a table, or no values of its fields in the grid")
 
 
 def _list_effort_faults(sweep: SweepConfig) -> Iterator[FieldError]:

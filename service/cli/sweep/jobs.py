@@ -26,6 +26,9 @@ MAX_STEP_REPORTS = 2000
 class JobRunner:
     """Runner of several trials at a time, each a job that goes on without the command."""
 
+    is_stop_requested = False
+    """A stop ends the wait for the jobs at once."""
+
     def __init__(self, client: Client, patience: Patience, name: str, output: Path, max_running: int) -> None:
         """Prepare to run trials. name: that of the sweep, and of its jobs. output: directory of the sweep."""
         self.max_running = max_running
@@ -71,8 +74,9 @@ class JobRunner:
     def _submit(self, trial: Trial) -> Job:
         labels: dict[str, Any] = {**trial.spec.labels, SWEEP_LABEL: self._name, TRIAL_LABEL: trial.key}
         document = {**trial.document, "name": self._name, "labels": labels}
-        # A job that has failed keeps its key for a day.
-        key = f"{trial.key}-{len(self._list_jobs(trial))}"
+        # A job that has failed keeps its key for a day; how many there are would come again where one is deleted.
+        failed = self._list_jobs(trial)
+        key = f"{trial.key}-{failed[0].id if failed else 0}"
         return self._patience.call(lambda: self._client.submit(document, idempotency_key=key))
 
     def _list_jobs(self, trial: Trial) -> list[Job]:

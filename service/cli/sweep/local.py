@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from dlrm.record import Outcome, RunDirectory, write_atomically
+from dlrm.record import DATA_REUSED, EventReport, RunDirectory, SpoolReader, parse_report, write_atomically
 from service.cli.data_files import check_data_files
 from service.cli.documents import make_paths_absolute
 from service.cli.errors import BadInputError
@@ -20,13 +20,14 @@ from service.cli.sweep.scores import copy_scores
 from service.cli.sweep.trials import Trial
 from service.cli.trainer import require_trainer
 from service.cli.trials.fields import set_absolute_paths
-from service.cli.trials.run import run_trial
+from service.cli.trials.run import TrialEnd, run_trial
 
 
 class LocalRunner:
     """Runner of one trial at a time, in a run directory named by its key."""
 
     max_running = 1
+    is_stop_requested = False
 
     def __init__(self, output: Path, job_path: Path, *, keeps_runs: bool) -> None:
         """Prepare to run trials. output: directory of the sweep. job_path: file that relative paths are beside."""
@@ -52,11 +53,12 @@ class LocalRunner:
             self._are_files_checked = True
         directory = self._get_directory(trial.key)
         cpu_before = _read_cpu_seconds()
-        outcome, seconds = run_trial(document, directory, {}, f"{label} {trial.cell}", is_first=True)
+        ended = run_trial(document, directory, {}, f"{label} {trial.cell}", is_first=True)
         cpu_seconds = _read_cpu_seconds() - cpu_before
-        if outcome.state == "stopped":
+        if ended.outcome.state == "stopped":
             raise SweepStopped
-        end = _read_end(directory, outcome, seconds, cpu_seconds)
+        self.is_stop_requested = ended.is_stop_requested
+        end = _read_end(directory, ended, cpu_seconds)
         has_scores = end.is_done and not is_blended(end)
         scores = copy_scores(trial.key, directory, self._output) if has_scores else None
         return [(trial, make_result(trial, end, scores))]
@@ -91,20 +93,32 @@ def _read_cpu_seconds() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def _read_end(directory: RunDirectory, outcome: Outcome, seconds: float, cpu_seconds: float) -> RunEnd:
+def _read_end(directory: RunDirectory, end: TrialEnd, cpu_seconds: float) -> RunEnd:
+    outcome = end.outcome
     num_attempts = len(list(directory.path.glob("attempt-*")))
-    decisions = read_resolved_job(directory, directory.path).decisions
+    resolved = read_resolved_job(directory, directory.path)
+    is_whole = num_attempts == 1 and not (resolved.job.data.is_raw and _has_prepared_rows(directory))
     return RunEnd(
         is_done=outcome.state == "succeeded",
         reason=outcome.reason,
         message=outcome.message,
         metrics=outcome.metrics,
         num_steps=outcome.step,
-        seconds=seconds,
-        # Those of earlier attempts are not known.
-        cpu_seconds=round(cpu_seconds, 3) if num_attempts == 1 and cpu_seconds > 0.0 else None,
+        seconds=end.seconds,
+        # Those of earlier attempts are not known; those of a preparation, which all trials share, are not this one's.
+        cpu_seconds=round(cpu_seconds, 3) if is_whole and cpu_seconds > 0.0 else None,
         num_attempts=num_attempts,
         curve=read_curve(directory, num_attempts),
-        decided={decision.field: decision.value for decision in decisions},
+        decided={decision.field: decision.value for decision in resolved.decisions},
         environment=describe_environment(),
     )
+
+
+def _has_prepared_rows(directory: RunDirectory) -> bool:
+    """Whether the first attempt of a run on raw rows has prepared them, and not found them prepared."""
+    reader = SpoolReader(directory.attempt(1).spool_file(0, "events"))
+    while lines := reader.read():
+        reports = map(parse_report, lines)
+        if any(isinstance(report, EventReport) and report.name == DATA_REUSED for report in reports):
+            return False
+    return True

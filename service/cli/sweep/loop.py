@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from service.cli.sweep.asked import write_asked
-from service.cli.sweep.budget import estimate_rest, estimate_samples, estimate_seconds
+from service.cli.sweep.asked import AskedTrial, write_asked
+from service.cli.sweep.budget import EndedTrial, estimate_rest, estimate_samples, estimate_seconds
 from service.cli.sweep.plan import Plan
 from service.cli.sweep.results import TrialResult, append_result, index_results, read_results
-from service.cli.sweep.runner import Runner
+from service.cli.sweep.runner import Runner, SweepStopped
 from service.cli.sweep.trials import Trial
 
 
@@ -87,7 +87,7 @@ class Loop:
 
     def run(self, runner: Runner) -> None:
         """Run the trials. Raises SweepStopped where it is stopped, and CommandError."""
-        asked = self._list_asked_keys()
+        asked = self._list_asked()
         write_asked(self.file.parent, asked)
         # A kill may have come between a result and this.
         runner.finish(index_results(self.results))
@@ -98,6 +98,8 @@ class Loop:
                 begun.add(trial.key)
                 running[trial.key] = trial
                 standing = self.get_standing()
+                if runner.is_stop_requested:
+                    raise SweepStopped
                 runner.start(trial, f"{standing.num_done + len(running)}/{standing.num_all}")
             if not running:
                 break
@@ -106,7 +108,7 @@ class Loop:
                 append_result(self.file, result)
                 self.results.append(result)
                 # Before any of them has a result.
-                if (now := self._list_asked_keys()) != asked:
+                if (now := self._list_asked()) != asked:
                     write_asked(self.file.parent, asked := now)
                 # A trial that failed goes on from what it has left.
                 runner.finish([trial.key] if result.outcome != "failed" else [])
@@ -117,50 +119,56 @@ class Loop:
         results = index_results(self.results)
         expected = [trial for cell in self.plan.cells for trial in self.plan.list_expected(cell, results)]
         left = [trial for trial in expected if trial.key not in results]
-        own = self.list_own()
-        seconds = sum(result.seconds for result in own)
-        return Standing(len(expected) - len(left), len(expected), seconds, estimate_rest(left, own))
+        ended = self._list_ended()
+        seconds = sum(other.result.seconds for other in ended)
+        return Standing(len(expected) - len(left), len(expected), seconds, estimate_rest(left, ended))
 
     def list_entries(self) -> list[Entry]:
         """List all trials of the sweep, with what is known of them, cell by cell."""
-        results, own = index_results(self.results), self.list_own()
+        results, ended = index_results(self.results), self._list_ended()
         entries: list[Entry] = []
         for cell in self.plan.cells:
             known = {trial.key for trial in self.plan.follow(cell, results).known}
             for trial in self.plan.list_expected(cell, results):
-                samples = estimate_samples(trial, own)
+                samples = estimate_samples(trial, ended)
                 entries.append(Entry(trial, trial.key in known, trial.key in results, samples))
         return entries
 
     def list_own(self) -> list[TrialResult]:
         """List the results that belong to this sweep, those that failed included."""
-        keys = self._list_known_keys()
-        return [result for result in self.results if result.key in keys]
+        return [other.result for other in self._list_ended()]
 
-    def _list_known_keys(self) -> set[str]:
-        """List the trials that belong to this sweep by the results so far, those that are due included."""
+    def _list_ended(self) -> list[EndedTrial]:
+        """List the trials that belong to this sweep by the results so far and have ended, each with every result."""
         results = index_results(self.results)
-        return {trial.key for cell in self.plan.cells for trial in self.plan.follow(cell, results).known}
+        known = {trial.key: trial for cell in self.plan.cells for trial in self.plan.follow(cell, results).known}
+        return [EndedTrial(known[result.key], result) for result in self.results if result.key in known]
 
-    def _list_asked_keys(self) -> set[str]:
+    def _list_asked(self) -> list[AskedTrial]:
         """List the trials that count: those of this sweep and, until it has chosen, those of earlier choices."""
         results = index_results(self.results)
-        earlier = {trial.key for cell in self.plan.cells for trial in self.plan.list_earlier_confirming(cell, results)}
-        return self._list_known_keys() | earlier
+        return [
+            AskedTrial.from_trial(trial)
+            for cell in self.plan.cells
+            for trial in [
+                *self.plan.follow(cell, results).known,
+                *self.plan.list_earlier_confirming(cell, results),
+            ]
+        ]
 
     def _list_next(self, begun: set[str], running: Sequence[Trial], max_running: int) -> list[Trial]:
         """List the trials to start now: those that are due, have not run yet, and fit the time."""
         due = [trial for trial in self.plan.list_due(index_results(self.results)) if trial.key not in begun]
-        own = self.list_own()
+        ended = self._list_ended()
         minutes = self.plan.sweep.config.minutes
         if minutes is None:
             return due[: max_running - len(running)]
-        seconds_left = 60.0 * minutes - sum(result.seconds for result in own)
+        seconds_left = 60.0 * minutes - sum(other.result.seconds for other in ended)
         # The first of all runs in any case, to tell how long one takes.
-        seconds_left -= sum(estimate_seconds(trial, own) or 0.0 for trial in running)
+        seconds_left -= sum(estimate_seconds(trial, ended) or 0.0 for trial in running)
         chosen: list[Trial] = []
         for trial in due[: max_running - len(running)]:
-            seconds_left -= estimate_seconds(trial, own) or 0.0
+            seconds_left -= estimate_seconds(trial, ended) or 0.0
             if seconds_left < 0.0:
                 break
             chosen.append(trial)

@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from service.cli.errors import BadInputError
 from service.cli.sweep.document import Sweep
 from service.cli.sweep.results import TrialResult
 from service.cli.sweep.settings import list_compared, list_settings
@@ -89,13 +90,14 @@ class Plan:
                 for number in candidates
             }
             known += [trial for trials in of_rung.values() for trial in trials]
+            check_validation_rows(self.sweep, cell, known, results)
             due = [trial for trial in known if trial.key not in results]
             if due:
                 return CellState(cell, known, due, [], is_chosen=False, confirming=[])
             losses = {
                 number: loss
                 for number, trials in of_rung.items()
-                if (loss := compute_mean_loss([results[trial.key] for trial in trials])) is not None
+                if (loss := compute_mean_loss([results[trial.key] for trial in trials], len(cell.settings))) is not None
             }
             if rung != cell.rungs[-1]:
                 candidates = choose_survivors(losses, len(candidates))
@@ -152,11 +154,29 @@ class Plan:
         return self._trials[given]
 
 
-def compute_mean_loss(results: Sequence[TrialResult]) -> float | None:
-    """Compute the mean log-loss on the validation rows over the seeds of a setting; None where one has diverged.
+def compute_mean_loss(results: Sequence[TrialResult], num_settings: int) -> float | None:
+    """Compute the mean log-loss on the validation rows over the seeds of a setting, by which it is chosen.
 
-    Where there are no validation rows nothing is chosen, and the mean is 0.
+    num_settings: settings among which is chosen; where there is one, which needs no validation rows, the mean is 0.
+    None where a seed has diverged, or has no validation rows.
     """
     if any(result.outcome != "done" for result in results):
         return None
-    return statistics.fmean(result.metrics.get("validation_log_loss") or 0.0 for result in results)
+    if num_settings == 1:
+        return 0.0
+    losses = [result.metrics.get("validation_log_loss") for result in results]
+    known = [loss for loss in losses if loss is not None]
+    return statistics.fmean(known) if len(known) == len(losses) else None
+
+
+def check_validation_rows(sweep: Sweep, cell: Cell, trials: Sequence[Trial], results: Results) -> None:
+    """Check that trials had validation rows to choose by: of a few rows a share may hold none. Raises BadInputError."""
+    if len(cell.settings) == 1:
+        return
+    for trial in trials:
+        result = results.get(trial.key)
+        if result is not None and result.outcome == "done" and result.metrics.get("validation_log_loss") is None:
+            raise BadInputError(
+                f"{sweep.path}: run.validation_fraction: {trial.label} had no validation rows, so that nothing can "
+                "choose among its settings (valid: a larger share, or one setting for each method)"
+            )

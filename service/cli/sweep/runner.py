@@ -17,6 +17,11 @@ class Runner(Protocol):
     max_running: int
     """Largest number of trials that run at once."""
 
+    @property
+    def is_stop_requested(self) -> bool:
+        """Whether the command was asked to stop too late for the trials that have ended: no other one may start."""
+        ...
+
     def start(self, trial: Trial, label: str) -> None:
         """Start a trial, or go on with what an earlier command has left of it. label: words next to its progress."""
         ...

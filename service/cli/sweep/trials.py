@@ -106,25 +106,38 @@ def make_fixed_settings(document: Mapping[str, Any]) -> dict[str, Any]:
 def check_all(sweep: Sweep) -> None:
     """Check the documents of all settings before the first is trained. Raises BadInputError."""
     faults: dict[str, None] = {}
+    methods: dict[frozenset[str], str] = {}
     for method in sweep.config.methods:
         settings_of_method = list_settings(sweep.config, method)
+        keys: set[str] = set()
         for compared in list_compared(sweep.config):
             for settings in settings_of_method:
-                faults |= dict.fromkeys(_list_faults(sweep, method, compared, settings, len(settings_of_method)))
+                found = _check_setting(sweep, method, compared, settings, len(settings_of_method))
+                if isinstance(found, Trial):
+                    keys.add(found.key)
+                else:
+                    faults |= dict.fromkeys(found)
+        if keys and (first := methods.setdefault(frozenset(keys), method)) != method:
+            what = f"has the same job documents as methods.{first}, so that there is nothing to compare"
+            faults[f"methods.{method}: {what} (valid: methods that differ)"] = None
     if faults:
         shown = [*faults][:MAX_FAULTS]
         more = [f"and {len(faults) - MAX_FAULTS} more"] if len(faults) > MAX_FAULTS else []
         raise BadInputError(*(f"{sweep.path}: {line}" for line in [*shown, *more]))
 
 
-def _list_faults(sweep: Sweep, method: str, compared: Settings, settings: Settings, num_settings: int) -> list[str]:
+def _check_setting(
+    sweep: Sweep, method: str, compared: Settings, settings: Settings, num_settings: int
+) -> Trial | list[str]:
+    """Return a trial of a setting, or what is wrong with it."""
     given = {**compared, **settings}
     where = f"methods.{method}" + "".join(f", {field} = {format_value(value)}" for field, value in given.items())
     try:
         fraction = 1.0 if sweep.config.halving is None else 0.5
-        spec = make_trial(sweep, "grid", method, compared, settings, sweep.config.seeds[0], fraction).spec
+        trial = make_trial(sweep, "grid", method, compared, settings, sweep.config.seeds[0], fraction)
     except BadInputError as error:
         return [f"{where}: {line}" for line in error.lines]
+    spec = trial.spec
     if sweep.config.halving is not None and spec.preset is not None and spec.batch.global_size == "auto":
         what = f"the preset {spec.preset} would choose smaller batches for the shorter runs of [halving]"
         return [f"methods.{method}: batch.global_size: {what} (valid: a number, in the job or in [set])"]
@@ -135,7 +148,7 @@ def _list_faults(sweep: Sweep, method: str, compared: Settings, settings: Settin
         return [
             f"{where}: run.validation_fraction: is 0, so that the evaluation rows would choose {what} (valid: {valid})"
         ]
-    return []
+    return trial
 
 
 def _make_key(spec: JobSpec, varied: Settings) -> str:
@@ -145,8 +158,8 @@ def _make_key(spec: JobSpec, varied: Settings) -> str:
     identity = spec.model_dump(mode="json", exclude=EXECUTION_SETTINGS, exclude_defaults=True)
     # A section whose only settings are left out is as if it were not stated.
     identity = {name: value for name, value in identity.items() if value != {} or name not in EXECUTION_SETTINGS}
-    if spec.preset is not None and spec.batch.global_size == "auto":
-        # A preset chooses the batch by a rule of its own; its other values are in the fields that it has filled.
+    if spec.preset is not None and "auto" in (spec.batch.global_size, spec.model.architecture):
+        # A preset chooses these by a rule of its own; its other values are in the fields that it has filled.
         identity["preset"] = spec.preset
     left_out = spec.model_dump(mode="json", include=EXECUTION_SETTINGS)
     named = {field: value for field in varied if (value := get_field(left_out, field)) is not None}

@@ -3,10 +3,12 @@
 import json
 import shutil
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from dlrm.record import Outcome, RunDirectory, RunInUseError, hold_run_lock
 from service.cli.attempt_run import run_attempt
+from service.cli.errors import BadInputError
 from service.cli.render.console import console_on
 from service.cli.render.progress import PREPARING, ProgressLine
 from service.cli.run_directory import NewAttempt, SucceededError, create_next_attempt, create_run
@@ -17,21 +19,32 @@ RETRY_SECONDS = 1.0
 """Seconds from one look at a run that an earlier command has left running to the next."""
 
 
-def run_trial(
-    document: Path, directory: RunDirectory, settings: Settings, label: str, *, is_first: bool
-) -> tuple[Outcome, float]:
+@dataclass(frozen=True)
+class TrialEnd:
+    """End of a trial's run, or of an attempt of it that was stopped."""
+
+    outcome: Outcome
+    seconds: float
+    """Seconds, without those of a preparation for all trials; of a run that had already ended, those of its training.
+    """
+    is_stop_requested: bool
+    """Whether the command was asked to stop while the run went on, perhaps too late to stop that."""
+
+
+def run_trial(document: Path, directory: RunDirectory, settings: Settings, label: str, *, is_first: bool) -> TrialEnd:
     """Train a job document with some fields set, or continue the run that an earlier command has begun.
 
-    label: words shown next to the progress. is_first: whether the run may have to prepare the data, for all that
-    follow. Returns the outcome and the seconds, without those of that; of a run that had already ended, those of its
-    training. Raises CommandError.
+    A run that continues takes from the document how it is trained, such as the memory. label: words shown next to the
+    progress. is_first: whether the run may have to prepare the data, for all that follow. Raises CommandError.
     """
     try:
         started = _start(document, directory, settings)
     except SucceededError as succeeded:
         metrics = succeeded.outcome.metrics
         num_samples, speed = metrics.get("num_samples"), metrics.get("samples_per_second")
-        return succeeded.outcome, num_samples / speed if num_samples and speed else 0.0
+        return TrialEnd(
+            succeeded.outcome, num_samples / speed if num_samples and speed else 0.0, is_stop_requested=False
+        )
     clock = _Clock(counts_preparation=not is_first)
     with ProgressLine() as line:
         is_terminal = console_on(stderr=True).is_terminal
@@ -41,8 +54,8 @@ def run_trial(
             if is_terminal:
                 line.show(label, progress)
 
-        _, outcome, _ = run_attempt(started, _ignore, watch)
-    return outcome, clock.read_seconds()
+        end = run_attempt(started, _ignore, watch)
+    return TrialEnd(end.outcome, clock.read_seconds(), end.is_stop_requested)
 
 
 def read_metric(outcome: Outcome, name: str) -> float | None:
@@ -71,13 +84,17 @@ class _Clock:
 
 
 def _start(document: Path, directory: RunDirectory, settings: Settings) -> NewAttempt:
-    if directory.spec.exists():
-        _wait_until_free(directory)
-        return create_next_attempt(directory.path, None)
-    # A kill may have left a directory without a document.
-    shutil.rmtree(directory.path, ignore_errors=True)
     assignments = [f"{field}={json.dumps(value)}" for field, value in settings.items()]
-    return create_run(document, directory.path, assignments)
+    if not directory.spec.exists():
+        # A kill may have left a directory without a document.
+        shutil.rmtree(directory.path, ignore_errors=True)
+        return create_run(document, directory.path, assignments, remedy="name another directory with --output")
+    _wait_until_free(directory)
+    try:
+        return create_next_attempt(directory.path, document, assignments)
+    except BadInputError as error:
+        remedy = f"without {directory.path} the trial starts from the beginning"
+        raise BadInputError(*error.lines, remedy) from None
 
 
 def _wait_until_free(directory: RunDirectory) -> None:

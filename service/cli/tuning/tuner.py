@@ -92,6 +92,7 @@ class Tuner:
         self._on_record = on_record
         self._rungs: list[Rung] = []
         self._records = directory.read_records()
+        self._is_stop_requested = False
 
     def tune(self) -> Tuning:
         """Run the trials. Raises TuningStopped where it is stopped, BadInputError, and CommandError where the untuned
@@ -198,11 +199,14 @@ class Tuner:
             return known
         label = "untuned" if trial == UNTUNED else f"trial {trial}"
         directory = self._directory.run(trial, rung.fraction)
-        outcome, seconds = run_trial(
-            self._directory.document, directory, {**fixed, **settings}, label, is_first=trial == UNTUNED
-        )
+        if self._is_stop_requested:
+            raise TuningStopped
+        end = run_trial(self._directory.document, directory, {**fixed, **settings}, label, is_first=trial == UNTUNED)
+        outcome = end.outcome
         if outcome.state == "stopped":
             raise TuningStopped
+        # One that came too late for the run stops what follows it.
+        self._is_stop_requested = end.is_stop_requested
         record = TrialRecord(
             trial=trial,
             rung=rung.number,
@@ -216,7 +220,7 @@ class Tuner:
             auc_standard_error=read_metric(outcome, "auc_standard_error"),
             log_loss=read_metric(outcome, "log_loss"),
             num_steps=outcome.step,
-            seconds=round(seconds, 3),
+            seconds=round(end.seconds, 3),
         )
         self._records.append(record)
         self._directory.write_records(self._records)

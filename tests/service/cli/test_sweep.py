@@ -174,6 +174,21 @@ def test_a_killed_and_then_interrupted_sweep_goes_on_where_it_was(directory: Pat
     assert not (output / "runs" / killed).exists()
 
 
+@pytest.mark.slow
+def test_a_trial_that_failed_is_tried_again_with_the_memory_that_the_document_has_now(directory: Path) -> None:
+    sweep, output = directory / "one.toml", directory / "results"
+    sweep.write_text('job = "small.toml"\n')
+    job = directory / "small.toml"
+    job.write_text(JOB + 'memory = "300MiB"\n')
+    assert run(sweep, "-o", output).returncode == 0
+    job.write_text(JOB + 'memory = "8GiB"\n')
+    assert run(sweep, "-o", output).returncode == 0
+    failed, done = read_results(output / "results.jsonl")
+    assert (failed.outcome, failed.reason, done.outcome) == ("failed", "bad_input", "done")
+    assert "do not fit" in failed.message
+    assert (done.key, done.num_attempts, done.cpu_seconds) == (failed.key, 2, None)
+
+
 def test_the_trials_are_listed_without_training_any(directory: Path) -> None:
     (directory / "adam.toml").write_text(CONFIRMED)
     listed = run(directory / "adam.toml", "--dry-run")

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from service.cli.sweep.asked import ASKED_FILE_NAME, write_asked
 from service.cli.sweep.results import CurvePoint, TrialResult
 from tests.service.cli.reporting.recorded import (
     BATCHES,
@@ -14,7 +13,7 @@ from tests.service.cli.reporting.recorded import (
     make_trial,
     write_results,
 )
-from tests.service.cli.reporting.reports import Command, find, read_json, refuse
+from tests.service.cli.reporting.reports import Command, find, read_json
 
 
 def test_of_a_method_with_one_setting_no_words_say_that_it_was_chosen(tmp_path: Path, dlrm: Command) -> None:
@@ -150,26 +149,6 @@ def test_seeds_that_diverge_are_told_beside_the_mean_of_the_others(tmp_path: Pat
     trials = [make_trial(tmp_path, "adam", 1024, seed) for seed in SEEDS[:2]]
     write_results(tmp_path, [*trials, make_trial(tmp_path, "adam", 1024, SEEDS[2], outcome="diverged")])
     assert "adam, 1024: only 2 of 3 seeds are done; their mean may favour it" in dlrm("report", str(tmp_path)).out
-
-
-def test_lines_that_the_document_of_the_sweep_does_not_ask_for_count_for_nothing(tmp_path: Path, dlrm: Command) -> None:
-    grid = [make_trial(tmp_path, "adam", 1024, 0, "grid", rate=rate) for rate in (0.005, 0.01, 0.02)]
-    other = make_trial(tmp_path, "lamb", 1024, 0).model_copy(update={"compared": {}})
-    write_results(tmp_path, [other, *grid])
-    assert "another document" in refuse(dlrm, tmp_path)
-    write_asked(tmp_path, [grid[0].key, grid[2].key, "one that has not run"])
-    report = read_json(dlrm, tmp_path)
-    (row,) = report["rows"]
-    # The best of all three has a rate of 0.01.
-    assert (row["method"], row["settings"]) == ("adam", {"dense_optimizer.learning_rate": 0.005})
-    assert (row["num_settings"], report["num_unasked"]) == (2, 2)
-    text = dlrm("report", str(tmp_path)).out
-    assert "2 trials of a sweep" in text
-    assert "the document of the sweep does not ask for their trials, or not yet: 2." in text
-    write_asked(tmp_path, ["one that has not run"])
-    assert "no results that the document of the sweep asks for" in refuse(dlrm, tmp_path)
-    (tmp_path / ASKED_FILE_NAME).write_text("[]")
-    assert "asked.json: has no list of keys (valid: as `dlrm sweep` writes it" in refuse(dlrm, tmp_path)
 
 
 def test_a_verdict_by_seeds_alone_is_of_these_rows_and_notes_are_of_intervals_that_are_there(

@@ -57,6 +57,8 @@ def test_a_field_may_be_written_as_a_path_or_as_a_table(tmp_path: Path, fields: 
         ('[grid]\n"run.epochs" = []\n', "grid.run.epochs", "should be a list of values to try, got []"),
         ("[methods.a.grid]\nrun.epochs = 3\n", "methods.a.grid.run.epochs", "got 3 (valid: […])"),
         ("[methods.a]\ndense_optimizer.learning_rate = 1.0\n" + GRID, "methods.a.dense_optimizer", "would replace it"),
+        ("[methods.a]\nmoments = false\n[grid]\nmoments.every = [1, 2]\n", "methods.a.moments", "is false, which"),
+        ("[set]\nmoments = false\n[grid]\nmoments.every = [1, 2]\n", "set.moments", "or no values of its fields"),
         ("[halving]\nrungs = 9\n", "halving.rungs", "less than or equal to 3"),
     ],
 )
@@ -73,6 +75,14 @@ def test_a_setting_that_the_job_cannot_take_names_the_method_the_value_and_the_f
     assert all("1024" not in line for line in lines)
     (line,) = refuse(tmp_path, "[set]\n'dense_optimizer.learning_rte' = 1\n")
     assert "dense_optimizer.learning_rte: unknown field; did you mean" in line
+
+
+def test_methods_with_the_same_job_document_are_refused(tmp_path: Path) -> None:
+    # 0 is the weight decay of a job that states none.
+    text = "[methods.plain]\n[methods.decayed]\ndense_optimizer.weight_decay = 0.0\n" + GRID
+    (line,) = refuse(tmp_path, text)
+    assert "methods.decayed: has the same job documents as methods.plain, so that there is nothing to compare" in line
+    check_all(read_document(tmp_path, text.replace("0.0\n", "0.1\n")))
 
 
 def test_a_choice_needs_validation_rows(tmp_path: Path) -> None:

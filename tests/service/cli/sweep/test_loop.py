@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from service.cli.sweep.asked import read_asked
 from service.cli.sweep.loop import Loop
 from service.cli.sweep.results import TrialResult, read_results
@@ -19,6 +21,7 @@ class FormulaRunner:
 
     def __init__(self, end: Callable[[Trial], TrialResult] = make_end, most: int = 1000, max_running: int = 1) -> None:
         self.max_running = max_running
+        self.is_stop_requested = False
         self.most_running = 0
         self.started: list[str] = []
         self.finished: set[str] = set()
@@ -49,6 +52,10 @@ def run(directory: Path, runner: FormulaRunner, text: str = TWO_METHODS) -> Loop
     return loop
 
 
+def read_asked_keys(directory: Path) -> frozenset[str]:
+    return frozenset(trial.key for trial in read_asked(directory) or ())
+
+
 def test_a_sweep_stopped_after_any_trial_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
     straight = tmp_path / "straight"
     straight.mkdir()
@@ -63,6 +70,33 @@ def test_a_sweep_stopped_after_any_trial_ends_as_if_it_had_not_been(tmp_path: Pa
     run(stopped, again)
     assert again.started == []
     assert again.finished == {result.key for result in whole}
+
+
+def test_a_stop_that_came_too_late_for_a_trial_keeps_its_result_and_starts_no_other(tmp_path: Path) -> None:
+    class LateRunner(FormulaRunner):
+        def wait(self) -> Sequence[tuple[Trial, TrialResult]]:
+            self.is_stop_requested = True
+            return super().wait()
+
+    loop = Loop(make_plan(tmp_path), tmp_path / "results.jsonl", lambda _result, _standing: None)
+    with pytest.raises(SweepStopped):
+        loop.run(runner := LateRunner())
+    assert [result.key for result in read_results(tmp_path / "results.jsonl")] == runner.started
+    assert len(runner.started) == 1
+    # Nothing is left to stop.
+    run(tmp_path, FormulaRunner())
+    loop.read()
+    loop.run(LateRunner())
+
+
+def test_the_time_and_the_samples_of_a_trial_are_those_of_its_epochs(tmp_path: Path) -> None:
+    # The first method has one epoch, of 10 s, and the second one four.
+    text = '[methods.one]\n[methods.four]\nrun.epochs = 4\ndense_optimizer.name = "sgd"\n'
+    loop = run(tmp_path, FormulaRunner(most=1), text)
+    assert loop.get_standing().seconds_left == 40.0
+    assert [entry.num_samples for entry in loop.list_entries()] == [16_200, 4 * 16_200]
+    assert len(run(tmp_path, FormulaRunner(), f"minutes = 0.8\n{text}").results) == 1
+    assert len(run(tmp_path, FormulaRunner(), f"minutes = 0.9\n{text}").results) == 2
 
 
 def test_a_trial_that_does_not_fit_the_time_is_not_started(tmp_path: Path) -> None:
@@ -123,14 +157,14 @@ def test_the_list_of_trials_has_their_samples_and_says_what_is_still_to_be_chose
 def test_the_keys_that_the_document_asks_for_lie_beside_the_results_before_their_trials_run(tmp_path: Path) -> None:
     class CheckingRunner(FormulaRunner):
         def start(self, trial: Trial, label: str) -> None:
-            assert trial.key in (read_asked(tmp_path) or ())
+            assert trial.key in read_asked_keys(tmp_path)
             super().start(trial, label)
 
     whole = run(tmp_path, CheckingRunner()).results
-    assert read_asked(tmp_path) == {result.key for result in whole}
+    assert read_asked_keys(tmp_path) == {result.key for result in whole}
     # Of three rates one is asked for again, and the two that are new.
     run(tmp_path, CheckingRunner(most=0), TWO_METHODS.replace("[0.01, 0.03, 0.1]", "[0.2, 0.3, 0.1]"))
-    asked = read_asked(tmp_path) or frozenset()
+    asked = read_asked_keys(tmp_path)
     assert len(asked) == NUM_TRIALS - 8
     assert asked & {result.key for result in whole} == {
         result.key
@@ -151,16 +185,16 @@ def test_while_a_grid_is_extended_the_trials_of_the_earlier_choice_count_until_t
     whole = {result.key: result for result in run(tmp_path, FormulaRunner(end)).results}
     confirming = {key: result for key, result in whole.items() if result.stage == "confirm"}
     first = run(tmp_path, FormulaRunner(end, most=3), extended)
-    assert whole.keys() <= (read_asked(tmp_path) or frozenset())
+    assert whole.keys() <= read_asked_keys(tmp_path)
     # They are no part of the sweep that is left.
     assert not confirming.keys() & {result.key for result in first.list_own()}
     assert first.get_standing().num_all == 2 * 2 * (4 * 2 + 2)
     run(tmp_path, FormulaRunner(end), extended)
-    counted = confirming.keys() & (read_asked(tmp_path) or frozenset())
+    counted = confirming.keys() & read_asked_keys(tmp_path)
     assert {confirming[key].method for key in counted} == {"sgd"}
     assert len(counted) == 4
     # Of settings that are not in the grid, or of other seeds, none is the result.
     run(tmp_path, FormulaRunner(end, most=0), extended.replace("[0.01, ", "[0.02, "))
-    assert not confirming.keys() & (read_asked(tmp_path) or frozenset())
+    assert not confirming.keys() & read_asked_keys(tmp_path)
     run(tmp_path, FormulaRunner(end, most=0), extended.replace("0.3]", "0.2]").replace("[10, 11]", "[11, 12]"))
-    assert {confirming[key].seed for key in confirming.keys() & (read_asked(tmp_path) or frozenset())} == {11}
+    assert {confirming[key].seed for key in confirming.keys() & read_asked_keys(tmp_path)} == {11}

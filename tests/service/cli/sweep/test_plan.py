@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from service.cli.errors import BadInputError
 from service.cli.render.sweep import describe_rows, make_row_record, make_summary_table
 from service.cli.sweep.results import TrialResult, index_results
 from service.cli.sweep.summary import summarise
@@ -41,6 +42,15 @@ def test_the_validation_rows_choose_and_the_choice_is_trained_again_with_other_s
         assert row.settings == {"dense_optimizer.learning_rate": BEST[cell]}
         assert row.is_confirmed
         assert {result.seed for result in row.results} == {10, 11}
+
+
+def test_a_choice_without_validation_rows_ends_with_the_field_that_holds_them_out(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path)
+    with pytest.raises(BadInputError, match=r"batches.toml: run.validation_fraction: adam, .* had no validation rows"):
+        run_all(plan, lambda trial: make_end(trial, loss=None))
+    # Of one setting nothing is chosen.
+    alone = make_plan(tmp_path, "seeds = [0, 1]\n")
+    assert len(run_all(alone, lambda trial: make_end(trial, loss=None))) == 2
 
 
 def test_the_mean_over_the_seeds_chooses(tmp_path: Path) -> None:

@@ -76,6 +76,10 @@ def test_a_preset_that_chooses_the_batch_is_part_of_the_key_and_one_whose_values
     }
     assert keys["", "stated"] == keys[PRESET, "stated"]
     assert keys["", "open"] != keys[PRESET, "open"]
+    # It decides the architecture too, where that is open.
+    undecided = JOB.replace('architecture = "dlrm", ', "")
+    documents = [read_document(tmp_path, text, undecided + preset) for preset in ("", PRESET)]
+    assert len({make_trial(document, "grid", "job", {}, {}, 0).key for document in documents}) == 2
 
 
 def test_a_rate_that_is_tried_in_a_job_with_a_preset_is_for_the_same_batch_as_that_of_the_preset(

@@ -1,0 +1,117 @@
+"""Reports on the results that the present document of a sweep asks for, by the names that it gives them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.cli.sweep.asked import ASKED_FILE_NAME, AskedTrial, write_asked
+from service.cli.sweep.results import TrialResult
+from tests.service.cli.reporting.recorded import SEEDS, make_trial, write_results
+from tests.service.cli.reporting.reports import Command, read_json, refuse
+
+RATE = "dense_optimizer.learning_rate"
+
+
+def name(trial: TrialResult, **names: object) -> AskedTrial:
+    """Name a trial as its line does, except for `names`."""
+    return AskedTrial.model_validate(trial.model_copy(update=names), from_attributes=True)
+
+
+def make_grid(directory: Path, seeds: Sequence[int] = (0,), rates: Sequence[float] = (0.005, 0.01, 0.02)):
+    """Make trials that choose, of which those with a rate of 0.01 are the best; seeds are the outer loop."""
+    return [make_trial(directory, "adam", 1024, seed, "grid", rate=rate) for seed in seeds for rate in rates]
+
+
+def read_row(dlrm: Command, directory: Path) -> dict[str, Any]:
+    (row,) = read_json(dlrm, directory)["rows"]
+    return row
+
+
+def test_lines_that_the_document_does_not_ask_for_count_for_nothing(tmp_path: Path, dlrm: Command) -> None:
+    grid = make_grid(tmp_path)
+    other = make_trial(tmp_path, "lamb", 1024, 0).model_copy(update={"compared": {}})
+    write_results(tmp_path, [other, *grid])
+    assert "another document" in refuse(dlrm, tmp_path)
+    write_asked(tmp_path, [name(grid[0]), name(grid[2])])
+    report = read_json(dlrm, tmp_path)
+    (row,) = report["rows"]
+    # The best of all three has a rate of 0.01.
+    assert (row["method"], row["settings"]) == ("adam", {RATE: 0.005})
+    assert (row["num_settings"], report["num_unasked"]) == (2, 2)
+    text = dlrm("report", str(tmp_path)).out
+    assert "2 trials of a sweep" in text
+    assert "the document of the sweep does not ask for their trials, or not yet: 2." in text
+    write_asked(tmp_path, [name(grid[0], key="one that has not run")])
+    assert "no results that the document of the sweep asks for" in refuse(dlrm, tmp_path)
+    (tmp_path / ASKED_FILE_NAME).write_text('{"keys": []}')
+    assert "asked.json: has no list of trials (valid: as `dlrm sweep` writes it" in refuse(dlrm, tmp_path)
+
+
+def test_seeds_that_have_confirmed_choose_where_the_document_says_so_now(tmp_path: Path, dlrm: Command) -> None:
+    # With seed 0 the first document chose 0.01, which seed 1 confirmed; seed 1 chooses now, and seed 2 confirms.
+    old = make_grid(tmp_path)
+    confirmed = make_trial(tmp_path, "adam", 1024, 1, "confirm")
+    grid = make_grid(tmp_path, seeds=(1,), rates=(0.005, 0.02))
+    result = make_trial(tmp_path, "adam", 1024, 2, "confirm")
+    write_results(tmp_path, [*old, confirmed, *grid, result])
+    write_asked(tmp_path, [name(confirmed, stage="grid"), *map(name, grid), name(result)])
+    row = read_row(dlrm, tmp_path)
+    assert (row["settings"], row["is_confirmed"], row["num_settings"]) == ({RATE: 0.01}, True, 3)
+    assert row["auc"]["value"] == result.metrics["auc"]
+
+
+def test_results_have_the_method_and_the_compared_values_of_the_present_document(tmp_path: Path, dlrm: Command) -> None:
+    trials = [make_trial(tmp_path, "adam", 1024, seed) for seed in SEEDS]
+    lamb = [make_trial(tmp_path, "lamb", 1024, seed).model_copy(update={"compared": {}}) for seed in SEEDS]
+    write_results(tmp_path, [*trials, *lamb])
+    asked = [name(trial, compared={}, method="base") for trial in trials]
+    write_asked(tmp_path, [*asked, *map(name, lamb)])
+    report = read_json(dlrm, tmp_path, "--base", "base")
+    assert [row["method"] for row in report["rows"]] == ["base", "lamb"]
+    assert [difference["cell"] for difference in report["differences"]] == ["lamb"]
+
+
+@pytest.mark.parametrize("is_failed", [False, True], ids=["cut short", "failed"])
+def test_a_choice_that_is_not_made_is_told_as_the_best_so_far_over_common_seeds(
+    tmp_path: Path, dlrm: Command, is_failed: bool
+) -> None:
+    grid = make_grid(tmp_path, seeds=(0, 1))
+    # The best rate has no second seed yet.
+    done = [trial for trial in grid if (trial.seed, trial.settings[RATE]) != (1, 0.01)]
+    failed = make_trial(tmp_path, "adam", 1024, 1, "grid", outcome="failed")
+    write_results(tmp_path, [*done, failed] if is_failed else done)
+    write_asked(tmp_path, map(name, grid))
+    row = read_row(dlrm, tmp_path)
+    assert (row["settings"], row["is_open"], row["num_missing"]) == ({RATE: 0.01}, True, 0 if is_failed else 1)
+    text = dlrm("report", str(tmp_path)).out
+    assert "Best setting so far of each method" in text
+    assert "0.01 so far" in text
+    missing = "adam, 1024: 1 of the trials that the sweep asks for are left: another setting may come out as the best."
+    assert ("adam, 1024: 1 failed" if is_failed else missing) in text
+    write_results(tmp_path, [grid[4]])
+    whole = dlrm("report", str(tmp_path)).out
+    assert "so far" not in whole
+    assert "are left" not in whole
+
+
+def test_seeds_that_have_not_confirmed_yet_are_counted(tmp_path: Path, dlrm: Command) -> None:
+    trials = [make_trial(tmp_path, "adam", 1024, seed) for seed in SEEDS]
+    write_results(tmp_path, trials[:2])
+    write_asked(tmp_path, map(name, trials))
+    text = dlrm("report", str(tmp_path)).out
+    assert "2/3" in text
+    assert "adam, 1024: 1 of the trials that the sweep asks for are left." in text
+
+
+def test_numbers_of_evaluation_rows_that_differ_are_not_compared(tmp_path: Path, dlrm: Command) -> None:
+    trials = [
+        trial.model_copy(update={"metrics": trial.metrics | {"num_rows": num_rows}})
+        for method, num_rows in (("adam", 10_000.0), ("lamb", 50_000.0))
+        for trial in [make_trial(tmp_path, method, 1024, seed, keeps_scores=False) for seed in SEEDS]
+    ]
+    write_results(tmp_path, trials)
+    (one,) = read_json(dlrm, tmp_path, "--base", "adam")["differences"]
+    assert one["refusal"] == "not paired: other evaluation rows (50,000 and 10,000)"
+    assert "evaluated on different rows" in dlrm("report", str(tmp_path)).out
