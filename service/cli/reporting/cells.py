@@ -41,7 +41,7 @@ class ReportCell:
     num_missing: int
     """Trials that the sweep asks for and that have not ended yet."""
     num_missing_seeds: int
-    """Those of them with the best setting that would be its result."""
+    """Trials among the missing ones with the best setting, which would be part of its result."""
     num_settings: int
     """Settings that were tried."""
     is_open: bool
@@ -186,8 +186,8 @@ def _choose(
         for settings, trials in whole.items()
         if (by_seed := {trial.result.seed: trial.result for trial in trials if trial.result.outcome != "failed"})
     }
-    first: dict[int, TrialResult] = next(iter(ended.values()), {})
-    seeds = [seed for seed in first if all(seed in by_seed for by_seed in ended.values())]
+    all_seeds = {seed for by_seed in ended.values() for seed in by_seed}
+    seeds = [seed for seed in all_seeds if all(seed in by_seed for by_seed in ended.values())]
     losses = {
         settings: loss
         for settings, by_seed in ended.items()
