@@ -5,6 +5,7 @@ from dlrm.config.batch import MAX_BATCH, BatchConfig, BatchGrowth, BatchSpec
 from dlrm.config.counts import format_count, format_epochs
 from dlrm.config.data import DataConfig, SyntheticConfig, TeacherConfig
 from dlrm.config.decide import (
+    MAX_AUTO_BATCH,
     MIN_BATCH,
     DataFacts,
     Decision,
@@ -47,6 +48,7 @@ __all__ = [
     "BATCH_FIELD",
     "CRITEO_SCHEMA",
     "EXECUTION_SETTINGS",
+    "MAX_AUTO_BATCH",
     "MAX_BATCH",
     "MIN_BATCH",
     "PRESETS",

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 from pydantic import ValidationError
 
 from dlrm.config.base import Config
-from dlrm.config.batch import MAX_BATCH as LARGEST_BATCH
+from dlrm.config.batch import MAX_BATCH
 from dlrm.config.counts import format_count, format_epochs
 from dlrm.config.data import DataConfig
 from dlrm.config.errors import ConfigError, FieldError, translate_errors
@@ -36,7 +36,7 @@ Document = TypeVar("Document", JobConfig, JobSpec)
 
 MIN_STEPS_OF_EPOCH = 256
 """Least number of steps of an epoch; a model hardly learns in fewer, and more of them make the run slower."""
-MIN_BATCH, MAX_BATCH = 256, 16_384
+MIN_BATCH, MAX_AUTO_BATCH = 256, 16_384
 """Bounds of the batch, in samples: smaller ones are slow, larger ones need learning rates that are tuned for them."""
 EPOCHS_BY_ROWS = ((300_000, 5.0), (3_000_000, 3.0), (30_000_000, 2.0))
 """Numbers of epochs of a run with up to so many training rows; one epoch with more, where ids repeat often enough."""
@@ -174,9 +174,9 @@ def _decide_architecture(document: dict[str, Any], facts: DataFacts | None) -> t
 def _decide_batch(document: dict[str, Any], facts: DataFacts | None) -> tuple[int, str]:
     preset: PresetName | None = document["preset"]
     if facts is None:
-        size, reason = MAX_BATCH if preset is None else PRESETS[preset].max_batch, UNKNOWN_ROWS
+        size, reason = MAX_AUTO_BATCH if preset is None else PRESETS[preset].max_batch, UNKNOWN_ROWS
     elif preset is None:
-        size = choose_batch(facts.num_train_rows, MIN_STEPS_OF_EPOCH, MAX_BATCH)
+        size = choose_batch(facts.num_train_rows, MIN_STEPS_OF_EPOCH, MAX_AUTO_BATCH)
         reason = f"for {facts.num_train_rows:,} training rows"
     else:
         size, reason = _choose_preset_batch(document, facts, preset)
@@ -200,9 +200,9 @@ def _make_whole(document: Mapping[str, Any], size: int) -> int:
     chunk_size, moments = document["batch"]["chunk_size"], document["moments"]
     least = max(1 if chunk_size == "auto" else chunk_size * max(rank_counts), moments["num_groups"] if moments else 1)
     multiple = math.lcm(*rank_counts)
-    if multiple > LARGEST_BATCH:
+    if multiple > MAX_BATCH:
         counts = " and ".join(str(count) for count in rank_counts)
-        message = f"no batch of up to {LARGEST_BATCH:,} samples is divisible by both {counts} ranks"
+        message = f"no batch of up to {MAX_BATCH:,} samples is divisible by both {counts} ranks"
         raise ConfigError([FieldError("resources.nodes", message, "ends of which one divides the other")])
     return -(-max(size, least) // multiple) * multiple
 

@@ -9,6 +9,8 @@ from dlrm.config import BatchConfig, JobConfig
 from dlrm.planning.shortages import MIN_STEPS_OF_RUN, RowCounts, count_run_samples, count_run_steps, list_shortages
 from dlrm.record import BANNERS, WARNINGS
 
+GROWING = {"schedule": [{"until_fraction": 0.5, "global_size": 8192}]}
+
 
 def make_job(global_size: int, **run: Any) -> JobConfig:
     return JobConfig.model_validate(
@@ -43,6 +45,18 @@ def test_the_batch_that_a_short_run_is_told_to_have_makes_it_long_enough(num_row
     assert found is not None
     fitting = int(found[1].replace(",", ""))
     assert list_names(make_job(fitting), RowCounts(num_rows)) == []
+
+
+def test_a_large_batch_of_one_size_needs_more_steps_and_is_told_the_preset() -> None:
+    rows = RowCounts(65_536 * 239)
+    [warning] = list_shortages(make_job(65_536), rows)
+    assert warning.name == "few_steps"
+    assert "only 239 steps of 65,536 to learn in: take the preset large_batch" in warning.message
+    assert list_shortages(make_job(65_536), RowCounts(65_536 * 240)) == []
+    # No larger than what is chosen without a preset, or one that grows.
+    assert list_shortages(make_job(16_384), RowCounts(16_384 * 100)) == []
+    growing = BatchConfig.model_validate({"global_size": 65_536} | GROWING)
+    assert list_shortages(make_job(65_536).model_copy(update={"batch": growing}), rows) == []
 
 
 def test_a_run_that_no_batch_makes_long_enough_is_told_to_have_more_epochs() -> None:
