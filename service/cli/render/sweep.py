@@ -39,7 +39,10 @@ def format_result(result: TrialResult, standing: Standing) -> str:
 
 
 def make_summary_table(rows: Sequence[Row], compare: Sequence[str]) -> Table:
-    """Return a table of 80 columns: mean over the seeds with its 95 % interval, by method and compared values."""
+    """Return a table of 80 columns: mean over the seeds with its 95 % interval, by method and compared values.
+
+    Where every method has one setting, it has no column of the best ones.
+    """
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in shorten_fields(compare).values():
         table.add_column(heading, justify="right", no_wrap=True)
@@ -47,7 +50,9 @@ def make_summary_table(rows: Sequence[Row], compare: Sequence[str]) -> Table:
     table.add_column("AUC", justify="right", no_wrap=True)
     table.add_column("log-loss", justify="right", no_wrap=True)
     table.add_column("seeds", justify="right", no_wrap=True)
-    table.add_column("best settings", overflow="fold")
+    has_choice = any(row.num_settings > 1 for row in rows)
+    if has_choice:
+        table.add_column("best settings", overflow="fold")
     for row in rows:
         table.add_row(
             *(format_value(value) for value in row.compared.values()),
@@ -55,7 +60,7 @@ def make_summary_table(rows: Sequence[Row], compare: Sequence[str]) -> Table:
             _format_estimate(row.estimate("auc")),
             _format_estimate(row.estimate("log_loss")),
             f"{len(row.results)}/{row.num_seeds}" if row.num_seeds else UNKNOWN,
-            Text(_describe_choice(row)),
+            *([Text(_describe_choice(row))] if has_choice else []),
         )
     return table
 
@@ -123,6 +128,8 @@ def make_row_record(row: Row) -> dict[str, Any]:
 
 
 def _describe_choice(row: Row) -> str:
+    if row.num_settings == 1:
+        return "the only one"
     if not row.is_chosen:
         return "not chosen yet"
     if row.settings is None:

@@ -17,6 +17,8 @@ class Row:
 
     method: str
     compared: Settings
+    num_settings: int
+    """Settings that are tried; of a single one nothing is chosen."""
     is_chosen: bool
     """Whether the choice is made: all trials that choose are done or have diverged."""
     settings: Settings | None
@@ -58,6 +60,7 @@ def _make_row(plan: Plan, cell: Cell, results: Sequence[TrialResult]) -> Row:
     return Row(
         method=cell.method,
         compared=cell.compared,
+        num_settings=len(cell.settings),
         is_chosen=state.is_chosen,
         settings=settings,
         is_confirmed=bool(state.confirming) and all(trial.key in done for trial in state.confirming),

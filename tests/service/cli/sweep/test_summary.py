@@ -24,3 +24,4 @@ def test_only_of_several_settings_the_summary_says_that_seeds_chose(
     text = " ".join(ended.out.split())
     assert ("the seeds that chose are the result too" in text) is is_chosen
     assert ("of the settings best on validation rows" in text) is is_chosen
+    assert ("best settings" in text) is is_chosen
