@@ -105,7 +105,9 @@ def check_steps(job: JobConfig, num_rows: int, num_steps: int) -> QualityWarning
         )
         return QualityWarning(name=FEW_STEPS, message=message)
     if job.preset is None and not job.batch.is_growing and job.batch.global_size > MAX_AUTO_BATCH:
-        return _check_large_batch(job, num_rows, num_steps)
+        min_steps = get_min_steps("large_batch", is_growing=True)
+        if num_steps < min_steps <= num_run_rows / MIN_BATCH:
+            return _warn_of_large_batch(job, num_rows, num_steps, min_steps)
     if num_steps >= MIN_STEPS_OF_RUN:
         return None
     # All ranks have as many samples of a batch.
@@ -119,14 +121,11 @@ def check_steps(job: JobConfig, num_rows: int, num_steps: int) -> QualityWarning
     return QualityWarning(name=FEW_STEPS, message=message)
 
 
-def _check_large_batch(job: JobConfig, num_rows: int, num_steps: int) -> QualityWarning | None:
-    """Warn where a batch of one size that is larger than any chosen without a preset leaves few steps.
+def _warn_of_large_batch(job: JobConfig, num_rows: int, num_steps: int, min_steps: int) -> QualityWarning:
+    """Warn of a batch of one size that is larger than any chosen without a preset, and leaves few steps.
 
     Such runs have lost AUC (docs/evidence.md): 0.001 to 0.004 in 220 to 250 steps, 0.02 to 0.06 in 56.
     """
-    min_steps = get_min_steps("large_batch", is_growing=True)
-    if num_steps >= min_steps:
-        return None
     num_ranks = job.resources.world_size
     fitting = max(int(num_rows * job.run.epochs) // (min_steps * num_ranks) * num_ranks, num_ranks)
     message = (

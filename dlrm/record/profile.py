@@ -65,7 +65,7 @@ class StepProfile(BaseModel):
 
 @dataclass(frozen=True)
 class ProfileDirectory:
-    """Directory of the profiles of an attempt; its ranks profile some steps if it exists when they start."""
+    """Directory of the profiles of an attempt; the ranks profile some steps if that of rank 0 exists at the start."""
 
     path: Path
 

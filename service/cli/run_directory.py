@@ -73,6 +73,15 @@ class SucceededError(Exception):
         super().__init__(f"{directory.path}: the run has already succeeded; nothing is left to do")
 
 
+class DifferentRunError(BadInputError):
+    """Error for a changed document that would make a run to resume a different one."""
+
+    def __init__(self, differences: Sequence[str], remedy: str) -> None:
+        """Store the differences. remedy: what trains the changed document."""
+        self.differences = differences
+        super().__init__(*differences, remedy)
+
+
 def create_run(
     job: Path,
     run_directory: Path | None,
@@ -148,8 +157,8 @@ def create_next_attempt(
         check_job(spec, job or path, place)
         now = resolve_for_run(spec, resolved, job or path)
         if differences := list_differences(make_identity(now.job), make_identity(resolved.job)):
-            raise BadInputError(
-                *(f"{'--set' if job is None else job}: {difference}" for difference in differences),
+            raise DifferentRunError(
+                [f"{'--set' if job is None else job}: {difference}" for difference in differences],
                 f"with these settings it is a different run from {path}: train it without --resume",
             )
         resolved = now.model_copy(update={"decisions": resolved.decisions})

@@ -37,9 +37,9 @@ def print_profile(console: Console, directory: ProfileDirectory) -> None:
     console.print(make_operators_table(first))
     if len(profiles) < first.num_ranks:
         shown = f"{len(profiles)} of {format_count(first.num_ranks, 'rank')} are shown"
-        place = f"{directory.path.parent.name}/{directory.path.name} of their own run directories"
-        theirs = f"other machines keep the profiles of theirs in {place}"
-        _print_line(console, f"{shown}: {theirs}, and of the run in its bucket")
+        place = f"{directory.path.parent.name}/{directory.path.name} there"
+        theirs = f"machines with directories of their own keep the profiles of theirs in {place}"
+        _print_line(console, f"{shown}, the others left no profile here: {theirs}, and of the run in its bucket")
     traces = ", ".join(str(directory.trace(profile.rank)) for profile in profiles)
     _print_line(console, f"traces, for https://ui.perfetto.dev: {traces}")
 

@@ -128,13 +128,12 @@ def make_row_record(row: Row) -> dict[str, Any]:
 
 
 def _describe_choice(row: Row) -> str:
-    if row.num_settings == 1:
-        return "the only one"
+    is_lone = row.num_settings == 1
     if not row.is_chosen:
-        return "not chosen yet"
+        return "no result yet" if is_lone else "not chosen yet"
     if row.settings is None:
-        return "all diverged"
-    settings = format_settings(row.settings)
+        return "diverged" if is_lone else "all diverged"
+    settings = format_settings(row.settings) or "the only one"
     return f"{settings} (edge)" if row.edges else settings
 
 

@@ -2,6 +2,7 @@
 
 import json
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -77,6 +78,11 @@ class ReportCell:
         values = [getattr(trial.result, field) for trial in self.trials]
         return statistics.fmean(values) if values and None not in values else None
 
+    def compute_cpu_seconds(self) -> float | None:
+        """Compute the mean CPU seconds of the trials that tell them; None where none does."""
+        known = [seconds for trial in self.trials if (seconds := trial.result.cpu_seconds) is not None]
+        return statistics.fmean(known) if known else None
+
     def compute_speed(self) -> float | None:
         """Compute the mean samples per second of training; None where a trial does not tell."""
         results = [trial.result for trial in self.trials]
@@ -117,6 +123,17 @@ def are_equal(one: float, other: float) -> bool:
     return abs(one - other) <= EQUAL_TOLERANCE * max(one, other)
 
 
+def count_unstarted(loaded: LoadedResults) -> dict[str, int]:
+    """Count the missing trials of the cells of which no trial has ended, by the label of the cell."""
+    started = {_name_cell(trial.result) for trial in loaded.trials}
+    labels = [
+        ", ".join([trial.method, *map(format_value, trial.compared.values())])
+        for trial in loaded.missing
+        if _name_cell(trial) not in started
+    ]
+    return dict(Counter(labels))
+
+
 def _name_cell(trial: TrialResult | AskedTrial) -> str:
     return json.dumps([trial.method, trial.compared], sort_keys=True)
 
@@ -138,7 +155,7 @@ def _make_cell(trials: Sequence[LoadedTrial], missing: Sequence[AskedTrial]) -> 
     best = _choose(whole, confirming, is_open=is_open)
     own = confirming.get(best, whole.get(best, [])) if best is not None else []
     grid: dict[str, list[Any]] = {}
-    for settings in tried.values():
+    for settings in [*tried.values(), *(trial.settings for trial in missing)]:
         for field, value in settings.items():
             if value not in grid.setdefault(field, []):
                 grid[field].append(value)
@@ -176,11 +193,13 @@ def _choose(
 ) -> str | None:
     """Choose the best setting as the sweep does, over the seeds that all settings have: it may have been cut short.
 
-    While the choice is open, or without the trials that chose, which may be in a file that is not given, it is the
-    setting that is confirmed.
+    Settings of several documents may have no seed in common: then those with the most seeds are compared. While the
+    choice is open, or without the trials that chose, which may be in a file that is not given, it is the setting that
+    is confirmed.
     """
-    if not whole or (is_open and confirming):
-        return max(confirming, key=lambda settings: len(confirming[settings]), default=None)
+    confirmed = max(confirming, key=lambda settings: len(confirming[settings]), default=None)
+    if is_open and confirmed is not None:
+        return confirmed
     ended = {
         settings: by_seed
         for settings, trials in whole.items()
@@ -188,14 +207,15 @@ def _choose(
     }
     all_seeds = {seed for by_seed in ended.values() for seed in by_seed}
     seeds = [seed for seed in all_seeds if all(seed in by_seed for by_seed in ended.values())]
+    most = max(map(len, ended.values()), default=0)
     losses = {
         settings: loss
         for settings, by_seed in ended.items()
-        if seeds
+        if (seeds or len(by_seed) == most)
         and all(result.outcome == "done" for result in by_seed.values())
-        and (loss := compute_mean_loss([by_seed[seed] for seed in seeds], len(ended))) is not None
+        and (loss := compute_mean_loss([by_seed[seed] for seed in seeds or by_seed], len(ended))) is not None
     }
-    return min(losses, key=lambda settings: losses[settings], default=None)
+    return min(losses, key=lambda settings: losses[settings], default=confirmed)
 
 
 def _order(value: Any) -> tuple[bool, float, str]:

@@ -74,7 +74,10 @@ def _make_cost_section(report: SweepReport) -> Section:
             ]
         )
     table = Table("All trials of each method", [Column(text, is_number=text != "method") for text in headings], rows)
-    note = "CPU seconds are those of the trials that tell them: of runs on this machine that were not interrupted."
+    note = (
+        "CPU seconds are those of the trials that tell them: of runs on the machine of the sweep that were not "
+        "interrupted and have not prepared the rows for the others."
+    )
     return Section("Cost", [table, Paragraph(note)])
 
 

@@ -49,7 +49,7 @@ def _make_row_record(row: MainRow) -> dict[str, Any]:
         "has_growing_batch": cell.batch.is_growing,
         "num_steps": cell.compute_mean("num_steps"),
         "num_samples": cell.compute_mean("num_samples"),
-        "cpu_seconds": cell.compute_mean("cpu_seconds"),
+        "cpu_seconds": cell.compute_cpu_seconds(),
         "samples_per_second": cell.compute_speed(),
     }
 

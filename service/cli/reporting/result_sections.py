@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from service.cli.render.text_format import UNKNOWN
-from service.cli.reporting.cells import ReportCell
+from service.cli.reporting.cells import ReportCell, count_unstarted
 from service.cli.reporting.comparison import Difference
 from service.cli.reporting.content import Block, Column, Notes, Paragraph, Section, Table
 from service.cli.reporting.figures import (
@@ -67,7 +67,7 @@ def _make_main_row(row: MainRow) -> list[str]:
         format_batch(cell.batch),
         format_count(cell.compute_mean("num_steps")),
         format_count(cell.compute_mean("num_samples")),
-        format_seconds(cell.compute_mean("cpu_seconds")),
+        format_seconds(cell.compute_cpu_seconds()),
         format_count(cell.compute_speed()),
     ]
 
@@ -75,7 +75,8 @@ def _make_main_row(row: MainRow) -> list[str]:
 def describe_choice(cell: ReportCell) -> str:
     """Describe the best or only setting of a cell, or why there is none."""
     if cell.settings is None:
-        return "not known yet" if not cell.num_diverged else "all diverged" if cell.is_chosen else "diverged"
+        is_known = cell.num_diverged and not cell.num_missing and not cell.is_open
+        return "not known yet" if not is_known else "all diverged" if cell.is_chosen else "diverged"
     so_far = " so far" if cell.is_open and not cell.is_confirmed else ""
     return (format_settings(cell.settings) or "the only one") + so_far
 
@@ -97,14 +98,18 @@ def _list_warnings(report: SweepReport) -> list[str]:
                 "since seeds that diverge are not in it."
             )
         if cell.num_missing:
-            changes = ": another setting may come out as the best" if cell.is_open else ""
-            lines.append(f"{cell.label}: {cell.num_missing} of the trials that the sweep asks for are left{changes}.")
+            at_least = "at least " if cell.is_open else ""
+            changes = "; another setting may come out as the best" if cell.is_open else ""
+            lines.append(f"{cell.label}: trials left: {at_least}{cell.num_missing}{changes}.")
         if cell.edges:
             lines.append(
                 f"{cell.label}: at the edge of its grid ({', '.join(cell.edges)}); a better value may be beyond."
             )
         if cell.num_failed:
             lines.append(f"{cell.label}: {cell.num_failed} failed, which the sweep tries again.")
+    if unstarted := count_unstarted(report.loaded):
+        told = "; ".join(f"{label} ({number})" for label, number in unstarted.items())
+        lines.append(f"No trial has ended yet, with the number that is left at least, of {told}.")
     efforts = {cell.num_settings for cell in report.cells}
     if len(efforts) > 1:
         told = "; ".join(f"{cell.label} {cell.num_settings}" for cell in report.cells)

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from dlrm.config import count_synthetic_train_rows
+from dlrm.config import count_synthetic_train_rows, count_validation_rows
 from dlrm.record import EndReason
 from service.cli.sweep.results import TrialResult
 from service.cli.sweep.trials import Trial
@@ -48,9 +48,9 @@ def estimate_samples(trial: Trial, ended: Sequence[EndedTrial]) -> int | None:
     """
     epochs, data = trial.spec.run.epochs, trial.spec.data
     if epochs != "auto" and data.synthetic is not None:
-        held_out = trial.spec.run.validation_fraction
-        num_rows = count_synthetic_train_rows(data) * (1.0 - (0.0 if held_out == "auto" else held_out))
-        return round(num_rows * epochs)
+        run, num_rows = trial.spec.run, count_synthetic_train_rows(data)
+        held_out = 0.0 if run.validation_fraction == "auto" else run.validation_fraction
+        return round((num_rows - count_validation_rows(num_rows, held_out, data.split, run.seed)) * epochs)
     for other in ended:
         result = other.result
         if result.outcome == "done" and result.reason == EndReason.COMPLETED and result.num_samples:

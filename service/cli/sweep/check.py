@@ -18,6 +18,7 @@ def list_faults(sweep: SweepConfig) -> list[FieldError]:
         *_list_seed_faults(sweep),
         *_list_compare_faults(sweep),
         *_list_overlaps(sweep),
+        *_list_replaced(sweep),
         *_list_effort_faults(sweep),
     ]
 
@@ -84,12 +85,26 @@ def _list_overlaps(sweep: SweepConfig) -> Iterator[FieldError]:
                 if field == tried or field.startswith(f"{tried}."):
                     message = f"the values of {tried} in the grid would replace it"
                     yield FieldError(f"methods.{name}.{field}", message, "either the field or its values in the grid")
+
+
+def _list_replaced(sweep: SweepConfig) -> list[FieldError]:
+    """List values that are no tables, such as false, though a grid has values of their fields, which would replace
+    them."""
+    faults: dict[str, FieldError] = {}
+    for name, method in sweep.methods.items():
         for field, value in {**sweep.fields, **method.fields}.items():
+            is_replaced_by_method = field not in method.fields and any(
+                own.startswith(f"{field}.") for own in method.fields
+            )
+            if isinstance(value, dict) or is_replaced_by_method:
+                continue
+            table = f"methods.{name}" if field in method.fields else "set"
             for tried in {**sweep.grid, **method.grid}:
-                if tried.startswith(f"{field}.") and not isinstance(value, dict):
+                if tried.startswith(f"{field}."):
                     message = f"is {json.dumps(value)}, which the values of {tried} in the grid would replace"
-                    table = f"methods.{name}" if field in method.fields else "set"
-                    yield FieldError(f"{table}.{field}", message, "a table, or no values of its fields in the grid")
+                    valid = "a table, or no values of its fields in the grid"
+                    faults[f"{table}.{field}"] = FieldError(f"{table}.{field}", message, valid)
+    return [*faults.values()]
 
 
 def _list_effort_faults(sweep: SweepConfig) -> Iterator[FieldError]:

@@ -134,10 +134,6 @@ class Loop:
                 entries.append(Entry(trial, trial.key in known, trial.key in results, samples))
         return entries
 
-    def list_own(self) -> list[TrialResult]:
-        """List the results that belong to this sweep, those that failed included."""
-        return [other.result for other in self._list_ended()]
-
     def _list_ended(self) -> list[EndedTrial]:
         """List the trials that belong to this sweep by the results so far and have ended, each with every result."""
         results = index_results(self.results)

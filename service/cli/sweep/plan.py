@@ -119,11 +119,9 @@ class Plan:
             return []
         return [
             trial
-            for result in results.values()
-            if (result.stage, result.method, result.compared) == ("confirm", cell.method, cell.compared)
-            and result.settings in cell.settings
-            and result.seed in self.sweep.config.confirm_seeds
-            and (trial := self._get("confirm", cell, result.settings, result.seed)).key == result.key
+            for settings in cell.settings
+            for seed in self.sweep.config.confirm_seeds
+            if (trial := self._get("confirm", cell, settings, seed)).key in results
         ]
 
     def list_expected(self, cell: Cell, results: Results) -> list[Trial]:

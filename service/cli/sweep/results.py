@@ -92,7 +92,8 @@ class TrialResult(_Record):
     training_seconds: float | None = None
     """Seconds of its training steps, over all attempts."""
     cpu_seconds: float | None = None
-    """Processor seconds of all its processes; null where it was interrupted, or ran elsewhere."""
+    """Processor seconds of all its processes; null where it was interrupted, has prepared the rows for all trials, or
+    ran elsewhere."""
     num_attempts: int = 1
     curve: list[CurvePoint] = []
     """Evaluations in the course of the run."""

@@ -110,14 +110,16 @@ def check_all(sweep: Sweep) -> None:
     for method in sweep.config.methods:
         settings_of_method = list_settings(sweep.config, method)
         keys: set[str] = set()
+        faults_of_method: list[str] = []
         for compared in list_compared(sweep.config):
             for settings in settings_of_method:
                 found = _check_setting(sweep, method, compared, settings, len(settings_of_method))
                 if isinstance(found, Trial):
                     keys.add(found.key)
                 else:
-                    faults |= dict.fromkeys(found)
-        if keys and (first := methods.setdefault(frozenset(keys), method)) != method:
+                    faults_of_method += found
+        faults |= dict.fromkeys(faults_of_method)
+        if not faults_of_method and (first := methods.setdefault(frozenset(keys), method)) != method:
             what = f"has the same job documents as methods.{first}, so that there is nothing to compare"
             faults[f"methods.{method}: {what} (valid: methods that differ)"] = None
     if faults:

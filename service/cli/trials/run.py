@@ -11,7 +11,14 @@ from service.cli.attempt_run import run_attempt
 from service.cli.errors import BadInputError
 from service.cli.render.console import console_on
 from service.cli.render.progress import PREPARING, ProgressLine
-from service.cli.run_directory import NewAttempt, SucceededError, create_next_attempt, create_run
+from service.cli.run_directory import (
+    DifferentRunError,
+    NewAttempt,
+    SucceededError,
+    create_next_attempt,
+    create_run,
+    require_unfinished,
+)
 from service.cli.trials.fields import Settings
 from service.client import Progress
 
@@ -90,11 +97,13 @@ def _start(document: Path, directory: RunDirectory, settings: Settings) -> NewAt
         shutil.rmtree(directory.path, ignore_errors=True)
         return create_run(document, directory.path, assignments, remedy="name another directory with --output")
     _wait_until_free(directory)
+    # The document, and the data that it names, do not matter any more to a run that is done.
+    require_unfinished(directory)
     try:
         return create_next_attempt(directory.path, document, assignments)
-    except BadInputError as error:
-        remedy = f"without {directory.path} the trial starts from the beginning"
-        raise BadInputError(*error.lines, remedy) from None
+    except DifferentRunError as error:
+        remedy = f"with these settings it is a different run: remove {directory.path}, and it starts from the beginning"
+        raise BadInputError(*error.differences, remedy) from None
 
 
 def _wait_until_free(directory: RunDirectory) -> None:

@@ -53,6 +53,9 @@ def test_a_large_batch_of_one_size_needs_more_steps_and_is_told_the_preset() -> 
     assert warning.name == "few_steps"
     assert "only 239 steps of 65,536 to learn in: take the preset large_batch" in warning.message
     assert list_shortages(make_job(65_536), RowCounts(65_536 * 240)) == []
+    # The preset can make as many of some rows alone.
+    [few] = [warning for warning in list_shortages(make_job(65_536), RowCounts(1000)) if warning.name == "few_steps"]
+    assert "preset" not in few.message
     # No larger than what is chosen without a preset, or one that grows.
     assert list_shortages(make_job(16_384), RowCounts(16_384 * 100)) == []
     growing = BatchConfig.model_validate({"global_size": 65_536} | GROWING)

@@ -75,7 +75,8 @@ def test_ranks_of_machines_with_directories_of_their_own_are_said_to_be_elsewher
         profile.model_copy(update={"num_ranks": 4}).write(directory.figures(profile.rank))
     text = " ".join(word for line in shown(directory, capsys) for word in line)
     place = f"{tmp_path.parent.name}/{tmp_path.name}"
-    assert f"2 of 4 ranks are shown: other machines keep the profiles of theirs in {place} of their own" in text
+    assert "2 of 4 ranks are shown, the others left no profile here: machines with directories of their own" in text
+    assert f"keep the profiles of theirs in {place} there" in text
 
 
 def test_operators_at_the_same_time_leave_no_rest(

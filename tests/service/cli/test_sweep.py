@@ -189,6 +189,32 @@ def test_a_trial_that_failed_is_tried_again_with_the_memory_that_the_document_ha
     assert (done.key, done.num_attempts, done.cpu_seconds) == (failed.key, 2, None)
 
 
+@pytest.mark.slow
+def test_an_interrupt_at_the_end_of_a_trial_keeps_its_result_and_starts_no_other(directory: Path) -> None:
+    sweep, output = directory / "adam.toml", directory / "results"
+    sweep.write_text(CONFIRMED)
+    sweeping = subprocess.Popen(command(sweep, "-o", output), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_until(lambda: any(output.glob("runs/*/attempt-1/outcome.json")))
+    os.kill(sweeping.pid, signal.SIGINT)
+    assert sweeping.wait() == EXIT_STOPPED
+    assert [result.outcome for result in read_results(output / "results.jsonl")] == ["done"]
+
+
+@pytest.mark.slow
+def test_the_trial_that_has_prepared_the_rows_for_all_tells_no_cpu_seconds(directory: Path) -> None:
+    rows = "".join(f"{row % 3 == 0:d},{row % 7},{row % 11}\n" for row in range(3000))
+    (directory / "rows.csv").write_text("label,one,two\n" + rows)
+    schema = '{ dense = [{ name = "one" }], categorical = [{ name = "two" }] }'
+    data = f'format = "csv"\ntrain = ["rows.csv"]\nschema = {schema}'
+    synthetic = 'format = "synthetic"\nsynthetic = { num_rows = 20_000, num_ids = 50 }'
+    (directory / "small.toml").write_text(JOB.replace(synthetic, data))
+    (directory / "adam.toml").write_text('job = "small.toml"\nseeds = [0, 1]\n')
+    ended = run(directory / "adam.toml", "-o", directory / "results")
+    assert ended.returncode == 0, ended.stderr
+    first, second = read_results(directory / "results" / "results.jsonl")
+    assert (first.cpu_seconds, (second.cpu_seconds or 0.0) > 0.0) == (None, True)
+
+
 def test_the_trials_are_listed_without_training_any(directory: Path) -> None:
     (directory / "adam.toml").write_text(CONFIRMED)
     listed = run(directory / "adam.toml", "--dry-run")

@@ -88,12 +88,12 @@ def test_a_choice_that_is_not_made_is_told_as_the_best_so_far_over_common_seeds(
     text = dlrm("report", str(tmp_path)).out
     assert "Best setting so far of each method" in text
     assert "0.01 so far" in text
-    missing = "adam, 1024: 1 of the trials that the sweep asks for are left: another setting may come out as the best."
+    missing = "adam, 1024: trials left: at least 1; another setting may come out as the best."
     assert ("adam, 1024: 1 failed" if is_failed else missing) in text
     write_results(tmp_path, [grid[4]])
     whole = dlrm("report", str(tmp_path)).out
     assert "so far" not in whole
-    assert "are left" not in whole
+    assert "trials left" not in whole
 
 
 def test_seeds_that_have_not_confirmed_yet_are_counted(tmp_path: Path, dlrm: Command) -> None:
@@ -102,7 +102,36 @@ def test_seeds_that_have_not_confirmed_yet_are_counted(tmp_path: Path, dlrm: Com
     write_asked(tmp_path, map(name, trials))
     text = dlrm("report", str(tmp_path)).out
     assert "2/3" in text
-    assert "adam, 1024: 1 of the trials that the sweep asks for are left." in text
+    assert "adam, 1024: trials left: 1." in text
+
+
+def test_cells_without_a_result_are_named_with_the_trials_that_are_left(tmp_path: Path, dlrm: Command) -> None:
+    trials = [make_trial(tmp_path, "adam", batch, seed, "grid") for batch in (1024, 4096) for seed in (0, 1)]
+    write_results(tmp_path, trials[:2])
+    write_asked(tmp_path, map(name, trials))
+    assert "with the number that is left at least, of adam, 4096 (2)." in dlrm("report", str(tmp_path)).out
+
+
+def test_nothing_is_called_diverged_or_at_an_edge_before_all_of_it_has_run(tmp_path: Path, dlrm: Command) -> None:
+    rates = (0.005, 0.01, 0.1)
+    grid = {rate: make_trial(tmp_path, "adam", 1024, 0, "grid", rate=rate) for rate in rates}
+    lamb = [make_trial(tmp_path, "lamb", 1024, 0, "grid", rate=rate, outcome="diverged") for rate in rates]
+    write_results(tmp_path, [grid[0.005], grid[0.01], lamb[0]])
+    write_asked(tmp_path, map(name, [*grid.values(), *lamb]))
+    adam, other = read_json(dlrm, tmp_path)["rows"]
+    assert (adam["settings"], adam["edges"]) == ({RATE: 0.01}, [])
+    assert (other["settings"], other["num_diverged"]) == (None, 1)
+    assert "all diverged" not in dlrm("report", str(tmp_path)).out
+    write_results(tmp_path, lamb[1:])
+    assert "all diverged" in dlrm("report", str(tmp_path)).out
+
+
+def test_a_confirmed_choice_stays_where_settings_have_no_seed_in_common(tmp_path: Path, dlrm: Command) -> None:
+    earlier = make_grid(tmp_path, seeds=(7,), rates=(0.1,))
+    confirmed = [make_trial(tmp_path, "adam", 1024, seed) for seed in SEEDS]
+    write_results(tmp_path, [*earlier, *make_grid(tmp_path, seeds=(1, 2), rates=(0.005, 0.01)), *confirmed])
+    row = read_row(dlrm, tmp_path)
+    assert (row["settings"], row["is_confirmed"]) == ({RATE: 0.01}, True)
 
 
 def test_numbers_of_evaluation_rows_that_differ_are_not_compared(tmp_path: Path, dlrm: Command) -> None:

@@ -77,12 +77,24 @@ def test_a_setting_that_the_job_cannot_take_names_the_method_the_value_and_the_f
     assert "dense_optimizer.learning_rte: unknown field; did you mean" in line
 
 
+def test_a_value_for_all_that_a_method_replaces_is_said_once_and_only_of_the_others(tmp_path: Path) -> None:
+    off = "[set]\nmoments = false\n"
+    exact = '[methods.exact]\nmoments.estimator = "exact"\n[methods.exact.grid]\nmoments.every = [1, 2]\n'
+    check_all(read_document(tmp_path, off + exact))
+    (line,) = refuse(tmp_path, off + "[methods.a]\n[methods.b]\nrun.epochs = 2\n[grid]\nmoments.every = [1, 2]\n")
+    assert "set.moments: is false, which the values of moments.every in the grid would replace" in line
+
+
 def test_methods_with_the_same_job_document_are_refused(tmp_path: Path) -> None:
     # 0 is the weight decay of a job that states none.
     text = "[methods.plain]\n[methods.decayed]\ndense_optimizer.weight_decay = 0.0\n" + GRID
     (line,) = refuse(tmp_path, text)
     assert "methods.decayed: has the same job documents as methods.plain, so that there is nothing to compare" in line
     check_all(read_document(tmp_path, text.replace("0.0\n", "0.1\n")))
+    # Of what a faulty method would be nothing is known.
+    grids = {"plain": [1024, 0], "other": [1024, 512]}
+    faulty = "".join(f"[methods.{method}.grid]\nbatch.global_size = {sizes}\n" for method, sizes in grids.items())
+    assert all("plain" in line for line in refuse(tmp_path, faulty))
 
 
 def test_a_choice_needs_validation_rows(tmp_path: Path) -> None:

@@ -83,10 +83,11 @@ def test_a_stop_that_came_too_late_for_a_trial_keeps_its_result_and_starts_no_ot
         loop.run(runner := LateRunner())
     assert [result.key for result in read_results(tmp_path / "results.jsonl")] == runner.started
     assert len(runner.started) == 1
-    # Nothing is left to stop.
-    run(tmp_path, FormulaRunner())
+    # After the last one nothing is left to stop.
+    run(tmp_path, FormulaRunner(most=NUM_TRIALS - 2))
     loop.read()
-    loop.run(LateRunner())
+    loop.run(runner := LateRunner())
+    assert (len(runner.started), loop.get_standing().num_left) == (1, 0)
 
 
 def test_the_time_and_the_samples_of_a_trial_are_those_of_its_epochs(tmp_path: Path) -> None:
@@ -187,7 +188,7 @@ def test_while_a_grid_is_extended_the_trials_of_the_earlier_choice_count_until_t
     first = run(tmp_path, FormulaRunner(end, most=3), extended)
     assert whole.keys() <= read_asked_keys(tmp_path)
     # They are no part of the sweep that is left.
-    assert not confirming.keys() & {result.key for result in first.list_own()}
+    assert not confirming.keys() & {entry.trial.key for entry in first.list_entries() if entry.is_known}
     assert first.get_standing().num_all == 2 * 2 * (4 * 2 + 2)
     run(tmp_path, FormulaRunner(end), extended)
     counted = confirming.keys() & read_asked_keys(tmp_path)
