@@ -9,9 +9,10 @@ import torch
 
 from dlrm.checkpoint.errors import CheckpointError
 from dlrm.checkpoint.state_files import AVERAGE, load_state
-from dlrm.config import JobConfig, ResolvedJob
+from dlrm.config import DataConfig, JobConfig, ResolvedJob
 from dlrm.data.dataset import Dataset
 from dlrm.data.packed.open import read_prepared_data
+from dlrm.data.packed.open_meta import open_packed_meta
 from dlrm.data.rows import DataSchema
 from dlrm.exported_model.atomic_directory import write_whole
 from dlrm.exported_model.card import render_model_card
@@ -76,6 +77,7 @@ def make_saved_config(
         data=job.data,
         training=job.model_dump(mode="json", exclude={"model", "data"}),
         packed=None if dataset.directory is None else read_prepared_data(dataset.directory),
+        raw_format=None if dataset.directory is None else _find_raw_format(job.data, dataset.directory),
         step=step,
         train_label_rate=dataset.train_label_rate,
         exported_at=time.time(),
@@ -94,6 +96,11 @@ def read_model(checkpoint: Path, job: JobConfig, schema: DataSchema) -> PlainMod
     _load_weights(weights, checkpoint, job, model)
     model.load_state_dict(weights, assign=True)
     return model
+
+
+def _find_raw_format(data: DataConfig, packed: Path) -> str | None:
+    """Find the format of the files that packed rows were prepared from; None where earlier versions prepared them."""
+    return data.format if data.is_raw else open_packed_meta(packed).raw_format
 
 
 def _make_model(job: JobConfig, schema: DataSchema) -> PlainModel:

@@ -52,6 +52,9 @@ class SavedConfig(_Record):
     """Rest of the job document; together with `model` and `data` it can train the model again."""
     packed: PreparedData | None
     """Packed rows that the model was trained on; None for a synthetic log."""
+    raw_format: str | None = None
+    """Format of the files that these rows were prepared from; None for a synthetic log, and where an earlier version
+    prepared them."""
     step: int | None = None
     """Step of the checkpoint that the model was exported from; null in models of earlier versions, and in one exported
     from a checkpoint that has no number."""

@@ -83,7 +83,12 @@ class SavedModel:
 
     @property
     def _schema_to_read(self) -> SchemaConfig:
-        return make_schema_to_read(self.schema, self.config.data.format)
+        return make_schema_to_read(self.schema, self._raw_format)
+
+    @property
+    def _raw_format(self) -> str:
+        """Format of the files that the model was trained on, perhaps by way of prepared rows."""
+        return self.config.raw_format or self.config.data.format
 
     @property
     def columns(self) -> list[str]:
@@ -172,7 +177,7 @@ class SavedModel:
 
         keep_going: leave bad rows out. arguments: names for messages.
         """
-        encoders, model_format = self.encoders, self.config.data.format
+        encoders, model_format = self.encoders, self._raw_format
         files = find_files(patterns, arguments.data, None, Path())
         kind = find_format(files, encoders.schema, model_format, file_format, arguments)
         schema = self._schema_to_read

@@ -69,7 +69,7 @@ def make_schema_to_read(schema: SchemaConfig, model_format: str) -> SchemaConfig
 
 
 def _add_words(column: CategoricalColumn, words: list[str]) -> CategoricalColumn:
-    is_text = column.has_ids and column.type == "string" and not column.multi_hot
+    is_text = column.has_ids and column.type == "string"
     return WordedColumn(**column.model_dump(), missing_words=words) if is_text else column
 
 

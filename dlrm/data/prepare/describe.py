@@ -31,6 +31,7 @@ def describe(
         num_bad_rows=rows.num_bad_rows,
         files={},
         sources=[file.name for file in files],
+        raw_format=config.format,
         versions={"python": platform.python_version()} | get_library_versions(),
     )
 

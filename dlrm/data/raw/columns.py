@@ -25,7 +25,7 @@ from dlrm.data.raw.hexadecimal import HexadecimalColumn, explain_not_hexadecimal
 from dlrm.data.raw.positive_labels import explain_missing_label, list_label_values, match_positive
 from dlrm.data.raw.table import CategoricalValues, RawTable, make_unknown_labels
 from dlrm.data.raw.times import explain_not_time, get_time_part, parse_times
-from dlrm.data.raw.worded import WordedColumn, blank_missing_words
+from dlrm.data.raw.worded import WordedColumn, blank_missing_parts, blank_missing_words
 
 _MAX_FLOAT32 = float(np.finfo(np.float32).max)
 _INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
@@ -116,9 +116,16 @@ class _ColumnReader:
             return encode_distinct_numbers(self._read_numbers(column.name, values))
         if column.time_part is not None:
             return self._read_time_part(column.name, column.time_part, values)
+        words = column.missing_words if isinstance(column, WordedColumn) else None
         if not column.multi_hot:
-            return self._encode_values(column, values, None)
-        flat, lengths = _split_texts(values, column.separator) if is_text(values.type) else _flatten_lists(values)
+            is_worded = words is not None and holds_text(values.type)
+            return self._encode_values(column, blank_missing_words(values, words) if is_worded else values, None)
+        if is_text(values.type):
+            flat, lengths = _split_texts(values, column.separator)
+        else:
+            flat, lengths = _flatten_lists(values)
+            if words is not None and holds_text(flat.type):
+                flat = blank_missing_parts(flat, lengths, words)
         found = self._encode_values(column, flat, np.repeat(np.arange(len(values)), lengths))
         return CategoricalValues(found.codes, found.distinct, lengths)
 
@@ -126,8 +133,6 @@ class _ColumnReader:
         self, column: CategoricalColumn, values: pa.Array, row_of: NDArray[np.int64] | None
     ) -> CategoricalValues:
         """Encode the values of a column. row_of: the row of each value; None where every row has one value."""
-        if isinstance(column, WordedColumn) and holds_text(values.type):
-            values = blank_missing_words(values, column.missing_words)
         is_missing = find_missing(values)
         if isinstance(column, HexadecimalColumn) and holds_text(values.type):
             ids, is_blank = parse_hexadecimal_ids(convert_to_strings(values))

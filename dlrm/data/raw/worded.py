@@ -3,13 +3,14 @@
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from dlrm.config import CategoricalColumn
 from dlrm.data.raw.convert import convert_to_strings
 
 
 class WordedColumn(CategoricalColumn):
-    """A column of one text per row, in which some texts stand for a missing value, as in the CSV of the training."""
+    """A column of text in which some texts stand for a missing value, as in the CSV of the training."""
 
     missing_words: list[str]
     """Texts that stand for a missing value, the blank one included; compared as they stand."""
@@ -17,8 +18,27 @@ class WordedColumn(CategoricalColumn):
 
 def blank_missing_words(values: pa.Array, words: list[str]) -> pa.Array:
     """Replace `words` among texts [n], or a dictionary of texts, by null; text that is not UTF-8 stays."""
+    return _blank(values, _decode(values).is_in(words))
+
+
+def blank_missing_parts(values: pa.Array, lengths: NDArray[np.int32], words: list[str]) -> pa.Array:
+    """Replace by null what CSV would take for missing in lists: blank texts, and one of `words` that is alone.
+
+    values: texts of all lists, or a dictionary of texts. lengths: [n], the number of texts of each list. A word beside
+    others is a value, since CSV compares whole cells with the words.
+    """
+    texts = _decode(values)
+    is_alone = pl.Series(np.repeat(lengths == 1, lengths))
+    return _blank(values, (texts == "") | (is_alone & texts.is_in(words)))
+
+
+def _decode(values: pa.Array) -> pl.Series:
     texts = convert_to_strings(values)
     if pa.types.is_dictionary(texts.type):
         texts = texts.dictionary_decode()
-    is_word = pl.Series(texts, dtype=pl.String).is_in(words).fill_null(False).to_numpy()
-    return values.take(pa.array(np.arange(len(values)), mask=is_word)) if is_word.any() else values
+    return pl.Series(texts, dtype=pl.String)
+
+
+def _blank(values: pa.Array, is_missing: pl.Series) -> pa.Array:
+    mask = is_missing.fill_null(False).to_numpy()
+    return values.take(pa.array(np.arange(len(values)), mask=mask)) if mask.any() else values

@@ -127,21 +127,45 @@ WORDS = ["?", "NA", "", "s3", "never seen", None]
 """Texts of a column; the first three are blank or listed as missing in the schema of `made_with_words`."""
 
 
-def made_with_words(directory: Path) -> SavedModel:
-    """A model that was trained on CSV in which some words stand for missing values."""
-    rows = [f"{row % 2},{['?', 'NA', '', 's3', 's4'][row % 5]},{row % 9}" for row in range(200)]
-    (directory / "rows.csv").write_text("\n".join(["label,site,price", *rows]) + "\n")
-    schema = {"dense": [{"name": "price"}], "categorical": [{"name": "site"}], "missing": ["?", "NA"]}
+def made_with_words(directory: Path, *, is_prepared: bool = False, tags: bool = False) -> SavedModel:
+    """A model that was trained on CSV in which some words stand for missing values.
+
+    is_prepared: whether it was trained on rows that were prepared from the CSV before. tags: whether it has a
+    multi-hot column.
+    """
+    of_tags = ["t1|t2", "t1|", "NA", "", "t2|NA"]
+    rows = [
+        f"{row % 2},{['?', 'NA', '', 's3', 's4'][row % 5]},{row % 9}{f',{of_tags[row % 7 % 5]}' if tags else ''}"
+        for row in range(200)
+    ]
+    (directory / "rows.csv").write_text("\n".join([f"label,site,price{',tags' if tags else ''}", *rows]) + "\n")
+    categorical = [{"name": "site"}, *([{"name": "tags", "multi_hot": True}] if tags else [])]
+    schema = {"dense": [{"name": "price"}], "categorical": categorical, "missing": ["?", "NA"]}
     data = DataConfig.model_validate({"train": [str(directory / "rows.csv")], "format": "csv", "schema": schema})
     packed = find_or_prepare(
         data, None, directory / "cache", base_directory=directory, num_threads=1, on_event=lambda _: None
     )
-    made_model(directory / "model", data, packed)
+    if is_prepared:
+        data = DataConfig.model_validate({"train": [str(packed)], "format": "packed"})
+    made_model(directory / "model", data, None if is_prepared else packed)
     return load_saved_model(directory / "model")
 
 
-def test_words_for_missing_values_score_in_python_as_they_do_in_csv(tmp_path: Path):
-    model = made_with_words(tmp_path)
+def test_lists_score_in_python_as_the_same_cells_do_in_csv(tmp_path: Path):
+    model = made_with_words(tmp_path, tags=True)
+    cells = ["t1|t2", "t1|", "|", "", "NA", "t2|NA", "NA|", "t9"]
+    (tmp_path / "new.csv").write_text("\n".join(["site,price,tags", *(f"s3,1.0,{cell}" for cell in cells)]) + "\n")
+    expected = np.concatenate([*model.predict_files(str(tmp_path / "new.csv"))])
+    assert len({*expected}) >= 6
+    columns = {"site": ["s3"] * len(cells), "price": [1.0] * len(cells)}
+    lists = [cell.split("|") for cell in cells]
+    np.testing.assert_array_equal(model.predict({**columns, "tags": lists}), expected)
+    np.testing.assert_array_equal(model.predict_table(pa.table({**columns, "tags": lists})), expected)
+
+
+@pytest.mark.parametrize("is_prepared", [False, True], ids=["trained on CSV", "on rows prepared from it"])
+def test_words_for_missing_values_score_in_python_as_they_do_in_csv(tmp_path: Path, is_prepared: bool):
+    model = made_with_words(tmp_path, is_prepared=is_prepared)
     prices = [1.0] * len(WORDS)
     lines = [f"{'' if word is None else word},1.0" for word in WORDS]
     (tmp_path / "new.csv").write_text("\n".join(["site,price", *lines]) + "\n")
