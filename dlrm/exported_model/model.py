@@ -171,14 +171,18 @@ class SavedModel:
         *,
         keep_going: bool,
         with_labels: bool = False,
+        output: Path | None = None,
         arguments: Arguments = COMMAND_ARGUMENTS,
     ) -> tuple[Iterator[Piece], int]:
         """Return the rows of raw files as pieces to score, and the bytes of all files together. Raises DataError.
 
-        keep_going: leave bad rows out. arguments: names for messages.
+        keep_going: leave bad rows out. output: file that the scores replace, which must be none of the files.
+        arguments: names for messages.
         """
         encoders, model_format = self.encoders, self._raw_format
-        files = find_files(patterns, arguments.data, None, Path())
+        files = find_files(patterns, arguments.data, None, Path(), refuses_repeats=True)
+        if output is not None and str(output.resolve()) in {file.name for file in files}:
+            raise DataError("is one of the files that are scored", output, field="--output", valid="another name")
         kind = find_format(files, encoders.schema, model_format, file_format, arguments)
         schema = self._schema_to_read
         blocks = cut_raw_blocks(kind, schema, files, with_labels=with_labels, block_bytes=_BLOCK_BYTES)

@@ -2,8 +2,8 @@
 
 Writes the model directory that a run writes at its end, and prints one line of JSON: the step, and the metrics on the
 rows that the run held out. They are those of the evaluation after that step, where the run made one; otherwise the
-model is measured here. Simple models that the run has measured on these rows stay beside them. Bad input gives one line
-on stderr and exit code 64.
+model is measured here. Simple models that the run has measured on these rows stay beside them. A fault gives one line
+on stderr, and bad input exit code 64.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from dlrm.exported_model.export import ExportError, export_model
 from dlrm.exported_model.layout import METRICS
 from dlrm.exported_model.run_checkpoint import RunCheckpoint, open_run_checkpoint
 from dlrm.programs.evaluate import measure, tell
-from dlrm.record import BLEND_SHARE, EXIT_BAD_INPUT, EXIT_DONE, RunDirectory, find_yardsticks
+from dlrm.record import BLEND_SHARE, EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, RunDirectory, find_yardsticks
 from dlrm.train.final_metrics import make_final_metrics
 from hostinfo.fast_exit import skip_last_collection
 
@@ -37,9 +37,10 @@ def main() -> int:
         metrics = _find_metrics(checkpoint) | _read_yardsticks(run)
         resolved, dataset = checkpoint.resolved, checkpoint.dataset
         export_model(checkpoint.path, arguments.output, resolved, dataset, metrics, checkpoint.first_order)
-    except (DataError, ExportError, OSError) as error:
+    except (DataError, OSError) as error:
         print(" ".join(str(error).split()), file=sys.stderr)  # noqa: T201
-        return EXIT_BAD_INPUT
+        # What cannot be read is the wrong path or damaged; what cannot be written is not.
+        return EXIT_FAILED if isinstance(error, ExportError) else EXIT_BAD_INPUT
     print(json.dumps({"step": checkpoint.progress.step, **metrics}))  # noqa: T201
     return EXIT_DONE
 
@@ -51,13 +52,14 @@ def _find_metrics(checkpoint: RunCheckpoint) -> dict[str, float | None]:
     metrics = make_final_metrics(progress, progress.last_evaluation)
     if blend is not None:
         metrics |= {"validation_log_loss": blend.log_loss, BLEND_SHARE: blend.share}
-    if checkpoint.first_order is not None:
-        metrics |= dict.fromkeys(VALIDATION_METRICS)
     is_measured = progress.evaluated_step == progress.step and checkpoint.first_order is None
     if is_measured:
         return metrics
-    # What the last evaluation found on training rows is not of this model.
-    return metrics | {"train_auc": None, "train_log_loss": None} | measure(checkpoint.load_model(), [])
+    # What the last evaluation found on training and validation rows is not of this model.
+    metrics |= dict.fromkeys(("train_auc", "train_log_loss", *VALIDATION_METRICS))
+    if checkpoint.first_order is None:
+        metrics["validation_log_loss"] = None
+    return metrics | {"model_step": progress.step} | measure(checkpoint.load_model(), [])
 
 
 def _read_yardsticks(run: RunDirectory) -> dict[str, float | None]:

@@ -111,14 +111,24 @@ def _open_output(options: argparse.Namespace) -> AbstractContextManager[Write]:
 def _make_pieces(model: SavedModel, options: argparse.Namespace) -> tuple[Iterator[Piece], int]:
     """Return the rows to score, and their number of bytes."""
     directory = Path(options.data[0])
+    replaced = options.output if options.overwrite else None
+    _refuse_output_in(replaced, options.model, "the directory of the model")
     if len(options.data) > 1 or not is_packed(directory):
-        return model.open_pieces(options.data, options.format, keep_going=options.max_bad_fraction > 0)
+        keep_going = options.max_bad_fraction > 0
+        return model.open_pieces(options.data, options.format, keep_going=keep_going, output=replaced)
+    _refuse_output_in(replaced, directory, "the directory that is scored")
     if options.format is not None:
         raise DataError("is not for packed directories", directory, field="--format", valid="leave it out")
     dataset = open_compatible(directory, model.encoders)
     sources = (dataset.train, dataset.evaluation)
     num_bytes = sum(source.num_rows * source.row_bytes for source in sources)
     return (piece for source in sources for piece in make_source_pieces(source)), num_bytes
+
+
+def _refuse_output_in(output: Path | None, directory: Path, what: str) -> None:
+    """Raise DataError where the scores would replace a file that is needed."""
+    if output is not None and output.exists() and output.resolve().is_relative_to(directory.resolve()):
+        raise DataError(f"is a file in {what}", output, field="--output", valid="another name")
 
 
 def _stop(signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG001

@@ -250,7 +250,10 @@ class Trainer:
         return report.model_copy(update={**others, "seconds": seconds})
 
     def _is_patience_over(self) -> bool:
-        return self.patience is not None and self.progress.num_evaluations_since_best >= self.patience
+        """Whether the run ends early since it gets no better; after its last row it has ended anyway."""
+        is_early = self.progress.num_samples < self.stages.num_run_rows
+        has_waited = self.patience is not None and self.progress.num_evaluations_since_best >= self.patience
+        return is_early and has_waited
 
     def _is_target_reached(self) -> bool:
         last = self.progress.last_evaluation

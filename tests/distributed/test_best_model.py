@@ -79,6 +79,15 @@ def test_a_run_ends_after_so_many_evaluations_without_a_better_model(rank_pools:
     assert (again.reason, again.step, again.metrics["auc"]) == (outcome.reason, outcome.step, outcome.metrics["auc"])
 
 
+def test_a_run_whose_patience_ends_with_its_last_row_has_not_ended_early(rank_pools: RankPools, tmp_path: Path):
+    train(rank_pools, tmp_path / "patient", resolve_overfitting_job(epochs=6))
+    losses = [report.validation_log_loss or 0.0 for report in read_curve(tmp_path / "patient", 1).evaluations]
+    num_since_best = len(losses) - 1 - losses.index(min(losses))
+    assert num_since_best > 0
+    outcome = train(rank_pools, tmp_path / "just", resolve_overfitting_job(epochs=6, patience=num_since_best))
+    assert (outcome.reason, outcome.message) == (EndReason.COMPLETED, "")
+
+
 def test_validation_rows_are_not_trained_on(rank_pools: RankPools, tmp_path: Path):
     train(rank_pools, tmp_path, resolve_overfitting_job(epochs=1))
     num_trained = read_curve(tmp_path, 1).steps[-1].num_samples

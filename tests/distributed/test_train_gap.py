@@ -1,5 +1,6 @@
 """Evaluations on a sample of the training rows: AUC and log-loss by their definitions, and nothing else changes."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -120,4 +121,7 @@ def test_a_checkpoint_that_no_evaluation_has_measured_is_exported_without_them(
     arguments = ["export", str(tmp_path), "--checkpoint", "newest", "--output", str(output)]
     monkeypatch.setattr("sys.argv", arguments)
     assert export.main() == 0
-    assert '"train_auc": null' in capsys.readouterr().out
+    metrics = json.loads(capsys.readouterr().out)
+    others = ("train_auc", "train_log_loss", "validation_log_loss", "validation_auc", "validation_calibration")
+    assert [metrics[name] for name in others] == [None] * len(others)
+    assert 0 < metrics["model_step"] == metrics["step"] != metrics["best_step"]

@@ -42,15 +42,21 @@ def refuse_common_files(
 
 
 def find_files(
-    patterns: Sequence[str], field: str | None, data_roots: Sequence[str] | None, base_directory: Path
+    patterns: Sequence[str],
+    field: str | None,
+    data_roots: Sequence[str] | None,
+    base_directory: Path,
+    *,
+    refuses_repeats: bool = False,
 ) -> list[DataFile]:
     """Find the files that `patterns` name: in the order given, in natural order within a pattern, each real file once.
 
     field: field of the job document, such as data.train, or argument of a command, for messages, which number the
     patterns of a document; None where a path alone says what is meant. data_roots: directories, and s3:// or gs://
     prefixes, that must contain every real path, with no part below them that starts with a dot; None allows all paths.
-    base_directory: base of relative patterns. Raises DataError where a pattern names no file, or one that is empty, not
-    a regular file, not readable or outside the roots.
+    base_directory: base of relative patterns. refuses_repeats: whether a file may be named only once, since its rows
+    would be missing where it is named again. Raises DataError where a pattern names no file, or one that is empty,
+    not a regular file, not readable or outside the roots.
     """
     roots = Roots(data_roots)
     files: dict[str, DataFile] = {}
@@ -61,7 +67,9 @@ def find_files(
         else:
             found = _find_local_files(base_directory / pattern, pattern_field, roots)
         for file in found:
-            files.setdefault(file.name, file)
+            if refuses_repeats and file.name in files:
+                raise DataError("the file is named twice", file.name, field=pattern_field, valid="each file once")
+            files[file.name] = files.get(file.name, file)
     return list(files.values())
 
 

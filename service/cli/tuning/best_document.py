@@ -10,6 +10,7 @@ import tomlkit
 from tomlkit.container import Container
 from tomlkit.items import InlineTable, Item, Table
 
+from dlrm.config import BATCH_FIELD
 from service.cli.trials.fields import Settings, get_field, set_fields
 
 
@@ -20,18 +21,22 @@ def format_best_document(
 
     source: text of the user's document, whose comments stay; None where that is not TOML. document: the same document,
     with what else should be in it. settings: values of the best trial. untuned: those without tuning; fields that are
-    the same in both stay as the document has them. header: lines of the comment at the beginning.
+    the same in both stay as the document has them, except for the batch that a preset would choose. header: lines of the comment at the beginning.
     """
     changed = {field: value for field, value in settings.items() if value != untuned.get(field)}
+    if document.get("preset") is not None and BATCH_FIELD in settings:
+        # By its rule the rows that the trials held out to choose by would make the batch another one.
+        changed[BATCH_FIELD] = settings[BATCH_FIELD]
     target = _remove_nulls(set_fields(document, changed))
     result = tomlkit.parse(source or "")
     _update(result, target)
     for field in changed:
         stated = "" if get_field(document, field) in (None, "auto") else ", as the document said"
         _comment(result, field, f"tuned; untuned: {json.dumps(untuned.get(field))}{stated}")
-    text = "".join(f"# {line}\n" for line in header) + "\n" + tomlkit.dumps(result).lstrip("\n")
-    assert tomllib.loads(text) == target, "the text says what was meant"
-    return text
+    comment = "".join(f"# {line}\n" for line in header) + "\n"
+    text = comment + tomlkit.dumps(result).lstrip("\n")
+    # A section that is added may take in what follows it, where the document has dotted names.
+    return text if _says(text, target) else comment + tomlkit.dumps(target)
 
 
 def read_source(path: Path) -> str | None:
@@ -50,8 +55,17 @@ def _remove_nulls(node: Any) -> Any:
     return node
 
 
+def _says(text: str, target: Mapping[str, Any]) -> bool:
+    try:
+        return tomllib.loads(text) == target
+    except tomllib.TOMLDecodeError:
+        return False
+
+
 def _update(table: MutableMapping[str, Any], target: Mapping[str, Any]) -> None:
-    """Set what differs from `target`, so that all else keeps its place and its comments."""
+    """Set what differs from `target`, and remove what it lacks, so that all else keeps its place and its comments."""
+    for name in [name for name in table if name not in target]:
+        del table[name]
     for name, value in target.items():
         old = table.get(name)
         if isinstance(value, dict) and isinstance(old, MutableMapping):

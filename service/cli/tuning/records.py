@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dlrm.record import EndReason, OutcomeState, RunDirectory, write_atomically
-from service.cli.errors import BadInputError
+from service.cli.errors import BadInputError, CommandError
 
 UNTUNED = 0
 """Number of the trial with the settings that the job has without tuning."""
@@ -40,11 +40,19 @@ class TrialRecord(BaseModel):
     """Standard error of the AUC, by the choice of the evaluation rows."""
     log_loss: float | None = None
     """Log-loss on the evaluation rows."""
+    data_checksum: str | None = None
+    """Checksum of the rows of the run; null for a synthetic log, and in records of earlier versions."""
     num_steps: int | None = None
     """Number of batches that the run trained on."""
     seconds: float
     """Seconds of the run, without the preparation of data by the first one; of its last attempt where it was
     interrupted."""
+
+    @property
+    def may_go_better(self) -> bool:
+        """Whether the same run may end otherwise once its cause is mended, such as a full disk or too little memory."""
+        is_repeatable = self.reason.is_retried or self.reason is EndReason.OUT_OF_MEMORY or self.trial == UNTUNED
+        return self.state == "failed" and is_repeatable
 
 
 @dataclass(frozen=True)
@@ -90,7 +98,7 @@ class TuningDirectory:
                 valid = "the same command to continue, or another --output"
                 raise BadInputError(f"{self.path}: has trials of another {what} (valid: {valid})")
         for path, content in contents.items():
-            write_atomically(path, json.dumps(content, indent=1))
+            _write(path, json.dumps(content, indent=1))
 
     def read_records(self) -> list[TrialRecord]:
         """Read the runs that have ended, in their order. Raises BadInputError where a line is not one."""
@@ -107,4 +115,12 @@ class TuningDirectory:
 
     def write_records(self, records: list[TrialRecord]) -> None:
         """Write the runs that have ended, one line each; a kill leaves the file as it was, or as it becomes."""
-        write_atomically(self.trials, "".join(f"{record.model_dump_json()}\n" for record in records))
+        _write(self.trials, "".join(f"{record.model_dump_json()}\n" for record in records))
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file whole. Raises CommandError where it cannot."""
+    try:
+        write_atomically(path, text)
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}; the same command continues once it can be written") from None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlrm.config import JobConfig, parse_job
-from dlrm.record import EndReason
+from dlrm.record import EndReason, PreparedData, RunDirectory
 from service.cli.errors import BadInputError, CommandError
 from service.cli.run_directory import read_resolved_job
 from service.cli.trials.fields import Settings, get_field
@@ -91,7 +91,8 @@ class Tuner:
         self._search = search
         self._on_record = on_record
         self._rungs: list[Rung] = []
-        self._records = directory.read_records()
+        # Those of earlier commands that failed are tried again, where that may help.
+        self._records = [record for record in directory.read_records() if not record.may_go_better]
         self._is_stop_requested = False
 
     def tune(self) -> Tuning:
@@ -207,6 +208,7 @@ class Tuner:
             raise TuningStopped
         # One that came too late for the run stops what follows it.
         self._is_stop_requested = end.is_stop_requested
+        data_checksum = self._check_rows(directory)
         record = TrialRecord(
             trial=trial,
             rung=rung.number,
@@ -219,6 +221,7 @@ class Tuner:
             auc=read_metric(outcome, "auc"),
             auc_standard_error=read_metric(outcome, "auc_standard_error"),
             log_loss=read_metric(outcome, "log_loss"),
+            data_checksum=data_checksum,
             num_steps=outcome.step,
             seconds=round(end.seconds, 3),
         )
@@ -226,6 +229,22 @@ class Tuner:
         self._directory.write_records(self._records)
         self._on_record(record)
         return record
+
+    def _check_rows(self, directory: RunDirectory) -> str | None:
+        """Return the checksum of the rows of a run; None where it has none.
+
+        Raises BadInputError where the untuned job had other rows, so that their log-losses cannot be compared.
+        """
+        prepared = PreparedData.read(directory.data)
+        checksum = None if prepared is None else prepared.checksum
+        untuned = self._find_record(UNTUNED, WHOLE)
+        known = None if untuned is None else untuned.data_checksum
+        if None not in (checksum, known) and checksum != known:
+            raise BadInputError(
+                "data.train: the files have changed since the untuned job was trained (valid: another --output, or the "
+                "files as they were)"
+            )
+        return checksum
 
     def _conclude(self, untuned: TrialRecord, num_trials: int) -> Tuning:
         finals = [record for record in self._records if record.fraction == 1.0]

@@ -95,6 +95,33 @@ def test_scores_are_in_the_order_of_the_rows_with_labels_and_without(
     np.testing.assert_allclose(scores_of(made.path, write_csv(tmp_path / "l.csv", labels)), expected, atol=1e-6)
 
 
+def test_a_file_that_is_named_twice_is_refused_since_its_scores_would_be_missing(
+    made: Made, predict: Predict, tmp_path: Path
+):
+    (tmp_path / "link.csv").symlink_to(made.rows)
+    for second in (made.rows, tmp_path / "link.csv"):
+        ran = predict(made.path, made.rows, second, "--output", tmp_path / "scores.csv")
+        assert (ran.code, (tmp_path / "scores.csv").exists()) == (64, False)
+        assert "the file is named twice (valid: each file once)" in ran.err
+
+
+def test_scores_never_replace_the_rows_or_the_model(made: Made, predict: Predict, tmp_path: Path):
+    rows = tmp_path / "rows.csv"
+    rows.write_bytes(made.rows.read_bytes())
+    (tmp_path / "link.csv").symlink_to(rows)
+    needed = {output: output.read_bytes() for output in (rows, tmp_path / "link.csv")}
+    for output in needed:
+        ran = predict(made.path, rows, "--output", output, "--overwrite")
+        assert ran.code == 64
+        assert "--output: is one of the files that are scored" in ran.err
+    inside = made.path / "scores.csv"
+    inside.write_text("")
+    ran = predict(made.path, rows, "--output", inside, "--overwrite")
+    inside.unlink()
+    assert (ran.code, "is a file in the directory of the model" in ran.err) == (64, True)
+    assert {output: output.read_bytes() for output in needed} == needed
+
+
 def test_parts_and_patterns_score_as_one_file(
     made: Made, expected: np.ndarray, scores_of: Callable[..., list[float]], tmp_path: Path
 ):

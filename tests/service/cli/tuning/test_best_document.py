@@ -42,6 +42,41 @@ def test_changed_fields_have_a_comment_on_what_they_replace_and_others_keep_thei
     assert "global_size" not in text
 
 
+ODD = {
+    "a section that --set has replaced": (
+        '[data]\ntrain = ["x.csv"]\nformat = "csv"\n[model]\nembedding_dim = 16\n',
+        {"data": {"format": "synthetic"}, "model": {"embedding_dim": 16}},
+    ),
+    "a section added among dotted names": (
+        'dense_optimizer.name = "adam"\nrun.epochs = 1\ndata.train = ["x.csv"]\n',
+        {
+            "dense_optimizer": {"name": "adam", "schedule": {"scaling": "none"}},
+            "run": {"epochs": 1},
+            "data": {"train": ["x.csv"]},
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(("source", "document"), ODD.values(), ids=ODD)
+def test_it_says_what_is_meant_whatever_set_has_made_of_the_document(source: str, document: dict[str, Any]) -> None:
+    text = format_best_document(source, document, SETTINGS, UNTUNED, ["The best."])
+    expected = {**document, "model": {"embedding_dim": 8}}
+    expected["dense_optimizer"] = {**document.get("dense_optimizer", {}), "learning_rate": 0.002}
+    assert tomllib.loads(text) == expected
+    assert text.startswith("# The best.\n\n")
+
+
+@pytest.mark.parametrize("settings", [SETTINGS, UNTUNED], ids=["a trial was better", "the untuned job is the best"])
+def test_the_batch_of_the_trials_is_stated_where_a_preset_would_choose_another(settings: dict[str, Any]) -> None:
+    """The trials held validation rows out, so that the preset counts fewer rows for them."""
+    document = {"preset": "large_batch", "data": {"train": ["x.csv"]}}
+    text = format_best_document(None, document, settings, UNTUNED, [])
+    assert tomllib.loads(text)["batch"] == {"global_size": 512}
+    without = format_best_document(None, {"data": {"train": ["x.csv"]}}, settings, UNTUNED, [])
+    assert "batch" not in tomllib.loads(without)
+
+
 PRESETS = {
     "sections": 'preset = "large_batch"\n[data]\ntrain = ["x.csv"]\n[dense_optimizer]\nbeta2 = 0.9\n',
     "inline": 'preset = "large_batch"\ndata = { train = ["x.csv"] }\ndense_optimizer = { schedule = {} }\n',

@@ -1,5 +1,6 @@
 import pytest
 
+from dlrm.record import EndReason
 from service.cli.render.tuning import describe_next_step
 from service.cli.tuning.records import TrialRecord
 from service.cli.tuning.tuner import Tuning
@@ -18,6 +19,24 @@ def make_record(trial: int, auc: float | None) -> TrialRecord:
         auc_standard_error=None if auc is None else 0.01,
         seconds=1.0,
     )
+
+
+@pytest.mark.parametrize(
+    ("trial", "reason", "is_repeated"),
+    [
+        (2, EndReason.WORKER_CRASHED, True),
+        (2, EndReason.OUT_OF_MEMORY, True),
+        (2, EndReason.DIVERGED, False),
+        (2, EndReason.BAD_INPUT, False),
+        (0, EndReason.BAD_INPUT, True),
+    ],
+)
+def test_a_trial_that_failed_is_tried_again_where_that_may_help_and_the_untuned_job_always(
+    trial: int, reason: EndReason, is_repeated: bool
+) -> None:
+    failed = make_record(trial, None).model_copy(update={"state": "failed", "reason": reason})
+    assert failed.may_go_better is is_repeated
+    assert not failed.model_copy(update={"state": "succeeded"}).may_go_better
 
 
 @pytest.mark.parametrize(
