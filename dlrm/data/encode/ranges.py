@@ -8,6 +8,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from dlrm.config.schema import TIME_PART_VALUES, TimePart
+from dlrm.data.raw.distinct import round_to_float32
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,9 @@ class RangeVocabulary:
         return [f"< {texts[0]}", *between, f">= {texts[-1]}"]
 
     def encode(self, distinct: pl.Series) -> NDArray[np.int64]:
-        return np.searchsorted(np.array(self.edges), distinct.to_numpy(), side="right") + 1
+        # Edges of earlier versions are not rounded, as the numbers are.
+        edges = round_to_float32(np.array(self.edges))
+        return np.searchsorted(edges, distinct.to_numpy(), side="right") + 1
 
 
 def divide_evenly(weights: NDArray[np.int64], num_groups: int) -> list[int]:

@@ -14,6 +14,9 @@ from dlrm.data.packed.layout import FORMAT_VERSION
 from dlrm.data.prepare.versions import get_library_versions
 from dlrm.data.raw.data_file import DataFile
 
+READING_VERSION = 2
+"""Version of how raw values become rows; raised where the same files and settings give other rows than before."""
+
 
 def compute_fingerprint(
     config: DataConfig, train: Sequence[Any], evaluation: Sequence[Any], base: Encoders | None
@@ -54,6 +57,7 @@ def _get_settings(config: DataConfig) -> dict[str, Any]:
     split = None if config.eval else [config.split, config.eval_fraction]
     return {
         "format_version": FORMAT_VERSION,
+        "reading_version": READING_VERSION,
         "versions": get_library_versions(),
         "format": config.format,
         "schema": config.raw_schema.model_dump(mode="json"),

@@ -7,6 +7,9 @@ from numpy.typing import NDArray
 
 from dlrm.data.raw.table import CategoricalValues
 
+_MAX_ROUNDED = 2.0**23
+"""Magnitude from which float32 has whole numbers alone."""
+
 
 def encode_distinct_ids(values: NDArray[np.uint32], is_missing: NDArray[np.bool_] | None) -> CategoricalValues:
     """Encode 32-bit ids [n]. is_missing: [n]; None where no id is missing.
@@ -30,13 +33,26 @@ def encode_distinct_ids(values: NDArray[np.uint32], is_missing: NDArray[np.bool_
 
 
 def encode_distinct_numbers(values: NDArray[np.float64]) -> CategoricalValues:
-    """Encode numbers [n], NaN = missing."""
+    """Encode numbers [n], NaN = missing, as rounded by `round_to_float32`."""
     is_present = ~np.isnan(values)
     # Adding 0.0 turns -0.0 into 0.0: which of the two is kept must not depend on the order of the rows.
-    distinct, positions = np.unique(values[is_present] + 0.0, return_inverse=True)
+    distinct, positions = np.unique(round_to_float32(values[is_present]) + 0.0, return_inverse=True)
     codes = np.full(len(values), -1, dtype=np.int32)
     codes[is_present] = positions
     return CategoricalValues(codes, pl.Series(distinct))
+
+
+def round_to_float32(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Round numbers [n] to float32, so that 0.1 is the same number from a file with float32, with float64 or with text.
+
+    Numbers that float32 holds only roughly, and that a file with float32 could not have, stay as they are. Keeps the
+    order.
+    """
+    magnitude = np.abs(values)
+    is_rounded = (magnitude < _MAX_ROUNDED) & (magnitude >= np.finfo(np.float32).tiny)
+    rounded = values.copy()
+    rounded[is_rounded] = values[is_rounded].astype(np.float32)
+    return rounded
 
 
 def encode_distinct_values(values: pa.Array) -> CategoricalValues:

@@ -17,20 +17,23 @@ _BOOLEANS = {"true": 1.0, "false": 0.0}
 
 def parse_positive_number(positive: str) -> float | None:
     """Return the number that numeric labels are compared with; None where `positive` is neither number nor boolean."""
+    positive = positive.strip()
     return _BOOLEANS.get(positive.lower(), _parse_number(positive))
 
 
 def match_positive(values: pa.Array, positive: str) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
     """Return the labels [n], 1 where a value equals `positive` and 0 elsewhere, and a mask [n] of missing values.
 
-    values: text, numbers, booleans, or a dictionary of them. Text is also equal where both are the same number, or the
-    same boolean in other letters. NaN is a missing number, and text that is not UTF-8 is missing, too.
+    values: text, numbers, booleans, or a dictionary of them. Text is compared without spaces around it, and is also
+    equal where both are the same number, or the same boolean in other letters. NaN is a missing number, and text that
+    is not UTF-8 is missing, too.
     """
     values = _decode_dictionary(values)
     if not holds_text(values.type):
         numbers, _ = convert_to_numbers(values)
         return (numbers == parse_positive_number(positive)).astype(np.float32), np.isnan(numbers)
-    texts = pl.Series(convert_to_strings(values), dtype=pl.String)
+    texts = pl.Series(convert_to_strings(values), dtype=pl.String).str.strip_chars()
+    positive = positive.strip()
     is_positive, is_missing = texts == positive, texts.is_null()
     number = _parse_number(positive)
     if positive.lower() in _BOOLEANS:

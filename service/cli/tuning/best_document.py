@@ -21,7 +21,8 @@ def format_best_document(
 
     source: text of the user's document, whose comments stay; None where that is not TOML. document: the same document,
     with what else should be in it. settings: values of the best trial. untuned: those without tuning; fields that are
-    the same in both stay as the document has them, except for the batch that a preset would choose. header: lines of the comment at the beginning.
+    the same in both stay as the document has them, except for the batch that a preset would choose. header: lines of
+    the comment at the beginning.
     """
     changed = {field: value for field, value in settings.items() if value != untuned.get(field)}
     if document.get("preset") is not None and BATCH_FIELD in settings:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from dlrm.config.schema import TimePart
 from dlrm.data.encode.ranges import RangeVocabulary, divide_evenly
+from dlrm.data.raw.distinct import encode_distinct_numbers, round_to_float32
 
 
 def sizes_of(weights: list[int], num_groups: int) -> list[int]:
@@ -47,6 +48,41 @@ def test_few_distinct_numbers_have_a_range_each() -> None:
     assert vocabulary.edges == (0.0, 7.5)
     assert vocabulary.num_ids == 4
     assert vocabulary.encode(pl.Series([-5.0, -1.0, 0.0, 7.4, 7.5, 1e9])).tolist() == [1, 1, 2, 2, 3, 3]
+
+
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False, width=64)
+
+
+SINGLE = st.floats(-(2.0**23), 2.0**23, allow_nan=False, allow_subnormal=False, width=32)
+
+
+@given(st.lists(SINGLE, min_size=1, max_size=30, unique=True))
+def test_a_number_has_the_same_range_from_float32_as_from_its_text(numbers: list[float]) -> None:
+    """Whichever of the two the ranges were made from."""
+    single = np.sort(np.array(numbers, dtype=np.float32))
+    # The shortest text that is this float32, as a file has it.
+    texts = np.array([float(str(number)) for number in single])
+    counts = np.ones(len(single), dtype=np.int64)
+    for made_from in (single.astype(np.float64), texts):
+        vocabulary = RangeVocabulary.divide(made_from, counts, 8)
+        ids = [vocabulary.encode(distinct_of(values)).tolist() for values in (single.astype(np.float64), texts)]
+        assert ids[0] == ids[1]
+
+
+def distinct_of(values: np.ndarray) -> pl.Series:
+    """Return the values as columns have them, each in its place."""
+    encoded = encode_distinct_numbers(values)
+    return encoded.distinct.gather(encoded.codes)
+
+
+@given(st.lists(NUMBERS, max_size=50))
+def test_rounding_keeps_the_order_and_changes_no_number_by_more_than_float32(numbers: list[float]) -> None:
+    values = np.sort(np.array(numbers, dtype=np.float64))
+    rounded = round_to_float32(values)
+    assert (np.diff(rounded) >= 0).all()
+    np.testing.assert_allclose(rounded, values, rtol=2.0**-24)
+    whole = np.floor(values)
+    np.testing.assert_array_equal(round_to_float32(whole), whole)
 
 
 def test_a_column_without_numbers_has_one_range() -> None:

@@ -33,8 +33,11 @@ def of_parquet(path: Path, values: pa.Array, positive: str) -> list[float]:
 @pytest.mark.parametrize(
     ("texts", "positive", "labels"),
     [
-        (["yes", "no", "Yes", '" yes"'], "yes", [1, 0, 0, 0]),
+        (["yes", "no", "Yes", '" yes"', " yes "], "yes", [1, 0, 0, 1, 1]),
+        ([" yes", "yes", " no"], " yes", [1, 1, 0]),
         (["2", "1", "2.0", "02", "two"], "2", [1, 0, 1, 1, 0]),
+        (["2", " 2", "2.0 ", " 1"], "2", [1, 1, 1, 0]),
+        ([" true", "True ", "false"], "true", [1, 1, 0]),
         (["2", "2.0"], "2.0", [1, 1]),
         (["True", "False", "true", "1"], "true", [1, 0, 1, 0]),
         (["-1", "1"], "-1", [1, 0]),
