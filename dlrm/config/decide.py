@@ -227,7 +227,7 @@ def _choose_preset_batch(document: dict[str, Any], facts: DataFacts, preset: Pre
     fraction = run["validation_fraction"]
     if fraction == "auto":
         fraction, _ = _decide_validation(document, facts)
-    num_held_out = count_validation_rows(facts.num_train_rows, fraction, document["data"]["split"], run["seed"])
+    num_held_out = count_validation_rows(facts.num_train_rows, fraction, document["data"]["split"])
     num_rows = facts.num_train_rows - num_held_out
     is_open = run["epochs"] == "auto"
     num_run_rows = num_rows * (1.0 if is_open else run["epochs"])
@@ -251,7 +251,7 @@ def _decide_validation(document: dict[str, Any], facts: DataFacts | None) -> tup
         return 0.0, "run.epochs is set: the evaluation rows choose the best model"
     if facts is None:
         return 0.0, UNKNOWN_ROWS
-    # Every k-th row is held out, so that the fraction is one over a whole number.
+    # One row of every k is held out, so that the fraction is one over a whole number.
     period = max(1 / MAX_VALIDATION_FRACTION, facts.num_train_rows / MAX_VALIDATION_ROWS)
     num_rows = round(facts.num_train_rows / round(period))
     choosers = "1 row chooses" if num_rows == 1 else f"{num_rows:,} rows choose"

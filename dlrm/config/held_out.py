@@ -4,18 +4,15 @@ from typing import Literal
 
 
 def compute_period(fraction: float) -> int:
-    """Return k, where every k-th row is held out; a fraction that is not one over a whole number is rounded to one."""
+    """Return k, where one row of every k is held out; a fraction that is not one over a whole number is rounded to one."""
     return round(1.0 / fraction)
 
 
-def count_validation_rows(num_rows: int, fraction: float, split: Literal["hash", "tail"], seed: int) -> int:
+def count_validation_rows(num_rows: int, fraction: float, split: Literal["hash", "tail"]) -> int:
     """Count the validation rows among `num_rows` training rows; fewer than k rows have none.
 
-    split: with hash every k-th row is held out, from row `seed` mod k on; with tail the last rows.
+    split: with hash one row of every k is held out, with tail the last rows.
     """
     if fraction == 0.0 or num_rows < compute_period(fraction):
         return 0
-    if split == "tail":
-        return round(fraction * num_rows)
-    period = compute_period(fraction)
-    return len(range(seed % period, num_rows, period))
+    return round(fraction * num_rows) if split == "tail" else num_rows // compute_period(fraction)

@@ -8,31 +8,37 @@ from numpy.typing import NDArray
 
 from dlrm.config import compute_period, count_validation_rows
 from dlrm.data.dataset import Dataset
+from dlrm.data.random import random_bits, stream_key
 from dlrm.data.renumbered import Renumbered, has_weight
 
+_PLACES = 0x7A11
+"""Number of the stream of random places of validation rows."""
+
 
 @dataclass(frozen=True)
-class AllButEveryKth(Renumbered):
-    """All rows but `first`, `first` + k, `first` + 2 k, ..."""
+class OfEveryK(Renumbered):
+    """One row of every k, at a random place among them, as it is in files that have a period too."""
 
     k: int
-    first: int
+    key: int
+    """Key of the random places."""
 
     def find(self, row_numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        # k - 1 rows of every k are left: those before `first`, and those after it.
+        return row_numbers * self.k + _draw_places(self.key, row_numbers, self.k)
+
+
+@dataclass(frozen=True)
+class AllButOfEveryK(Renumbered):
+    """The rows that `OfEveryK` leaves, and the last ones, fewer than k."""
+
+    k: int
+    key: int
+
+    def find(self, row_numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        # k - 1 rows of every k are left: those before the place of the other one, and those after it.
         whole, rest = np.divmod(row_numbers, self.k - 1)
-        return whole * self.k + rest + (rest >= self.first)
-
-
-@dataclass(frozen=True)
-class EveryKth(Renumbered):
-    """Rows `first`, `first` + k, `first` + 2 k, ..."""
-
-    k: int
-    first: int
-
-    def find(self, row_numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        return row_numbers * self.k + self.first
+        is_last = whole >= self.source.num_rows // self.k
+        return whole * self.k + rest + (~is_last & (rest >= _draw_places(self.key, whole, self.k)))
 
 
 @dataclass(frozen=True)
@@ -48,21 +54,25 @@ class FromRow(Renumbered):
 def hold_out_validation(dataset: Dataset, fraction: float, split: Literal["hash", "tail"], seed: int) -> Dataset:
     """Return the data with about `fraction` of the training rows held out as validation rows.
 
-    split: hash holds out every k-th row, from row `seed` mod k on, so that runs of several seeds also show what the
-    choice of these rows does; tail holds out the last rows. Fewer than k rows are all trained on, and so are all rows
-    where no trained row or no validation row would have a weight above 0.
+    split: hash holds out one row of every k, at a place that `seed` draws, so that runs of several seeds also show what
+    the choice of these rows does; tail holds out the last rows. Fewer than k rows are all trained on, and so are all
+    rows where no trained row or no validation row would have a weight above 0.
     """
     train = dataset.train
-    num_held_out = count_validation_rows(train.num_rows, fraction, split, seed)
+    num_held_out = count_validation_rows(train.num_rows, fraction, split)
     if num_held_out == 0:
         return dataset
     num_left = train.num_rows - num_held_out
     if split == "tail":
         parts = FromRow(train, num_left, first=0), FromRow(train, num_held_out, first=num_left)
     else:
-        k = compute_period(fraction)
-        first = seed % k
-        parts = AllButEveryKth(train, num_left, k=k, first=first), EveryKth(train, num_held_out, k=k, first=first)
+        k, key = compute_period(fraction), stream_key(seed, _PLACES)
+        parts = AllButOfEveryK(train, num_left, k=k, key=key), OfEveryK(train, num_held_out, k=k, key=key)
     if dataset.has_weights and not all(map(has_weight, parts)):
         return dataset
     return replace(dataset, train=parts[0], validation=parts[1])
+
+
+def _draw_places(key: int, blocks: NDArray[np.int64], k: int) -> NDArray[np.int64]:
+    """Draw a place from 0 to k - 1 for each block of k rows."""
+    return (random_bits(key, blocks) % np.uint64(k)).astype(np.int64)

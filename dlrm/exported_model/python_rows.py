@@ -81,7 +81,9 @@ def _convert_values(values: Any, columns: Sequence[_Column]) -> pa.Array:
         if isinstance(array, pa.ChunkedArray):
             array = array.combine_chunks()
         if any(isinstance(column, CategoricalColumn) and column.type == "integer" for column in columns):
-            array = _restore_integers(array)
+            array = _restore_integers(array, name)
+    except DataError:
+        raise
     # Which of these errors Arrow raises depends on the value.
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         cause = " ".join(str(error).split())[:_MAX_SHOWN]
@@ -90,14 +92,21 @@ def _convert_values(values: Any, columns: Sequence[_Column]) -> pa.Array:
     return array
 
 
-def _restore_integers(array: pa.Array) -> pa.Array:
-    """Convert floats back to integers: libraries without missing integers turn a column that has some into floats."""
-    kind = array.type
-    if pa.types.is_floating(kind):
-        return array.cast(pa.int64())
-    if pa.types.is_list(kind) and pa.types.is_floating(kind.value_type):
-        return array.cast(pa.list_(pa.int64()))
-    return array
+def _restore_integers(array: pa.Array, name: str) -> pa.Array:
+    """Convert floats back to integers: libraries without missing integers turn a column that has some into floats.
+
+    Raises DataError where they are so large that several integers become the same float.
+    """
+    is_list = pa.types.is_list(array.type)
+    numbers = array.flatten() if is_list else array
+    if not pa.types.is_floating(numbers.type):
+        return array
+    floats = numbers.drop_null().to_numpy()
+    num_bits = np.finfo(floats.dtype).nmant + 1
+    if (np.abs(floats) >= 2.0**num_bits).any():
+        message = f"holds floats from 2^{num_bits} on, which stand for several integers each"
+        raise DataError(message, field=name, valid="integers, with None where missing")
+    return array.cast(pa.list_(pa.int64()) if is_list else pa.int64())
 
 
 def _describe_valid(column: _Column) -> str:

@@ -57,7 +57,7 @@ def make_schema_to_read(schema: SchemaConfig, model_format: str) -> SchemaConfig
 
     A model that was trained on Criteo TSV reads CSV with commas and a header, and takes text of categorical columns for
     hexadecimal, as in the TSV. For one that was trained on CSV, the texts that stand for a missing value there do so in
-    every format.
+    every format, and an empty list, which CSV cannot represent, is a missing one.
     """
     if model_format == "csv":
         words = ["", *schema.missing]
@@ -69,8 +69,7 @@ def make_schema_to_read(schema: SchemaConfig, model_format: str) -> SchemaConfig
 
 
 def _add_words(column: CategoricalColumn, words: list[str]) -> CategoricalColumn:
-    is_text = column.has_ids and column.type == "string"
-    return WordedColumn(**column.model_dump(), missing_words=words) if is_text else column
+    return WordedColumn(**column.model_dump(), missing_words=words) if column.has_ids else column
 
 
 def add_format_hints(

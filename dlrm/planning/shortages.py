@@ -67,7 +67,7 @@ def count_run_samples(job: JobConfig, rows: RowCounts) -> int:
 def _count_epoch_rows(job: JobConfig, rows: RowCounts) -> int:
     """Count the rows that an epoch trains on: without those that are held out for validation."""
     run = job.run
-    num_held_out = count_validation_rows(rows.num_train_rows, run.validation_fraction, job.data.split, run.seed)
+    num_held_out = count_validation_rows(rows.num_train_rows, run.validation_fraction, job.data.split)
     return max(1, rows.num_train_rows - num_held_out)
 
 

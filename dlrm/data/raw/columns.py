@@ -25,7 +25,7 @@ from dlrm.data.raw.hexadecimal import HexadecimalColumn, explain_not_hexadecimal
 from dlrm.data.raw.positive_labels import explain_missing_label, list_label_values, match_positive
 from dlrm.data.raw.table import CategoricalValues, RawTable, make_unknown_labels
 from dlrm.data.raw.times import explain_not_time, get_time_part, parse_times
-from dlrm.data.raw.worded import WordedColumn, blank_missing_parts, blank_missing_words
+from dlrm.data.raw.worded import WordedColumn, blank_empty_lists, blank_missing_parts, blank_missing_words
 
 _MAX_FLOAT32 = float(np.finfo(np.float32).max)
 _INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
@@ -123,7 +123,8 @@ class _ColumnReader:
         if is_text(values.type):
             flat, lengths = _split_texts(values, column.separator)
         else:
-            flat, lengths = _flatten_lists(values)
+            is_list = words is not None and not pa.types.is_null(values.type)
+            flat, lengths = _flatten_lists(blank_empty_lists(values) if is_list else values)
             if words is not None and holds_text(flat.type):
                 flat = blank_missing_parts(flat, lengths, words)
         found = self._encode_values(column, flat, np.repeat(np.arange(len(values)), lengths))

@@ -1,4 +1,4 @@
-"""Text columns of a model trained on CSV in rows of other formats, where words for missing values may stand too."""
+"""Columns of a model trained on CSV in rows of other formats: what is missing there is missing here."""
 
 import numpy as np
 import polars as pl
@@ -10,10 +10,17 @@ from dlrm.data.raw.convert import convert_to_strings
 
 
 class WordedColumn(CategoricalColumn):
-    """A column of text in which some texts stand for a missing value, as in the CSV of the training."""
+    """A column in which some texts stand for a missing value, and an empty list is one, as in the training's CSV."""
 
     missing_words: list[str]
     """Texts that stand for a missing value, the blank one included; compared as they stand."""
+
+
+def blank_empty_lists(lists: pa.Array) -> pa.Array:
+    """Replace empty lists among lists [n] by null."""
+    lengths = lists.value_lengths().to_numpy(zero_copy_only=False)
+    is_empty = lengths == 0
+    return lists.take(pa.array(np.arange(len(lists)), mask=is_empty)) if is_empty.any() else lists
 
 
 def blank_missing_words(values: pa.Array, words: list[str]) -> pa.Array:

@@ -50,7 +50,7 @@ def estimate_samples(trial: Trial, ended: Sequence[EndedTrial]) -> int | None:
     if epochs != "auto" and data.synthetic is not None:
         run, num_rows = trial.spec.run, count_synthetic_train_rows(data)
         held_out = 0.0 if run.validation_fraction == "auto" else run.validation_fraction
-        return round((num_rows - count_validation_rows(num_rows, held_out, data.split, run.seed)) * epochs)
+        return round((num_rows - count_validation_rows(num_rows, held_out, data.split)) * epochs)
     for other in ended:
         result = other.result
         if result.outcome == "done" and result.reason == EndReason.COMPLETED and result.num_samples:

@@ -46,14 +46,38 @@ def test_the_last_rows_are_held_out_of_a_log_in_order_of_time():
     assert read_labels_and_dense(parts.validation) == read_labels_and_dense(whole.train)[num_left:]
 
 
-def test_every_kth_row_is_held_out_from_one_that_the_seed_chooses():
-    whole = open_log(500)
-    expected = read_labels_and_dense(whole.train)
-    for seed, first in ((0, 0), (3, 3), (5, 0), (14, 4)):
-        parts = hold_out_validation(whole, 0.2, "hash", seed)
-        assert parts.validation is not None
-        assert read_labels_and_dense(parts.validation) == expected[first::5]
-        assert read_labels_and_dense(parts.train) == [row for n, row in enumerate(expected) if n % 5 != first]
+def find_held_out(num_rows: int, fraction: float, seed: int) -> list[int]:
+    """Find the numbers of the validation rows."""
+    source = Weighted(np.arange(num_rows, dtype=np.float32) + 1)
+    dataset = Dataset(open_log(20).schema, source, source, 0.5, None, has_weights=True)  # pyright: ignore[reportArgumentType]
+    parts = hold_out_validation(dataset, fraction, "hash", seed)
+    assert parts.validation is not None
+    trained, held_out = (
+        [round(float(weight)) - 1 for weight in part.read(np.arange(part.num_rows)).weights]  # pyright: ignore[reportOptionalIterable]
+        for part in (parts.train, parts.validation)
+    )
+    assert sorted(trained + held_out) == list(range(num_rows))
+    assert trained == sorted(trained)
+    return held_out
+
+
+def test_one_row_of_every_k_is_held_out_at_a_place_that_the_seed_draws():
+    places = {seed: find_held_out(5003, 0.2, seed) for seed in (0, 1)}
+    for held_out in places.values():
+        assert [row // 5 for row in held_out] == list(range(1000))
+        counts = np.bincount([row % 5 for row in held_out])
+        # Each place is drawn 200 times, with a standard deviation of 13.
+        assert (np.abs(counts - 200) < 60).all()
+    assert places[0] != places[1]
+    assert places[0] == find_held_out(5003, 0.2, 0)
+
+
+@pytest.mark.parametrize("period", [2, 5, 10])
+def test_rows_that_alternate_are_held_out_as_they_occur(period: int):
+    """One click, and then `period` - 1 rows without one, over and over, as files of sampled negatives are."""
+    held_out = find_held_out(20_000, 0.1, seed=0)
+    share = np.mean([row % period == 0 for row in held_out])
+    assert abs(share - 1 / period) < 5 * (period - 1) ** 0.5 / period / 2000**0.5
 
 
 def test_without_a_fraction_or_with_too_few_rows_all_are_trained_on():
@@ -110,11 +134,17 @@ def test_rows_without_weight_are_not_held_out_alone():
     whole = open_log(500)
     weights = np.tile(np.array([0, 1], np.float32), 50)
     dataset = Dataset(whole.schema, Weighted(weights), whole.evaluation, 0.5, None, has_weights=True)  # pyright: ignore[reportArgumentType]
+    held_out = hold_out_validation(dataset, 0.1, "hash", seed=0).validation
+    assert held_out is not None
+    # Ten rows are held out of 100: with weights at none of them all are trained on.
+    weights[:] = 1
+    for row in find_held_out(100, 0.1, 0):
+        weights[row] = 0
     assert hold_out_validation(dataset, 0.1, "hash", seed=0) is dataset
-    assert hold_out_validation(dataset, 0.1, "hash", seed=1).validation is not None
 
 
 def test_the_last_rows_are_as_many_as_asked_for():
-    assert count_validation_rows(1000, 0.4, "tail", 0) == 400
-    assert count_validation_rows(1000, 0.4, "hash", 0) == 500
-    assert count_validation_rows(3, 0.25, "hash", 0) == 0
+    assert count_validation_rows(1000, 0.4, "tail") == 400
+    assert count_validation_rows(1000, 0.4, "hash") == 500
+    assert count_validation_rows(1009, 0.1, "hash") == 100
+    assert count_validation_rows(3, 0.25, "hash") == 0

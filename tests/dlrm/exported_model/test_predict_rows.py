@@ -110,6 +110,12 @@ def test_no_rows_have_no_scores(model: SavedModel):
         ({"user": ["7"]}, "user: the column's type is string (valid: integers"),
         ({"user": [7.5]}, "user: is not a list of values of one type: Float value 7.5"),
         ({"user": [True]}, "user: the column's type is bool"),
+        (
+            {"user": [2.0**60]},
+            "user: holds floats from 2^53 on, which stand for several integers each (valid: integers",
+        ),
+        ({"user": np.array([2.0**25], dtype=np.float32)}, "user: holds floats from 2^24 on"),
+        ({"items": [[3.0, 2.0**60]]}, "items: holds floats from 2^53 on"),
         ({"user": [2**63]}, "user: "),
         ({"user": [2**70]}, "user: "),
         ({"tags": ["t1"]}, "tags: the column's type is string (valid: lists of strings"),
@@ -161,6 +167,8 @@ def test_lists_score_in_python_as_the_same_cells_do_in_csv(tmp_path: Path):
     lists = [cell.split("|") for cell in cells]
     np.testing.assert_array_equal(model.predict({**columns, "tags": lists}), expected)
     np.testing.assert_array_equal(model.predict_table(pa.table({**columns, "tags": lists})), expected)
+    # A blank cell, since CSV has no empty lists.
+    np.testing.assert_array_equal(model.predict({**columns, "tags": [[]] * len(cells)}), [expected[3]] * len(cells))
 
 
 @pytest.mark.parametrize("is_prepared", [False, True], ids=["trained on CSV", "on rows prepared from it"])
