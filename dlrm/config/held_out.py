@@ -4,7 +4,7 @@ from typing import Literal
 
 
 def compute_period(fraction: float) -> int:
-    """Return k, where one row of every k is held out; a fraction that is not one over a whole number is rounded to one."""
+    """Return k, where one row of every k is held out; a fraction is rounded to one over a whole number."""
     return round(1.0 / fraction)
 
 

@@ -32,7 +32,9 @@ def check_files(config: DataConfig) -> None:
         for number in spread_evenly(len(files), _MAX_FILES):
             _check_columns(config, files[number])
     if config.raw_schema.positive is not None:
-        _check_positive(config, config.raw_schema.positive, [*train, *evaluation])
+        # Files of their own may spell the label otherwise.
+        for files, kind in ((train, "training"), (evaluation, "evaluation")) if evaluation else ((train, ""),):
+            _check_positive(config, config.raw_schema.positive, files, kind)
 
 
 def _check_columns(config: DataConfig, file: DataFile) -> None:
@@ -44,8 +46,11 @@ def _check_columns(config: DataConfig, file: DataFile) -> None:
         next(cut_blocks(config, [file]), None)
 
 
-def _check_positive(config: DataConfig, positive: str, files: Sequence[DataFile]) -> None:
-    """Raise DataError where no row, or every row, has the positive label, as far as that is soon known."""
+def _check_positive(config: DataConfig, positive: str, files: Sequence[DataFile], kind: str) -> None:
+    """Raise DataError where no row, or every row, has the positive label, as far as that is soon known.
+
+    kind: kind of the rows of these files, such as "evaluation"; empty for all.
+    """
     num_bytes = num_rows = num_positives = 0
     label_values: set[str] = set()
     for block in cut_blocks(config, files):
@@ -57,4 +62,4 @@ def _check_positive(config: DataConfig, positive: str, files: Sequence[DataFile]
         if 0 < num_positives < num_rows or num_bytes > _MAX_LABEL_BYTES:
             return
     if num_rows:
-        raise make_positive_error(positive, config.raw_schema.label, num_positives, label_values)
+        raise make_positive_error(positive, config.raw_schema.label, num_positives, label_values, kind)

@@ -64,6 +64,10 @@ def check_splits(
         )
     if config.raw_schema.positive is not None:
         _check_positive(config.raw_schema.positive, rows, measures)
+        if evaluation:
+            # Files of their own may spell the label otherwise.
+            _check_positive_of(config.raw_schema.positive, rows, measures, "train", train)
+            _check_positive_of(config.raw_schema.positive, rows, measures, "eval", evaluation)
     for split, (kind, _, _) in hints.items():
         if _describe_split(measures, split).mean_weight == 0:
             weight = config.raw_schema.weight
@@ -89,6 +93,19 @@ def _check_positive(positive: str, rows: StagedRows, measures: Sequence[PartMeas
         return
     found = (value for part in rows.parts for value in part.record.label_values)
     raise make_positive_error(positive, rows.schema.label, num_positives, found)
+
+
+def _check_positive_of(
+    positive: str, rows: StagedRows, measures: Sequence[PartMeasure], split: Split, files: Sequence[DataFile]
+) -> None:
+    """Raise DataError where no row, or every row, of the files of a split has the positive label."""
+    found = _describe_split(measures, split)
+    if 0 < found.num_positives < found.num_rows:
+        return
+    names = {file.name for file in files}
+    values = (value for part in rows.parts if part.record.file in names for value in part.record.label_values)
+    kind = "training" if split == "train" else "evaluation"
+    raise make_positive_error(positive, rows.schema.label, found.num_positives, values, kind)
 
 
 def _describe_split(measures: Sequence[PartMeasure], split: Split) -> SplitMeta:

@@ -52,11 +52,17 @@ def list_label_values(values: pa.Array) -> list[str]:
     return sorted(set(texts.drop_null().to_pylist()))[:MAX_LABEL_VALUES]
 
 
-def make_positive_error(positive: str, label: str, num_positives: int, label_values: Iterable[str]) -> DataError:
-    """Make the error for rows none or all of which have the positive label. label_values: some values of the label."""
+def make_positive_error(
+    positive: str, label: str, num_positives: int, label_values: Iterable[str], kind: str = ""
+) -> DataError:
+    """Make the error for rows none or all of which have the positive label.
+
+    label_values: some values of the label. kind: kind of the rows, such as "evaluation"; empty for all.
+    """
     found = ", ".join(map(repr, sorted(set(label_values))[:MAX_LABEL_VALUES]))
+    rows = f"{kind} row" if kind else "row"
     return DataError(
-        f"{'every' if num_positives else 'no'} row has {positive!r} in the label column {label}",
+        f"{'every' if num_positives else 'no'} {rows} has {positive!r} in the label column {label}",
         field="data.schema.positive",
         valid=f"a value that some rows have and others lack; found {found}",
     )

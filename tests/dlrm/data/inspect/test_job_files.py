@@ -9,6 +9,7 @@ from pyarrow import parquet
 from dlrm.config import DataConfig
 from dlrm.data.errors import DataError
 from dlrm.data.inspect.job_files import check_files
+from dlrm.data.prepare.cache import find_or_prepare
 
 
 def test_of_parquet_files_only_the_footer_is_read(tmp_path: Path) -> None:
@@ -25,3 +26,27 @@ def test_of_parquet_files_only_the_footer_is_read(tmp_path: Path) -> None:
     path.write_bytes(content[:-4])
     with pytest.raises(DataError, match="not readable as Parquet"):
         check_files(DataConfig.model_validate(config))
+
+
+@pytest.mark.parametrize("check", ["check_files", "prepare"])
+def test_evaluation_files_that_spell_the_label_otherwise_are_refused(tmp_path: Path, check: str) -> None:
+    for name, labels in {"train": (">50K", "<=50K"), "eval": (">50K.", "<=50K.")}.items():
+        rows = "".join(f"{labels[row % 2]},{row}\n" for row in range(100))
+        (tmp_path / f"{name}.csv").write_text(f"label,x\n{rows}")
+    document = {
+        "train": [str(tmp_path / "train.csv")],
+        "eval": [str(tmp_path / "eval.csv")],
+        "format": "csv",
+        "schema": {"positive": ">50K", "dense": [{"name": "x"}]},
+    }
+    config = DataConfig.model_validate(document)
+    with pytest.raises(DataError) as caught:
+        if check == "check_files":
+            check_files(config)
+        else:
+            cache = tmp_path / "cache"
+            find_or_prepare(config, None, cache, base_directory=tmp_path, num_threads=1, on_event=lambda _: None)
+    assert str(caught.value) == (
+        "data.schema.positive: no evaluation row has '>50K' in the label column label "
+        "(valid: a value that some rows have and others lack; found '<=50K.', '>50K.')"
+    )
