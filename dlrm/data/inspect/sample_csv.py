@@ -1,6 +1,7 @@
 """Sampling of the rows of CSV files."""
 
 import csv
+import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
@@ -23,6 +24,11 @@ from dlrm.data.raw.text import read_lines
 
 _DELIMITERS = ",\t;|"
 _FIRST_BYTES = 1 << 18
+_NUM_LINES = 50
+"""Largest number of lines that tell whether the first one is a header."""
+_NAME = re.compile(r"[^\W\d].{0,99}")
+_MISSING = frozenset({"na", "n/a", "nan", "null", "none", "nil", "inf", "infinity", "missing", "unknown"})
+"""Words for values that are missing, or no numbers, in lower case."""
 _WHOLE_NUMBER = r"^\s*-?(0|[1-9][0-9]*)\s*$"
 _CRITEO_CELLS = [r"[01]", *[r"(-?[0-9]+)?"] * 13, *[r"([0-9a-fA-F]{1,8})?"] * 26]
 _MAX_BAD_SHARE = 0.5
@@ -33,14 +39,15 @@ def sample_csv(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> Fi
     """Sample rows of `files`, at many positions; of compressed files, from their beginning.
 
     others: files that should have the same columns, such as those of the evaluation; no rows of them are sampled. The
-    delimiter is the candidate that occurs most often in the first line. A first line with a number is not a header:
-    columns are then named column_1, column_2 and so on. Lines that are not rows are left out. Raises DataError, which
-    names the file, where a file cannot be read or has other columns, and where most lines are no rows.
+    delimiter is the candidate that occurs most often in the first line. A first line with a number is not a header,
+    unless a name stands in it over numbers alone: columns are then named column_1, column_2 and so on. Lines that are
+    not rows are left out. Raises DataError, which names the file, where a file cannot be read or has other columns, and
+    where most lines are no rows.
     """
     first = _read_first_line(files[0])
     delimiter = max(_DELIMITERS, key=first.count)
     names = _split_cells(first, delimiter, files[0])
-    has_header = not any(_is_number(cell) for cell in names)
+    has_header = _is_header(names, _read_lines_after_first(files[0]), delimiter)
     if not has_header:
         names = [f"column_{number}" for number in range(1, len(names) + 1)]
     _refuse_repeated(names, files[0])
@@ -91,6 +98,13 @@ def is_criteo(file: DataFile) -> bool:
         .select(pl.col("cell").str.contains("^" + pl.col("pattern") + "$").all())
         .item()
     )
+
+
+def _read_lines_after_first(file: DataFile) -> list[str]:
+    """Read whole lines after the first one, as many as its block has, up to _NUM_LINES."""
+    lines = next(read_lines(file, _FIRST_BYTES))
+    text = lines.data.decode(errors="replace")
+    return text.split("\n")[1 : 1 + min(_NUM_LINES, lines.num_lines - 1)]
 
 
 def _read_first_line(file: DataFile) -> str:
@@ -189,6 +203,20 @@ def _convert_texts(texts: pl.Series) -> pl.Series:
 
 def _name_type(kind: pl.DataType) -> str:
     return "integer" if kind == pl.Int64 else "number" if kind == pl.Float64 else "text"
+
+
+def _is_header(cells: Sequence[str], lines: Sequence[str], delimiter: str) -> bool:
+    """Whether the first line of a file has the names of its columns. cells: those of it. lines: lines after it."""
+    if not any(_is_number(cell) for cell in cells):
+        return True
+    # Names may be numbers too, such as years: then one that is none stands over numbers.
+    rows = [row for row in csv.reader(lines, delimiter=delimiter) if len(row) == len(cells)]
+    for place, cell in enumerate(cells):
+        below = [row[place] for row in rows if row[place].strip()]
+        is_name = _NAME.fullmatch(cell.strip()) is not None and cell.strip().lower() not in _MISSING
+        if is_name and below and all(map(_is_number, below)):
+            return True
+    return False
 
 
 def _is_number(text: str) -> bool:

@@ -109,12 +109,15 @@ def _find_types(schemas: Mapping[str, pa.Schema], unshared: Mapping[str, Unshare
     for name, kinds in kinds_by_name.items():
         if name in unshared:
             types[name] = str(unshared[name])
-        elif len({_get_family(kind) for kind in kinds}) > 1:
-            types[name] = SEVERAL_TYPES + ", ".join(sorted({str(kind) for kind in kinds}))
-        elif any(_get_read_type(kind) is None for kind in kinds):
-            types[name] = f"not a number, a text or a list of them: {next(iter(kinds))}"
+            continue
+        # A file in which a column has no value may store it without a type.
+        typed = [kind for kind in kinds if not pa.types.is_null(kind)] or [*kinds]
+        if len({_get_family(kind) for kind in typed}) > 1:
+            types[name] = SEVERAL_TYPES + ", ".join(sorted({str(kind) for kind in typed}))
+        elif any(_get_read_type(kind) is None for kind in typed):
+            types[name] = f"not a number, a text or a list of them: {typed[0]}"
         else:
-            types[name] = str(next(iter(kinds)))
+            types[name] = str(typed[0])
     return types
 
 
@@ -124,6 +127,10 @@ def _get_family(kind: pa.DataType) -> str:
         kind = kind.value_type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return "number"
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return f"time {kind.tz or ''}" if pa.types.is_timestamp(kind) else "time "
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return f"list of {_get_family(kind.value_type)}"
     return "text" if _is_text(kind) else str(kind)
 
 

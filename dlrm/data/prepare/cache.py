@@ -22,6 +22,7 @@ from pydantic import ValidationError
 from dlrm.config import DataConfig
 from dlrm.data.digest import compute_sha256
 from dlrm.data.encode.encoders import Encoders
+from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import read_meta
 from dlrm.data.prepare.events import NoteEvent, OnEvent, ProgressEvent
 from dlrm.data.prepare.fingerprint import compute_fingerprint
@@ -58,6 +59,7 @@ def find_or_prepare(
     """
     train, evaluation = find_splits(config, data_roots, base_directory)
     contents = _hash_files([*train, *evaluation], cache / "digests", num_threads, on_event)
+    _refuse_common_contents(train, evaluation, contents)
     named = ([contents[file.name] for file in files] for files in (train, evaluation))
     key = compute_fingerprint(config, *named, base=base)
     entry = cache / key
@@ -93,6 +95,19 @@ def find_prepared(
     named = ([contents[file.name] for file in files] for files in (train, evaluation))
     entry = cache / compute_fingerprint(config, *named, base=None)
     return entry if _is_complete(entry) else None
+
+
+def _refuse_common_contents(
+    train: Sequence[DataFile], evaluation: Sequence[DataFile], contents: dict[str, str]
+) -> None:
+    """Raise DataError where a file of the evaluation is a copy of one of the training."""
+    trained = {contents[file.name]: file for file in train}
+    for file in evaluation:
+        if (same := trained.get(contents[file.name])) is not None:
+            valid = "other files for data.eval, or data.split to hold out a part of data.train"
+            raise DataError(
+                f"has the rows of {same.name}, which is in data.train", file.name, field="data.eval", valid=valid
+            )
 
 
 def _is_complete(entry: Path) -> bool:

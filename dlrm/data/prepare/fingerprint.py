@@ -13,6 +13,8 @@ from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import FORMAT_VERSION
 from dlrm.data.prepare.versions import get_library_versions
 from dlrm.data.raw.data_file import DataFile
+from dlrm.data.raw.remote import find_object
+from dlrm.data.raw.stores import StoreError
 
 READING_VERSION = 2
 """Version of how raw values become rows; raised where the same files and settings give other rows than before."""
@@ -40,13 +42,12 @@ def hash_state(files: Sequence[DataFile]) -> str:
 
 
 def check_unchanged(files: Sequence[DataFile]) -> None:
-    """Raise DataError where a local file has changed since it was found."""
+    """Raise DataError where a file or an object of a store has changed since it was found."""
     for file in files:
-        if file.is_remote:
-            continue
         try:
-            is_same = DataFile.from_path(Path(file.name)) == file
-        except OSError:
+            now = find_object(file.name) if file.is_remote else DataFile.from_path(Path(file.name))
+            is_same = now == file
+        except (OSError, StoreError):
             is_same = False
         if not is_same:
             raise DataError("changed while it was read", file.name, valid="a file that no other process writes to")

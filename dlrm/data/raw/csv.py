@@ -41,15 +41,25 @@ def cut_csv_blocks(
     for lines in read_lines(file, block_bytes):
         rows = lines
         if reader is None:
-            names = schema.columns or _read_header(
-                lines, file.name, list_columns_to_read(schema, with_labels), schema.delimiter
-            )
-            if schema.columns and not with_labels:
-                names = _find_columns(lines, schema)
+            # A file to score may have a header though those of the training had none.
+            has_header = not schema.columns or (not with_labels and _names_columns(lines, schema))
+            if has_header:
+                names = _read_header(lines, file.name, list_columns_to_read(schema, with_labels), schema.delimiter)
+            else:
+                names = schema.columns or [] if with_labels else _find_columns(lines, schema)
             reader = _BlockReader(file.name, schema, names, with_labels)
-            rows = lines if schema.columns else lines.drop_first()
+            rows = lines.drop_first() if has_header else lines
         if rows.num_lines:
             yield Block(file.name, rows.num_lines, rows.num_bytes, partial(reader.parse, rows))
+
+
+def _names_columns(lines: Lines, schema: SchemaConfig) -> bool:
+    """Whether the first line has the names of all columns to read, and no cell but names of `schema.columns`."""
+    try:
+        cells = next(csv.reader([_get_first_line(lines).decode()], delimiter=schema.delimiter), [])
+    except (UnicodeDecodeError, csv.Error):
+        return False
+    return {*list_columns_to_read(schema, with_labels=False)} <= {*cells} <= {*(schema.columns or [])}
 
 
 def _find_columns(lines: Lines, schema: SchemaConfig) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 from pyarrow import fs
 
-from dlrm.config.patterns import hide_credentials, make_natural_sort_key
+from dlrm.config.patterns import TABLE_LOGS, TABLE_MESSAGE, VALID_TABLE, hide_credentials, make_natural_sort_key
 from dlrm.data.errors import DataError
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.stores import StoreError, open_store
@@ -40,6 +40,11 @@ def find_remote_files(pattern: str, field: str | None, roots: Sequence[str] | No
     return sorted(found, key=lambda file: make_natural_sort_key(file.name))
 
 
+def find_object(name: str) -> DataFile | None:
+    """Find the object of that name as it is now; None where there is none. Raises StoreError and OSError."""
+    return next((file for file in _list_objects(name) if file.name == name), None)
+
+
 def _get_fixed_part(pattern: str) -> str:
     """Return the parts of `pattern` before the first one with a wildcard; all of it where there is none."""
     parts = pattern.rstrip("/").split("/")
@@ -58,6 +63,8 @@ def _list_objects(name: str) -> list[DataFile]:
         return []
     below = store.get_file_info(fs.FileSelector(path, recursive=True))
     files = [info for info in below if info.type == fs.FileType.File]
+    if any(part in TABLE_LOGS for info in files for part in info.path.removeprefix(path).split("/")):
+        raise StoreError(TABLE_MESSAGE, VALID_TABLE)
     return [_make_data_file(scheme, info) for info in files if not _is_hidden(info.path.removeprefix(path))]
 
 

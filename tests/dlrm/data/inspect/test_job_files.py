@@ -1,5 +1,6 @@
 """The check of the files of a job before its run begins."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -28,8 +29,15 @@ def test_of_parquet_files_only_the_footer_is_read(tmp_path: Path) -> None:
         check_files(DataConfig.model_validate(config))
 
 
-@pytest.mark.parametrize("check", ["check_files", "prepare"])
-def test_evaluation_files_that_spell_the_label_otherwise_are_refused(tmp_path: Path, check: str) -> None:
+def prepare(config: DataConfig) -> None:
+    directory = Path(config.train[0]).parent
+    find_or_prepare(config, None, directory / "cache", base_directory=directory, num_threads=1, on_event=lambda _: None)
+
+
+@pytest.mark.parametrize("check", [check_files, prepare])
+def test_evaluation_files_that_spell_the_label_otherwise_are_refused(
+    tmp_path: Path, check: Callable[[DataConfig], None]
+) -> None:
     for name, labels in {"train": (">50K", "<=50K"), "eval": (">50K.", "<=50K.")}.items():
         rows = "".join(f"{labels[row % 2]},{row}\n" for row in range(100))
         (tmp_path / f"{name}.csv").write_text(f"label,x\n{rows}")
@@ -41,11 +49,7 @@ def test_evaluation_files_that_spell_the_label_otherwise_are_refused(tmp_path: P
     }
     config = DataConfig.model_validate(document)
     with pytest.raises(DataError) as caught:
-        if check == "check_files":
-            check_files(config)
-        else:
-            cache = tmp_path / "cache"
-            find_or_prepare(config, None, cache, base_directory=tmp_path, num_threads=1, on_event=lambda _: None)
+        check(config)
     assert str(caught.value) == (
         "data.schema.positive: no evaluation row has '>50K' in the label column label "
         "(valid: a value that some rows have and others lack; found '<=50K.', '>50K.')"

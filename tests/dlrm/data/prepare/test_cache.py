@@ -87,7 +87,7 @@ def test_other_contents_and_other_settings_have_entries_of_their_own(rows: Path,
         entry_of(rows, cache, split="tail"),
         entry_of(rows, cache, vocabulary={"min_count": 1}),
         entry_of(rows, cache, max_bad_fraction=0.1),
-        entry_of(rows, cache, eval=[str(shutil.copy(rows, cache / "copied"))]),
+        entry_of(rows, cache, eval=[str(TABLE.rows(0, 50).write(cache / "others"))]),
     ]
     TABLE.rows(0, 90).write(rows)
     entries.append(entry_of(rows, cache))
@@ -95,7 +95,7 @@ def test_other_contents_and_other_settings_have_entries_of_their_own(rows: Path,
 
 
 def test_a_share_that_evaluation_files_make_useless_does_not_matter(rows: Path, cache: Path) -> None:
-    evaluation = [str(shutil.copy(rows, rows.with_name("copied")))]
+    evaluation = [str(TABLE.rows(0, 50).write(rows.with_name("others")))]
     assert entry_of(rows, cache, eval=evaluation) == entry_of(rows, cache, eval=evaluation, eval_fraction=0.3)
 
 
@@ -251,3 +251,9 @@ def test_a_file_to_train_on_cannot_be_measured_on(rows: Path, cache: Path) -> No
     (cache.parent / "link").symlink_to(rows)
     with pytest.raises(DataError, match=rf"{rows}, data\.eval: is also in data\.train"):
         entry_of(rows, cache, eval=[str(cache.parent / "link")])
+
+
+def test_a_copy_of_a_training_file_is_refused_for_the_evaluation(rows: Path, cache: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copy(rows, tmp_path / "copy"))
+    with pytest.raises(DataError, match=f"has the rows of {rows}, which is in data.train .valid: other files"):
+        entry_of(rows, cache, eval=[str(copy)])

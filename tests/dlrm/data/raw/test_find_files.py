@@ -38,6 +38,16 @@ def test_a_directory_stands_for_all_files_below_it(tmp_path: Path) -> None:
     assert names(find_files(["d"], "data.train", [str(tmp_path)], tmp_path)) == ["a.tsv", "b.tsv"]
 
 
+@pytest.mark.parametrize("log", ["_delta_log/0.json", ".hoodie/hoodie.properties"])
+def test_the_directory_of_a_table_whose_files_may_be_deleted_ones_is_refused(tmp_path: Path, log: str) -> None:
+    for name in ("d/part-0.parquet", f"d/{log}", "e/t/part-0.parquet", f"e/t/{log}"):
+        write(tmp_path / name)
+    for directory in ("d", "e"):
+        with pytest.raises(DataError, match="is a table of Delta Lake or Hudi, whose directory holds deleted rows too"):
+            find_files([directory], "data.train", None, tmp_path)
+    assert names(find_files(["d/part-0.parquet"], "data.train", None, tmp_path)) == ["part-0.parquet"]
+
+
 def test_a_name_with_magic_characters_is_meant_as_it_stands(tmp_path: Path) -> None:
     write(tmp_path / "day[1].tsv")
     write(tmp_path / "day1.tsv")

@@ -10,6 +10,7 @@ from pyarrow import fs, parquet
 
 from dlrm.config import CategoricalColumn, DataConfig, SchemaConfig
 from dlrm.data.errors import DataError
+from dlrm.data.prepare.fingerprint import check_unchanged
 from dlrm.data.raw import stores
 from dlrm.data.raw.files import find_files
 from dlrm.data.raw.open import cut_blocks
@@ -173,3 +174,34 @@ def test_credentials_may_stand_in_their_file(endpoint: str, monkeypatch: pytest.
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
     monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
     assert keys("s3://bucket/data/sub") == ["data/sub/day_2.tsv"]
+
+
+@pytest.mark.usefixtures("configured")
+def test_an_object_that_changes_after_it_was_found_is_refused(endpoint: str) -> None:
+    address = endpoint.removeprefix("http://")
+    store = fs.S3FileSystem(access_key="me", secret_key="secret", endpoint_override=address, scheme="http")
+
+    def write(content: bytes) -> None:
+        with store.open_output_stream("bucket/changing/rows.tsv") as stream:
+            stream.write(content)
+
+    write(b"1\n")
+    files = find_files(["s3://bucket/changing/rows.tsv"], "data.train", None, Path("/"))
+    check_unchanged(files)
+    write(b"1\n2\n")
+    with pytest.raises(DataError, match="changed while it was read"):
+        check_unchanged(files)
+    store.delete_file("bucket/changing/rows.tsv")
+    with pytest.raises(DataError, match="changed while it was read"):
+        check_unchanged(files)
+
+
+@pytest.mark.usefixtures("configured")
+def test_the_objects_of_a_table_are_refused(endpoint: str) -> None:
+    address = endpoint.removeprefix("http://")
+    store = fs.S3FileSystem(access_key="me", secret_key="secret", endpoint_override=address, scheme="http")
+    for key in ("part-0.parquet", "_delta_log/0.json"):
+        with store.open_output_stream(f"bucket/table/{key}") as stream:
+            stream.write(b"x")
+    with pytest.raises(DataError, match="is a table of Delta Lake or Hudi"):
+        keys("s3://bucket/table")

@@ -117,3 +117,14 @@ def test_a_file_of_one_column_has_quoted_blanks_for_missing_values(tmp_path: Pat
     file = found(write_lines(tmp_path / "rows.csv", ["c", "a", "", "b"]))
     with pytest.raises(DataError, match=r'line 3: the line is blank .*"" is a missing value'):
         rows_of(cut_csv_blocks(file, schema, with_labels=False))
+
+
+def test_a_header_of_files_whose_schema_lists_the_columns_gives_the_names(tmp_path: Path) -> None:
+    """A model of files without a header is given some with one, with the label or without, in any order."""
+    schema = SCHEMA.model_copy(update={"columns": ["click", "worth", "x", "c"]})
+    expected = features_of(
+        rows_of(cut_csv_blocks(found(write_lines(tmp_path / "a", ["1,1,3,u", "0,1,4,v"])), schema, with_labels=False))
+    )
+    for lines in (["click,worth,x,c", "1,1,3,u", "0,1,4,v"], ["c,x", "u,3", "v,4"]):
+        file = found(write_lines(tmp_path / "b", lines))
+        assert features_of(rows_of(cut_csv_blocks(file, schema, with_labels=False))) == expected
