@@ -6,6 +6,11 @@ from dlrm.config import format_count
 from dlrm.data.raw.bad_rows import BadRows
 from dlrm.data.raw.text import enumerate_lines
 
+_OPEN_QUOTE = ("a quoted value does not end on its line", "values without line breaks")
+"""Fault of the lines of a row that has more than one, and what is valid."""
+_MAX_QUOTED_BYTES, _MAX_QUOTED_LINES = 64 << 10, 200
+"""Longest row of several lines that is looked for."""
+
 
 class CsvLineChecker:
     """Checker of lines of `num_columns` delimited values; a value may be quoted, and a quote inside it is doubled."""
@@ -23,9 +28,12 @@ class CsvLineChecker:
         keep_going: otherwise stop at the first bad line, and count all lines from there on as bad.
         """
         kept: list[bytes] = []
+        position = end = 0
         for row, whole_line in enumerate_lines(data):
             line = whole_line.removesuffix(b"\r")
-            fault = self._find_fault(line)
+            start, position = position, position + len(whole_line) + 1
+            # What a quoted value continues on is no row, even where it looks like one.
+            fault = _OPEN_QUOTE if start < end else self._find_fault(line)
             if fault is None:
                 kept.append(line)
                 continue
@@ -33,7 +41,24 @@ class CsvLineChecker:
             if not keep_going:
                 bad.good[row:] = False
                 break
+            if fault == _OPEN_QUOTE and start >= end:
+                end = start + self._measure_row(data[start : start + _MAX_QUOTED_BYTES])
         return b"".join(line + b"\n" for line in kept)
+
+    def _measure_row(self, data: bytes) -> int:
+        """Measure the bytes of the row at the beginning of `data` that has a quoted value of several lines.
+
+        0 where no such row ends in `data`: then the quote is a mistake.
+        """
+        end = data.find(b"\n") + 1
+        for _ in range(_MAX_QUOTED_LINES):
+            start, end = end, data.find(b"\n", end) + 1
+            if end <= start:
+                break
+            line = data[: end - 1].removesuffix(b"\r")
+            if b'"' in data[start:end] and self._count_columns(line) == self._num_columns:
+                return end
+        return 0
 
     def is_row(self, line: bytes) -> bool:
         """Whether `line`, given without its line end, is a row."""
@@ -52,7 +77,7 @@ class CsvLineChecker:
             return "not UTF-8", "UTF-8 text"
         num_columns = self._count_columns(line)
         if num_columns is None:
-            return "a quoted value does not end on its line", "values without line breaks"
+            return _OPEN_QUOTE
         if num_columns != self._num_columns:
             valid = f"{self._num_columns}, as {self._columns_from}, with {self._delimiter.decode()!r} between them"
             return f"has {format_count(num_columns, 'column')}", valid

@@ -13,11 +13,12 @@ from pyarrow import parquet
 from dlrm.config import CategoricalColumn, DataConfig, DenseColumn, SchemaConfig
 from dlrm.data.errors import DataError
 from dlrm.data.raw.bad_rows import BadRows
+from dlrm.data.raw.csv import cut_csv_blocks
 from dlrm.data.raw.files import find_files
 from dlrm.data.raw.open import cut_blocks
 from dlrm.data.raw.parquet import cut_parquet_blocks
 from tests.dlrm.data.raw.criteo_files import criteo_line, with_value
-from tests.dlrm.data.raw.plain import compressed, found, rows_of
+from tests.dlrm.data.raw.plain import compressed, found, good_rows_of, rows_of
 
 SCHEMA = SchemaConfig(
     weight="w",
@@ -317,3 +318,36 @@ def test_a_name_that_two_columns_have_is_refused(tmp_path: Path) -> None:
     config = DataConfig(train=["x"], format="parquet", schema=SCHEMA)
     with pytest.raises(DataError, match=r"a\.parquet, x: two columns have this name"):
         rows_of(cut_blocks(config, find_files(["a.parquet"], "data.train", None, tmp_path)))
+
+
+QUOTED = {
+    "a text first": ("text,x,label", '"great, really\nwould buy again",5,1', "fine,3,0"),
+    "what looks like a row": ("label,text,x", '1,"pros, cons\n0,ok",0.5', "0,none,2"),
+    "several lines": ("label,text,x", '1,"a\n\n0,b,1\nc ""d""\n0,e",7', "0,f,8"),
+    "carriage returns": ("label,text,x", '1,"a\r\n0,b,1\r\n",7', "0,f,8"),
+}
+
+
+@pytest.mark.parametrize(("header", "broken", "good"), QUOTED.values(), ids=QUOTED)
+def test_no_line_of_a_row_with_line_breaks_is_taken_for_a_row(
+    tmp_path: Path, header: str, broken: str, good: str
+) -> None:
+    text = "\n".join([header, good, broken, good, broken, ""])
+    (tmp_path / "rows.csv").write_bytes(text.encode())
+    schema = SchemaConfig(dense=[DenseColumn(name="x")], categorical=[CategoricalColumn(name="text")])
+    rows, is_good = good_rows_of(cut_csv_blocks(found(tmp_path / "rows.csv"), schema))
+    names = header.split(",")
+    expected = dict(zip(names, good.split(","), strict=True))
+    assert [(row.label, row.dense, row.categorical) for row in rows] == [
+        (float(expected["label"]), (float(expected["x"]),), (expected["text"],))
+    ] * 2
+    num_broken = broken.count("\n") + 1
+    assert is_good == [True, *[False] * num_broken, True, *[False] * num_broken]
+
+
+def test_a_quote_that_is_never_closed_costs_its_own_line_alone(tmp_path: Path) -> None:
+    lines = ["label,text,x", '1,"open,5', *[f"0,t{number},1" for number in range(5)]]
+    (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
+    schema = SchemaConfig(dense=[DenseColumn(name="x")], categorical=[CategoricalColumn(name="text")])
+    _, is_good = good_rows_of(cut_csv_blocks(found(tmp_path / "rows.csv"), schema))
+    assert is_good == [False, *[True] * 5]
