@@ -304,6 +304,15 @@ def test_evaluation_files_are_named_and_their_columns_checked(here: Path, dlrm: 
     assert result["label_rate"] == pytest.approx(2 / 3)
 
 
+def test_lines_that_cannot_be_read_are_said_with_their_share(here: Path, dlrm: Callable[..., Any]) -> None:
+    rows = [f"{row % 2},{row % 9},{row % 7}" for row in range(90)]
+    broken = ['1,"a', 'b",3'] * 5
+    (here / "rows.csv").write_text("\n".join(["label,a,b", *rows, *broken]) + "\n")
+    ended = dlrm("prepare", "--infer", "rows.csv", "-o", "job.toml")
+    assert ended.code == 0, ended.err
+    assert "warning: 10.00% of the lines cannot be read as rows, and max_bad_fraction leaves them out" in ended.err
+
+
 def test_a_column_that_gives_the_label_away_is_said_loudly(here: Path, dlrm: Callable[..., Any]) -> None:
     rows = [f"{row % 2},{row % 2 * 5 + row % 3},{row % 9}" for row in range(300)]
     (here / "rows.csv").write_text("\n".join(["click,refund,site", *rows]) + "\n")
