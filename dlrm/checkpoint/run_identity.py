@@ -24,6 +24,9 @@ class RunIdentity:
         if job.table_optimizer.name != "sgd" and job.batch.is_growing:
             # Earlier versions summed squares of means, which batches of different sizes have not in common.
             settings["table_optimizer.sums_of"] = "samples"
+        if job.run.validation_fraction > 0.0 and job.data.split == "hash":
+            # Earlier versions held every k-th row out: this one trains on most of those.
+            settings["run.validation_rows"] = "one of every k, at a random place"
         return cls(settings, data_checksum)
 
     def check(self, checkpoint: CheckpointDirectory, manifest: CheckpointManifest) -> None:

@@ -27,12 +27,6 @@ _CREDENTIALS = re.compile(r"://[^/]*[:@].*", re.DOTALL)
 slash."""
 
 
-TABLE_LOGS = ("_delta_log", ".hoodie")
-"""Names of the directories in which tables record which of their files count."""
-TABLE_MESSAGE = "is a table of Delta Lake or Hudi, whose directory holds deleted rows too"
-VALID_TABLE = "files with a copy of its present rows, or the names of the files that have them"
-
-
 class PatternError(ValueError):
     """Error of a pattern that cannot be used: `message` says why, `valid` what would be accepted.
 
@@ -280,10 +274,7 @@ def _find_files_below(directory: Path, search: _Search) -> Iterator[FoundFile]:
         path = stack.pop()
         if not search.try_enter(path, -1):
             continue
-        entries = search.list_entries(path)
-        if any(entry.name in TABLE_LOGS for entry in entries):
-            raise PatternError(TABLE_MESSAGE, VALID_TABLE)
-        for entry in reversed(entries):
+        for entry in reversed(search.list_entries(path)):
             if entry.name.startswith((".", "_")):
                 continue
             if _is_directory(path, entry):

@@ -16,7 +16,7 @@ _PLACES = 0x7A11
 
 
 @dataclass(frozen=True)
-class OfEveryK(Renumbered):
+class OneOfEveryK(Renumbered):
     """One row of every k, at a random place among them, as it is in files that have a period too."""
 
     k: int
@@ -28,8 +28,8 @@ class OfEveryK(Renumbered):
 
 
 @dataclass(frozen=True)
-class AllButOfEveryK(Renumbered):
-    """The rows that `OfEveryK` leaves, and the last ones, fewer than k."""
+class RestOfEveryK(Renumbered):
+    """The rows that `OneOfEveryK` leaves, and the last ones, fewer than k."""
 
     k: int
     key: int
@@ -67,7 +67,7 @@ def hold_out_validation(dataset: Dataset, fraction: float, split: Literal["hash"
         parts = FromRow(train, num_left, first=0), FromRow(train, num_held_out, first=num_left)
     else:
         k, key = compute_period(fraction), stream_key(seed, _PLACES)
-        parts = AllButOfEveryK(train, num_left, k=k, key=key), OfEveryK(train, num_held_out, k=k, key=key)
+        parts = RestOfEveryK(train, num_left, k=k, key=key), OneOfEveryK(train, num_held_out, k=k, key=key)
     if dataset.has_weights and not all(map(has_weight, parts)):
         return dataset
     return replace(dataset, train=parts[0], validation=parts[1])

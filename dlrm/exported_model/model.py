@@ -180,7 +180,7 @@ class SavedModel:
         arguments: names for messages.
         """
         encoders, model_format = self.encoders, self._raw_format
-        files = find_files(patterns, arguments.data, None, Path(), refuses_repeats=True)
+        files = find_files(patterns, arguments.data, None, Path(), refuses_repeats=not with_labels)
         if output is not None and str(output.resolve()) in {file.name for file in files}:
             raise DataError("is one of the files that are scored", output, field="--output", valid="another name")
         kind = find_format(files, encoders.schema, model_format, file_format, arguments)

@@ -8,7 +8,8 @@ import pytest
 from safetensors.torch import load_file
 
 from dlrm.checkpoint.progress import Progress
-from dlrm.config import ResolvedJob
+from dlrm.checkpoint.run_identity import RunIdentity
+from dlrm.config import ResolvedJob, list_differences
 from dlrm.record import EndReason, EvaluationReport, Outcome, RunDirectory, TrainedModel
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.best_model import choose_model
@@ -92,6 +93,16 @@ def test_validation_rows_are_not_trained_on(rank_pools: RankPools, tmp_path: Pat
     train(rank_pools, tmp_path, resolve_overfitting_job(epochs=1))
     num_trained = read_curve(tmp_path, 1).steps[-1].num_samples
     assert num_trained == pytest.approx(0.8 * 0.9 * 4000, rel=0.02)
+
+
+def test_a_checkpoint_with_every_kth_row_held_out_is_of_another_run():
+    """Earlier versions wrote them; their training rows are validation rows now."""
+    settings = RunIdentity.from_job(resolve_overfitting_job(), None).settings
+    earlier = {field: value for field, value in settings.items() if field != "run.validation_rows"}
+    (difference,) = list_differences(settings, earlier)
+    assert difference.startswith("run.validation_rows is")
+    without = RunIdentity.from_job(resolve_overfitting_job(validation_fraction=0.0), None).settings
+    assert "run.validation_rows" not in without
 
 
 @pytest.mark.slow

@@ -210,13 +210,22 @@ def _is_header(cells: Sequence[str], lines: Sequence[str], delimiter: str) -> bo
     if not any(_is_number(cell) for cell in cells):
         return True
     # Names may be numbers too, such as years: then one that is none stands over numbers.
-    rows = [row for row in csv.reader(lines, delimiter=delimiter) if len(row) == len(cells)]
+    rows = [row for line in lines if len(row := _try_split(line, delimiter)) == len(cells)]
     for place, cell in enumerate(cells):
         below = [row[place] for row in rows if row[place].strip()]
         is_name = _NAME.fullmatch(cell.strip()) is not None and cell.strip().lower() not in _MISSING
-        if is_name and below and all(map(_is_number, below)):
+        is_enough = len(below) >= max(2, len(rows) // 2)
+        if is_name and is_enough and all(map(_is_number, below)):
             return True
     return False
+
+
+def _try_split(line: str, delimiter: str) -> list[str]:
+    """Split a line into its cells; none where it cannot be read."""
+    try:
+        return next(csv.reader([line.removesuffix("\r")], delimiter=delimiter), [])
+    except csv.Error:
+        return []
 
 
 def _is_number(text: str) -> bool:

@@ -111,7 +111,7 @@ def _find_types(schemas: Mapping[str, pa.Schema], unshared: Mapping[str, Unshare
             types[name] = str(unshared[name])
             continue
         # A file in which a column has no value may store it without a type.
-        typed = [kind for kind in kinds if not pa.types.is_null(kind)] or [*kinds]
+        typed = [kind for kind in kinds if _get_family(kind)] or [*kinds]
         if len({_get_family(kind) for kind in typed}) > 1:
             types[name] = SEVERAL_TYPES + ", ".join(sorted({str(kind) for kind in typed}))
         elif any(_get_read_type(kind) is None for kind in typed):
@@ -122,7 +122,12 @@ def _find_types(schemas: Mapping[str, pa.Schema], unshared: Mapping[str, Unshare
 
 
 def _get_family(kind: pa.DataType) -> str:
-    """Return the family of a type: a column may have several types of one family in different files."""
+    """Return the family of a type: a column may have several types of one family in different files.
+
+    Empty for a type of no values, or of empty lists alone, which goes with all others.
+    """
+    if pa.types.is_null(kind):
+        return ""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
@@ -130,7 +135,7 @@ def _get_family(kind: pa.DataType) -> str:
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return f"time {kind.tz or ''}" if pa.types.is_timestamp(kind) else "time "
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return f"list of {_get_family(kind.value_type)}"
+        return "" if pa.types.is_null(kind.value_type) else f"list of {_get_family(kind.value_type)}"
     return "text" if _is_text(kind) else str(kind)
 
 

@@ -30,6 +30,7 @@ from dlrm.data.prepare.prepare import prepare
 from dlrm.data.prepare.workers import start_workers
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.files import find_splits
+from dlrm.data.raw.open import cut_blocks
 from dlrm.record import DATA_REUSED, write_atomically
 from hostinfo.file_lock import try_lock
 
@@ -59,7 +60,7 @@ def find_or_prepare(
     """
     train, evaluation = find_splits(config, data_roots, base_directory)
     contents = _hash_files([*train, *evaluation], cache / "digests", num_threads, on_event)
-    _refuse_common_contents(train, evaluation, contents)
+    _refuse_common_contents(config, train, evaluation, contents)
     named = ([contents[file.name] for file in files] for files in (train, evaluation))
     key = compute_fingerprint(config, *named, base=base)
     entry = cache / key
@@ -98,12 +99,13 @@ def find_prepared(
 
 
 def _refuse_common_contents(
-    train: Sequence[DataFile], evaluation: Sequence[DataFile], contents: dict[str, str]
+    config: DataConfig, train: Sequence[DataFile], evaluation: Sequence[DataFile], contents: dict[str, str]
 ) -> None:
-    """Raise DataError where a file of the evaluation is a copy of one of the training."""
+    """Raise DataError where a file of the evaluation is a copy of one of the training, and has rows."""
     trained = {contents[file.name]: file for file in train}
     for file in evaluation:
-        if (same := trained.get(contents[file.name])) is not None:
+        same = trained.get(contents[file.name])
+        if same is not None and any(block.num_rows for block in cut_blocks(config, [file])):
             valid = "other files for data.eval, or data.split to hold out a part of data.train"
             raise DataError(
                 f"has the rows of {same.name}, which is in data.train", file.name, field="data.eval", valid=valid

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,6 +17,8 @@ from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.remote import find_object
 from dlrm.data.raw.stores import StoreError
 
+_NUM_REQUESTS = 16
+"""Number of objects of a store that are asked for at a time."""
 READING_VERSION = 2
 """Version of how raw values become rows; raised where the same files and settings give other rows than before."""
 
@@ -42,15 +45,30 @@ def hash_state(files: Sequence[DataFile]) -> str:
 
 
 def check_unchanged(files: Sequence[DataFile]) -> None:
-    """Raise DataError where a file or an object of a store has changed since it was found."""
+    """Raise DataError where a file or an object of a store has changed since it was found, and OSError where a store
+    cannot be asked."""
+    remote = [file for file in files if file.is_remote]
+    with ThreadPoolExecutor(_NUM_REQUESTS) as pool:
+        are_same = dict(zip(remote, pool.map(_is_same_object, remote), strict=True))
     for file in files:
-        try:
-            now = find_object(file.name) if file.is_remote else DataFile.from_path(Path(file.name))
-            is_same = now == file
-        except (OSError, StoreError):
-            is_same = False
-        if not is_same:
+        if not (are_same[file] if file.is_remote else _is_same_file(file)):
             raise DataError("changed while it was read", file.name, valid="a file that no other process writes to")
+
+
+def _is_same_file(file: DataFile) -> bool:
+    try:
+        return DataFile.from_path(Path(file.name)) == file
+    except OSError:
+        return False
+
+
+def _is_same_object(file: DataFile) -> bool:
+    """Whether an object is as it was listed. Lists have times to the millisecond, single answers to the second."""
+    try:
+        now = find_object(file.name)
+    except StoreError as error:
+        raise OSError(f"{file.name}: {error.message}") from None
+    return now is not None and (now.num_bytes, now.modified_ns // 10**9) == (file.num_bytes, file.modified_ns // 10**9)
 
 
 def _get_settings(config: DataConfig) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dlrm.data.raw.text import enumerate_lines
 
 _OPEN_QUOTE = ("a quoted value does not end on its line", "values without line breaks")
 """Fault of the lines of a row that has more than one, and what is valid."""
-_MAX_QUOTED_BYTES, _MAX_QUOTED_LINES = 64 << 10, 200
+_MAX_QUOTED_BYTES = 64 << 10
 """Longest row of several lines that is looked for."""
 
 
@@ -20,6 +20,9 @@ class CsvLineChecker:
         self._delimiter, self._num_columns, self._columns_from = delimiter.encode(), num_columns, columns_from
         between = re.escape(self._delimiter)
         # Possessive quantifiers: a quote that is never closed must not match as plain text.
+        # A closing quote of a value of several lines ends it: a stray quote must not take in what follows.
+        plain = rb'[^"%b\r\n][^%b\r\n]*' % (between, between)
+        self._spanning_value = re.compile(rb'(?:"(?:[^"]++|"")*+"|%b|)(?:%b|(?=\r?\n))' % (plain, between))
         self._value = re.compile(rb'(?:"(?:[^"]++|"")*+"[^%b]*|[^"%b][^%b]*|)(?:%b|\Z)' % ((between,) * 4))
 
     def select_rows(self, data: bytes, bad: BadRows, keep_going: bool) -> bytes:
@@ -50,14 +53,12 @@ class CsvLineChecker:
 
         0 where no such row ends in `data`: then the quote is a mistake.
         """
-        end = data.find(b"\n") + 1
-        for _ in range(_MAX_QUOTED_LINES):
-            start, end = end, data.find(b"\n", end) + 1
-            if end <= start:
-                break
-            line = data[: end - 1].removesuffix(b"\r")
-            if b'"' in data[start:end] and self._count_columns(line) == self._num_columns:
-                return end
+        position, num_columns = 0, 0
+        while num_columns < self._num_columns and (value := self._spanning_value.match(data, position)):
+            position, num_columns = value.end(), num_columns + 1
+            if not value[0].endswith(self._delimiter):
+                end = data.find(b"\n", position) + 1
+                return end if num_columns == self._num_columns else 0
         return 0
 
     def is_row(self, line: bytes) -> bool:

@@ -8,6 +8,7 @@ from dlrm.config.patterns import PatternError, get_fixed_part, is_remote, requir
 from dlrm.data.errors import DataError
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.remote import find_remote_files
+from dlrm.data.raw.table_logs import refuse_table_files
 from dlrm.data.roots import Roots
 
 DOCUMENT_FIELDS = ("data.train", "data.eval")
@@ -54,9 +55,9 @@ def find_files(
     field: field of the job document, such as data.train, or argument of a command, for messages, which number the
     patterns of a document; None where a path alone says what is meant. data_roots: directories, and s3:// or gs://
     prefixes, that must contain every real path, with no part below them that starts with a dot; None allows all paths.
-    base_directory: base of relative patterns. refuses_repeats: whether a file may be named only once, since its rows
-    would be missing where it is named again. Raises DataError where a pattern names no file, or one that is empty,
-    not a regular file, not readable or outside the roots.
+    base_directory: base of relative patterns. refuses_repeats: whether two patterns may not name the same file, since
+    its rows would be missing where it is named again. Raises DataError where a pattern names no file, or one that is
+    empty, not a regular file, not readable or outside the roots.
     """
     roots = Roots(data_roots)
     files: dict[str, DataFile] = {}
@@ -66,10 +67,11 @@ def find_files(
             found = find_remote_files(pattern, pattern_field, roots.remote)
         else:
             found = _find_local_files(base_directory / pattern, pattern_field, roots)
+        named_before = {*files}
         for file in found:
-            if refuses_repeats and file.name in files:
+            if refuses_repeats and file.name in named_before:
                 raise DataError("the file is named twice", file.name, field=pattern_field, valid="each file once")
-            files[file.name] = files.get(file.name, file)
+            files.setdefault(file.name, file)
     return list(files.values())
 
 
@@ -83,6 +85,8 @@ def _find_local_files(pattern: Path, field: str | None, roots: Roots) -> list[Da
         files = require_files(pattern, check_directory)
         for path in files:
             roots.check(path, pattern, field)
+        if files != [pattern]:
+            refuse_table_files(files, field)
         return [_check_file(path, field) for path in files]
     except PatternError as error:
         raise DataError(error.message, pattern, field=field, valid=error.valid) from None

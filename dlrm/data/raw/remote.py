@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import pyarrow as pa
 from pyarrow import fs
 
-from dlrm.config.patterns import TABLE_LOGS, TABLE_MESSAGE, VALID_TABLE, hide_credentials, make_natural_sort_key
+from dlrm.config.patterns import hide_credentials, make_natural_sort_key
 from dlrm.data.errors import DataError
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.stores import StoreError, open_store
+from dlrm.data.raw.table_logs import LOGS, make_table_error
 
 
 def find_remote_files(pattern: str, field: str | None, roots: Sequence[str] | None) -> list[DataFile]:
@@ -24,7 +25,7 @@ def find_remote_files(pattern: str, field: str | None, roots: Sequence[str] | No
         under = " or ".join(roots) or "a data root; no data root is in an object store"
         raise DataError("is outside the data roots", shown, field=field, valid=f"an object under {under}")
     try:
-        found = _list_objects(base)
+        found, tables = _list_objects(base)
     except StoreError as error:
         raise DataError(error.message, shown, field=field, valid=error.valid) from None
     except (OSError, pa.ArrowException) as error:
@@ -34,6 +35,9 @@ def find_remote_files(pattern: str, field: str | None, roots: Sequence[str] | No
     if not found:
         message = "the pattern matches no object" if glob.has_magic(pattern) else "no such object"
         raise DataError(message, shown, field=field, valid="an object that exists, a prefix or a pattern")
+    for table in tables:
+        if any(file.name.startswith(f"{table}/") for file in found):
+            raise make_table_error(table, field)
     for file in found:
         if file.num_bytes == 0:
             raise DataError("the object is empty", file.name, field=field, valid="an object with at least one row")
@@ -42,7 +46,7 @@ def find_remote_files(pattern: str, field: str | None, roots: Sequence[str] | No
 
 def find_object(name: str) -> DataFile | None:
     """Find the object of that name as it is now; None where there is none. Raises StoreError and OSError."""
-    return next((file for file in _list_objects(name) if file.name == name), None)
+    return next((file for file in _list_objects(name)[0] if file.name == name), None)
 
 
 def _get_fixed_part(pattern: str) -> str:
@@ -52,20 +56,21 @@ def _get_fixed_part(pattern: str) -> str:
     return "/".join(parts[: magic[0]]) if magic else "/".join(parts)
 
 
-def _list_objects(name: str) -> list[DataFile]:
-    """List the object of that name, or the objects below it except hidden ones."""
+def _list_objects(name: str) -> tuple[list[DataFile], list[str]]:
+    """List the object of that name, or the objects below it except hidden ones, and the prefixes of tables below it."""
     store, path = open_store(name)
     scheme = name.partition("://")[0]
     info = store.get_file_info(path)
     if info.type == fs.FileType.File:
-        return [_make_data_file(scheme, info)]
+        return [_make_data_file(scheme, info)], []
     if info.type == fs.FileType.NotFound:
-        return []
+        return [], []
     below = store.get_file_info(fs.FileSelector(path, recursive=True))
     files = [info for info in below if info.type == fs.FileType.File]
-    if any(part in TABLE_LOGS for info in files for part in info.path.removeprefix(path).split("/")):
-        raise StoreError(TABLE_MESSAGE, VALID_TABLE)
-    return [_make_data_file(scheme, info) for info in files if not _is_hidden(info.path.removeprefix(path))]
+    inside = [(info.path, f"/{log}/") for info in files for log in LOGS if f"/{log}/" in info.path]
+    tables = {f"{scheme}://{file.partition(log)[0]}" for file, log in inside}
+    shown = [_make_data_file(scheme, info) for info in files if not _is_hidden(info.path.removeprefix(path))]
+    return shown, sorted(tables)
 
 
 def _make_data_file(scheme: str, info: fs.FileInfo) -> DataFile:

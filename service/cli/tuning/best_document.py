@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import tomlkit
 from tomlkit.container import Container
+from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import InlineTable, Item, Table
 
 from dlrm.config import BATCH_FIELD
@@ -25,19 +26,26 @@ def format_best_document(
     the comment at the beginning.
     """
     changed = {field: value for field, value in settings.items() if value != untuned.get(field)}
-    if document.get("preset") is not None and BATCH_FIELD in settings:
+    if document.get("preset") is not None and get_field(document, BATCH_FIELD) in (None, "auto"):
         # By its rule the rows that the trials held out to choose by would make the batch another one.
-        changed[BATCH_FIELD] = settings[BATCH_FIELD]
+        changed |= {field: settings[field] for field in (BATCH_FIELD,) if field in settings}
     target = _remove_nulls(set_fields(document, changed))
-    result = tomlkit.parse(source or "")
-    _update(result, target)
-    for field in changed:
-        stated = "" if get_field(document, field) in (None, "auto") else ", as the document said"
-        _comment(result, field, f"tuned; untuned: {json.dumps(untuned.get(field))}{stated}")
+    comments = {field: _describe_change(field, settings, untuned, document) for field in changed}
+    try:
+        result = tomlkit.parse(source or "")
+        _update(result, target)
+        for field, text in comments.items():
+            _comment(result, field, text)
+        edited = tomlkit.dumps(result).lstrip("\n")
+    # The library cannot edit every layout of a document.
+    except (KeyError, IndexError, ValueError, TOMLKitError):
+        edited = ""
     comment = "".join(f"# {line}\n" for line in header) + "\n"
-    text = comment + tomlkit.dumps(result).lstrip("\n")
     # A section that is added may take in what follows it, where the document has dotted names.
-    return text if _says(text, target) else comment + tomlkit.dumps(target)
+    if _has_content(edited, target):
+        return comment + edited
+    changes = "".join(f"# {field}: {text}\n" for field, text in comments.items())
+    return comment + changes + "\n" + tomlkit.dumps(target)
 
 
 def read_source(path: Path) -> str | None:
@@ -56,7 +64,16 @@ def _remove_nulls(node: Any) -> Any:
     return node
 
 
-def _says(text: str, target: Mapping[str, Any]) -> bool:
+def _describe_change(field: str, settings: Settings, untuned: Settings, document: Mapping[str, Any]) -> str:
+    """Describe a field of the document for the comment beside it."""
+    if settings[field] == untuned.get(field):
+        return "that of the trials: the preset would choose it by more rows"
+    stated = "" if get_field(document, field) in (None, "auto") else ", as the document said"
+    return f"tuned; untuned: {json.dumps(untuned.get(field))}{stated}"
+
+
+def _has_content(text: str, target: Mapping[str, Any]) -> bool:
+    """Whether a document as text has the content of `target`."""
     try:
         return tomllib.loads(text) == target
     except tomllib.TOMLDecodeError:

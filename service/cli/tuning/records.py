@@ -49,7 +49,7 @@ class TrialRecord(BaseModel):
     interrupted."""
 
     @property
-    def may_go_better(self) -> bool:
+    def is_retryable(self) -> bool:
         """Whether the same run may end otherwise once its cause is mended, such as a full disk or too little memory."""
         is_repeatable = self.reason.is_retried or self.reason is EndReason.OUT_OF_MEMORY or self.trial == UNTUNED
         return self.state == "failed" and is_repeatable

@@ -91,8 +91,9 @@ class Tuner:
         self._search = search
         self._on_record = on_record
         self._rungs: list[Rung] = []
-        # Those of earlier commands that failed are tried again, where that may help.
-        self._records = [record for record in directory.read_records() if not record.may_go_better]
+        self._records = directory.read_records()
+        self._to_retry = {(record.trial, record.fraction) for record in self._records if record.is_retryable}
+        """Runs of earlier commands that failed and are tried again, where there is time for it."""
         self._is_stop_requested = False
 
     def tune(self) -> Tuning:
@@ -170,12 +171,18 @@ class Tuner:
         }
         records: list[TrialRecord] = []
         for trial, settings in draws.items():
-            is_known = self._find_record(trial, rung) is not None
+            known, has_time = self._find_record(trial, rung), self._has_time(len(records), rung)
+            if known is not None and not (self._is_to_retry(known) and has_time):
+                records.append(known)
+                continue
             is_needed = rung.number > 0 and not records
-            if not is_known and not is_needed and not self._has_time(len(records), rung):
+            if not is_needed and not has_time:
                 break
             records.append(self._run(trial, rung, settings, fixed))
         return records
+
+    def _is_to_retry(self, record: TrialRecord) -> bool:
+        return (record.trial, record.fraction) in self._to_retry
 
     def _has_time(self, num_run: int, rung: Rung) -> bool:
         """Whether there is time for one more trial of the rung, and for what then goes on to the next ones."""
@@ -196,7 +203,8 @@ class Tuner:
 
     def _run(self, trial: int, rung: Rung, settings: Settings, fixed: Settings) -> TrialRecord:
         """Run a trial and record it, unless it is recorded already. Raises TuningStopped where it is stopped."""
-        if known := self._find_record(trial, rung):
+        known = self._find_record(trial, rung)
+        if known is not None and not self._is_to_retry(known):
             return known
         label = "untuned" if trial == UNTUNED else f"trial {trial}"
         directory = self._directory.run(trial, rung.fraction)
@@ -223,8 +231,12 @@ class Tuner:
             log_loss=read_metric(outcome, "log_loss"),
             data_checksum=data_checksum,
             num_steps=outcome.step,
-            seconds=round(end.seconds, 3),
+            # Those of a run that failed before count too.
+            seconds=round(end.seconds + (0.0 if known is None else known.seconds), 3),
         )
+        if known is not None:
+            self._records.remove(known)
+            self._to_retry.remove((trial, rung.fraction))
         self._records.append(record)
         self._directory.write_records(self._records)
         self._on_record(record)
@@ -240,6 +252,8 @@ class Tuner:
         untuned = self._find_record(UNTUNED, WHOLE)
         known = None if untuned is None else untuned.data_checksum
         if None not in (checksum, known) and checksum != known:
+            # With the files as they were it is trained again.
+            shutil.rmtree(directory.path, ignore_errors=True)
             raise BadInputError(
                 "data.train: the files have changed since the untuned job was trained (valid: another --output, or the "
                 "files as they were)"

@@ -448,3 +448,9 @@ def test_a_header_may_have_numbers_and_a_first_row_words(
     assert sample.rows.columns == (
         first.split(",") if has_header else [f"column_{n + 1}" for n in range(first.count(",") + 1)]
     )
+
+
+def test_a_line_that_cannot_be_read_tells_nothing_of_a_header(tmp_path: Path) -> None:
+    lines = ["0,red,2", '1,"a\rb",2', *(f"{number % 2},blue,{number}" for number in range(30))]
+    (tmp_path / "rows.csv").write_bytes("\n".join([*lines, ""]).encode())
+    assert not sample_csv(files(tmp_path / "rows.csv")).has_header

@@ -346,8 +346,10 @@ def test_no_line_of_a_row_with_line_breaks_is_taken_for_a_row(
 
 
 def test_a_quote_that_is_never_closed_costs_its_own_line_alone(tmp_path: Path) -> None:
-    lines = ["label,text,x", '1,"open,5', *[f"0,t{number},1" for number in range(5)]]
+    good = [f"0,t{number},1" for number in range(5)]
+    # A quote at the beginning of a later value does not close it.
+    lines = ["label,text,x", '1,"open,5', *good, '0,"so called" thing,5', *good, '0,"open too,5', *good]
     (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
     schema = SchemaConfig(dense=[DenseColumn(name="x")], categorical=[CategoricalColumn(name="text")])
     _, is_good = good_rows_of(cut_csv_blocks(found(tmp_path / "rows.csv"), schema))
-    assert is_good == [False, *[True] * 5]
+    assert is_good == [False, *[True] * 11, False, *[True] * 5]

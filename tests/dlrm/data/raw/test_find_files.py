@@ -42,10 +42,19 @@ def test_a_directory_stands_for_all_files_below_it(tmp_path: Path) -> None:
 def test_the_directory_of_a_table_whose_files_may_be_deleted_ones_is_refused(tmp_path: Path, log: str) -> None:
     for name in ("d/part-0.parquet", f"d/{log}", "e/t/part-0.parquet", f"e/t/{log}"):
         write(tmp_path / name)
-    for directory in ("d", "e"):
+    write(tmp_path / "d/day=1/part-1.parquet")
+    for pattern in ("d", "e", "d/*", "d/*.parquet", "d/day=*", "d/day=1", "d/**/*.parquet"):
         with pytest.raises(DataError, match="is a table of Delta Lake or Hudi, whose directory holds deleted rows too"):
-            find_files([directory], "data.train", None, tmp_path)
+            find_files([pattern], "data.train", None, tmp_path)
     assert names(find_files(["d/part-0.parquet"], "data.train", None, tmp_path)) == ["part-0.parquet"]
+
+
+def test_only_two_patterns_name_a_file_twice(tmp_path: Path) -> None:
+    write(tmp_path / "d/a.tsv")
+    (tmp_path / "d/latest.tsv").symlink_to(tmp_path / "d/a.tsv")
+    assert names(find_files(["d"], "DATA", None, tmp_path, refuses_repeats=True)) == ["a.tsv"]
+    with pytest.raises(DataError, match="the file is named twice"):
+        find_files(["d", "d/latest.tsv"], "DATA", None, tmp_path, refuses_repeats=True)
 
 
 def test_a_name_with_magic_characters_is_meant_as_it_stands(tmp_path: Path) -> None:

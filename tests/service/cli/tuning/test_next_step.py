@@ -35,8 +35,8 @@ def test_a_trial_that_failed_is_tried_again_where_that_may_help_and_the_untuned_
     trial: int, reason: EndReason, is_repeated: bool
 ) -> None:
     failed = make_record(trial, None).model_copy(update={"state": "failed", "reason": reason})
-    assert failed.may_go_better is is_repeated
-    assert not failed.model_copy(update={"state": "succeeded"}).may_go_better
+    assert failed.is_retryable is is_repeated
+    assert not failed.model_copy(update={"state": "succeeded"}).is_retryable
 
 
 @pytest.mark.parametrize(
