@@ -70,7 +70,7 @@ def test_a_job_that_cannot_run_is_told_why_and_its_warnings(page: Page, site: Si
     expect(page.get_by_role("status")).to_have_text("The job cannot run like this:")
     expect(page.locator("#faults code")).to_have_text("resources.memory")
     expect(page.locator("#faults small")).to_contain_text("valid: at most")
-    expect(page.locator("#warnings")).to_contain_text("the run has only 9 steps to learn in")
+    expect(page.locator("#warnings")).to_contain_text("the run has only 9 steps of 524,288 to learn in")
     expect(page.locator("#notes")).to_contain_text("resources.memory: 9,000.0 GiB is more than")
 
 

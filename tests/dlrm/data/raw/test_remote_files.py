@@ -207,7 +207,7 @@ def test_the_objects_of_a_table_are_refused(endpoint: str) -> None:
         with store.open_output_stream(f"bucket/tables/clicks/{key}") as stream:
             stream.write(b"x")
     for pattern in ("tables/clicks", "tables", "tables/*/*.parquet"):
-        with pytest.raises(DataError, match="s3://bucket/tables/clicks.*: is a table of Delta Lake or Hudi"):
+        with pytest.raises(DataError, match=r"s3://bucket/tables/clicks.*: is a table of Delta Lake or Hudi"):
             keys(f"s3://bucket/{pattern}")
     assert keys("s3://bucket/tables/clicks/part-0.parquet") == ["tables/clicks/part-0.parquet"]
     assert keys("s3://bucket/*.parquet") == ["rows.parquet"]
