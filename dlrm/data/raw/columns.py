@@ -118,8 +118,9 @@ class _ColumnReader:
             return self._read_time_part(column.name, column.time_part, values)
         words = column.missing_words if isinstance(column, WordedColumn) else None
         if not column.multi_hot:
-            is_worded = words is not None and holds_text(values.type)
-            return self._encode_values(column, blank_missing_words(values, words) if is_worded else values, None)
+            if words is not None and holds_text(values.type):
+                values = blank_missing_words(values, words)
+            return self._encode_values(column, values, None)
         if is_text(values.type):
             flat, lengths = _split_texts(values, column.separator)
         else:
