@@ -78,6 +78,8 @@ class SweepReport:
     step_groups: Sequence[LengthGroup]
     num_row_sets: int
     """Number of different sets of evaluation rows, as far as kept scores and the numbers of rows tell."""
+    num_data_sets: int
+    """Number of different sets of prepared rows that the trials were trained on, as far as they tell."""
     broken_files: Sequence[str]
     """Files of scores that cannot be used, each with the reason."""
     courses: Sequence[Course]
@@ -111,6 +113,7 @@ def compute_report(loaded: LoadedResults, options: ReportOptions) -> SweepReport
         sample_groups=_group_by_length(cells, "num_samples"),
         step_groups=_group_by_length(cells, "num_steps"),
         num_row_sets=max(len(checksums), len(row_counts)),
+        num_data_sets=len({result.data_checksum for result in results if result.data_checksum is not None}),
         broken_files=sorted({*measured.faults.values()}),
         courses=average_courses(cells),
     )

@@ -116,6 +116,8 @@ def _list_warnings(report: SweepReport) -> list[str]:
         lines.append(f"Unequal numbers of settings were tried, and the best of more looks better: {told}.")
     if report.num_row_sets > 1:
         lines.append("The trials were evaluated on different rows: their means are not comparable as they stand.")
+    if report.num_data_sets > 1:
+        lines.append("The trials were trained on different rows, as where data files change between two commands.")
     lines.extend(f"Not used: {file}." for file in report.broken_files)
     if report.loaded.num_replaced:
         lines.append(f"Lines that do not count, since the same trial has a later one: {report.loaded.num_replaced}.")

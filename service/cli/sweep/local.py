@@ -6,7 +6,15 @@ import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from dlrm.record import DATA_REUSED, EventReport, RunDirectory, SpoolReader, parse_report, write_atomically
+from dlrm.record import (
+    DATA_REUSED,
+    EventReport,
+    PreparedData,
+    RunDirectory,
+    SpoolReader,
+    parse_report,
+    write_atomically,
+)
 from service.cli.data_files import check_data_files
 from service.cli.documents import make_paths_absolute
 from service.cli.errors import BadInputError
@@ -97,6 +105,7 @@ def _read_end(directory: RunDirectory, end: TrialEnd, cpu_seconds: float) -> Run
     outcome = end.outcome
     num_attempts = len(list(directory.path.glob("attempt-*")))
     resolved = read_resolved_job(directory, directory.path)
+    prepared = PreparedData.read(directory.data)
     is_whole = num_attempts == 1 and not (resolved.job.data.is_raw and _has_prepared_rows(directory))
     return RunEnd(
         is_done=outcome.state == "succeeded",
@@ -107,6 +116,7 @@ def _read_end(directory: RunDirectory, end: TrialEnd, cpu_seconds: float) -> Run
         seconds=end.seconds,
         # Those of earlier attempts are not known; those of a preparation, which all trials share, are not this one's.
         cpu_seconds=round(cpu_seconds, 3) if is_whole and cpu_seconds > 0.0 else None,
+        data_checksum=None if prepared is None else prepared.checksum,
         num_attempts=num_attempts,
         curve=read_curve(directory, num_attempts),
         decided={decision.field: decision.value for decision in resolved.decisions},

@@ -23,6 +23,8 @@ class RunEnd:
     seconds: float
     """Seconds of the run without the preparation of data, as far as that can be told."""
     cpu_seconds: float | None = None
+    data_checksum: str | None = None
+    """Checksum of the prepared rows; None where it is not known."""
     num_attempts: int = 1
     curve: Iterable[CurvePoint] = ()
     decided: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -50,6 +52,7 @@ def make_result(trial: Trial, end: RunEnd, scores: KeptScores | None) -> TrialRe
         reason=end.reason,
         message=shorten_paths(end.message),
         metrics=dict(end.metrics),
+        data_checksum=end.data_checksum,
         num_steps=end.num_steps,
         num_samples=None if num_samples is None else round(num_samples),
         seconds=round(end.seconds, 3),

@@ -85,6 +85,8 @@ class TrialResult(_Record):
     message: str = ""
     metrics: dict[str, float | None] = {}
     """Final metrics of the kept model, by name: `auc`, `log_loss`, `calibration`, `validation_log_loss` and others."""
+    data_checksum: str | None = None
+    """Checksum of the prepared rows; null for a synthetic log, and where it ran elsewhere."""
     num_steps: int | None = None
     num_samples: int | None = None
     seconds: float

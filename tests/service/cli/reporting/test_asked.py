@@ -134,6 +134,18 @@ def test_a_confirmed_choice_stays_where_settings_have_no_seed_in_common(tmp_path
     assert (row["settings"], row["is_confirmed"]) == ({RATE: 0.01}, True)
 
 
+def test_trials_on_different_training_rows_are_said_to_be(tmp_path: Path, dlrm: Command) -> None:
+    trials = [
+        make_trial(tmp_path, method, 1024, seed).model_copy(update={"data_checksum": "a"})
+        for method in ("adam", "lamb")
+        for seed in SEEDS
+    ]
+    write_results(tmp_path / "same", trials)
+    write_results(tmp_path / "other", [*trials[:-1], trials[-1].model_copy(update={"data_checksum": "b"})])
+    said = "The trials were trained on different rows"
+    assert [said in dlrm("report", str(tmp_path / name)).out for name in ("same", "other")] == [False, True]
+
+
 def test_numbers_of_evaluation_rows_that_differ_are_not_compared(tmp_path: Path, dlrm: Command) -> None:
     trials = [
         trial.model_copy(update={"metrics": trial.metrics | {"num_rows": num_rows}})
