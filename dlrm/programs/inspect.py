@@ -22,6 +22,7 @@ from typing import Any
 from dlrm.config import DataConfig, get_auto_dim
 from dlrm.data.errors import DataError
 from dlrm.data.inspect.columns import Names
+from dlrm.data.inspect.file_columns import find_path_columns
 from dlrm.data.inspect.infer import infer
 from dlrm.data.inspect.job_files import check_files
 from dlrm.data.inspect.report import make_report
@@ -83,6 +84,7 @@ def infer_schema(request: dict[str, Any]) -> dict[str, Any]:
         "is_estimate": sample.is_estimate,
         "num_rows_looked_at": sample.rows.height,
         "bad_share": sample.bad_share,
+        "path_columns": find_path_columns([file.name for file in files], sample.rows.columns),
         "delimiter": sample.delimiter,
         "missing": list(sample.missing),
         "columns": None if sample.has_header else sample.rows.columns,

@@ -1,10 +1,13 @@
 """Columns that only some of the files have, and the one under which another file may have the same values."""
 
 import difflib
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
+_STATED = re.compile(r"[^\W\d]\w*=")
+"""Beginning of the name of a directory that states the value of a column."""
 _MIN_SIMILARITY = 0.6
 """Least similarity of two names, by difflib, from which they may name the same column."""
 MAX_COMPARISONS = 4000
@@ -37,6 +40,15 @@ def find_unshared_columns(names_by_file: Mapping[str, Collection[str]]) -> dict[
             candidates = twins.list_candidates(names_by_file, lacking, having)
             found[name] = UnsharedColumn(lacking, twins.find(name, candidates))
     return found
+
+
+def find_path_columns(files: Iterable[str], names: Collection[str]) -> list[str]:
+    """Find the columns that paths state, as in country=US/part-0.parquet, and the files themselves lack.
+
+    Programs that write one directory for each value leave the column out of the files. names: columns of the files.
+    """
+    stated = (part.partition("=")[0] for file in files for part in file.split("/")[:-1] if _STATED.match(part))
+    return [name for name in dict.fromkeys(stated) if name not in names]
 
 
 class _TwinSearch:

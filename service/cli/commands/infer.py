@@ -137,6 +137,10 @@ def _print_uses(output: Path, result: Mapping[str, Any]) -> None:
     if share := result.get("bad_share", 0.0):
         unread = f"{share:.2%} of the lines cannot be read as rows, and max_bad_fraction leaves them out"
         print_warnings(console, [f"{unread}: `dlrm prepare` shows some; a value with a line break needs Parquet"])
+    for name in result.get("path_columns", []):
+        print_warnings(
+            console, [f"{name} is only in the paths of the files ({name}=…), and is not read: add it to the files"]
+        )
     known = "is it known before the label?"
     print_warnings(console, [f"{name} is left out: {reason}" for name, reason in unshared.items()])
     print_warnings(
