@@ -19,10 +19,10 @@ class CsvLineChecker:
         """Build the pattern of a value. columns_from: source of `num_columns` in messages, as in `the header has`."""
         self._delimiter, self._num_columns, self._columns_from = delimiter.encode(), num_columns, columns_from
         between = re.escape(self._delimiter)
-        # Possessive quantifiers: a quote that is never closed must not match as plain text.
-        # A closing quote of a value of several lines ends it: a stray quote must not take in what follows.
+        # The closing quote of a value of several lines ends it: a stray quote must not take in what follows.
         plain = rb'[^"%b\r\n][^%b\r\n]*' % (between, between)
         self._spanning_value = re.compile(rb'(?:"(?:[^"]++|"")*+"|%b|)(?:%b|(?=\r?\n))' % (plain, between))
+        # Possessive quantifiers: a quote that is never closed must not match as plain text.
         self._value = re.compile(rb'(?:"(?:[^"]++|"")*+"[^%b]*|[^"%b][^%b]*|)(?:%b|\Z)' % ((between,) * 4))
 
     def select_rows(self, data: bytes, bad: BadRows, keep_going: bool) -> bytes:
