@@ -6,11 +6,6 @@ from dlrm.config import format_count
 from dlrm.data.raw.bad_rows import BadRows
 from dlrm.data.raw.text import enumerate_lines
 
-_OPEN_QUOTE = ("a quoted value does not end on its line", "values without line breaks")
-"""Fault of the lines of a row that has more than one, and what is valid."""
-_MAX_QUOTED_BYTES = 64 << 10
-"""Longest row of several lines that is looked for."""
-
 
 class CsvLineChecker:
     """Checker of lines of `num_columns` delimited values; a value may be quoted, and a quote inside it is doubled."""
@@ -19,9 +14,6 @@ class CsvLineChecker:
         """Build the pattern of a value. columns_from: source of `num_columns` in messages, as in `the header has`."""
         self._delimiter, self._num_columns, self._columns_from = delimiter.encode(), num_columns, columns_from
         between = re.escape(self._delimiter)
-        # The closing quote of a value of several lines ends it: a stray quote must not take in what follows.
-        plain = rb'[^"%b\r\n][^%b\r\n]*' % (between, between)
-        self._spanning_value = re.compile(rb'(?:"(?:[^"]++|"")*+"|%b|)(?:%b|(?=\r?\n))' % (plain, between))
         # Possessive quantifiers: a quote that is never closed must not match as plain text.
         self._value = re.compile(rb'(?:"(?:[^"]++|"")*+"[^%b]*|[^"%b][^%b]*|)(?:%b|\Z)' % ((between,) * 4))
 
@@ -31,12 +23,9 @@ class CsvLineChecker:
         keep_going: otherwise stop at the first bad line, and count all lines from there on as bad.
         """
         kept: list[bytes] = []
-        position = end = 0
         for row, whole_line in enumerate_lines(data):
             line = whole_line.removesuffix(b"\r")
-            start, position = position, position + len(whole_line) + 1
-            # What a quoted value continues on is no row, even where it looks like one.
-            fault = _OPEN_QUOTE if start < end else self._find_fault(line)
+            fault = self._find_fault(line)
             if fault is None:
                 kept.append(line)
                 continue
@@ -44,22 +33,7 @@ class CsvLineChecker:
             if not keep_going:
                 bad.good[row:] = False
                 break
-            if fault == _OPEN_QUOTE and start >= end:
-                end = start + self._measure_row(data[start : start + _MAX_QUOTED_BYTES])
         return b"".join(line + b"\n" for line in kept)
-
-    def _measure_row(self, data: bytes) -> int:
-        """Measure the bytes of the row at the beginning of `data` that has a quoted value of several lines.
-
-        0 where no such row ends in `data`: then the quote is a mistake.
-        """
-        position, num_columns = 0, 0
-        while num_columns < self._num_columns and (value := self._spanning_value.match(data, position)):
-            position, num_columns = value.end(), num_columns + 1
-            if not value[0].endswith(self._delimiter):
-                end = data.find(b"\n", position) + 1
-                return end if num_columns == self._num_columns else 0
-        return 0
 
     def is_row(self, line: bytes) -> bool:
         """Whether `line`, given without its line end, is a row."""
@@ -78,7 +52,7 @@ class CsvLineChecker:
             return "not UTF-8", "UTF-8 text"
         num_columns = self._count_columns(line)
         if num_columns is None:
-            return _OPEN_QUOTE
+            return "a quoted value does not end on its line", "values without line breaks"
         if num_columns != self._num_columns:
             valid = f"{self._num_columns}, as {self._columns_from}, with {self._delimiter.decode()!r} between them"
             return f"has {format_count(num_columns, 'column')}", valid

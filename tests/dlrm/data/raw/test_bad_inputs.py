@@ -320,31 +320,6 @@ def test_a_name_that_two_columns_have_is_refused(tmp_path: Path) -> None:
         rows_of(cut_blocks(config, find_files(["a.parquet"], "data.train", None, tmp_path)))
 
 
-QUOTED = {
-    "a text first": ("text,x,label", '"great, really\nwould buy again",5,1', "fine,3,0"),
-    "what looks like a row": ("label,text,x", '1,"pros, cons\n0,ok",0.5', "0,none,2"),
-    "several lines": ("label,text,x", '1,"a\n\n0,b,1\nc ""d""\n0,e",7', "0,f,8"),
-    "carriage returns": ("label,text,x", '1,"a\r\n0,b,1\r\n",7', "0,f,8"),
-}
-
-
-@pytest.mark.parametrize(("header", "broken", "good"), QUOTED.values(), ids=QUOTED)
-def test_no_line_of_a_row_with_line_breaks_is_taken_for_a_row(
-    tmp_path: Path, header: str, broken: str, good: str
-) -> None:
-    text = "\n".join([header, good, broken, good, broken, ""])
-    (tmp_path / "rows.csv").write_bytes(text.encode())
-    schema = SchemaConfig(dense=[DenseColumn(name="x")], categorical=[CategoricalColumn(name="text")])
-    rows, is_good = good_rows_of(cut_csv_blocks(found(tmp_path / "rows.csv"), schema))
-    names = header.split(",")
-    expected = dict(zip(names, good.split(","), strict=True))
-    assert [(row.label, row.dense, row.categorical) for row in rows] == [
-        (float(expected["label"]), (float(expected["x"]),), (expected["text"],))
-    ] * 2
-    num_broken = broken.count("\n") + 1
-    assert is_good == [True, *[False] * num_broken, True, *[False] * num_broken]
-
-
 def test_a_quote_that_is_never_closed_costs_its_own_line_alone(tmp_path: Path) -> None:
     good = [f"0,t{number},1" for number in range(5)]
     # A quote at the beginning of a later value does not close it.
