@@ -110,9 +110,7 @@ def check_steps(job: JobConfig, num_rows: int, num_steps: int) -> QualityWarning
             return _warn_of_large_batch(job, num_rows, num_steps, min_steps)
     if num_steps >= MIN_STEPS_OF_RUN:
         return None
-    # All ranks have as many samples of a batch.
-    num_ranks = job.resources.world_size
-    fitting = int(num_run_rows) // (MIN_STEPS_OF_RUN * num_ranks) * num_ranks
+    fitting = _find_fitting_batch(job, num_rows, MIN_STEPS_OF_RUN)
     smaller = f"set a batch.global_size of up to {fitting:,}, or " if 0 < fitting < job.batch.global_size else "set "
     message = (
         f"the run has only {format_count(num_steps, 'step')} to learn in: {smaller}more run.epochs, for "
@@ -126,14 +124,19 @@ def _warn_of_large_batch(job: JobConfig, num_rows: int, num_steps: int, min_step
 
     Such runs have lost AUC (docs/evidence.md): 0.001 to 0.004 in 220 to 250 steps, 0.02 to 0.06 in 56.
     """
-    num_ranks = job.resources.world_size
-    fitting = max(int(num_rows * job.run.epochs) // (min_steps * num_ranks) * num_ranks, num_ranks)
+    fitting = max(_find_fitting_batch(job, num_rows, min_steps), job.resources.world_size)
     message = (
         f"the run has only {format_count(num_steps, 'step')} of {job.batch.global_size:,} to learn in: take the preset "
         "large_batch without a batch.global_size, which lets the batch grow and fits it to the rows, set a "
         f"batch.global_size of up to {fitting:,}, or more run.epochs, for {num_rows:,} training rows"
     )
     return QualityWarning(name=FEW_STEPS, message=message)
+
+
+def _find_fitting_batch(job: JobConfig, num_rows: int, min_steps: int) -> int:
+    """Find the largest batch that makes so many steps, with as many samples on every rank; 0 for too few rows."""
+    num_ranks = job.resources.world_size
+    return int(num_rows * job.run.epochs) // (min_steps * num_ranks) * num_ranks
 
 
 def check_evaluation_rows(num_rows: int, label_rate: float, source: EvaluationSource) -> QualityWarning | None:

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-_WORDS = frozenset(
+MISSING_WORDS = frozenset(
     ("na", "n/a", "#n/a", "n.a.", "nan", "null", "(null)", "nil", "none", "missing", "unknown", "?", "-", "--", ".")
 ) | {r"\n"}
 """Words that are known to stand for a missing value, in small letters."""
@@ -23,7 +23,7 @@ def find_missing_words(rows: pl.DataFrame) -> list[str]:
         if len(distinct) == _NUM_LABELS:
             labels |= set(distinct)
             continue
-        is_word = distinct.str.strip_chars().str.to_lowercase().is_in(_WORDS)
+        is_word = distinct.str.strip_chars().str.to_lowercase().is_in(MISSING_WORDS)
         numbers = distinct.filter(~is_word).str.strip_chars().cast(pl.Float64, strict=False)
         if len(numbers) and not numbers.null_count():
             found.update(dict.fromkeys(distinct.filter(is_word).to_list()))

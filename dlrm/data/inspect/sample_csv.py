@@ -14,7 +14,7 @@ from dlrm.config import CRITEO_SCHEMA, format_count
 from dlrm.data.errors import DataError
 from dlrm.data.inspect.csv_pieces import TextPiece, read_pieces
 from dlrm.data.inspect.file_columns import find_unshared_columns
-from dlrm.data.inspect.missing_words import find_missing_words
+from dlrm.data.inspect.missing_words import MISSING_WORDS, find_missing_words
 from dlrm.data.inspect.sample import MAX_ROWS, FileSample, replace_nan, spread_evenly
 from dlrm.data.raw.bad_rows import BadRows
 from dlrm.data.raw.convert import parse_numbers
@@ -27,8 +27,6 @@ _FIRST_BYTES = 1 << 18
 _NUM_LINES = 50
 """Largest number of lines that tell whether the first one is a header."""
 _NAME = re.compile(r"[^\W\d].{0,99}")
-_MISSING = frozenset({"na", "n/a", "nan", "null", "none", "nil", "inf", "infinity", "missing", "unknown"})
-"""Words for values that are missing, or no numbers, in lower case."""
 _WHOLE_NUMBER = r"^\s*-?(0|[1-9][0-9]*)\s*$"
 _CRITEO_CELLS = [r"[01]", *[r"(-?[0-9]+)?"] * 13, *[r"([0-9a-fA-F]{1,8})?"] * 26]
 _MAX_BAD_SHARE = 0.5
@@ -47,7 +45,7 @@ def sample_csv(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> Fi
     first = _read_first_line(files[0])
     delimiter = max(_DELIMITERS, key=first.count)
     names = _split_cells(first, delimiter, files[0])
-    has_header = _is_header(names, _read_lines_after_first(files[0]), delimiter)
+    has_header = _is_header(names, files[0], delimiter)
     if not has_header:
         names = [f"column_{number}" for number in range(1, len(names) + 1)]
     _refuse_repeated(names, files[0])
@@ -205,15 +203,16 @@ def _name_type(kind: pl.DataType) -> str:
     return "integer" if kind == pl.Int64 else "number" if kind == pl.Float64 else "text"
 
 
-def _is_header(cells: Sequence[str], lines: Sequence[str], delimiter: str) -> bool:
-    """Whether the first line of a file has the names of its columns. cells: those of it. lines: lines after it."""
+def _is_header(cells: Sequence[str], file: DataFile, delimiter: str) -> bool:
+    """Whether the first line of a file, which has these cells, has the names of its columns."""
     if not any(_is_number(cell) for cell in cells):
         return True
     # Names may be numbers too, such as years: then one that is none stands over numbers.
-    rows = [row for line in lines if len(row := _try_split(line, delimiter)) == len(cells)]
+    rows = [row for line in _read_lines_after_first(file) if len(row := _try_split(line, delimiter)) == len(cells)]
     for place, cell in enumerate(cells):
         below = [row[place] for row in rows if row[place].strip()]
-        is_name = _NAME.fullmatch(cell.strip()) is not None and cell.strip().lower() not in _MISSING
+        text = cell.strip()
+        is_name = _NAME.fullmatch(text) and not _is_number(text) and text.lower() not in MISSING_WORDS
         is_enough = len(below) >= max(2, len(rows) // 2)
         if is_name and is_enough and all(map(_is_number, below)):
             return True

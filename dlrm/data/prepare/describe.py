@@ -63,11 +63,11 @@ def check_splits(
             valid=f"a {hint} fraction, more rows, or files in data.eval",
         )
     if config.raw_schema.positive is not None:
-        _check_positive(config.raw_schema.positive, rows, measures)
-        if evaluation:
-            # Files of their own may spell the label otherwise.
-            _check_positive_of(config.raw_schema.positive, rows, measures, "train", train)
-            _check_positive_of(config.raw_schema.positive, rows, measures, "eval", evaluation)
+        _check_positive(config.raw_schema.positive, rows, measures, SPLITS, [*train, *evaluation])
+        # Files of their own may spell the label otherwise.
+        own: dict[Split, Sequence[DataFile]] = {"train": train, "eval": evaluation} if evaluation else {}
+        for split, files in own.items():
+            _check_positive(config.raw_schema.positive, rows, measures, (split,), files, hints[split][0])
     for split, (kind, _, _) in hints.items():
         if _describe_split(measures, split).mean_weight == 0:
             weight = config.raw_schema.weight
@@ -86,26 +86,25 @@ def _check_files(rows: StagedRows, files: Sequence[DataFile], field: str) -> Non
         raise DataError(f"holds no rows{more}", files[0].name, field=field, valid="files with rows")
 
 
-def _check_positive(positive: str, rows: StagedRows, measures: Sequence[PartMeasure]) -> None:
-    """Raise DataError where no row, or every row, has the positive label."""
-    num_positives = sum(_describe_split(measures, split).num_positives for split in SPLITS)
-    if 0 < num_positives < rows.num_good_rows:
-        return
-    found = (value for part in rows.parts for value in part.record.label_values)
-    raise make_positive_error(positive, rows.schema.label, num_positives, found)
-
-
-def _check_positive_of(
-    positive: str, rows: StagedRows, measures: Sequence[PartMeasure], split: Split, files: Sequence[DataFile]
+def _check_positive(
+    positive: str,
+    rows: StagedRows,
+    measures: Sequence[PartMeasure],
+    splits: Sequence[Split],
+    files: Sequence[DataFile],
+    kind: str = "",
 ) -> None:
-    """Raise DataError where no row, or every row, of the files of a split has the positive label."""
-    found = _describe_split(measures, split)
-    if 0 < found.num_positives < found.num_rows:
+    """Raise DataError where no row, or every row, of some splits has the positive label.
+
+    files: those of the splits. kind: kind of their rows, such as "evaluation"; empty for all.
+    """
+    found = [_describe_split(measures, split) for split in splits]
+    num_positives = sum(split.num_positives for split in found)
+    if 0 < num_positives < sum(split.num_rows for split in found):
         return
     names = {file.name for file in files}
     values = (value for part in rows.parts if part.record.file in names for value in part.record.label_values)
-    kind = "training" if split == "train" else "evaluation"
-    raise make_positive_error(positive, rows.schema.label, found.num_positives, values, kind)
+    raise make_positive_error(positive, rows.schema.label, num_positives, values, kind)
 
 
 def _describe_split(measures: Sequence[PartMeasure], split: Split) -> SplitMeta:

@@ -61,15 +61,15 @@ def find_files(
     """
     roots = Roots(data_roots)
     files: dict[str, DataFile] = {}
+    named_by: dict[str, int] = {}
     for number, pattern in enumerate(patterns):
         pattern_field = f"{field}.{number}" if field in DOCUMENT_FIELDS else field
         if is_remote(pattern):
             found = find_remote_files(pattern, pattern_field, roots.remote)
         else:
             found = _find_local_files(base_directory / pattern, pattern_field, roots)
-        named_before = {*files}
         for file in found:
-            if refuses_repeats and file.name in named_before:
+            if refuses_repeats and named_by.setdefault(file.name, number) != number:
                 raise DataError("the file is named twice", file.name, field=pattern_field, valid="each file once")
             files.setdefault(file.name, file)
     return list(files.values())

@@ -46,7 +46,9 @@ def find_remote_files(pattern: str, field: str | None, roots: Sequence[str] | No
 
 def find_object(name: str) -> DataFile | None:
     """Find the object of that name as it is now; None where there is none. Raises StoreError and OSError."""
-    return next((file for file in _list_objects(name)[0] if file.name == name), None)
+    store, path = open_store(name)
+    info = store.get_file_info(path)
+    return _make_data_file(name.partition("://")[0], info) if info.type == fs.FileType.File else None
 
 
 def _get_fixed_part(pattern: str) -> str:

@@ -18,14 +18,12 @@ class WordedColumn(CategoricalColumn):
 
 def blank_empty_lists(lists: pa.Array) -> pa.Array:
     """Replace empty lists among lists [n] by null."""
-    lengths = lists.value_lengths().to_numpy(zero_copy_only=False)
-    is_empty = lengths == 0
-    return lists.take(pa.array(np.arange(len(lists)), mask=is_empty)) if is_empty.any() else lists
+    return _blank(lists, lists.value_lengths().to_numpy(zero_copy_only=False) == 0)
 
 
 def blank_missing_words(values: pa.Array, words: list[str]) -> pa.Array:
     """Replace `words` among texts [n], or a dictionary of texts, by null; text that is not UTF-8 stays."""
-    return _blank(values, _decode(values).is_in(words))
+    return _blank(values, _decode(values).is_in(words).fill_null(False).to_numpy())
 
 
 def blank_missing_parts(values: pa.Array, lengths: NDArray[np.int32], words: list[str]) -> pa.Array:
@@ -36,16 +34,18 @@ def blank_missing_parts(values: pa.Array, lengths: NDArray[np.int32], words: lis
     """
     texts = _decode(values)
     is_alone = pl.Series(np.repeat(lengths == 1, lengths))
-    return _blank(values, (texts == "") | (is_alone & texts.is_in(words)))
+    is_missing = (texts == "") | (is_alone & texts.is_in(words))
+    return _blank(values, is_missing.fill_null(False).to_numpy())
 
 
 def _decode(values: pa.Array) -> pl.Series:
+    """Return the texts of an array or a dictionary, null where they are not UTF-8."""
     texts = convert_to_strings(values)
     if pa.types.is_dictionary(texts.type):
         texts = texts.dictionary_decode()
     return pl.Series(texts, dtype=pl.String)
 
 
-def _blank(values: pa.Array, is_missing: pl.Series) -> pa.Array:
-    mask = is_missing.fill_null(False).to_numpy()
-    return values.take(pa.array(np.arange(len(values)), mask=mask)) if mask.any() else values
+def _blank(values: pa.Array, is_missing: NDArray[np.bool_]) -> pa.Array:
+    """Replace some values [n] by null."""
+    return values.take(pa.array(np.arange(len(values)), mask=is_missing)) if is_missing.any() else values

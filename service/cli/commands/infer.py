@@ -135,12 +135,13 @@ def _print_uses(output: Path, result: Mapping[str, Any]) -> None:
     if choices:
         console.print(escape_unprintable(f"the label is {result['label']}: {result['label_why']}"), markup=False)
     if share := result.get("bad_share", 0.0):
-        unread = f"{share:.2%} of the lines cannot be read as rows, and max_bad_fraction leaves them out"
-        print_warnings(console, [f"{unread}: `dlrm prepare` shows some; a value with a line break needs Parquet"])
-    for name in result.get("path_columns", []):
-        print_warnings(
-            console, [f"{name} is only in the paths of the files ({name}=…), and is not read: add it to the files"]
-        )
+        bad = f"{share:.2%} of the lines cannot be read as rows, and max_bad_fraction leaves them out"
+        print_warnings(console, [f"{bad}: `dlrm prepare` shows some; a value with a line break needs Parquet"])
+    unread = "and is not read: add it to the files"
+    in_paths = [
+        f"{name} is only in the paths of the files ({name}=…), {unread}" for name in result.get("path_columns", [])
+    ]
+    print_warnings(console, in_paths)
     known = "is it known before the label?"
     print_warnings(console, [f"{name} is left out: {reason}" for name, reason in unshared.items()])
     print_warnings(

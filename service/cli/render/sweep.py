@@ -11,7 +11,7 @@ from service.cli.render.text_format import UNKNOWN, escape_unprintable
 from service.cli.sweep.loop import Entry, Standing
 from service.cli.sweep.results import TrialResult
 from service.cli.sweep.summary import Row
-from service.cli.sweep.trials import format_settings, format_value
+from service.cli.sweep.trials import format_cell, format_settings, format_value
 from service.cli.trials.fields import shorten_fields
 from service.cli.trials.intervals import Estimate
 
@@ -73,7 +73,7 @@ def describe_rows(rows: Sequence[Row], *, is_chosen_by_result: bool) -> list[str
     lines: list[str] = []
     estimates = [row.estimate(metric) for row in rows for metric in ("auc", "log_loss")]
     for row in rows:
-        where = ", ".join([row.method, *map(format_value, row.compared.values())])
+        where = format_cell(row.method, row.compared)
         if row.edges:
             lines.append(f"{where}: at the edge of its grid ({', '.join(row.edges)}): a better value may be beyond it")
         if row.num_diverged:

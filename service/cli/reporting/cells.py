@@ -10,11 +10,10 @@ from typing import Any
 from service.cli.errors import BadInputError
 from service.cli.reporting.batches import TrialBatch
 from service.cli.reporting.load import LoadedResults, LoadedTrial
-from service.cli.sweep.asked import AskedTrial
 from service.cli.sweep.plan import compute_mean_loss
-from service.cli.sweep.results import TrialResult
+from service.cli.sweep.results import TrialNames
 from service.cli.sweep.summary import list_edges
-from service.cli.sweep.trials import format_value
+from service.cli.sweep.trials import format_cell, format_value
 from service.cli.trials.fields import Settings
 
 EQUAL_TOLERANCE = 0.01
@@ -53,7 +52,7 @@ class ReportCell:
     @property
     def label(self) -> str:
         """Words for the method and the compared values, such as "adam, 4096"."""
-        return ", ".join([self.method, *map(format_value, self.compared.values())])
+        return format_cell(self.method, self.compared)
 
     @property
     def is_chosen(self) -> bool:
@@ -108,7 +107,7 @@ def make_cells(loaded: LoadedResults) -> list[ReportCell]:
     groups: dict[str, list[LoadedTrial]] = {}
     for trial in loaded.trials:
         groups.setdefault(_name_cell(trial.result), []).append(trial)
-    missing: dict[str, list[AskedTrial]] = {}
+    missing: dict[str, list[TrialNames]] = {}
     for asked in loaded.missing:
         missing.setdefault(_name_cell(asked), []).append(asked)
     cells = [_make_cell(group, missing.get(name, [])) for name, group in groups.items()]
@@ -126,23 +125,19 @@ def are_equal(one: float, other: float) -> bool:
 def count_unstarted(loaded: LoadedResults) -> dict[str, int]:
     """Count the missing trials of the cells of which no trial has ended, by the label of the cell."""
     started = {_name_cell(trial.result) for trial in loaded.trials}
-    labels = [
-        ", ".join([trial.method, *map(format_value, trial.compared.values())])
-        for trial in loaded.missing
-        if _name_cell(trial) not in started
-    ]
-    return dict(Counter(labels))
+    unstarted = (trial for trial in loaded.missing if _name_cell(trial) not in started)
+    return dict(Counter(format_cell(trial.method, trial.compared) for trial in unstarted))
 
 
-def _name_cell(trial: TrialResult | AskedTrial) -> str:
+def _name_cell(trial: TrialNames) -> str:
     return json.dumps([trial.method, trial.compared], sort_keys=True)
 
 
-def _name_settings(trial: TrialResult | AskedTrial) -> str:
+def _name_settings(trial: TrialNames) -> str:
     return json.dumps(trial.settings, sort_keys=True)
 
 
-def _make_cell(trials: Sequence[LoadedTrial], missing: Sequence[AskedTrial]) -> ReportCell:
+def _make_cell(trials: Sequence[LoadedTrial], missing: Sequence[TrialNames]) -> ReportCell:
     """Make a cell. missing: trials of it that the sweep asks for and that have not ended."""
     first = trials[0].result
     whole = _group_by_settings(trials, "grid")

@@ -8,7 +8,7 @@ from pathlib import Path
 from service.cli.errors import BadInputError
 from service.cli.reporting.batches import TrialBatch, find_batch
 from service.cli.sweep.asked import AskedTrial, read_asked
-from service.cli.sweep.results import FILE_NAME, TrialResult, index_results, read_results
+from service.cli.sweep.results import FILE_NAME, TrialNames, TrialResult, index_results, read_results
 from service.cli.sweep.trials import format_value
 
 
@@ -144,7 +144,7 @@ def _list_fields(line: LoadedTrial) -> str:
     return ", ".join(line.result.compared) or "no fields"
 
 
-def _make_identity(trial: TrialResult | AskedTrial) -> str:
+def _make_identity(trial: TrialNames) -> str:
     """Return what makes a trial within a sweep; its key tells the job document too."""
     fields = [trial.method, trial.stage, trial.compared, trial.settings, trial.seed, trial.fraction]
     return json.dumps(fields, sort_keys=True)

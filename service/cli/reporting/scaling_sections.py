@@ -20,8 +20,7 @@ _FIT_NOTE = (
     "Fit: samples(B) = samples_min (1 + B / B_crit), and so steps(B) = steps_min (1 + B_crit / B) (McCandlish et al. "
     "2018, arXiv 1812.06162, equation 2.11), by least squares in logarithms. Its 95 % interval is that of a bootstrap "
     "over the seeds of each batch, which for few seeds is too narrow, and tells nothing of whether batches lie on the "
-    "curve. Perfect scaling: as many samples as at the "
-    "smallest batch."
+    "curve. Perfect scaling: as many samples as at the smallest batch."
 )
 _NOISE_NOTE = (
     "Noise scale: the median over the runs at their end; one in which noise hides the gradient has a lower bound "

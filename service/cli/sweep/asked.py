@@ -8,25 +8,15 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dlrm.record import write_atomically
 from service.cli.errors import BadInputError
-from service.cli.sweep.results import Stage
+from service.cli.sweep.results import TrialNames
 from service.cli.sweep.trials import Trial
 
 ASKED_FILE_NAME = "asked.json"
 """Name of the file with the trials, in the directory of the sweep."""
 
 
-class AskedTrial(BaseModel):
+class AskedTrial(TrialNames):
     """Trial that counts, as the present document names it: the line of its result may have names of an earlier one."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    key: str
-    stage: Stage
-    method: str
-    settings: dict[str, Any]
-    compared: dict[str, Any]
-    seed: int
-    fraction: float
 
     @classmethod
     def from_trial(cls, trial: Trial) -> "AskedTrial":

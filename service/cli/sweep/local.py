@@ -9,7 +9,6 @@ from pathlib import Path
 from dlrm.record import (
     DATA_REUSED,
     EventReport,
-    PreparedData,
     RunDirectory,
     SpoolReader,
     parse_report,
@@ -28,7 +27,7 @@ from service.cli.sweep.scores import copy_scores
 from service.cli.sweep.trials import Trial
 from service.cli.trainer import require_trainer
 from service.cli.trials.fields import set_absolute_paths
-from service.cli.trials.run import TrialEnd, run_trial
+from service.cli.trials.run import TrialEnd, read_data_checksum, run_trial
 
 
 class LocalRunner:
@@ -105,7 +104,6 @@ def _read_end(directory: RunDirectory, end: TrialEnd, cpu_seconds: float) -> Run
     outcome = end.outcome
     num_attempts = len(list(directory.path.glob("attempt-*")))
     resolved = read_resolved_job(directory, directory.path)
-    prepared = PreparedData.read(directory.data)
     is_whole = num_attempts == 1 and not (resolved.job.data.is_raw and _has_prepared_rows(directory))
     return RunEnd(
         is_done=outcome.state == "succeeded",
@@ -116,7 +114,7 @@ def _read_end(directory: RunDirectory, end: TrialEnd, cpu_seconds: float) -> Run
         seconds=end.seconds,
         # Those of earlier attempts are not known; those of a preparation, which all trials share, are not this one's.
         cpu_seconds=round(cpu_seconds, 3) if is_whole and cpu_seconds > 0.0 else None,
-        data_checksum=None if prepared is None else prepared.checksum,
+        data_checksum=read_data_checksum(directory),
         num_attempts=num_attempts,
         curve=read_curve(directory, num_attempts),
         decided={decision.field: decision.value for decision in resolved.decisions},

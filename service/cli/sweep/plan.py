@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from service.cli.errors import BadInputError
 from service.cli.sweep.document import Sweep
-from service.cli.sweep.results import TrialResult
+from service.cli.sweep.results import Stage, TrialResult
 from service.cli.sweep.settings import list_compared, list_settings
-from service.cli.sweep.trials import Stage, Trial, make_trial
+from service.cli.sweep.trials import Trial, make_trial
 from service.cli.trials.fields import Settings
 from service.cli.trials.halving import MIN_STEPS, Rung, choose_survivors, count_survivors, list_rungs
 
@@ -117,11 +117,13 @@ class Plan:
         """
         if self.follow(cell, results).is_chosen:
             return []
+        # Others need not be made, which takes time.
+        seeds = {result.seed for result in results.values()} & {*self.sweep.config.confirm_seeds}
         return [
             trial
             for settings in cell.settings
             for seed in self.sweep.config.confirm_seeds
-            if (trial := self._get("confirm", cell, settings, seed)).key in results
+            if seed in seeds and (trial := self._get("confirm", cell, settings, seed)).key in results
         ]
 
     def list_expected(self, cell: Cell, results: Results) -> list[Trial]:

@@ -65,8 +65,8 @@ class Environment(_Record):
     gpu: str | None = None
 
 
-class TrialResult(_Record):
-    """A trial that has ended, one line of the file."""
+class TrialNames(_Record):
+    """Key of a trial, and the names that the document of its sweep gives it."""
 
     key: str
     """Hash of the job document and its seed; of two lines with the same one the later counts."""
@@ -79,6 +79,11 @@ class TrialResult(_Record):
     seed: int
     fraction: float
     """Share of the job's epochs."""
+
+
+class TrialResult(TrialNames):
+    """A trial that has ended, one line of the file."""
+
     outcome: TrialOutcome
     reason: str
     """Reason of the end, as runs and jobs have it, such as `completed`."""

@@ -4,16 +4,14 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from dlrm.config import EXECUTION_SETTINGS, ConfigError, JobSpec, parse_job
 from service.cli.errors import BadInputError
 from service.cli.sweep.document import Sweep
+from service.cli.sweep.results import Stage
 from service.cli.sweep.settings import list_compared, list_settings
 from service.cli.trials.fields import Settings, get_field, set_fields, shorten_fields
-
-Stage = Literal["grid", "rung", "confirm"]
-"""Purpose of a trial: to choose among settings (`rung`: with a part of the epochs), or to be the result."""
 
 VALIDATION_FRACTION = 0.1
 """Share of the training rows that choose settings and models, where the document leaves it open."""
@@ -44,7 +42,7 @@ class Trial:
     @property
     def cell(self) -> str:
         """Words for the method and the compared values, such as "adam, 4096"."""
-        return ", ".join([self.method, *map(format_value, self.compared.values())])
+        return format_cell(self.method, self.compared)
 
     @property
     def label(self) -> str:
@@ -57,6 +55,11 @@ class Trial:
 def format_value(value: Any) -> str:
     """Format a value of a field briefly."""
     return f"{value:g}" if isinstance(value, float) else value if isinstance(value, str) else json.dumps(value)
+
+
+def format_cell(method: str, compared: Settings) -> str:
+    """Format a method and the compared values, such as "adam, 4096"."""
+    return ", ".join([method, *map(format_value, compared.values())])
 
 
 def format_settings(settings: Settings) -> str:

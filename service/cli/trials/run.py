@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlrm.record import Outcome, RunDirectory, RunInUseError, hold_run_lock
+from dlrm.record import Outcome, PreparedData, RunDirectory, RunInUseError, hold_run_lock
 from service.cli.attempt_run import run_attempt
 from service.cli.errors import BadInputError
 from service.cli.render.console import console_on
@@ -63,6 +63,12 @@ def run_trial(document: Path, directory: RunDirectory, settings: Settings, label
 
         end = run_attempt(started, _ignore, watch)
     return TrialEnd(end.outcome, clock.read_seconds(), end.is_stop_requested)
+
+
+def read_data_checksum(directory: RunDirectory) -> str | None:
+    """Read the checksum of the prepared rows of a run; None for a synthetic log."""
+    prepared = PreparedData.read(directory.data)
+    return None if prepared is None else prepared.checksum
 
 
 def read_metric(outcome: Outcome, name: str) -> float | None:

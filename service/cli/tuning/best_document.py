@@ -26,9 +26,10 @@ def format_best_document(
     the comment at the beginning.
     """
     changed = {field: value for field, value in settings.items() if value != untuned.get(field)}
-    if document.get("preset") is not None and get_field(document, BATCH_FIELD) in (None, "auto"):
-        # By its rule the rows that the trials held out to choose by would make the batch another one.
-        changed |= {field: settings[field] for field in (BATCH_FIELD,) if field in settings}
+    is_batch_open = document.get("preset") is not None and get_field(document, BATCH_FIELD) in (None, "auto")
+    if is_batch_open and BATCH_FIELD in settings:
+        # By the preset's rule the rows that the trials held out to choose by would make the batch another one.
+        changed[BATCH_FIELD] = settings[BATCH_FIELD]
     target = _remove_nulls(set_fields(document, changed))
     comments = {field: _describe_change(field, settings, untuned, document) for field in changed}
     try:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlrm.config import JobConfig, parse_job
-from dlrm.record import EndReason, PreparedData, RunDirectory
+from dlrm.record import EndReason, RunDirectory
 from service.cli.errors import BadInputError, CommandError
 from service.cli.run_directory import read_resolved_job
 from service.cli.trials.fields import Settings, get_field
 from service.cli.trials.halving import Rung, choose_survivors, estimate_rest, list_rungs
-from service.cli.trials.run import read_metric, run_trial
+from service.cli.trials.run import read_data_checksum, read_metric, run_trial
 from service.cli.tuning.records import UNTUNED, TrialRecord, TuningDirectory
 from service.cli.tuning.space import draw_settings, list_parameters
 
@@ -247,8 +247,7 @@ class Tuner:
 
         Raises BadInputError where the untuned job had other rows, so that their log-losses cannot be compared.
         """
-        prepared = PreparedData.read(directory.data)
-        checksum = None if prepared is None else prepared.checksum
+        checksum = read_data_checksum(directory)
         untuned = self._find_record(UNTUNED, WHOLE)
         known = None if untuned is None else untuned.data_checksum
         if None not in (checksum, known) and checksum != known:
