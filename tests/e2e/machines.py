@@ -51,10 +51,13 @@ def make_machines(number: int) -> Iterator[Machines]:
             _run(f"ip link add {bridge} type bridge")
         except (OSError, subprocess.CalledProcessError) as error:
             pytest.skip(f"network namespaces cannot be made here: {error}")
+        # No addresses: browsers of other tests end their requests when an interface of the machine gets or loses one.
+        _run(f"ip link set {bridge} addrgenmode none")
         _run(f"ip link set {bridge} up")
         for machine, (name, address) in enumerate(zip(machines.names, machines.addresses, strict=True)):
             _run(f"ip netns add {name}")
             _run(f"ip link add {bridge}p{machine} type veth peer name eth0 netns {name}")
+            _run(f"ip link set {bridge}p{machine} addrgenmode none")
             _run(f"ip link set {bridge}p{machine} master {bridge} up")
             inside = f"ip -n {name}"
             _run(f"{inside} address add {address}/24 dev eth0")

@@ -49,6 +49,7 @@ class PodNetwork:
         self.attachments[uid] = made
         _run(f"ip netns add {namespace}")
         _run(f"ip link add {port} type veth peer name eth0 netns {namespace}")
+        _run(f"ip link set {port} addrgenmode none")
         _run(f"ip link set {port} master {self.bridge} up")
         _run(f"ip -n {namespace} address add {made.address}/24 dev eth0")
         _run(f"ip -n {namespace} link set eth0 up")
@@ -76,10 +77,14 @@ def make_network() -> Iterator[PodNetwork]:
             _run(f"ip link add {bridge} type bridge")
         except (OSError, subprocess.CalledProcessError) as error:
             pytest.skip(f"network namespaces cannot be made here: {error}")
-        _run(f"ip address add {network.host_address}/24 dev {bridge}")
+        _run(f"ip link set {bridge} addrgenmode none")
         # Otherwise it has the lowest address of its ports: with a pod that goes it would change, and the others would
         # not reach the service until they ask for it again.
         _run(f"ip link set {bridge} address 02:00:00:00:00:01 up")
+        # Routes alone: browsers of other tests end their requests when an interface of the machine gets or loses an
+        # address (net::ERR_NETWORK_CHANGED), of IPv6 too.
+        _run(f"ip route add local {network.host_address} dev {bridge}")
+        _run(f"ip route add {network.prefix}.0/24 dev {bridge} src {network.host_address}")
         yield network
     finally:
         for uid in list(network.attachments):

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import psycopg
 import pytest
@@ -195,12 +196,17 @@ def test_a_notification_wakes_the_leader(database: Database) -> None:
     leadership.resign()
 
 
-def test_a_leader_that_makes_no_progress_gives_its_lock_up(database: Database) -> None:
+def test_a_leader_that_makes_no_progress_gives_its_lock_up(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if database.is_sqlite:
         pytest.skip("SQLite has one process")
-    stuck, other = (Leadership(database, make_lock(database, lambda: None), 0.2, lambda: {}) for _ in range(2))
+    stuck, other = (Leadership(database, make_lock(database, lambda: None), 60.0, lambda: {}) for _ in range(2))
+    seconds = 0.0
+    monkeypatch.setattr("service.leader.leadership.time", SimpleNamespace(monotonic=lambda: seconds))
     assert stuck.acquire()
     assert not stuck.is_stuck
+    seconds = stuck.stuck_seconds + 1.0
     wait_until(lambda: not stuck.is_held)
     assert stuck.is_stuck
     assert other.acquire()
