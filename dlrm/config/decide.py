@@ -126,6 +126,8 @@ def keep_decisions(job: JobSpec, earlier: JobConfig) -> JobSpec:
     for field in list_open_fields(job):
         section, name = field.split(".")
         _set_decided(document, field, decided[section][name])
+    if job.model.architecture == "auto":
+        _keep_cross_layers(document["model"], earlier.model)
     return _validate(JobSpec, document)
 
 
@@ -150,7 +152,7 @@ def _validate(kind: type[Document], document: dict[str, Any]) -> Document:
 
 
 def _keep_cross_layers(model: dict[str, Any], source: ModelConfig) -> None:
-    """Give the cross layers that the document leaves open the sizes of those of the source."""
+    """Give the cross layers that the document leaves open the sizes of those of `source`."""
     for field in ("cross_layers", "cross_rank"):
         if model[field] is None:
             model[field] = getattr(source, field)

@@ -85,19 +85,20 @@ class ScheduleConfig(Config):
         # The length is rounded first, so that a few rows at the end of a run do not change the number of warm-up steps.
         return round(self.warmup(global_size) * round(num_steps))
 
-    def factor(self, step: float, num_steps: float, num_warmup_steps: float) -> float:
+    def factor(self, step: float, num_steps: float, num_warmup_steps: float, first_step: float = 1.0) -> float:
         """Compute the factor on the peak rate at `step`, counted from 0, in a run of `num_steps` full batches.
 
-        All three count batches of the present size, so that the factor is a function of the samples. The last step of
-        the warm-up has factor 1; without warm-up the first step of the run has factor 1. Decay covers the remaining
-        steps, and is never 0 before the end of the run.
+        All of them count batches of the present size, so that the factor is a function of the samples; `first_step` is
+        the length of a step of the run's first size. The last step of the warm-up has factor 1; without warm-up the
+        first step of the run has factor 1. Decay covers the remaining steps, and is never 0 before the end of the run.
         """
         num_done = step + 1
         if num_done < num_warmup_steps:
             return curves.linear_warmup(num_done, num_warmup_steps)
         num_decay_steps = num_steps - num_warmup_steps
         progress = (num_done - max(num_warmup_steps, 1)) / max(num_decay_steps, 1.0)
-        max_progress = 1.0 - 1.0 / (num_decay_steps + 1.0)
+        # Steps of the first size: with fewer and larger ones the rate would rise again near the end.
+        max_progress = 1.0 - 1.0 / (num_decay_steps / first_step + 1.0)
         return self._compute_decay(min(max(progress, 0.0), max_progress), num_decay_steps / num_steps)
 
     def _compute_decay(self, progress: float, share: float) -> float:

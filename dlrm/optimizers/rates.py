@@ -41,5 +41,6 @@ class LearningRates:
         schedule, first, full_rows = optimizer.schedule, self.first, stage.full_rows
         num_first_steps = schedule.count_warmup_steps(self.num_run_rows / first.full_rows, first.global_size)
         num_warmup_steps = num_first_steps * first.full_rows / full_rows
-        factor = schedule.factor(num_samples / full_rows, self.num_run_rows / full_rows, num_warmup_steps)
+        num_steps, first_step = self.num_run_rows / full_rows, first.full_rows / full_rows
+        factor = schedule.factor(num_samples / full_rows, num_steps, num_warmup_steps, first_step)
         return compute_peak_rate(optimizer, stage.global_size) * factor

@@ -126,8 +126,10 @@ def test_a_changed_document_keeps_what_the_run_has_decided():
 
 def test_cross_layers_are_those_of_the_model_that_the_run_starts_from():
     source = ModelConfig(architecture="dcn_v2", cross_layers=2, cross_rank=64, embedding_dim=8, bottom_mlp=[8])
-    model = decide(1000, source).model
-    assert (model.architecture, model.cross_layers, model.cross_rank) == ("dcn_v2", 2, 64)
+    job = decide(1000, source)
+    assert (job.model.architecture, job.model.cross_layers, job.model.cross_rank) == ("dcn_v2", 2, 64)
+    kept = keep_decisions(parse_job(DATA), job).model
+    assert (kept.cross_layers, kept.cross_rank) == (2, 64)
 
 
 def test_a_job_with_a_warm_start_is_open_until_its_model_is_known():

@@ -164,6 +164,20 @@ def test_decay_falls_with_the_samples_and_does_not_jump_where_the_batch_grows() 
     assert after_warmup[-1] > 0
 
 
+@given(schedules(), st.integers(1, 4000), st.sampled_from([0.0, 0.1]), st.sampled_from(["polynomial", "cosine", "wsd"]))
+def test_a_rate_never_rises_after_warm_up_however_late_the_batch_grows(
+    batch: dict[str, Any], num_rows: int, warmup_fraction: float, decay: str
+) -> None:
+    schedule = {"warmup_fraction": warmup_fraction, "decay": decay}
+    job = make_job(batch, dense_optimizer={"name": "sgd", "learning_rate": 1.0, "schedule": schedule})
+    stages = list_stages(job, num_rows)
+    at = LearningRates(job, num_rows, stages[0]).at
+    rates = [at(row, stage).dense for stage in stages for row in range(stage.start_row, stage.end_row, stage.full_rows)]
+    after = rates[rates.index(max(rates)) :]
+    assert all(rate <= before + 1e-12 for before, rate in pairwise(after))
+    assert after[-1] > 0
+
+
 def test_legw_lengthens_the_warm_up_by_the_first_batch_alone() -> None:
     """The first batch is the base batch, so that its warm-up is not longer."""
     for row, rate in list_rates("legw", 0.1):

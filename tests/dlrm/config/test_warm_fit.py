@@ -52,6 +52,17 @@ def test_optimizers_must_be_the_same_where_their_state_is_kept():
     assert faults(warm(), job(), has_checkpoint=False) == {}
 
 
+def test_soap_has_the_factors_that_its_state_has():
+    def soap(max_dim: int) -> dict[str, Any]:
+        return {"dense_optimizer": {"name": "soap", "max_precondition_dim": max_dim}}
+
+    assert faults(warm(True, **soap(16)), job(**soap(2048))) == {
+        "dense_optimizer.max_precondition_dim": "2048, or run.warm_start.optimizer_state = false"
+    }
+    assert faults(warm(True, **soap(16)), job(**soap(16))) == {}
+    assert faults(warm(**soap(16)), job(**soap(2048))) == {}
+
+
 @pytest.mark.parametrize(
     ("new", "old", "field", "valid"),
     [
