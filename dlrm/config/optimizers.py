@@ -156,7 +156,7 @@ class CowClipConfig(Config):
 
     r: float = Field(default=1.0, ge=0.0)
     """Largest norm of the gradient of one occurrence as a multiple of the norm of the row's weights."""
-    zeta: float = Field(default=1e-5, ge=1e-30)
+    zeta: float = Field(default=1e-5, gt=0.0)
     """Largest norm of the gradient of one occurrence where `r` times the norm of the weights is smaller."""
 
 

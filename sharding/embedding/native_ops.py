@@ -63,7 +63,7 @@ def apply_update(
         EPS,
         params.gradient_multiplier,
         clip_ratio=0.0 if cowclip is None else cowclip.r,
-        clip_floor=0.0 if cowclip is None else cowclip.zeta,
+        clip_floor=-1.0 if cowclip is None else cowclip.zeta,
         count_exponent=optimizer.count_exponent,
     )
 

@@ -124,7 +124,7 @@ TORCH_LIBRARY(dlrm_tables, library) {
   library.def(
       "update(Tensor(a!) weights, Tensor(b!) state, Tensor[] ids, Tensor[] offsets, Tensor[] gradients, "
       "int first_row, str optimizer, float learning_rate, float eps, float gradient_multiplier, "
-      "float clip_ratio=0.0, float clip_floor=0.0, float count_exponent=0.0) -> ()");
+      "float clip_ratio=0.0, float clip_floor=-1.0, float count_exponent=0.0) -> ()");
 }
 
 TORCH_LIBRARY_IMPL(dlrm_tables, CPU, library) {

@@ -25,7 +25,7 @@ INLINE float sum_of_squares(const float* values, int64_t count) {
 //   g *= min(1, limit / ||g||),   limit = occurrences max(ratio ||w||, floor)
 struct RowClip {
   float ratio = 0;
-  float floor = 0;  // 0: gradients are not clipped
+  float floor = -1;  // below 0: gradients are not clipped
 
   // weights, gradient: [C].
   INLINE void clip(const float* __restrict weights, float* __restrict gradient, int64_t num_columns,

@@ -77,7 +77,7 @@ struct Rows {
   INLINE void update_row(int64_t row, int64_t occurrences, float* gradient) const {
     const Optimizer& optimizer = update.optimizer;
     float* const weights = update.weights + row * num_columns;
-    if (optimizer.row_clip.floor > 0) optimizer.row_clip.clip(weights, gradient, num_columns, occurrences);
+    if (optimizer.row_clip.floor >= 0) optimizer.row_clip.clip(weights, gradient, num_columns, occurrences);
     float* const state = update.state + row * optimizer.num_state(num_columns);
     optimizer.step(weights, state, gradient, num_columns, optimizer.rate_of(occurrences));
   }

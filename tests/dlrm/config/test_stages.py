@@ -168,7 +168,7 @@ def test_decay_falls_with_the_samples_and_does_not_jump_where_the_batch_grows() 
 def test_a_rate_never_rises_after_warm_up_however_late_the_batch_grows(
     batch: dict[str, Any], num_rows: int, warmup_fraction: float, decay: str
 ) -> None:
-    schedule = {"warmup_fraction": warmup_fraction, "decay": decay}
+    schedule = {"scaling": "none", "warmup_fraction": warmup_fraction, "decay": decay}
     job = make_job(batch, dense_optimizer={"name": "sgd", "learning_rate": 1.0, "schedule": schedule})
     stages = list_stages(job, num_rows)
     at = LearningRates(job, num_rows, stages[0]).at

@@ -82,3 +82,19 @@ def test_limits_that_no_gradient_reaches_change_nothing_to_the_bit(rank_pools: R
     for one, other in zip(clipped, plain, strict=True):
         for shard, weights in one.after.items():
             assert torch.equal(weights, other.after[shard]), shard
+
+
+def test_the_smallest_zeta_clips_too(rank_pools: RankPools):
+    """Less than fp32 has: a limit of 0 where the weights are 0."""
+    plan, batches = make_uniform_plan(TABLES, "row_wise", 2), draw_three_batches()
+    smallest, small = (
+        rank_pools.of(2).run(
+            look_up_and_update,
+            TableLayout(plan, "memory", "rowwise_adagrad", cowclip=CowClip(r=0.1, zeta=zeta)),
+            batches,
+        )
+        for zeta in (1e-50, 1e-20)
+    )
+    for one, other in zip(smallest, small, strict=True):
+        for shard, weights in one.after.items():
+            torch.testing.assert_close(weights, other.after[shard])
