@@ -24,5 +24,7 @@ class Dataset:
     """Mean weight of the training rows; 1 where rows have no weights."""
     validation: RowSource | None = None
     """Rows held out of the training rows to choose the best model; None where the evaluation rows choose it."""
+    eval_label_rate: float | None = None
+    """Share of positives among the evaluation rows; None where it has not been counted."""
     directory: Path | None = None
     """Absolute path of the packed directory; None where the source generates the rows."""

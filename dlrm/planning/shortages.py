@@ -41,7 +41,7 @@ class RowCounts:
     num_eval_rows: int | None = None
     """Number of evaluation rows; None where it is unknown."""
     label_rate: float | None = None
-    """Share of the training rows that are positive; None where it is unknown."""
+    """Share of the evaluation rows that are positive; None where it is unknown."""
 
 
 def list_shortages(job: JobConfig, rows: RowCounts) -> list[QualityWarning]:
@@ -140,10 +140,13 @@ def _find_fitting_batch(job: JobConfig, num_rows: int, min_steps: int) -> int:
 
 
 def check_evaluation_rows(num_rows: int, label_rate: float, source: EvaluationSource) -> QualityWarning | None:
-    """Warn where `num_rows` evaluation rows are too few to tell models apart; None otherwise.
+    """Warn where `num_rows` evaluation rows are too few to tell models apart, or all of one label; None otherwise.
 
-    label_rate: the share of positive rows, which is taken from the training rows. source: source of the rows.
+    label_rate: the share of positive rows, that of the training rows where it is not known. source: source of the rows.
     """
+    if label_rate in (0.0, 1.0):
+        message = f"every evaluation row has label {label_rate:.0f}: there is no AUC of such rows; {source.value}"
+        return QualityWarning(name=FEW_EVALUATION_ROWS, message=message)
     num_positives = round(num_rows * label_rate)
     if not 0 < num_positives < num_rows:
         return None

@@ -109,7 +109,7 @@ def read_row_counts(prepared: Path) -> RowCounts:
     from dlrm.data.packed.open_meta import open_packed_meta
 
     splits = open_packed_meta(prepared).splits
-    return RowCounts(splits["train"].num_rows, splits["eval"].num_rows, splits["train"].label_rate)
+    return RowCounts(splits["train"].num_rows, splits["eval"].num_rows, splits["eval"].label_rate)
 
 
 def _get_sizes_in_document(data: DataConfig, dim: int, advice: str) -> Sizes:

@@ -67,6 +67,9 @@ def list_quality_warnings(metrics: Mapping[str, float | None], source: Evaluatio
 
 def _is_worse_than_constant(metrics: Mapping[str, float | None]) -> bool:
     log_loss, constant = metrics.get("log_loss"), metrics.get("constant_log_loss")
+    if metrics.get("auc") is None:
+        # Of rows of one label the better predictor is the one that is further off.
+        return False
     return log_loss is not None and constant is not None and log_loss > constant
 
 

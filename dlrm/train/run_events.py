@@ -68,7 +68,8 @@ def report_data_and_plan(reporter: Reporter, dataset: Dataset, planned: PlannedT
 
 def report_few_evaluation_rows(reporter: Reporter, dataset: Dataset, source: EvaluationSource) -> None:
     """Warn where there are too few evaluation rows to tell models apart."""
-    warning = check_evaluation_rows(dataset.evaluation.num_rows, dataset.train_label_rate, source)
+    rate = dataset.train_label_rate if dataset.eval_label_rate is None else dataset.eval_label_rate
+    warning = check_evaluation_rows(dataset.evaluation.num_rows, rate, source)
     if warning is not None:
         reporter.event(warning.name, warning.message)
 

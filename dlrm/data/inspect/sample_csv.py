@@ -31,6 +31,9 @@ _WHOLE_NUMBER = r"^\s*-?(0|[1-9][0-9]*)\s*$"
 _CRITEO_CELLS = [r"[01]", *[r"(-?[0-9]+)?"] * 13, *[r"([0-9a-fA-F]{1,8})?"] * 26]
 _MAX_BAD_SHARE = 0.5
 """Largest share of lines that are no rows: beyond it, the files are not CSV, or of another delimiter."""
+_MAX_UNDECODABLE_SHARE = 0.01
+"""Largest share of lines that are not UTF-8: beyond it, the files are in another encoding. Without these lines, whole
+values would be missing: those with letters beyond ASCII."""
 
 
 def sample_csv(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> FileSample:
@@ -148,11 +151,12 @@ def _parse_pieces(
 ) -> tuple[pl.DataFrame, float]:
     """Parse the rows of all pieces to the columns `kept`, as text. Return them and the share of lines that are no rows.
 
-    Raises DataError, that of the first bad line, where most lines are no rows.
+    Raises DataError, that of the first bad line, where most lines are no rows, and where files are not UTF-8.
     """
     parts: list[pl.DataFrame] = []
     all_bad: list[BadRows] = []
     num_lines = num_bad = 0
+    _check_encoding(pieces)
     for piece in pieces:
         bad = BadRows(piece.file, piece.first_line or 0, piece.data.count(b"\n"))
         parts.append(_parse_rows(piece.data, names_by_file[piece.file], delimiter, bad).select(kept))
@@ -166,6 +170,27 @@ def _parse_pieces(
         for bad in all_bad:
             bad.raise_first()
     return pl.concat(parts), num_bad / num_lines
+
+
+def _check_encoding(pieces: Sequence[TextPiece]) -> None:
+    """Raise DataError where more than _MAX_UNDECODABLE_SHARE of the lines of a file are not UTF-8."""
+    num_lines, num_undecodable = Counter[str](), Counter[str]()
+    for piece in pieces:
+        num_lines[piece.file] += piece.data.count(b"\n")
+        if not _is_utf8(piece.data):
+            num_undecodable[piece.file] += sum(not _is_utf8(line) for line in piece.data.split(b"\n"))
+    for file, number in num_undecodable.items():
+        if number > _MAX_UNDECODABLE_SHARE * num_lines[file]:
+            message = f"{number / num_lines[file]:.2%} of the lines are not UTF-8: the file has another encoding"
+            raise DataError(message, file, valid="UTF-8 text, as `iconv -f latin1 -t utf-8` makes of Latin-1")
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _parse_rows(data: bytes, names: list[str], delimiter: str, bad: BadRows) -> pl.DataFrame:

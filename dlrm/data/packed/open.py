@@ -40,6 +40,7 @@ def open_packed(directory: Path) -> Dataset:
         encoders=encoders,
         has_weights=meta.has_weights,
         mean_train_weight=train.mean_weight,
+        eval_label_rate=meta.splits["eval"].label_rate,
         directory=directory.resolve(),
     )
 

@@ -119,9 +119,15 @@ def test_a_job_with_evaluation_files_is_not_advised_to_hold_more_training_rows_o
     assert "eval_fraction" not in warning.message
 
 
-def test_evaluation_rows_of_one_label_or_of_an_unknown_rate_are_not_judged() -> None:
+@pytest.mark.parametrize("label", [0, 1])
+def test_evaluation_rows_of_one_label_are_told_before_the_run(label: int) -> None:
+    [warning] = list_shortages(make_job(100), RowCounts(100_000, 100_000, float(label)))
+    assert warning.name == "few_evaluation_rows"
+    assert f"every evaluation row has label {label}: there is no AUC of such rows; set" in warning.message
+
+
+def test_evaluation_rows_of_an_unknown_rate_are_not_judged() -> None:
     job = make_job(100)
-    assert list_shortages(job, RowCounts(100_000, 100, 0.0)) == []
     assert list_shortages(job, RowCounts(100_000, 100, None)) == []
     assert list_shortages(job, RowCounts(100_000, None, 0.5)) == []
 

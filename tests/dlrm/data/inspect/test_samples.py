@@ -5,6 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from dlrm.data.errors import DataError
 from dlrm.data.inspect.sample_csv import sample_csv
 from dlrm.data.inspect.sample_parquet import sample_parquet
 from tests.dlrm.data.inspect.test_infer import files, write
@@ -59,3 +60,17 @@ def test_a_line_that_cannot_be_read_tells_nothing_of_a_header(tmp_path: Path) ->
     lines = ["0,red,2", '1,"a\rb",2', *(f"{number % 2},blue,{number}" for number in range(30))]
     (tmp_path / "rows.csv").write_bytes("\n".join([*lines, ""]).encode())
     assert not sample_csv(files(tmp_path / "rows.csv")).has_header
+
+
+@pytest.mark.parametrize(("share", "is_refused"), [(0.02, True), (0.005, False)])
+def test_a_file_in_another_encoding_is_refused_and_single_damaged_lines_are_not(
+    tmp_path: Path, share: float, is_refused: bool
+) -> None:
+    lines = [f"{row % 2},{'Zürich' if row < share * 1000 else 'Bern'}".encode("latin1") for row in range(1000)]
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"\n".join([b"label,city", *lines, b""]))
+    if is_refused:
+        with pytest.raises(DataError, match=r"a\.csv: 2\.00% of the lines are not UTF-8.*iconv"):
+            sample_csv(files(path))
+    else:
+        assert sample_csv(files(path)).bad_share == share
