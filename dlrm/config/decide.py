@@ -236,7 +236,7 @@ def _choose_preset_batch(document: dict[str, Any], facts: DataFacts, preset: Pre
     size = choose_batch(num_run_rows, min_steps, PRESETS[preset].max_batch)
     rows = f"{'an epoch' if is_open else format_epochs(run['epochs'])} of {num_rows:,} training rows"
     if num_run_rows < size * min_steps:
-        return size, f"for {rows}, too few for {min_steps:,} steps"
+        return size, f"for {rows}, too few for {min_steps:,} steps: better without the preset"
     return size, f"for at least {min_steps:,} steps in {rows}"
 
 

@@ -65,7 +65,10 @@ def _find_optimizer_faults(job: JobSpec, identity: Mapping[str, Any] | None) -> 
     if identity is None:
         message = "there is no checkpoint to load it from: a model alone contains no optimizer state"
         return [FieldError(_OPTIMIZER_STATE, message, "false, or a run in `from` that kept its last checkpoint")]
-    stated = {"dense_optimizer.name": job.dense_optimizer.name, "table_optimizer.name": job.table_optimizer.name}
+    stated: dict[str, Any] = {
+        "dense_optimizer.name": job.dense_optimizer.name,
+        "table_optimizer.name": job.table_optimizer.name,
+    }
     if job.dense_optimizer.name == identity.get("dense_optimizer.name"):
         # SOAP has factors of the sides up to it; null for other optimizers.
         stated["dense_optimizer.max_precondition_dim"] = job.dense_optimizer.max_precondition_dim

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from dlrm.exported_model.markdown import format_table
-from dlrm.record import YARDSTICKS, EvaluationSource, YardstickResult, find_yardsticks, list_quality_warnings
+from dlrm.record import YARDSTICKS, Course, EvaluationSource, YardstickResult, find_yardsticks, list_quality_warnings
 
 _METRICS = {
     "auc": "AUC",
@@ -33,13 +33,26 @@ def render_metrics(train_label_rate: float, metrics: Mapping[str, float | None])
     heads = ["metric", "model", "constant predictor", *(YARDSTICKS[result.name] for result in yardsticks)]
     text = f"On the {metrics.get('num_rows') or 0:,.0f} held-out rows. The constant predictor predicts "
     text += f"{train_label_rate:.4f}, the label rate of the training rows, for every row."
-    paragraphs = [text, format_table(heads, rows), *map(_describe_training, yardsticks)]
+    paragraphs = [text, format_table(heads, rows), *_describe_choice(metrics), *map(_describe_training, yardsticks)]
     if metrics.get("train_log_loss") is not None:
         auc, loss = (_format_metric(metrics.get(name)) for name in ("train_auc", "train_log_loss"))
         paragraphs.append(f"On a sample of its training rows: AUC {auc}, log-loss {loss}.")
     if (noise_scale := metrics.get("noise_scale")) is not None:
         paragraphs.append(f"Noise scale of its dense gradient at the end: {noise_scale:,.0f} samples.")
     return "\n\n".join(paragraphs)
+
+
+def _describe_choice(metrics: Mapping[str, float | None]) -> list[str]:
+    """Describe that the rows of the figures also chose the model, where they did."""
+    course = Course.from_metrics(metrics)
+    if course is None or course.rows == "validation" or metrics.get("log_loss") != course.best_log_loss:
+        return []
+    if course.best_step == course.last_step:
+        return []
+    return [
+        f"The model after step {course.best_step:,} of {course.last_step:,} is kept, which was best on these rows: on "
+        "others it is likely to be somewhat worse. Validation rows (`run.validation_fraction`) would choose it instead."
+    ]
 
 
 def _describe_training(result: YardstickResult) -> str:

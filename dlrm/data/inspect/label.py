@@ -106,7 +106,9 @@ def _find_by_place(rows: pl.DataFrame, two_valued: list[str]) -> tuple[str, str]
 def _check_label(rows: pl.DataFrame, name: str) -> None:
     if name not in rows.columns:
         close = difflib.get_close_matches(name, rows.columns, n=3, cutoff=0.3) or rows.columns[:_MAX_SHOWN]
-        raise DataError(f"there is no column {name!r}", field="--label", valid=", ".join(close))
+        others = f"and {len(rows.columns) - len(close):,} more" if len(close) < len(rows.columns) else ""
+        valid = " ".join(filter(None, [", ".join(close), others]))
+        raise DataError(f"there is no column {name!r}", field="--label", valid=valid)
     values = rows[name]
     if _get_values(values) is None and not _is_binary(values):
         if isinstance(values.dtype, pl.List) or not values.null_count() < len(values):

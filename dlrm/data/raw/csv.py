@@ -6,6 +6,7 @@ list.
 """
 
 import csv
+import difflib
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -89,7 +90,7 @@ def _read_header(lines: Lines, file: str, required: list[str], delimiter: str) -
     counts = Counter(names)
     for name in required:
         if name not in counts:
-            raise DataError(f"there is no such column; {_list_names(names)}", file, 1, name, valid)
+            raise DataError(f"there is no such column; {_list_names(names, required, name)}", file, 1, name, valid)
     for name, count in counts.items():
         if count > 1:
             field = name if _NAME.fullmatch(name) else None
@@ -97,16 +98,20 @@ def _read_header(lines: Lines, file: str, required: list[str], delimiter: str) -
     return names
 
 
-def _list_names(names: list[str]) -> str:
-    """Describe the first line for a message.
+def _list_names(names: list[str], required: list[str], missing: str) -> str:
+    """Describe the first line for a message, the names that are most like the `missing` one first.
 
-    It is quoted only where it looks like a header; otherwise it may be user data.
+    It is quoted only where it is a header: it has one of the `required` names, or looks like names. Otherwise it may be
+    user data.
     """
-    if len(names) < 2 or not all(_NAME.fullmatch(name) for name in names if name):
+    is_header = len(names) > 1 and all(_NAME.fullmatch(name) for name in names if name)
+    if not is_header and not set(names) & set(required):
         return "the first line does not look like a header"
-    num_others = len(names) - _MAX_SHOWN_NAMES
+    close = difflib.get_close_matches(missing, names, n=_MAX_SHOWN_NAMES)
+    shown = list(dict.fromkeys([*close, *names]))[:_MAX_SHOWN_NAMES]
+    num_others = len(names) - len(shown)
     others = f" and {num_others:,} more" if num_others > 0 else ""
-    return f"the first line has {', '.join(names[:_MAX_SHOWN_NAMES])}{others}"
+    return f"the first line has {', '.join(name if _NAME.fullmatch(name) else repr(name) for name in shown)}{others}"
 
 
 class _UnevenError(Exception):

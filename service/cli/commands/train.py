@@ -235,6 +235,8 @@ def _create_attempt(
             "nothing to train (valid: a job document, data files, or --resume with the directory of a run)"
         )
     if is_data:
+        if RunDirectory(Path(sources[0])).spec.is_file():
+            raise errors.BadInputError(f"{sources[0]}: is the directory of a run (valid: --resume {sources[0]})")
         run_directory = run_directory or make_run_path(derive_job_name(sources[0]))
         check_settings_early(settings)
         job = _infer_document(sources, run_directory, inference, settings)

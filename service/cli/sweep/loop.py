@@ -124,15 +124,16 @@ class Loop:
         return Standing(len(expected) - len(left), len(expected), seconds, estimate_rest(left, ended))
 
     def list_entries(self) -> list[Entry]:
-        """List all trials of the sweep, with what is known of them, cell by cell."""
+        """List all trials of the sweep, with what is known of them: those that are done, then the others in order."""
         results, ended = index_results(self.results), self._list_ended()
-        entries: list[Entry] = []
+        ranked: list[tuple[Any, Entry]] = []
         for cell in self.plan.cells:
             known = {trial.key for trial in self.plan.follow(cell, results).known}
             for trial in self.plan.list_expected(cell, results):
-                samples = estimate_samples(trial, ended)
-                entries.append(Entry(trial, trial.key in known, trial.key in results, samples))
-        return entries
+                is_done, samples = trial.key in results, estimate_samples(trial, ended)
+                entry = Entry(trial, trial.key in known, is_done, samples)
+                ranked.append(((not is_done, *self.plan.rank(cell, trial)), entry))
+        return [entry for _, entry in sorted(ranked, key=lambda pair: pair[0])]
 
     def _list_ended(self) -> list[EndedTrial]:
         """List the trials that belong to this sweep by the results so far and have ended, each with every result."""

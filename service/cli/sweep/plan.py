@@ -66,16 +66,17 @@ class Plan:
         ]
 
     def list_due(self, results: Results) -> list[Trial]:
-        """List the trials that are due, in the order in which they run: all methods advance side by side, so that a
-        sweep that is cut short has spent the same effort on each."""
-        ranked: list[tuple[tuple[int, float, int, int, int], Trial]] = []
-        for place, cell in enumerate(self.cells):
-            for trial in self.follow(cell, results).due:
-                is_confirming = trial.stage == "confirm"
-                seeds = self.sweep.config.confirm_seeds if is_confirming else self.sweep.config.seeds
-                setting = 0 if is_confirming else cell.settings.index(trial.settings)
-                ranked.append(((is_confirming, trial.fraction, seeds.index(trial.seed), setting, place), trial))
-        return [trial for _, trial in sorted(ranked, key=lambda entry: entry[0])]
+        """List the trials that are due, in the order in which they run."""
+        due = [(self.rank(cell, trial), trial) for cell in self.cells for trial in self.follow(cell, results).due]
+        return [trial for _, trial in sorted(due, key=lambda entry: entry[0])]
+
+    def rank(self, cell: Cell, trial: Trial) -> tuple[int, float, int, int, int]:
+        """Return what trials are sorted by to run: all methods advance side by side, so that a sweep that is cut short
+        has spent the same effort on each."""
+        is_confirming = trial.stage == "confirm"
+        seeds = self.sweep.config.confirm_seeds if is_confirming else self.sweep.config.seeds
+        setting = 0 if is_confirming else cell.settings.index(trial.settings)
+        return is_confirming, trial.fraction, seeds.index(trial.seed), setting, self.cells.index(cell)
 
     def follow(self, cell: Cell, results: Results) -> CellState:
         """Follow the results of a cell from rung to rung, to its choice and to the trials that confirm it."""

@@ -253,6 +253,7 @@ def test_data_files_are_trained_with_a_document_beside_the_run_that_can_be_edite
         (["job.toml", "--label", "click"], "--label: valid only with data files"),
         (["job.toml", "--eval", "clicks.csv"], "--eval: valid only with data files"),
         (["job.yaml"], "job.yaml: no data file (valid: data files, or a job document"),
+        (["run"], "run: is the directory of a run (valid: --resume run)"),
         (["packed"], 'a job document with it in data.train, and data.format = "packed"'),
         (["clicks.csv", "--resume", "runs/a"], "clicks.csv: not valid with --resume"),
         (["clicks.csv", "--run-directory", "edited"], "edited.toml: already exists"),
@@ -293,6 +294,8 @@ def test_data_files_that_cannot_be_trained_give_one_line_and_leave_no_run(
         )
     (tmp_path / "packed").mkdir()
     (tmp_path / "packed" / "meta.json").write_text("{}")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "spec.json").write_text("{}")
     ended = dlrm("train", *arguments)
     assert (ended.code, message in ended.err) == (2, True), ended.err
     assert ended.err.count("error:") == 1

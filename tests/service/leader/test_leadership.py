@@ -196,9 +196,7 @@ def test_a_notification_wakes_the_leader(database: Database) -> None:
     leadership.resign()
 
 
-def test_a_leader_that_makes_no_progress_gives_its_lock_up(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_leader_that_makes_no_progress_gives_its_lock_up(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     if database.is_sqlite:
         pytest.skip("SQLite has one process")
     stuck, other = (Leadership(database, make_lock(database, lambda: None), 60.0, lambda: {}) for _ in range(2))

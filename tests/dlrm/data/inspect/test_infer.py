@@ -58,7 +58,7 @@ def test_where_the_label_is_not_clear_the_candidates_are_named() -> None:
     with pytest.raises(DataError, match=r"columns of 0 and 1 are bought, seen .*: --label bought or --label seen\)$"):
         infer(sample)
     assert infer(sample, "seen").label == "seen"
-    with pytest.raises(DataError, match=r"no column 'boght' .*bought"):
+    with pytest.raises(DataError, match=r"no column 'boght' \(valid: bought and 3 more\)"):
         infer(sample, "boght")
     with pytest.raises(DataError, match=r"'x' contains 5, 6, 7 .*a column with two values"):
         infer(sample_of({"y": [0, 1, 1], "x": [5, 6, 7]}), "x")

@@ -175,6 +175,17 @@ def test_an_error_does_not_show_text_of_a_file_that_is_no_csv(tmp_path: Path, li
     assert "\x1b" not in str(caught.value)
 
 
+def test_a_header_with_odd_names_is_shown_with_the_likeliest_name_first(tmp_path: Path) -> None:
+    """One name of the schema tells that the line is a header."""
+    path = tmp_path / "a"
+    path.write_text("user id,c%,a,b,d,tags,iid,labels,w\n")
+    with pytest.raises(DataError) as caught:
+        rows_of(cut_blocks(DataConfig(train=["a"], format="csv", schema=SCHEMA), [found(path)]))
+    assert "label: there is no such column; the first line has labels, 'user id', 'c%', a, b and 4 more" in str(
+        caught.value
+    )
+
+
 def test_a_value_at_fault_is_shown_in_part(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_text(f"{HEADER}\n0,{'k' * 16 + 'l' * 16},a,7,p,1\n")

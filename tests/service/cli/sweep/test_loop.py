@@ -155,6 +155,17 @@ def test_the_list_of_trials_has_their_samples_and_says_what_is_still_to_be_chose
     assert all("with chosen settings" in entry.label and "learning_rate" not in entry.label for entry in unknown)
 
 
+def test_trials_are_listed_as_they_run(tmp_path: Path) -> None:
+    listed = run(tmp_path, FormulaRunner(most=3)).list_entries()
+    runner = FormulaRunner()
+    run(tmp_path, runner)
+    begun = {result.key for result in read_results(tmp_path / "results.jsonl")[:3]}
+    assert {entry.trial.key for entry in listed[:3]} == begun
+    known = [entry.trial.key for entry in listed[3:] if entry.is_known]
+    assert known == runner.started[: len(known)]
+    assert not any(entry.is_known for entry in listed[3 + len(known) :])
+
+
 def test_the_keys_that_the_document_asks_for_lie_beside_the_results_before_their_trials_run(tmp_path: Path) -> None:
     class CheckingRunner(FormulaRunner):
         def start(self, trial: Trial, label: str) -> None:
