@@ -163,7 +163,8 @@ def test_the_validation_rows_make_no_steps():
 
 def test_rows_that_are_too_few_for_the_smallest_batch_are_told_so():
     assert tell(1000)["batch.global_size"] == (
-        f"preset large_batch: for 1 epoch of 1,000 training rows, too few for {PRESET.min_steps} steps: better without the preset"
+        f"preset large_batch: for 1 epoch of 1,000 training rows, too few for {PRESET.min_steps} steps: "
+        "better without the preset"
     )
 
 
