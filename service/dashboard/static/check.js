@@ -44,7 +44,11 @@ function listTiles(answer) {
   const size = chooseSizeFormat(memory.asked_bytes);
   const batch = findBatch({ spec, derived: answer.derived, progress: {} });
   const planned = isKnown(memory.planned_bytes) ? size(memory.planned_bytes) : UNKNOWN;
-  const samplesPerSecond = plan?.step.is_dense_known ? `about ${integer(plan.step.samples_per_second)} samples/s` : "";
+  // Smaller batches are slower.
+  const atLast = isKnown(findFirst(answer.derived)) ? ` at ${integer(batch)}` : "";
+  const samplesPerSecond = plan?.step.is_dense_known
+    ? `about ${integer(plan.step.samples_per_second)} samples/s${atLast}`
+    : "";
   return [
     ["Batch", integer(batch), describeBatch(answer, batch)],
     ["Steps", integer(num_steps), isKnown(num_steps) ? samplesPerSecond : "decided by the rows, once they are read"],
@@ -53,11 +57,16 @@ function listTiles(answer) {
 }
 
 function describeBatch({ document: { batch: { schedule, growth } }, derived }, batch) {
-  const first = derived.find(({ name }) => name === "first_global_size")?.value;
+  const first = findFirst(derived);
   if (growth) return `grows from ${integer(growth.start_size)} by the noise scale`;
   if (Array.isArray(schedule) && schedule.length) return stagesText([...schedule, { global_size: batch }]);
   if (isKnown(first)) return `grows from ${integer(first)}`;
   return isKnown(batch) ? "samples a step" : "decided by the rows, once they are read";
+}
+
+/** Find the size that a batch grows from; undefined where it does not grow. */
+function findFirst(derived) {
+  return derived.find(({ name }) => name === "first_global_size")?.value;
 }
 
 /** Convert a plan to the form of the event that a run reports. */

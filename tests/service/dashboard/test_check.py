@@ -48,11 +48,14 @@ def test_a_check_shows_what_the_preset_decides_and_why(page: Page, site: Site) -
     expect(page.locator("#tiles div", has_text="Batch")).to_contain_text("16,384grows from 2,048")
     # Steps of 2,048 until a fifth of the samples, of the sizes between, and of 16,384 from 56.67 % on.
     expect(page.locator("#tiles div", has_text="Steps")).to_contain_text(str(440 + 330 + 119))
+    expect(page.locator("#tiles div", has_text="Steps")).to_contain_text("samples/s at 16,384")
     expect(page.locator("#tiles div", has_text="Memory")).to_contain_text("of 2.0 GiB")
     batch = page.locator("#derived tr", has_text="batch.global_size")
     expect(batch).to_contain_text("preset large_batch: for at least 240 steps")
     sizes = "2,048 until 0.2, 10 more sizes, 13,824 until 0.5667 of the samples"
     expect(page.get_by_role("row", name=f"batch.schedule {sizes}")).to_be_visible()
+    # Every reason is in sight, beside the widest value.
+    assert page.locator("#derived").evaluate("table => table.scrollWidth <= table.parentElement.clientWidth")
     expect(page.locator("#derived tr", has_text="dense_optimizer.schedule.decay")).to_contain_text("wsd")
     expect(page.locator("#derived tr", has_text="dense peak learning rate")).to_contain_text("0.006")
     page.locator("#plan summary").click()
