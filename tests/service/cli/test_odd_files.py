@@ -175,7 +175,7 @@ BAD = [
     (Odd("unclear.csv", lines(LABELS, CITIES, 1 - LABELS, header="a,b,c")), "--label a or --label c"),
     (Odd("no label.csv", lines(CITIES, PRICES, header="a,b")), "no column has exactly two values"),
     (Odd("all broken.csv", b"click,city\n" + b'1,"a\nb"\n0,"a\nb"\n' * 90), "line 2: a quoted value does not end"),
-    (Odd("all latin.csv", b"click,city\n" + b"1,\xe9\n0,\xe8\n" * 90), "line 2: not UTF-8"),
+    (Odd("all latin.csv", b"click,city\n" + b"1,\xe9\n0,\xe8\n" * 90), "100.00% of the lines are not UTF-8"),
     (Odd("latin header.csv", b"click,caf\xe9\n1,2\n"), "not UTF-8"),
     (Odd("zip.csv", b"PK\x03\x04" + bytes(99)), "is a zip archive"),
     (Odd("utf-16.csv", PLAIN.decode().encode("utf-16")), "is UTF-16 text"),
