@@ -2,7 +2,7 @@
 
 from dlrm.config.averaging import AveragingConfig
 from dlrm.config.batch import MAX_BATCH, BatchConfig, BatchGrowth, BatchSpec
-from dlrm.config.counts import format_count, format_epochs
+from dlrm.config.counts import format_count, format_epochs, format_some
 from dlrm.config.data import DataConfig, SyntheticConfig, TeacherConfig
 from dlrm.config.decide import (
     MAX_AUTO_BATCH,
@@ -103,6 +103,7 @@ __all__ = [
     "find_warm_start_faults",
     "format_count",
     "format_epochs",
+    "format_some",
     "get_auto_dim",
     "get_min_steps",
     "keep_decisions",

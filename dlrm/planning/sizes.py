@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dlrm.config import DataConfig, Hashing, ResolvedJob, SyntheticConfig, count_synthetic_train_rows
+from dlrm.config import DataConfig, Hashing, ResolvedJob, SyntheticConfig, count_synthetic_train_rows, format_some
 from dlrm.planning.shortages import RowCounts
 from sharding.planner import Table
 
@@ -127,8 +127,7 @@ def _get_sizes_in_document(data: DataConfig, dim: int, advice: str) -> Sizes:
         else:
             tables.append(make_table(column.feature, num_rows, dim, is_multi_hot=column.multi_hot))
     if unknown:
-        columns = ", ".join(unknown[:MAX_NAMED])
-        columns += f" and {len(unknown) - MAX_NAMED:,} more" if len(unknown) > MAX_NAMED else ""
+        columns = format_some(unknown[:MAX_NAMED], len(unknown))
         raise UnknownSizesError(
             f"the numbers of rows of the tables of {columns} are unknown until their values are counted{advice}"
         )

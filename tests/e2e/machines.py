@@ -2,12 +2,11 @@
 
 import itertools
 import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import pytest
+from tests.network_namespaces import add_bridge, add_namespace, remove_bridge, remove_namespace, run_ip
 
 _numbers = itertools.count()
 
@@ -26,11 +25,11 @@ class Machines:
 
     def cut(self, machine: int) -> None:
         """Cut the network of `machine`: packets vanish, and no end is told."""
-        _run(f"ip link set {self._get_port(machine)} nomaster")
+        run_ip(f"link set {self._get_port(machine)} nomaster")
 
     def heal(self, machine: int) -> None:
         """Undo a cut."""
-        _run(f"ip link set {self._get_port(machine)} master {self.bridge}")
+        run_ip(f"link set {self._get_port(machine)} master {self.bridge}")
 
     def _get_port(self, machine: int) -> str:
         return f"{self.bridge}p{machine}"
@@ -47,30 +46,12 @@ def make_machines(number: int) -> Iterator[Machines]:
         bridge,
     )
     try:
-        try:
-            _run(f"ip link add {bridge} type bridge")
-        except (OSError, subprocess.CalledProcessError) as error:
-            pytest.skip(f"network namespaces cannot be made here: {error}")
-        # No addresses: browsers of other tests end their requests when an interface of the machine gets or loses one.
-        _run(f"ip link set {bridge} addrgenmode none")
-        _run(f"ip link set {bridge} up")
+        add_bridge(bridge)
+        run_ip(f"link set {bridge} up")
         for machine, (name, address) in enumerate(zip(machines.names, machines.addresses, strict=True)):
-            _run(f"ip netns add {name}")
-            _run(f"ip link add {bridge}p{machine} type veth peer name eth0 netns {name}")
-            _run(f"ip link set {bridge}p{machine} addrgenmode none")
-            _run(f"ip link set {bridge}p{machine} master {bridge} up")
-            inside = f"ip -n {name}"
-            _run(f"{inside} address add {address}/24 dev eth0")
-            _run(f"{inside} link set eth0 up")
-            _run(f"{inside} link set lo up")
+            add_namespace(name, bridge, f"{bridge}p{machine}", address)
         yield machines
     finally:
-        for machine in range(number):
-            subprocess.run(["ip", "link", "del", f"{bridge}p{machine}"], check=False, capture_output=True)
-        for name in machines.names:
-            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
-        subprocess.run(["ip", "link", "del", bridge], check=False, capture_output=True)
-
-
-def _run(command: str) -> None:
-    subprocess.run(command.split(), check=True, capture_output=True)
+        for machine, name in enumerate(machines.names):
+            remove_namespace(name, f"{bridge}p{machine}")
+        remove_bridge(bridge)

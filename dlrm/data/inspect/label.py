@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from dlrm.config import format_some
 from dlrm.data.errors import DataError
 
 LABEL_NAMES = (
@@ -106,8 +107,7 @@ def _find_by_place(rows: pl.DataFrame, two_valued: list[str]) -> tuple[str, str]
 def _check_label(rows: pl.DataFrame, name: str) -> None:
     if name not in rows.columns:
         close = difflib.get_close_matches(name, rows.columns, n=3, cutoff=0.3) or rows.columns[:_MAX_SHOWN]
-        others = f"and {len(rows.columns) - len(close):,} more" if len(close) < len(rows.columns) else ""
-        valid = " ".join(filter(None, [", ".join(close), others]))
+        valid = format_some(close, len(rows.columns))
         raise DataError(f"there is no column {name!r}", field="--label", valid=valid)
     values = rows[name]
     if _get_values(values) is None and not _is_binary(values):

@@ -20,7 +20,7 @@ from dlrm.data.raw.bad_rows import BadRows
 from dlrm.data.raw.convert import parse_numbers
 from dlrm.data.raw.csv_lines import CsvLineChecker
 from dlrm.data.raw.data_file import DataFile
-from dlrm.data.raw.text import read_lines
+from dlrm.data.raw.text import is_utf8, read_lines
 
 _DELIMITERS = ",\t;|"
 _FIRST_BYTES = 1 << 18
@@ -177,20 +177,12 @@ def _check_encoding(pieces: Sequence[TextPiece]) -> None:
     num_lines, num_undecodable = Counter[str](), Counter[str]()
     for piece in pieces:
         num_lines[piece.file] += piece.data.count(b"\n")
-        if not _is_utf8(piece.data):
-            num_undecodable[piece.file] += sum(not _is_utf8(line) for line in piece.data.split(b"\n"))
+        if not is_utf8(piece.data):
+            num_undecodable[piece.file] += sum(not is_utf8(line) for line in piece.data.split(b"\n"))
     for file, number in num_undecodable.items():
         if number > _MAX_UNDECODABLE_SHARE * num_lines[file]:
             message = f"{number / num_lines[file]:.2%} of the lines are not UTF-8: the file has another encoding"
             raise DataError(message, file, valid="UTF-8 text, as `iconv -f latin1 -t utf-8` makes of Latin-1")
-
-
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _parse_rows(data: bytes, names: list[str], delimiter: str, bad: BadRows) -> pl.DataFrame:

@@ -6,7 +6,7 @@ from enum import Enum
 from dlrm.config import CRITEO_SCHEMA, format_count
 from dlrm.data.raw.bad_rows import BadRows, format_value
 from dlrm.data.raw.hexadecimal import VALID
-from dlrm.data.raw.text import enumerate_lines
+from dlrm.data.raw.text import enumerate_lines, is_utf8
 
 _COLUMNS = CRITEO_SCHEMA.names
 _NUM_DENSE = len(CRITEO_SCHEMA.dense)
@@ -64,9 +64,7 @@ def _find_fault(line: bytes, labels: Labels, is_first: bool) -> tuple[str, str |
         return "the line is blank", None, "one row per line"
     if line.endswith(b"\r"):
         return "ends in CR LF", None, r"lines that end in LF alone; `sed -i 's/\r$//' FILE` converts a file"
-    try:
-        line.decode()
-    except UnicodeDecodeError:
+    if not is_utf8(line):
         return "not UTF-8", None, "plain UTF-8 text, or text compressed with gzip or zstd"
     columns = line.split(b"\t")
     if is_first and _WORD.fullmatch(columns[0]):

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
-from dlrm.config import SchemaConfig
+from dlrm.config import SchemaConfig, format_some
 from dlrm.data.errors import DataError
 from dlrm.data.raw.bad_rows import BadRows
 from dlrm.data.raw.block import Block, Parsed
@@ -109,9 +109,8 @@ def _list_names(names: list[str], required: list[str], missing: str) -> str:
         return "the first line does not look like a header"
     close = difflib.get_close_matches(missing, names, n=_MAX_SHOWN_NAMES)
     shown = list(dict.fromkeys([*close, *names]))[:_MAX_SHOWN_NAMES]
-    num_others = len(names) - len(shown)
-    others = f" and {num_others:,} more" if num_others > 0 else ""
-    return f"the first line has {', '.join(name if _NAME.fullmatch(name) else repr(name) for name in shown)}{others}"
+    quoted = [name if _NAME.fullmatch(name) else repr(name) for name in shown]
+    return f"the first line has {format_some(quoted, len(names))}"
 
 
 class _UnevenError(Exception):

@@ -4,7 +4,7 @@ import re
 
 from dlrm.config import format_count
 from dlrm.data.raw.bad_rows import BadRows
-from dlrm.data.raw.text import enumerate_lines
+from dlrm.data.raw.text import enumerate_lines, is_utf8
 
 
 class CsvLineChecker:
@@ -46,9 +46,7 @@ class CsvLineChecker:
         if b"\0" in line or b"\r" in line:
             character = "a NUL byte" if b"\0" in line else "a carriage return inside the line"
             return f"holds {character}", "UTF-8 text whose lines end in LF or CR LF"
-        try:
-            line.decode()
-        except UnicodeDecodeError:
+        if not is_utf8(line):
             return "not UTF-8", "UTF-8 text"
         num_columns = self._count_columns(line)
         if num_columns is None:

@@ -85,6 +85,15 @@ def read_lines(file: DataFile, block_bytes: int = BLOCK_BYTES) -> Iterator[Lines
             raise DataError("the file is empty", file.name, valid="a file with at least one row")
 
 
+def is_utf8(data: bytes) -> bool:
+    """Whether `data` is text in UTF-8."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def enumerate_lines(data: bytes) -> Iterator[tuple[int, bytes]]:
     """Iterate over the numbers, from 0, and the lines of a run, without line ends.
 

@@ -2,12 +2,11 @@
 
 import itertools
 import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-import pytest
+from tests.network_namespaces import add_bridge, add_namespace, remove_bridge, remove_namespace, run_ip
 
 _numbers = itertools.count()
 
@@ -47,21 +46,13 @@ class PodNetwork:
         namespace, port = f"{self.bridge}-{number}", f"{self.bridge}p{number}"
         made = Attachment(namespace, f"{self.prefix}.{number}")
         self.attachments[uid] = made
-        _run(f"ip netns add {namespace}")
-        _run(f"ip link add {port} type veth peer name eth0 netns {namespace}")
-        _run(f"ip link set {port} addrgenmode none")
-        _run(f"ip link set {port} master {self.bridge} up")
-        _run(f"ip -n {namespace} address add {made.address}/24 dev eth0")
-        _run(f"ip -n {namespace} link set eth0 up")
-        _run(f"ip -n {namespace} link set lo up")
+        add_namespace(namespace, self.bridge, port, made.address)
         return made
 
     def detach(self, uid: str) -> None:
         """Remove the network namespace of a pod."""
         found = self.attachments.pop(uid)
-        port = f"{self.bridge}p{found.address.rpartition('.')[2]}"
-        subprocess.run(["ip", "link", "del", port], check=False, capture_output=True)
-        subprocess.run(["ip", "netns", "del", found.namespace], check=False, capture_output=True)
+        remove_namespace(found.namespace, f"{self.bridge}p{found.address.rpartition('.')[2]}")
 
 
 @contextmanager
@@ -73,24 +64,15 @@ def make_network() -> Iterator[PodNetwork]:
     half, part = divmod(os.getpid() % 500, 250)
     network = PodNetwork(bridge, f"198.{18 + half}.{part}")
     try:
-        try:
-            _run(f"ip link add {bridge} type bridge")
-        except (OSError, subprocess.CalledProcessError) as error:
-            pytest.skip(f"network namespaces cannot be made here: {error}")
-        _run(f"ip link set {bridge} addrgenmode none")
+        add_bridge(bridge)
         # Otherwise it has the lowest address of its ports: with a pod that goes it would change, and the others would
         # not reach the service until they ask for it again.
-        _run(f"ip link set {bridge} address 02:00:00:00:00:01 up")
-        # Routes alone: browsers of other tests end their requests when an interface of the machine gets or loses an
-        # address (net::ERR_NETWORK_CHANGED), of IPv6 too.
-        _run(f"ip route add local {network.host_address} dev {bridge}")
-        _run(f"ip route add {network.prefix}.0/24 dev {bridge} src {network.host_address}")
+        run_ip(f"link set {bridge} address 02:00:00:00:00:01 up")
+        # Routes alone, which make the address one of this machine too.
+        run_ip(f"route add local {network.host_address} dev {bridge}")
+        run_ip(f"route add {network.prefix}.0/24 dev {bridge} src {network.host_address}")
         yield network
     finally:
         for uid in list(network.attachments):
             network.detach(uid)
-        subprocess.run(["ip", "link", "del", bridge], check=False, capture_output=True)
-
-
-def _run(command: str) -> None:
-    subprocess.run(command.split(), check=True, capture_output=True)
+        remove_bridge(bridge)
