@@ -8,6 +8,7 @@ from dlrm.config import (
     MAX_AUTO_BATCH,
     MAX_BATCH,
     MIN_BATCH,
+    BatchStage,
     JobConfig,
     choose_batch,
     count_run_rows,
@@ -56,7 +57,13 @@ def list_shortages(job: JobConfig, rows: RowCounts) -> list[QualityWarning]:
 
 def count_run_steps(job: JobConfig, rows: RowCounts) -> int | None:
     """Count the steps of a run of `job` on these rows; None where the noise scale decides how its batch grows."""
-    return None if job.batch.growth is not None else _count_steps(job, _count_epoch_rows(job, rows))
+    stages = list_run_stages(job, rows)
+    return None if stages is None else stages[-1].end_step
+
+
+def list_run_stages(job: JobConfig, rows: RowCounts) -> list[BatchStage] | None:
+    """List the stages of a run of `job` on these rows; None where the noise scale decides how its batch grows."""
+    return None if job.batch.growth is not None else list_stages(job, _count_epoch_rows(job, rows))
 
 
 def count_run_samples(job: JobConfig, rows: RowCounts) -> int:

@@ -5,11 +5,12 @@ null, "place": Place}`, and writes one line of JSON to stdout:
 
 {"kind": "result", "resolved": the job with what its document left open decided, null where the table sizes are not
  known, "num_steps": steps of the run, null where its rows are not known or the noise scale decides how its batch
- grows, "num_samples": samples of the run, null where its rows are not known, "sizes_from": source of the table sizes,
- in words, "plan": a `sharding.planner.report.PlanReport`, "warnings": what a run would have too little of, "notes":
- what is estimated or assumed, and obstacles to a run on this machine, "part_of_term": the part of a run's clock to
- which each term of the step belongs, "refusal": a `PlanError` where there is no plan, "unknown_sizes": reason why the
- table sizes are not known, where they are not, "seconds": time that the planning took}
+ grows, "num_samples": samples of the run, null where its rows are not known, "training_seconds": estimated seconds of
+ all steps, null where `num_steps` is or the speed of the dense part is not known, "sizes_from": source of the table
+ sizes, in words, "plan": a `sharding.planner.report.PlanReport`, "warnings": what a run would have too little of,
+ "notes": what is estimated or assumed, and obstacles to a run on this machine, "part_of_term": the part of a run's
+ clock to which each term of the step belongs, "refusal": a `PlanError` where there is no plan, "unknown_sizes": reason
+ why the table sizes are not known, where they are not, "seconds": time that the planning took}
 
 Bad input gives one line on stderr and exit code 64, and so does a plan beyond the limits, which a service sets.
 """
@@ -35,7 +36,14 @@ from dlrm.planning.machine_resources import (
     list_notes,
 )
 from dlrm.planning.request import make_checked_plan
-from dlrm.planning.shortages import RowCounts, count_run_samples, count_run_steps, list_shortages
+from dlrm.planning.run_time import estimate_training_seconds
+from dlrm.planning.shortages import (
+    RowCounts,
+    count_run_samples,
+    count_run_steps,
+    list_run_stages,
+    list_shortages,
+)
 from dlrm.planning.sizes import (
     Sizes,
     UnknownSizesError,
@@ -45,7 +53,7 @@ from dlrm.planning.sizes import (
 )
 from dlrm.record import EXIT_BAD_INPUT, NoModelError, PreparedData, RunDirectory, TrainedModel
 from hostinfo.fast_exit import skip_last_collection
-from sharding.planner import PlanError
+from sharding.planner import Plan, PlanError
 from sharding.planner.report import PART_OF_TERM, PlanReport, make_plan_report
 
 NO_TRAINER = (
@@ -86,6 +94,7 @@ RESULT_FIELDS = (
     "resolved",
     "num_steps",
     "num_samples",
+    "training_seconds",
     "sizes_from",
     "plan",
     "warnings",
@@ -138,6 +147,7 @@ def _make_plan(resolved: ResolvedJob, sizes: Sizes, machine: MachineResources) -
         return {"sizes_from": sizes.source, "refusal": error.as_dict()}
     report = make_plan_report(request, plan)
     return {
+        "training_seconds": _estimate_training_seconds(resolved, sizes, machine, plan),
         "sizes_from": sizes.source,
         "plan": report.as_json(),
         "warnings": _list_warnings(resolved, sizes),
@@ -150,6 +160,14 @@ def _make_plan(resolved: ResolvedJob, sizes: Sizes, machine: MachineResources) -
         ],
         "part_of_term": PART_OF_TERM,
     }
+
+
+def _estimate_training_seconds(
+    resolved: ResolvedJob, sizes: Sizes, machine: MachineResources, plan: Plan
+) -> float | None:
+    """Estimate the seconds of all steps of a run; None where they cannot be known before it."""
+    stages = None if sizes.rows is None else list_run_stages(resolved.job, sizes.rows)
+    return None if stages is None else estimate_training_seconds(resolved, sizes, machine, plan, stages)
 
 
 def _list_warnings(resolved: ResolvedJob, sizes: Sizes) -> list[str]:

@@ -153,6 +153,11 @@ def make_plan_report(request: PlanRequest, plan: Plan) -> PlanReport:
     )
 
 
+def estimate_step_seconds(request: PlanRequest, plan: Plan) -> float:
+    """Estimate the seconds of a step, which is that of the slowest rank, for tables placed as in `plan`."""
+    return max(time.seconds for time in _estimate_step_times(request, plan.tables))
+
+
 def _estimate_step_times(request: PlanRequest, tables: Sequence[TablePlan]) -> list[StepTime]:
     """Return the time of a step on each rank, the dense part included."""
     times = _sum_step_times(request, tables)

@@ -125,7 +125,7 @@ def _describe_optimizers(job: JobConfig) -> str:
 
 def _describe_run(resolved: ResolvedJob, result: Mapping[str, Any]) -> dict[str, str]:
     """Describe how long a run is, as a fact; none where its rows are not known."""
-    num_steps, num_samples, step = result["num_steps"], result["num_samples"], result["plan"]["step"]
+    num_steps, num_samples, seconds = result["num_steps"], result["num_samples"], result["training_seconds"]
     if num_samples is None:
         return {}
     last = resolved.job.batch.global_size
@@ -133,10 +133,9 @@ def _describe_run(resolved: ResolvedJob, result: Mapping[str, Any]) -> dict[str,
     if num_steps is not None:
         length += f" in {format_count(num_steps, 'step')}"
     if resolved.job.batch.is_growing:
-        # No time: the step that was estimated is of the last size, and smaller ones take longer for their samples.
         length += f", {format_count(-(-num_samples // last), 'step')} if all were of {last:,}"
-    elif step["is_dense_known"]:
-        length += f"; about {format_duration(num_samples / step['samples_per_second'])} of training, estimated"
+    if seconds is not None:
+        length += f"; about {format_duration(seconds)} of training, estimated"
     return {"run": length}
 
 

@@ -1,6 +1,6 @@
 // What the service would decide for a job document: the answer of POST /v1/plans.
 import { showDerived } from "./derived.js";
-import { element, integer, isKnown, showTiles, stagesText, UNKNOWN } from "./format.js";
+import { duration, element, integer, isKnown, showTiles, stagesText, UNKNOWN } from "./format.js";
 import { findBatch } from "./noise.js";
 import { chooseSizeFormat, showPlan } from "./plan.js";
 
@@ -40,7 +40,7 @@ function describeFit({ fits }) {
 }
 
 function listTiles(answer) {
-  const { document: spec, memory, num_steps, plan } = answer;
+  const { document: spec, memory, num_samples, num_steps, plan, training_seconds } = answer;
   const size = chooseSizeFormat(memory.asked_bytes);
   const batch = findBatch({ spec, derived: answer.derived, progress: {} });
   const planned = isKnown(memory.planned_bytes) ? size(memory.planned_bytes) : UNKNOWN;
@@ -49,9 +49,11 @@ function listTiles(answer) {
   const samplesPerSecond = plan?.step.is_dense_known
     ? `about ${integer(plan.step.samples_per_second)} samples/s${atLast}`
     : "";
+  const length = isKnown(num_samples) ? `${integer(num_samples)} samples` : "decided by the rows, once they are read";
   return [
     ["Batch", integer(batch), describeBatch(answer, batch)],
-    ["Steps", integer(num_steps), isKnown(num_steps) ? samplesPerSecond : "decided by the rows, once they are read"],
+    ["Steps", integer(num_steps), length],
+    ["Training", isKnown(training_seconds) ? `about ${duration(training_seconds)}` : UNKNOWN, samplesPerSecond],
     ["Memory", planned, `of ${size(memory.asked_bytes)}`],
   ];
 }

@@ -1,5 +1,6 @@
 """What the page of a new job shows of a check, with the real planning program; and that everybody can use it."""
 
+import re
 import sys
 
 import pytest
@@ -48,7 +49,10 @@ def test_a_check_shows_what_the_preset_decides_and_why(page: Page, site: Site) -
     expect(page.locator("#tiles div", has_text="Batch")).to_contain_text("16,384grows from 2,048")
     # Steps of 2,048 until a fifth of the samples, of the sizes between, and of 16,384 from 56.67 % on.
     expect(page.locator("#tiles div", has_text="Steps")).to_contain_text(str(440 + 330 + 119))
-    expect(page.locator("#tiles div", has_text="Steps")).to_contain_text("samples/s at 16,384")
+    expect(page.locator("#tiles div", has_text="Steps")).to_contain_text("4,500,000 samples")
+    expect(page.locator("#tiles div", has_text="Training")).to_have_text(
+        re.compile(r"Trainingabout [1-9].* (s|min)about [\d,]+ samples/s at 16,384")
+    )
     expect(page.locator("#tiles div", has_text="Memory")).to_contain_text("of 2.0 GiB")
     batch = page.locator("#derived tr", has_text="batch.global_size")
     expect(batch).to_contain_text("preset large_batch: for at least 240 steps")
