@@ -66,7 +66,8 @@ def measure(model: SavedModel, patterns: list[str], file_format: str | None = No
     patterns: empty for the held-out rows. Returns metrics by name. Raises DataError.
     """
     pieces = _make_pieces(model, patterns, file_format)
-    scored = gather_scores(_check_bad_rows(model, score_pieces(model.module, pieces)))
+    source = ", ".join(patterns) or "the rows that its run held out"
+    scored = gather_scores(_check_bad_rows(model, score_pieces(model.module, pieces)), source)
     metrics = asdict(compute_binary_metrics(scored.labels, scored.logits, scored.weights))
     constant = constant_log_loss(scored.labels, model.config.train_label_rate, scored.weights)
     return {**metrics, "constant_log_loss": constant}
@@ -83,10 +84,11 @@ def tell(message: str) -> None:
     print(message, file=sys.stderr)  # noqa: T201
 
 
-def gather_scores(pieces: Iterable[ScoredPiece]) -> ScoredRows:
+def gather_scores(pieces: Iterable[ScoredPiece], source: str) -> ScoredRows:
     """Gather all good rows.
 
-    Raises DataError where there are none, where all their weights are 0, or where the model overflows on one.
+    source: where they are from, for errors. Raises DataError where there are none, where all their weights are 0, or
+    where the model overflows on one.
     """
     logits: list[np.ndarray] = []
     labels: list[np.ndarray] = []
@@ -97,15 +99,15 @@ def gather_scores(pieces: Iterable[ScoredPiece]) -> ScoredRows:
         if piece.read.rows.weights is not None:
             weights.append(piece.read.rows.weights)
     if not sum(map(len, logits)):
-        raise DataError("there are no rows", field="DATA", valid="at least one row")
+        raise DataError("there are no rows", source, field="DATA", valid="at least one row")
     if weights and not any(part.any() for part in weights):
-        raise DataError("the weights of all rows are 0", field="DATA", valid="weights above 0")
+        raise DataError("the weights of all rows are 0", source, field="DATA", valid="weights above 0")
     all_logits = np.concatenate(logits)
     if num_undefined := int(np.isnan(all_logits).sum()):
         message = (
             f"the model overflows on {format_count(num_undefined, 'row')}: their values are far from those in training"
         )
-        raise DataError(message, field="DATA", valid="rows like those it was trained on")
+        raise DataError(message, source, field="DATA", valid="rows like those it was trained on")
     return ScoredRows(all_logits, np.concatenate(labels), np.concatenate(weights) if weights else None)
 
 

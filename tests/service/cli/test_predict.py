@@ -105,6 +105,8 @@ def test_evaluate_takes_files_of_another_format(made: Made, tmp_path: Path) -> N
     assert bad.returncode == 2
     assert bad.stderr.startswith(f"error: {rows}, line 2, age: 'old' is not a number")
     assert bad.stderr.count("\n") == 1
+    empty = write_csv(tmp_path / "empty.csv", [])
+    assert run("evaluate", made.path, empty).stderr.startswith(f"error: {empty}, DATA: there are no rows (valid: ")
 
 
 @pytest.mark.parametrize(
