@@ -31,6 +31,9 @@ from service.times import now
 
 log = structlog.get_logger(__name__)
 
+ROUND_SECONDS = 0.5
+"""Seconds after which a round removes no more, about: the control loop waits for it."""
+
 
 class DeletionService:
     def __init__(
@@ -41,21 +44,19 @@ class DeletionService:
         facts: RunFacts,
         on_change: Callable[[], None],
         *,
-        max_seconds: float = 0.5,
         retry_seconds: float = 60.0,
         batch_size: int = 5000,
     ) -> None:
         """Call `on_change` where `finish_deletions` has something to do.
 
-        max_seconds: time after which a call of it ends, about, since it holds up the control loop. retry_seconds: time
-        for which it leaves a job alone that it could not remove. batch_size: rows that it removes in one transaction.
+        retry_seconds: time for which it leaves a job alone that it could not remove. batch_size: rows that it removes
+        in one transaction.
         """
         self._database = database
         self._runs_directory = runs_directory
         self._audit = audit
         self._facts = facts
         self._on_change = on_change
-        self._max_seconds = max_seconds
         self._retry_seconds = retry_seconds
         self._batch_size = batch_size
         self._retry_times: dict[str, float] = {}
@@ -95,7 +96,7 @@ class DeletionService:
         What fails in one job is logged and tried again later, and holds up no other job. The leader calls this in every
         round; calls at the same time do no harm.
         """
-        give_up_at = time.monotonic() + self._max_seconds
+        give_up_at = time.monotonic() + ROUND_SECONDS
 
         def is_over() -> bool:
             return time.monotonic() >= give_up_at
