@@ -13,8 +13,9 @@ ENDS_WELL_AFTER_A_STOP = """
 import pathlib, signal, sys, threading
 stopped = threading.Event()
 signal.signal(signal.SIGTERM, lambda *_: stopped.set())
+signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
 pathlib.Path(sys.argv[1]).touch()
-stopped.wait(30)
+raise SystemExit(0 if stopped.wait(60) else 1)
 """
 
 
