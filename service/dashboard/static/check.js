@@ -47,13 +47,13 @@ function listTiles(answer) {
   // Smaller batches are slower.
   const atLast = isKnown(findFirst(answer.derived)) ? ` at ${integer(batch)}` : "";
   const samplesPerSecond = plan?.step.is_dense_known
-    ? `about ${integer(plan.step.samples_per_second)} samples/s${atLast}`
+    ? `estimated, about ${integer(plan.step.samples_per_second)} samples/s${atLast}`
     : "";
   const length = isKnown(num_samples) ? `${integer(num_samples)} samples` : "decided by the rows, once they are read";
   return [
     ["Batch", integer(batch), describeBatch(answer, batch)],
     ["Steps", integer(num_steps), length],
-    ["Training", isKnown(training_seconds) ? `about ${duration(training_seconds)}` : UNKNOWN, samplesPerSecond],
+    ["Training", duration(training_seconds), samplesPerSecond],
     ["Memory", planned, `of ${size(memory.asked_bytes)}`],
   ];
 }

@@ -51,7 +51,7 @@ def test_a_check_shows_what_the_preset_decides_and_why(page: Page, site: Site) -
     expect(page.locator("#tiles div", has_text="Steps")).to_contain_text(str(440 + 330 + 119))
     expect(page.locator("#tiles div", has_text="Steps")).to_contain_text("4,500,000 samples")
     expect(page.locator("#tiles div", has_text="Training")).to_have_text(
-        re.compile(r"Trainingabout [1-9].* (s|min)about [\d,]+ samples/s at 16,384")
+        re.compile(r"Training[1-9].* (s|min)estimated, about [\d,]+ samples/s at 16,384")
     )
     expect(page.locator("#tiles div", has_text="Memory")).to_contain_text("of 2.0 GiB")
     batch = page.locator("#derived tr", has_text="batch.global_size")
