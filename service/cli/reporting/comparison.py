@@ -1,6 +1,7 @@
 """Differences of methods to a base, seed by seed and on the same evaluation rows."""
 
 import dataclasses
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,8 +10,10 @@ from service.cli.reporting.cells import ReportCell, are_equal
 from service.cli.reporting.load import LoadedTrial
 from service.cli.reporting.scores import MeasuredScores
 from service.cli.sweep.results import can_pair
-from service.cli.sweep.trials import format_value
 from service.cli.trials.intervals import Estimate, combine_differences
+
+MIN_WIDTH = 1e-9
+"""Width of an interval below which it is no more than rounding."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ def _pair_with_base(
             if cell is not other and cell.compared == other.compared
         ]
     by_name = {name_compared(cell): cell for cell in of_base}
-    chosen = by_name.get(",".join(part.strip() for part in base_cell.split(",")))
+    chosen = by_name.get("".join(base_cell.split()))
     if chosen is None:
         valid = ", ".join(f'"{name}"' for name in by_name if name) or "leave it out: the sweep compares no values"
         raise BadInputError(f"--base-cell: {base} has no results at {base_cell!r} (valid: {valid})")
@@ -100,8 +103,9 @@ def _pair_with_base(
 
 
 def name_compared(cell: ReportCell) -> str:
-    """Return the compared values as --base-cell names them, such as "4096"."""
-    return ",".join(map(format_value, cell.compared.values()))
+    """Return the compared values as --base-cell names them, such as "4096,[64,1]": in full, without spaces."""
+    values = cell.compared.values()
+    return "".join(",".join(value if isinstance(value, str) else json.dumps(value) for value in values).split())
 
 
 def plan_comparison(cell: ReportCell, base: ReportCell, missing: Mapping[str, str]) -> Comparison:
@@ -176,5 +180,8 @@ def _combine(comparison: Comparison, measured: MeasuredScores, metric: str) -> E
 
 def _describe(estimate: Estimate | None, above: str, below: str) -> str | None:
     if estimate is None or estimate.low is None or estimate.high is None:
+        return None
+    # Seeds that differ alike, as they may on few rows, tell nothing of how much others would.
+    if estimate.high - estimate.low < MIN_WIDTH:
         return None
     return above if estimate.low > 0.0 else below if estimate.high < 0.0 else None

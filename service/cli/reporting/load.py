@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from service.cli.errors import BadInputError
@@ -49,6 +49,8 @@ class LoadedResults:
     """Lines that do not count since the document of the sweep does not ask for their trials, or not yet."""
     compare: Sequence[str]
     """Compared fields."""
+    unlisted: Sequence[Path]
+    """Files without a list of the trials that the sweep asks for: what is left of it is not known."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,8 @@ class _FileResults:
     """Results of one file that count, and the numbers of lines that do not."""
 
     trials: Sequence[LoadedTrial]
-    asked: Sequence[AskedTrial]
+    asked: Sequence[AskedTrial] | None
+    """Trials that the document of the sweep asks for; None where they are not known."""
     num_replaced: int
     num_unasked: int
 
@@ -76,6 +79,7 @@ def load_results(paths: Sequence[Path]) -> LoadedResults:
             "(valid: a sweep with a trial that has ended)"
         )
     compare = _check_compared(lines)
+    lines = [_order_compared(line, compare) for line in lines]
     trials: dict[str, LoadedTrial] = {}
     for line in lines:
         identity = _make_identity(line.result)
@@ -91,7 +95,7 @@ def load_results(paths: Sequence[Path]) -> LoadedResults:
         # A failure is no result, so that it does not replace one.
         if line.result.outcome != "failed" or earlier.result.outcome == "failed":
             trials[identity] = line
-    missing = {_make_identity(trial): trial for part in parts for trial in part.asked}
+    missing = {_make_identity(trial): trial for part in parts for trial in part.asked or []}
     return LoadedResults(
         files,
         [*trials.values()],
@@ -99,13 +103,14 @@ def load_results(paths: Sequence[Path]) -> LoadedResults:
         sum(part.num_replaced for part in parts) + len(lines) - len(trials),
         sum(part.num_unasked for part in parts),
         compare,
+        [file for file, part in zip(files, parts, strict=True) if part.asked is None],
     )
 
 
 def _select_asked(file: Path, results: Sequence[TrialResult], asked: Sequence[AskedTrial] | None) -> _FileResults:
     """Select the results of a file that count. asked: trials that do; None where all do."""
     if asked is None:
-        return _FileResults([LoadedTrial(result, file) for result in results], [], 0, 0)
+        return _FileResults([LoadedTrial(result, file) for result in results], None, 0, 0)
     keys = {trial.key for trial in asked}
     lines = [result for result in results if result.key in keys]
     # A failure is no result, so that it does not replace one.
@@ -138,6 +143,12 @@ def _check_compared(lines: Sequence[LoadedTrial]) -> list[str]:
                 f"{_list_fields(line)}, not {_list_fields(first)} (valid: results of one sweep)"
             )
     return [*first.result.compared]
+
+
+def _order_compared(line: LoadedTrial, compare: Sequence[str]) -> LoadedTrial:
+    """Return the trial with its compared values in the order of `compare`, which a document may have changed."""
+    compared = {field: line.result.compared[field] for field in compare}
+    return replace(line, result=line.result.model_copy(update={"compared": compared}))
 
 
 def _list_fields(line: LoadedTrial) -> str:

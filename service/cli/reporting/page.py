@@ -1,14 +1,12 @@
 """Whole content of a report."""
 
-from collections.abc import Sequence
-
-from service.cli.reporting.cells import ReportCell
 from service.cli.reporting.content import Page
 from service.cli.reporting.course_section import make_course_section
 from service.cli.reporting.detail_sections import make_detail_sections
 from service.cli.reporting.numbers import SweepReport
 from service.cli.reporting.result_sections import make_result_sections
 from service.cli.reporting.scaling_sections import make_scaling_sections
+from service.cli.sweep.asked import ASKED_FILE_NAME
 
 
 def make_page(report: SweepReport, title: str) -> Page:
@@ -18,7 +16,7 @@ def make_page(report: SweepReport, title: str) -> Page:
     compared = ", ".join(report.loaded.compare)
     across = f", at each value of {compared}" if compared else ""
     trials = "1 trial" if num_trials == 1 else f"{num_trials:,} trials"
-    lead = f"{trials} of a sweep, from {results}. {_describe_choice(report.cells, across)}"
+    lead = f"{trials} of a sweep, from {results}. {_describe_choice(report, across)}"
     sections = [
         *make_result_sections(report),
         make_course_section(report.courses),
@@ -28,7 +26,14 @@ def make_page(report: SweepReport, title: str) -> Page:
     return Page(title, lead, sections)
 
 
-def _describe_choice(cells: Sequence[ReportCell], across: str) -> str:
+def _describe_choice(report: SweepReport, across: str) -> str:
+    cells = report.cells
+    if report.loaded.unlisted:
+        kind = "Best setting" if any(cell.is_chosen for cell in cells) else "The only setting"
+        return (
+            f"{kind} of each method{across} among these results: {ASKED_FILE_NAME}, which says what the sweep asks "
+            "for, is not beside them, so that it is not known whether trials are left."
+        )
     if any(cell.is_open for cell in cells):
         return f"Best setting so far of each method{across}, as the validation rows choose it: not all trials have run."
     if any(cell.is_chosen for cell in cells):

@@ -43,11 +43,30 @@ def list_grid_faults(document: Mapping[str, Any]) -> list[FieldError]:
     return faults
 
 
+def list_emptied(sweep: SweepConfig, job: Mapping[str, Any]) -> list[FieldError]:
+    """List empty tables that would leave out fields which the job, or all trials, have."""
+    faults: dict[str, FieldError] = {}
+    for name, method in sweep.methods.items():
+        for table, fields, earlier in (
+            ("set", sweep.fields, {"the job": flatten(job)}),
+            (f"methods.{name}", method.fields, {"the job": flatten(job), "[set]": sweep.fields}),
+        ):
+            for field in (field for field, value in fields.items() if value == {}):
+                for source, others in earlier.items():
+                    if lost := [other for other in others if other.startswith(f"{field}.")]:
+                        message = f"is an empty table, which would leave out {', '.join(lost)} of {source}"
+                        valid = "leave it out, or state these fields in it again"
+                        faults[f"{table}.{field}"] = FieldError(f"{table}.{field}", message, valid)
+    return [*faults.values()]
+
+
 def _list_seed_faults(sweep: SweepConfig) -> Iterator[FieldError]:
     tables = {"set": sweep.fields, "grid": sweep.grid}
     for name, method in sweep.methods.items():
         tables |= {f"methods.{name}": method.fields, f"methods.{name}.grid": method.grid}
     for table, fields in tables.items():
+        if table.endswith("grid") and "run" in fields:
+            yield FieldError(f"{table}.run", "its values would replace all of run", "fields of run")
         if SEED in fields:
             yield FieldError(f"{table}.{SEED}", "seeds and confirm_seeds set it", "leave it out")
     for field, seeds in (("seeds", sweep.seeds), ("confirm_seeds", sweep.confirm_seeds)):
@@ -78,13 +97,23 @@ def _list_compare_faults(sweep: SweepConfig) -> Iterator[FieldError]:
 
 
 def _list_overlaps(sweep: SweepConfig) -> Iterator[FieldError]:
-    """List fields of a method that a grid would replace, so that what is written there would have no effect."""
+    """List fields that a grid would replace, so that what is written there would have no effect, and fields of a grid
+    within one another."""
+    told: set[str] = set()
     for name, method in sweep.methods.items():
-        for field in method.fields:
-            for tried in {**sweep.grid, **method.grid}:
-                if field == tried or field.startswith(f"{tried}."):
+        grid = {**sweep.grid, **method.grid}
+        # A method may try values of its own of a field that the others have from [set].
+        common = [field for field in sweep.fields if field not in method.grid]
+        stated = {f"methods.{name}.{field}": field for field in method.fields}
+        stated |= {f"set.{field}": field for field in common if field not in method.fields}
+        stated |= {f"{'grid' if field in sweep.grid else f'methods.{name}.grid'}.{field}": field for field in grid}
+        for where, field in stated.items():
+            for tried in grid:
+                is_same = field == tried and "grid." not in where
+                if (is_same or field.startswith(f"{tried}.")) and where not in told:
+                    told.add(where)
                     message = f"the values of {tried} in the grid would replace it"
-                    yield FieldError(f"methods.{name}.{field}", message, "either the field or its values in the grid")
+                    yield FieldError(where, message, "either the field or its values in the grid")
 
 
 def _list_replaced(sweep: SweepConfig) -> list[FieldError]:
@@ -101,7 +130,9 @@ def _list_replaced(sweep: SweepConfig) -> list[FieldError]:
             table = f"methods.{name}" if field in method.fields else "set"
             for tried in {**sweep.grid, **method.grid}:
                 if tried.startswith(f"{field}."):
-                    message = f"is {json.dumps(value)}, which the values of {tried} in the grid would replace"
+                    message = (
+                        f"is {json.dumps(value, default=str)}, which the values of {tried} in the grid would replace"
+                    )
                     valid = "a table, or no values of its fields in the grid"
                     faults[f"{table}.{field}"] = FieldError(f"{table}.{field}", message, valid)
     return [*faults.values()]

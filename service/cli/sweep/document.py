@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from dlrm.config import ConfigError, parse_job, translate_errors
 from service.cli.documents import read_job
 from service.cli.errors import BadInputError
-from service.cli.sweep.check import list_faults, list_grid_faults
+from service.cli.sweep.check import list_emptied, list_faults, list_grid_faults
 from service.cli.sweep.config import SweepConfig
 
 MAX_NAME = 40
@@ -42,7 +42,9 @@ def read_sweep(path: Path) -> Sweep:
     else:
         faults = list_faults(config)
         if not faults:
-            return Sweep(path, config, *_read_base(path, config))
+            job_path, job = _read_base(path, config)
+            if not (faults := list_emptied(config, job)):
+                return Sweep(path, config, job_path, job)
     raise BadInputError(*(f"{path}: {fault}" for fault in faults))
 
 

@@ -121,7 +121,8 @@ def shorten_paths(message: str) -> str:
 def read_results(path: Path) -> list[TrialResult]:
     """Read the trials that have ended, in their order; none where there is no file.
 
-    The beginning of a last line, which a crash left, is ignored. Raises BadInputError where another line is not one.
+    The beginning of a last line, which a crash left, is ignored; a whole one without a line break counts. Raises
+    BadInputError where another line is not one.
     """
     try:
         content = path.read_bytes()
@@ -130,7 +131,8 @@ def read_results(path: Path) -> list[TrialResult]:
     except OSError as error:
         raise BadInputError(f"{path}: {error.strerror}") from None
     results: list[TrialResult] = []
-    for number, line in enumerate(content.split(b"\n")[:-1], 1):
+    *lines, last = content.split(b"\n")
+    for number, line in enumerate([*lines, last] if _is_result(last) else lines, 1):
         try:
             results.append(TrialResult.model_validate_json(line))
         except ValidationError:
@@ -150,12 +152,15 @@ def can_pair(one: TrialResult, other: TrialResult) -> bool:
 
 
 def append_result(path: Path, result: TrialResult) -> None:
-    """Append a line, and cut off what a crash left of one before it. Raises BadInputError where it cannot."""
+    """Append a line, and cut off what a crash left of one before it, or end that where it is whole.
+
+    Raises BadInputError where it cannot.
+    """
     line = result.model_dump_json().encode() + b"\n"
     try:
         is_new = not path.exists()
         with path.open("a+b", buffering=0) as file:
-            _cut_partial_line(path, file.fileno())
+            _end_last_line(path, file.fileno())
             while line:
                 line = line[os.write(file.fileno(), line) :]
             os.fsync(file.fileno())
@@ -165,8 +170,20 @@ def append_result(path: Path, result: TrialResult) -> None:
         raise BadInputError(f"{path}: {error.strerror}") from None
 
 
-def _cut_partial_line(path: Path, descriptor: int) -> None:
+def _end_last_line(path: Path, descriptor: int) -> None:
     content = path.read_bytes()
     whole = content.rfind(b"\n") + 1
-    if whole < len(content):
+    if whole == len(content):
+        return
+    if _is_result(content[whole:]):
+        os.write(descriptor, b"\n")
+    else:
         os.ftruncate(descriptor, whole)
+
+
+def _is_result(line: bytes) -> bool:
+    try:
+        TrialResult.model_validate_json(line)
+    except ValidationError:
+        return False
+    return True

@@ -53,8 +53,10 @@ class Trial:
 
 
 def format_value(value: Any) -> str:
-    """Format a value of a field briefly."""
-    return f"{value:g}" if isinstance(value, float) else value if isinstance(value, str) else json.dumps(value)
+    """Format a value of a field briefly; a date or time of TOML, which no field has, as it is written."""
+    if isinstance(value, float):
+        return f"{value:g}"
+    return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
 def format_cell(method: str, compared: Settings) -> str:
@@ -121,6 +123,10 @@ def check_all(sweep: Sweep) -> None:
                     keys.add(found.key)
                 else:
                     faults_of_method += found
+        num_jobs = len(list_compared(sweep.config)) * len(settings_of_method)
+        if not faults_of_method and len(keys) < num_jobs:
+            what = f"has {num_jobs} settings, of which only {len(keys)} are different job documents"
+            faults[f"methods.{method}: {what} (valid: values that differ in what they change)"] = None
         faults |= dict.fromkeys(faults_of_method)
         if not faults_of_method and (first := methods.setdefault(frozenset(keys), method)) != method:
             what = f"has the same job documents as methods.{first}, so that there is nothing to compare"

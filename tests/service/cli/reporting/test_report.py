@@ -130,6 +130,28 @@ def test_the_base_may_be_one_cell_and_an_unknown_one_is_refused_with_the_valid_n
     assert "valid: adam, lamb" in refuse(dlrm, sweep, "--base-cell", "4096")
 
 
+def test_lines_that_list_the_compared_fields_in_another_order_stand_under_the_same_headings(
+    tmp_path: Path, dlrm: Command
+) -> None:
+    trials = [make_trial(tmp_path, "adam", batch, 10, keeps_scores=False) for batch in (1024, 4096)]
+    compared = [
+        {"batch.global_size": 1024, "model.top_mlp": [32, 1]},
+        {"model.top_mlp": [64, 1], "batch.global_size": 4096},
+    ]
+    pairs = zip(trials, compared, strict=True)
+    write_results(tmp_path, [trial.model_copy(update={"compared": values}) for trial, values in pairs])
+    text = dlrm("report", str(tmp_path)).out
+    assert [line.split(" | ")[1:3] for line in text.splitlines() if line.startswith("| adam | ")][:2] == [
+        ["1024", "\\[32, 1\\]"],
+        ["4096", "\\[64, 1\\]"],
+    ]
+    report = read_json(dlrm, tmp_path, "--base", "adam", "--base-cell", "4096, [64, 1]")
+    (one,) = report["differences"]
+    assert one["base"] == "adam, 4096, [64, 1]"
+    valid = 'valid: "1024,[32,1]", "4096,[64,1]"'
+    assert valid in refuse(dlrm, tmp_path, "--base", "adam", "--base-cell", "1")
+
+
 def test_the_critical_batch_is_that_of_the_curves_and_agrees_with_the_noise_scale(
     sweep: Path, tmp_path: Path, dlrm: Command
 ) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from service.cli.sweep.asked import AskedTrial, write_asked
 from service.cli.sweep.results import CurvePoint, TrialResult
 from tests.service.cli.reporting.recorded import (
     BATCHES,
@@ -18,10 +19,14 @@ from tests.service.cli.reporting.reports import Command, find, read_json
 
 def test_of_a_method_with_one_setting_no_words_say_that_it_was_chosen(tmp_path: Path, dlrm: Command) -> None:
     lone, several = tmp_path / "lone", tmp_path / "several"
-    write_results(
-        lone, [make_trial(lone, method, 1024, seed, "grid") for method in ("adam", "lamb") for seed in (0, 1)]
-    )
+    trials = [make_trial(lone, method, 1024, seed, "grid") for method in ("adam", "lamb") for seed in (0, 1)]
+    write_results(lone, trials)
     text = dlrm("report", str(lone)).out
+    assert "The only setting of each method, at each value of batch.global\\_size among these results" in text
+    assert "so that it is not known whether trials are left" in text
+    write_asked(lone, [AskedTrial.model_validate(trial, from_attributes=True) for trial in trials])
+    text = dlrm("report", str(lone)).out
+    assert "is not beside them" not in text
     assert "Each method has one setting, at each value of batch.global\\_size, so that nothing is chosen" in text
     assert "best setting" not in text.lower()
     assert "chose" not in text.replace("nothing is chosen", "").replace("No base is chosen", "")
@@ -30,6 +35,22 @@ def test_of_a_method_with_one_setting_no_words_say_that_it_was_chosen(tmp_path: 
     text = dlrm("report", str(several)).out
     assert "Best setting of each method" in text
     assert "No result is confirmed: the seeds that chose the best setting are the result too" in text
+
+
+def test_seeds_that_differ_alike_to_the_last_bit_have_no_verdict(tmp_path: Path, dlrm: Command) -> None:
+    trials = [
+        make_trial(tmp_path, name, 1024, seed, keeps_scores=False) for name in ("adam", "lamb") for seed in (1, 2)
+    ]
+    aucs = {"adam": 0.75, "lamb": 0.76}
+    metrics = ("auc", "log_loss")
+    trials = [
+        trial.model_copy(update={"metrics": {**trial.metrics, **dict.fromkeys(metrics, aucs[trial.method])}})
+        for trial in trials
+    ]
+    write_results(tmp_path, trials)
+    (one,) = read_json(dlrm, tmp_path, "--base", "adam")["differences"]
+    assert one["auc"]["value"] == pytest.approx(0.01)
+    assert (one["auc"]["source"], one["verdict"]) == ("seeds", "not told apart")
 
 
 def test_one_training_of_each_method_has_no_verdict_however_sure_its_rows_are(tmp_path: Path, dlrm: Command) -> None:

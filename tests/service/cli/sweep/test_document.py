@@ -60,12 +60,54 @@ def test_a_field_may_be_written_as_a_path_or_as_a_table(tmp_path: Path, fields: 
         ("[methods.a]\nmoments = false\n[grid]\nmoments.every = [1, 2]\n", "methods.a.moments", "is false, which"),
         ("[set]\nmoments = false\n[grid]\nmoments.every = [1, 2]\n", "set.moments", "or no values of its fields"),
         ("[halving]\nrungs = 9\n", "halving.rungs", "less than or equal to 3"),
+        (
+            "[set]\ndense_optimizer.learning_rate = 0.5\n" + GRID,
+            "set.dense_optimizer.learning_rate",
+            "would replace it",
+        ),
+        (
+            "[set]\ndense_optimizer.learning_rate = 0.5\n[grid]\n"
+            'dense_optimizer = [{ name = "adam" }, { name = "lamb" }]\n',
+            "set.dense_optimizer.learning_rate",
+            "the values of dense_optimizer in the grid would replace it",
+        ),
+        (
+            "[set]\nvariance_reduction.gamma = 0.2\n[methods.vr]\nvariance_reduction = {}\n",
+            "methods.vr.variance_reduction",
+            "would leave out variance_reduction.gamma of [set]",
+        ),
+        (
+            "[set]\nmodel = {}\n",
+            "set.model",
+            "leave out model.architecture, model.bottom_mlp, model.top_mlp of the job",
+        ),
+        (
+            '[grid]\n"dense_optimizer" = [{ name = "adam" }]\n"dense_optimizer.name" = ["sgd", "lamb"]\n',
+            "grid.dense_optimizer.name",
+            "the values of dense_optimizer in the grid would replace it",
+        ),
+        ('[grid]\n"run" = [{ seed = 3 }, { seed = 4 }]\n', "grid.run", "would replace all of run"),
+        (
+            '[methods.a.grid]\ntable_optimizer = [{}, { name = "rowwise_adagrad" }]\n',
+            "methods.a",
+            "has 2 settings, of which only 1 are different job documents",
+        ),
     ],
 )
 def test_a_fault_names_the_file_the_field_and_what_is_valid(tmp_path: Path, text: str, field: str, words: str) -> None:
     (line,) = refuse(tmp_path, text)
     assert line.startswith(f"{tmp_path / 'batches.toml'}: {field}")
     assert words in line
+
+
+def test_a_date_which_no_field_has_is_a_fault_with_its_field(tmp_path: Path) -> None:
+    lines = refuse(tmp_path, '[grid]\n"dense_optimizer.learning_rate" = [2020-01-01, 0.1]\n')
+    assert 'dense_optimizer.learning_rate = "2020-01-01": dense_optimizer.learning_rate: ' in lines[0]
+
+
+def test_a_method_may_try_values_of_what_the_others_have_from_set(tmp_path: Path) -> None:
+    text = "allow_unequal_effort = true\n[set]\ndense_optimizer.learning_rate = 0.5\n[methods.a]\n[methods.b.grid]\n"
+    check_all(read_document(tmp_path, text + '"dense_optimizer.learning_rate" = [0.1, 0.2]\n'))
 
 
 def test_a_setting_that_the_job_cannot_take_names_the_method_the_value_and_the_field_of_the_job(tmp_path: Path) -> None:
