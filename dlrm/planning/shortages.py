@@ -151,12 +151,19 @@ def check_evaluation_rows(num_rows: int, label_rate: float, source: EvaluationSo
 
     label_rate: the share of positive rows, that of the training rows where it is not known. source: source of the rows.
     """
+    if not num_rows:
+        return None
     if label_rate in (0.0, 1.0):
         message = f"every evaluation row has label {label_rate:.0f}: there is no AUC of such rows; {source.value}"
         return QualityWarning(name=FEW_EVALUATION_ROWS, message=message)
     num_positives = round(num_rows * label_rate)
-    if not 0 < num_positives < num_rows:
-        return None
+    if num_positives in (0, num_rows):
+        label, num_expected = (1, num_rows * label_rate) if num_positives == 0 else (0, num_rows * (1 - label_rate))
+        message = (
+            f"of the {num_rows:,} evaluation rows only about {num_expected:.1g} have label {label}: there may be no "
+            f"AUC of such rows; {source.value}"
+        )
+        return QualityWarning(name=FEW_EVALUATION_ROWS, message=message)
     error = estimate_auc_standard_error(TYPICAL_AUC, num_positives, num_rows - num_positives)
     if error <= MAX_STANDARD_ERROR:
         return None

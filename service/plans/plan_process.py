@@ -121,9 +121,12 @@ class Planner:
 def _compute_key(resolved: ResolvedJob, sees_files: bool) -> str | None:
     """Return a hash of all that the result depends on; None where the result must not be cached.
 
-    That is the case for raw files, whose prepared data may appear or change, and for packed data that cannot be read.
+    That is the case for raw files, whose prepared data may appear or change, for packed data that cannot be read, and
+    where the job starts from another model, whose dimensions are read.
     """
     job = resolved.job
+    if job.run.warm_start is not None:
+        return None
     parts = [resolved.model_dump_json(), str(sees_files)]
     is_read = sees_files or any(map(is_remote, job.data.train))
     if job.data.is_raw and resolved.data_cache is not None and is_read:

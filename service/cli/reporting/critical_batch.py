@@ -27,8 +27,10 @@ class CriticalBatchFit:
     min_samples: float
     """Fewest samples, of a batch far below B_crit."""
     low: float | None = None
+    """Lower bound of the 95 % interval of B_crit, 0 where it is at the limit of the search; None where a batch has one
+    seed."""
     high: float | None = None
-    """Upper bound of the 95 % interval of B_crit; None where a batch has one seed."""
+    """Upper bound, infinite where it is at the limit of the search."""
     is_at_limit: bool = False
     """Whether B_crit is at a limit of the search: the batches are all far below, or far above it, and tell no more."""
 
@@ -59,8 +61,7 @@ def fit_critical_batch(samples: Mapping[int, Sequence[float]]) -> CriticalBatchF
     logs = {batch: [math.log(value) for value in values] for batch, values in sorted(samples.items())}
     counts = {batch: len(values) for batch, values in logs.items()}
     best = _fit({batch: statistics.fmean(values) for batch, values in logs.items()}, counts)
-    lowest, highest = _limit(counts)
-    is_at_limit = not lowest + 1e-3 < math.log(best.critical_batch) < highest - 1e-3
+    is_at_limit = _find_beyond(best.critical_batch, counts) is not None
     if min(counts.values()) < 2:
         return CriticalBatchFit(best.critical_batch, best.min_samples, is_at_limit=is_at_limit)
     generator = random.Random(SEED)
@@ -71,12 +72,21 @@ def fit_critical_batch(samples: Mapping[int, Sequence[float]]) -> CriticalBatchF
         ).critical_batch
         for _ in range(NUM_RESAMPLES)
     )
-    low, high = found[round(0.025 * (NUM_RESAMPLES - 1))], found[round(0.975 * (NUM_RESAMPLES - 1))]
+    bounds = found[round(0.025 * (NUM_RESAMPLES - 1))], found[round(0.975 * (NUM_RESAMPLES - 1))]
+    low, high = (bound if (beyond := _find_beyond(bound, counts)) is None else beyond for bound in bounds)
     return CriticalBatchFit(best.critical_batch, best.min_samples, low, high, is_at_limit)
 
 
 def _limit(batches: Mapping[int, int]) -> tuple[float, float]:
     return math.log(min(batches) / MAX_FACTOR), math.log(max(batches) * MAX_FACTOR)
+
+
+def _find_beyond(critical_batch: float, batches: Mapping[int, int]) -> float | None:
+    """Return what a critical batch at a limit of the search stands for, 0 or infinity; None within them."""
+    lowest, highest = _limit(batches)
+    if math.log(critical_batch) < lowest + 1e-3:
+        return 0.0
+    return math.inf if math.log(critical_batch) > highest - 1e-3 else None
 
 
 def _fit(logs: Mapping[int, float], counts: Mapping[int, int]) -> CriticalBatchFit:
@@ -94,7 +104,7 @@ def _fit(logs: Mapping[int, float], counts: Mapping[int, int]) -> CriticalBatchF
     lowest, highest = _limit(counts)
     width = (highest - lowest) / _NUM_GRID
     # The sum of squares may have two valleys: the grid finds the deeper one, the golden section its bottom.
-    start = min((lowest + width * number for number in range(_NUM_GRID + 1)), key=lambda place: find_level(place)[0])
+    start = min((lowest + width * number for number in range(_NUM_GRID + 1)), key=lambda log: find_level(log)[0])
     low, high = max(start - width, lowest), min(start + width, highest)
     left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     of_left, of_right = find_level(left)[0], find_level(right)[0]

@@ -79,7 +79,8 @@ def _make_difference_record(difference: Difference) -> dict[str, Any]:
 
 
 def _make_scaling_record(scaling: Scaling) -> dict[str, Any]:
-    fit, other, noise = scaling.fit, scaling.fit_without_largest, scaling.noise_scale
+    other, noise = scaling.fit_without_largest, scaling.noise_scale
+    fit = None if scaling.fit is None or scaling.fit.is_at_limit else scaling.fit
     return {
         "series": scaling.series,
         "batches": [
@@ -88,9 +89,9 @@ def _make_scaling_record(scaling: Scaling) -> dict[str, Any]:
         ],
         "critical_batch": None if fit is None else fit.critical_batch,
         "critical_batch_low": None if fit is None else fit.low,
-        "critical_batch_high": None if fit is None else fit.high,
+        "critical_batch_high": None if fit is None or fit.high is None or math.isinf(fit.high) else fit.high,
         "critical_batch_without_largest": None if other is None or other.is_at_limit else other.critical_batch,
-        "is_at_limit": None if fit is None else fit.is_at_limit,
+        "is_at_limit": None if scaling.fit is None else scaling.fit.is_at_limit,
         "min_samples": None if fit is None else fit.min_samples,
         "min_steps": None if fit is None else fit.min_steps,
         "noise_scale": None if noise is None else noise.value,

@@ -166,8 +166,9 @@ def _make_fit_table(scalings: Sequence[Scaling]) -> Table:
     rows: list[list[str]] = []
     for scaling in scalings:
         fit = scaling.fit
-        interval = UNKNOWN if fit is None else _format_interval(fit.low, fit.high)
-        values = (None, None, None) if fit is None else (fit.critical_batch, fit.min_samples, fit.min_steps)
+        is_known = fit is not None and not fit.is_at_limit
+        interval = _format_interval(fit.low, fit.high) if is_known else UNKNOWN
+        values = (fit.critical_batch, fit.min_samples, fit.min_steps) if is_known else (None, None, None)
         critical, samples, steps = map(format_rough, values)
         rows.append([scaling.series, critical, interval, samples, steps, format_noise(scaling.noise_scale)])
     is_fitted = any(scaling.fit is not None for scaling in scalings)
@@ -176,7 +177,11 @@ def _make_fit_table(scalings: Sequence[Scaling]) -> Table:
 
 
 def _format_interval(low: float | None, high: float | None) -> str:
-    return UNKNOWN if low is None or high is None else f"{format_rough(low)} to {format_rough(high)}"
+    if low is None or high is None or (low == 0.0 and math.isinf(high)):
+        return UNKNOWN
+    if low == 0.0:
+        return f"below {format_rough(high)}"
+    return f"above {format_rough(low)}" if math.isinf(high) else f"{format_rough(low)} to {format_rough(high)}"
 
 
 def _describe_fits(scalings: Sequence[Scaling]) -> list[str]:

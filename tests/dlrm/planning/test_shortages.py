@@ -126,6 +126,13 @@ def test_evaluation_rows_of_one_label_are_told_before_the_run(label: int) -> Non
     assert f"every evaluation row has label {label}: there is no AUC of such rows; set" in warning.message
 
 
+@pytest.mark.parametrize(("rate", "words"), [(0.001, "about 0.4 have label 1"), (0.999, "about 0.4 have label 0")])
+def test_evaluation_rows_that_may_have_one_label_alone_are_told_before_the_run(rate: float, words: str) -> None:
+    [warning] = list_shortages(make_job(100), RowCounts(100_000, 400, rate))
+    assert warning.name == "few_evaluation_rows"
+    assert f"of the 400 evaluation rows only {words}: there may be no AUC of such rows; set" in warning.message
+
+
 def test_evaluation_rows_of_an_unknown_rate_are_not_judged() -> None:
     job = make_job(100)
     assert list_shortages(job, RowCounts(100_000, 100, None)) == []

@@ -15,6 +15,7 @@ from service.plans.plan_process import LIMITS, MAX_AT_ONCE, MAX_WAITING, Planner
 from service.plans.service import compute_learning_rates
 from tests.patience import PATIENCE_SECONDS, wait_until
 from tests.service.api import Api, make_settings, serve_api
+from tests.service.jobs.test_warm_start import write_model
 
 SYNTHETIC: dict[str, Any] = {
     "name": "dry",
@@ -99,6 +100,18 @@ def test_the_same_document_is_planned_once(planning_api: Api, monkeypatch: pytes
     first = request_plan(planning_api, document)
     monkeypatch.setattr(planning_api.services.plans._planner, "_command", ["/nothing/there"])
     assert request_plan(planning_api, document) == first
+
+
+def test_a_model_that_a_job_starts_from_is_read_again_for_each_plan(planning_api: Api) -> None:
+    source = Path(planning_api.services.settings.data_roots[0], "retrained")
+    document = {key: value for key, value in SYNTHETIC.items() if key != "model"}
+    for dim in (12, 20):
+        model = ModelConfig(architecture="dlrm", embedding_dim=dim, bottom_mlp=[dim]).model_dump(mode="json")
+        write_model(source, model=model, data=SYNTHETIC["data"])
+        answer = request_plan(planning_api, {**document, "run": {"warm_start": {"from": str(source)}}})
+        assert answer["fits"]["ever"], answer["fits"]
+        (decision,) = [each for each in answer["decisions"] if each["field"] == "model.embedding_dim"]
+        assert decision["value"] == dim
 
 
 def test_plans_are_kept_as_long_as_they_have_room(

@@ -1,5 +1,6 @@
 """Fit of the critical batch, on points that are exactly on the curve and on scattered ones."""
 
+import math
 import random
 
 import pytest
@@ -56,3 +57,17 @@ def test_batches_that_are_all_on_one_side_are_told(power: float, is_above: bool)
     assert fit is not None
     assert fit.is_at_limit
     assert (fit.critical_batch > BATCHES[-1]) is is_above
+
+
+def test_a_bound_at_the_end_of_the_search_is_none_of_the_critical_batch() -> None:
+    """Seeds that scatter by 5 % say nothing of how far above 8,192 a critical batch of 100,000 is."""
+    generator = random.Random(5)
+    samples = {
+        batch: [compute_samples(batch, 100_000.0) * generator.lognormvariate(0.0, 0.05) for _ in range(3)]
+        for batch in (1024, 2048, 4096, 8192)
+    }
+    fit = fit_critical_batch(samples)
+    assert fit is not None
+    assert fit.high == math.inf
+    assert fit.low is not None
+    assert 0.0 < fit.low < fit.critical_batch
