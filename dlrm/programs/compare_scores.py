@@ -53,10 +53,18 @@ def _find_fault(trial: Trial) -> dict[str, str] | None:
     for name in ("logits", "labels", "weights"):
         if trial[name] is not None:
             try:
-                _load(trial[name], trial["num_rows"])
+                _check_values(name, _load(trial[name], trial["num_rows"]))
             except ScoresError as error:
                 return {"file": name, "reason": str(error)}
     return None
+
+
+def _check_values(name: str, values: Vector) -> None:
+    """Raise ScoresError where numbers cannot be what a file of that name has."""
+    if name == "labels" and not np.all((values == 0) | (values == 1)):
+        raise ScoresError("has labels other than 0 and 1")
+    if name == "weights" and not (values.min() >= 0 and 0 < values.max() < np.inf):
+        raise ScoresError("has weights below 0, or infinite ones, or all of them are 0")
 
 
 @cache

@@ -80,6 +80,7 @@ from dlrm.record.reports import (
     StartReport,
     StepReport,
     parse_report,
+    parse_whole_reports,
 )
 from dlrm.record.run_store import RUN_STORE_VARIABLE, RunStoreRecord, checksum_file, is_uploaded, mark_uploaded
 from dlrm.record.scores import ScoresDirectory, ScoresRecord
@@ -199,6 +200,7 @@ __all__ = [
     "make_model_report",
     "mark_uploaded",
     "parse_report",
+    "parse_whole_reports",
     "read_rank_ends",
     "remove_partial_files",
     "sync_directory",

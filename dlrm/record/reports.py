@@ -3,9 +3,11 @@
 Each rank appends to two streams, `metrics` and `events`. A line's `seq` counts from 1 within its stream.
 """
 
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from dlrm.record.auc import is_guess
 
@@ -172,6 +174,13 @@ Report = Annotated[
     StartReport | StepReport | EvaluationReport | ProgressReport | EventReport, Field(discriminator="kind")
 ]
 _REPORT: TypeAdapter[Report] = TypeAdapter(Report)
+
+
+def parse_whole_reports(lines: Iterable[bytes]) -> Iterator[Report]:
+    """Parse spool lines, and leave out those that a full disk or a failing one has damaged."""
+    for line in lines:
+        with suppress(ValidationError):
+            yield parse_report(line)
 
 
 def parse_report(line: str | bytes) -> Report:

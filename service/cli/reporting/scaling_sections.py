@@ -166,9 +166,11 @@ def _make_fit_table(scalings: Sequence[Scaling]) -> Table:
     rows: list[list[str]] = []
     for scaling in scalings:
         fit = scaling.fit
-        is_known = fit is not None and not fit.is_at_limit
-        interval = _format_interval(fit.low, fit.high) if is_known else UNKNOWN
-        values = (fit.critical_batch, fit.min_samples, fit.min_steps) if is_known else (None, None, None)
+        if fit is None or fit.is_at_limit:
+            interval, values = UNKNOWN, (None, None, None)
+        else:
+            interval = _format_interval(fit.low, fit.high)
+            values = (fit.critical_batch, fit.min_samples, fit.min_steps)
         critical, samples, steps = map(format_rough, values)
         rows.append([scaling.series, critical, interval, samples, steps, format_noise(scaling.noise_scale)])
     is_fitted = any(scaling.fit is not None for scaling in scalings)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from dlrm.record import EvaluationReport, RunDirectory, SpoolReader, StartReport, StepReport, parse_report
+from dlrm.record import EvaluationReport, RunDirectory, SpoolReader, StartReport, StepReport, parse_whole_reports
 from service.cli.sweep.results import CurvePoint
 
 
@@ -13,7 +13,7 @@ def read_curve(directory: RunDirectory, num_attempts: int) -> list[CurvePoint]:
     for number in range(1, num_attempts + 1):
         reader = SpoolReader(directory.attempt(number).spool_file(0, "metrics"))
         while lines := reader.read():
-            for report in map(parse_report, lines):
+            for report in parse_whole_reports(lines):
                 if isinstance(report, StartReport):
                     steps = [step for step in steps if step.step <= report.step]
                     evaluations = [known for known in evaluations if known.step <= report.evaluated_step]

@@ -11,7 +11,7 @@ from dlrm.record import (
     EventReport,
     RunDirectory,
     SpoolReader,
-    parse_report,
+    parse_whole_reports,
     write_atomically,
 )
 from service.cli.data_files import check_data_files
@@ -126,7 +126,7 @@ def _has_prepared_rows(directory: RunDirectory) -> bool:
     """Whether the first attempt of a run on raw rows has prepared them, and not found them prepared."""
     reader = SpoolReader(directory.attempt(1).spool_file(0, "events"))
     while lines := reader.read():
-        reports = map(parse_report, lines)
+        reports = parse_whole_reports(lines)
         if any(isinstance(report, EventReport) and report.name == DATA_REUSED for report in reports):
             return False
     return True

@@ -32,8 +32,8 @@ class TrialEnd:
 
     outcome: Outcome
     seconds: float
-    """Seconds, without those of a preparation for all trials; of a run that had already ended, those of its training.
-    """
+    """Seconds, without those of a preparation for all trials; of earlier attempts, and of a run that had already ended,
+    those of the steps alone."""
     is_stop_requested: bool
     """Whether the command was asked to stop while the run went on, perhaps too late to stop that."""
 
@@ -47,11 +47,7 @@ def run_trial(document: Path, directory: RunDirectory, settings: Settings, label
     try:
         started = _start(document, directory, settings)
     except SucceededError as succeeded:
-        metrics = succeeded.outcome.metrics
-        num_samples, speed = metrics.get("num_samples"), metrics.get("samples_per_second")
-        return TrialEnd(
-            succeeded.outcome, num_samples / speed if num_samples and speed else 0.0, is_stop_requested=False
-        )
+        return TrialEnd(succeeded.outcome, _find_training_seconds(succeeded.outcome), is_stop_requested=False)
     clock = _Clock(counts_preparation=not is_first)
     with ProgressLine() as line:
         is_terminal = console_on(stderr=True).is_terminal
@@ -62,7 +58,9 @@ def run_trial(document: Path, directory: RunDirectory, settings: Settings, label
                 line.show(label, progress)
 
         end = run_attempt(started, _ignore, watch)
-    return TrialEnd(end.outcome, clock.read_seconds(), end.is_stop_requested)
+    # The clock knows nothing of attempts that were stopped before.
+    seconds = max(clock.read_seconds(), _find_training_seconds(end.outcome))
+    return TrialEnd(end.outcome, seconds, end.is_stop_requested)
 
 
 def read_data_checksum(directory: RunDirectory) -> str | None:
@@ -74,6 +72,12 @@ def read_data_checksum(directory: RunDirectory) -> str | None:
 def read_metric(outcome: Outcome, name: str) -> float | None:
     """Return a metric of a run that has succeeded; None of any other."""
     return outcome.metrics.get(name) if outcome.state == "succeeded" else None
+
+
+def _find_training_seconds(outcome: Outcome) -> float:
+    """Find the seconds of all steps of a run, those of earlier attempts too; 0 where it has not succeeded."""
+    num_samples, speed = read_metric(outcome, "num_samples"), read_metric(outcome, "samples_per_second")
+    return num_samples / speed if num_samples and speed else 0.0
 
 
 class _Clock:

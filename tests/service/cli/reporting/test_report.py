@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import unquote
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from scipy import stats
 
@@ -334,6 +335,20 @@ def test_scores_in_a_broken_file_are_not_paired_and_the_report_names_it(
     assert report["broken_files"] == [one["row_refusal"]]
     text = dlrm("report", str(tmp_path), "--base", "adam").out
     assert html.unescape(re.sub(r"\\(.)", r"\1", text)).count(f"Not used: {one['row_refusal']}.") == 1
+
+
+def test_labels_that_are_none_are_named_and_the_rest_is_reported(tmp_path: Path, dlrm: Command) -> None:
+    trials = [make_trial(tmp_path, method, 1024, seed) for method in ("adam", "lamb") for seed in SEEDS]
+    write_results(tmp_path, trials)
+    scores = trials[0].scores
+    assert scores is not None
+    labels = np.load(tmp_path / scores.labels)
+    labels[7] = 2.0
+    np.save(tmp_path / scores.labels, labels)
+    report = read_json(dlrm, tmp_path, "--base", "adam")
+    (one,) = report["differences"]
+    assert one["auc"]["source"] == "seeds"
+    assert report["broken_files"] == [f"{scores.labels} has labels other than 0 and 1"]
 
 
 def test_scores_whose_files_are_left_behind_are_not_paired(tmp_path: Path, dlrm: Command) -> None:
