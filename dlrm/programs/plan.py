@@ -6,11 +6,12 @@ null, "place": Place}`, and writes one line of JSON to stdout:
 {"kind": "result", "resolved": the job with what its document left open decided, null where the table sizes are not
  known, "num_steps": steps of the run, null where its rows are not known or the noise scale decides how its batch
  grows, "num_samples": samples of the run, null where its rows are not known, "training_seconds": estimated seconds of
- all steps, null where `num_steps` is or the speed of the dense part is not known, "sizes_from": source of the table
- sizes, in words, "plan": a `sharding.planner.report.PlanReport`, "warnings": what a run would have too little of,
- "notes": what is estimated or assumed, and obstacles to a run on this machine, "part_of_term": the part of a run's
- clock to which each term of the step belongs, "refusal": a `PlanError` where there is no plan, "unknown_sizes": reason
- why the table sizes are not known, where they are not, "seconds": time that the planning took}
+ all steps, null where there is no plan, or `num_steps` is null, or the speed of the dense part is not known,
+ "sizes_from": source of the table sizes, in words, "plan": a `sharding.planner.report.PlanReport`, "warnings": what a
+ run would have too little of, "notes": what is estimated or assumed, and obstacles to a run on this machine,
+ "part_of_term": the part of a run's clock to which each term of the step belongs, "refusal": a `PlanError` where there
+ is no plan, "unknown_sizes": reason why the table sizes are not known, where they are not, "seconds": time that the
+ planning took}
 
 Bad input gives one line on stderr and exit code 64, and so does a plan beyond the limits, which a service sets.
 """
@@ -19,13 +20,12 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, TypedDict
 
-from dlrm.config import DataFacts, ModelConfig, ResolvedJob, format_count, resolve_with_rows
+from dlrm.config import DataFacts, ModelConfig, ResolvedJob, resolve_with_rows
 from dlrm.config.patterns import is_remote
 from dlrm.data.errors import DataError
 from dlrm.planning.limit_own_memory import limit_planning_memory
@@ -33,12 +33,11 @@ from dlrm.planning.machine_resources import (
     MachineResources,
     describe_machine,
     describe_machine_elsewhere,
-    list_notes,
 )
+from dlrm.planning.plan_notes import list_plan_notes
 from dlrm.planning.request import make_checked_plan
 from dlrm.planning.run_time import estimate_training_seconds
 from dlrm.planning.shortages import (
-    RowCounts,
     count_run_samples,
     count_run_steps,
     list_run_stages,
@@ -47,28 +46,17 @@ from dlrm.planning.shortages import (
 from dlrm.planning.sizes import (
     Sizes,
     UnknownSizesError,
-    find_sizes,
-    find_sizes_without_rows,
-    read_row_counts,
 )
-from dlrm.record import EXIT_BAD_INPUT, NoModelError, PreparedData, RunDirectory, TrainedModel
+from dlrm.planning.table_sizes import Place, find_table_sizes
+from dlrm.record import EXIT_BAD_INPUT, NoModelError, RunDirectory, TrainedModel
 from hostinfo.fast_exit import skip_last_collection
 from sharding.planner import Plan, PlanError
-from sharding.planner.report import PART_OF_TERM, PlanReport, make_plan_report
+from sharding.planner.report import PART_OF_TERM, make_plan_report
 
 NO_TRAINER = (
     "the trainer, which reads the sizes of tables, is not installed here: pip install --no-deps -r "
     "requirements/cpu.txt (cuda.txt for NVIDIA GPUs), from the source tree"
 )
-
-MAX_USED_SHARE = 0.97
-"""Share of a GPU's memory above which a plan has a note."""
-
-
-Place = Literal["here", "elsewhere", "unseen"]
-"""Place where the job runs. here: on this machine, or on others with the same files. elsewhere: on machines that a
-launcher finds; paths of the document may be files of theirs, or of this machine too. unseen: the same, and no path is
-looked for here: only buckets are read."""
 
 
 class Limits(TypedDict):
@@ -113,7 +101,7 @@ def make_plan_line(
     started = time.perf_counter()
     fields: dict[str, Any] = dict.fromkeys(RESULT_FIELDS)
     try:
-        sizes = _find_table_sizes(resolved, run_directory, place)
+        sizes = find_table_sizes(resolved, run_directory, place)
     except UnknownSizesError as error:
         return _format_line({**fields, "unknown_sizes": str(error)}, started)
     resolved = _decide_open_fields(resolved, sizes, place)
@@ -151,13 +139,7 @@ def _make_plan(resolved: ResolvedJob, sizes: Sizes, machine: MachineResources) -
         "sizes_from": sizes.source,
         "plan": report.as_json(),
         "warnings": _list_warnings(resolved, sizes),
-        "notes": [
-            *_note_estimate(sizes),
-            *list_notes(resolved.job, machine),
-            *_note_assumed_memory(report),
-            *_note_headroom(report),
-            *_note_caches(report),
-        ],
+        "notes": list_plan_notes(resolved.job, sizes, machine, report),
         "part_of_term": PART_OF_TERM,
     }
 
@@ -210,141 +192,6 @@ def _open_source(name: str) -> Generator[Path]:
     with tempfile.TemporaryDirectory(prefix="dlrm-model-") as temporary:
         fetch_one_model(name, Path(temporary), Retries(lambda _: None, CHECK_SECONDS), is_record_enough=True)
         yield Path(temporary)
-
-
-def _note_estimate(sizes: Sizes) -> list[str]:
-    """Return a note where the sizes of tables are estimated; empty otherwise."""
-    if sizes.estimated_from is None:
-        return []
-    return [f"the sizes of tables are estimated from {sizes.estimated_from}; `dlrm prepare` counts them"]
-
-
-def _note_assumed_memory(report: PlanReport) -> list[str]:
-    """Return a note where the memory of the GPUs is assumed; empty otherwise."""
-    if dict(report.topology.sources)["memory_bytes"] != "default":
-        return []
-    return [
-        f"sharding.topology.gpu_memory: {report.memory_bytes / 1e9:.0f} GB are assumed, since neither the job nor this "
-        "machine says how much memory its GPUs have; set the memory of one"
-    ]
-
-
-def _note_headroom(report: PlanReport) -> list[str]:
-    """Return a note where nearly all of a GPU's memory is used; empty otherwise."""
-    used = report.largest_bytes / report.memory_bytes
-    if report.topology.device == "cpu" or used <= MAX_USED_SHARE:
-        return []
-    return [
-        f"sharding.topology.gpu_memory: the fullest GPU uses {100 * used:.1f} % of it; the allocator and NCCL need "
-        "memory beyond that, which is not counted: set a size below the GPU's to keep some free"
-    ]
-
-
-def _note_caches(report: PlanReport) -> list[str]:
-    """Return a note where tables stay in the memory of the host; empty otherwise."""
-    if not (cached := report.cached_tables):
-        return []
-    num_bytes = max(rank.host_bytes for rank in report.ranks)
-    share = report.step.terms["cache"] / report.step.seconds
-    return [
-        f"sharding.min_cache_share: GPUs have no room for all tables; {format_count(len(cached), 'table')}, up to "
-        f"{num_bytes / 1e9:,.1f} GB a rank, are in the host's memory, and GPUs cache rows of them. With ids drawn "
-        f"evenly a step waits {100 * share:.0f} % of its time for other rows, with skewed ones less; with more or "
-        "larger GPUs not at all"
-    ]
-
-
-def _find_table_sizes(resolved: ResolvedJob, run_directory: RunDirectory | None, place: Place) -> Sizes:
-    if place == "unseen":
-        return _find_unseen_sizes(resolved)
-    try:
-        return _find_sizes_here(resolved, run_directory)
-    except DataError as error:
-        if place == "here":
-            raise
-        return find_sizes_without_rows(
-            resolved, f"cannot be read here, as perhaps where the job runs ({_shorten(error)})"
-        )
-
-
-def _find_unseen_sizes(resolved: ResolvedJob) -> Sizes:
-    """Find the sizes where no path of the job is one of this machine."""
-    data = resolved.job.data
-    local = [pattern for pattern in [*data.train, *(data.eval or [])] if not is_remote(pattern)]
-    is_warm = resolved.job.run.warm_start is not None
-    if data.format == "packed" and not local:
-        # Nobody reads packed rows in a bucket: the error of the run says so.
-        return find_sizes(resolved, None)
-    if local or is_warm or not data.is_raw or resolved.data_cache is None:
-        # Without a cache the job's paths are not known to be right; a warm start extends the tables of its model.
-        return find_sizes_without_rows(resolved, "are where workers see them, and not the service")
-    from dlrm.planning.estimated_sizes import estimate_rows, estimate_sizes
-
-    try:
-        return replace(find_sizes_without_rows(resolved, ""), rows=_read_or_none(estimate_rows, resolved))
-    except UnknownSizesError:
-        try:
-            return estimate_sizes(resolved)
-        except DataError as error:
-            return find_sizes_without_rows(
-                resolved, f"cannot be read by the service, as perhaps by workers ({_shorten(error)})"
-            )
-
-
-def _shorten(error: DataError) -> str:
-    """Return what an error says of a file, without what would be valid: another field may be at fault."""
-    return f"{error.file}: {error.message}" if error.file else error.message
-
-
-def _find_sizes_here(resolved: ResolvedJob, run_directory: RunDirectory | None) -> Sizes:
-    try:
-        sizes = find_sizes(resolved, _get_prepared_directory(run_directory))
-        return sizes if sizes.rows is not None else replace(sizes, rows=_find_rows(resolved))
-    except UnknownSizesError:
-        # Without a cache the job's paths are not known to be right; a warm start extends the tables of its model.
-        if resolved.data_cache is None or resolved.job.run.warm_start is not None:
-            raise
-        prepared = _find_prepared(resolved, Path(resolved.data_cache))
-        if prepared is not None:
-            return find_sizes(resolved, prepared)
-        from dlrm.planning.estimated_sizes import estimate_sizes
-
-        return estimate_sizes(resolved)
-
-
-def _find_rows(resolved: ResolvedJob) -> RowCounts | None:
-    """Find how many rows a job has whose document gives the sizes of its tables; None where they cannot be read."""
-    # Without a cache the job's paths are not known to be right.
-    if resolved.data_cache is None:
-        return None
-    from dlrm.planning.estimated_sizes import estimate_rows
-
-    def find(resolved: ResolvedJob, cache: Path) -> RowCounts:
-        prepared = _find_prepared(resolved, cache)
-        return estimate_rows(resolved) if prepared is None else read_row_counts(prepared)
-
-    return _read_or_none(find, resolved, Path(resolved.data_cache))
-
-
-def _read_or_none(read: Callable[..., RowCounts], *arguments: Any) -> RowCounts | None:
-    """Call `read`; return None where it cannot read: the plan may be for another machine, which has the files."""
-    try:
-        return read(*arguments)
-    except DataError:
-        return None
-
-
-def _get_prepared_directory(run_directory: RunDirectory | None) -> Path | None:
-    """Return the directory of the rows that the run has prepared; None where there is none."""
-    prepared = run_directory and PreparedData.read(run_directory.data)
-    return Path(prepared.directory) if prepared else None
-
-
-def _find_prepared(resolved: ResolvedJob, cache: Path) -> Path | None:
-    """Return the directory of the same rows in the cache that jobs share; None where there is none."""
-    from dlrm.data.prepare.cache import find_prepared
-
-    return find_prepared(resolved.job.data, resolved.data_roots, cache, base_directory=Path())
 
 
 def main() -> int:

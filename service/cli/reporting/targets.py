@@ -92,9 +92,9 @@ def _has_evaluations(cell: ReportCell) -> bool:
 
 def _find_crossings(cell: ReportCell, target: float) -> tuple[list[Crossing], dict[Miss, int]]:
     """Find the crossings of the seeds that have one, and count those without one by reason."""
-    places = [find_crossing(trial.result.curve, target) for trial in cell.trials]
-    misses: dict[Miss, int] = {reason: places.count(reason) for reason in _REASONS if reason in places}
-    return [place for place in places if isinstance(place, Crossing)], misses
+    found = [find_crossing(trial.result.curve, target) for trial in cell.trials]
+    misses: dict[Miss, int] = {reason: found.count(reason) for reason in _REASONS if reason in found}
+    return [each for each in found if isinstance(each, Crossing)], misses
 
 
 def find_crossing(curve: Sequence[CurvePoint], target: float) -> Crossing | Miss:

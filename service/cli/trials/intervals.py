@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from service.cli.trials.student import MAX_FREE, find_student_quantile
+from service.cli.trials.student import NORMAL_QUANTILE, find_student_quantile
 
 Source = Literal["seeds", "rows", "seeds and rows", "none"]
 """Source of the chance that an interval covers: trainings with other seeds, other evaluation rows, or both."""
@@ -86,7 +86,7 @@ def combine_differences(differences: Sequence[float], row_errors: Sequence[float
     between = statistics.variance(differences) / count
     of_rows = statistics.fmean(error**2 for error in row_errors) if row_errors else 0.0
     half_width = math.hypot(
-        find_student_quantile(count - 1) * math.sqrt(between), find_student_quantile(MAX_FREE) * math.sqrt(of_rows)
+        find_student_quantile(count - 1) * math.sqrt(between), NORMAL_QUANTILE * math.sqrt(of_rows)
     )
     source: Source = "seeds and rows" if row_errors else "seeds"
     return Estimate(mean, math.sqrt(between + of_rows), half_width, source, count)
@@ -95,4 +95,4 @@ def combine_differences(differences: Sequence[float], row_errors: Sequence[float
 def _estimate_from_rows(value: float, row_error: float | None) -> Estimate:
     if row_error is None:
         return Estimate(value, None, None, "none", 1)
-    return Estimate(value, row_error, find_student_quantile(MAX_FREE) * row_error, "rows", 1)
+    return Estimate(value, row_error, NORMAL_QUANTILE * row_error, "rows", 1)

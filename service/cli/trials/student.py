@@ -3,9 +3,10 @@
 import math
 from functools import cache
 
-MAX_FREE = 1e6
+_MAX_FREE = 1e6
 """Degrees of freedom above which the distribution is the normal one to six digits of a quantile."""
-_NORMAL_QUANTILE = 1.959963984540054
+NORMAL_QUANTILE = 1.959963984540054
+"""The 0.975 quantile of the normal distribution."""
 _MAX_TERMS = 500
 _TINY = 1e-300
 
@@ -15,12 +16,12 @@ def find_student_quantile(num_free: float) -> float:
     """Find the 0.975 quantile for `num_free` degrees of freedom, above 0 and not necessarily whole.
 
     A variable with this distribution is between minus and plus the quantile in 95 of 100 cases. Bisection on the exact
-    distribution, to 12 digits; that of the normal distribution from MAX_FREE on.
+    distribution, to 12 digits; that of the normal distribution from _MAX_FREE on.
     """
     if not num_free > 0.0:
         raise ValueError(f"{num_free} degrees of freedom are not above 0")
-    if num_free >= MAX_FREE:
-        return _NORMAL_QUANTILE
+    if num_free >= _MAX_FREE:
+        return NORMAL_QUANTILE
     low, high = 0.0, 2.0
     while compute_two_sided_probability(high, num_free) > 0.05:
         low, high = high, 2.0 * high

@@ -1,0 +1,116 @@
+"""Finds the sizes of the tables of a job wherever its rows are: here, where its workers are, or nowhere yet."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from dlrm.config import ResolvedJob
+from dlrm.config.patterns import is_remote
+from dlrm.data.errors import DataError
+from dlrm.planning.shortages import RowCounts
+from dlrm.planning.sizes import Sizes, UnknownSizesError, find_sizes, find_sizes_without_rows, read_row_counts
+from dlrm.record import PreparedData, RunDirectory
+
+Place = Literal["here", "elsewhere", "unseen"]
+"""Place where the job runs. here: on this machine, or on others with the same files. elsewhere: on machines that a
+launcher finds; paths of the document may be files of theirs, or of this machine too. unseen: the same, and no path is
+looked for here: only buckets are read."""
+
+
+def find_table_sizes(resolved: ResolvedJob, run_directory: RunDirectory | None, place: Place) -> Sizes:
+    """Find the sizes of the tables of a job. run_directory: that of its run; None before there is one.
+
+    Raises UnknownSizesError, DataError, and ImportError where only the trainer, which is not installed, could read
+    them.
+    """
+    if place == "unseen":
+        return _find_unseen_sizes(resolved)
+    try:
+        return _find_sizes_here(resolved, run_directory)
+    except DataError as error:
+        if place == "here":
+            raise
+        return find_sizes_without_rows(
+            resolved, f"cannot be read here, as perhaps where the job runs ({_shorten(error)})"
+        )
+
+
+def _find_unseen_sizes(resolved: ResolvedJob) -> Sizes:
+    """Find the sizes where no path of the job is one of this machine."""
+    data = resolved.job.data
+    local = [pattern for pattern in [*data.train, *(data.eval or [])] if not is_remote(pattern)]
+    is_warm = resolved.job.run.warm_start is not None
+    if data.format == "packed" and not local:
+        # Nobody reads packed rows in a bucket: the error of the run says so.
+        return find_sizes(resolved, None)
+    if local or is_warm or not data.is_raw or resolved.data_cache is None:
+        # Without a cache the job's paths are not known to be right; a warm start extends the tables of its model.
+        return find_sizes_without_rows(resolved, "are where workers see them, and not the service")
+    from dlrm.planning.estimated_sizes import estimate_rows, estimate_sizes
+
+    try:
+        return replace(find_sizes_without_rows(resolved, ""), rows=_read_or_none(estimate_rows, resolved))
+    except UnknownSizesError:
+        try:
+            return estimate_sizes(resolved)
+        except DataError as error:
+            return find_sizes_without_rows(
+                resolved, f"cannot be read by the service, as perhaps by workers ({_shorten(error)})"
+            )
+
+
+def _shorten(error: DataError) -> str:
+    """Return what an error says of a file, without what would be valid: another field may be at fault."""
+    return f"{error.file}: {error.message}" if error.file else error.message
+
+
+def _find_sizes_here(resolved: ResolvedJob, run_directory: RunDirectory | None) -> Sizes:
+    try:
+        sizes = find_sizes(resolved, _get_prepared_directory(run_directory))
+        return sizes if sizes.rows is not None else replace(sizes, rows=_find_rows(resolved))
+    except UnknownSizesError:
+        # Without a cache the job's paths are not known to be right; a warm start extends the tables of its model.
+        if resolved.data_cache is None or resolved.job.run.warm_start is not None:
+            raise
+        prepared = _find_prepared(resolved, Path(resolved.data_cache))
+        if prepared is not None:
+            return find_sizes(resolved, prepared)
+        from dlrm.planning.estimated_sizes import estimate_sizes
+
+        return estimate_sizes(resolved)
+
+
+def _find_rows(resolved: ResolvedJob) -> RowCounts | None:
+    """Find how many rows a job has whose document gives the sizes of its tables; None where they cannot be read."""
+    # Without a cache the job's paths are not known to be right.
+    if resolved.data_cache is None:
+        return None
+    from dlrm.planning.estimated_sizes import estimate_rows
+
+    def find(resolved: ResolvedJob, cache: Path) -> RowCounts:
+        prepared = _find_prepared(resolved, cache)
+        return estimate_rows(resolved) if prepared is None else read_row_counts(prepared)
+
+    return _read_or_none(find, resolved, Path(resolved.data_cache))
+
+
+def _read_or_none(read: Callable[..., RowCounts], *arguments: Any) -> RowCounts | None:
+    """Call `read`; return None where it cannot read: the plan may be for another machine, which has the files."""
+    try:
+        return read(*arguments)
+    except DataError:
+        return None
+
+
+def _get_prepared_directory(run_directory: RunDirectory | None) -> Path | None:
+    """Return the directory of the rows that the run has prepared; None where there is none."""
+    prepared = run_directory and PreparedData.read(run_directory.data)
+    return Path(prepared.directory) if prepared else None
+
+
+def _find_prepared(resolved: ResolvedJob, cache: Path) -> Path | None:
+    """Return the directory of the same rows in the cache that jobs share; None where there is none."""
+    from dlrm.data.prepare.cache import find_prepared
+
+    return find_prepared(resolved.job.data, resolved.data_roots, cache, base_directory=Path())
