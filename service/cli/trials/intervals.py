@@ -85,9 +85,7 @@ def combine_differences(differences: Sequence[float], row_errors: Sequence[float
         return _estimate_from_rows(mean, row_errors[0] if row_errors else None)
     between = statistics.variance(differences) / count
     of_rows = statistics.fmean(error**2 for error in row_errors) if row_errors else 0.0
-    half_width = math.hypot(
-        find_student_quantile(count - 1) * math.sqrt(between), NORMAL_QUANTILE * math.sqrt(of_rows)
-    )
+    half_width = math.hypot(find_student_quantile(count - 1) * math.sqrt(between), NORMAL_QUANTILE * math.sqrt(of_rows))
     source: Source = "seeds and rows" if row_errors else "seeds"
     return Estimate(mean, math.sqrt(between + of_rows), half_width, source, count)
 
