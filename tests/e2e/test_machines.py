@@ -19,6 +19,7 @@ BLOWS = ("kill a rank", "kill", "freeze", "cut", "stop a rank")
 RUN = {"epochs": 6, "eval_every_fraction": 0.5, "checkpoint_every_seconds": 0.5, "peer_timeout_seconds": 8.0}
 
 
+@pytest.mark.slow
 def test_nodes_on_machines_with_addresses_of_their_own_learn_what_one_learns(tmp_path: Path):
     with make_machines(2) as machines:
         nodes = start_nodes(tmp_path / "nodes", 2, 1, machines)

@@ -158,6 +158,7 @@ def test_a_push_target_that_cannot_be_read_is_an_error_of_the_option(tmp_path: P
     assert not directory.attempt(1).path.exists()
 
 
+@pytest.mark.slow
 def test_the_document_of_the_run_wins_over_the_one_that_is_named(tmp_path: Path, mounted: Path, server: LineServer):
     named = write_document(mounted, run={**RUN, "epochs": 1})
     directory = make_run(tmp_path / "run")

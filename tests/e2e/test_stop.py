@@ -92,6 +92,7 @@ def test_a_stop_of_one_rank_alone_stops_all_of_them(tmp_path: Path, moment: Call
     assert_stopped(directory, process)
 
 
+@pytest.mark.slow
 def test_a_killed_launch_process_takes_its_ranks_along_and_lets_go_of_the_directory(tmp_path: Path):
     directory, process = start(tmp_path / "run", run={**ENDLESS, "checkpoint_every_seconds": 0.1})
     wait_until(lambda: find_newest_checkpoint(directory.checkpoints) is not None, process)

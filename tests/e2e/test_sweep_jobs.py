@@ -39,6 +39,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
         yield client
 
 
+@pytest.mark.slow
 def test_an_interrupted_sweep_takes_the_jobs_that_it_has_submitted(service: Client, tmp_path: Path) -> None:
     (tmp_path / "jobs.toml").write_text(DOCUMENT)
     key = service.create_key("sweeper", "submitter").key

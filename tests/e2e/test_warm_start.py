@@ -119,6 +119,7 @@ def test_packed_rows_must_extend_the_model_and_the_command_that_does_it_is_named
     assert f"`dlrm prepare --extend {day_1.model}`" in outcome.message
 
 
+@pytest.mark.slow
 def test_a_job_goes_on_from_another_with_a_grown_vocabulary_and_then_needs_it_no_more(
     client: Client, day_1: RunDirectory
 ):

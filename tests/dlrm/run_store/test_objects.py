@@ -77,7 +77,7 @@ def test_the_limit_counts_from_the_first_failure_and_not_from_the_work_before_it
     assert num_calls == 1
 
 
-@pytest.mark.parametrize("state", ["cut", "silent"])
+@pytest.mark.parametrize("state", ["cut", pytest.param("silent", marks=pytest.mark.slow)])
 def test_a_store_that_is_cut_off_or_silent_fails_in_time_and_works_again_afterwards(bucket: Bucket, state: str):
     store = ObjectStore("s3://bucket/a", IMPATIENT)
     store.put_bytes("x", b"1")

@@ -91,8 +91,15 @@ def test_what_the_rows_decide_is_open_while_they_are_unknown(page: Page, site: S
     expect(page.locator("#plan")).to_be_hidden()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 360])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [
+        (1280, "light"),
+        (360, "dark"),
+        pytest.param(1280, "dark", marks=pytest.mark.slow),
+        pytest.param(360, "light", marks=pytest.mark.slow),
+    ],
+)
 def test_axe_finds_nothing_on_the_page_of_a_new_job(page: Page, site: Site, scheme: str, width: int) -> None:
     page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
     page.set_viewport_size({"width": width, "height": 740})
