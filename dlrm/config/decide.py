@@ -57,6 +57,8 @@ ADAM_RATES = {"adam": 0.0014, "adamw": 0.0014, "nadamw": 0.0014}
 """Rates at a batch of 2,048 samples, scaled with the root of the batch."""
 RATES_BATCH = 2048
 """Batch that ADAM_RATES and the defaults of optimizers are for, in samples."""
+BETTER_WITHOUT = "better without the preset"
+"""End of the reason of a batch that a preset has chosen for too few rows."""
 UNKNOWN_ROWS = "the number of training rows is not known yet"
 """Reason of a decision that the rows may change."""
 HIDDEN_WIDTHS = [512, 256]
@@ -236,7 +238,7 @@ def _choose_preset_batch(document: dict[str, Any], facts: DataFacts, preset: Pre
     size = choose_batch(num_run_rows, min_steps, PRESETS[preset].max_batch)
     rows = f"{'an epoch' if is_open else format_epochs(run['epochs'])} of {num_rows:,} training rows"
     if num_run_rows < size * min_steps:
-        return size, f"for {rows}, too few for {min_steps:,} steps: better without the preset"
+        return size, f"for {rows}, too few for {min_steps:,} steps: {BETTER_WITHOUT}"
     return size, f"for at least {min_steps:,} steps in {rows}"
 
 

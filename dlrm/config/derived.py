@@ -9,11 +9,11 @@ from pydantic import Field
 from dlrm.config.base import Config
 from dlrm.config.batch import BatchConfig
 from dlrm.config.curves import MAX_WARMUP
-from dlrm.config.decide import UNKNOWN_ROWS, DataFacts, Decision, decide
+from dlrm.config.decide import BETTER_WITHOUT, UNKNOWN_ROWS, DataFacts, Decision, decide
 from dlrm.config.growing_sizes import shorten_sizes
 from dlrm.config.job import JobConfig, JobSpec
 from dlrm.config.optimizers import DenseOptimizerConfig, TableOptimizerConfig, compute_peak_rate, get_noise_rule
-from dlrm.config.presets import PRESETS, RATE_FIELD
+from dlrm.config.presets import BATCH_FIELD, PRESETS, RATE_FIELD
 
 CACHE_SIZED_CHUNK = {0: 2048, 1: 65_536}
 """Largest number of samples in an automatic chunk, by `gpus_per_worker`; on a CPU the activations of 2,048 samples stay
@@ -120,7 +120,7 @@ def resolve(
     ]
     if job.moments is not None:
         derived.append(DerivedNumber(name="moments_every", value=moments_every, unit="steps", reason=every_reason))
-    warnings = _list_preset_warnings(job)
+    warnings = [*_list_preset_warnings(job), *_list_few_rows_warnings(job, decisions)]
     for name, optimizer in (("dense", job.dense_optimizer), ("table", job.table_optimizer)):
         derived += _derive_schedule_numbers(name, optimizer, job.batch)
         warnings += _list_schedule_warnings(name, optimizer, job.batch.first_size)
@@ -274,6 +274,17 @@ def _list_preset_warnings(job: JobConfig) -> list[DerivedWarning]:
         "leave out what should be its choice, such as batch.global_size or dense_optimizer.learning_rate"
     )
     return [DerivedWarning(name=PRESET_UNUSED, message=message)]
+
+
+def _list_few_rows_warnings(job: JobConfig, decisions: Sequence[Decision]) -> list[DerivedWarning]:
+    """Warn where a preset has chosen the smallest batch, since the rows are too few for it."""
+    return [
+        DerivedWarning(
+            name=PRESET_UNUSED, message=f"preset: {job.preset} chose batch.global_size {decision.value} {reason}"
+        )
+        for decision in decisions
+        if decision.field == BATCH_FIELD and (reason := decision.reason.partition(": ")[2]).endswith(BETTER_WITHOUT)
+    ]
 
 
 def _list_schedule_warnings(

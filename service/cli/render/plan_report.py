@@ -69,7 +69,8 @@ def print_plan(console: Console, resolved: ResolvedJob, result: Mapping[str, Any
     estimated = _format_seconds(plan["step"]["seconds"])
     estimated += "" if plan["step"]["is_dense_known"] else f", {WITHOUT_DENSE}"
     notes = (Text(line, style="dim") for line in (_describe_speed(plan), _describe_assumptions(plan)))
-    _print(console, f"a step, estimated: {estimated}", _make_terms_table(plan, result["part_of_term"]), *notes)
+    last = f" of {plan['global_size']:,}" if resolved.job.batch.is_growing else ""
+    _print(console, f"a step{last}, estimated: {estimated}", _make_terms_table(plan, result["part_of_term"]), *notes)
     if result["measured"]:
         total = sum(result["measured"].values())
         speed = f"{plan['global_size'] / total:,.0f} samples/s, {WITHOUT_REST}"
@@ -87,7 +88,7 @@ def _print(console: Console, heading: str, *content: Table | Text) -> None:
 
 def _make_facts_table(resolved: ResolvedJob, result: Mapping[str, Any]) -> Table:
     plan: Plan = result["plan"]
-    topology, tables, model = plan["topology"], plan["tables"], resolved.job.model
+    topology, tables, model, batch = plan["topology"], plan["tables"], resolved.job.model, resolved.job.batch
     kind = "GPU" if topology["device"] == "cuda" else "CPU"
     size = _make_size_formatter(plan)
     facts = {
@@ -98,7 +99,7 @@ def _make_facts_table(resolved: ResolvedJob, result: Mapping[str, Any]) -> Table
         "tables": f"{len(tables):,}, {format_count(sum(table['num_rows'] for table in tables), 'row')}, "
         f"{size(plan['weight_bytes'])} of weights; sizes from {escape_unprintable(result['sizes_from'])}",
         "batch": f"{format_count(plan['global_size'], 'sample')}, {resolved.share_size:,} per rank, "
-        f"in chunks of {resolved.chunk_size:,}",
+        f"in chunks of {resolved.chunk_size:,}" + (f"; grown from {batch.first_size:,}" if batch.is_growing else ""),
         **_describe_run(resolved, result),
         "model": f"{model.architecture}, embedding dimension {model.embedding_dim}, dense part in "
         f"{resolved.job.precision}",

@@ -1,6 +1,7 @@
 """Checks of a sweep's document that concern several of its fields."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import combinations
 from typing import Any, cast
@@ -23,24 +24,40 @@ def list_faults(sweep: SweepConfig) -> list[FieldError]:
     ]
 
 
-def list_grid_faults(document: Mapping[str, Any]) -> list[FieldError]:
-    """List the values to try, of a document as read, that are no lists of them."""
-    tables = {"grid": document.get("grid")}
+def list_table_faults(document: Mapping[str, Any]) -> list[FieldError]:
+    """List the fields of a document as read that are written twice, and the values to try that are no lists of them."""
+    faults: list[FieldError] = []
+    for name, table in _list_tables(document).items():
+        counts = Counter(_list_fields(table))
+        twice = [field for field, count in counts.items() if count > 1]
+        faults += [FieldError(f"{name}.{field}", "is written twice, in two spellings", "once") for field in twice]
+        for field, values in flatten(table).items() if name.endswith("grid") else ():
+            if not isinstance(values, list) or not values:
+                got = json.dumps(values, default=str)
+                faults.append(FieldError(f"{name}.{field}", f"should be a list of values to try, got {got}", "[…]"))
+    return faults
+
+
+def _list_tables(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """List the tables of a document that have fields of the job, by name."""
+    tables = {name: document.get(name) for name in ("set", "grid")}
     methods = document.get("methods")
     if isinstance(methods, dict):
         for name, method in cast("dict[str, Any]", methods).items():
             if isinstance(method, dict):
-                tables[f"methods.{name}.grid"] = cast("dict[str, Any]", method).get("grid")
-    faults: list[FieldError] = []
-    for table, grid in tables.items():
-        if isinstance(grid, dict):
-            for field, values in flatten(cast("dict[str, Any]", grid)).items():
-                if not isinstance(values, list) or not values:
-                    got = json.dumps(values, default=str)
-                    faults.append(
-                        FieldError(f"{table}.{field}", f"should be a list of values to try, got {got}", "[…]")
-                    )
-    return faults
+                fields = cast("dict[str, Any]", method)
+                tables[f"methods.{name}"] = {field: value for field, value in fields.items() if field != "grid"}
+                tables[f"methods.{name}.grid"] = fields.get("grid")
+    return {name: cast("dict[str, Any]", table) for name, table in tables.items() if isinstance(table, dict)}
+
+
+def _list_fields(table: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """List the fields that a table sets, each as often as it does."""
+    for name, value in table.items():
+        if isinstance(value, dict) and value:
+            yield from _list_fields(cast("dict[str, Any]", value), f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"
 
 
 def list_emptied(sweep: SweepConfig, job: Mapping[str, Any]) -> list[FieldError]:

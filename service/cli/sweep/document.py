@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from dlrm.config import ConfigError, parse_job, translate_errors
 from service.cli.documents import read_job
 from service.cli.errors import BadInputError
-from service.cli.sweep.check import list_emptied, list_faults, list_grid_faults
+from service.cli.sweep.check import list_emptied, list_faults, list_table_faults
 from service.cli.sweep.config import SweepConfig
 
 MAX_NAME = 40
@@ -33,8 +33,8 @@ class Sweep:
 def read_sweep(path: Path) -> Sweep:
     """Read the document of a sweep. Raises BadInputError, with a line for each fault."""
     document = _read_toml(path)
-    if grid_faults := list_grid_faults(document):
-        raise BadInputError(*(f"{path}: {fault}" for fault in grid_faults))
+    if table_faults := list_table_faults(document):
+        raise BadInputError(*(f"{path}: {fault}" for fault in table_faults))
     try:
         config = SweepConfig.model_validate({"name": _make_name(path)} | document)
     except ValidationError as error:

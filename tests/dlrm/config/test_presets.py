@@ -168,6 +168,17 @@ def test_rows_that_are_too_few_for_the_smallest_batch_are_told_so():
     )
 
 
+def test_a_preset_for_which_the_rows_are_too_few_is_warned_of():
+    facts = DataFacts(num_train_rows=1000)
+    [warning] = resolve(parse(run={"epochs": 1}), facts=facts).warnings
+    assert warning.name == "preset_unused"
+    assert warning.message.startswith(
+        "preset: large_batch chose batch.global_size 256 for 1 epoch of 1,000 training rows"
+    )
+    assert warning.message.endswith("better without the preset")
+    assert resolve(parse(batch={"global_size": 64}, run={"epochs": 1}), facts=facts).warnings == []
+
+
 def test_each_value_that_a_preset_fills_is_told_with_its_reason_and_what_the_document_states_is_not():
     told = tell(10**6, table_optimizer={"learning_rate": 0.5})
     assert told[RATE] == f"preset large_batch: {PRESET.values[RATE].reason}"

@@ -86,6 +86,17 @@ def test_a_field_may_be_written_as_a_path_or_as_a_table(tmp_path: Path, fields: 
             "grid.dense_optimizer.name",
             "the values of dense_optimizer in the grid would replace it",
         ),
+        (
+            '[methods.lamb]\ndense_optimizer.name = "lamb"\n"dense_optimizer.name" = "sgd"\n',
+            "methods.lamb.dense_optimizer.name",
+            "is written twice, in two spellings (valid: once)",
+        ),
+        ('[set]\nrun.epochs = 1\n"run.epochs" = 2\n', "set.run.epochs", "is written twice"),
+        (
+            GRID + "dense_optimizer.learning_rate = [0.3, 0.4]\n",
+            "grid.dense_optimizer.learning_rate",
+            "is written twice",
+        ),
         ('[grid]\n"run" = [{ seed = 3 }, { seed = 4 }]\n', "grid.run", "would replace all of run"),
         (
             '[methods.a.grid]\ntable_optimizer = [{}, { name = "rowwise_adagrad" }]\n',
