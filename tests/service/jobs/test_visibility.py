@@ -37,6 +37,12 @@ def get_problem(response: httpx.Response, job_id: str) -> dict[str, Any]:
     return problem | {"detail": problem["detail"].replace(job_id, "ID"), "media": response.headers["content-type"]}
 
 
+def get_without_forecast(api: Api, job_id: str) -> dict[str, Any]:
+    """Return a job without the minute at which it is expected to start, which the next one changes."""
+    job = api.viewer.get(f"/v1/jobs/{job_id}").json()
+    return job | {"queue": job["queue"] and job["queue"] | {"expected_start_at": None}}
+
+
 @pytest.mark.parametrize(("method", "path"), VERBS)
 @pytest.mark.parametrize("has_ended", [False, True])
 def test_a_job_of_another_owner_is_answered_exactly_as_one_that_does_not_exist(
@@ -45,14 +51,14 @@ def test_a_job_of_another_owner_is_answered_exactly_as_one_that_does_not_exist(
     job_id, unknown_id = shared_api.submit()["id"], new_id("job")
     if has_ended:
         shared_api.submitter.post(f"/v1/jobs/{job_id}/cancel")
-    before = shared_api.viewer.get(f"/v1/jobs/{job_id}").json()
+    before = get_without_forecast(shared_api, job_id)
     with make_key(shared_api, "stranger", Role.SUBMITTER) as stranger:
         foreign = stranger.request(method, f"/v1/jobs/{job_id}{path}")
         unknown = stranger.request(method, f"/v1/jobs/{unknown_id}{path}")
     assert foreign.status_code == 404
     assert get_problem(foreign, job_id) == get_problem(unknown, unknown_id)
     assert set(foreign.headers) == set(unknown.headers)
-    assert shared_api.viewer.get(f"/v1/jobs/{job_id}").json() == before
+    assert get_without_forecast(shared_api, job_id) == before
 
 
 @pytest.mark.parametrize(("method", "path"), [verb for verb in VERBS if verb[0] != "GET"])
