@@ -43,6 +43,7 @@ def profile_late_sums(ranks: Ranks, path: Path) -> None:
 
 def test_what_is_in_flight_while_a_rank_computes_is_told(tmp_path: Path, rank_pools: RankPools):
     directory = ProfileDirectory(tmp_path / "profile")
+    directory.path.mkdir()
     rank_pools.of(2).run(profile_late_sums, directory.path)
     early, late = directory.read()
     (of_early,), (of_late,) = early.exchanges, late.exchanges
