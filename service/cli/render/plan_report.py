@@ -46,6 +46,8 @@ FIGURES = {
 """Speeds of a machine, named as in `sharding.topology` of a job document, with their units."""
 SOURCES = {"measured": "measured", "default": "assumed", "job": "from the job"}
 WITHOUT_REST = "excluding the time between steps: fetching the next batch, reports, copies for a checkpoint"
+SHORT_STEP_SECONDS = 0.1
+"""Mean seconds of a step below which a plan says what its estimate leaves out."""
 WITHOUT_DENSE = "excluding the dense part, whose speed on this machine is unknown without torch"
 OPEN_FIELDS = (
     "fields that the document leaves open are assumed: the training rows, whose number is unknown, decide them"
@@ -68,7 +70,8 @@ def print_plan(console: Console, resolved: ResolvedJob, result: Mapping[str, Any
     _print(console, "memory", *_make_memory_section(plan))
     estimated = _format_seconds(plan["step"]["seconds"])
     estimated += "" if plan["step"]["is_dense_known"] else f", {WITHOUT_DENSE}"
-    notes = (Text(line, style="dim") for line in (_describe_speed(plan), _describe_assumptions(plan)))
+    lines = (_describe_speed(plan), _describe_assumptions(plan), *_describe_fixed_costs(result))
+    notes = (Text(line, style="dim") for line in lines)
     last = f" of {plan['global_size']:,}" if resolved.job.batch.is_growing else ""
     _print(console, f"a step{last}, estimated: {estimated}", _make_terms_table(plan, result["part_of_term"]), *notes)
     if result["measured"]:
@@ -306,6 +309,18 @@ def _describe_assumptions(plan: Plan) -> str:
         if affects_estimate(name, plan) and topology[name] is not None
     ]
     return f"speeds of one rank in this estimate: {', '.join(speeds)}; set better figures in sharding.topology"
+
+
+def _describe_fixed_costs(result: Mapping[str, Any]) -> list[str]:
+    """Describe what the estimate leaves out where steps are short; empty where they are long enough to hide it."""
+    seconds, num_steps = result["training_seconds"], result["num_steps"]
+    mean = seconds / num_steps if seconds is not None and num_steps else result["plan"]["step"]["seconds"]
+    if mean >= SHORT_STEP_SECONDS:
+        return []
+    return [
+        f"steps of {_format_seconds(mean)} on average take some ms longer than this: what a step costs whatever its "
+        "batch, such as its calls and the optimizer, is not in the estimate"
+    ]
 
 
 def _format_rate(figure: float, unit: str) -> str:

@@ -76,6 +76,7 @@ def test_the_length_of_a_run_is_told_with_that_of_a_batch_that_does_not_grow(
     assert "9,000 samples in 177 steps, 71 steps if all were of 128; about " in without_padding(ended.out)
     assert "128 samples, 64 per rank, in chunks of 64; grown from 32\n" in without_padding(ended.out)
     assert "\na step of 128, estimated: " in ended.out
+    assert "what a step costs whatever its batch" in ended.out
     assert ended.out.index("evaluation rows, about 250") < ended.out.index("decided, and derived")
     constant = dlrm("plan", job_in(tmp_path, {**SYNTHETIC, "batch": {"global_size": 128}, "run": run}))
     assert "9,000 samples in 71 steps; about " in constant.out
