@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import Any, cast
 
 from dlrm.config import FieldError
-from service.cli.sweep.config import SweepConfig, flatten
+from service.cli.sweep.config import SweepConfig, flatten, list_fields
 from service.cli.sweep.settings import count_settings
 
 SEED = "run.seed"
@@ -27,37 +27,30 @@ def list_faults(sweep: SweepConfig) -> list[FieldError]:
 def list_table_faults(document: Mapping[str, Any]) -> list[FieldError]:
     """List the fields of a document as read that are written twice, and the values to try that are no lists of them."""
     faults: list[FieldError] = []
-    for name, table in _list_tables(document).items():
-        counts = Counter(_list_fields(table))
+    for name, table, is_grid in _list_tables(document):
+        counts = Counter(field for field, _ in list_fields(table))
         twice = [field for field, count in counts.items() if count > 1]
         faults += [FieldError(f"{name}.{field}", "is written twice, in two spellings", "once") for field in twice]
-        for field, values in flatten(table).items() if name.endswith("grid") else ():
+        for field, values in flatten(table).items() if is_grid else ():
             if not isinstance(values, list) or not values:
                 got = json.dumps(values, default=str)
                 faults.append(FieldError(f"{name}.{field}", f"should be a list of values to try, got {got}", "[…]"))
     return faults
 
 
-def _list_tables(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """List the tables of a document that have fields of the job, by name."""
-    tables = {name: document.get(name) for name in ("set", "grid")}
+def _list_tables(document: Mapping[str, Any]) -> list[tuple[str, dict[str, Any], bool]]:
+    """List the tables of a document that have fields of the job: name, table, and whether it has values to try."""
+    tables = [("set", document.get("set"), False), ("grid", document.get("grid"), True)]
     methods = document.get("methods")
     if isinstance(methods, dict):
         for name, method in cast("dict[str, Any]", methods).items():
             if isinstance(method, dict):
                 fields = cast("dict[str, Any]", method)
-                tables[f"methods.{name}"] = {field: value for field, value in fields.items() if field != "grid"}
-                tables[f"methods.{name}.grid"] = fields.get("grid")
-    return {name: cast("dict[str, Any]", table) for name, table in tables.items() if isinstance(table, dict)}
-
-
-def _list_fields(table: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """List the fields that a table sets, each as often as it does."""
-    for name, value in table.items():
-        if isinstance(value, dict) and value:
-            yield from _list_fields(cast("dict[str, Any]", value), f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}"
+                own = {field: value for field, value in fields.items() if field != "grid"}
+                tables += [(f"methods.{name}", own, False), (f"methods.{name}.grid", fields.get("grid"), True)]
+    return [
+        (name, cast("dict[str, Any]", table), is_grid) for name, table, is_grid in tables if isinstance(table, dict)
+    ]
 
 
 def list_emptied(sweep: SweepConfig, job: Mapping[str, Any]) -> list[FieldError]:
@@ -82,7 +75,7 @@ def _list_seed_faults(sweep: SweepConfig) -> Iterator[FieldError]:
     for name, method in sweep.methods.items():
         tables |= {f"methods.{name}": method.fields, f"methods.{name}.grid": method.grid}
     for table, fields in tables.items():
-        if table.endswith("grid") and "run" in fields:
+        if isinstance(fields.get("run"), list):
             yield FieldError(f"{table}.run", "its values would replace all of run", "fields of run")
         if SEED in fields:
             yield FieldError(f"{table}.{SEED}", "seeds and confirm_seeds set it", "leave it out")
@@ -113,24 +106,28 @@ def _list_compare_faults(sweep: SweepConfig) -> Iterator[FieldError]:
             yield FieldError(field, f"has a value twice: {values}", "each value once")
 
 
-def _list_overlaps(sweep: SweepConfig) -> Iterator[FieldError]:
+def _list_overlaps(sweep: SweepConfig) -> list[FieldError]:
     """List fields that a grid would replace, so that what is written there would have no effect, and fields of a grid
     within one another."""
-    told: set[str] = set()
+    faults: dict[str, FieldError] = {}
     for name, method in sweep.methods.items():
         grid = {**sweep.grid, **method.grid}
         # A method may try values of its own of a field that the others have from [set].
-        common = [field for field in sweep.fields if field not in method.grid]
-        stated = {f"methods.{name}.{field}": field for field in method.fields}
-        stated |= {f"set.{field}": field for field in common if field not in method.fields}
-        stated |= {f"{'grid' if field in sweep.grid else f'methods.{name}.grid'}.{field}": field for field in grid}
-        for where, field in stated.items():
-            for tried in grid:
-                is_same = field == tried and "grid." not in where
-                if (is_same or field.startswith(f"{tried}.")) and where not in told:
-                    told.add(where)
-                    message = f"the values of {tried} in the grid would replace it"
-                    yield FieldError(where, message, "either the field or its values in the grid")
+        common = [field for field in sweep.fields if field not in method.grid and field not in method.fields]
+        of_grid = [(f"methods.{name}.grid" if field not in sweep.grid else "grid", field) for field in grid]
+        stated = [*((f"methods.{name}", field) for field in method.fields), *(("set", field) for field in common)]
+        replaced = [(table, field, tried) for table, field in stated for tried in grid if field == tried]
+        replaced += [
+            (table, field, tried)
+            for table, field in [*stated, *of_grid]
+            for tried in grid
+            if field.startswith(f"{tried}.")
+        ]
+        for table, field, tried in replaced:
+            message = f"the values of {tried} in the grid would replace it"
+            valid = "either the field or its values in the grid"
+            faults.setdefault(f"{table}.{field}", FieldError(f"{table}.{field}", message, valid))
+    return [*faults.values()]
 
 
 def _list_replaced(sweep: SweepConfig) -> list[FieldError]:

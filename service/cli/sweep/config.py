@@ -1,6 +1,6 @@
 """Document of a sweep, SWEEP.toml: the job, what is changed in it, and how settings are chosen and confirmed."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
@@ -14,18 +14,21 @@ class _Config(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
-def flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(table: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that a table sets, by dotted path: a table in it sets the fields in that, an empty one itself.
 
     `"a.b" = 1`, `a.b = 1` and `a = { b = 1 }` are the same.
     """
-    fields: dict[str, Any] = {}
+    return dict(list_fields(table))
+
+
+def list_fields(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """List the fields that a table sets, as `flatten` does, with their values: one in two spellings twice."""
     for name, value in table.items():
         if isinstance(value, dict) and value:
-            fields |= flatten(cast("dict[str, Any]", value), f"{prefix}{name}.")
+            yield from list_fields(cast("dict[str, Any]", value), f"{prefix}{name}.")
         else:
-            fields[f"{prefix}{name}"] = value
-    return fields
+            yield f"{prefix}{name}", value
 
 
 def _flatten_if_table(value: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 from dlrm.record import BLEND_SHARE, EndReason
 from service.cli.sweep.results import CurvePoint, Environment, KeptScores, TrialOutcome, TrialResult, shorten_paths
 from service.cli.sweep.trials import Trial
+from service.cli.trials.run import compute_training_seconds
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ def is_blended(end: RunEnd) -> bool:
 
 def make_result(trial: Trial, end: RunEnd, scores: KeptScores | None) -> TrialResult:
     """Make the line of a trial."""
-    num_samples, speed = end.metrics.get("num_samples"), end.metrics.get("samples_per_second")
+    num_samples, seconds = end.metrics.get("num_samples"), compute_training_seconds(end.metrics)
     return TrialResult(
         key=trial.key,
         stage=trial.stage,
@@ -56,7 +57,7 @@ def make_result(trial: Trial, end: RunEnd, scores: KeptScores | None) -> TrialRe
         num_steps=end.num_steps,
         num_samples=None if num_samples is None else round(num_samples),
         seconds=round(end.seconds, 3),
-        training_seconds=round(num_samples / speed, 3) if num_samples and speed else None,
+        training_seconds=None if seconds is None else round(seconds, 3),
         cpu_seconds=end.cpu_seconds,
         num_attempts=end.num_attempts,
         curve=list(end.curve),

@@ -3,6 +3,7 @@
 import json
 import shutil
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,7 +48,9 @@ def run_trial(document: Path, directory: RunDirectory, settings: Settings, label
     try:
         started = _start(document, directory, settings)
     except SucceededError as succeeded:
-        return TrialEnd(succeeded.outcome, _find_training_seconds(succeeded.outcome), is_stop_requested=False)
+        return TrialEnd(
+            succeeded.outcome, compute_training_seconds(succeeded.outcome.metrics) or 0.0, is_stop_requested=False
+        )
     clock = _Clock(counts_preparation=not is_first)
     with ProgressLine() as line:
         is_terminal = console_on(stderr=True).is_terminal
@@ -59,7 +62,7 @@ def run_trial(document: Path, directory: RunDirectory, settings: Settings, label
 
         end = run_attempt(started, _ignore, watch)
     # The clock knows nothing of attempts that were stopped before.
-    seconds = max(clock.read_seconds(), _find_training_seconds(end.outcome))
+    seconds = max(clock.read_seconds(), compute_training_seconds(end.outcome.metrics) or 0.0)
     return TrialEnd(end.outcome, seconds, end.is_stop_requested)
 
 
@@ -74,10 +77,10 @@ def read_metric(outcome: Outcome, name: str) -> float | None:
     return outcome.metrics.get(name) if outcome.state == "succeeded" else None
 
 
-def _find_training_seconds(outcome: Outcome) -> float:
-    """Find the seconds of all steps of a run, those of earlier attempts too; 0 where it has not succeeded."""
-    num_samples, speed = read_metric(outcome, "num_samples"), read_metric(outcome, "samples_per_second")
-    return num_samples / speed if num_samples and speed else 0.0
+def compute_training_seconds(metrics: Mapping[str, float | None]) -> float | None:
+    """Compute the seconds of all steps of a run, those of earlier attempts too; None where its metrics do not tell."""
+    num_samples, speed = metrics.get("num_samples"), metrics.get("samples_per_second")
+    return num_samples / speed if num_samples and speed else None
 
 
 class _Clock:

@@ -57,6 +57,11 @@ def test_a_field_may_be_written_as_a_path_or_as_a_table(tmp_path: Path, fields: 
         ('[grid]\n"run.epochs" = []\n', "grid.run.epochs", "should be a list of values to try, got []"),
         ("[methods.a.grid]\nrun.epochs = 3\n", "methods.a.grid.run.epochs", "got 3 (valid: […])"),
         ("[methods.a]\ndense_optimizer.learning_rate = 1.0\n" + GRID, "methods.a.dense_optimizer", "would replace it"),
+        (
+            "[methods.grid]\ndense_optimizer.learning_rate = 1.0\n" + GRID,
+            "methods.grid.dense_optimizer",
+            "would replace it",
+        ),
         ("[methods.a]\nmoments = false\n[grid]\nmoments.every = [1, 2]\n", "methods.a.moments", "is false, which"),
         ("[set]\nmoments = false\n[grid]\nmoments.every = [1, 2]\n", "set.moments", "or no values of its fields"),
         ("[halving]\nrungs = 9\n", "halving.rungs", "less than or equal to 3"),
