@@ -5,7 +5,7 @@ from decimal import Decimal
 
 from kubernetes.utils import parse_quantity  # pyright: ignore[reportUnknownVariableType]
 
-from service.launchers.kubernetes.objects import Object, find_condition, get_labels, get_part, get_parts
+from service.launchers.kubernetes.objects import Object, get_labels, get_part, get_parts, is_true
 from service.launchers.kubernetes.options import KubernetesOptions
 from service.launchers.protocol import UNLIMITED, Capacity, LauncherCapacity
 
@@ -49,16 +49,14 @@ def sum_quotas(quotas: Sequence[Object], gpu_resource: str) -> LauncherCapacity 
     return LauncherCapacity(total, total, is_fixed=False)
 
 
-def is_ready(node: Object) -> bool:
-    """Whether a node answers."""
-    return find_condition(node, "Ready").get("status") == "True"
-
-
 def _is_usable(node: Object, options: KubernetesOptions) -> bool:
     labels = get_labels(node)
     is_selected = all(labels.get(name) == value for name, value in options.node_selector.items())
     return (
-        is_ready(node) and is_selected and not get_part(node, "spec").get("unschedulable") and _tolerates(node, options)
+        is_true(node, "Ready")
+        and is_selected
+        and not get_part(node, "spec").get("unschedulable")
+        and _tolerates(node, options)
     )
 
 

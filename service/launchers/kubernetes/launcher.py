@@ -158,13 +158,14 @@ class KubernetesLauncher:
         except ApiError as error:
             message = f"whether the cluster has started it is unclear: {error}"
             return LaunchStatus(LaunchPhase.UNSEEN, Reason.UNSEEN, message, launch.node)
-        job = self._watches.jobs.get(name)
+        job, pods = self._watches.jobs.get(name), self._watches.pods.list_group(launch.name)
         objects = AttemptObjects(
             job,
-            self._watches.pods.list_group(launch.name),
+            pods,
             self._watches.pods.list_deleted(launch.name),
             self._watches.find_workload(job) if job is not None else None,
             self._watches.find_creation_fault(job) if job is not None else "",
+            [event for pod in pods for event in self._watches.list_warnings(pod)],
         )
         demand, sight = launch.demand, self._look_at_nodes()
         status = observe(objects, demand.num_nodes, demand.min_nodes, sight, self._options.pull_seconds)
@@ -231,7 +232,8 @@ class KubernetesLauncher:
         return None if quotas is None else sum_quotas(quotas, self._options.gpu_resource)
 
     def _look_at_nodes(self) -> NodeSight:
-        return NodeSight(now(), self._options.node_lost_seconds, self._watches.list_ready_nodes())
+        ready, pressed = (self._watches.list_nodes_with(condition) for condition in ("Ready", "MemoryPressure"))
+        return NodeSight(now(), self._options.node_lost_seconds, ready, pressed or frozenset())
 
     def _note_unclear(self, name: LaunchName, error: ApiError) -> None:
         earlier = self._unclear.get(make_object_name(name))

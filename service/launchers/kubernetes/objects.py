@@ -48,6 +48,11 @@ def find_condition(known: Object, kind: str) -> Object:
     return next(found, NOTHING)
 
 
+def is_true(known: Object, condition: str) -> bool:
+    """Whether an object has a condition of this type, and it is true."""
+    return find_condition(known, condition).get("status") == "True"
+
+
 def join_words(words: str, text: str, limit: int = 600) -> str:
     """Put a cleaned and shortened `text` of the cluster behind words of ours; further words may follow it."""
     cleaned = " ".join(text.split())[:limit].rstrip(".; ")

@@ -98,7 +98,8 @@ class KubernetesOptions(BaseModel):
     node_lost_seconds: int = Field(default=60, ge=10, le=3600)
     """Seconds without a sign of a node after which its pods count as lost."""
     pull_seconds: int = Field(default=600, ge=30)
-    """Seconds after which an attempt whose image cannot be pulled, or whose container cannot be made, has failed."""
+    """Seconds on a node after which an attempt whose container has not started has failed: its image has not come, or a
+    volume, the network, a Secret or an init container keeps it from starting."""
     ttl_seconds: int = Field(default=86_400, ge=60)
     """Seconds after its end for which a Job stays where no service removes it."""
 

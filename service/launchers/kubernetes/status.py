@@ -18,8 +18,8 @@ TOLD_SECONDS = 720.0
 """The same where the pod has left its end: the others may be waiting for the service, for ten minutes, and pod 0 names
 the files that count."""
 KILLED_SECONDS = 15.0
-"""The same where the pod was killed as a whole: it has told the others nothing, which would miss it only after
-`run.peer_timeout_seconds`, and cannot go on without it."""
+"""The same where the pod was killed as a whole, or never ran: it has told the others nothing, which would miss it only
+after `run.peer_timeout_seconds`, and cannot go on without it."""
 FOLLOW_SECONDS = 15.0
 """The same once pod 0 has ended, which waits for all others that still answer."""
 PODS_LATE_SECONDS = 15.0
@@ -40,6 +40,8 @@ class AttemptObjects:
     """Workload of Kueue."""
     creation_fault: str = ""
     """Reason why the cluster makes no pods, as its events say."""
+    warnings: Sequence[Object] = ()
+    """Events that warn of the pods."""
 
 
 def observe(
@@ -49,7 +51,7 @@ def observe(
 
     pull_seconds: see `KubernetesOptions`.
     """
-    pods = [read_pod(pod, sight) for pod in objects.pods]
+    pods = [read_pod(pod, sight, objects.warnings) for pod in objects.pods]
     if objects.job is None and any(pod.phase in (PodPhase.WAITING, PodPhase.RUNNING) for pod in pods):
         return _describe_alive(pods)
     pods += [read_deleted_pod(pod, sight) for pod in objects.deleted_pods]
@@ -115,7 +117,8 @@ def _choose_limit_seconds(pod: PodState, *, is_first_gone: bool) -> float:
     """Choose the seconds that the other pods have from the end of `pod` on."""
     if is_first_gone:
         return FOLLOW_SECONDS
-    if _was_killed(pod):
+    has_never_run = pod.exit_code is None and pod.reason is not None
+    if has_never_run or _was_killed(pod):
         return KILLED_SECONDS
     end, _ = read_termination(pod.termination_message)
     return LEAVE_SECONDS if end is None else TOLD_SECONDS
@@ -190,13 +193,19 @@ def _explain_condition(condition: Object) -> tuple[Reason | None, str]:
 
 
 def _find_fault(pods: Sequence[PodState], now: datetime, pull_seconds: float) -> PodState | None:
-    """Find a pod that will never start; None where each may."""
-    for pod in pods:
-        waits_in_vain = pod.phase is PodPhase.WAITING and pod.reason in (Reason.IMAGE_PULL, Reason.LAUNCH_FAILED)
-        waited_seconds = (now - pod.placed_at).total_seconds() if pod.placed_at else 0.0
-        if waits_in_vain and ("InvalidImageName" in pod.message or waited_seconds > pull_seconds):
+    """Find a pod that does not start on its node; None where each may."""
+    placed = [pod for pod in pods if pod.phase is PodPhase.WAITING and pod.placed_at is not None]
+    for pod in sorted(placed, key=_get_wait_order):
+        if "(Invalid" in pod.message:
             return pod
+        if pod.placed_at is not None and (now - pod.placed_at).total_seconds() > pull_seconds:
+            message = f"{pod.message}; that has taken longer than pull_seconds = {pull_seconds:.0f}"
+            return replace(pod, reason=pod.reason or Reason.LAUNCH_FAILED, message=message)
     return None
+
+
+def _get_wait_order(pod: PodState) -> tuple[bool, int]:
+    return pod.reason is None, pod.index
 
 
 def _describe_alive(pods: Sequence[PodState]) -> LaunchStatus:
@@ -214,7 +223,7 @@ def _describe_pending(objects: AttemptObjects, pods: Sequence[PodState], num_nod
         reason = Reason.QUOTA_EXCEEDED if "quota" in objects.creation_fault else None
         text = objects.creation_fault or "waits until the cluster has made its pods"
         return LaunchStatus(LaunchPhase.PENDING, reason, text, node)
-    pod = min(waiting, key=lambda pod: (pod.reason is None, pod.index))
+    pod = min(waiting, key=_get_wait_order)
     started = f" ({num_nodes - len(waiting)} of {num_nodes} pods run)" if num_nodes > 1 else ""
     return LaunchStatus(LaunchPhase.PENDING, pod.reason, f"{pod.name} {pod.message}{started}", node)
 

@@ -6,9 +6,8 @@ from collections.abc import Callable, Hashable
 import structlog
 
 from service.launchers.kubernetes.api import ApiError, KubernetesApi
-from service.launchers.kubernetes.capacity import is_ready
 from service.launchers.kubernetes.names import read_launch_name
-from service.launchers.kubernetes.objects import Object, get_labels, get_part, get_parts, get_text, join_words
+from service.launchers.kubernetes.objects import Object, get_labels, get_part, get_parts, get_text, is_true, join_words
 from service.launchers.kubernetes.watch_cache import WatchCache
 
 log = structlog.get_logger(__name__)
@@ -29,9 +28,9 @@ class Watches:
         core = f"/api/v1/namespaces/{namespace}"
         self._jobs = WatchCache(api, f"/apis/batch/v1/namespaces/{namespace}/jobs", own, _get_attempt, on_change)
         self._pods = WatchCache(api, f"{core}/pods", own, _get_attempt, on_change, keeps_deleted=True)
-        # Of pods that a quota forbids nothing is told but in events.
-        failures = {"fieldSelector": "reason=FailedCreate"}
-        self._events = WatchCache(api, f"{core}/events", failures, _get_concerned, _do_nothing)
+        # Of pods that a quota forbids, and of volumes and networks that a pod waits for, only events tell.
+        warnings = {"fieldSelector": "type=Warning"}
+        self._events = WatchCache(api, f"{core}/events", warnings, _get_concerned, _do_nothing)
         self._nodes = WatchCache(api, "/api/v1/nodes", {}, _get_nothing, _do_nothing)
         self._quotas = WatchCache(api, f"{core}/resourcequotas", {}, _get_nothing, _do_nothing)
         self._workloads: WatchCache | None = None
@@ -54,8 +53,12 @@ class Watches:
 
     def find_creation_fault(self, job: Object) -> str:
         """Find out why the cluster makes no pods of a Job; empty where it says nothing."""
-        events = _start(self._events).list_group(job["metadata"]["uid"])
+        events = [event for event in self.list_warnings(job) if event.get("reason") == "FailedCreate"]
         return join_words("the cluster makes no pods", get_text(events[-1], "message")) if events else ""
+
+    def list_warnings(self, known: Object) -> list[Object]:
+        """List the events that warn of an object."""
+        return _start(self._events).list_group(get_text(known, "metadata", "uid"))
 
     def find_workload(self, job: Object) -> Object | None:
         """Find what Kueue says about a suspended Job; None where it says nothing."""
@@ -77,12 +80,12 @@ class Watches:
         """Whether the service has no right to list nodes."""
         return self._nodes.is_refused
 
-    def list_ready_nodes(self) -> frozenset[str] | None:
-        """List the names of the nodes that answer; None where they must not be listed."""
+    def list_nodes_with(self, condition: str) -> frozenset[str] | None:
+        """List the names of the nodes of which a condition is true; None where they must not be listed."""
         nodes = self.list_nodes()
         if nodes is None:
             return None
-        return frozenset(get_text(node, "metadata", "name") for node in nodes if is_ready(node))
+        return frozenset(get_text(node, "metadata", "name") for node in nodes if is_true(node, condition))
 
     def list_quotas(self) -> list[Object] | None:
         """List the quotas of the namespace; None where they must not be listed, or are not known yet."""

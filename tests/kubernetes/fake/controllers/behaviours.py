@@ -51,6 +51,8 @@ class Behaviour:
     waiting_message: str = ""
     eviction_message: str = ""
     """Message with which the kubelet evicts the pod."""
+    refusal_reason: str = ""
+    """Reason for which the node does not take the pod."""
     ends_on_sigterm: bool = True
     sigterm_ending: Ending = Ending(143)
     """End that SIGTERM brings."""
@@ -84,14 +86,19 @@ def fail_to_configure(message: str = 'secret "missing" not found') -> Behaviour:
     return Behaviour(waiting_reason="CreateContainerConfigError", waiting_message=message)
 
 
-def stay_in_creation() -> Behaviour:
-    """Wait for ever in ContainerCreating."""
-    return Behaviour(waiting_reason="ContainerCreating")
+def stay_in_creation(warning: str = "") -> Behaviour:
+    """Wait for ever in ContainerCreating. warning: message of the event FailedMount, the only one that says why."""
+    return Behaviour(waiting_reason="ContainerCreating", waiting_message=warning)
 
 
 def be_evicted(message: str = "The node was low on resource: memory. ") -> Behaviour:
     """Run until the kubelet evicts the pod, which is at once."""
     return Behaviour(eviction_message=message)
+
+
+def be_refused(reason: str) -> Behaviour:
+    """Be refused by the node before anything runs."""
+    return Behaviour(refusal_reason=reason)
 
 
 def ignore_sigterm() -> Behaviour:

@@ -108,6 +108,9 @@ class Kubelet:
             self._runtimes[pod["metadata"]["uid"]] = runtime
         if is_deleting(pod):
             self._terminate(pod, runtime)
+        elif runtime.stage == "new" and runtime.behaviour.refusal_reason:
+            top = {"reason": runtime.behaviour.refusal_reason, "message": "Pod was rejected: as the test says"}
+            self._write(pod, runtime, "Failed", pod_status.waiting_state("ContainerCreating"), is_ready=False, top=top)
         elif runtime.stage == "new":
             runtime.stage = "creating"
             reason = "PodInitializing" if pod["spec"].get("initContainers") else "ContainerCreating"
@@ -136,6 +139,8 @@ class Kubelet:
         if not reason and (missing_reference := find_missing_reference(self._api, pod)):
             reason, message = "CreateContainerConfigError", missing_reference
         if reason == "ContainerCreating":
+            if message:
+                self._record_once(pod, "FailedMount", message)
             return
         if reason:
             self._hold(pod, runtime, reason, message)

@@ -29,7 +29,7 @@ def make_pod(index: int = 0, phase: str = "Running", ended: Object | None = None
     labels = {"batch.kubernetes.io/job-completion-index": str(index)}
     created = {"name": f"a-{index}-x", "labels": labels, "creationTimestamp": format_time(1000)}
     terminated = {"finishedAt": format_time(20), **ended} if ended is not None else None
-    states = [{"state": {"terminated": terminated} if terminated else {"running": {}}}]
+    states = [{"name": "trainer", "state": {"terminated": terminated} if terminated else {"running": {}}}]
     return {
         "metadata": created | metadata,
         "spec": {"nodeName": f"node-{index}"},
@@ -158,13 +158,13 @@ def make_waiting_pod(reason: str, index: int = 0, placed_seconds_ago: float = 10
     pod = make_pod(index, "Pending")
     scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": format_time(placed_seconds_ago)}
     pod["status"]["conditions"] = [scheduled]
-    pod["status"]["containerStatuses"] = [{"state": {"waiting": {"reason": reason}}}]
+    pod["status"]["containerStatuses"] = [{"name": "trainer", "state": {"waiting": {"reason": reason}}}]
     return pod
 
 
 def test_the_time_in_which_an_image_may_come_begins_when_the_pod_has_its_node() -> None:
     for seconds_ago, phase in ((590, LaunchPhase.PENDING), (610, LaunchPhase.ENDED)):
-        status = see(make_job(), make_waiting_pod("ErrImagePull", 0, seconds_ago), make_waiting_pod("", 1))
+        status = see(make_job(), make_waiting_pod("ErrImagePull", 0, seconds_ago), make_waiting_pod("", 1, 1))
         assert (status.phase, status.reason) == (phase, Reason.IMAGE_PULL)
 
 

@@ -13,11 +13,13 @@ from tests.kubernetes.clusters import MakeCluster
 from tests.kubernetes.fake.controllers.behaviours import (
     Behaviour,
     be_evicted,
+    be_refused,
     fail_to_configure,
     fail_to_pull,
     ignore_sigterm,
     run,
     run_out_of_memory,
+    stay_in_creation,
 )
 from tests.kubernetes.fake.deletion import DeleteOptions
 from tests.kubernetes.fake.resources import JOBS, NAMESPACES, NODES, PODS, QUOTAS, SECRETS
@@ -54,6 +56,17 @@ def test_an_eviction_by_the_node_is_retried_and_not_counted(scene: Scene) -> Non
     assert scene.wait_for(job_id, "SUCCEEDED").num_attempts == 2
     reason, message = get_first(scene, job_id)
     assert (reason, "low on resource: memory" in message) == ("evicted", True)
+    scene.wait_until_empty()
+
+
+@pytest.mark.parametrize("reason", ["OutOfpods", "OutOfunobtainium", "SomethingNewError"])
+def test_a_node_that_does_not_take_the_pod_is_retried_and_not_counted(scene: Scene, reason: str) -> None:
+    scene.cluster.kubelet.on_start(behaviour=leave(DONE, 0))
+    scene.cluster.kubelet.on_start(behaviour=be_refused(reason), times=2)
+    job_id = scene.submit(max_restarts=0)
+    assert scene.wait_for(job_id, "SUCCEEDED").num_attempts == 3
+    seen, message = get_first(scene, job_id)
+    assert (seen, f"was refused by its node ({reason}): Pod was rejected" in message) == ("evicted", True)
     scene.wait_until_empty()
 
 
@@ -123,6 +136,18 @@ def test_a_container_that_cannot_be_made_is_told(scene: Scene) -> None:
     assert 'secret "buckets" not found' in scene.wait(job_id, lambda job: "secret" in job.message).message
     scene.cluster.advance(601)
     assert scene.wait_for(job_id, "FAILED").reason == "launch_failed"
+    scene.wait_until_empty()
+
+
+def test_a_volume_that_cannot_be_mounted_is_told_and_ends_the_attempt_in_the_end(scene: Scene) -> None:
+    warning = 'MountVolume.SetUp failed for volume "data-0": no such server'
+    scene.cluster.kubelet.on_start(behaviour=stay_in_creation(warning))
+    job_id = scene.submit(max_restarts=0)
+    job = scene.wait(job_id, lambda job: "FailedMount" in job.message)
+    assert (job.state, warning in job.message) == ("STARTING", True)
+    scene.cluster.advance(601)
+    job = scene.wait_for(job_id, "FAILED")
+    assert (job.reason, warning in job.message, "pull_seconds = 600" in job.message) == ("launch_failed", True, True)
     scene.wait_until_empty()
 
 
