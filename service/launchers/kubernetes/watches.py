@@ -81,7 +81,7 @@ class Watches:
         return self._nodes.is_refused
 
     def list_nodes_with(self, condition: str) -> frozenset[str] | None:
-        """List the names of the nodes of which a condition is true; None where they must not be listed."""
+        """List the names of the nodes with a condition that is true; None if they must not be listed."""
         nodes = self.list_nodes()
         if nodes is None:
             return None
