@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from dlrm.data.errors import DataError
 from dlrm.data.raw.block import MAX_SHOWN_FAULTS, Parsed
+from dlrm.data.raw.odd_values import OddValues
 from dlrm.data.raw.table import RawTable
 
 _MAX_SHOWN_CHARACTERS = 24
@@ -60,12 +61,12 @@ class BadRows:
         if self._shown:
             raise self._shown[min(self._shown)]
 
-    def make_parsed(self, table: RawTable) -> Parsed:
-        """Return the parsed block. table: its good rows."""
+    def make_parsed(self, table: RawTable, odd_values: OddValues | None = None) -> Parsed:
+        """Return the parsed block. table: its good rows. odd_values: those of its good rows."""
         if not self._shown:
-            return Parsed(table)
+            return Parsed(table, odd_values=odd_values or {})
         faults = [self._shown[row] for row in sorted(self._shown)]
-        return Parsed(table, self.good, faults[:MAX_SHOWN_FAULTS])
+        return Parsed(table, self.good, faults[:MAX_SHOWN_FAULTS], odd_values or {})
 
 
 def format_value(value: object) -> str:
