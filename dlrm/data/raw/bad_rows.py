@@ -1,6 +1,7 @@
 """Collection of the bad rows of one block."""
 
 from collections.abc import Callable
+from decimal import Decimal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,5 +72,5 @@ class BadRows:
 
 def format_value(value: object) -> str:
     """Format a value for a message, cut to _MAX_SHOWN_CHARACTERS."""
-    text = repr(value)
+    text = str(value) if isinstance(value, Decimal) else repr(value)
     return text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[: _MAX_SHOWN_CHARACTERS - 3]}..."

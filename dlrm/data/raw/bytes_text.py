@@ -20,10 +20,7 @@ def convert_bytes(values: pa.Array) -> pa.Array:
 
     Bytes of a fixed size are text only if they are printable ASCII: random ones may be UTF-8 by chance.
     """
-    if pa.types.is_fixed_size_binary(values.type):
-        texts = _find_printable(values)
-    else:
-        texts = decode_utf8(values)
+    texts = _find_printable(values) if pa.types.is_fixed_size_binary(values.type) else decode_utf8(values)
     if texts.null_count == values.null_count:
         return texts
     digits = pl.Series(values.cast(pa.large_binary()), dtype=pl.Binary).bin.encode("hex")

@@ -241,7 +241,7 @@ def _explain_bad_integer(value: pa.Scalar) -> tuple[str, str]:
     if holds_text(value.type):
         valid = 'an integer, or blank where missing; type "string" in the schema accepts any text'
     else:
-        valid = "an integer, or null where missing; in the schema a number that is none is dense, or has bucketize"
+        valid = "an integer, or null where missing; in the schema, other numbers are dense or have bucketize"
     return f"{format_value(found)} is not an integer", valid
 
 

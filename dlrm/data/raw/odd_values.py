@@ -23,7 +23,9 @@ def add_odd_values(total: OddValues, more: Mapping[OddKind, Mapping[str, int]]) 
 def describe_odd_values(odd: Mapping[OddKind, Mapping[str, int]]) -> list[str]:
     """Describe the values in a sentence for each column, the ones with most values first."""
     texts = [
-        (number, f"{name}: {_describe(kind, number)}") for kind, columns in odd.items() for name, number in columns.items()
+        (number, f"{name}: {_describe(kind, number)}")
+        for kind, columns in odd.items()
+        for name, number in columns.items()
     ]
     texts.sort(key=lambda text: -text[0])
     more = [f"and {format_count(len(texts) - _MAX_SHOWN, 'more column')}"] if len(texts) > _MAX_SHOWN else []

@@ -206,7 +206,7 @@ def test_whether_a_constant_is_missing_may_predict() -> None:
         ("Unnamed: 0", DRAW.integers(0, 5, N), "index of a pandas table"),
         ("note", [f"the parcel number {row} had been left at the door" for row in range(N)], "free text"),
         ("embedding", [[0.1, 0.2], [0.3]], "lists of values"),
-        ("ratio", [np.inf, 1.0] * (N // 2), "infinity"),
+        ("ratio", [np.inf, 1e39] * (N // 2), "all values are infinite, beyond float32"),
         (" ", [1, 2], "no name"),
     ],
 )

@@ -264,7 +264,9 @@ PARQUET = [
     Bad("strings of floats", table_of(c=COLUMNS["x"]), None, "c", "type is double", 'type "integer" in the schema'),
     Bad("strings of bool", table_of(c=pa.array([True] * 3)), None, "c", "type is bool", 'type "integer" in the schema'),
     Bad("integers of words", table_of(id=COLUMNS["c"]), 1, "id", "'a' is not an integer", 'type "string"'),
-    Bad("integers of dates", table_of(id=pa.array([1] * 3, pa.date32())), None, "id", "type is date32", "text of these"),
+    Bad(
+        "integers of dates", table_of(id=pa.array([1] * 3, pa.date32())), None, "id", "type is date32", "text of these"
+    ),
     Bad("an id with a part", table_of(id=pa.array([1, None, 3.5])), 3, "id", "3.5 is not an integer", "bucketize"),
     Bad("a list where a scalar should be", table_of(c=LISTS), None, "c", "type is list", "multi_hot: true"),
     Bad("a scalar where a list should be", table_of(tags=COLUMNS["c"]), None, "tags", "string", "multi_hot: false"),
