@@ -24,7 +24,7 @@ class Choice:
     auc: float | None = None
     """AUC of the label predicted by this column alone; None where it was not measured."""
     warning: str = ""
-    """What the user should know of the choice before training; empty if nothing."""
+    """Warning to the user before training; empty if none."""
 
     @property
     def is_left_out(self) -> bool:

@@ -43,7 +43,7 @@ def choose(values: pl.Series, type_name: str, rows: LabelledRows, delimiter: str
     choice = _choose_by_values(values.set(pl.Series(is_extreme), None), type_name, rows, delimiter)
     if choice.is_left_out or (choice.dense is None and choice.categorical == [{"type": "integer"}]):
         return choice
-    note = f"{is_extreme.mean():.1%} of the values are {what}"
+    note = f"{is_extreme.sum():,} of {len(values):,} values of the sample are {what}"
     return replace(choice, why=f"{choice.why}; {note}", warning="; ".join(filter(None, [note, choice.warning])))
 
 
