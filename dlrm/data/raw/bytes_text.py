@@ -3,7 +3,6 @@
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 
 _UUID_DIGITS = "^(.{8})(.{4})(.{4})(.{4})(.{12})$"
 
@@ -51,4 +50,5 @@ def _find_printable(values: pa.Array) -> pa.Array:
     letters = np.frombuffer(values.buffers()[1], np.uint8)[: (values.offset + len(values)) * width]
     letters = letters.reshape(values.offset + len(values), width)[values.offset :]
     is_printable = ((letters >= ord(" ")) & (letters <= ord("~"))).all(axis=1)
-    return pc.if_else(pa.array(is_printable), values.cast(pa.large_binary()), None).cast(pa.large_string())
+    places = pa.array(np.arange(len(values)), mask=~is_printable)
+    return values.cast(pa.large_binary()).take(places).cast(pa.large_string())

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
+from pyarrow.compute import call_function
 
 from dlrm.data.raw.convert import MAX_FLOAT32, convert_to_strings, find_missing, holds_text, read_booleans
 
@@ -67,7 +67,7 @@ def _convert_decimals(values: pa.Array) -> IntegerIds:
     whole = values.cast(_WIDEST_INTEGER, safe=False)
     is_id = ~is_missing
     if kind.scale > 0:
-        is_id &= pc.equal(whole.cast(kind), values).fill_null(False).to_numpy(zero_copy_only=False)
+        is_id &= call_function("equal", [whole.cast(kind), values]).fill_null(False).to_numpy(zero_copy_only=False)
     # Four words of 64 bits, the lowest one first, in two's complement.
     words = np.frombuffer(whole.buffers()[1], dtype="<u8").reshape(-1, 4)[whole.offset : whole.offset + len(whole)]
     ids = words[:, 0].view(np.int64)
