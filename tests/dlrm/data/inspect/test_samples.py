@@ -38,7 +38,7 @@ def test_a_column_that_one_file_has_without_values_or_in_another_unit_is_read(tm
 
 def of_days(directory: Path, *days: pa.Array) -> FileSample:
     """Sample of a file for each day, with these values."""
-    parts: list[dict[str, object]] = [{"label": [0, 1] * (len(day) // 2), "x": day} for day in days]
+    parts = [dict[str, object](label=[0, 1] * (len(day) // 2), x=day) for day in days]
     return sample_parquet(files(*(write(directory / f"{number}.parquet", part) for number, part in enumerate(parts))))
 
 
