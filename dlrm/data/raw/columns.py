@@ -149,7 +149,7 @@ class _ColumnReader:
     ) -> CategoricalValues:
         """Encode the values of a column. row_of: the row of each value; None where every row has one value."""
         if isinstance(column, HexadecimalColumn) and holds_text(values.type):
-            ids, is_blank = parse_hexadecimal_ids(convert_to_strings(values))
+            ids, is_blank = parse_hexadecimal_ids(values)
             found = encode_distinct_ids(ids.fill_null(0).to_numpy(), ids.is_null().to_numpy())
             explain = explain_not_hexadecimal
             is_bad = (found.codes < 0) & ~find_missing(values) & ~is_blank.to_numpy()
