@@ -1,5 +1,6 @@
 """A trained model that scores rows in memory or in files."""
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
 from dlrm.data.prepare.bad_row_count import BadRowCount
 from dlrm.data.raw.files import find_files
+from dlrm.data.raw.odd_values import OddValues, add_odd_values, describe_odd_values
 from dlrm.data.raw.open import cut_raw_blocks
 from dlrm.data.raw.typed import check_columns, parse_table
 from dlrm.exported_model.layout import SavedConfig
@@ -109,15 +111,18 @@ class SavedModel:
         """Predict the probabilities [n] of label 1 for the rows of a table.
 
         table: a pyarrow.Table, or a data frame of a library that supports Arrow, such as Polars or pandas. Columns are
-        found by name, and other columns are ignored. Raises DataError where a column is missing or of another type.
+        found by name, and other columns are ignored. Warns of values that it reads otherwise than they stand, such as
+        infinity, which is missing. Raises DataError where a column is missing or of another type.
         """
         rows, schema = pa.table(table), self._schema_to_read
         check_columns(rows.schema, schema, None, with_labels=False)
-        scores = [np.empty(0, dtype=np.float32)]
+        scores, odd_values = [np.empty(0, dtype=np.float32)], OddValues()
         for start in range(0, rows.num_rows, _SLICE_ROWS):
             part = rows.slice(start, _SLICE_ROWS)
             parsed = parse_table(part, start, None, schema, keep_going=False, with_labels=False)
             scores.append(to_probabilities(score(self.module, self.encoders.encode(parsed.table))))
+            add_odd_values(odd_values, parsed.odd_values)
+        _warn(odd_values)
         return np.concatenate(scores)
 
     def predict_files(
@@ -136,12 +141,14 @@ class SavedModel:
         names file, line and column.
         """
         patterns = [patterns] if isinstance(patterns, str) else patterns
-        bad_rows = BadRowCount(max_bad_fraction, lambda _: None, "max_bad_fraction")
+        bad_rows, odd_values = BadRowCount(max_bad_fraction, lambda _: None, "max_bad_fraction"), OddValues()
         pieces, _ = self.open_pieces(patterns, file_format, keep_going=max_bad_fraction > 0, arguments=PYTHON_ARGUMENTS)
         for piece in score_pieces(self.module, pieces, num_threads):
             bad_rows.add(piece.num_rows, piece.num_bad_rows, [str(fault) for fault in piece.read.faults])
+            add_odd_values(odd_values, piece.read.odd_values)
             yield piece.all_probabilities
         bad_rows.check()
+        _warn(odd_values)
 
     def make_torchrec_tables(self) -> "EmbeddingBagCollection":
         """Make TorchRec's `EmbeddingBagCollection` of the tables, which shares their memory. Needs torchrec.
@@ -188,3 +195,9 @@ class SavedModel:
         blocks = cut_raw_blocks(kind, schema, files, with_labels=with_labels, block_bytes=_BLOCK_BYTES)
         blocks = add_format_hints(blocks, kind, schema, model_format, arguments)
         return make_block_pieces(blocks, encoders, keep_going), sum(file.num_bytes for file in files)
+
+
+def _warn(odd_values: OddValues) -> None:
+    """Warn the caller of `SavedModel`."""
+    for description in describe_odd_values(odd_values):
+        warnings.warn(description, UserWarning, stacklevel=3)

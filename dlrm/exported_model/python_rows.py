@@ -13,6 +13,7 @@ from dlrm.data.raw.hexadecimal import HexadecimalColumn
 from dlrm.data.raw.times import VALID_TIMES
 
 _Column = DenseColumn | CategoricalColumn
+_WIDE_INTEGER = pa.decimal128(38, 0)
 _MAX_SHOWN = 300
 """Largest number of characters of a list of names in a message."""
 
@@ -77,36 +78,21 @@ def _convert_values(values: Any, columns: Sequence[_Column]) -> pa.Array:
     if isinstance(values, np.ndarray) and values.ndim > 1:
         values = list(values)
     try:
-        array = pa.array(values, from_pandas=True)
-        if isinstance(array, pa.ChunkedArray):
-            array = array.combine_chunks()
-        if any(isinstance(column, CategoricalColumn) and column.type == "integer" for column in columns):
-            array = _restore_integers(array, name)
-    except DataError:
-        raise
+        array = _make_array(values, is_list=any(map(_is_multi_hot, columns)))
     # Which of these errors Arrow raises depends on the value.
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         cause = " ".join(str(error).split())[:_MAX_SHOWN]
         valid = _describe_valid(columns[0])
         raise DataError(f"is not a list of values of one type: {cause}", field=name, valid=valid) from None
-    return array
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
-def _restore_integers(array: pa.Array, name: str) -> pa.Array:
-    """Convert floats back to integers: libraries without missing integers turn a column that has some into floats.
-
-    Raises DataError where they are so large that several integers become the same float.
-    """
-    is_list = pa.types.is_list(array.type)
-    numbers = array.flatten() if is_list else array
-    if not pa.types.is_floating(numbers.type):
-        return array
-    floats = numbers.drop_null().to_numpy()
-    num_bits = np.finfo(floats.dtype).nmant + 1
-    if (np.abs(floats) >= 2.0**num_bits).any():
-        message = f"holds floats from 2^{num_bits} on, which stand for several integers each"
-        raise DataError(message, field=name, valid="integers, with None where missing")
-    return array.cast(pa.list_(pa.int64()) if is_list else pa.int64())
+def _make_array(values: Any, *, is_list: bool) -> pa.Array | pa.ChunkedArray:
+    try:
+        return pa.array(values, from_pandas=True)
+    except OverflowError:
+        # Integers beyond int64, for which Arrow itself chooses no type.
+        return pa.array(values, pa.list_(_WIDE_INTEGER) if is_list else _WIDE_INTEGER)
 
 
 def _describe_valid(column: _Column) -> str:
@@ -114,7 +100,7 @@ def _describe_valid(column: _Column) -> str:
         return "numbers, None where missing"
     if column.time_part is not None:
         return f"{VALID_TIMES}; None where missing"
-    values = "integers within int64" if column.type == "integer" else "texts"
+    values = "integers of 64 bits" if column.type == "integer" else "texts"
     values += ", or texts of 1 to 8 hexadecimal digits" if isinstance(column, HexadecimalColumn) else ""
     return f"lists of {values}, None where missing" if column.multi_hot else f"{values}, None where missing"
 

@@ -14,6 +14,7 @@ from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
 from dlrm.data.prepare.workers import start_workers
 from dlrm.data.raw.block import Block
+from dlrm.data.raw.odd_values import OddValues
 from dlrm.data.rows import Rows, RowSource
 from dlrm.model import PlainModel
 
@@ -32,6 +33,7 @@ class ReadRows:
     """[num_rows of the piece], true for good rows; None where all are good."""
     faults: Sequence[DataError] = field(default=())
     """Errors of the first bad rows."""
+    odd_values: OddValues = field(default_factory=OddValues)
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ def make_block_pieces(blocks: Iterable[Block], encoders: Encoders, keep_going: b
 
     def read(block: Block) -> ReadRows:
         parsed = block.parse(keep_going)
-        return ReadRows(encoders.encode(parsed.table), parsed.good, parsed.faults)
+        return ReadRows(encoders.encode(parsed.table), parsed.good, parsed.faults, parsed.odd_values)
 
     for block in blocks:
         yield Piece(block.num_rows, block.num_bytes, partial(read, block))

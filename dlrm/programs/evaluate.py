@@ -20,6 +20,7 @@ from dlrm.data.errors import DataError
 from dlrm.data.open import open_data
 from dlrm.data.packed.open import is_packed, open_packed, read_prepared_data
 from dlrm.data.prepare.bad_row_count import BadRowCount
+from dlrm.data.raw.odd_values import OddValues, add_odd_values, describe_odd_values
 from dlrm.data.rows import RowSource
 from dlrm.exported_model.load import ModelError, load_saved_model
 from dlrm.exported_model.model import SavedModel
@@ -122,14 +123,20 @@ def _make_pieces(model: SavedModel, patterns: list[str], file_format: str | None
 
 
 def _check_bad_rows(model: SavedModel, pieces: Iterable[ScoredPiece]) -> Iterator[ScoredPiece]:
-    """Yield `pieces`. Raises DataError at the end where the share of bad rows exceeds that allowed in the model's own
-    data."""
+    """Yield `pieces`, and tell of odd values at the end.
+
+    Raises DataError at the end where the share of bad rows exceeds that allowed in the model's own data.
+    """
     max_bad_fraction = model.config.data.max_bad_fraction
     bad_rows = BadRowCount(max_bad_fraction, lambda fault: tell(f"left out: {fault}"))
+    odd_values: OddValues = {}
     for piece in pieces:
         bad_rows.add(piece.num_rows, piece.num_bad_rows, [str(fault) for fault in piece.read.faults])
+        add_odd_values(odd_values, piece.read.odd_values)
         yield piece
     bad_rows.check()
+    for description in describe_odd_values(odd_values):
+        tell(description)
 
 
 def _open_held_out(model: SavedModel) -> RowSource:

@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -29,6 +29,7 @@ from dlrm.data.errors import DataError
 from dlrm.data.packed.open import is_packed
 from dlrm.data.prepare.bad_row_count import BadRowCount
 from dlrm.data.prepare.progress import Progress
+from dlrm.data.raw.odd_values import OddValues, add_odd_values, describe_odd_values
 from dlrm.exported_model.load import ModelError, load_saved_model
 from dlrm.exported_model.model import SavedModel
 from dlrm.exported_model.score import Piece, make_source_pieces, score_pieces
@@ -49,6 +50,7 @@ class Counts:
     num_bad_rows: int = 0
     num_undefined: int = 0
     """Number of good rows without a score: their values are so far from those in training that the model overflows."""
+    odd_values: OddValues = field(default_factory=OddValues)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -96,6 +98,7 @@ def _predict(model: SavedModel, options: argparse.Namespace) -> Counts:
             write(piece.all_probabilities)
             counts.num_rows += piece.num_rows
             counts.num_bad_rows += piece.num_bad_rows
+            add_odd_values(counts.odd_values, piece.read.odd_values)
             counts.num_undefined += int(np.isnan(piece.logits).sum())
             progress.advance(piece.num_bytes, piece.num_rows)
         bad_rows.check()
@@ -142,6 +145,7 @@ def _make_result(counts: Counts, seconds: float) -> dict[str, Any]:
         "num_rows": counts.num_rows,
         "num_bad_rows": counts.num_bad_rows,
         "num_undefined": counts.num_undefined,
+        "odd_values": describe_odd_values(counts.odd_values),
         "seconds": seconds,
         "rows_per_second": counts.num_rows / seconds,
         "peak_memory_bytes": get_peak_memory_bytes(),

@@ -29,6 +29,7 @@ from dlrm.data.packed.layout import PackedMeta, compute_checksum
 from dlrm.data.prepare.base import open_base
 from dlrm.data.prepare.prepare import prepare
 from dlrm.data.raw.files import find_splits
+from dlrm.data.raw.odd_values import describe_odd_values
 from dlrm.programs.json_lines import print_event, print_line
 from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_STOPPED
 from hostinfo.fast_exit import skip_last_collection
@@ -83,6 +84,7 @@ def _make_result(meta: PackedMeta, base: Encoders | None, seconds: float) -> dic
         "kind": "result",
         "num_rows": num_rows,
         "num_bad_rows": meta.num_bad_rows,
+        "odd_values": describe_odd_values(meta.odd_values),
         "table_sizes": {feature.name: feature.num_ids for feature in meta.features},
         "num_added": {f.name: f.num_ids - before for f, before in zip(meta.features, base_sizes, strict=False)},
         "checksum": compute_checksum(meta),

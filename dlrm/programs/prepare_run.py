@@ -21,6 +21,7 @@ from dlrm.data.packed.verify import verify
 from dlrm.data.prepare.base import check_extends
 from dlrm.data.prepare.cache import find_or_prepare
 from dlrm.data.prepare.events import NoteEvent, ProgressEvent
+from dlrm.data.raw.odd_values import describe_odd_values
 from dlrm.record import EXIT_DONE, EXIT_STOPPED, AttemptDirectory, EndReason, Outcome, PreparedData, RunDirectory
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.warm_start.vocabulary import describe_extension, load_base_encoders
@@ -97,8 +98,11 @@ def prepare(directory: RunDirectory, number: int, reporter: Reporter) -> None:
         )
         raise DataError(message, field="data.train", valid="the files as they were, or a new run")
     found.write(directory.data)
-    if num_bad_rows := open_packed_meta(Path(found.directory)).num_bad_rows:
-        reporter.event("bad_rows", f"{format_count(num_bad_rows, 'bad row')} left out when the rows were prepared")
+    meta = open_packed_meta(Path(found.directory))
+    if meta.num_bad_rows:
+        reporter.event("bad_rows", f"{format_count(meta.num_bad_rows, 'bad row')} left out when the rows were prepared")
+    for description in describe_odd_values(meta.odd_values):
+        reporter.event("odd_values", description)
     reporter.event("data_prepared", f"the prepared rows are in {found.directory}", **found.model_dump())
 
 

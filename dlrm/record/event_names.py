@@ -65,6 +65,7 @@ WARNINGS = frozenset(
         "checkpoint_failed",
         "checkpoint_passed_over",
         "checkpoint_waits",
+        "odd_values",
         "preset_rate",
         "preset_unused",
         "rate_jumps",

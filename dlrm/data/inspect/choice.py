@@ -23,6 +23,8 @@ class Choice:
     """Another possible use, in words; empty where there is none."""
     auc: float | None = None
     """AUC of the label predicted by this column alone; None where it was not measured."""
+    warning: str = ""
+    """Warning to the user before training; empty if none."""
 
     @property
     def is_left_out(self) -> bool:

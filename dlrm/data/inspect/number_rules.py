@@ -10,6 +10,7 @@ What a column predicts decides where it is certain:
 Where nothing is certain, looks decide: ids are called so, are spread evenly with gaps between them, or are few.
 """
 
+import json
 import re
 from dataclasses import dataclass
 from typing import Literal
@@ -53,8 +54,11 @@ _EVENNESS = 0.1
 range."""
 _ORDER_SHARE = 0.3
 """Least share of the gain of the ids that the order of the values alone must have to be used beside them."""
+_ROOM = 1.5
+"""Number of exact ranges for each distinct value of the sample, since the files may have more."""
+_MIN_AUC_GAIN = 0.01
+"""Least difference of the AUCs as ids and as chosen that is worth a warning."""
 _Use = Literal["ids", "number", "ranges"]
-_MAX_FLOAT32 = float(np.finfo(np.float32).max)
 _ID_NAME = re.compile(
     r"(^|[_ .-])(id|ids|uid|uuid|guid|key|hash|code|idx|index|zip|zip ?code|post ?code|fips|sku|isbn|ean|asin)$"
     r"|[a-z](Id|ID|Key|Hash|Code|Zip)$",
@@ -93,15 +97,13 @@ class _Measured:
 def choose_for_numbers(
     column: EncodedColumn, description: str, rows: LabelledRows, id_settings: Settings | None
 ) -> Choice:
-    """Choose the uses of a column of at least two distinct numbers.
+    """Choose the uses of a column of at least two distinct numbers, none of which `find_extremes` finds.
 
-    description: type and values of the column, for the reason. id_settings: settings of the column as ids; None where
-    its type cannot be read as ids.
+    description: type and values of the column, for the reason. id_settings: settings of the column as ids; None if some
+    number is beyond 64 bits.
     """
     name, numbers = column.name, column.distinct.cast(pl.Float64).to_numpy()
     description += format_missing(column.missing_share)
-    if np.abs(numbers).max() > _MAX_FLOAT32:
-        return leave_out(name, f"{description}: holds infinity or numbers beyond float32", "leave those blank")
     is_whole = bool(np.all(numbers == np.floor(numbers)))
     if is_whole and _is_row_number(column, numbers, rows.num_rows):
         return leave_out(name, f"{description}: a different value in every row, as row numbers have")
@@ -110,24 +112,31 @@ def choose_for_numbers(
     predicts = measured is not None and measured.best.gain.is_certain
     repeats = rows.estimate_repeats(column)
     look = _describe_look_of_ids(name, numbers) if is_whole else ""
+    has_id_look = bool(look)
     if look and not predicts and repeats < MIN_REPEATS and column.num_present >= MIN_ROWS_FOR_UNIQUENESS:
         return leave_out(name, f"{description}: nearly every row has its own value", auc=auc)
     if is_whole and not look and not predicts and repeats >= _MIN_ID_REPEATS and _are_evenly_spread(numbers):
         look = "evenly spread, without an order that tells"
     uses = _decide(measured, column.num_distinct, looks_like_ids=bool(look), is_whole=is_whole)
+    warning = _warn_of_ids(name, measured, uses)
     dense: Settings | None = None
     categorical: list[Settings] = []
     if "ids" in uses:
-        categorical.append(id_settings or _make_exact_ranges(column.num_distinct))
-        # What is stored as floats is more often a quantity than what is stored as integers.
-        if id_settings is None and not look and column.num_distinct > MAX_HANDFUL:
+        is_float = column.distinct.dtype.is_float()
+        exact_ranges = _make_exact_ranges(column.num_distinct)
+        # What is stored as floats is more often a quantity than what is stored as integers, and later rows may have
+        # other numbers than whole ones, which are no ids.
+        is_covered = is_float and not has_id_look and column.num_distinct <= MAX_RANGES / _ROOM
+        categorical.append(exact_ranges if id_settings is None or is_covered else id_settings)
+        if is_float and not look and column.num_distinct > MAX_HANDFUL:
             uses = {"number", *uses}
     if "ranges" in uses and rows.num_ranges is not None:
         categorical.append({"bucketize": rows.num_ranges})
     if "number" in uses:
         dense = {"transform": _choose_transform(column, numbers, measured)}
     reason = f", {look}" if "ids" in uses and look else ""
-    return Choice(name, description + reason + _format_figures(measured), dense, categorical, auc=auc)
+    why = description + reason + _format_figures(measured)
+    return Choice(name, why, dense, categorical, auc=auc, warning=warning)
 
 
 def _decide(measured: _Measured | None, num_distinct: int, *, looks_like_ids: bool, is_whole: bool) -> set[_Use]:
@@ -192,11 +201,19 @@ def _is_row_number(encoded: EncodedColumn, numbers: NDArray[np.float64], num_row
 
 def _make_exact_ranges(num_distinct: int) -> Settings:
     """Return ranges that are as good as ids: one for each distinct value, with room for values outside the sample."""
-    return {"bucketize": min(2 ** int(np.ceil(np.log2(1.5 * num_distinct))), MAX_RANGES)}
+    return {"bucketize": min(2 ** int(np.ceil(np.log2(_ROOM * num_distinct))), MAX_RANGES)}
 
 
-def _has_ranges(categorical: list[Settings]) -> bool:
-    return any("bucketize" in settings for settings in categorical)
+def _warn_of_ids(name: str, measured: _Measured | None, uses: set[_Use]) -> str:
+    """Return a warning if ids predict better than the chosen uses; empty otherwise."""
+    if measured is None or measured.ids is None or "ids" in uses or not measured.ids.gain.is_certain:
+        return ""
+    chosen = max(measured.ranges.auc, measured.number.auc)
+    if measured.ids.auc < chosen + _MIN_AUC_GAIN:
+        return ""
+    figures = f"as ids it predicts the label with an AUC of {measured.ids.auc:.3f}, as chosen with {chosen:.3f}"
+    line = f'{{ name = {json.dumps(name, ensure_ascii=False)}, type = "integer" }}'
+    return f"{figures}: if its numbers are ids, use {line} in data.schema.categorical instead"
 
 
 def _choose_transform(encoded: EncodedColumn, numbers: NDArray[np.float64], measured: _Measured | None) -> str:

@@ -1,7 +1,9 @@
 """Rules that choose the use of a column, by its type; numbers, texts and times have rules of their own."""
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from dlrm.config.schema import MAX_NAME_LENGTH
@@ -10,6 +12,7 @@ from dlrm.data.inspect.labelled import EncodedColumn, LabelledRows
 from dlrm.data.inspect.number_rules import choose_for_numbers
 from dlrm.data.inspect.text_rules import choose_for_texts, measure_ids
 from dlrm.data.inspect.time_rules import choose_for_times, find_times
+from dlrm.data.raw.convert import find_extremes
 
 _INDEX_NAMES = ("__index_level_", "Unnamed: ")
 """Beginnings of the names that pandas gives to the index, when it writes it as a column."""
@@ -29,6 +32,24 @@ def choose(values: pl.Series, type_name: str, rows: LabelledRows, delimiter: str
         return leave_out(name, why)
     if isinstance(values.dtype, pl.List):
         return _choose_for_lists(values.drop_nulls(), type_name, values.null_count() / len(values))
+    if not values.dtype.is_numeric():
+        return _choose_by_values(values, type_name, rows, delimiter)
+    is_extreme = find_extremes(values.cast(pl.Float64).fill_null(np.nan).to_numpy())
+    if not is_extreme.any():
+        return _choose_by_values(values, type_name, rows, delimiter)
+    what = "infinite, beyond float32 or a limit of 64-bit integers, taken as missing"
+    if is_extreme.sum() == len(values) - values.null_count():
+        return leave_out(name, f"{type_name}: all values are {what}")
+    choice = _choose_by_values(values.set(pl.Series(is_extreme), None), type_name, rows, delimiter)
+    if choice.is_left_out or (choice.dense is None and choice.categorical == [{"type": "integer"}]):
+        return choice
+    note = f"{is_extreme.sum():,} of {len(values):,} values of the sample are {what}"
+    return replace(choice, why=f"{choice.why}; {note}", warning="; ".join(filter(None, [note, choice.warning])))
+
+
+def _choose_by_values(values: pl.Series, type_name: str, rows: LabelledRows, delimiter: str | None) -> Choice:
+    """Choose the use of a column with some present value, none of which `find_extremes` finds."""
+    name = values.name
     column = EncodedColumn.encode(values)
     if column.num_distinct == 1:
         return _choose_for_constant(column, type_name, rows)
@@ -65,16 +86,11 @@ def _find_fault(values: pl.Series, type_name: str) -> str:
 
 def _choose_for_lists(present: pl.Series, type_name: str, missing_share: float) -> Choice:
     inner = present.explode().drop_nulls()
-    if inner.dtype == pl.String:
-        kind = "string"
-    elif inner.dtype.is_integer():
-        kind = "integer"
-    else:
-        return leave_out(present.name, f"{type_name}: lists of values that are neither text nor integers")
+    kind = "string" if inner.dtype == pl.String else "integer"
+    if kind == "integer" and not (inner.dtype == pl.Boolean or (inner.dtype.is_numeric() and _can_be_ids(inner))):
+        return leave_out(present.name, f"{type_name}: lists of values that are neither text nor whole numbers")
     if not len(inner):
         return leave_out(present.name, f"{type_name}: all lists are empty")
-    if inner.cast(pl.Int64, strict=False).has_nulls() and kind == "integer":
-        return leave_out(present.name, f"{type_name}: holds integers beyond int64", "multi-hot, if written as text")
     why = f"lists of {present.list.len().mean():.1f} values on average, {inner.n_unique():,} distinct"
     settings: Settings = {"type": kind, "multi_hot": True}
     return Choice(present.name, why + format_missing(missing_share), None, [settings])
@@ -99,9 +115,15 @@ def _describe_numbers(column: EncodedColumn, type_name: str) -> tuple[str, Setti
     """Describe a column of numbers: its type and its values, and its settings as ids, None where it cannot be ids."""
     distinct = column.distinct
     low, high = (_format_bound(bound) for bound in (distinct.min(), distinct.max()))
-    fits_ids = distinct.dtype.is_integer() and not distinct.cast(pl.Int64, strict=False).has_nulls()
     description = f"{type_name}, {column.num_distinct:,} distinct values from {low} to {high}"
-    return description, {"type": "integer"} if fits_ids else None
+    return description, {"type": "integer"} if _can_be_ids(distinct) else None
+
+
+def _can_be_ids(numbers: pl.Series) -> bool:
+    """Whether numbers [n] are whole and within 64 bits, those that stand for missing values aside."""
+    found = numbers.cast(pl.Float64).drop_nans().to_numpy()
+    found = found[~find_extremes(found)]
+    return bool(np.all((found == np.floor(found)) & (found >= -(2.0**63)) & (found <= 2.0**64)))
 
 
 def _format_bound(number: Any) -> str:

@@ -206,9 +206,9 @@ def _convert_texts(texts: pl.Series) -> pl.Series:
     if not len(present):
         return texts
     if present.str.contains(_WHOLE_NUMBER).all():
-        integers = parse_numbers(texts, pl.Int64())
-        # Beyond int64, numbers name something: as floats, neighbours would be the same.
-        return integers if integers.null_count() == texts.null_count() else texts
+        # Beyond 64 bits, numbers name something: as floats, neighbours would be the same.
+        read = (parse_numbers(texts, kind) for kind in (pl.Int64(), pl.UInt64()))
+        return next((integers for integers in read if integers.null_count() == texts.null_count()), texts)
     numbers = parse_numbers(texts, pl.Float64())
     # A number with leading zeros, such as 007, is a name.
     if numbers.null_count() == texts.null_count() and not present.str.contains(r"^\s*-?0[0-9]").any():
@@ -217,7 +217,7 @@ def _convert_texts(texts: pl.Series) -> pl.Series:
 
 
 def _name_type(kind: pl.DataType) -> str:
-    return "integer" if kind == pl.Int64 else "number" if kind == pl.Float64 else "text"
+    return "integer" if kind.is_integer() else "number" if kind == pl.Float64 else "text"
 
 
 def _is_header(cells: Sequence[str], file: DataFile, delimiter: str) -> bool:

@@ -12,7 +12,11 @@ from pyarrow import parquet
 from dlrm.data.errors import DataError
 from dlrm.data.inspect.file_columns import UnsharedColumn, find_unshared_columns
 from dlrm.data.inspect.sample import MAX_ROWS, SEVERAL_TYPES, FileSample, is_usable, replace_nan, spread_evenly
+from dlrm.data.raw.bytes_text import convert_bytes, is_bytes
+from dlrm.data.raw.convert import convert_to_strings, holds_text, is_text
 from dlrm.data.raw.data_file import DataFile
+from dlrm.data.raw.integers import convert_to_integers
+from dlrm.data.raw.parquet import INT96_UNIT
 
 _MAX_DECODED_ROWS = 2_000_000
 """Approximate number of rows of the row groups that are decoded to take some of their rows."""
@@ -75,7 +79,7 @@ def sample_parquet(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -
     types |= {name: _NO_TEXT for name in usable if any(name not in part.columns for part in parts)}
     usable = [name for name in usable if types[name] != _NO_TEXT]
     # Text columns without any value have type Null; concatenation with text columns of other parts makes them text.
-    rows = pl.concat([part.select(usable) for part in parts], how="vertical_relaxed")
+    rows = _narrow_integers(pl.concat([part.select(usable) for part in parts], how="vertical_relaxed"))
     missing = [pl.Series(name, [None] * rows.height, pl.Null) for name in types if name not in usable]
     return FileSample(replace_nan(rows.with_columns(missing)).select(list(types)), num_rows, types, unshared=unshared)
 
@@ -100,20 +104,23 @@ def _find_types(schemas: Mapping[str, pa.Schema], unshared: Mapping[str, Unshare
     unshared: columns that one of the files lacks. Where a column cannot be read from all files, the type is a reason
     such as `not in b.parquet`.
     """
-    # Distinct types in the order of the files. Files mostly have the same ones, which are looked at once.
-    kinds_by_name: dict[str, dict[pa.DataType, None]] = {}
-    for schema in schemas.values():
+    # Distinct types in the order of the files, with the first file of each. Files mostly have the same ones, which are
+    # looked at once.
+    files_by_kind: dict[str, dict[pa.DataType, str]] = {}
+    for file, schema in schemas.items():
         for name, kind in zip(schema.names, schema.types, strict=True):
-            kinds_by_name.setdefault(name, {})[kind] = None
+            files_by_kind.setdefault(name, {}).setdefault(kind, file)
     types: dict[str, str] = {}
-    for name, kinds in kinds_by_name.items():
+    for name, files in files_by_kind.items():
         if name in unshared:
             types[name] = str(unshared[name])
             continue
         # A file in which a column has no value may store it without a type.
-        typed = [kind for kind in kinds if _get_family(kind)] or [*kinds]
-        if len({_get_family(kind) for kind in typed}) > 1:
-            types[name] = SEVERAL_TYPES + ", ".join(sorted({str(kind) for kind in typed}))
+        typed = [kind for kind in files if _get_family(kind)] or [*files]
+        first_of_family = {_get_family(kind): kind for kind in reversed(typed)}
+        if len(first_of_family) > 1:
+            found = sorted(f"{kind} in {files[kind]}" for kind in first_of_family.values())
+            types[name] = SEVERAL_TYPES + ", ".join(found)
         elif any(_get_read_type(kind) is None for kind in typed):
             types[name] = f"not a number, a text or a list of them: {typed[0]}"
         else:
@@ -126,40 +133,53 @@ def _get_family(kind: pa.DataType) -> str:
 
     Empty for a type of no values, or of empty lists alone, which goes with all others.
     """
-    if pa.types.is_null(kind):
+    types = pa.types
+    kind = _get_stored_type(kind)
+    if types.is_null(kind):
         return ""
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_boolean(kind):
         return "number"
-    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-        return f"time {kind.tz or ''}" if pa.types.is_timestamp(kind) else "time "
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return "" if pa.types.is_null(kind.value_type) else f"list of {_get_family(kind.value_type)}"
-    return "text" if _is_text(kind) else str(kind)
+    if types.is_timestamp(kind) or types.is_date(kind):
+        return "time"
+    if _is_list(kind):
+        family = _get_family(kind.value_type)
+        return family and f"list of {family}"
+    return "text" if holds_text(kind) else str(kind)
 
 
 def _get_read_type(kind: pa.DataType) -> pa.DataType | None:
     """Return the type in which values are inspected; None where no schema can describe them."""
     types = pa.types
-    if types.is_dictionary(kind):
-        return _get_read_type(kind.value_type)
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+    kind = _get_stored_type(kind)
+    if _is_list(kind):
         value = _get_read_type(kind.value_type)
         return None if value is None or types.is_large_list(value) else pa.large_list(value)
-    # Values that other programs write as bytes are mostly text.
-    if _is_text(kind):
+    if is_text(kind):
+        # Whether it is UTF-8 has not been checked yet.
         return pa.large_binary()
-    if types.is_decimal(kind) or types.is_float16(kind):
+    if is_bytes(kind):
+        return kind if types.is_fixed_size_binary(kind) else pa.binary()
+    # Decimals of scale 0 may be ids, which floats would round.
+    if types.is_float16(kind) or (types.is_decimal(kind) and kind.scale != 0):
         return pa.float64()
-    is_known = any(is_of(kind) for is_of in (types.is_primitive, types.is_boolean, types.is_null, types.is_temporal))
+    if types.is_timestamp(kind):
+        return pa.timestamp(kind.unit)
+    is_known = any(
+        is_of(kind)
+        for is_of in (types.is_primitive, types.is_boolean, types.is_null, types.is_temporal, types.is_decimal)
+    )
     return kind if is_known else None
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    types = pa.types
-    kinds = (types.is_string, types.is_large_string, types.is_string_view, types.is_binary, types.is_large_binary)
-    return any(is_of(kind) for is_of in (*kinds, types.is_binary_view))
+def _get_stored_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of a dictionary's values, or the one in which an extension type such as UUID is stored."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return kind.storage_type
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
 
 
 def _read_rows(file: DataFile, group: int, columns: list[str], step: int, batch_rows: int) -> pl.DataFrame:
@@ -187,24 +207,61 @@ def _cast(values: pa.Array, kind: pa.DataType | None) -> pa.Array:
 
 
 def _convert_to_series(values: pa.ChunkedArray) -> pl.Series | None:
-    """Convert to Polars; None where a text is not UTF-8."""
-    kind = values.type
-    text: pa.DataType | None = None
-    if pa.types.is_large_binary(kind):
-        text = pa.large_string()
-    elif pa.types.is_large_list(kind) and pa.types.is_large_binary(kind.value_type):
-        text = pa.large_list(pa.large_string())
+    """Convert values of a type of `_get_read_type` to Polars; None where a text is not UTF-8."""
+    array = values.combine_chunks()
+    is_list = pa.types.is_large_list(array.type)
     try:
-        return pl.Series(values if text is None else values.cast(text))
+        converted = _convert_values(array.values if is_list else array)
     except pa.ArrowInvalid:
         return None
+    return pl.Series(
+        pa.LargeListArray.from_arrays(array.offsets, converted, mask=array.is_null()) if is_list else converted
+    )
+
+
+def _convert_values(values: pa.Array) -> pa.Array:
+    """Convert text, bytes and decimals to types that are inspected. Raises ArrowInvalid where a text is not UTF-8."""
+    kind = values.type
+    if pa.types.is_large_binary(kind):
+        return values.cast(pa.large_string())
+    if is_bytes(kind):
+        return convert_bytes(values)
+    if not pa.types.is_decimal(kind):
+        return values
+    read = convert_to_integers(values)
+    present = values.drop_null().cast(pa.float64(), safe=False).to_numpy()
+    is_signed, is_large = present.min(initial=0.0) < 0.0, present.max(initial=0.0) >= 2.0**63
+    # Decimals beyond 64 bits are ids if their text is.
+    if read.is_bad.any() or (is_signed and is_large):
+        return convert_to_strings(values)
+    return read.ids.view(pa.uint64()) if is_large else read.ids
+
+
+def _narrow_integers(rows: pl.DataFrame) -> pl.DataFrame:
+    """Replace the 128-bit integers that files of signed and of unsigned ones together become by a type that files
+    have."""
+    wide = [name for name, kind in rows.schema.items() if kind == pl.Int128]
+    kinds = (pl.Int64, pl.UInt64, pl.String)
+    return rows.with_columns(
+        next(
+            cast
+            for kind in kinds
+            if (cast := rows[name].cast(kind, strict=False)).null_count() == rows[name].null_count()
+        )
+        for name in wide
+    )
 
 
 @contextmanager
 def _open(file: DataFile) -> Iterator[parquet.ParquetFile]:
     """Open a Parquet file. Raises DataError where it cannot be read, on opening or inside the `with`."""
     try:
-        with file.open() as raw, parquet.ParquetFile(raw, buffer_size=_BUFFER_BYTES, pre_buffer=False) as opened:
+        with (
+            file.open() as raw,
+            parquet.ParquetFile(
+                raw, buffer_size=_BUFFER_BYTES, pre_buffer=False, coerce_int96_timestamp_unit=INT96_UNIT
+            ) as opened,
+        ):
             yield opened
     # A damaged footer may hold names that are not UTF-8.
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:

@@ -20,6 +20,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from dlrm.config.patterns import PACKED_META
+from dlrm.data.raw.odd_values import OddValues
 from dlrm.data.rows import DataSchema, Feature
 
 FORMAT_VERSION = 1
@@ -92,6 +93,8 @@ class PackedMeta(_Record):
     splits: dict[Split, SplitMeta]
     num_bad_rows: int
     """Number of bad rows that were left out."""
+    odd_values: OddValues = {}
+    """Values of the raw files, both splits together, that were read otherwise than they stand."""
     files: dict[str, FileMeta]
     """All files of rows and encoders, by path relative to the directory; `meta.json` itself is not among them."""
     sources: list[str]

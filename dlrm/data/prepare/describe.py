@@ -29,6 +29,7 @@ def describe(
         has_weights=config.raw_schema.weight is not None,
         splits={split: _describe_split(measures, split) for split in SPLITS},
         num_bad_rows=rows.num_bad_rows,
+        odd_values=rows.odd_values,
         files={},
         sources=[file.name for file in files],
         raw_format=config.format,

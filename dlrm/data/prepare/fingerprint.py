@@ -19,7 +19,7 @@ from dlrm.data.raw.stores import StoreError
 
 _NUM_REQUESTS = 16
 """Number of objects of a store that are asked for at a time."""
-READING_VERSION = 2
+READING_VERSION = 3
 """Version of how raw values become rows; raised where the same files and settings give other rows than before."""
 
 

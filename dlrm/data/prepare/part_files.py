@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from dlrm.config import SchemaConfig
 from dlrm.data.raw.block import Block, Parsed
+from dlrm.data.raw.odd_values import OddValues
 from dlrm.data.raw.table import CategoricalValues, RawTable
 
 _RECORD = b"record"
@@ -40,6 +41,7 @@ class PartRecord(BaseModel):
     """Error messages of the first bad rows."""
     label_values: list[str] = []
     """Some of the values of the label column, where the schema has a positive one."""
+    odd_values: OddValues = {}
 
     @property
     def num_good_rows(self) -> int:
@@ -59,6 +61,7 @@ def write_part(path: Path, block: Block, parsed: Parsed, is_evaluation: bool) ->
         num_bytes=block.num_bytes,
         faults=[str(fault) for fault in parsed.faults],
         label_values=list(parsed.table.label_values),
+        odd_values=parsed.odd_values,
     )
     arrays = _make_arrays(parsed)
     lists = {name: pa.LargeListArray.from_arrays(pa.array([0, len(a)], pa.int64()), a) for name, a in arrays.items()}

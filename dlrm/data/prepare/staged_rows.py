@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dlrm.config import SchemaConfig
 from dlrm.data.prepare.part_files import PartRecord, StagedPart
+from dlrm.data.raw.odd_values import OddValues, add_odd_values
 from dlrm.data.split import Split
 
 
@@ -38,6 +39,13 @@ class StagedRows:
     @property
     def num_bad_rows(self) -> int:
         return sum(part.record.num_bad_rows for part in self.parts)
+
+    @property
+    def odd_values(self) -> OddValues:
+        total: OddValues = {}
+        for part in self.parts:
+            add_odd_values(total, part.record.odd_values)
+        return total
 
     def open(self, part: Part) -> StagedPart:
         return StagedPart(part.path, self.schema)

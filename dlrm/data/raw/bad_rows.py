@@ -1,12 +1,14 @@
 """Collection of the bad rows of one block."""
 
 from collections.abc import Callable
+from decimal import Decimal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dlrm.data.errors import DataError
 from dlrm.data.raw.block import MAX_SHOWN_FAULTS, Parsed
+from dlrm.data.raw.odd_values import OddValues
 from dlrm.data.raw.table import RawTable
 
 _MAX_SHOWN_CHARACTERS = 24
@@ -60,15 +62,15 @@ class BadRows:
         if self._shown:
             raise self._shown[min(self._shown)]
 
-    def make_parsed(self, table: RawTable) -> Parsed:
-        """Return the parsed block. table: its good rows."""
+    def make_parsed(self, table: RawTable, odd_values: OddValues | None = None) -> Parsed:
+        """Return the parsed block. table: its good rows. odd_values: those of its good rows."""
         if not self._shown:
-            return Parsed(table)
+            return Parsed(table, odd_values=odd_values or {})
         faults = [self._shown[row] for row in sorted(self._shown)]
-        return Parsed(table, self.good, faults[:MAX_SHOWN_FAULTS])
+        return Parsed(table, self.good, faults[:MAX_SHOWN_FAULTS], odd_values or {})
 
 
 def format_value(value: object) -> str:
     """Format a value for a message, cut to _MAX_SHOWN_CHARACTERS."""
-    text = repr(value)
+    text = str(value) if isinstance(value, Decimal) else repr(value)
     return text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[: _MAX_SHOWN_CHARACTERS - 3]}..."

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlrm.data.errors import DataError
+from dlrm.data.raw.odd_values import OddValues
 from dlrm.data.raw.table import RawTable
 
 MAX_SHOWN_FAULTS = 10
@@ -23,6 +24,7 @@ class Parsed:
     """[num_rows of the block], true for rows that are in `table`; None where all are."""
     faults: list[DataError] = field(default_factory=list)
     """Errors of the first bad rows, at most MAX_SHOWN_FAULTS; each names file, line and field."""
+    odd_values: OddValues = field(default_factory=OddValues)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Conversion of raw columns, text or typed, into checked columns of numbers and distinct values."""
 
+import math
 import re
 from collections.abc import Callable
 
@@ -13,23 +14,23 @@ from dlrm.config.schema import TimePart
 from dlrm.data.raw.bad_rows import BadRows, format_value
 from dlrm.data.raw.block import Parsed
 from dlrm.data.raw.convert import (
-    convert_to_integers,
+    MAX_FLOAT32,
     convert_to_numbers,
     convert_to_strings,
+    find_extremes,
     find_missing,
     holds_text,
     is_text,
 )
 from dlrm.data.raw.distinct import encode_distinct_ids, encode_distinct_numbers, encode_distinct_values
 from dlrm.data.raw.hexadecimal import HexadecimalColumn, explain_not_hexadecimal, parse_hexadecimal_ids
+from dlrm.data.raw.integers import convert_to_integers
+from dlrm.data.raw.odd_values import OddKind, OddValues
 from dlrm.data.raw.positive_labels import explain_missing_label, list_label_values, match_positive
 from dlrm.data.raw.table import CategoricalValues, RawTable, make_unknown_labels
 from dlrm.data.raw.times import explain_not_time, get_time_part, parse_times
-from dlrm.data.raw.worded import WordedColumn, blank_empty_lists, blank_missing_parts, blank_missing_words
+from dlrm.data.raw.worded import WordedColumn, blank_empty_lists, blank_missing_parts, blank_missing_words, find_words
 
-_MAX_FLOAT32 = float(np.finfo(np.float32).max)
-_INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
-_INTEGER = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?", re.IGNORECASE)
 _Explain = Callable[[pa.Scalar], tuple[str, str]]
 
@@ -49,14 +50,16 @@ def parse_columns(
     keep_going: leave bad rows out; otherwise raise DataError for the first bad row.
     """
     rows = np.flatnonzero(bad.good)
-    table = _ColumnReader(schema, bad, rows, with_labels).read_table(columns)
+    reader = _ColumnReader(schema, bad, rows, with_labels)
+    table = reader.read_table(columns)
     if bad.any and not keep_going:
         bad.raise_first()
     is_good = bad.good[rows]
     if not is_good.all():
         # Convert the good rows once more, since the distinct values must not include those of bad rows.
-        table = _ColumnReader(schema, bad, rows[is_good], with_labels).read_table(columns.filter(pa.array(is_good)))
-    return bad.make_parsed(table)
+        reader = _ColumnReader(schema, bad, rows[is_good], with_labels)
+        table = reader.read_table(columns.filter(pa.array(is_good)))
+    return bad.make_parsed(table, reader.odd_values)
 
 
 class _ColumnReader:
@@ -67,6 +70,7 @@ class _ColumnReader:
         self._schema, self._bad, self._rows, self._with_labels = schema, bad, rows, with_labels
         self._times: dict[str, tuple[NDArray[np.int64], NDArray[np.bool_]]] = {}
         """Parsed times by column, which several parts may be taken from."""
+        self.odd_values: OddValues = {}
 
     def read_table(self, table: pa.Table) -> RawTable:
         """Convert the columns of `table`, [n] each. In the result the values of bad rows are undefined."""
@@ -94,21 +98,30 @@ class _ColumnReader:
 
     def _read_weight(self, name: str, values: pa.Array) -> NDArray[np.float32]:
         numbers, _ = convert_to_numbers(values)
-        is_bad = ~((numbers >= 0) & (numbers <= _MAX_FLOAT32))
+        is_bad = ~((numbers >= 0) & (numbers <= MAX_FLOAT32))
         self._record_bad_values(name, is_bad, values, _explain_bad_weight)
         return np.where(is_bad, 0, numbers).astype(np.float32)
 
     def _read_numbers(self, name: str, values: pa.Array) -> NDArray[np.float64]:
         numbers, is_wrong = convert_to_numbers(values)
-        self._record_bad_values(name, is_wrong | (np.abs(numbers) > _MAX_FLOAT32), values, _explain_bad_number)
-        return numbers
+        if is_wrong.any() and self._schema.missing:
+            is_wrong &= ~find_words(values, self._schema.missing)
+        self._record_bad_values(name, is_wrong, values, _explain_bad_number)
+        is_extreme = find_extremes(numbers)
+        self._count_odd_values("extreme", name, int(np.count_nonzero(is_extreme)))
+        return np.where(is_extreme, np.nan, numbers) if is_extreme.any() else numbers
 
     def _read_time_part(self, name: str, part: TimePart, values: pa.Array) -> CategoricalValues:
         if name not in self._times:
             self._times[name] = parse_times(values)
         seconds, is_time = self._times[name]
         is_missing = values.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
-        self._record_bad_values(name, ~is_time & ~is_missing, values, explain_not_time)
+        is_wrong = ~is_time & ~is_missing
+        if is_wrong.any():
+            is_extreme = find_extremes(convert_to_numbers(values)[0])
+            is_wrong &= ~is_extreme
+            self._count_odd_values("extreme", name, int(np.count_nonzero(is_extreme)))
+        self._record_bad_values(name, is_wrong, values, explain_not_time)
         return encode_distinct_values(pa.array(get_time_part(seconds, part), mask=~is_time))
 
     def _read_categorical(self, column: CategoricalColumn, values: pa.Array) -> CategoricalValues:
@@ -135,18 +148,25 @@ class _ColumnReader:
         self, column: CategoricalColumn, values: pa.Array, row_of: NDArray[np.int64] | None
     ) -> CategoricalValues:
         """Encode the values of a column. row_of: the row of each value; None where every row has one value."""
-        is_missing = find_missing(values)
         if isinstance(column, HexadecimalColumn) and holds_text(values.type):
-            ids, is_blank = parse_hexadecimal_ids(convert_to_strings(values))
+            ids, is_blank = parse_hexadecimal_ids(values)
             found = encode_distinct_ids(ids.fill_null(0).to_numpy(), ids.is_null().to_numpy())
             explain = explain_not_hexadecimal
-            is_missing |= is_blank.to_numpy()
+            is_bad = (found.codes < 0) & ~find_missing(values) & ~is_blank.to_numpy()
         elif column.type == "integer":
-            found, explain = encode_distinct_values(convert_to_integers(values)), _explain_bad_integer
+            read = convert_to_integers(values)
+            found, explain, is_bad = encode_distinct_values(read.ids), _explain_bad_integer, read.is_bad
+            self._count_odd_values("extreme", column.name, read.num_extreme)
+            self._count_odd_values("rounded", column.name, read.num_rounded)
         else:
             found, explain = encode_distinct_values(convert_to_strings(values)), _explain_bad_string
-        self._record_bad_values(column.name, (found.codes < 0) & ~is_missing, values, explain, row_of)
+            is_bad = (found.codes < 0) & ~find_missing(values)
+        self._record_bad_values(column.name, is_bad, values, explain, row_of)
         return found
+
+    def _count_odd_values(self, kind: OddKind, name: str, number: int) -> None:
+        if number:
+            self.odd_values.setdefault(kind, {})[name] = number
 
     def _record_bad_values(
         self,
@@ -193,37 +213,36 @@ def _flatten_lists(lists: pa.Array) -> tuple[pa.Array, NDArray[np.int32]]:
 
 
 def _explain_bad_label(value: pa.Scalar) -> tuple[str, str]:
-    return f"{format_value(value.as_py())} is not a label" if value.is_valid else "the label is missing", "0 or 1"
+    if not value.is_valid:
+        return "the label is missing", "0 or 1"
+    words = '; or data.schema.positive, the value that stands for 1, such as "yes"' if holds_text(value.type) else ""
+    return f"{format_value(value.as_py())} is not a label", f"0 or 1{words}"
 
 
 def _explain_bad_weight(value: pa.Scalar) -> tuple[str, str]:
-    valid = f"a finite number, at least 0 and at most {_MAX_FLOAT32:.4g}"
+    valid = f"a finite number, at least 0 and at most {MAX_FLOAT32:.4g}"
     if not value.is_valid:
         return "the weight is missing", valid
     # Text columns and columns wider than float32 can hold finite numbers that float32 cannot.
-    is_beyond = _NUMBER.fullmatch(str(value.as_py())) and float(value.as_py()) > _MAX_FLOAT32
+    is_beyond = _NUMBER.fullmatch(str(value.as_py())) and float(value.as_py()) > MAX_FLOAT32
     return f"{format_value(value.as_py())} is {'beyond float32' if is_beyond else 'not a weight'}", valid
 
 
 def _explain_bad_number(value: pa.Scalar) -> tuple[str, str]:
-    text = str(value.as_py())
-    if _INFINITE.fullmatch(text):
-        return f"{format_value(value.as_py())} is not finite", "a finite number; a missing value is blank or null"
-    if _NUMBER.fullmatch(text):
-        return (
-            f"{format_value(value.as_py())} is beyond float32",
-            f"numbers from -{_MAX_FLOAT32:.4g} to {_MAX_FLOAT32:.4g}",
-        )
     return f"{format_value(value.as_py())} is not a number", "a finite number; a missing value is blank or null"
 
 
 def _explain_bad_integer(value: pa.Scalar) -> tuple[str, str]:
-    found, other = value.as_py(), 'type "string" in the schema accepts any text'
-    if _INTEGER.fullmatch(str(found)):
-        if pa.types.is_integer(value.type):
-            other = 'or type "string", with the ids stored as text in the file'
-        return f"{format_value(found)} is beyond int64", f"-2^63 to 2^63 - 1; {other}"
-    return f"{format_value(found)} is not an integer", f"an integer, or blank where missing; {other}"
+    found = value.as_py()
+    number = float(found) if _NUMBER.fullmatch(str(found)) else 0.5
+    if number.is_integer() or math.isinf(number):
+        valid = '-2^63 to 2^64 - 1; or type "string", with the ids stored as text in the file'
+        return f"{format_value(found)} is beyond 64 bits", valid
+    if holds_text(value.type):
+        valid = 'an integer, or blank where missing; type "string" in the schema accepts any text'
+    else:
+        valid = "an integer, or null where missing; in the schema, other numbers are dense or have bucketize"
+    return f"{format_value(found)} is not an integer", valid
 
 
 def _explain_bad_string(_: pa.Scalar) -> tuple[str, str]:

@@ -5,6 +5,7 @@ import pyarrow as pa
 
 from dlrm.config import CategoricalColumn
 from dlrm.data.raw.bad_rows import format_value
+from dlrm.data.raw.bytes_text import decode_utf8
 
 _ID = "^[0-9a-fA-F]{1,8}$"
 VALID = "1 to 8 of 0-9 a-f, or blank"
@@ -17,11 +18,11 @@ class HexadecimalColumn(CategoricalColumn):
 def parse_hexadecimal_ids(texts: pa.Array) -> tuple[pl.Series, pl.Series]:
     """Parse 32-bit ids. Return them [n], null where missing, blank or invalid, and a mask [n] of blank texts.
 
-    texts: strings [n], or a dictionary of them.
+    texts: strings or bytes [n], or a dictionary of them.
     """
     if pa.types.is_dictionary(texts.type):
         texts = texts.dictionary_decode()
-    series = pl.Series(texts, dtype=pl.String)
+    series = pl.Series(decode_utf8(texts), dtype=pl.String)
     ids = series.set(~series.str.contains(_ID).fill_null(True), None)
     return ids.str.to_integer(base=16, dtype=pl.UInt32), (series == "").fill_null(False)
 

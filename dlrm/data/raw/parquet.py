@@ -21,6 +21,8 @@ MAX_BLOCK_ROWS = 131_072
 BLOCK_BYTES = 32 << 20
 """Approximate bytes of the decoded columns of a block: the bytes of a row are known only as a mean of its row group."""
 
+INT96_UNIT = "us"
+"""Unit in which timestamps of INT96 are read: in nanoseconds, years beyond 1677 to 2262 become others."""
 _BUFFERS_BYTES = 64 << 20
 """Bytes of read-ahead buffers for all columns of a file together."""
 _MIN_BUFFER_BYTES, _MAX_BUFFER_BYTES = 64 << 10, 4 << 20
@@ -101,6 +103,7 @@ def _cut_blocks(
         read_dictionary=_find_dictionary_columns(metadata, schema),
         buffer_size=buffer_bytes,
         pre_buffer=False,
+        coerce_int96_timestamp_unit=INT96_UNIT,
     ) as source:
         # In a damaged file the total number of rows may differ from the sum over row groups.
         num_rows = max(sum(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)), 1)

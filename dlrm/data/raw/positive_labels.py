@@ -8,6 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dlrm.data.errors import DataError
+from dlrm.data.raw.bytes_text import decode_utf8
 from dlrm.data.raw.convert import convert_to_numbers, convert_to_strings, holds_text
 
 MAX_LABEL_VALUES = 10
@@ -32,7 +33,7 @@ def match_positive(values: pa.Array, positive: str) -> tuple[NDArray[np.float32]
     if not holds_text(values.type):
         numbers, _ = convert_to_numbers(values)
         return (numbers == parse_positive_number(positive)).astype(np.float32), np.isnan(numbers)
-    texts = pl.Series(convert_to_strings(values), dtype=pl.String).str.strip_chars()
+    texts = pl.Series(decode_utf8(values), dtype=pl.String).str.strip_chars()
     positive = positive.strip()
     is_positive, is_missing = texts == positive, texts.is_null()
     number = _parse_number(positive)

@@ -15,6 +15,8 @@ from dlrm.data.raw.hexadecimal import HexadecimalColumn
 from dlrm.data.raw.positive_labels import parse_positive_number
 from dlrm.data.raw.times import VALID_TIMES, is_time_type
 
+_NUMBERS = "numbers, bool, decimals, or text of numbers"
+
 
 def parse_table(
     table: pa.Table, first_row: int, source: str | None, schema: SchemaConfig, keep_going: bool, with_labels: bool
@@ -26,7 +28,7 @@ def parse_table(
     unless `keep_going`, and pyarrow.ArrowIndexError where a dictionary is damaged.
     """
     bad = BadRows(source, first_row, table.num_rows)
-    return parse_columns(_replace_views(table), schema, bad, keep_going, with_labels)
+    return parse_columns(_simplify_types(table), schema, bad, keep_going, with_labels)
 
 
 def check_columns(found: pa.Schema, schema: SchemaConfig, file: str | None, with_labels: bool) -> None:
@@ -43,54 +45,44 @@ def check_columns(found: pa.Schema, schema: SchemaConfig, file: str | None, with
     if with_labels:
         _check_label(found, schema, file)
     if with_labels and schema.weight is not None:
-        _check_type(found, schema.weight, _is_number, "integers or floating point", file)
+        _check_type(found, schema.weight, _is_number, _NUMBERS, file)
     for column in schema.dense:
-        _check_type(found, column.name, _is_number, "numbers, bool or decimals", file)
+        _check_type(found, column.name, _is_number, _NUMBERS, file)
     for column in schema.categorical:
         _check_categorical(found, column, file)
 
 
 def _check_label(found: pa.Schema, schema: SchemaConfig, file: str | None) -> None:
     positive = schema.positive
-    if positive is None:
-        valid = 'bool, integers or floating point; or data.schema.positive, the value that stands for 1, such as "yes"'
-        _check_type(found, schema.label, _is_number, valid, file)
-    elif parse_positive_number(positive) is None:
-        valid = f"text, or a number as data.schema.positive, which is {positive!r}"
-        _check_type(found, schema.label, _is_string, valid, file)
+    if positive is None or parse_positive_number(positive) is not None:
+        _check_type(found, schema.label, _is_number, _NUMBERS, file)
     else:
-        valid = "text, bool, integers or floating point"
-        _check_type(
-            found, schema.label, lambda kind: _is_string(kind) or _is_number(_get_value_type(kind)), valid, file
-        )
+        valid = f"text, or a number as data.schema.positive, which is {positive!r}"
+        _check_type(found, schema.label, _is_text, valid, file)
 
 
 def _check_categorical(found: pa.Schema, column: CategoricalColumn, file: str | None) -> None:
     if column.bucketize is not None:
-        _check_type(found, column.name, _is_number, "numbers, bool or decimals", file)
+        _check_type(found, column.name, _is_number, _NUMBERS, file)
         return
     if column.time_part is not None:
         _check_type(found, column.name, lambda kind: is_time_type(_get_value_type(kind)), VALID_TIMES, file)
         return
-    is_hexadecimal = isinstance(column, HexadecimalColumn)
-    expected = "strings" if column.type == "string" else "integers"
-    expected += ", or hexadecimal text" if is_hexadecimal else ""
+    fits_value = _is_number if column.type == "integer" else _fits_strings
+    expected = "integers, floats and decimals that are whole, bool, or text of these"
+    if column.type == "string":
+        expected = 'text, bytes, integers or decimals of scale 0; or, for whole numbers, type "integer" in the schema'
+    if isinstance(column, HexadecimalColumn):
+        expected = "whole numbers, or hexadecimal text"
     valid = f"lists of {expected}" if column.multi_hot else expected
     kind = found.field(column.name).type
-    value = kind.value_type if _is_list(kind) else kind
-    fits_other = _is_integer if column.type == "string" else _is_string
-    if fits_other(value) and not pa.types.is_null(value):
-        other = "integer" if column.type == "string" else "string"
-        valid += f'; or type "{other}" in the schema'
     if _is_list(kind) != column.multi_hot:
         valid += f"; or multi_hot: {str(not column.multi_hot).lower()} in the schema"
 
     def fits(kind: pa.DataType) -> bool:
         if pa.types.is_null(kind):
             return True
-        fits_value = _is_string if column.type == "string" else _is_integer
-        value = kind.value_type if _is_list(kind) else kind
-        return _is_list(kind) == column.multi_hot and (fits_value(value) or (is_hexadecimal and _is_string(value)))
+        return _is_list(kind) == column.multi_hot and fits_value(kind.value_type if _is_list(kind) else kind)
 
     _check_type(found, column.name, fits, valid, file)
 
@@ -102,22 +94,20 @@ def _check_type(found: pa.Schema, name: str, fits: Callable[[pa.DataType], bool]
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    types = pa.types
-    return (
-        types.is_boolean(kind)
-        or types.is_integer(kind)
-        or types.is_floating(kind)
-        or types.is_decimal(kind)
-        or types.is_null(kind)
-    )
+    types, value = pa.types, _get_value_type(kind)
+    is_typed = types.is_boolean(value) or types.is_floating(value) or types.is_decimal(value)
+    return is_typed or types.is_integer(value) or _is_text(kind)
 
 
-def _is_integer(kind: pa.DataType) -> bool:
-    return pa.types.is_integer(_get_value_type(kind)) or pa.types.is_null(kind)
+def _fits_strings(kind: pa.DataType) -> bool:
+    value = _get_value_type(kind)
+    is_whole = pa.types.is_integer(value) or (pa.types.is_decimal(value) and value.scale == 0)
+    return is_whole or _is_text(kind)
 
 
-def _is_string(kind: pa.DataType) -> bool:
-    return holds_text(kind) or pa.types.is_null(_get_value_type(kind))
+def _is_text(kind: pa.DataType) -> bool:
+    value = _get_value_type(kind)
+    return holds_text(value) or pa.types.is_null(value)
 
 
 def _is_list(kind: pa.DataType) -> bool:
@@ -125,20 +115,26 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _get_value_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type in which the values of a column are stored: that of a dictionary's values, or of an extension."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return kind.storage_type
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def _replace_views(table: pa.Table) -> pa.Table:
-    """Convert columns of string and binary views to plain ones: Arrow cannot take or filter views yet."""
+def _simplify_types(table: pa.Table) -> pa.Table:
+    """Convert columns of views and of extension types, such as UUIDs, to plain ones: Arrow cannot take or filter views
+    yet, and few of its functions know extension types."""
 
-    def replace_view(kind: pa.DataType) -> pa.DataType:
-        if _is_list(kind) and replace_view(kind.value_type) != kind.value_type:
-            return pa.large_list(replace_view(kind.value_type))
+    def simplify(kind: pa.DataType) -> pa.DataType:
+        if _is_list(kind) and simplify(kind.value_type) != kind.value_type:
+            return pa.large_list(simplify(kind.value_type))
         if pa.types.is_string_view(kind):
             return pa.large_string()
+        if isinstance(kind, pa.BaseExtensionType):
+            return kind.storage_type
         return pa.large_binary() if pa.types.is_binary_view(kind) else kind
 
-    kinds = [replace_view(kind) for kind in table.schema.types]
+    kinds = [simplify(kind) for kind in table.schema.types]
     if kinds == table.schema.types:
         return table
     return table.cast(pa.schema(zip(table.schema.names, kinds, strict=True)))

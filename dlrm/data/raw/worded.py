@@ -23,7 +23,12 @@ def blank_empty_lists(lists: pa.Array) -> pa.Array:
 
 def blank_missing_words(values: pa.Array, words: list[str]) -> pa.Array:
     """Replace `words` among texts [n], or a dictionary of texts, by null; text that is not UTF-8 stays."""
-    return _blank(values, _decode(values).is_in(words).fill_null(False).to_numpy())
+    return _blank(values, find_words(values, words))
+
+
+def find_words(values: pa.Array, words: list[str]) -> NDArray[np.bool_]:
+    """Find `words` among texts [n], or a dictionary of texts."""
+    return _decode(values).is_in(words).fill_null(False).to_numpy()
 
 
 def blank_missing_parts(values: pa.Array, lengths: NDArray[np.int32], words: list[str]) -> pa.Array:

@@ -18,6 +18,7 @@ from service.cli.child_program import ProgramStopped, ReaderGone, run_program
 from service.cli.errors import EXIT_INTERRUPTED, BadInputError
 from service.cli.render.console import console_on
 from service.cli.render.progress import format_duration
+from service.cli.render.text_format import print_warnings
 from service.cli.run_store import local_model
 from service.cli.saved_model import Format, require_model, require_scorer
 from service.sizes import format_size
@@ -125,6 +126,7 @@ def _warn(result: Mapping[str, Any]) -> None:
     if result["num_undefined"]:
         reason = "their values are so far from those in training that the model overflows"
         console.print(f"warning: no score for {format_count(result['num_undefined'], 'row')}: {reason}", markup=False)
+    print_warnings(console, result["odd_values"])
 
 
 def make_result_table(result: Mapping[str, Any]) -> Table:

@@ -18,7 +18,7 @@ from service.cli.commands.infer import Inference, infer_job
 from service.cli.errors import BadInputError, refuse_options
 from service.cli.render.console import console_on
 from service.cli.render.progress import format_duration
-from service.cli.render.text_format import escape_unprintable, format_percent
+from service.cli.render.text_format import escape_unprintable, format_percent, print_warnings
 from service.cli.set_option import SetOption
 from service.cli.sources import PACKED_META, read_source
 from service.cli.trainer import require_trainer
@@ -119,6 +119,7 @@ def prepare(
         Console(stderr=True).print(message, markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(EXIT_STOPPED) from None
     result = _make_result(result, output)
+    print_warnings(Console(stderr=True, highlight=False, soft_wrap=True), result["odd_values"])
     if as_json:
         typer.echo(json.dumps(result))
     else:

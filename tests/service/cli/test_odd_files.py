@@ -115,7 +115,7 @@ GOOD = [
     Odd(
         "unsigned.parquet",
         typed(x=pa.array([2**63 + row % 9 * 10**15 for row in range(N)], pa.uint64())),
-        {"x": "ranges"},
+        {"x": "ids"},
     ),
     Odd(
         "decimals.parquet",
@@ -135,8 +135,8 @@ GOOD = [
     Odd("maps.parquet", typed(x=pa.array([[("a", 1)]] * N, pa.map_(pa.string(), pa.int64()))), {"x": "out"}),
     Odd(
         "binary.parquet",
-        typed(x=pa.array([b"\xff\xfe", b"a"] * (N // 2)), y_=pa.array([b"a", b"b"] * (N // 2))),
-        {"x": "out", "y_": "ids"},
+        typed(x=pa.array([b"\xff\xfe", b"a"] * (N // 2)), y_=pa.array([b"a", b"b", b"c"] * (N // 3))),
+        {"x": "ids", "y_": "ids"},
     ),
     Odd("dictionary.parquet", typed(x=pa.array(CITIES[::-1]).dictionary_encode()), {"x": "ids"}),
     Odd(
@@ -144,7 +144,7 @@ GOOD = [
         typed(x=pa.array(DRAW.integers(0, 9, N)).dictionary_encode(), f=pa.array(PRICES).dictionary_encode()),
         {"x": "ids", "f": "dense"},
     ),
-    Odd("infinite.parquet", typed(x=np.where(DRAW.random(N) < 0.1, np.inf, PRICES)), {"x": "out"}),
+    Odd("infinite.parquet", typed(x=np.where(DRAW.random(N) < 0.1, np.inf, PRICES)), {"x": "dense+ranges"}),
     Odd(
         "nan.parquet",
         typed(x=np.where(DRAW.random(N) < 0.1, np.nan, PRICES)),

@@ -313,6 +313,17 @@ def test_lines_that_cannot_be_read_are_said_with_their_share(here: Path, dlrm: C
     assert "warning: 10.00% of the lines cannot be read as rows, and max_bad_fraction leaves them out" in ended.err
 
 
+def test_values_that_are_taken_as_missing_are_counted_by_column(here: Path, dlrm: Callable[..., Any]) -> None:
+    rows = [f"{row % 2},{row % 7}.5,{'1e999' if row % 29 == 5 else row % 31}.5" for row in range(300)]
+    (here / "rows.csv").write_text("\n".join(["label,a,price", *rows]).replace("1e999.5", "1e999") + "\n")
+    inferred = dlrm("prepare", "--infer", "rows.csv", "-o", "job.toml")
+    assert "warning: price: 11 of 300 values of the sample are infinite, beyond float32" in inferred.err
+    prepared = dlrm("prepare", "job.toml", "-o", "packed", "--threads", "1", "--json")
+    assert prepared.code == 0, prepared.err
+    assert "warning: price: 11 values are infinite, beyond float32 or a limit of 64-bit integers" in prepared.err
+    assert len(json.loads(prepared.out.splitlines()[-1])["odd_values"]) == 1
+
+
 def test_a_column_that_only_the_paths_have_is_said_to_be_left_out(here: Path, dlrm: Callable[..., Any]) -> None:
     for country in ("US", "DE"):
         directory = here / "clicks" / f"country={country}" / "kind=a"

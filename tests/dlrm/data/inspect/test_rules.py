@@ -105,6 +105,50 @@ def test_codes_that_are_stored_as_floats_get_a_range_each() -> None:
     assert choice.categorical == [{"bucketize": 256}]
 
 
+@pytest.mark.parametrize("name", ["user_id", "u"])
+@pytest.mark.parametrize(
+    "store",
+    [
+        lambda values: values * 7.0,
+        lambda values: np.where(values == 5, np.nan, values * 7.0),
+        lambda values: values.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15),
+        lambda values: (values.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)).astype(np.float64),
+        lambda values: np.where(values == 5, np.inf, values * 7.0),
+    ],
+)
+def test_ids_stay_ids_as_floats_and_beyond_int64(name: str, store: Callable[[Any], Any]) -> None:
+    values = DRAW.integers(0, 4000, N)
+    series = pl.Series(name, store(values)).fill_nan(None) if store(values).dtype == np.float64 else store(values)
+    choice = choose_by(series, labels_by(effects(4000)[values] * 2), name)
+    assert choice.categorical == [IDS]
+    assert not choice.dense or name == "u"
+
+
+def test_numbers_that_stand_for_no_value_are_missing_and_warned_of() -> None:
+    prices = np.exp(DRAW.normal(0.0, 1.0, N))
+    labels = labels_by(np.log(prices))
+    clean = choose_by([price if row % 29 else None for row, price in enumerate(prices)], labels)
+    for extreme in (np.inf, 1e39, -(2.0**63)):
+        choice = choose_by(np.where(np.arange(N) % 29, prices, extreme), labels)
+        assert uses(choice) == uses(clean)
+        assert "690 of 20,000 values of the sample are infinite, beyond float32" in choice.warning
+    ids = DRAW.integers(0, 3000, N)
+    assert choose_by(np.where(ids == 5, -(2**63), ids), name="user_id").warning == ""
+
+
+def test_ids_that_predict_better_and_are_not_taken_are_warned_of() -> None:
+    draw = np.random.default_rng(11)
+    values = np.minimum(draw.geometric(0.04, 2000), 80)
+    is_positive = draw.random(2000) < 1 / (1 + np.exp(1 - draw.normal(0, 0.8, 81)[values]))
+    choice = choose_by(values, is_positive, num_rows=2000)
+    assert uses(choice)[1] == [RANGES]
+    assert re.search(
+        r'AUC of 0\.6\d\d, as chosen with 0\.\d{3}: .* use { name = "x", type = "integer" }', choice.warning
+    )
+    noise = choose_by(values, draw.random(2000) < 0.3, num_rows=2000)
+    assert noise.warning == ""
+
+
 def test_ids_that_occur_again_outside_the_sample_are_kept_and_others_left_out() -> None:
     """In a sample of a thousandth of the rows, 20 rows a value leave some 1 in 100 values with a second row."""
     num_rows = 1000 * N
@@ -120,7 +164,8 @@ def test_texts_and_lists_are_categorical() -> None:
     texts = [f"site-{number % 7}" for number in range(N)]
     assert uses(choose_by(texts)) == (None, [{"type": "string"}])
     assert uses(choose_by([["a", "b"], [], None, ["a"]])) == (None, [{"type": "string", "multi_hot": True}])
-    assert uses(choose_by([[1, 2], [3]])) == (None, [{"type": "integer", "multi_hot": True}])
+    for lists in ([[1, 2], [3]], [[1.0, 2.0], [3.0]], [[2**63], [3]], [[True], [False]]):
+        assert uses(choose_by(lists)) == (None, [{"type": "integer", "multi_hot": True}])
 
 
 def test_texts_with_separators_are_lists_in_text_files_alone() -> None:
@@ -206,7 +251,7 @@ def test_whether_a_constant_is_missing_may_predict() -> None:
         ("Unnamed: 0", DRAW.integers(0, 5, N), "index of a pandas table"),
         ("note", [f"the parcel number {row} had been left at the door" for row in range(N)], "free text"),
         ("embedding", [[0.1, 0.2], [0.3]], "lists of values"),
-        ("ratio", [np.inf, 1.0] * (N // 2), "infinity"),
+        ("ratio", [np.inf, 1e39] * (N // 2), "all values are infinite, beyond float32"),
         (" ", [1, 2], "no name"),
     ],
 )

@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import polars as pl
 import pyarrow as pa
 import pytest
 
 from dlrm.data.errors import DataError
+from dlrm.data.inspect.sample import FileSample, is_usable
 from dlrm.data.inspect.sample_csv import sample_csv
 from dlrm.data.inspect.sample_parquet import sample_parquet
 from tests.dlrm.data.inspect.test_infer import files, write
@@ -32,6 +34,69 @@ def test_a_column_that_one_file_has_without_values_or_in_another_unit_is_read(tm
         assert sample.rows["coupon"].drop_nulls().to_list() == ["a", "b"] * 4
         assert sample.rows["seen"].null_count() == 0
         assert sorted(tag for (tag,) in sample.rows["tags"].to_list()) == ["x"] * 8 + ["y"] * 8
+
+
+def of_days(directory: Path, *days: pa.Array) -> FileSample:
+    """Sample of a file for each day, with these values."""
+    parts = [dict[str, object](label=[0, 1] * (len(day) // 2), x=day) for day in days]
+    return sample_parquet(files(*(write(directory / f"{number}.parquet", part) for number, part in enumerate(parts))))
+
+
+IDS = [2**53 + 1, 7, 7, 8]
+TIMES = pa.array([1_600_000_000, 1_700_000_000] * 2)
+SITES = pa.array(["a", "b", "a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "kind"),
+    [
+        (pa.array(IDS), pa.array([7.0, None, 8.0, 9.0]), pl.Float64),
+        (pa.array(IDS), pa.array([7.5, None, 8.0, 9.0]), pl.Float64),
+        (pa.array(IDS), pa.array(IDS, pa.decimal128(38, 0)), pl.Int64),
+        (pa.array(IDS), pa.array(IDS, pa.uint64()), pl.Int64),
+        (pa.array([-1, 2, 3, 4]), pa.array([2**63, 2, 3, 4], pa.uint64()), pl.String),
+        (pa.array([1, 2, 3, 4]), pa.array([2**64 - 1, 2, 3, 4], pa.uint64()), pl.UInt64),
+        (pa.array([1, 2, 3, 4]), pa.array([2**64 - 1, 2, 3, 4], pa.decimal256(50, 0)), pl.UInt64),
+        (pa.array(IDS), pa.array([10**30, 2, 3, 4], pa.decimal128(38, 0)), pl.String),
+        (pa.array(IDS), pa.array([1, 2, 3, 4], pa.decimal128(38, 10)), pl.Float64),
+        (pa.array([0, 1, 0, 1]), pa.array([True, False] * 2), pl.Int64),
+        (pa.array([0.0, 1.0, 0.0, None]), pa.array([True, False] * 2), pl.Float64),
+        (pa.array([True, False] * 2), pa.array([True, False] * 2).dictionary_encode(), pl.Boolean),
+        (TIMES.cast(pa.timestamp("s", "UTC")), TIMES.cast(pa.timestamp("s")), pl.Datetime("ms")),
+        (TIMES.cast(pa.timestamp("s", "UTC")), TIMES.cast(pa.timestamp("s", "Asia/Tokyo")), pl.Datetime("ms")),
+        (TIMES.cast(pa.timestamp("s")), TIMES.cast(pa.timestamp("s")).cast(pa.date32()), pl.Datetime("ms")),
+        (SITES, SITES.cast(pa.large_string()).dictionary_encode(), pl.String),
+        (SITES.cast(pa.string_view()), SITES.cast(pa.binary()), pl.String),
+        (SITES, SITES.cast(pa.binary()).cast(pa.binary(1)), pl.String),
+        (SITES, pa.array([bytes(16)] * 4, pa.uuid()), pl.String),
+        (pa.array([[1], [2], [], [3]]), pa.array([[1.0], [2.0], [], None]), pl.List(pl.Float64)),
+        (pa.array([[1]] * 4, pa.list_(pa.decimal128(38, 0))), pa.array([[True]] * 4), pl.List(pl.Int64)),
+    ],
+)
+def test_types_of_one_family_are_one_type_across_files(
+    tmp_path: Path, first: pa.Array, second: pa.Array, kind: pl.DataType
+) -> None:
+    for days in ((first, second), (second, first)):
+        sample = of_days(tmp_path, *days)
+        assert is_usable(sample.types["x"])
+        assert sample.rows["x"].dtype == kind
+        assert sample.rows["x"].null_count() == sum(day.null_count for day in days)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "why"),
+    [
+        (SITES, pa.array(IDS), "int64 in {1}, string in {0}"),
+        (TIMES, TIMES.cast(pa.timestamp("s")), "int64 in {0}, timestamp[ms] in {1}"),
+        (pa.array([[1]] * 4), pa.array(IDS), "int64 in {1}, list<element: int64> in {0}"),
+        (pa.array([["a"]] * 4), pa.array([[1]] * 4), "list<element: int64> in {1}, list<element: string> in {0}"),
+    ],
+)
+def test_types_that_differ_are_named_with_a_file_of_each(
+    tmp_path: Path, first: pa.Array, second: pa.Array, why: str
+) -> None:
+    paths = [str(tmp_path / f"{number}.parquet") for number in range(2)]
+    assert of_days(tmp_path, first, second).types["x"] == f"not of one type: {why.format(*paths)}"
 
 
 @pytest.mark.parametrize(

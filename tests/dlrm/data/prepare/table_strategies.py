@@ -30,7 +30,7 @@ from dlrm.data.raw.files import find_files
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
 NUMBERS = st.one_of(st.integers(-3, 3), st.integers(-(2**63), 2**63 - 1))
-WIDE = st.floats(width=32, allow_nan=False, allow_infinity=False)
+WIDE = st.floats(-(2.0**127), 2.0**127, width=32).filter(lambda value: abs(value) not in (2.0**63, 2.0**64))
 
 
 @dataclass(frozen=True)

@@ -141,8 +141,8 @@ def test_parquet(
 BAD_VALUES = {
     "clicked": ["2", "", "nan", "x", "-1", "0.5"],
     "importance": ["", "-1", "nan", "inf", "x", "1e39"],
-    "x": ["x", "inf", "-inf", "1e39", "1e400", "1,5x"],
-    "id": ["1.5", "x", str(2**63), "1 2"],
+    "x": ["x", "1.2.3", "1,5x"],
+    "id": ["1.5", "x", str(2**64), "1 2"],
     "items": ["1|x", "1|2.5", f"|{2**64}"],
 }
 NAMES = list(SCHEMA.names)
