@@ -1,6 +1,7 @@
 """The job document, with one module for each component. Imports no torch."""
 
 from dlrm.config.averaging import AveragingConfig
+from dlrm.config.bounds import list_constraints
 from dlrm.config.batch import MAX_BATCH, BatchConfig, BatchGrowth, BatchSpec
 from dlrm.config.counts import format_count, format_epochs, format_some
 from dlrm.config.data import DataConfig, SyntheticConfig, TeacherConfig
@@ -107,6 +108,7 @@ __all__ = [
     "get_auto_dim",
     "get_min_steps",
     "keep_decisions",
+    "list_constraints",
     "list_differences",
     "list_scaling",
     "list_stages",

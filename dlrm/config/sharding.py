@@ -5,7 +5,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field
 
 from dlrm.config.base import Config
-from dlrm.config.resources import MAX_MEMORY, parse_size_from
+from dlrm.config.resources import MAX_MEMORY, MAX_RANKS, parse_size_from
 
 ShardingType = Literal[
     "table_wise", "column_wise", "row_wise", "table_row_wise", "table_column_wise", "grid", "data_parallel"
@@ -24,7 +24,7 @@ class TableRuleConfig(Config):
     """Shell pattern of column names, such as "C1" or "user_*"."""
     type: ChosenType
     """Sharding type of the tables; with auto the planner chooses it."""
-    ranks: list[Annotated[int, Field(ge=0)]] | None = Field(default=None, min_length=1, max_length=65_536)
+    ranks: list[Annotated[int, Field(ge=0, lt=MAX_RANKS)]] | None = Field(default=None, min_length=1, max_length=65_536)
     """Ranks on which the tables may be placed, counted from 0; null: any rank."""
 
 
