@@ -1,8 +1,8 @@
 """The job document, with one module for each component. Imports no torch."""
 
 from dlrm.config.averaging import AveragingConfig
-from dlrm.config.bounds import list_constraints
 from dlrm.config.batch import MAX_BATCH, BatchConfig, BatchGrowth, BatchSpec
+from dlrm.config.bounds import list_constraints
 from dlrm.config.counts import format_count, format_epochs, format_some
 from dlrm.config.data import DataConfig, SyntheticConfig, TeacherConfig
 from dlrm.config.decide import (
@@ -23,6 +23,7 @@ from dlrm.config.derived import (
     resolve_for_nodes,
     resolve_with_rows,
 )
+from dlrm.config.document_text import DocumentTextError, decode_document, describe_odd_character, find_line
 from dlrm.config.errors import ConfigError, FieldError, translate_errors
 from dlrm.config.growing_sizes import shorten_sizes
 from dlrm.config.held_out import compute_period, count_validation_rows
@@ -72,6 +73,7 @@ __all__ = [
     "DerivedWarning",
     "DnsLabel",
     "DnsName",
+    "DocumentTextError",
     "FieldError",
     "GrownBatch",
     "Hashing",
@@ -101,6 +103,9 @@ __all__ = [
     "count_run_rows",
     "count_synthetic_train_rows",
     "count_validation_rows",
+    "decode_document",
+    "describe_odd_character",
+    "find_line",
     "find_warm_start_faults",
     "format_count",
     "format_epochs",

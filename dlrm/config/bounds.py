@@ -36,6 +36,6 @@ def describe_bounds(field: FieldInfo) -> str:
     return f"{lows[0]} {highs[0]}" if lows and highs else ""
 
 
-def format_bound(bound: float) -> str:
+def format_bound(bound: Any) -> str:
     """Format a bound, such as `1,000` or `1e-30`."""
     return f"{bound:,}" if isinstance(bound, int) else f"{bound:,.10g}"

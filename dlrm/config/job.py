@@ -9,8 +9,8 @@ from pydantic import Field, StringConstraints, ValidationError, field_validator,
 
 from dlrm.config.averaging import AveragingConfig
 from dlrm.config.base import Config
-from dlrm.config.bounds import MAX_SECONDS
 from dlrm.config.batch import MAX_BATCH, BatchConfig, BatchSpec
+from dlrm.config.bounds import MAX_SECONDS
 from dlrm.config.counts import format_count
 from dlrm.config.data import DataConfig
 from dlrm.config.errors import ConfigError, invalid, translate_errors

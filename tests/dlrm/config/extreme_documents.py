@@ -27,7 +27,9 @@ def list_numbers(annotation: Any, constraints: list[Any], path: Path) -> Iterato
     """
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        own = [part for found in arguments[1:] for part in (found.metadata if isinstance(found, FieldInfo) else [found])]
+        own = [
+            part for found in arguments[1:] for part in (found.metadata if isinstance(found, FieldInfo) else [found])
+        ]
         yield from list_numbers(arguments[0], constraints + own, path)
     elif annotation in (int, float):
         yield path, annotation, constraints
