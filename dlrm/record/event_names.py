@@ -68,6 +68,7 @@ WARNINGS = frozenset(
         "preset_rate",
         "preset_unused",
         "rate_jumps",
+        "slow_precision",
         "step_dropped",
         "warmup_capped",
         "worse_than_constant",

@@ -16,6 +16,7 @@ from dlrm.gradient_stats.batch_advice import (
 )
 from dlrm.gradient_stats.noise import MIN_MEASUREMENTS, NoiseInterval
 from dlrm.optimizers.weight_average import WeightAverage
+from dlrm.planning.precision import check_precision
 from dlrm.planning.shortages import check_epoch, check_evaluation_rows, check_steps
 from dlrm.record import (
     AVERAGES_WEIGHTS,
@@ -35,6 +36,7 @@ from dlrm.record import (
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.build import PlannedTables
 from dlrm.train.profiler import PartClock
+from hostinfo.processor import has_bf16_products
 from sharding.planner.report import PlanReport
 
 MAX_TIMES_NOISE = 4.0
@@ -215,8 +217,9 @@ def report_large_batch(reporter: Reporter, progress: Progress, full_rows: int, *
 
 
 def report_warnings(reporter: Reporter, resolved: ResolvedJob) -> None:
-    """Report consequences of the job document that its author may not expect."""
-    for warning in resolved.warnings:
+    """Report consequences of the job document, and of this processor, that its author may not expect."""
+    slow = check_precision(resolved.job, has_bf16_products())
+    for warning in (*resolved.warnings, *([slow] if slow else [])):
         reporter.event(warning.name, warning.message)
 
 
