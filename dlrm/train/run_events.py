@@ -16,6 +16,7 @@ from dlrm.gradient_stats.batch_advice import (
 )
 from dlrm.gradient_stats.noise import MIN_MEASUREMENTS, NoiseInterval
 from dlrm.optimizers.weight_average import WeightAverage
+from dlrm.planning.growth import check_growth
 from dlrm.planning.precision import check_precision
 from dlrm.planning.shortages import check_epoch, check_evaluation_rows, check_steps
 from dlrm.record import (
@@ -119,7 +120,8 @@ def report_length(
     last = f", the last one of {rest:,}" if rest else ""
     resumed = f"; {progress.step:,} of them are already done" if progress.step else ""
     reporter.progress("training", f"{format_count(progress.num_steps, 'step')} of {samples} samples{last}{resumed}")
-    for warning in (check_epoch(job, num_rows), check_steps(job, num_rows, progress.num_steps)):
+    steps = check_steps(job, num_rows, progress.num_steps)
+    for warning in (check_epoch(job, num_rows), steps, check_growth(job, num_rows)):
         if warning is not None:
             reporter.event(warning.name, warning.message)
 
