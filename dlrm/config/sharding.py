@@ -65,7 +65,8 @@ class ShardingConfig(Config):
     must claim at least one table."""
     exchange_dtype: Literal["fp32", "fp16", "bf16"] = "fp32"
     """Number format in which ranks exchange pooled embeddings and their gradients. fp16 rounds to 11 bits, and a step
-    with a gradient beyond its range is dropped; bf16 rounds to 8 bits, and has the range of fp32."""
+    with a gradient beyond its range is dropped; rows whose sample weight is a millionth of the mean lose a tenth of
+    their gradient, and those of a hundred-millionth all of it. bf16 rounds to 8 bits, and has the range of fp32."""
     transport: Literal["auto", "memory", "network", "torchrec"] = "auto"
     """Transport by which ranks reach each other's tables and dense gradients. memory: ranks of one machine map the same
     memory; network: all-to-all and all-reduce between CPUs; torchrec: TorchRec's sharded tables, on GPUs and CPUs;
