@@ -20,7 +20,7 @@ def read_clock() -> datetime:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What the clock of the database showed at a time of the monotonic clock."""
+    """Reading of the database's clock at a time of the monotonic clock."""
 
     time: datetime
     monotonic: float
