@@ -4,6 +4,7 @@ Counts what every implementation of the step must do, not what ours does, and as
 are busy. A share of the roofline is the least time divided by the measured time.
 """
 
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -118,7 +119,16 @@ def _measure_flops(dtype: torch.dtype) -> float:
         lambda: F.linear(inputs, weight, bias),
     ]
     if torch.backends.mkldnn.is_available():
-        products.append(lambda: torch.ops.mkldnn._linear_pointwise(inputs, weight, bias, "none", [], ""))
+        onednn: Callable[[], torch.Tensor] = lambda: torch.ops.mkldnn._linear_pointwise(  # noqa: E731
+            inputs, weight, bias, "none", [], ""
+        )
+        try:
+            onednn()
+            products.append(onednn)
+        except RuntimeError as error:
+            # Such as bf16 on a processor without its instructions.
+            reason = str(error).partition("\n")[0]
+            sys.stderr.write(f"without the products of oneDNN in {dtype}, which it refuses here: {reason}\n")
     return 2 * ROWS * WIDTH**2 / min(_time_fastest(product, 3) for product in products)
 
 

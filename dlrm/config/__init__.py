@@ -2,6 +2,7 @@
 
 from dlrm.config.averaging import AveragingConfig
 from dlrm.config.batch import MAX_BATCH, BatchConfig, BatchGrowth, BatchSpec
+from dlrm.config.bounds import list_constraints
 from dlrm.config.counts import format_count, format_epochs, format_some
 from dlrm.config.data import DataConfig, SyntheticConfig, TeacherConfig
 from dlrm.config.decide import (
@@ -22,6 +23,7 @@ from dlrm.config.derived import (
     resolve_for_nodes,
     resolve_with_rows,
 )
+from dlrm.config.document_text import DocumentTextError, decode_document, describe_odd_character, find_line
 from dlrm.config.errors import ConfigError, FieldError, translate_errors
 from dlrm.config.growing_sizes import shorten_sizes
 from dlrm.config.held_out import compute_period, count_validation_rows
@@ -71,6 +73,7 @@ __all__ = [
     "DerivedWarning",
     "DnsLabel",
     "DnsName",
+    "DocumentTextError",
     "FieldError",
     "GrownBatch",
     "Hashing",
@@ -100,6 +103,9 @@ __all__ = [
     "count_run_rows",
     "count_synthetic_train_rows",
     "count_validation_rows",
+    "decode_document",
+    "describe_odd_character",
+    "find_line",
     "find_warm_start_faults",
     "format_count",
     "format_epochs",
@@ -107,6 +113,7 @@ __all__ = [
     "get_auto_dim",
     "get_min_steps",
     "keep_decisions",
+    "list_constraints",
     "list_differences",
     "list_scaling",
     "list_stages",

@@ -50,7 +50,7 @@ class BatchSpec(Config):
     """Number of samples of one step over all ranks (B); divisible by the number of ranks. Of a batch that grows it is
     the last and largest size, for which memory is planned. auto: by the number of training rows, so that there are
     enough steps."""
-    chunk_size: Auto | int = "auto"
+    chunk_size: Auto | BatchSize = "auto"
     """Number of samples whose activations one rank holds at a time (c); changes memory use and speed, not the
     result."""
     schedule: OpenSchedule = Field(default=[])

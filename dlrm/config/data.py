@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from dlrm.config.base import Config
+from dlrm.config.bounds import MAX_ROWS
 from dlrm.config.errors import invalid
 from dlrm.config.names import describe_no_match
 from dlrm.config.patterns import PatternError, check_scheme
@@ -55,7 +56,7 @@ class TeacherConfig(Config):
 class SyntheticConfig(Config):
     """A synthetic click log in the shape of Criteo's, with labels drawn from a hidden teacher model."""
 
-    num_rows: int = Field(default=1_000_000, ge=10, le=2**40)
+    num_rows: int = Field(default=1_000_000, ge=10, le=MAX_ROWS)
     """Number of rows of the log, evaluation rows included; their row numbers take 8 bytes a row on every rank."""
     seed: int = Field(default=0, ge=0, le=2**63 - 1)
     """Seed of the log: the same seed gives the same rows and the same teacher."""

@@ -15,7 +15,7 @@ from dlrm.config.batch import MAX_BATCH
 from dlrm.config.counts import format_count, format_epochs
 from dlrm.config.data import DataConfig
 from dlrm.config.errors import ConfigError, FieldError, translate_errors
-from dlrm.config.growing_sizes import list_growing_sizes, shorten_sizes
+from dlrm.config.growing_sizes import find_unit, list_growing_sizes, shorten_sizes
 from dlrm.config.held_out import count_validation_rows
 from dlrm.config.job import JobConfig, JobSpec
 from dlrm.config.model import ModelConfig
@@ -214,10 +214,13 @@ def _make_whole(document: Mapping[str, Any], size: int) -> int:
 def _decide_schedule(document: dict[str, Any], facts: DataFacts | None) -> tuple[list[dict[str, Any]], str]:  # noqa: ARG001
     """Decide how the batch grows, once its last size is decided.
 
-    A size that the ranks cannot have is raised, and those that then are the same, or the last one, count once.
+    By that size alone, unless the ranks do not divide the unit of sizes. Those that then are the same, or the last one,
+    count once.
     """
-    last = document["batch"]["global_size"]
-    sizes = {_make_whole(document, size): until for size, until in list_growing_sizes(last)}
+    last, moments = document["batch"]["global_size"], document["moments"]
+    unit = math.lcm(find_unit(last), *_list_rank_counts(document))
+    least = moments["num_groups"] if moments else 1
+    sizes = {-(-max(size, least) // unit) * unit: until for size, until in list_growing_sizes(last)}
     stages = [{"until_fraction": until, "global_size": size} for size, until in sizes.items() if size < last]
     reason = "more steps while the gradient is large against its noise" if stages else "too small for the ranks to grow"
     is_filled = SCHEDULE_FIELD in (document["filled_by_preset"] or ())

@@ -9,12 +9,16 @@ from types import NoneType
 from typing import Any, LiteralString, cast, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from dlrm.config.bounds import describe_bounds, format_bound
 from dlrm.config.counts import format_count
 from dlrm.config.patterns import hide_credentials
 
 CROSS_FIELD = "cross_field"
+_OUT_OF_BOUNDS = ("greater_than", "greater_than_equal", "less_than", "less_than_equal")
+"""Kinds of pydantic's errors about a number beyond one of its bounds."""
 MAX_ERRORS = 1000
 """Largest number of errors that are reported for one document; a service accepts documents from any user."""
 
@@ -110,19 +114,29 @@ def _translate_error(details: ErrorDetails, document_type: type[BaseModel]) -> F
     if kind == "none_required":
         return FieldError(field, "not available in this version", "null, or leave it out")
     or_null = ", or null" if _allows_null(document_type, path) else ""
+    # An entry of a list has its bounds in the field of the list.
+    place = _find_field(document_type, path[:-1] if path and path[-1].isdecimal() else path)
+    bounds = describe_bounds(place) if place else ""
     if kind == "literal_error":
         hint = _suggest(value, re.findall("'(.*?)'", context["expected"])) if isinstance(value, str) else ""
-        return FieldError(field, f"{_shorten(value)} is not one of the choices{hint}", context["expected"] + or_null)
+        valid = context["expected"] + (f", or {bounds}" if bounds else "") + or_null
+        return FieldError(field, f"{shorten_value(value)} is not one of the choices{hint}", valid)
     if kind in ("too_short", "too_long"):
         return FieldError(field, *_describe_length(value, context, or_null))
     # pydantic's own message begins with the kind of value that it checked.
     pydantic_message = re.sub("^(Value error, |(Input|String|List|Dictionary) (?=should))", "", details["msg"])
     message, valid = _MESSAGES.get(kind, (pydantic_message, ""))
+    if kind in _OUT_OF_BOUNDS:
+        bound = next(iter(context.values()))
+        words = message.rpartition(" ")[0]
+        message, valid = f"{words} {format_bound(bound)}", bounds + or_null
+    if kind == "float_type" and type(value) is int:
+        message, valid = "is out of range", bounds + or_null
     if kind == "list_type" and isinstance(value, str):
         valid = f'["{hide_credentials(value)}"]'
     if kind == "model_type":
         valid += (", {} for its defaults" if _has_defaults(document_type, path) else "") + or_null
-    return FieldError(field, f"{message}, got {_shorten(value)}", valid)
+    return FieldError(field, f"{message}, got {shorten_value(value)}", valid)
 
 
 def _suggest(word: str, choices: Sequence[str]) -> str:
@@ -137,10 +151,15 @@ def _describe_length(value: Any, context: Mapping[str, Any], or_null: str) -> tu
     return f"has {entries}" if value else "is empty", bound + or_null
 
 
-def _shorten(value: object) -> str:
+def shorten_value(value: object) -> str:
+    """Format a value of a document for a message, at most 80 characters of it."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
-    text = hide_credentials(repr(value))
+    try:
+        text = hide_credentials(repr(value))
+    except ValueError:
+        # Python writes no longer ones.
+        return "a whole number of more than 4,300 digits"
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
@@ -165,9 +184,13 @@ def _list_fields(document_type: type[BaseModel], path: list[str]) -> list[str]:
 
 
 def _allows_null(document_type: type[BaseModel], path: list[str]) -> bool:
-    parent = _find_component(document_type, path[:-1]) if path else None
-    field = parent.model_fields.get(path[-1]) if parent else None
+    field = _find_field(document_type, path)
     return field is not None and NoneType in get_args(field.annotation)
+
+
+def _find_field(document_type: type[BaseModel], path: list[str]) -> FieldInfo | None:
+    parent = _find_component(document_type, path[:-1]) if path else None
+    return parent.model_fields.get(path[-1]) if parent else None
 
 
 def _has_defaults(document_type: type[BaseModel], path: list[str]) -> bool:

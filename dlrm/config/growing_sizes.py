@@ -14,6 +14,8 @@ SIZES_PER_DOUBLING = 4
 """Number of sizes in which the batch doubles, a factor of 1.19 from one to the next. In each step a row of a table
 moves by the sum over its samples, so that twice as large a batch raised the loss for some steps; small factors do not
 (docs/experiments.md)."""
+USUAL_RANKS = 16
+"""Largest number of ranks that the unit of sizes is chosen for."""
 MAX_SHOWN = 4
 """Largest number of sizes before the last one that are shown one by one."""
 
@@ -21,20 +23,33 @@ MAX_SHOWN = 4
 def list_growing_sizes(last: int) -> list[tuple[int, float]]:
     """List the sizes before the last one, each with the share of the run's samples at which it ends, in their order.
 
-    Sizes are in sixteenths of the first one, which makes them round numbers; of a small first one they repeat.
+    All are multiples of `find_unit`; of a small last one they repeat.
     """
     first = min(last // FIRST_DIVISOR, MAX_FIRST_SIZE)
     if first == 0:
         return []
-    ratio = last / first
+    ratio, unit = last / first, find_unit(last)
     num_sizes = math.ceil(SIZES_PER_DOUBLING * math.log2(ratio))
     return [
         (
-            first * round(16 * ratio ** (number / num_sizes)) // 16,
+            round(first * ratio ** (number / num_sizes) / unit) * unit,
             round(GROWS_FROM + (GROWS_UNTIL - GROWS_FROM) * number / num_sizes, 4),
         )
         for number in range(num_sizes)
     ]
+
+
+def find_unit(last: int) -> int:
+    """Find the number of samples of which all sizes that lead to `last` are multiples.
+
+    It depends on the last size alone, so that a run that was stopped goes on with another number of ranks: it divides
+    `last`, and is itself divisible by as many of the usual numbers of ranks as may be. A sixteenth of the first size at
+    most, or 8, so that sizes keep near their curve.
+    """
+    first = min(last // FIRST_DIVISOR, MAX_FIRST_SIZE)
+    largest = max(first // 16, min(first // 4, 8), 1)
+    units = [unit for unit in range(1, largest + 1) if last % unit == 0]
+    return max(units, key=lambda unit: (sum(unit % num_ranks == 0 for num_ranks in range(1, USUAL_RANKS + 1)), unit))
 
 
 def shorten_sizes(sizes: Sequence[str]) -> list[str]:

@@ -10,6 +10,7 @@ from pydantic import Field, StringConstraints, ValidationError, field_validator,
 from dlrm.config.averaging import AveragingConfig
 from dlrm.config.base import Config
 from dlrm.config.batch import MAX_BATCH, BatchConfig, BatchSpec
+from dlrm.config.bounds import MAX_SECONDS
 from dlrm.config.counts import format_count
 from dlrm.config.data import DataConfig
 from dlrm.config.errors import ConfigError, invalid, translate_errors
@@ -55,7 +56,7 @@ class JobSpec(Config):
     max_restarts: int = Field(default=3, ge=0, le=100)
     """Largest number of new attempts in a row after a worker has crashed; an attempt that wrote a later checkpoint
     begins a new row."""
-    deadline_seconds: int | None = Field(default=None, ge=1)
+    deadline_seconds: int | None = Field(default=None, ge=1, le=MAX_SECONDS)
     """Seconds after which the job is stopped, from the point in `deadline_from`; null never stops it."""
     deadline_from: Literal["start", "submission"] = "start"
     """Point from which `deadline_seconds` count: the first start of the job, or its submission, so that they include

@@ -1,11 +1,12 @@
 """Optimizers: one for the dense parameters, one fused into the tables' update."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self, cast
+from typing import Any, Literal, Self, cast
 
 from pydantic import Field, field_validator, model_validator
 
 from dlrm.config.base import Auto, Config, fill_defaults
+from dlrm.config.bounds import NotNegative, Positive
 from dlrm.config.curves import NoiseRule
 from dlrm.config.errors import invalid
 from dlrm.config.parameter_groups import ParameterGroupConfig
@@ -45,7 +46,6 @@ _TABLE_SCHEDULE: dict[str, Any] = {"warmup_fraction": 0.0, "decay": "constant"}
 DEFAULT_TABLE_RATE = 0.02
 MAX_INITIAL_ACCUMULATOR = 1e30
 """Largest value at which sums of squares begin: they are kept in fp32."""
-LearningRate = Annotated[float, Field(gt=0.0)]
 
 _OPTIMIZER_FIELDS = frozenset(field for settings in SETTINGS.values() for field in settings)
 TRUST_SCALED = ("lars", "lamb")
@@ -71,7 +71,7 @@ class DenseOptimizerSpec(Config):
     2020, arXiv 1904.00962). soap: Adam in the eigenbasis of Shampoo's preconditioner (Vyas et al. 2024, arXiv
     2409.11321). schedule_free: AdamW at a constant rate, with an average of the weights that is evaluated and exported
     (Defazio et al. 2024, arXiv 2405.15682)."""
-    learning_rate: LearningRate | Auto = "auto"
+    learning_rate: Positive | Auto = "auto"
     """Learning rate at a batch of `schedule.base_batch` samples. auto: the optimizer's own, adjusted to the number of
     training rows."""
     momentum: float | None = Field(default=None, ge=0.0, lt=1.0)
@@ -82,21 +82,21 @@ class DenseOptimizerSpec(Config):
     beta2: float | None = Field(default=None, ge=0.0, lt=1.0)
     """Share of the mean squared gradient that is kept from step to step, in adam, adamw, nadamw, lamb, soap and
     schedule_free; default 0.999, in soap 0.95."""
-    eps: float | None = Field(default=None, gt=0.0)
+    eps: Positive | None = None
     """Value added to the root of the squares in the denominator; default 1e-8 in adam, adamw, nadamw, soap and
     schedule_free, 1e-6 in lamb, 1e-10 in adagrad."""
-    weight_decay: float | None = Field(default=None, ge=0.0)
+    weight_decay: NotNegative | None = None
     """Share of a weight that is added to its gradient (sgd, momentum, adam, adagrad and lars) or to its update (adamw,
     nadamw, lamb, soap and schedule_free), for matrices; biases have none unless `groups` sets it. Default 0.01 in
     adamw, nadamw, lamb, soap and schedule_free, 0.0001 in lars, 0 in the others."""
-    trust_coefficient: float | None = Field(default=None, gt=0.0)
+    trust_coefficient: Positive | None = None
     """Factor on ||w|| / (||g|| + weight_decay ||w||), in lars; default 0.001."""
     shampoo_beta: float | None = Field(default=None, ge=0.0, lt=1.0)
     """Share of the mean products of a gradient with itself, G G^T and G^T G, that is kept from step to step, in soap;
     default 0.95."""
-    precondition_every: int | None = Field(default=None, ge=1)
+    precondition_every: int | None = Field(default=None, ge=1, le=1_000_000)
     """Number of steps from one update of the eigenvectors to the next, in soap; default 10."""
-    max_precondition_dim: int | None = Field(default=None, ge=1)
+    max_precondition_dim: int | None = Field(default=None, ge=1, le=1_000_000)
     """Largest number of rows or columns of a matrix for which soap rotates that side of it; default 2048. Memory grows
     with the second power of a side, time with the third."""
     momentum_dtype: Literal["fp32", "bf16"] | None = None
@@ -154,9 +154,9 @@ class CowClipConfig(Config):
     and the number of times that the batch names it (CowClip, Zheng et al. 2022, arXiv 2204.06240, algorithm 1). So the
     limit of a row follows its own occurrences, whatever the batch."""
 
-    r: float = Field(default=1.0, ge=0.0)
+    r: NotNegative = 1.0
     """Largest norm of the gradient of one occurrence as a multiple of the norm of the row's weights."""
-    zeta: float = Field(default=1e-5, gt=0.0)
+    zeta: Positive = 1e-5
     """Largest norm of the gradient of one occurrence where `r` times the norm of the weights is smaller."""
 
 
@@ -165,7 +165,7 @@ class TableOptimizerSpec(Config):
 
     name: Literal["rowwise_adagrad", "adagrad", "sgd"] = "rowwise_adagrad"
     """Name of the optimizer. rowwise_adagrad keeps one number for each row, adagrad one for each weight, sgd none."""
-    learning_rate: LearningRate | Auto = "auto"
+    learning_rate: Positive | Auto = "auto"
     """Learning rate at a batch of `schedule.base_batch` samples; the best rate of Adagrad hardly changes with the
     batch. auto: by the number of training rows."""
     schedule: ScheduleConfig = ScheduleConfig(**_TABLE_SCHEDULE)
@@ -210,7 +210,7 @@ class TableOptimizerSpec(Config):
 class DenseOptimizerConfig(DenseOptimizerSpec):
     """The optimizer of the dense parameters, with its rate decided."""
 
-    learning_rate: LearningRate = SETTINGS["adam"]["learning_rate"]  # pyright: ignore[reportIncompatibleVariableOverride], specs are frozen
+    learning_rate: Positive = SETTINGS["adam"]["learning_rate"]  # pyright: ignore[reportIncompatibleVariableOverride], specs are frozen
     """Learning rate at a batch of `schedule.base_batch` samples; each optimizer has its own default."""
 
     @model_validator(mode="before")
@@ -222,7 +222,7 @@ class DenseOptimizerConfig(DenseOptimizerSpec):
 class TableOptimizerConfig(TableOptimizerSpec):
     """The optimizer fused into the update of the embedding tables, with its rate decided."""
 
-    learning_rate: LearningRate = DEFAULT_TABLE_RATE  # pyright: ignore[reportIncompatibleVariableOverride], specs are frozen
+    learning_rate: Positive = DEFAULT_TABLE_RATE  # pyright: ignore[reportIncompatibleVariableOverride], specs are frozen
     """Learning rate at a batch of `schedule.base_batch` samples."""
 
 

@@ -3,6 +3,7 @@
 from pydantic import Field
 
 from dlrm.config.base import Config
+from dlrm.config.bounds import NotNegative
 
 
 class ParameterGroupConfig(Config):
@@ -10,9 +11,9 @@ class ParameterGroupConfig(Config):
 
     parameters: str = Field(min_length=1)
     """Shell pattern of parameter names, such as "top.*" or "*.bias"."""
-    learning_rate_factor: float = Field(default=1.0, ge=0.0)
+    learning_rate_factor: NotNegative = 1.0
     """Factor on the optimizer's learning rate; 0 leaves the parameters at their initial values."""
-    weight_decay: float | None = Field(default=None, ge=0.0)
+    weight_decay: NotNegative | None = None
     """Weight decay of the group; null: the optimizer's own for matrices, none for biases and other vectors."""
     trust_ratio: bool | None = None
     """Whether the rate follows the norm of the parameter, in lars and lamb; null: for matrices only."""

@@ -22,6 +22,8 @@ _SIZE = TypeAdapter(ByteSize)
 
 
 MAX_NODES = 1024
+MAX_WORKERS = 1024
+MAX_RANKS = MAX_NODES * MAX_WORKERS
 MAX_MEMORY = 2**60
 UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
@@ -86,7 +88,7 @@ class ResourcesConfig(Config):
     ] = 1
     """Number of machines, or a range of it, such as {min = 2, max = 4}. The launcher local starts jobs on one;
     kubernetes on any number, and so does `dlrm train`, started on each."""
-    workers_per_node: int = Field(default=2, ge=1, le=1024)
+    workers_per_node: int = Field(default=2, ge=1, le=MAX_WORKERS)
     """Number of ranks on each machine; one for each GPU where there are GPUs."""
     threads_per_worker: int = Field(default=1, ge=1, le=1024)
     """Number of cores of one rank."""

@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from dlrm.config.base import Auto, Config
+from dlrm.config.bounds import MAX_ROWS, MAX_SECONDS
 from dlrm.config.errors import invalid
 from dlrm.config.warm_start import WarmStartConfig
 
@@ -43,13 +44,13 @@ class RunSpec(Config):
     2305.19531). Evaluations then wait for the end of the epoch."""
     eval_every_fraction: float = Field(default=0.1, ge=0.001, le=1.0)
     """Share of the run from one evaluation to the next; the end is always evaluated."""
-    num_train_eval_rows: int = Field(default=0, ge=0)
+    num_train_eval_rows: int = Field(default=0, ge=0, le=MAX_ROWS)
     """Number of training rows on which every evaluation measures the model too, so that the gap between training and
     evaluation rows can be seen: the same rows every time, spread evenly, and no more than there are evaluation rows;
     0: none."""
     target_auc: float | None = Field(default=None, gt=0.5, le=1.0)
     """Evaluation AUC at which the run stops early; null: the run goes to its end."""
-    checkpoint_every_seconds: float = Field(default=600.0, ge=0.1)
+    checkpoint_every_seconds: float = Field(default=600.0, ge=0.1, le=MAX_SECONDS)
     """Seconds from one checkpoint to the next, which is the most that a crash can cost. A stop and the end always write
     a checkpoint."""
     keep_checkpoints: int = Field(default=3, ge=1, le=1000)

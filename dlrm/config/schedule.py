@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from dlrm.config import curves
 from dlrm.config.base import Config, fill_defaults
+from dlrm.config.batch import BatchSize
 from dlrm.config.curves import MAX_WARMUP, Decay, NoiseRule, Scaling
 from dlrm.config.errors import invalid
 
@@ -25,14 +26,14 @@ class ScheduleConfig(Config):
     """Exponent of the polynomial decay; the other decays have none."""
     cooldown_fraction: float | None = Field(default=None, gt=0.0, le=1.0 - MAX_WARMUP)
     """Share of the run, at its end, over which wsd falls; default 0.2. null for the other decays."""
-    base_batch: int = Field(default=2048, ge=1)
+    base_batch: BatchSize = 2048
     """Number of samples of the batch for which `learning_rate` was chosen."""
     scaling: Scaling = "none"
     """Factor on the peak rate by s = B / base_batch. none: 1; sqrt: sqrt(s); linear: s; legw (You et al. 2019, arXiv
     1901.08433): sqrt(s), with a warm-up s times as long, but at most half of the run; noise: by `noise_scale`, as far
     below it s for sgd, momentum and lars and sqrt(s) for other optimizers, and less near it (McCandlish et al. 2018,
     arXiv 1812.06162; Li et al. 2024, arXiv 2405.14578)."""
-    noise_scale: float | None = Field(default=None, gt=0.0)
+    noise_scale: float | None = Field(default=None, ge=1e-6, le=1e15)
     """Number of samples of the noise scale that scaling noise goes by, such as an earlier run reports at its end. null
     for the other scalings."""
 

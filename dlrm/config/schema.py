@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import Field, StringConstraints, ValidationError, ValidationInfo, field_validator, model_validator
 
 from dlrm.config.base import Config
-from dlrm.config.errors import invalid
+from dlrm.config.errors import invalid, shorten_value
 
 MAX_COLUMNS = 10_000
 MAX_NAME_LENGTH = 200
@@ -191,7 +191,7 @@ def _count_columns(entry: Any, number: int) -> int:
     fields = cast("dict[str, Any]", entry)
     count, name = fields["count"], fields.get("name")
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_COLUMNS:
-        raise invalid(f"{number}.count", f"{reprlib.repr(count)} is not a number of columns", f"1 to {MAX_COLUMNS:,}")
+        raise invalid(f"{number}.count", f"{shorten_value(count)} is not a number of columns", f"1 to {MAX_COLUMNS:,}")
     if not isinstance(name, str) or name.count("{}") != 1:
         message = f"{reprlib.repr(name)} does not give {count} columns different names"
         raise invalid(f"{number}.name", message, 'a name with one {}, such as "c{}"')

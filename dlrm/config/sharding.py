@@ -5,7 +5,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field
 
 from dlrm.config.base import Config
-from dlrm.config.resources import MAX_MEMORY, parse_size_from
+from dlrm.config.resources import MAX_MEMORY, MAX_RANKS, parse_size_from
 
 ShardingType = Literal[
     "table_wise", "column_wise", "row_wise", "table_row_wise", "table_column_wise", "grid", "data_parallel"
@@ -24,7 +24,7 @@ class TableRuleConfig(Config):
     """Shell pattern of column names, such as "C1" or "user_*"."""
     type: ChosenType
     """Sharding type of the tables; with auto the planner chooses it."""
-    ranks: list[Annotated[int, Field(ge=0)]] | None = Field(default=None, min_length=1, max_length=65_536)
+    ranks: list[Annotated[int, Field(ge=0, lt=MAX_RANKS)]] | None = Field(default=None, min_length=1, max_length=65_536)
     """Ranks on which the tables may be placed, counted from 0; null: any rank."""
 
 
@@ -65,7 +65,8 @@ class ShardingConfig(Config):
     must claim at least one table."""
     exchange_dtype: Literal["fp32", "fp16", "bf16"] = "fp32"
     """Number format in which ranks exchange pooled embeddings and their gradients. fp16 rounds to 11 bits, and a step
-    with a gradient beyond its range is dropped; bf16 rounds to 8 bits, and has the range of fp32."""
+    with a gradient beyond its range is dropped; rows whose sample weight is a millionth of the mean lose a tenth of
+    their gradient, and those of a hundred-millionth all of it. bf16 rounds to 8 bits, and has the range of fp32."""
     transport: Literal["auto", "memory", "network", "torchrec"] = "auto"
     """Transport by which ranks reach each other's tables and dense gradients. memory: ranks of one machine map the same
     memory; network: all-to-all and all-reduce between CPUs; torchrec: TorchRec's sharded tables, on GPUs and CPUs;

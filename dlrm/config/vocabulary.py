@@ -6,17 +6,16 @@ from fnmatch import fnmatchcase
 from pydantic import Field, model_validator
 
 from dlrm.config.base import Config
+from dlrm.config.bounds import MAX_ROWS
 from dlrm.config.errors import invalid
-
-MAX_TABLE_ROWS = 2**40
 
 
 class ColumnVocabularyConfig(Config):
     """Vocabulary settings of a column that differs from the others."""
 
-    min_count: int | None = Field(default=None, ge=1)
+    min_count: int | None = Field(default=None, ge=1, le=MAX_ROWS)
     """Number of training rows in which a value must occur to get its own table row; null: as for the other columns."""
-    hash_size: int | None = Field(default=None, ge=2, le=MAX_TABLE_ROWS)
+    hash_size: int | None = Field(default=None, ge=2, le=MAX_ROWS)
     """Number of rows of this column's table, whose values are then hashed; null: as for the other columns."""
 
     @model_validator(mode="after")
@@ -29,9 +28,9 @@ class ColumnVocabularyConfig(Config):
 class VocabularyConfig(Config):
     """Mapping of categorical values to table rows."""
 
-    min_count: int = Field(default=2, ge=1)
+    min_count: int = Field(default=2, ge=1, le=MAX_ROWS)
     """Number of training rows in which a value must occur to get its own table row; rarer values share one row."""
-    hash_size: int | None = Field(default=None, ge=2, le=MAX_TABLE_ROWS)
+    hash_size: int | None = Field(default=None, ge=2, le=MAX_ROWS)
     """Number of rows of every table if values are hashed instead of counted; null: values are counted."""
     columns: dict[str, ColumnVocabularyConfig] = Field(default={}, max_length=10_000)
     """Columns with settings of their own, by name or by a shell pattern of names, such as "user_*". A name takes

@@ -90,6 +90,8 @@ class Soap(GroupwiseOptimizer):
         updates = list(torch._foreach_div(updates, moments.denominators))
         torch._foreach_div_(updates, moments.mean_corrections)
         updates = [_rotate_back(update, state) for update, state in zip(updates, states, strict=True)]
+        for update, mean in zip(updates, moments.means, strict=True):
+            _clear_without_gradient(update, mean)
         torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])
         torch._foreach_add_(parameters, updates, alpha=-group["lr"])
 
@@ -128,6 +130,17 @@ def _rotate_back(matrix: Tensor, state: dict[str, Tensor]) -> Tensor:
     if "left_basis" in state:
         matrix = state["left_basis"] @ matrix
     return matrix @ state["right_basis"].T if "right_basis" in state else matrix
+
+
+def _clear_without_gradient(update: Tensor, mean: Tensor) -> None:
+    """Set the update of a matrix to 0 in rows and columns that have never had a gradient, such as of dead neurons.
+
+    It is 0 there by the formula, and by rounding not: Adam divides rounding by rounding, which differs with processors
+    and with the number of ranks.
+    """
+    if mean.ndim == 2:
+        for dim in (0, 1):
+            update.mul_((mean != 0).any(dim=dim, keepdim=True))
 
 
 def _decompose(factor: Tensor) -> Tensor:

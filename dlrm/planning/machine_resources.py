@@ -6,6 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 from dlrm.config import JobSpec, format_count
 from dlrm.config.sharding import TopologyConfig
 from hostinfo import limits
+from hostinfo.processor import has_bf16_products
 from sharding.native import find_build_error
 from sharding.planner import Transport, machine
 from sharding.planner.machine import Speeds
@@ -23,6 +24,8 @@ class MachineResources:
     """Whether the native operators of tables are built; None where torch, which they are built for, is missing."""
     gpu_memory_bytes: int | None = None
     """Memory of its smallest GPU; None where it has none, or nobody knows."""
+    has_bf16_products: bool | None = None
+    """Whether its CPUs have instructions for products in bf16; None if nobody knows."""
 
 
 def describe_machine(job: JobSpec) -> MachineResources:
@@ -33,6 +36,7 @@ def describe_machine(job: JobSpec) -> MachineResources:
         memory_bytes=limits.get_memory_bytes(),
         has_operators=_has_operators(),
         gpu_memory_bytes=min(limits.get_gpu_memory_bytes(), default=None) if job.resources.gpus_per_worker else None,
+        has_bf16_products=has_bf16_products() if is_for_this_machine(job) else None,
     )
 
 

@@ -19,6 +19,7 @@ from dlrm.config import (
     list_stages,
 )
 from dlrm.metrics.standard_error import estimate_auc_standard_error
+from dlrm.planning.growth import check_growth
 from dlrm.record import (
     FEW_EVALUATION_ROWS,
     FEW_STEPS,
@@ -49,6 +50,7 @@ def list_shortages(job: JobConfig, rows: RowCounts) -> list[QualityWarning]:
     """List what a run of `job` on these rows has too little of, each as an event and a sentence."""
     num_rows = _count_epoch_rows(job, rows)
     found = [check_epoch(job, num_rows), check_steps(job, num_rows, _count_steps(job, num_rows))]
+    found.append(check_growth(job, num_rows))
     if rows.num_eval_rows is not None and rows.label_rate is not None:
         source = EvaluationSource.of_job(job.data.format, job.data.eval)
         found.append(check_evaluation_rows(rows.num_eval_rows, rows.label_rate, source))

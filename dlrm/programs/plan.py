@@ -35,6 +35,7 @@ from dlrm.planning.machine_resources import (
     describe_machine_elsewhere,
 )
 from dlrm.planning.plan_notes import list_plan_notes
+from dlrm.planning.precision import check_precision
 from dlrm.planning.request import make_checked_plan
 from dlrm.planning.run_time import estimate_training_seconds
 from dlrm.planning.shortages import (
@@ -138,7 +139,7 @@ def _make_plan(resolved: ResolvedJob, sizes: Sizes, machine: MachineResources) -
         "training_seconds": _estimate_training_seconds(resolved, sizes, machine, plan),
         "sizes_from": sizes.source,
         "plan": report.as_json(),
-        "warnings": _list_warnings(resolved, sizes),
+        "warnings": _list_warnings(resolved, sizes, machine),
         "notes": list_plan_notes(resolved.job, sizes, machine, report),
         "part_of_term": PART_OF_TERM,
     }
@@ -152,10 +153,11 @@ def _estimate_training_seconds(
     return None if stages is None else estimate_training_seconds(resolved, sizes, machine, plan, stages)
 
 
-def _list_warnings(resolved: ResolvedJob, sizes: Sizes) -> list[str]:
+def _list_warnings(resolved: ResolvedJob, sizes: Sizes, machine: MachineResources) -> list[str]:
     """List what the author of the document may not expect of a run, a sentence each."""
     shortages = list_shortages(resolved.job, sizes.rows) if sizes.rows else []
-    return [*(warning.message for warning in resolved.warnings), *(warning.message for warning in shortages)]
+    slow = check_precision(resolved.job, machine.has_bf16_products)
+    return [warning.message for warning in (*resolved.warnings, *shortages, *([slow] if slow else []))]
 
 
 def _decide_open_fields(resolved: ResolvedJob, sizes: Sizes, place: Place) -> ResolvedJob:

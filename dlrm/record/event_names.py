@@ -31,6 +31,8 @@ BLEND_LEFT_OUT = "blend_left_out"
 FEW_STEPS, SHORT_EPOCH, ONE_LABEL, LARGE_BATCH = "few_steps", "short_epoch", "one_label", "large_batch"
 """Names of warnings: the run is too short to learn in, an epoch is shorter than a batch, all training rows have one
 label, and the batch is far above the noise scale."""
+CANNOT_GROW = "cannot_grow"
+"""Name of the warning that a batch which should grow by the noise scale cannot."""
 FEW_EVALUATION_ROWS = "few_evaluation_rows"
 """Name of the warning that the evaluation rows are too few to tell models apart."""
 LEARNS_NOTHING = "learns_nothing"
@@ -57,6 +59,7 @@ WARNINGS = frozenset(
         BEST_MODEL_LOST,
         BLEND_FAILED,
         BLEND_LEFT_OUT,
+        CANNOT_GROW,
         SCORES_LOST,
         UPLOAD_FAILED,
         UPLOADS_LEFT,
@@ -69,6 +72,7 @@ WARNINGS = frozenset(
         "preset_rate",
         "preset_unused",
         "rate_jumps",
+        "slow_precision",
         "step_dropped",
         "warmup_capped",
         "worse_than_constant",

@@ -16,6 +16,8 @@ from dlrm.gradient_stats.batch_advice import (
 )
 from dlrm.gradient_stats.noise import MIN_MEASUREMENTS, NoiseInterval
 from dlrm.optimizers.weight_average import WeightAverage
+from dlrm.planning.growth import check_growth
+from dlrm.planning.precision import check_precision
 from dlrm.planning.shortages import check_epoch, check_evaluation_rows, check_steps
 from dlrm.record import (
     AVERAGES_WEIGHTS,
@@ -35,6 +37,7 @@ from dlrm.record import (
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.build import PlannedTables
 from dlrm.train.profiler import PartClock
+from hostinfo.processor import has_bf16_products
 from sharding.planner.report import PlanReport
 
 MAX_TIMES_NOISE = 4.0
@@ -117,7 +120,8 @@ def report_length(
     last = f", the last one of {rest:,}" if rest else ""
     resumed = f"; {progress.step:,} of them are already done" if progress.step else ""
     reporter.progress("training", f"{format_count(progress.num_steps, 'step')} of {samples} samples{last}{resumed}")
-    for warning in (check_epoch(job, num_rows), check_steps(job, num_rows, progress.num_steps)):
+    steps = check_steps(job, num_rows, progress.num_steps)
+    for warning in (check_epoch(job, num_rows), steps, check_growth(job, num_rows)):
         if warning is not None:
             reporter.event(warning.name, warning.message)
 
@@ -215,8 +219,9 @@ def report_large_batch(reporter: Reporter, progress: Progress, full_rows: int, *
 
 
 def report_warnings(reporter: Reporter, resolved: ResolvedJob) -> None:
-    """Report consequences of the job document that its author may not expect."""
-    for warning in resolved.warnings:
+    """Report consequences of the job document, and of this processor, that its author may not expect."""
+    slow = check_precision(resolved.job, has_bf16_products())
+    for warning in (*resolved.warnings, *([slow] if slow else [])):
         reporter.event(warning.name, warning.message)
 
 

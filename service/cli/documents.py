@@ -1,15 +1,14 @@
-"""Reading of job documents from TOML or JSON files, with errors that name the file and the field or line."""
+"""Job documents of files, with their settings, paths and models checked; errors name the file and the field."""
 
-import json
 import os
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from dlrm.config import ConfigError, FieldError, JobSpec, find_warm_start_faults, parse_job, replace_warm_start_source
 from dlrm.config.patterns import PatternError, check_scheme, hide_credentials, is_remote, require_files
 from dlrm.record import NoModelError, TrainedModel
+from service.cli.document_file import read_document
 from service.cli.errors import BadInputError
 from service.cli.run_store import local_record
 from service.cli.set_option import apply_settings, name_source, parse_settings
@@ -23,7 +22,7 @@ def read_job(path: Path, settings: Sequence[str] | None = None) -> tuple[dict[st
 
     settings: arguments of `--set`, which are part of both. Raises BadInputError.
     """
-    return parse_with_settings(_read_document(path), settings, str(path))
+    return parse_with_settings(read_document(path), settings, str(path))
 
 
 def parse_with_settings(
@@ -196,46 +195,3 @@ def find_pattern_fault(pattern: str) -> tuple[str, str] | None:
     except OSError as error:
         return f"{error.strerror}: {pattern}", "a file, directory or pattern that can be read"
     return (f"not a regular file: {not_regular[0]}", "a regular file") if not_regular else None
-
-
-_DATA_SUFFIXES = (".csv", ".tsv", ".parquet", ".gz", ".zst")
-
-
-def _read_document(path: Path) -> dict[str, Any]:
-    readers = {".toml": tomllib.loads, ".json": _read_json}
-    reader = readers.get(path.suffix)
-    if reader is None:
-        hint = f"; `dlrm prepare --infer {path}` writes one for these rows" if path.suffix in _DATA_SUFFIXES else ""
-        raise BadInputError(f"{path}: a job document must be a .toml or .json file{hint}")
-    try:
-        document = reader(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadInputError(f"{path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise BadInputError(f"{path}: not UTF-8 text (byte {error.start})") from None
-    except json.JSONDecodeError as error:
-        raise BadInputError(f"{path}: not valid JSON: line {error.lineno}, column {error.colno}: {error.msg}") from None
-    except _RepeatedKeyError as error:
-        raise BadInputError(f"{path}: not valid JSON: {error}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise BadInputError(f"{path}: not valid TOML: {error}") from None
-    if not isinstance(document, dict):
-        raise BadInputError(f'{path}: the document should be an object, such as {{"data": {{"train": ["day_*.tsv"]}}}}')
-    return cast("dict[str, Any]", document)
-
-
-class _RepeatedKeyError(ValueError):
-    """Error raised where a JSON object contains a key twice; Python's parser would silently ignore the first value."""
-
-
-def _read_json(text: str) -> Any:
-    return json.loads(text, object_pairs_hook=_build_object)
-
-
-def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in result:
-            raise _RepeatedKeyError(f"the key {key!r} appears twice in one object; remove one of them")
-        result[key] = value
-    return result

@@ -40,6 +40,7 @@ from service.cli.documents import (
     require_warm_start_model,
 )
 from service.cli.errors import BadInputError, CommandError
+from service.cli.resumed_ranks import require_dividing_ranks
 from service.cli.run_store import find_new_store
 from service.cli.set_option import is_set, parse_settings
 from service.cli.trainer import require_trainer
@@ -149,6 +150,7 @@ def create_next_attempt(
     resolved = read_resolved_job(directory, path)
     is_changed = job is not None or bool(settings)
     if is_changed:
+        require_dividing_ranks(resolved.asked or resolved.job, job, settings, path)
         spec = (
             change_job(resolved.asked or resolved.job, settings, path)
             if job is None

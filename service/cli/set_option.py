@@ -119,7 +119,8 @@ def _parse_value(key: str, text: str) -> Any:
     """Parse a TOML value; text that is none, such as a bare word or a path, is a string."""
     try:
         document = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
+        # Also a number of more digits than Python reads.
         if text.startswith(_QUOTED):
             raise BadInputError(
                 f'--set {key}: {text} is not valid TOML: {error} (valid: a number, true, false, "text", [1, 2] or '

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from dlrm.config import DataConfig, resolve
 from dlrm.config.patterns import PACKED_META, is_remote, list_local_files
+from service.cli.document_file import is_document
 from service.cli.documents import find_pattern_fault, make_paths_absolute, read_job, require_data_files
 from service.cli.errors import BadInputError
 
-DOCUMENTS = (".toml", ".json")
 COMPRESSED = (".gz", ".zst")
 FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv"}
 
@@ -30,7 +30,7 @@ def read_source(sources: Sequence[str], settings: Sequence[str] | None = None) -
     Relative paths in a job document are relative to its directory. settings: arguments of `--set`. Raises BadInputError
     where files do not exist, and where they need a schema, which only a job document can give.
     """
-    if Path(sources[0]).suffix in DOCUMENTS:
+    if is_document(Path(sources[0])):
         return _read_source_document(sources, settings)
     if settings:
         raise BadInputError(f"--set: {sources[0]} is not a job document (valid: a .toml or .json file, or no --set)")
@@ -49,7 +49,7 @@ def read_source(sources: Sequence[str], settings: Sequence[str] | None = None) -
 
 def resolve_files(sources: Sequence[str]) -> list[str]:
     """Return the files, directories or patterns with absolute paths. Raises BadInputError where one names no file."""
-    documents = [source for source in sources if Path(source).suffix in DOCUMENTS]
+    documents = [source for source in sources if is_document(Path(source))]
     if documents:
         raise BadInputError(f"{documents[0]}: pass either one job document or data files")
     faults = [fault for source in sources if (fault := find_pattern_fault(source))]

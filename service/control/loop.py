@@ -75,7 +75,7 @@ class ControlLoop:
         return True
 
     def _run_round(self) -> None:
-        if self._run_guarded("renew leases", self.leadership.renew, concerns_all=True) is None:
+        if self._run_guarded("begin the round", self.leadership.begin_round, concerns_all=True) is None:
             return
         for job in self._run_guarded("look for jobs", self.reconciler.list_watched, concerns_all=True) or []:
             self._run_guarded("renew leases", self.leadership.renew_if_due, concerns_all=True)

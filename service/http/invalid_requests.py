@@ -4,7 +4,7 @@ import difflib
 import re
 import reprlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, get_args
+from typing import Any
 
 from annotated_types import Ge, Le
 from fastapi.dependencies.models import Dependant
@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from dlrm.config import FieldError, format_count
+from dlrm.config import FieldError, format_count, list_constraints
 
 NUMBER_KINDS = frozenset(
     {"int_parsing", "int_parsing_size", "int_type", "int_from_float", "greater_than_equal", "less_than_equal"}
@@ -106,7 +106,7 @@ def _describe(place: FieldInfo | None) -> str:
 
 def _describe_range(place: FieldInfo | None, context: Mapping[str, Any]) -> str:
     """Describe the whole numbers that are valid at a place, or within the bound that an error itself names."""
-    constraints = list(_list_constraints(place.annotation, place.metadata)) if place else []
+    constraints = list(list_constraints(place.annotation, place.metadata)) if place else []
     least = next((found.ge for found in constraints if isinstance(found, Ge)), context.get("ge"))
     largest = next((found.le for found in constraints if isinstance(found, Le)), context.get("le"))
     if least is None and largest is None:
@@ -114,11 +114,3 @@ def _describe_range(place: FieldInfo | None, context: Mapping[str, Any]) -> str:
     if largest is None:
         return f"a whole number, at least {least}"
     return f"a whole number up to {largest}" if least is None else f"a whole number from {least} to {largest}"
-
-
-def _list_constraints(annotation: Any, metadata: Sequence[Any]) -> Iterator[Any]:
-    """List the constraints of a type such as `Annotated[int, Field(ge=1)] | None`."""
-    for constraint in metadata:
-        yield from constraint.metadata if isinstance(constraint, FieldInfo) else [constraint]
-    for argument in get_args(annotation):
-        yield from _list_constraints(argument, getattr(argument, "__metadata__", ()))

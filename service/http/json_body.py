@@ -4,6 +4,7 @@ import json
 import math
 from typing import Any
 
+from dlrm.config import DocumentTextError, decode_document
 from service.http.body_values import MAX_ITEMS, describe_depth, describe_text_fault, find_faults, too_many_items
 from service.http.problems import ProblemError, invalid_request
 
@@ -17,17 +18,18 @@ def parse_json(body: bytes) -> Any:
     Raises ProblemError where it is no JSON, has a name twice in one object, is nested too deeply, has too many values,
     or contains a number or text that cannot be stored.
     """
-    _check_number_of_items(body)
     try:
+        text = decode_document(body)
+        _check_number_of_items(text.encode())
         value = json.loads(
-            body.decode(),
+            text,
             object_pairs_hook=_make_object,
             parse_constant=_refuse_constant,
             parse_float=_parse_float,
         )
         faults = list(find_faults(value, describe_text_fault))
-    except UnicodeDecodeError as error:
-        raise malformed_json(f"the body is not UTF-8: byte {error.start} ({error.reason})") from None
+    except DocumentTextError as error:
+        raise malformed_json(f"the body is {error}") from None
     except json.JSONDecodeError as error:
         raise malformed_json(f"the body is not JSON at character {error.pos}: {error.msg}") from None
     except RecursionError:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import date, time
 from typing import Any
 
+from dlrm.config import DocumentTextError, decode_document, describe_odd_character, find_line
 from service.http.body_values import (
     MAX_DEPTH,
     MAX_ITEMS,
@@ -49,14 +50,17 @@ def parse_toml(body: bytes) -> dict[str, Any]:
     Raises ProblemError where it is no TOML, is nested too deeply, has too many values, or contains a value that JSON
     could not have: a date or time, a number that is not finite or has more than 64 bits, text that cannot be stored.
     """
-    _check_size(body)
     try:
-        value = tomllib.loads(body.decode())
+        text = decode_document(body)
+    except DocumentTextError as error:
+        raise malformed_toml(f"the document is {error}") from None
+    _check_size(text.encode())
+    try:
+        value = tomllib.loads(text)
         faults = list(find_faults(value, _describe_fault))
-    except UnicodeDecodeError as error:
-        raise malformed_toml(f"the document is not UTF-8: byte {error.start} ({error.reason})") from None
     except tomllib.TOMLDecodeError as error:
-        raise malformed_toml(f"the document is not TOML: {error}") from None
+        odd = describe_odd_character(text, find_line(error))
+        raise malformed_toml("; ".join(filter(None, (f"the document is not TOML: {error}", odd)))) from None
     except RecursionError:
         raise malformed_toml(describe_depth()) from None
     except ValueError as error:

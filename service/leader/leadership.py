@@ -1,25 +1,24 @@
 """Leadership of one process over the jobs of a service, and the guard of everything that it writes."""
 
-import os
 import socket
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from datetime import timedelta
-from pathlib import Path
+from datetime import datetime, timedelta
 from typing import Any
 
-import psutil
 import structlog
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import Session
 
+from hostinfo.process_identity import ProcessIdentity
 from service.database import Database
 from service.ids import new_id
 from service.jobs.models import Attempt
 from service.leader.lock import LOCK_KEY, LeaderLock
 from service.leader.repository import LeaderRepository, Lease
-from service.times import follow_clock, now
+from service.leader.waiting_times import move_times
+from service.times import Comparison, compare_clock, follow_clock, now
 
 log = structlog.get_logger(__name__)
 
@@ -61,6 +60,8 @@ class Leadership:
         self._token: int | None = None
         self._ended_owner: str | None = None
         self._safe_until = 0.0
+        self._seen_renewal: tuple[datetime, float] | None = None
+        """Last renewal of another leader, and when this process has first seen it, by the monotonic clock."""
         self.owner = _name_process()
 
     @property
@@ -82,7 +83,9 @@ class Leadership:
             self._follow()
             return False
         with self._database.write() as session:
-            follow_clock(self._database.read_time(session))
+            comparison = self._compare_clock(session)
+            follow_clock(comparison)
+            self._move_times(session, LeaderRepository(session).find_missed_jump(comparison))
             self._token, before = LeaderRepository(session).begin_term(self.owner, self._get_capacity(), now())
         self._ended_owner = before if self._database.is_sqlite or _has_ended(before) else None
         log.info("leader_elected", owner=self.owner, token=self._token)
@@ -99,6 +102,19 @@ class Leadership:
         self._token = None
         self._lock.release()
 
+    def begin_round(self) -> list[Attempt]:
+        """Follow the clock of the database, and renew the leases of this process.
+
+        By as much as that clock was set, the times move that jobs wait for. Not within a round, where jobs are read
+        already. Returns the attempts that are adopted. Raises LeadershipLostError.
+        """
+        with self.write() as session:
+            comparison = self._compare_clock(session)
+            self._move_times(session, comparison.jump)
+        # Once the times are written: a jump that is followed is not seen again.
+        follow_clock(comparison)
+        return self.renew()
+
     def renew(self) -> list[Attempt]:
         """Renew the leases of this process, and adopt attempts whose leases are over, which are returned.
 
@@ -106,7 +122,6 @@ class Leadership:
         """
         begun = time.monotonic()
         with self.write() as session:
-            follow_clock(self._database.read_time(session))
             lease = self.make_lease()
             leaders = LeaderRepository(session)
             leaders.renew(lease, self._get_capacity(), now())
@@ -155,16 +170,26 @@ class Leadership:
         Its lock would never be free: the kernel answers for it as long as its machine runs.
         """
         with self._database.read() as session:
-            follow_clock(self._database.read_time(session))
+            follow_clock(self._compare_clock(session))
             leader = LeaderRepository(session).get()
         if leader is None or leader.renewed_at is None:
             return
-        if (now() - leader.renewed_at).total_seconds() <= self.stuck_seconds:
+        if self._seen_renewal is None or self._seen_renewal[0] != leader.renewed_at:
+            self._seen_renewal = leader.renewed_at, time.monotonic()
+        if time.monotonic() - self._seen_renewal[1] <= self.stuck_seconds:
             return
         with self._database.write() as session:
-            ended = LeaderRepository(session).end_stopped_holders(LOCK_KEY, self.stuck_seconds)
+            ended = LeaderRepository(session).end_stopped_holders(LOCK_KEY, leader.renewed_at, self.stuck_seconds)
         for backend in ended:
             log.warning("stopped_leader_ended", owner=leader.owner, renewed_at=str(leader.renewed_at), backend=backend)
+
+    def _move_times(self, session: Session, jump: timedelta) -> None:
+        if jump:
+            log.warning("clock_was_set", seconds=jump.total_seconds())
+            move_times(session, jump)
+
+    def _compare_clock(self, session: Session) -> Comparison:
+        return compare_clock(lambda: self._database.read_time(session))
 
     def _get_token(self) -> int:
         if self._token is None:
@@ -184,21 +209,14 @@ def find_service_id(database: Database) -> str:
 
 
 def _name_process() -> str:
-    """Return a name of this process: its machine, the start of that machine, the container, and the process itself."""
-    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    namespace = Path("/proc/self/ns/pid").stat().st_ino
-    return f"{socket.gethostname()}:{boot_id}:{namespace}:{os.getpid()}:{psutil.Process().create_time():.2f}"
+    """Return a name of this process: its machine, and its identity there."""
+    identity = ProcessIdentity.of_self()
+    return f"{socket.gethostname()}:{identity.space}:{identity.pid}:{identity.start_ticks}"
 
 
 def _has_ended(owner: str | None) -> bool:
     """Whether the process that `_name_process` named so is known to have ended; False where it cannot be seen."""
-    own_place = _name_process().rsplit(":", 2)[0]
-    place, *process_name = (owner or "").rsplit(":", 2)
-    if place != own_place:
+    _, *parts = (owner or "").split(":")
+    if len(parts) != 3 or not parts[1].isdecimal() or not parts[2].isdecimal():
         return False
-    pid, start_time = process_name
-    try:
-        process = psutil.Process(int(pid))
-        return f"{process.create_time():.2f}" != start_time or process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
+    return ProcessIdentity(parts[0], int(parts[1]), int(parts[2])).is_known_to_have_ended()

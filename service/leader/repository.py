@@ -1,7 +1,7 @@
 """SQL statements on the leader and on the leases of attempts."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import or_, select, text, update
@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from service.jobs.attempt_repository import ACTIVE_STATES
 from service.jobs.models import Attempt
 from service.leader.models import Leadership
+from service.times import Comparison
 
 ROW = 1
 """Id of the only row."""
@@ -17,14 +18,14 @@ END_STOPPED_HOLDERS = text(
     """
     SELECT activity.pid, pg_terminate_backend(activity.pid) FROM pg_locks
     JOIN pg_stat_activity AS activity ON activity.pid = pg_locks.pid
-    JOIN leadership ON leadership.renewed_at < clock_timestamp() - make_interval(secs => :seconds)
+    JOIN leadership ON leadership.renewed_at = :renewed_at
     WHERE locktype = 'advisory' AND objsubid = 1 AND granted
     AND (classid::bigint << 32 | objid::bigint) = :key
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
     AND activity.backend_start < clock_timestamp() - make_interval(secs => :seconds)
     """
 )
-"""End of the connections that hold an advisory lock while the leader has renewed nothing; only PostgreSQL has them.
+"""End of the connections that hold an advisory lock while the leader renews nothing; only PostgreSQL has them.
 
 A connection that is new is left alone: its process has just become the leader, and has yet to write that down."""
 
@@ -54,6 +55,16 @@ class LeaderRepository:
     def get(self) -> Leadership | None:
         """Return the row; None where there is none yet."""
         return self._session.get(Leadership, ROW)
+
+    def find_missed_jump(self, comparison: Comparison) -> timedelta:
+        """Find by how much the clock was set since the last leader renewed its leases; 0 if nobody can tell."""
+        row = self.get()
+        if row is None or row.renewed_at is None:
+            return timedelta(0)
+        if row.renewed_at > comparison.time:
+            return comparison.time - row.renewed_at
+        is_missed = comparison.jump > timedelta(0) and row.renewed_at <= comparison.time - comparison.jump
+        return comparison.jump if is_missed else timedelta(0)
 
     def begin_term(self, owner: str, capacity: dict[str, Any], at: datetime) -> tuple[int, str | None]:
         """Record a new leader, with a token above all earlier ones.
@@ -98,12 +109,13 @@ class LeaderRepository:
         self._session.flush()
         return attempts
 
-    def end_stopped_holders(self, key: int, seconds: float) -> list[int]:
-        """End the connections that hold the advisory lock `key` where the leader has renewed nothing for `seconds`.
+    def end_stopped_holders(self, key: int, renewed_at: datetime, seconds: float) -> list[int]:
+        """End the connections that hold the advisory lock `key` if the leader has renewed nothing since `renewed_at`.
 
-        Returns their numbers; needs PostgreSQL, whose clock decides.
+        Those of the last `seconds` stay. Returns the numbers of the others; needs PostgreSQL.
         """
-        return list(self._session.scalars(END_STOPPED_HOLDERS, {"key": key, "seconds": seconds}))
+        values = {"key": key, "renewed_at": renewed_at, "seconds": seconds}
+        return list(self._session.scalars(END_STOPPED_HOLDERS, values))
 
     def expire(self, token: int, at: datetime) -> None:
         """End all leases of a leader that stops, so that the next one need not wait."""

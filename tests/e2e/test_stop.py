@@ -10,8 +10,19 @@ from pathlib import Path
 import psutil
 import pytest
 
+from dlrm.config import DataFacts, parse_job, resolve
 from dlrm.record import EndReason, ProgressReport, RunDirectory, StepReport, find_newest_checkpoint
-from tests.e2e.launching import ended, processes_of, ranks_of, reports_of, start, start_attempt
+from service.cli.run_directory import create_next_attempt
+from tests.e2e.launching import (
+    TINY,
+    ended,
+    processes_of,
+    ranks_of,
+    read_steps,
+    reports_of,
+    start,
+    start_attempt,
+)
 from tests.patience import wait_until
 
 ENDLESS = {"epochs": 500, "eval_every_fraction": 1.0}
@@ -130,3 +141,25 @@ def test_an_attempt_that_has_ended_is_not_run_again(tmp_path: Path):
     _, before = ended(directory, process)
     code, after = ended(directory, start_attempt(directory, 1))
     assert (code, after) == (75, before)
+
+
+@pytest.mark.slow
+def test_a_run_whose_batch_grows_by_itself_goes_on_with_another_number_of_ranks(tmp_path: Path):
+    document = {**TINY, "batch": {"global_size": 1000, "schedule": "auto"}, "run": {**ENDLESS, "yardsticks": "none"}}
+    directory = RunDirectory(tmp_path / "run")
+    directory.path.mkdir()
+    job = parse_job({**document, "resources": {"workers_per_node": 1}})
+    directory.spec.write_text(resolve(job, facts=DataFacts(num_train_rows=36_000)).model_dump_json())
+    process = start_attempt(directory, 1)
+    wait_until(lambda: read_steps(directory, 1), process)
+    process.send_signal(signal.SIGTERM)
+    code, stopped = ended(directory, process)
+    assert (code, stopped.state) == (75, "stopped")
+    resumed = create_next_attempt(directory.path, None, ["resources.workers_per_node=2"])
+    assert resumed.resolved.job.batch.first_size == 128
+    process = start_attempt(directory, resumed.number)
+    wait_until(lambda: read_steps(directory, 2), process)
+    process.send_signal(signal.SIGTERM)
+    code, again = ended(directory, process, 2)
+    assert (code, again.state) == (75, "stopped"), again.message
+    assert (stopped.step or 0) < read_steps(directory, 2)[0].step <= (again.step or 0)

@@ -27,6 +27,7 @@ from service.cli import errors
 from service.cli.attempt_run import AttemptEnd, run_attempt
 from service.cli.commands.infer import Inference, derive_job_name, infer_document
 from service.cli.data_files import check_data_files
+from service.cli.document_file import is_document
 from service.cli.documents import check_settings, check_settings_early
 from service.cli.nodes import ToldDocument, find_own_place, require_directory, run_other_node
 from service.cli.render.advice import print_advice
@@ -47,7 +48,6 @@ from service.cli.run_directory import (
 )
 from service.cli.run_store import RunStore, fetch_kept_run, fetch_lost_run, make_fetched_path, name_store
 from service.cli.set_option import PresetOption, SetOption, add_preset
-from service.cli.sources import DOCUMENTS
 
 RESULT_FIELDS = (
     "auc",
@@ -180,7 +180,7 @@ def train(
     if place is not None:
         directory, store = _find_places(resume, run_directory, run_store)
         if place.node != 0:
-            document = Path(sources[0]) if sources and Path(sources[0]).suffix in DOCUMENTS else None
+            document = Path(sources[0]) if sources and is_document(Path(sources[0])) else None
             code = run_other_node(directory, place, store, ToldDocument(document, settings))
             raise typer.Exit(EXIT_CODES.get(code, errors.EXIT_FAILED))
     try:
@@ -218,7 +218,7 @@ def _create_attempt(
     run_store: str | None,
 ) -> NewAttempt:
     sources = sources or []
-    is_data = bool(sources) and Path(sources[0]).suffix not in DOCUMENTS
+    is_data = bool(sources) and not is_document(Path(sources[0]))
     if not is_data:
         errors.refuse_options(
             {"--label": inference.label, "--eval": inference.evaluation}, "valid only with data files"

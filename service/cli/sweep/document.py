@@ -1,6 +1,5 @@
 """Reading of a sweep's document, and of the job that its trials change."""
 
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from dlrm.config import ConfigError, parse_job, translate_errors
+from service.cli.document_file import read_document
 from service.cli.documents import read_job
 from service.cli.errors import BadInputError
 from service.cli.sweep.check import list_emptied, list_faults, list_table_faults
@@ -32,7 +32,7 @@ class Sweep:
 
 def read_sweep(path: Path) -> Sweep:
     """Read the document of a sweep. Raises BadInputError, with a line for each fault."""
-    document = _read_toml(path)
+    document = read_document(path)
     if table_faults := list_table_faults(document):
         raise BadInputError(*(f"{path}: {fault}" for fault in table_faults))
     try:
@@ -46,17 +46,6 @@ def read_sweep(path: Path) -> Sweep:
             if not (faults := list_emptied(config, job)):
                 return Sweep(path, config, job_path, job)
     raise BadInputError(*(f"{path}: {fault}" for fault in faults))
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadInputError(f"{path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise BadInputError(f"{path}: not UTF-8 text (byte {error.start})") from None
-    except tomllib.TOMLDecodeError as error:
-        raise BadInputError(f"{path}: not valid TOML: {error}") from None
 
 
 def _make_name(path: Path) -> str:

@@ -12,6 +12,7 @@ from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import InlineTable, Item, Table
 
 from dlrm.config import BATCH_FIELD
+from service.cli.document_file import is_toml, read_text
 from service.cli.trials.fields import Settings, get_field, set_fields
 
 
@@ -51,7 +52,8 @@ def format_best_document(
 
 def read_source(path: Path) -> str | None:
     """Return the text of a job document; None where it is not TOML."""
-    return path.read_text(encoding="utf-8") if path.suffix == ".toml" else None
+    text = read_text(path)
+    return text if is_toml(path, text) else None
 
 
 def _remove_nulls(node: Any) -> Any:

@@ -109,6 +109,14 @@ const submit = () =>
     return true;
   });
 
+/** Read a file: UTF-16 if its mark says so, as PowerShell writes it, else UTF-8; a mark is left out. */
+async function readText(chosen) {
+  const bytes = new Uint8Array(await chosen.arrayBuffer());
+  const mark = bytes[0] * 256 + bytes[1];
+  const encoding = mark === 0xfffe ? "utf-16le" : mark === 0xfeff ? "utf-16be" : "utf-8";
+  return new TextDecoder(encoding, { fatal: true }).decode(bytes);
+}
+
 async function openFile() {
   const [chosen] = file.files;
   const maxBytes = Number(file.dataset.maxBytes);
@@ -116,8 +124,12 @@ async function openFile() {
   if (chosen.size > maxBytes) {
     showProblem("The file is too large", `${chosen.name} has ${fileSize(chosen.size)}, a document at most ${fileSize(maxBytes)}.`);
   } else if (!field.value.trim() || confirm(`Replace the document by ${chosen.name}?`)) {
-    showText(await chosen.text());
-    field.focus();
+    try {
+      showText(await readText(chosen));
+      field.focus();
+    } catch {
+      showProblem("The file is not UTF-8 text", `Save ${chosen.name} as UTF-8.`);
+    }
   }
   // So that the same file can be opened again.
   file.value = "";

@@ -200,8 +200,8 @@ def find_growing_size(first: int, last: int, until: float) -> float:
     [
         # An eighth; four sizes for each doubling.
         (30_000, {"global_size": 4096}, 1, 512, 4096, 12),
-        # 1,000 / 8 = 125, raised to a multiple of two ranks.
-        (30_000, {"global_size": 1000}, 2, 126, 1000, 12),
+        # 1,000 / 8 = 125, rounded to a multiple of 8, which all ranks that divide 1,000 and 16 divide.
+        (30_000, {"global_size": 1000}, 2, 128, 1000, 12),
         # 4,000,000 rows are decided to have 8,192.
         (4_000_000, {}, 1, 1024, 8192, 12),
         # At most 16,384: five doublings.
@@ -238,8 +238,8 @@ def test_an_open_schedule_of_the_largest_batch_is_the_one_that_was_measured():
     [
         # From 3, and 4 ranks: 3, 3 and 4 are 4; 5 to 8 are 8; 10 and 12 are 12; 14 is 16; 17 and 20 are 20.
         ({"global_size": 24}, 4, {4: 0.2667, 8: 0.4, 12: 0.4667, 16: 0.5, 20: 0.5667}),
-        # A chunk on each rank: all sizes up to 1,024 are raised to 1,200.
-        ({"global_size": 4096, "chunk_size": 600}, 2, {1200: 0.3333, 1216: 0.3667}),
+        # A chunk may be larger than the share of a small size.
+        ({"global_size": 4096, "chunk_size": 600}, 2, {512: 0.2, 608: 0.2333}),
     ],
 )
 def test_sizes_of_an_open_schedule_that_the_ranks_raise_to_the_same_count_once_until_the_last_of_them_ends(
@@ -250,6 +250,26 @@ def test_sizes_of_an_open_schedule_that_the_ranks_raise_to_the_same_count_once_u
     found = {stage.global_size: stage.until_fraction for stage in schedule}
     assert {size: found[size] for size in sizes} == sizes
     assert min(found) == min(sizes)
+
+
+@pytest.mark.parametrize(
+    ("last", "rank_counts"),
+    [
+        (256, (1, 2, 4, 8)),
+        (1000, (1, 2, 4, 8)),
+        (4096, (1, 2, 4, 8, 16, 32)),
+        (3000, (1, 2, 3, 4, 6, 12)),
+        (49_152, (1, 2, 3, 4, 6, 8, 12, 16, 24)),
+        (524_288, (1, 2, 4, 8, 16, 64, 1024)),
+    ],
+)
+def test_sizes_of_an_open_schedule_are_the_same_whatever_the_number_of_ranks(last: int, rank_counts: tuple[int, ...]):
+    schedules = [
+        decide(10**8, batch={"schedule": "auto", "global_size": last}, resources={"workers_per_node": num_ranks})
+        for num_ranks in rank_counts
+    ]
+    assert len(schedules[0].batch.schedule) > 6
+    assert all(job.batch.schedule == schedules[0].batch.schedule for job in schedules)
 
 
 def test_a_batch_that_the_ranks_cannot_begin_smaller_does_not_grow():

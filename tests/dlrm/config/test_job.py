@@ -159,7 +159,7 @@ def test_a_document_with_its_defaults_filled_in_is_the_same_job():
             "(valid: 4092 or 4098)",
         ),
         ({**DATA, "batch": {"global_size": 16_384, "chunk_size": 8193}}, "batch.chunk_size", "1 to 8192"),
-        ({**DATA, "batch": {"global_size": 16_384, "chunk_size": 0}}, "batch.chunk_size", "1 to 8192"),
+        ({**DATA, "batch": {"global_size": 16_384, "chunk_size": 0}}, "batch.chunk_size", "1 to 16,777,216"),
         ({**DATA, "batch": {"chunk_size": 1.5}}, "batch.chunk_size", "auto"),
         ({**DATA, "model": {"embedding_dim": 30}}, "model.embedding_dim", "multiple of 4"),
         ({**DATA, "model": {"embedding_dim": 32, "bottom_mlp": [512, 256, 64]}}, "model.bottom_mlp", "[512, 256, 32]"),

@@ -125,7 +125,7 @@ def test_the_first_nodes_of_those_that_are_there_run_the_attempt():
     [
         ({"min": 3, "max": 2}, "resources.nodes.min: 3 is more than max, 2 (valid: 1 to 2)"),
         ({"min": 2, "max": 4, "present": 5}, "resources.nodes.present: 5 is not within the range (valid: 2 to 4"),
-        ({"max": 2000}, "resources.nodes.max: should be less than or equal to 1024, got 2000"),
+        ({"max": 2000}, "resources.nodes.max: should be less than or equal to 1,024, got 2000"),
         ({"most": 2}, "resources.nodes.max: required, but missing; resources.nodes.most: unknown field"),
         ({}, "resources.nodes.max: required, but missing"),
         ({"min": "a", "max": 2}, "resources.nodes.min: should be a whole number, got 'a'"),

@@ -20,7 +20,11 @@ def test_it_is_off_unless_a_job_asks_for_it(value: Any):
 @pytest.mark.parametrize(
     ("document", "field", "hint"),
     [
-        ({"table_optimizer": {"cowclip": {"zeta": 0.0}}}, "table_optimizer.cowclip.zeta", "greater than 0"),
+        (
+            {"table_optimizer": {"cowclip": {"zeta": 0.0}}},
+            "table_optimizer.cowclip.zeta",
+            "greater than or equal to 1e-30",
+        ),
         ({"table_optimizer": {"cowclip": {"r": -1.0}}}, "table_optimizer.cowclip.r", "greater than or equal to 0"),
         ({"table_optimizer": {"name": "sgd", "cowclip": {}}}, "table_optimizer.cowclip", "rowwise_adagrad"),
         (

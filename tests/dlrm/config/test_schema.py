@@ -68,7 +68,7 @@ def test_the_label_and_the_weight_are_no_features(column: object) -> None:
         ({"bucketize": 8, "type": "integer"}, "type: 'integer' is the type of ids, but bucketize is set"),
         ({"time_part": "hour", "type": "integer"}, "type: 'integer' is the type of ids, but time_part is set"),
         ({"bucketize": 1}, "bucketize: should be greater than or equal to 2"),
-        ({"bucketize": 4097}, "bucketize: should be less than or equal to 4096"),
+        ({"bucketize": 4097}, "bucketize: should be less than or equal to 4,096"),
         ({"time_part": "minute"}, "time_part: 'minute' is not one of the choices"),
     ],
 )

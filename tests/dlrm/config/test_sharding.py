@@ -50,7 +50,7 @@ def test_split_rows_need_an_optimizer_that_allows_them(kind: str):
         ),
         ({"tables": [{"type": "row_wise"}]}, "sharding.tables.0.pattern", "required"),
         ({"topology": {"gpu_memory": "80 bananas"}}, "sharding.topology.gpu_memory", "8GiB"),
-        ({"topology": {"flops": 0.0}}, "sharding.topology.flops", "greater than or equal to 1000000"),
+        ({"topology": {"flops": 0.0}}, "sharding.topology.flops", "greater than or equal to 1,000,000"),
         ({"topology": {"memory_bandwidth": 1e-320}}, "sharding.topology.memory_bandwidth", "greater than or equal to"),
         ({"topology": {"intra_node_bandwidth": 1e308}}, "sharding.topology.intra_node_bandwidth", "less than or equal"),
         ({"topology": {"gpu_memory": 0}}, "sharding.topology.gpu_memory", 'should be from "1MiB" to "1EiB", got 0'),

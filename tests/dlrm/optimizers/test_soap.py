@@ -112,6 +112,22 @@ def test_the_first_step_measures_matrices_and_moves_vectors():
         assert torch.equal(value, before[name]) == (value.ndim == 2), name
 
 
+def test_rows_and_columns_without_a_gradient_stay_where_they_are():
+    """As of dead neurons and of inputs that are always 0; divided by rounding, they moved by whole steps."""
+    generator = torch.Generator().manual_seed(1)
+    weights = torch.randn(24, 16, generator=generator)
+    moved = Parameter(weights.clone())
+    optimizer = Soap([moved], lr=0.1)
+    for _ in range(30):
+        moved.grad = torch.randn(24, 16, generator=generator)
+        moved.grad[[3, 17]], moved.grad[:, 5] = 0.0, 0.0
+        optimizer.step()
+    is_same = moved.detach() == weights
+    assert is_same[[3, 17]].all()
+    assert is_same[:, 5].all()
+    assert is_same.sum() == 2 * 16 + 24 - 2
+
+
 @pytest.mark.slow
 def test_bases_stay_orthogonal_and_turn_the_factors_to_diagonals():
     named = draw_parameters(dtype=torch.float64)

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from dlrm.config import BatchConfig, JobConfig
+from dlrm.planning.growth import check_growth
 from dlrm.planning.shortages import MIN_STEPS_OF_RUN, RowCounts, count_run_samples, count_run_steps, list_shortages
-from dlrm.record import BANNERS, WARNINGS
+from dlrm.record import BANNERS, CANNOT_GROW, WARNINGS
 
 GROWING = {"schedule": [{"until_fraction": 0.5, "global_size": 8192}]}
 
@@ -141,3 +142,32 @@ def test_evaluation_rows_of_an_unknown_rate_are_not_judged() -> None:
 
 def test_banners_are_warnings() -> None:
     assert set(BANNERS) <= WARNINGS
+
+
+@pytest.mark.parametrize(
+    ("num_rows", "changes", "said"),
+    [
+        # 20 measurements up to 97.5 %: of 21 batches the 20th is the last before the end.
+        (21 * 4096 + 1, {}, None),
+        (20 * 4096 + 1, {}, None),
+        (20 * 4096, {}, "up to the last comparison with it the run makes 19"),
+        (100_000, {"moments": {"every": 5}}, "the run makes 5, one in 5 steps"),
+        (100_000, {"check_every_fraction": 0.5}, "the run makes 13"),
+        (30_000, {"epochs": 4.0}, None),
+        (4096, {"epochs": 100.0}, "an epoch has 4,096 training rows"),
+    ],
+)
+def test_a_batch_that_no_noise_scale_can_let_grow_is_told(num_rows: int, changes: dict[str, Any], said: str | None):
+    growth = {"start_size": 4096, "check_every_fraction": changes.get("check_every_fraction", 0.025)}
+    job = JobConfig.model_validate(
+        {
+            "data": {"format": "synthetic"},
+            "batch": {"global_size": 16_384, "growth": growth},
+            "run": {"epochs": changes.get("epochs", 1.0)},
+            "moments": changes.get("moments", {}),
+        }
+    )
+    told = check_growth(job, num_rows)
+    assert (told is None) == (said is None)
+    assert told is None or said in told.message
+    assert CANNOT_GROW in WARNINGS

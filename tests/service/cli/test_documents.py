@@ -43,11 +43,58 @@ def test_a_bad_document_is_refused_with_its_place(tmp_path: Path, name: str, tex
         read_job(path)
 
 
-def test_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "a.toml"
-    path.write_bytes(b"name = '\xff'")
-    with pytest.raises(BadInputError, match=r"not UTF-8 text \(byte 8\)"):
-        read_job(path)
+TOML, JSON = 'name = "a"  # caf\xe9\n[data]\nformat = "synthetic"\n', '{"name": "a", "data": {"format": "synthetic"}}'
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.toml", TOML.encode("utf-8-sig")),
+        ("a.toml", TOML.replace("\n", "\r\n").encode("utf-16")),
+        ("a.toml", b"\xfe\xff" + TOML.encode("utf-16-be")),
+        ("a.toml", TOML.encode("utf-16-le")),
+        ("a.toml", TOML.encode("utf-32")),
+        ("a.TOML", TOML.encode()),
+        ("a", TOML.encode()),
+        ("a.toml.txt", TOML.encode()),
+        ("a.json", JSON.encode("utf-8-sig")),
+        ("a.JSON", JSON.encode("utf-16")),
+        ("a", f"\n {JSON}".encode()),
+    ],
+)
+def test_a_document_is_read_as_editors_and_shells_write_it(tmp_path: Path, name: str, content: bytes) -> None:
+    (tmp_path / name).write_bytes(content)
+    assert read_job(tmp_path / name)[0] == {"name": "a", "data": {"format": "synthetic"}}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.toml", TOML.encode("latin-1"), "not UTF-8: byte 17 in line 1 is 0xE9, 'é' in Latin-1; save it as UTF-8"),
+        ("a.toml", TOML.encode("utf-16")[:-1], "not UTF-16 text, as its first bytes say: byte"),
+        ("a.toml", TOML.replace('"a"', "\u201ca\u201d").encode(), "line 1 has the typographic quote \u201c where"),
+        ("a.toml", TOML.replace("[data]", "[data]\u00a0").encode(), r"line 2 has no-break space \(U\+00A0\)"),
+        ("a.json", JSON.replace(", ", ",\u200b").encode(), r"line 1 has zero width space \(U\+200B\)"),
+        ("a.json", f"// a job\n{JSON}".encode(), "line 1 is a comment, and JSON has none"),
+        ("a.json", TOML.encode(), r"not valid JSON: .*; it reads as TOML: name it a.toml"),
+        ("a.toml", JSON.encode(), r"not valid TOML: .*; it reads as JSON: name it a.json"),
+        ("a.yml", b"name: a", "YAML is not read"),
+        ("a.toml", b"\n", "is empty"),
+        ("a.json", b"", "is empty"),
+        ("a.json", b'{"priority": 1' + b"0" * 5000 + b"}", "not valid JSON: Exceeds the limit"),
+        ("a.toml", b"priority = 1" + b"0" * 5000, "not valid TOML: Exceeds the limit"),
+        ("a.json", b"[" * 100_000, "nested too deeply"),
+        ("a.toml", b"a = " + b"[" * 100_000, "nested too deeply"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_document_that_cannot_be_read_is_named_in_one_sentence(
+    tmp_path: Path, name: str, content: bytes, said: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(BadInputError, match=said) as refused:
+        read_job(tmp_path / name)
+    assert len(refused.value.lines) == 1
 
 
 def test_relative_data_paths_count_from_the_job_file(tmp_path: Path) -> None:

@@ -194,4 +194,19 @@ def test_ranks_that_do_not_divide_a_decided_batch_are_refused(dlrm: Command, dir
     )
     ended = dlrm("train", str(job), "--resume", str(directory.path))
     assert ended.code == 2
-    assert "batch.global_size: 1024 is not divisible by 3 ranks" in ended.err
+    assert ended.err.splitlines()[0].endswith(
+        f"{job}: resources.workers_per_node: 3 ranks do not divide the batch.global_size of 1,024 with which the run "
+        "began (valid: 1, 2 or 4 ranks in all)"
+    )
+
+
+def test_ranks_are_named_that_divide_all_sizes_of_the_run(dlrm: Command, directory: RunDirectory) -> None:
+    schedule = [{"until_fraction": 0.5, "global_size": 36}]
+    document = DOCUMENT | {"batch": {"global_size": 96, "schedule": schedule}, "resources": {"workers_per_node": 4}}
+    directory.spec.write_text(resolve(JobConfig.model_validate(document)).model_dump_json())
+    ended = dlrm("train", "--resume", str(directory.path), "--set", "resources.workers_per_node=8")
+    assert ended.code == 2
+    assert "8 ranks do not divide the batch.schedule.0.global_size of 36" in ended.err
+    assert "(valid: 1, 2, 3, 4, 6 or 12 ranks in all)" in ended.err
+    started = create_next_attempt(directory.path, None, ["resources.workers_per_node=6"])
+    assert started.resolved.job.resources.world_size == 6

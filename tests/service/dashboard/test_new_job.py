@@ -277,6 +277,27 @@ def test_a_file_is_opened_and_replaces_a_document_only_when_that_is_confirmed(
     expect_text(page, DOCUMENT)
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_file_with_a_mark_of_its_encoding_is_opened_without_it(
+    page: Page, site: Site, tmp_path: Path, encoding: str
+) -> None:
+    file = tmp_path / "job.toml"
+    file.write_bytes(DOCUMENT.encode(encoding))
+    page.goto(f"{site.url}/new")
+    page.set_input_files("#file", file)
+    expect_text(page, DOCUMENT)
+
+
+def test_a_file_that_is_not_utf_8_is_not_opened(page: Page, site: Site, tmp_path: Path) -> None:
+    file = tmp_path / "job.toml"
+    file.write_bytes("# caf\u00e9".encode("latin-1"))
+    write(page, site, DOCUMENT)
+    page.once("dialog", lambda dialog: dialog.accept())
+    page.set_input_files("#file", file)
+    expect(page.locator("#problem")).to_contain_text("Save job.toml as UTF-8")
+    expect_text(page, DOCUMENT)
+
+
 def test_a_file_beyond_the_limit_is_not_opened(page: Page, site: Site, tmp_path: Path) -> None:
     file = tmp_path / "rows.toml"
     file.write_text("x" * (2**20 + 1))

@@ -118,8 +118,7 @@ def test_a_query_that_is_not_utf_8_is_refused(shared_api: Api, query: str) -> No
         (b'{"priority": 1e999}', "1e999 is too large"),
         (b"[" * 100 + b"]" * 100, "nested too deeply"),
         (b'{"a":' * 100 + b"1" + b"}" * 100, "nested too deeply"),
-        ('{"name": "a"}'.encode("utf-16"), "not UTF-8"),
-        (b'\xef\xbb\xbf{"name": "a"}', "BOM"),
+        ('{"name": "a"}'.encode("utf-16")[:-1], "not UTF-16"),
         (b'{"name": "a\x00"}', "control character"),
     ],
 )
