@@ -12,7 +12,7 @@ from dlrm.data.raw.block import Parsed
 from dlrm.data.raw.columns import list_columns_to_read, parse_columns
 from dlrm.data.raw.convert import holds_text
 from dlrm.data.raw.hexadecimal import HexadecimalColumn
-from dlrm.data.raw.positive_labels import parse_positive_number
+from dlrm.data.raw.positive_labels import PositiveNumbers
 from dlrm.data.raw.times import VALID_TIMES, is_time_type
 
 
@@ -53,10 +53,10 @@ def check_columns(found: pa.Schema, schema: SchemaConfig, file: str | None, with
 def _check_label(found: pa.Schema, schema: SchemaConfig, file: str | None) -> None:
     positive = schema.positive
     if positive is None:
-        valid = 'bool, integers or floating point; or data.schema.positive, the value that stands for 1, such as "yes"'
+        valid = 'bool, integers or floating point; or data.schema.positive, what stands for 1, such as "yes" or ">= 4"'
         _check_type(found, schema.label, _is_number, valid, file)
-    elif parse_positive_number(positive) is None:
-        valid = f"text, or a number as data.schema.positive, which is {positive!r}"
+    elif PositiveNumbers.parse(positive) is None:
+        valid = f'text, or a number or a comparison such as ">= 4" as data.schema.positive, which is {positive!r}'
         _check_type(found, schema.label, _is_string, valid, file)
     else:
         valid = "text, bool, integers or floating point"
