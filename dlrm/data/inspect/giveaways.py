@@ -8,7 +8,7 @@ import polars as pl
 from dlrm.data.inspect.choice import LEAK_AUC, Choice, leave_out
 from dlrm.data.inspect.label_names import is_called_event, is_called_outcome
 from dlrm.data.inspect.labelled import EncodedColumn, LabelledRows
-from dlrm.data.inspect.pure_value import count_values_of_lists, find_pure_value
+from dlrm.data.inspect.pure_value import find_pure_value, find_pure_value_of_lists
 
 QUESTION = "is it known before the label?"
 
@@ -19,14 +19,14 @@ def find_giveaway(choice: Choice, values: pl.Series, column: EncodedColumn | Non
     if choice.auc is not None and choice.auc >= LEAK_AUC:
         return f"alone predicts the label with an AUC of {choice.auc:.4f}"
     if column is not None and not any("multi_hot" in settings for settings in choice.categorical):
-        pure = find_pure_value(rows.count(column))
+        pure = find_pure_value(column.codes, column.num_distinct, rows.labels)
         return "" if pure is None else pure.describe(column.distinct)
     separator = next((settings["separator"] for settings in choice.categorical if "separator" in settings), None)
     lists = values.str.split(str(separator)) if values.dtype == pl.String else values
     # An empty or a missing list becomes one missing value.
     lengths = lists.list.len().fill_null(1).clip(1).cast(pl.Int32).to_numpy()
     flat = EncodedColumn.encode(lists.explode())
-    pure = find_pure_value(count_values_of_lists(flat.codes, lengths, flat.num_distinct, rows.labels, rows.folds))
+    pure = find_pure_value_of_lists(flat.codes, lengths, flat.num_distinct, rows.labels)
     return "" if pure is None else pure.describe(flat.distinct)
 
 

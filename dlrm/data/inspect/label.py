@@ -14,6 +14,7 @@ from dlrm.data.inspect.label_names import GRADE_NAMES, LABEL_NAMES, OUTCOME_NAME
 from dlrm.data.inspect.two_classes import choose_positive
 from dlrm.data.raw.positive_labels import PositiveNumbers, match_positive
 
+_BY_NAME = "by its name"
 _MAX_SHOWN = 10
 _MIN_ROWS_FOR_PLACE = 20
 """Least number of rows from which a column of any two values is taken for the label by its place."""
@@ -51,29 +52,29 @@ def find_label(rows: pl.DataFrame, name: str | None = None, positive: str | None
 
     candidates = [column for column in rows.columns if is_candidate(rows[column])]
     found = _find_by_name(rows, candidates, positive)
-    if found is None and not _is_comparison(positive) and not _list_graded(rows):
+    if found is None and not _is_comparison(positive):
         found = _find_by_place(rows, candidates)
-    if found is None:
+    if found is None or (found[1] != _BY_NAME and _is_rivalled(rows, found[0])):
         raise _make_unclear_error(rows, candidates, positive)
     return _read_label(rows[found[0]], found[1], positive)
 
 
 def _find_by_name(rows: pl.DataFrame, candidates: list[str], positive: str | None) -> tuple[str, str] | None:
-    binary = {normalise(name): name for name in reversed(candidates) if _is_binary(rows[name])}
     by_name = {normalise(name): name for name in reversed(candidates)}
-    for names in (binary, by_name):
+    clear = {normalise(name): name for name in reversed(candidates) if positive is None and _is_clear(rows[name])}
+    for names in (clear, by_name):
         if wanted := next((wanted for wanted in LABEL_NAMES if wanted in names), None):
-            return names[wanted], "by its name"
+            return names[wanted], _BY_NAME
     if positive is not None and (graded := [by_name[wanted] for wanted in GRADE_NAMES if wanted in by_name]):
-        return graded[0], "by its name"
+        return graded[0], _BY_NAME
     outcomes = [by_name[wanted] for wanted in OUTCOME_NAMES if wanted in by_name]
     if len(outcomes) > 1:
         outcomes = [name for name in outcomes if name in (rows.columns[0], rows.columns[-1])]
     if len(outcomes) == 1:
-        return outcomes[0], "by its name"
+        return outcomes[0], _BY_NAME
     # A column that is called the label, and has one value, is the label all the same.
     constant = next((name for name in rows.columns if is_called_label(name) and _is_binary(rows[name])), None)
-    return None if constant is None else (constant, "by its name")
+    return None if constant is None else (constant, _BY_NAME)
 
 
 def _find_by_place(rows: pl.DataFrame, candidates: list[str]) -> tuple[str, str] | None:
@@ -95,9 +96,16 @@ def _find_by_place(rows: pl.DataFrame, candidates: list[str]) -> tuple[str, str]
     return None
 
 
+def _is_rivalled(rows: pl.DataFrame, found: str) -> bool:
+    """Whether a column of more than two values may rather be the label than the one found by its place: one that is
+    called a label, or a rating or the like beside two values that are not 0 and 1, such as those of a gender."""
+    graded = _list_graded(rows)
+    return any(is_called_label(name) for name in graded) or (bool(graded) and not _is_binary(rows[found]))
+
+
 def _list_graded(rows: pl.DataFrame) -> list[str]:
-    """List the columns of more than two values that are called as labels or ratings are: the likely labels, which only
-    a positive value divides."""
+    """List the columns of more than two values that are called as labels or ratings are, and which a positive value
+    would divide."""
     names = {*LABEL_NAMES, *GRADE_NAMES} - {_COORDINATE}
     return [name for name in rows.columns if normalise(name) in names and _has_many_values(rows[name])]
 
@@ -191,7 +199,9 @@ def _suggest_positive(values: pl.Series) -> str:
     if distinct[0] == 0 and np.all(distinct == np.floor(distinct)):
         return shlex.quote("> 0")
     above = np.cumsum(counts[::-1])[::-1][1:]
-    return shlex.quote(f">= {_format(float(distinct[1:][np.argmin(np.abs(above - len(numbers) / 2))]))}")
+    bound = float(distinct[1:][np.argmin(np.abs(above - len(numbers) / 2))])
+    rounded = float(f"{bound:.2g}")
+    return shlex.quote(f">= {_format(rounded if distinct[0] < rounded <= distinct[-1] else bound)}")
 
 
 def _is_comparison(positive: str | None) -> bool:
@@ -222,6 +232,12 @@ def _get_values(values: pl.Series) -> tuple[object, object] | None:
         return None
     low, high = values.drop_nulls().unique().sort()
     return low, high
+
+
+def _is_clear(values: pl.Series) -> bool:
+    """Whether the two values of a column say which of them is 1."""
+    found = _get_values(values)
+    return _is_binary(values) or (found is not None and choose_positive(found, (1, 1)).is_certain)
 
 
 def _is_binary(values: pl.Series) -> bool:

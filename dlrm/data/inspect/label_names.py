@@ -12,10 +12,10 @@ OUTCOME_NAMES = (
 """Names of outcomes, of which a file may have several: one decides where it is the only one, or the first or last
 column."""
 GRADE_NAMES = (
-    *("rating", "ratings", "stars", "star_rating", "watch_ratio", "behavior_type", "behaviour_type", "event_type"),
-    *("event", "action", "behavior", "behaviour", "feedback"),
+    *("rating", "ratings", "stars", "star_rating", "watch_ratio", "clicks", "behavior_type", "behaviour_type"),
+    *("event_type", "event", "action", "behavior", "behaviour", "feedback"),
 )
-"""Names of ratings, shares and kinds of events, which become a label by a `positive` value."""
+"""Names of ratings, shares, counts and kinds of events, which a `positive` value makes a label."""
 _AFFIXES = re.compile(r"^(is|has|was|target|label)_|_(flag|label|target|bin|binary|yn)$")
 _CAMEL_CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _NUMBERED = re.compile(r"(label|target|y|task)_?[0-9]+")

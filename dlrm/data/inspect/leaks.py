@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlrm.data.inspect.columns import CategoricalColumn, DenseColumn
-from dlrm.data.inspect.prediction import ValueCounts
-from dlrm.data.inspect.pure_value import count_values_of_lists, find_pure_value
+from dlrm.data.inspect.pure_value import find_pure_value, find_pure_value_of_lists
 from dlrm.metrics.binary import auc
 
 SMOOTHING = 10.0
@@ -41,11 +40,6 @@ class Halves:
     """[n], 0 or 1."""
     is_fitted_on: NDArray[np.bool_]
     """[n], true for rows that rates are fitted on."""
-
-    @property
-    def folds(self) -> NDArray[np.int64]:
-        """[n], 0 or 1: the half of each row."""
-        return self.is_fitted_on.astype(np.int64)
 
     @property
     def can_measure(self) -> bool:
@@ -120,21 +114,19 @@ def measure_dense(column: DenseColumn, halves: Halves) -> Prediction:
     return max(found, key=lambda prediction: prediction.auc, default=Prediction(0.5, "nothing"))
 
 
-def describe_pure_dense(column: DenseColumn, halves: Halves) -> str:
+def describe_pure_dense(column: DenseColumn, labels: NDArray[np.float32]) -> str:
     """Describe the value that gives the label away, in words that go on from the column's name; empty if none does."""
     distinct, codes = column.distinct_and_codes
-    pure = find_pure_value(ValueCounts.count(codes, len(distinct), halves.labels == 1, halves.folds))
+    pure = find_pure_value(codes, len(distinct), labels == 1)
     return "" if pure is None else pure.describe(distinct.tolist())
 
 
-def describe_pure_categorical(column: CategoricalColumn, halves: Halves) -> str:
+def describe_pure_categorical(column: CategoricalColumn, labels: NDArray[np.float32]) -> str:
     """Describe the value, or the value in lists, that gives the label away; as `describe_pure_dense` does."""
-    num_values, labels = len(column.distinct), halves.labels == 1
     if column.lengths is None:
-        counts = ValueCounts.count(column.codes, num_values, labels, halves.folds)
+        pure = find_pure_value(column.codes, len(column.distinct), labels == 1)
     else:
-        counts = count_values_of_lists(column.codes, column.lengths, num_values, labels, halves.folds)
-    pure = find_pure_value(counts)
+        pure = find_pure_value_of_lists(column.codes, column.lengths, len(column.distinct), labels == 1)
     return "" if pure is None else pure.describe(column.distinct)
 
 

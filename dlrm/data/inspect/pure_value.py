@@ -13,8 +13,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dlrm.data.inspect.prediction import ValueCounts
-
 MIN_ROWS = 30
 """Least number of rows with a value that may tell the label."""
 _MAX_CHANCE = 1e-6
@@ -27,55 +25,66 @@ _MAX_SHOWN = 40
 
 @dataclass(frozen=True)
 class PureValue:
-    """A value with which one label alone occurs."""
+    """A value, or all values but one, with which one label alone occurs."""
 
     code: int
-    """Index of the value among the distinct ones; their number where it is a missing value."""
+    """Index of the value among the distinct ones; -1 if it is a missing value."""
     num_rows: int
     label: int
     """0 or 1."""
+    is_rest: bool = False
+    """Whether it is all values but that one."""
 
     def describe(self, distinct: Sequence[object] | pl.Series) -> str:
         """Describe it in words that go on from the name of the column. distinct: the values in the order of codes."""
-        text = "a missing value" if self.code == len(distinct) else repr(distinct[self.code])
-        shown = text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
-        return f"has {shown} in {self.num_rows:,} rows, all with label {self.label}"
+        text = "a missing value" if self.code < 0 else repr(distinct[self.code])
+        what = text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
+        if self.is_rest:
+            what = "a value" if self.code < 0 else f"another value than {what}"
+        return f"has {what} in {self.num_rows:,} rows, all with label {self.label}"
 
 
-def find_pure_value(counts: ValueCounts) -> PureValue | None:
-    """Find the most frequent value that occurs with one label alone, with label 1 rather than 0; None if that may be
-    chance."""
-    rows, positives = counts.rows.sum(axis=0), counts.positives.sum(axis=0)
+def find_pure_value(codes: NDArray[np.int64], num_values: int, labels: NDArray[np.bool_]) -> PureValue | None:
+    """Find the most frequent value that occurs with one label alone, with label 1 rather than 0; else all values but
+    the most frequent one, if they do so together, as the times of purchases may. None if that may be chance.
+
+    codes: [n], from 0 to num_values - 1, or -1 = missing. labels: [n].
+    """
+    # The missing value comes first, then the others.
+    places = codes + 1
+    rows = np.bincount(places, minlength=num_values + 1).astype(np.float64)
+    positives = np.bincount(places, labels.astype(np.float64), num_values + 1).astype(np.float64)
+    num_rows = float(rows.sum())
+    if not 0.0 < positives.sum() < num_rows:
+        return None
     is_frequent = rows >= MIN_ROWS
-    is_pure = is_frequent & ((positives == 0) | (positives == rows))
-    if not is_pure.any():
-        return None
-    rate = float(positives.sum() / rows.sum())
-    if not 0.0 < rate < 1.0:
-        return None
-    is_mixed = is_frequent & ~is_pure
+    is_mixed = is_frequent & (positives > 0) & (positives < rows)
     correlation = _estimate_correlation(rows[is_mixed], positives[is_mixed])
-    limit = log(_MAX_CHANCE / np.count_nonzero(is_frequent))
-    for label, of_label in ((1, positives == rows), (0, positives == 0)):
-        code = int(np.argmax(np.where(is_pure & of_label, rows, 0)))
-        num_rows = int(rows[code])
-        if (is_pure & of_label)[code] and _log_chance(num_rows, rate if label else 1.0 - rate, correlation) < limit:
-            return PureValue(code, num_rows, label)
+    limit = log(_MAX_CHANCE / (np.count_nonzero(is_frequent) + 1))
+    top = int(np.argmax(rows))
+    num_others = num_rows - float(rows[top])
+    for label, of_label in ((1, positives), (0, rows - positives)):
+        num_of_label = float(of_label.sum())
+        rate = num_of_label / num_rows
+        is_pure = is_frequent & (of_label == rows)
+        place = int(np.argmax(np.where(is_pure, rows, 0.0)))
+        if is_pure[place] and _log_chance(rows[place], rate, correlation) < limit:
+            return PureValue(place - 1, int(rows[place]), label)
+        if num_of_label - of_label[top] == num_others >= MIN_ROWS and _log_chance(num_others, rate, 0.0) < limit:
+            return PureValue(top - 1, int(num_others), label, is_rest=True)
     return None
 
 
-def count_values_of_lists(
-    codes: NDArray[np.int64],
-    lengths: NDArray[np.int32],
-    num_values: int,
-    labels: NDArray[np.bool_],
-    folds: NDArray[np.int64],
-) -> ValueCounts:
-    """Count the rows whose list has a value, each row once. codes: [sum of lengths], -1 = missing; others: [n]."""
-    rows = np.repeat(np.arange(len(lengths)), lengths)
-    places = np.unique(rows * (num_values + 1) + np.where(codes < 0, num_values, codes))
-    row_of, code_of = np.divmod(places, num_values + 1)
-    return ValueCounts.count(code_of, num_values, labels[row_of], folds[row_of])
+def find_pure_value_of_lists(
+    codes: NDArray[np.int64], lengths: NDArray[np.int32], num_values: int, labels: NDArray[np.bool_]
+) -> PureValue | None:
+    """Find the value as `find_pure_value` does; a row counts once, however often its list has the value.
+
+    codes: [sum of lengths]. lengths, labels: [n].
+    """
+    row_of = np.repeat(np.arange(len(lengths)), lengths)
+    rows, places = np.divmod(np.unique(row_of * (num_values + 1) + codes + 1), num_values + 1)
+    return find_pure_value(places - 1, num_values, labels[rows])
 
 
 def _estimate_correlation(rows: NDArray[np.float64], positives: NDArray[np.float64]) -> float:
@@ -91,7 +100,7 @@ def _estimate_correlation(rows: NDArray[np.float64], positives: NDArray[np.float
     return min(max(spread / chance, 0.0), 0.999)
 
 
-def _log_chance(num_rows: int, rate: float, correlation: float) -> float:
+def _log_chance(num_rows: float, rate: float, correlation: float) -> float:
     """Compute the logarithm of the probability that `num_rows` rows of a value all have the label whose rate is `rate`,
     if the rates of values are beta-distributed and labels of rows with the same value have this correlation."""
     if correlation < _MIN_CORRELATION:

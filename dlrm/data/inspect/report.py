@@ -102,7 +102,7 @@ def make_report(
 
 def _report_on_dense(column: DenseColumn, halves: Halves, same: SameColumns, *, is_only_dense: bool) -> DenseReport:
     same.add_dense(column)
-    report = replace(report_dense(column), giveaway=describe_pure_dense(column, halves))
+    report = replace(report_dense(column), giveaway=describe_pure_dense(column, halves.labels))
     if not halves.can_measure:
         return report
     prediction = measure_dense(column, halves)
@@ -114,7 +114,7 @@ def _report_on_categorical(
     column: CategoricalColumn, halves: Halves, same: SameColumns, tables: Tables, format_value: FormatValue
 ) -> CategoricalReport:
     same.add_categorical(column)
-    giveaway = describe_pure_categorical(column, halves)
+    giveaway = describe_pure_categorical(column, halves.labels)
     report = replace(report_categorical(column, tables, format_value), giveaway=giveaway)
     if not halves.can_measure:
         return report
