@@ -92,8 +92,9 @@ class SchemaConfig(Config):
     label: ColumnName = "label"
     """Name of the label column; labels are 0 or 1, unless `positive` is set, and never missing."""
     positive: Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME_LENGTH)] | None = None
-    """Value of the label column that stands for 1, such as "yes"; every other value stands for 0. Numbers are compared
-    as numbers, and booleans are "true" and "false". Null: labels are 0 or 1."""
+    """Value of the label column that stands for 1, such as "yes", or a comparison that numbers pass, such as ">= 4" (or
+    >, <=, <); every other value stands for 0. Numbers are compared as numbers, and booleans are "true" and "false". A
+    text that is the same as `positive` stands for 1 in any case. Null: labels are 0 or 1."""
     weight: ColumnName | None = None
     """Name of the column of sample weights, which are at least 0; null: all rows count the same."""
     dense: list[DenseColumn] = Field(default=[], max_length=MAX_COLUMNS)

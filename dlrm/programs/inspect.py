@@ -5,8 +5,8 @@ the end one `{"kind": "result", …}`. Bad input gives one line on stderr and ex
 
 rows    reads {"data": DataConfig, "embedding_dim": number or null, "max_rows"}; the result is a
         `dlrm.data.inspect.report.Report`
-infer   reads {"files": […], "eval": […] or null, "label": name or null}; the result is the format, and a schema with
-        its reasons
+infer   reads {"files": […], "eval": […] or null, "label", "positive", "weight": text or null, as for
+        `dlrm.data.inspect.infer.infer`}; the result is the format, and a schema with its reasons
 check   reads {"data": DataConfig} of a raw format; the result is empty. What `dlrm.data.inspect.job_files` refuses is
         bad input
 """
@@ -32,6 +32,7 @@ from dlrm.data.inspect.sample_parquet import sample_parquet
 from dlrm.data.inspect.sources import gather
 from dlrm.data.inspect.unused import find_unused_columns
 from dlrm.data.inspect.warnings import describe_unused
+from dlrm.data.inspect.weight import NO_WEIGHT
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.files import find_files, refuse_common_files
 from dlrm.record import EXIT_BAD_INPUT
@@ -73,10 +74,13 @@ def infer_schema(request: dict[str, Any]) -> dict[str, Any]:
     reporter = _ProgressReporter()
     kind = _find_format(files[0])
     if kind == "criteo_tsv":
+        _refuse_wishes(request, files[0])
         sample, inferred = _sample_criteo(files, others)
     else:
         sample = sample_parquet(files, others) if kind == "parquet" else sample_csv(files, others)
-        inferred = dataclasses.asdict(infer(sample, request["label"], reporter.on_judged_column))
+        inferred = dataclasses.asdict(
+            infer(sample, request["label"], request["positive"], request["weight"], reporter.on_judged_column)
+        )
     facts = {
         "format": kind,
         "num_files": len(files),
@@ -97,6 +101,14 @@ def _find_format(file: DataFile) -> str:
         if raw.read(len(PARQUET)) == PARQUET:
             return "parquet"
     return "criteo_tsv" if is_criteo(file) else "csv"
+
+
+def _refuse_wishes(request: dict[str, Any], file: DataFile) -> None:
+    """Raise DataError where a wish is told that a format with its own columns cannot fulfil."""
+    for name, own in (("label", "label"), ("positive", "1"), ("weight", NO_WEIGHT)):
+        if request[name] not in (None, own):
+            message = f"Criteo TSV has columns of its own: {request[name]!r} cannot be chosen"
+            raise DataError(message, file.name, field=f"--{name}", valid=f"{own}, or leave it out")
 
 
 def _sample_criteo(files: Sequence[DataFile], others: Sequence[DataFile]) -> tuple[FileSample, dict[str, Any]]:

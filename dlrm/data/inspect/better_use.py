@@ -38,13 +38,10 @@ def find_better_use(
 
     labels, is_first_fold: [n], those of the rows of `column`.
     """
-    is_present = ~np.isnan(column.values)
-    numbers, codes = np.unique(column.values[is_present], return_inverse=True)
+    numbers, codes = column.distinct_and_codes
     if len(numbers) < 2:
         return None
-    all_codes = np.full(len(labels), -1, dtype=np.int64)
-    all_codes[is_present] = codes
-    counts = ValueCounts.count(all_codes, len(numbers), labels == 1, is_first_fold.astype(np.int64))
+    counts = ValueCounts.count(codes, len(numbers), labels == 1, is_first_fold.astype(np.int64))
     as_number = predict_by_number(counts, numbers)
     ways: list[tuple[str, Prediction]] = [
         ("ranges", predict_by_group(counts, assign_ranges(numbers, counts, NUM_RANGES)))

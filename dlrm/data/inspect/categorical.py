@@ -59,6 +59,8 @@ class CategoricalReport:
     auc: float | None = None
     """AUC of the label predicted from this column alone, on rows it was not fitted on; None with too few rows."""
     auc_by: str = ""
+    giveaway: str = ""
+    """Value that gives the label away, in words that go on from the name; empty if there is none."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ class Choice:
     auc: float | None = None
     """AUC of the label predicted by this column alone; None where it was not measured."""
     warning: str = ""
-    """Warning to the user before training; empty if none."""
+    """Fact that the user should know before training, in words that the console prints after the name of the column."""
 
     @property
     def is_left_out(self) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import polars as pl
@@ -38,6 +39,15 @@ class DenseColumn:
     name: str
     values: NDArray[np.float64]
     """[n], finite values, or NaN = missing."""
+
+    @cached_property
+    def distinct_and_codes(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """The k distinct present values, ascending, and the index of each row's value among them [n], -1 = missing."""
+        is_present = ~np.isnan(self.values)
+        distinct, present = np.unique(self.values[is_present], return_inverse=True)
+        codes = np.full(len(self.values), -1, dtype=np.int64)
+        codes[is_present] = present
+        return distinct, codes
 
 
 @dataclass(frozen=True)

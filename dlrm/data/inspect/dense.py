@@ -30,6 +30,8 @@ class DenseReport:
     auc: float | None = None
     """AUC of the label predicted from this column alone, on rows it was not fitted on; None with too few rows."""
     auc_by: str = ""
+    giveaway: str = ""
+    """Value that gives the label away, in words that go on from the name; empty if there is none."""
     better_use: BetterUse | None = None
     """Use as ids or ranges that predicts far better; None where there is none, or where the column has such a use."""
 
@@ -46,7 +48,7 @@ def report_dense(column: DenseColumn) -> DenseReport:
     return DenseReport(
         name=column.name,
         missing_share=missing_share,
-        num_distinct=len(np.unique(present)),
+        num_distinct=len(column.distinct_and_codes[0]),
         min=float(present.min()),
         max=float(present.max()),
         mean=float(present.mean()),

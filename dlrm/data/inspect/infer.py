@@ -7,15 +7,14 @@ import numpy as np
 import polars as pl
 
 from dlrm.data.errors import DataError
-from dlrm.data.inspect.choice import LEAK_AUC, Choice, leave_out
-from dlrm.data.inspect.label import Label, find_label, is_called_label
+from dlrm.data.inspect.choice import Choice, leave_out
+from dlrm.data.inspect.giveaways import doubt_outcome, find_giveaway
+from dlrm.data.inspect.label import Label, find_label
+from dlrm.data.inspect.label_names import is_called_label
 from dlrm.data.inspect.labelled import EncodedColumn, LabelledRows
 from dlrm.data.inspect.rules import choose
 from dlrm.data.inspect.sample import SEVERAL_TYPES, FileSample, is_usable
-
-WEIGHT_NAMES = ("sample_weight", "sample_weights", "instance_weight", "weights", "weight")
-_MEAN_WEIGHTS = (0.05, 20.0)
-"""Bounds of the mean of a weight: a `weight` beyond them is more likely that of a person or a parcel."""
+from dlrm.data.inspect.weight import find_weight
 
 OnColumn = Callable[[str, float], None]
 """Callback that receives the name of a column before it is judged, and the share of the columns judged so far."""
@@ -27,51 +26,72 @@ class InferredSchema:
 
     label: str
     positive: str | None
-    """Value of the label that stands for 1; None where labels are 0 or 1."""
+    """Value of the label that stands for 1, or a comparison; None where labels are 0 or 1."""
     label_why: str
+    label_doubt: str
+    """Reason why the labels may be turned round; empty where the values say which is 1."""
     missing_label_share: float
     """Share of the sampled rows without a label."""
     weight: str | None
+    weight_why: str
+    """Explanation of the weight, or of how a column would be one; empty if no column is called so."""
     choices: list[Choice]
     """Choices for all other columns, in their order in the files."""
-    leaks: dict[str, float]
-    """AUC of each column in use that predicts the label so well that it may hold it."""
+    leaks: dict[str, str]
+    """Columns in use that may give the label away, each with how, in words that go on from its name."""
     unshared: dict[str, str]
     """Reasons for which columns are left out that only some of the files have, or with several types, by name; of two
     that may be the same column only the first."""
 
 
-def infer(sample: FileSample, label: str | None = None, on_column: OnColumn = lambda _, __: None) -> InferredSchema:
+def infer(
+    sample: FileSample,
+    label: str | None = None,
+    positive: str | None = None,
+    weight: str | None = None,
+    on_column: OnColumn = lambda _, __: None,
+) -> InferredSchema:
     """Infer the schema of the files that `sample` was taken from.
 
-    label: name of the label; None to find it. Raises DataError where `label` is not a column of two values, where it is
+    label: name of the label; None to find it. positive: value of the label that stands for 1, or a comparison; None to
+    find it. weight: as for `find_weight`. Raises DataError where a column or value that was named is none, where it is
     not clear which column is the label, where all labels are the same, and where no column is left to learn from.
     """
     _check_label_is_everywhere(sample, label)
-    found = find_label(sample.readable, label)
+    found = find_label(sample.readable, label, positive)
     _refuse_unusable_label(found.name, sample.types[found.name])
     _check_classes(found, sample)
-    is_labelled = found.is_positive.is_not_null()
-    usable = [name for name, kind in sample.types.items() if is_usable(kind)]
-    rows = sample.rows.filter(is_labelled)
+    weights = find_weight(sample, found.name, weight)
+    rows = sample.rows.filter(found.is_positive.is_not_null())
     labels = found.is_positive.drop_nulls().to_numpy().astype(np.bool_)
     labelled = LabelledRows(labels, max(sample.num_rows, len(labels)))
-    weight = _find_weight(rows.select(usable), found.name)
-    names = [name for name in rows.columns if name not in (found.name, weight)]
+    names = [name for name in rows.columns if name not in (found.name, weights.name)]
     choices: list[Choice] = []
     for index, name in enumerate(names):
         on_column(name, index / len(names))
-        choices.append(choose(rows[name], sample.types[name], labelled, sample.delimiter))
-    choices = _leave_out_same(choices, rows)
+        if name in weights.left_out:
+            reason = weights.left_out[name]
+            choices.append(replace(leave_out(name, reason), warning=f"left out: {reason}"))
+        else:
+            choices.append(choose(rows[name], sample.types[name], labelled, sample.delimiter))
+    choices, leaks = _compare_with_label_and_others(choices, rows, labelled)
     if all(choice.is_left_out for choice in choices):
         reasons = "; ".join(f"{name} is {reason}" for name, reason in _list_unshared(sample).items())
         message = f"no column is left to learn from{': ' if reasons else ''}{reasons}"
         raise DataError(message, valid="at least one dense or categorical column")
     missing_share = 1.0 - len(labels) / sample.rows.height
-    used = [(choice.name, choice.auc or 0.0) for choice in choices if not choice.is_left_out]
-    leaks = {name: auc for name, auc in used if auc >= LEAK_AUC}
-    unshared = _list_unshared(sample)
-    return InferredSchema(found.name, found.positive, found.why, missing_share, weight, choices, leaks, unshared)
+    return InferredSchema(
+        label=found.name,
+        positive=found.positive,
+        label_why=found.why,
+        label_doubt=found.doubt,
+        missing_label_share=missing_share,
+        weight=weights.name,
+        weight_why=weights.why,
+        choices=choices,
+        leaks=leaks,
+        unshared=_list_unshared(sample),
+    )
 
 
 def _check_label_is_everywhere(sample: FileSample, label: str | None) -> None:
@@ -104,36 +124,31 @@ def _check_classes(label: Label, sample: FileSample) -> None:
         raise DataError(message, field=label.name, valid="rows of both classes, or another column for --label")
 
 
-def _find_weight(rows: pl.DataFrame, label: str) -> str | None:
-    candidates = {name.strip().lower(): name for name in reversed(rows.columns) if name != label}
-    found = (candidates[name] for name in WEIGHT_NAMES if name in candidates)
-    return next((name for name in found if _is_weight(rows[name])), None)
-
-
-def _is_weight(values: pl.Series) -> bool:
-    if not values.dtype.is_numeric() or values.has_nulls():
-        return False
-    numbers = values.cast(pl.Float64)
-    if not (numbers.is_finite() & (numbers >= 0)).all():
-        return False
-    return _MEAN_WEIGHTS[0] <= float(numbers.to_numpy().mean()) <= _MEAN_WEIGHTS[1]
-
-
-def _leave_out_same(choices: Sequence[Choice], rows: pl.DataFrame) -> list[Choice]:
-    """Leave out columns with the content of an earlier one that is used in the same way."""
+def _compare_with_label_and_others(
+    choices: Sequence[Choice], rows: pl.DataFrame, labelled: LabelledRows
+) -> tuple[list[Choice], dict[str, str]]:
+    """Leave out columns with the content of an earlier one that is used in the same way, and outcomes that give the
+    label away. Return all choices, and how others give it away, by name."""
     names_of: dict[tuple[bytes, str], str] = {}
     kept: list[Choice] = []
+    leaks: dict[str, str] = {}
     for choice in choices:
-        if choice.is_left_out or isinstance(rows[choice.name].dtype, pl.List):
+        if choice.is_left_out:
             kept.append(choice)
             continue
-        # Ids may have other names; numbers must be the same numbers.
-        column = EncodedColumn.encode(rows[choice.name])
-        numbers = "" if choice.dense is None else str(column.distinct.cast(pl.Float64).hash().sum())
-        uses = f"{numbers} {[settings for settings in choice.categorical if 'type' not in settings]}"
-        first = names_of.setdefault((column.digest, uses), choice.name)
-        if first == choice.name:
-            kept.append(choice)
-        else:
-            kept.append(replace(leave_out(choice.name, f"the same content as {first!r} in every row"), auc=choice.auc))
-    return kept
+        values = rows[choice.name]
+        column = None if isinstance(values.dtype, pl.List) else EncodedColumn.encode(values)
+        giveaway = find_giveaway(choice, values, column, labelled)
+        checked = doubt_outcome(choice, giveaway, column)
+        if column is not None and not checked.is_left_out:
+            # Ids may have other names; numbers must be the same numbers.
+            numbers = "" if choice.dense is None else str(column.distinct.cast(pl.Float64).hash().sum())
+            uses = f"{numbers} {[settings for settings in choice.categorical if 'type' not in settings]}"
+            first = names_of.setdefault((column.digest, uses), choice.name)
+            if first != choice.name:
+                left_out = leave_out(choice.name, f"the same content as {first!r} in every row")
+                checked = replace(left_out, auc=choice.auc)
+        if giveaway and not checked.is_left_out:
+            leaks[choice.name] = giveaway
+        kept.append(checked)
+    return kept, leaks

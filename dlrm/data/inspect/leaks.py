@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlrm.data.inspect.columns import CategoricalColumn, DenseColumn
+from dlrm.data.inspect.pure_value import find_pure_value, find_pure_value_of_lists
 from dlrm.metrics.binary import auc
 
 SMOOTHING = 10.0
@@ -111,6 +112,22 @@ def measure_dense(column: DenseColumn, halves: Halves) -> Prediction:
         ranges[is_missing] = len(edges) + 1
         found.append(Prediction(halves.measure_codes(ranges, len(edges) + 2), "ranges of its values"))
     return max(found, key=lambda prediction: prediction.auc, default=Prediction(0.5, "nothing"))
+
+
+def describe_pure_dense(column: DenseColumn, labels: NDArray[np.float32]) -> str:
+    """Describe the value that gives the label away, in words that go on from the column's name; empty if none does."""
+    distinct, codes = column.distinct_and_codes
+    pure = find_pure_value(codes, len(distinct), labels == 1)
+    return "" if pure is None else pure.describe(distinct.tolist())
+
+
+def describe_pure_categorical(column: CategoricalColumn, labels: NDArray[np.float32]) -> str:
+    """Describe the value, or the value in lists, that gives the label away; as `describe_pure_dense` does."""
+    if column.lengths is None:
+        pure = find_pure_value(column.codes, len(column.distinct), labels == 1)
+    else:
+        pure = find_pure_value_of_lists(column.codes, column.lengths, len(column.distinct), labels == 1)
+    return "" if pure is None else pure.describe(column.distinct)
 
 
 def _compute_auc_of_groups(

@@ -11,7 +11,13 @@ from dlrm.data.inspect.categorical import CategoricalReport, FormatValue, Tables
 from dlrm.data.inspect.columns import CategoricalColumn, DenseColumn
 from dlrm.data.inspect.dense import DenseReport, report_dense
 from dlrm.data.inspect.gather import GatheredRows
-from dlrm.data.inspect.leaks import Halves, measure_categorical, measure_dense
+from dlrm.data.inspect.leaks import (
+    Halves,
+    describe_pure_categorical,
+    describe_pure_dense,
+    measure_categorical,
+    measure_dense,
+)
 from dlrm.data.inspect.same import SameColumns
 from dlrm.data.inspect.warnings import DataWarning, find_warnings
 
@@ -96,7 +102,7 @@ def make_report(
 
 def _report_on_dense(column: DenseColumn, halves: Halves, same: SameColumns, *, is_only_dense: bool) -> DenseReport:
     same.add_dense(column)
-    report = report_dense(column)
+    report = replace(report_dense(column), giveaway=describe_pure_dense(column, halves.labels))
     if not halves.can_measure:
         return report
     prediction = measure_dense(column, halves)
@@ -108,7 +114,8 @@ def _report_on_categorical(
     column: CategoricalColumn, halves: Halves, same: SameColumns, tables: Tables, format_value: FormatValue
 ) -> CategoricalReport:
     same.add_categorical(column)
-    report = report_categorical(column, tables, format_value)
+    giveaway = describe_pure_categorical(column, halves.labels)
+    report = replace(report_categorical(column, tables, format_value), giveaway=giveaway)
     if not halves.can_measure:
         return report
     prediction = measure_categorical(column, halves)

@@ -4,9 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import polars as pl
+
 from dlrm.config import DataConfig
-from dlrm.data.inspect.choice import LEAK_AUC
-from dlrm.data.inspect.labelled import LabelledRows
+from dlrm.data.inspect.choice import LEAK_AUC, Choice
+from dlrm.data.inspect.giveaways import doubt_outcome, find_giveaway
+from dlrm.data.inspect.labelled import EncodedColumn, LabelledRows
 from dlrm.data.inspect.rules import choose
 from dlrm.data.inspect.sample import FileSample
 from dlrm.data.inspect.sample_csv import sample_csv
@@ -27,7 +30,8 @@ class UnusedColumn:
 
 
 def find_unused_columns(config: DataConfig, best_used_auc: float) -> Sequence[UnusedColumn]:
-    """Find the columns that alone predict the label better than each column in use, but do not give it away.
+    """Find the columns that alone predict the label better than each column in use, but do not give it away by their
+    AUC, or by their names and their values.
 
     best_used_auc: AUC of the best column in use. Raises DataError where a file cannot be read.
     """
@@ -40,11 +44,23 @@ def find_unused_columns(config: DataConfig, best_used_auc: float) -> Sequence[Un
     if not names or schema.label not in sample.rows.columns:
         return []
     rows = sample.rows.filter(sample.rows[schema.label].is_not_null())
-    labels, _ = match_positive(rows[schema.label].to_arrow(), schema.positive or "1")
+    labels, is_missing = match_positive(rows[schema.label].to_arrow(), schema.positive or "1")
+    rows, labels = rows.filter(~pl.Series(is_missing)), labels[~is_missing]
     labelled = LabelledRows(labels == 1, max(sample.num_rows, rows.height))
     choices = [choose(rows[name], sample.types[name], labelled, sample.delimiter) for name in names]
-    used = [(choice.name, choice.auc) for choice in choices if not choice.is_left_out and choice.auc is not None]
-    return [UnusedColumn(name, auc) for name, auc in used if best_used_auc < auc < LEAK_AUC]
+    return [
+        UnusedColumn(choice.name, choice.auc)
+        for choice in choices
+        if choice.auc is not None and best_used_auc < choice.auc < LEAK_AUC
+        if not _leave_out_outcome(choice, rows[choice.name], labelled).is_left_out
+    ]
+
+
+def _leave_out_outcome(choice: Choice, values: pl.Series, labelled: LabelledRows) -> Choice:
+    if choice.is_left_out or isinstance(values.dtype, pl.List):
+        return choice
+    column = EncodedColumn.encode(values)
+    return doubt_outcome(choice, find_giveaway(choice, values, column, labelled), column)
 
 
 def _rename(sample: FileSample, columns: list[str] | None) -> FileSample:

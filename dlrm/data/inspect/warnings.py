@@ -8,9 +8,12 @@ from dlrm.data.inspect.better_use import NUM_RANGES
 from dlrm.data.inspect.categorical import CategoricalReport
 from dlrm.data.inspect.choice import LEAK_AUC
 from dlrm.data.inspect.dense import DenseReport
+from dlrm.data.inspect.giveaways import QUESTION
+from dlrm.data.inspect.label_names import is_called_event, is_called_outcome
 from dlrm.data.inspect.number_rules import MIN_ROWS_FOR_UNIQUENESS
 from dlrm.data.inspect.unused import UnusedColumn
 
+NUM_CLASSES = 2
 CERTAIN_LEAK_AUC = 0.999
 """AUC from which a single column is the label by another name."""
 
@@ -20,8 +23,8 @@ class DataWarning:
     """A likely fault of the data."""
 
     kind: str
-    """Kind of fault: `leak`, `better_use`, `unused`, `constant`, `one_value_a_row`, `one_class`, `same_columns` or
-    `too_few_rows`."""
+    """Kind of fault: `leak`, `outcome`, `better_use`, `unused`, `constant`, `one_value_a_row`, `one_class`,
+    `same_columns` or `too_few_rows`."""
     column: str
     """Name of the column; empty for the data as a whole."""
     message: str
@@ -49,6 +52,7 @@ def find_warnings(
         )
     columns = [*dense, *categorical]
     found += [warning for column in columns if (warning := _find_leak(column))]
+    found += [warning for column in columns if (warning := _find_outcome(column))]
     found += [warning for column in dense if (warning := _find_better_use(column))]
     found += [warning for column in columns if (warning := _find_constant(column))]
     found += [warning for column in columns if (warning := _find_one_value_per_row(column, num_rows))]
@@ -56,13 +60,21 @@ def find_warnings(
 
 
 def _find_leak(column: DenseReport | CategoricalReport) -> DataWarning | None:
-    if column.auc is None or column.auc < LEAK_AUC:
-        return None
-    measured = f"alone it predicts the label with an AUC of {column.auc:.4f} (by {column.auc_by})"
     advice = "it gives the label away if it is only known after it: then leave it out"
+    if column.auc is None or column.auc < LEAK_AUC:
+        return DataWarning("leak", column.name, f"{column.giveaway}: {advice}") if column.giveaway else None
+    measured = f"alone it predicts the label with an AUC of {column.auc:.4f} (by {column.auc_by})"
     if column.auc >= CERTAIN_LEAK_AUC:
         advice = "it is all but the label itself: leave it out unless its value is known before the label"
     return DataWarning("leak", column.name, f"{measured}: {advice}")
+
+
+def _find_outcome(column: DenseReport | CategoricalReport) -> DataWarning | None:
+    is_two_valued = column.num_distinct + (column.missing_share > 0) == NUM_CLASSES
+    if not (is_two_valued and (is_called_outcome(column.name) or is_called_event(column.name))):
+        return None
+    message = f"called as a label is: {QUESTION} Otherwise leave it out"
+    return DataWarning("outcome", column.name, message)
 
 
 def _find_better_use(column: DenseReport) -> DataWarning | None:

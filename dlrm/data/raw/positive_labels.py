@@ -1,6 +1,13 @@
-"""Labels of columns with any two or more values: the schema's `positive` stands for 1, every other value for 0."""
+"""Labels of columns with any two or more values: the schema's `positive` stands for 1, every other value for 0.
 
-from collections.abc import Iterable
+`positive` is a value, such as "yes", or a comparison that numbers pass, such as ">= 4".
+"""
+
+import math
+import operator
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -9,41 +16,83 @@ from numpy.typing import NDArray
 
 from dlrm.data.errors import DataError
 from dlrm.data.raw.bytes_text import decode_utf8
+from dlrm.data.raw.bad_rows import format_value
 from dlrm.data.raw.convert import convert_to_numbers, convert_to_strings, holds_text
 
 MAX_LABEL_VALUES = 10
 """Largest number of values of the label column that are kept for a message."""
 _BOOLEANS = {"true": 1.0, "false": 0.0}
+_COMPARISON = re.compile(r"(>=|<=|>|<)\s*(\S+)")
+_OPERATORS: dict[str, Callable[[NDArray[np.float64], float], NDArray[np.bool_]]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+    "": operator.eq,
+}
+_SIGNS = "^[<>≤≥=]"
+"""Pattern of the beginning of texts that name a range of numbers, as the labels ">50K" and "<=50K" do."""
 
 
-def parse_positive_number(positive: str) -> float | None:
-    """Return the number that numeric labels are compared with; None where `positive` is neither number nor boolean."""
-    positive = positive.strip()
-    return _BOOLEANS.get(positive.lower(), _parse_number(positive))
+@dataclass(frozen=True)
+class PositiveNumbers:
+    """The numbers that stand for 1."""
+
+    sign: str
+    """`>=`, `<=`, `>` or `<`; empty for one number."""
+    bound: float
+
+    @classmethod
+    def parse(cls, positive: str) -> "PositiveNumbers | None":
+        """Parse `positive`; None if it is neither a number, a boolean nor a comparison with a finite number."""
+        positive = positive.strip()
+        if positive.lower() in _BOOLEANS:
+            return cls("", _BOOLEANS[positive.lower()])
+        found = _COMPARISON.fullmatch(positive)
+        sign, text = ("", positive) if found is None else found.groups()
+        bound = _parse_number(text)
+        if bound is None or (sign and not math.isfinite(bound)):
+            return None
+        return cls(sign, bound)
+
+    def match(self, numbers: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Return which of the numbers [n] stand for 1; NaN does not."""
+        return _OPERATORS[self.sign](numbers, self.bound)
+
+    def round_to(self, kind: pa.DataType) -> "PositiveNumbers":
+        """Return them with the bound as a column of this type holds it: 0.1 of float32 is no 0.1 of float64."""
+        if not pa.types.is_floating(kind):
+            return self
+        return PositiveNumbers(self.sign, float(np.dtype(kind.to_pandas_dtype()).type(self.bound)))
 
 
 def match_positive(values: pa.Array, positive: str) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """Return the labels [n], 1 where a value equals `positive` and 0 elsewhere, and a mask [n] of missing values.
+    """Return the labels [n], 1 where a value is `positive` and 0 elsewhere, and a mask [n] of missing or bad values.
 
     values: text, numbers, booleans, or a dictionary of them. Text is compared without spaces around it, and is also
-    equal where both are the same number, or the same boolean in other letters. NaN is a missing number, and text that
-    is not UTF-8 is missing, too.
+    positive if it is the same number, the same boolean in other letters, or a number that passes the comparison. NaN is
+    a missing number, and text that is not UTF-8 is missing, too. Beside a comparison text must be a number, or name a
+    range of numbers itself, such as "<=50K".
     """
     values = _decode_dictionary(values)
+    numbers_for_1 = PositiveNumbers.parse(positive)
     if not holds_text(values.type):
         numbers, _ = convert_to_numbers(values)
-        return (numbers == parse_positive_number(positive)).astype(np.float32), np.isnan(numbers)
+        if numbers_for_1 is None:
+            return np.zeros(len(numbers), dtype=np.float32), np.isnan(numbers)
+        return numbers_for_1.round_to(values.type).match(numbers).astype(np.float32), np.isnan(numbers)
     texts = pl.Series(decode_utf8(values), dtype=pl.String).str.strip_chars()
     positive = positive.strip()
-    is_positive, is_missing = texts == positive, texts.is_null()
-    number = _parse_number(positive)
+    is_positive, is_missing = (texts == positive).fill_null(False), texts.is_null()
     if positive.lower() in _BOOLEANS:
-        is_positive |= texts.str.to_lowercase() == positive.lower()
-    elif number is not None:
+        is_positive |= (texts.str.to_lowercase() == positive.lower()).fill_null(False)
+    elif numbers_for_1 is not None:
         numbers = texts.cast(pl.Float64, strict=False)
-        is_positive |= (numbers == number).fill_null(False)
+        is_positive |= pl.Series(numbers_for_1.match(numbers.to_numpy()))
         is_missing |= numbers.is_nan().fill_null(False)
-    return is_positive.fill_null(False).to_numpy().astype(np.float32), is_missing.to_numpy()
+        if numbers_for_1.sign:
+            is_missing |= numbers.is_null() & ~is_positive & ~texts.str.contains(_SIGNS).fill_null(False)
+    return is_positive.to_numpy().astype(np.float32), is_missing.to_numpy()
 
 
 def list_label_values(values: pa.Array) -> list[str]:
@@ -61,17 +110,25 @@ def make_positive_error(
     label_values: some values of the label. kind: kind of the rows, such as "evaluation"; empty for all.
     """
     found = ", ".join(map(repr, sorted(set(label_values))[:MAX_LABEL_VALUES]))
-    rows = f"{kind} row" if kind else "row"
+    rows = f"{'every' if num_positives else 'no'} {f'{kind} row' if kind else 'row'}"
+    numbers = PositiveNumbers.parse(positive)
+    is_comparison = numbers is not None and numbers.sign
+    has, valid = ("has a value", "a comparison that some rows pass and others do not") if is_comparison else ("has", "")
     return DataError(
-        f"{'every' if num_positives else 'no'} {rows} has {positive!r} in the label column {label}",
+        f"{rows} {has} {positive if is_comparison else repr(positive)} in the label column {label}",
         field="data.schema.positive",
-        valid=f"a value that some rows have and others lack; found {found}",
+        valid=f"{valid or 'a value that some rows have and others lack'}; found {found}",
     )
 
 
 def explain_missing_label(value: pa.Scalar) -> tuple[str, str]:
     """Return the message and the valid values for a label that `match_positive` calls missing."""
-    return "neither UTF-8 text nor a number" if value.is_valid else "the label is missing", "a value"
+    if not value.is_valid:
+        return "the label is missing", "a value"
+    text = convert_to_strings(pa.array([value.as_py()]))[0].as_py() if holds_text(value.type) else None
+    if text is None or _parse_number(text.strip()) is not None:
+        return "neither UTF-8 text nor a number", "a value"
+    return f"{format_value(text)} is no number, as data.schema.positive wants", "a number"
 
 
 def _parse_number(text: str) -> float | None:

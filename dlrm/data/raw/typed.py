@@ -12,7 +12,7 @@ from dlrm.data.raw.block import Parsed
 from dlrm.data.raw.columns import list_columns_to_read, parse_columns
 from dlrm.data.raw.convert import holds_text
 from dlrm.data.raw.hexadecimal import HexadecimalColumn
-from dlrm.data.raw.positive_labels import parse_positive_number
+from dlrm.data.raw.positive_labels import PositiveNumbers
 from dlrm.data.raw.times import VALID_TIMES, is_time_type
 
 _NUMBERS = "numbers, bool, decimals, or text of numbers"
@@ -54,7 +54,7 @@ def check_columns(found: pa.Schema, schema: SchemaConfig, file: str | None, with
 
 def _check_label(found: pa.Schema, schema: SchemaConfig, file: str | None) -> None:
     positive = schema.positive
-    if positive is None or parse_positive_number(positive) is not None:
+    if positive is None or PositiveNumbers.parse(positive) is not None:
         _check_type(found, schema.label, _is_number, _NUMBERS, file)
     else:
         valid = f"text, or a number as data.schema.positive, which is {positive!r}"

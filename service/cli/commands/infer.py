@@ -28,6 +28,20 @@ class Inference:
     """Name of the label column; None finds it."""
     evaluation: Sequence[str] | None = None
     """Files of the evaluation, with the same columns; None holds out a share of the rows."""
+    positive: str | None = None
+    """Value of the label that stands for 1, or a comparison; None finds it."""
+    weight: str | None = None
+    """Name of the weight column, or "none"; None finds it."""
+
+    @property
+    def options(self) -> dict[str, object]:
+        """The options of the command that state these wishes, None for one that was not given."""
+        return {
+            "--label": self.label,
+            "--positive": self.positive,
+            "--weight": self.weight,
+            "--eval": self.evaluation,
+        }
 
 
 def infer_job(sources: Sequence[str], output: Path | None, inference: Inference) -> None:
@@ -85,7 +99,13 @@ def _infer_text(sources: Sequence[str], base: Path, inference: Inference) -> tup
     _require_raw_data(files)
     eval_files = resolve_files(inference.evaluation) if inference.evaluation else None
     require_trainer("polars")
-    request = {"files": files, "eval": eval_files, "label": inference.label}
+    request = {
+        "files": files,
+        "eval": eval_files,
+        "label": inference.label,
+        "positive": inference.positive,
+        "weight": inference.weight,
+    }
     try:
         result = run_program("dlrm.programs.inspect", ["infer"], request, "inferring")
     except ProgramStopped:
@@ -122,7 +142,7 @@ def shorten_path(file: str, base: Path) -> str:
 
 def _print_uses(output: Path, result: Mapping[str, Any]) -> None:
     choices: Sequence[Mapping[str, Any]] = result.get("choices", [])
-    leaks: Mapping[str, float] = result.get("leaks", {})
+    leaks: Mapping[str, str] = result.get("leaks", {})
     unshared: Mapping[str, str] = result.get("unshared", {})
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     uses = {
@@ -134,6 +154,11 @@ def _print_uses(output: Path, result: Mapping[str, Any]) -> None:
     console.print(f"wrote {output}: {counts}", markup=False)
     if choices:
         console.print(escape_unprintable(f"the label is {result['label']}: {result['label_why']}"), markup=False)
+        if weight_why := result["weight_why"]:
+            is_weighted = result["weight"] is not None
+            weight = f"the weight is {result['weight']}: {weight_why}" if is_weighted else weight_why
+            console.print(escape_unprintable(weight), markup=False)
+        print_warnings(console, [f"{result['label']}: {doubt}"] if (doubt := result["label_doubt"]) else [])
     if share := result.get("bad_share", 0.0):
         bad = f"{share:.2%} of the lines cannot be read as rows, and max_bad_fraction leaves them out"
         print_warnings(console, [f"{bad}: `dlrm prepare` shows some; a value with a line break needs Parquet"])
@@ -145,9 +170,8 @@ def _print_uses(output: Path, result: Mapping[str, Any]) -> None:
     print_warnings(console, [f"{choice['name']}: {choice['warning']}" for choice in choices if choice["warning"]])
     known = "is it known before the label?"
     print_warnings(console, [f"{name} is left out: {reason}" for name, reason in unshared.items()])
-    print_warnings(
-        console, [f"{name} alone predicts the label with an AUC of {auc:.4f}: {known}" for name, auc in leaks.items()]
-    )
+    print_warnings(console, [f"{choice['name']}: {choice['warning']}" for choice in choices if choice["warning"]])
+    print_warnings(console, [f"{name} {giveaway}: {known}" for name, giveaway in leaks.items()])
 
 
 def _print_next_steps(output: Path) -> None:

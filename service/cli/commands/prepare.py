@@ -56,6 +56,19 @@ def prepare(
         str | None,
         typer.Option(help="Name of the label column, for --infer.", show_default="found by its name or place"),
     ] = None,
+    positive: Annotated[
+        str | None,
+        typer.Option(
+            help="Value of the label that stands for 1, or a comparison such as '>= 4', for --infer.",
+            show_default="found by its meaning",
+        ),
+    ] = None,
+    weight: Annotated[
+        str | None,
+        typer.Option(
+            help="Name of the weight column, or none, for --infer.", show_default="a column called sample_weight"
+        ),
+    ] = None,
     evaluation: Annotated[
         list[str] | None,
         typer.Option("--eval", help="Evaluation files, for --infer; repeatable.", show_default="a tenth of the rows"),
@@ -77,6 +90,8 @@ def prepare(
 
         dlrm prepare --infer 'logs/*.parquet' --output job.toml
 
+        dlrm prepare --infer ratings.csv --label rating --positive '>= 4' -o job.toml
+
         dlrm prepare job.toml --output prepared/logs
 
     For the data of new days, --extend keeps the table rows of the earlier days:
@@ -91,14 +106,15 @@ def prepare(
 
     Exit code: 0 prepared, 2 bad input, 75 stopped on request, 1 any other failure.
     """
+    inference = Inference(label, evaluation or None, positive, weight)
     if infer:
         refuse_options(
             {"--extend": extend, "--threads": threads, "--json": as_json or None, "--set": settings},
             "not valid with --infer",
         )
-        infer_job(source, output, Inference(label, evaluation or None))
+        infer_job(source, output, inference)
         return
-    refuse_options({"--label": label, "--eval": evaluation or None}, "valid only with --infer")
+    refuse_options(inference.options, "valid only with --infer")
     if output is None:
         raise BadInputError("--output: missing (valid: the directory to write)")
     if extend is not None and not extend.is_dir():

@@ -87,6 +87,19 @@ def train(
         str | None,
         typer.Option(help="Name of the label column of data files.", show_default="found by its name or place"),
     ] = None,
+    positive: Annotated[
+        str | None,
+        typer.Option(
+            help="Value of the label of data files that stands for 1, or a comparison such as '>= 4'.",
+            show_default="found by its meaning",
+        ),
+    ] = None,
+    weight: Annotated[
+        str | None,
+        typer.Option(
+            help="Name of the weight column of data files, or none.", show_default="a column called sample_weight"
+        ),
+    ] = None,
     evaluation: Annotated[
         list[str] | None,
         typer.Option(
@@ -137,6 +150,8 @@ def train(
 
         dlrm train 'logs/*.parquet' --label clicked --eval later.parquet
 
+        dlrm train ratings.csv --label rating --positive '>= 4'
+
     --resume continues a run from its newest checkpoint, either with its own job
     document or with a changed one: DOCUMENT, --set, or both. You may change the ranks,
     chunk, plan, memory, intervals, and the paths of the same data. A change that
@@ -184,7 +199,7 @@ def train(
             code = run_other_node(directory, place, store, ToldDocument(document, settings))
             raise typer.Exit(EXIT_CODES.get(code, errors.EXIT_FAILED))
     try:
-        inference = Inference(label, evaluation or None)
+        inference = Inference(label, evaluation or None, positive, weight)
         started = _create_attempt(sources, resume, run_directory, settings, inference, place, run_store)
     except SucceededError as succeeded:
         _print_earlier_result(succeeded, is_profiled=profile, as_json=as_json)
@@ -220,9 +235,7 @@ def _create_attempt(
     sources = sources or []
     is_data = bool(sources) and not is_document(Path(sources[0]))
     if not is_data:
-        errors.refuse_options(
-            {"--label": inference.label, "--eval": inference.evaluation}, "valid only with data files"
-        )
+        errors.refuse_options(inference.options, "valid only with data files")
         if len(sources) > 1:
             raise errors.BadInputError(f"{sources[1]}: pass either one job document or data files")
     if resume is not None:

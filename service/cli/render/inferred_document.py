@@ -33,7 +33,7 @@ def format_job_document(
     ]
     if any(choice["auc"] is not None for choice in choices):
         lines.append("# AUC: that of the label predicted by this column alone, on rows of the sample not fitted on.")
-    lines += [_format_leak(column, auc) for column, auc in inferred.get("leaks", {}).items()]
+    lines += [_format_leak(column, giveaway) for column, giveaway in inferred.get("leaks", {}).items()]
     lines += [f"name = {_quote(name)}", "", "[data]", f"train = {_format_list(files)}"]
     if eval_files is not None:
         lines.append(f"eval = {_format_list(eval_files)}")
@@ -55,9 +55,9 @@ def is_left_out(choice: Mapping[str, Any]) -> bool:
     return choice["dense"] is None and not choice["categorical"]
 
 
-def _format_leak(column: str, auc: float) -> str:
+def _format_leak(column: str, giveaway: str) -> str:
     return (
-        f"# WARNING: {_format_comment(_quote(column))} alone predicts the label with an AUC of {auc:.4f}. "
+        f"# WARNING: {_format_comment(f'{_quote(column)} {giveaway}')}. "
         "If it is only known after the label, delete its lines: it gives the answer away."
     )
 
@@ -80,8 +80,10 @@ def _format_schema(inferred: Mapping[str, Any], choices: Sequence[Mapping[str, A
     lines = ["", "[data.schema]", label + why]
     if inferred["positive"] is not None:
         lines = ["", "[data.schema]", label, f"positive = {_quote(inferred['positive'])}{why}"]
+    if inferred["label_doubt"]:
+        lines.append(f"# WARNING: {_format_comment(inferred['label_doubt'])}.")
     if inferred["weight"] is not None:
-        lines.append(f"weight = {_quote(inferred['weight'])}  # by its name")
+        lines.append(f"weight = {_quote(inferred['weight'])}  # {_format_comment(inferred['weight_why'])}")
     if inferred["delimiter"] not in (None, ","):
         lines.append(f"delimiter = {_quote(inferred['delimiter'])}")
     if inferred["missing"]:
@@ -128,7 +130,8 @@ def _format_use(choice: Mapping[str, Any], use: Mapping[str, Any], *, is_first: 
 
 
 def _explain_choice(choice: Mapping[str, Any]) -> str:
-    return f"{choice['why']}; or {choice['otherwise']}" if choice["otherwise"] else choice["why"]
+    why = f"{choice['why']}; or {choice['otherwise']}" if choice["otherwise"] else choice["why"]
+    return f"{why}. WARNING: {choice['warning']}" if choice["warning"] else why
 
 
 def _format_value(value: str | bool | int) -> str:

@@ -3,6 +3,8 @@
 import gzip
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -28,7 +30,7 @@ def table() -> pl.DataFrame:
     draw = np.random.default_rng(0)
     columns = {
         "click": (draw.random(N) < 0.3).astype(np.int64),
-        "weight": draw.random(N),
+        "sample_weight": draw.random(N),
         "price": np.where(draw.random(N) < 0.2, np.nan, draw.normal(10.0, 2.0, N)),
         "views": (draw.pareto(1.0, N) * 3).astype(np.int64),
         "hour": draw.integers(0, 24, N),
@@ -105,6 +107,9 @@ def test_bad_rows_within_the_share_are_noted_with_their_line(here: Path, dlrm: C
         (["day.tsv", "-o", "x", "--extend", "nowhere"], "--extend nowhere: no such directory"),
         (["day.tsv", "-o", "x", "--extend", "emptiness"], "emptiness"),
         (["day.tsv", "-o", "x", "--label", "y"], "--label: valid only with --infer"),
+        (["day.tsv", "-o", "x", "--positive", "y"], "--positive: valid only with --infer"),
+        (["day.tsv", "--infer", "--weight", "I1"], "--weight: Criteo TSV has columns of its own"),
+        (["rows.csv", "--infer", "--weight", "kilo"], "--weight: there is no column 'kilo'"),
         (["day.tsv", "--infer", "--extend", "x"], "--extend: not valid with --infer"),
         (["day.tsv", "--infer", "-o", "x.json"], "a file name that ends in .toml"),
         (["rows.csv", "--infer", "-o", "taken.toml"], "taken.toml: already exists"),
@@ -171,7 +176,7 @@ def test_an_inferred_document_prepares_as_it_stands(here: Path, dlrm: Callable[.
     assert parse_job(document) == job
     schema = job.data.table_schema
     assert schema is not None
-    assert (schema.label, schema.weight) == ("click", "weight")
+    assert (schema.label, schema.weight) == ("click", "sample_weight")
     assert {column.name: column.transform for column in schema.dense} == {"price": "standardise", "views": "log"}
     assert {column.feature: (column.type, column.multi_hot, column.bucketize) for column in schema.categorical} == {
         "price:buckets": ("string", False, 16),
@@ -338,7 +343,47 @@ def test_a_column_that_only_the_paths_have_is_said_to_be_left_out(here: Path, dl
 
 def test_a_column_that_gives_the_label_away_is_said_loudly(here: Path, dlrm: Callable[..., Any]) -> None:
     rows = [f"{row % 2},{row % 2 * 5 + row % 3},{row % 9}" for row in range(300)]
-    (here / "rows.csv").write_text("\n".join(["click,refund,site", *rows]) + "\n")
+    (here / "rows.csv").write_text("\n".join(["click,score,site", *rows]) + "\n")
     ended = dlrm("prepare", "--infer", "rows.csv", "-o", "job.toml")
-    assert "warning: refund alone predicts the label with an AUC of 1.0000" in ended.err
-    assert '# WARNING: "refund" alone predicts' in (here / "job.toml").read_text()
+    assert "warning: score alone predicts the label with an AUC of 1.0000" in ended.err
+    assert '# WARNING: "score" alone predicts' in (here / "job.toml").read_text()
+
+
+def test_the_weight_a_guess_and_an_outcome_are_said(here: Path, dlrm: Callable[..., Any]) -> None:
+    rows = [f"{'b' if row % 3 else 'a'},{int(row % 12 == 0)},{row % 9},{1 + row % 5}" for row in range(600)]
+    (here / "rows.csv").write_text("\n".join(["label,conversion,site,weight", *rows]) + "\n")
+    ended = dlrm("prepare", "--infer", "rows.csv", "-o", "job.toml", "--label", "label")
+    assert ended.code == 0, ended.err
+    assert "weight is a feature; --weight weight makes it the weight of the rows" in ended.err
+    assert "warning: label: 'a', the rarer value, is taken for 1 and 'b' for 0" in ended.err
+    assert 'positive = "b" in the document, or --label label --positive b, turns the labels round' in ended.err
+    assert "warning: conversion: left out, since it has 1 in 50 rows, all with label 1" in ended.err
+    turned = dlrm(
+        "prepare",
+        "--infer",
+        "rows.csv",
+        "-o",
+        "turned.toml",
+        *shlex.split("--label label --positive b --weight weight"),
+    )
+    assert "the weight is weight: as told, mean 3" in turned.err
+    schema = read_job(here / "turned.toml")[1].data.raw_schema
+    assert (schema.label, schema.positive, schema.weight) == ("label", "b", "weight")
+
+
+def test_ratings_become_labels_by_a_comparison(here: Path, dlrm: Callable[..., Any]) -> None:
+    rows = "".join(f"{row % 40},{row % 30},{(row % 10 + 1) / 2}\n" for row in range(600))
+    (here / "rows.csv").write_text("userId,movieId,rating\n" + rows)
+    unclear = dlrm("prepare", "--infer", "rows.csv", "-o", "job.toml")
+    suggested = re.search(r"\(valid: (.*)\)", unclear.err)
+    assert suggested is not None
+    assert suggested[1] == "--label rating --positive '>= 3'"
+    ended = dlrm("prepare", "--infer", "rows.csv", "-o", "job.toml", *shlex.split(suggested[1]))
+    assert "the label is rating: as told; >= 3 is 1, 50.0% are 1" in ended.err
+    prepared = dlrm("prepare", "job.toml", "-o", "packed", "--threads", "1", "--json")
+    assert prepared.code == 0, prepared.err
+    assert json.loads(prepared.out.splitlines()[-1])["label_rate"] == pytest.approx(0.5)
+    text = (here / "job.toml").read_text()
+    (here / "job.toml").write_text(text.replace('">= 3"', '"> 5"'))
+    refused = dlrm("prepare", "job.toml", "-o", "none", "--threads", "1")
+    assert "data.schema.positive: no row has a value > 5 in the label column rating" in refused.err

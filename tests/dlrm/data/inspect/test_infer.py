@@ -47,9 +47,12 @@ def write_as(kind: str, path: Path, columns: dict[str, object]) -> Path:
         ({"is_click": [0, 1], "Label": [0, 1], "x": [5, 7]}, "Label"),
         ({"y": [0.0, 1.0], "x": [5, 7]}, "y"),
         ({"click": [3, 4], "target": [True, False], "x": [5, 7]}, "target"),
+        ({"conversion": [0, 1], "label": ["0.0", "1.0"], "x": [5, 7]}, "label"),
     ],
 )
-def test_the_label_is_found_by_its_name_where_it_contains_0_and_1(columns: dict[str, list[object]], label: str) -> None:
+def test_the_label_is_found_by_its_name_where_its_values_say_which_is_1(
+    columns: dict[str, list[object]], label: str
+) -> None:
     assert infer(sample_of(columns)).label == label
 
 
@@ -126,10 +129,46 @@ def test_rows_of_one_class_are_refused_where_all_rows_were_read() -> None:
     assert infer(FileSample(sample.rows, 10**6, sample.types)).label == "y"
 
 
-def test_a_weight_is_found_by_its_name_where_it_can_be_one() -> None:
-    assert infer(sample_of({"y": [0, 1], "Weight": [0.5, 2.0], "x": [5, 7]})).weight == "Weight"
-    assert infer(sample_of({"y": [0, 1], "weight": [-0.5, 2.0], "x": [5, 7]})).weight is None
-    assert infer(sample_of({"y": [0, 1], "weight": [71.5, 92.0], "x": [5, 7]})).weight is None
+@pytest.mark.parametrize(
+    ("name", "values", "wish", "weight", "why", "left_out"),
+    [
+        ("sampleWeight", [0.5, 2.0], None, "sampleWeight", "by its name, mean 1.25; --weight none leaves it out", ""),
+        ("instance weight", [1700.0, 2000.0], None, "instance weight", "by its name, mean 1.85e+03", ""),
+        ("sample_weight", [0.5, 2.0], "none", None, "", "called a weight of the rows, and --weight none was told"),
+        ("sample_weight", [0.5, None], None, None, "", "called a weight of the rows, but it lacks a value in 1 of 2"),
+        ("case_weights", [-0.5, 2.0], None, None, "", "called a weight of the rows, but it holds numbers below 0"),
+        ("Weight", [6.5, 2.0], None, None, "Weight is a feature; --weight Weight makes it the weight of the rows", ""),
+        ("weight", [-0.5, 2.0], None, None, "", ""),
+        ("weight", [6.5, 2.0], "weight", "weight", "as told, mean 4.25", ""),
+        ("kilos", [6, 2], "kilos", "kilos", "as told, mean 4", ""),
+    ],
+)
+def test_a_weight_is_what_can_mean_nothing_else_or_what_was_asked_for(
+    name: str, values: list[object], wish: str | None, weight: str | None, why: str, left_out: str
+) -> None:
+    inferred = infer(sample_of({"y": [0, 1], name: values, "x": [5, 7]}), weight=wish)
+    (choices,) = [[choice for choice in inferred.choices if choice.name == name]]
+    assert inferred.weight == weight
+    assert inferred.weight_why.startswith(why)
+    assert bool(why) == bool(inferred.weight_why)
+    assert (choices == []) == (weight is not None)
+    assert [choice.why[: len(left_out)] for choice in choices if choice.is_left_out] == [left_out] * bool(left_out)
+
+
+@pytest.mark.parametrize(
+    ("wish", "said"),
+    [
+        ("wait", "--weight: there is no column 'wait' \\(valid: weight"),
+        ("y", "column 'y' is the label"),
+        ("weight", "column 'weight' lacks a value in 1 of 2 rows"),
+        ("site", "column 'site' is int64"),
+        ("zero", "column 'zero' is 0 in every row"),
+    ],
+)
+def test_a_column_that_cannot_be_the_weight_is_refused(wish: str, said: str) -> None:
+    columns = {"y": [0, 1], "weight": [1.0, None], "site": ["a", "b"], "zero": [0, 0]}
+    with pytest.raises(DataError, match=said):
+        infer(sample_of(columns), weight=wish)  # type: ignore[arg-type]
 
 
 def test_of_columns_with_the_same_content_one_is_kept() -> None:
@@ -147,9 +186,9 @@ def test_of_columns_with_the_same_content_one_is_kept() -> None:
 def test_a_column_that_gives_the_label_away_is_kept_and_named() -> None:
     draw = np.random.default_rng(0)
     labels = draw.integers(0, 2, 1000)
-    columns = {"y": labels, "refund": labels * 3.0 + draw.normal(size=1000) / 5, "x": labels + draw.normal(size=1000)}
+    columns = {"y": labels, "score": labels * 3.0 + draw.normal(size=1000) / 5, "x": labels + draw.normal(size=1000)}
     inferred = infer(sample_of(columns))  # type: ignore[arg-type]
-    assert list(inferred.leaks) == ["refund"]
+    assert list(inferred.leaks) == ["score"]
     assert not any(choice.is_left_out for choice in inferred.choices)
 
 

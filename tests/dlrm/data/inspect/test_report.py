@@ -272,3 +272,31 @@ def test_honest_strong_predictors_are_not_suspected(tmp_path: Path) -> None:
     report = make_report(gather(config, 10**6, unheard), embedding_dim=16, min_count=3)
     assert 0.85 < (report.dense[0].auc or 0.0) < 0.95
     assert not report.warnings
+
+
+def test_values_and_names_that_give_the_label_away_are_warned_about_and_not_missed(tmp_path: Path) -> None:
+    rare = DRAW.random(N) < 0.1
+    columns = {
+        "label": LABEL,
+        "state": np.where((LABEL == 1) & rare, "refused", np.char.add("s", (SITE % 7).astype(str))),
+        "fee": np.where((LABEL == 0) & rare, 9.5, DRAW.normal(size=N)),
+        "tags": [["a", "b"] + ["late"] * int(label and few) for label, few in zip(LABEL, rare, strict=True)],
+        "default": np.where(rare, "yes", "no"),
+        # Left out by the schema, rightly.
+        "purchase": LABEL * (DRAW.random(N) < 0.6),
+    }
+    path = tmp_path / "rows.parquet"
+    parquet.write_table(pa.table(columns), path)
+    used = [{"name": "state"}, {"name": "tags", "multi_hot": True}, {"name": "default"}]
+    schema = {"label": "label", "dense": [{"name": "fee"}], "categorical": used}
+    data = {"train": [str(path)], "format": "parquet", "schema": schema}
+    report = inspect_rows({"data": data, "max_rows": 10**6, "embedding_dim": 16})
+    warned = {
+        warning["column"]: (warning["kind"], warning["message"].split(" in ")[0]) for warning in report["warnings"]
+    }
+    assert warned == {
+        "fee": ("leak", "has 9.5"),
+        "state": ("leak", "has 'refused'"),
+        "tags": ("leak", "has 'late'"),
+        "default": ("outcome", "called as a label is: is it known before the label? Otherwise leave it out"),
+    }

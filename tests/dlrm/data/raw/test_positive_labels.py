@@ -42,6 +42,12 @@ def of_parquet(path: Path, values: pa.Array, positive: str) -> list[float]:
         (["True", "False", "true", "1"], "true", [1, 0, 1, 0]),
         (["-1", "1"], "-1", [1, 0]),
         (["<=50K", ">50K"], ">50K", [0, 1]),
+        (["4", "3.5", "5", "4.0 "], ">= 4", [1, 0, 1, 1]),
+        (["0", "1", "2e1"], ">0", [0, 1, 1]),
+        (["0.3", "0.30", "0.31"], "<= 0.3", [1, 1, 0]),
+        # Labels that name ranges themselves, and one that is the same text.
+        (["<50", ">50", ">50"], ">50", [0, 1, 1]),
+        (["<= 4", "> 4", "5", "4"], "> 4", [0, 1, 1, 0]),
     ],
 )
 def test_text_of_csv_is_compared_as_text_number_or_boolean(
@@ -62,6 +68,13 @@ def test_text_of_csv_is_compared_as_text_number_or_boolean(
         (pa.array([Decimal("2.00"), Decimal("3.00")]), "2", [1, 0]),
         (pa.array([True, False]), "true", [1, 0]),
         (pa.array([True, False]), "false", [0, 1]),
+        (pa.array([3, 4, 5], pa.int8()), ">= 4", [0, 1, 1]),
+        (pa.array([3, 4]).dictionary_encode(), "< 4", [1, 0]),
+        (pa.array([Decimal("3.5"), Decimal("4.0")]), "> 3.5", [0, 1]),
+        (pa.array(["3.5", "4"]), ">= 4", [0, 1]),
+        # 0.3 of float32 is above 0.3 of float64.
+        (pa.array([0.3, 0.4], pa.float32()), "<= 0.3", [1, 0]),
+        (pa.array([0.1, 0.4], pa.float32()), "0.1", [1, 0]),
     ],
 )
 def test_typed_labels_are_compared_by_their_value(
@@ -75,6 +88,10 @@ def test_a_missing_label_stays_a_bad_row(tmp_path: Path) -> None:
         of_csv(tmp_path, ["yes", ""], "yes")
     with pytest.raises(DataError, match="line 3, y: neither UTF-8 text nor a number"):
         of_csv(tmp_path, ["2", "nan"], "2")
+    with pytest.raises(DataError, match="line 3, y: neither UTF-8 text nor a number"):
+        of_csv(tmp_path, ["2", "nan"], "> 2")
+    with pytest.raises(DataError, match="line 3, y: 'two' is no number, as"):
+        of_csv(tmp_path, ["2", "two"], "> 1")
     for values in (pa.array(["yes", None]), pa.array([b"yes", b"\xff"])):
         with pytest.raises(DataError, match="line 2, y: "):
             of_parquet(tmp_path, values, "yes")

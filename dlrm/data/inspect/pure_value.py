@@ -1,0 +1,110 @@
+"""Search for a value that occurs with one label alone, in so many rows that it is no chance: it may tell the label.
+
+How likely that is by chance depends on how much the rates of the other values differ. A site of which nobody clicked an
+ad is nothing strange among sites that differ; a kind of row that always has label 1 is, where all others are alike. So
+rates are taken to be beta-distributed, with the spread of those values that occur with both labels.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import lgamma, log
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+MIN_ROWS = 30
+"""Least number of rows with a value that may tell the label."""
+_MAX_CHANCE = 1e-6
+"""Largest probability that a column has such a value by chance."""
+_MIN_CORRELATION = 1e-9
+"""Least correlation of labels that is not taken for 0: below, rounding would be larger."""
+_MAX_SHOWN = 40
+"""Largest number of characters of a value in a message."""
+
+
+@dataclass(frozen=True)
+class PureValue:
+    """A value, or all values but one, with which one label alone occurs."""
+
+    code: int
+    """Index of the value among the distinct ones; -1 if it is a missing value."""
+    num_rows: int
+    label: int
+    """0 or 1."""
+    is_rest: bool = False
+    """Whether it is all values but that one."""
+
+    def describe(self, distinct: Sequence[object] | pl.Series) -> str:
+        """Describe it in words that go on from the name of the column. distinct: the values in the order of codes."""
+        text = "a missing value" if self.code < 0 else repr(distinct[self.code])
+        what = text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
+        if self.is_rest:
+            what = "a value" if self.code < 0 else f"another value than {what}"
+        return f"has {what} in {self.num_rows:,} rows, all with label {self.label}"
+
+
+def find_pure_value(codes: NDArray[np.int64], num_values: int, labels: NDArray[np.bool_]) -> PureValue | None:
+    """Find the most frequent value that occurs with one label alone, with label 1 rather than 0; else all values but
+    the most frequent one, if they do so together, as the times of purchases may. None if that may be chance.
+
+    codes: [n], from 0 to num_values - 1, or -1 = missing. labels: [n].
+    """
+    # The missing value comes first, then the others.
+    places = codes + 1
+    rows = np.bincount(places, minlength=num_values + 1).astype(np.float64)
+    positives = np.bincount(places, labels.astype(np.float64), num_values + 1).astype(np.float64)
+    num_rows = float(rows.sum())
+    if not 0.0 < positives.sum() < num_rows:
+        return None
+    is_frequent = rows >= MIN_ROWS
+    is_mixed = is_frequent & (positives > 0) & (positives < rows)
+    correlation = _estimate_correlation(rows[is_mixed], positives[is_mixed])
+    limit = log(_MAX_CHANCE / (np.count_nonzero(is_frequent) + 1))
+    top = int(np.argmax(rows))
+    num_others = num_rows - float(rows[top])
+    for label, of_label in ((1, positives), (0, rows - positives)):
+        num_of_label = float(of_label.sum())
+        rate = num_of_label / num_rows
+        is_pure = is_frequent & (of_label == rows)
+        place = int(np.argmax(np.where(is_pure, rows, 0.0)))
+        if is_pure[place] and _log_chance(rows[place], rate, correlation) < limit:
+            return PureValue(place - 1, int(rows[place]), label)
+        if num_of_label - of_label[top] == num_others >= MIN_ROWS and _log_chance(num_others, rate, 0.0) < limit:
+            return PureValue(top - 1, int(num_others), label, is_rest=True)
+    return None
+
+
+def find_pure_value_of_lists(
+    codes: NDArray[np.int64], lengths: NDArray[np.int32], num_values: int, labels: NDArray[np.bool_]
+) -> PureValue | None:
+    """Find the value as `find_pure_value` does; a row counts once, however often its list has the value.
+
+    codes: [sum of lengths]. lengths, labels: [n].
+    """
+    row_of = np.repeat(np.arange(len(lengths)), lengths)
+    rows, places = np.divmod(np.unique(row_of * (num_values + 1) + codes + 1), num_values + 1)
+    return find_pure_value(places - 1, num_values, labels[rows])
+
+
+def _estimate_correlation(rows: NDArray[np.float64], positives: NDArray[np.float64]) -> float:
+    """Estimate the correlation of the labels of two rows with the same value by the method of moments; 0 if there is
+    none. rows, positives: [k], those of each value."""
+    num_rows = float(rows.sum())
+    if len(rows) < 2:
+        return 0.0
+    rate = float(positives.sum()) / num_rows
+    chance = rate * (1.0 - rate)
+    excess = float((rows * (positives / rows - rate) ** 2).sum()) - (len(rows) - 1) * chance
+    spread = excess / (num_rows - float((rows**2).sum()) / num_rows)
+    return min(max(spread / chance, 0.0), 0.999)
+
+
+def _log_chance(num_rows: float, rate: float, correlation: float) -> float:
+    """Compute the logarithm of the probability that `num_rows` rows of a value all have the label whose rate is `rate`,
+    if the rates of values are beta-distributed and labels of rows with the same value have this correlation."""
+    if correlation < _MIN_CORRELATION:
+        return num_rows * log(rate)
+    size = 1.0 / correlation - 1.0
+    a = rate * size
+    return lgamma(a + num_rows) - lgamma(a) - lgamma(size + num_rows) + lgamma(size)

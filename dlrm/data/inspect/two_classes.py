@@ -1,0 +1,130 @@
+"""Decides which of the two values of a label stands for 1: by size, by a negation, or by what the words mean."""
+
+import math
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+_EVENTS = frozenset(
+    re.findall(
+        r"\S+",
+        """
+        yes true ja oui si sí sim tak да 是 有 + pos positive presence present with click clicked clicks conv
+        conversion convert converted purchase purchased buy buyer bought sale sold order ordered transaction
+        install installed attributed subscribe subscribed signup registered responded response accept accepted
+        approve approved granted win winner won success successful succeeded pass passed correct satisfied like
+        liked up upvote upvoted high higher above over more greater enabled churn churned exited left attrited
+        attrition canceled cancelled default defaulted delinquent late delayed overdue fraud fraudulent spam
+        phishing fake bot attack anomaly anomalous abnormal malicious malware malignant toxic sick ill disease
+        diseased infected dead deceased died returned refunded
+        """,
+    )
+) | {"charged off"}
+"""Words for what is predicted: that which happens, or is found."""
+_RESTS = frozenset(
+    re.findall(
+        r"\S+",
+        """
+        no false nein nao não nie нет 否 无 - neg negative absence absent without none never nothing impression
+        impressions exposure exposed shown show showed view viewed pv skip skipped ignore ignored browse reject
+        rejected decline declined refuse refused denied lose loser lost loss failure fail failed failing
+        incorrect wrong dislike disliked down downvote downvoted low lower below under less fewer stay stayed
+        existing retained retain active current paid ontime disabled legit legitimate genuine ham real human
+        normal benign valid healthy alive living survived kept
+        """,
+    )
+) | {"fully paid", "on time"}
+"""Words for all else."""
+_NEGATIONS = frozenset(("no", "not", "non", "never", "without", "un", "nicht", "pas", "didnt"))
+_PREFIXES = ("non", "not", "no", "un", "in", "im", "ir", "dis")
+_PAIRS = frozenset((("y", "n"), ("t", "f"), ("p", "n"), ("m", "b"), ("w", "l"), ("on", "off")))
+"""Pairs of letters for yes and no, true and false, positive and negative, malignant and benign, win and loss, and
+other words that mean nothing beside another one."""
+_NO_SHOW = frozenset(("no show", "noshow", "did not show"))
+"""Words for what appointments are predicted by, although they are a negation."""
+_LOW = re.compile(r"[<≤]|-\s*[0-9]|(under|below|less|fewer|at most|up to)\b")
+_HIGH = re.compile(r"[>≥]|(over|above|more|at least)\b|.*[0-9]\s*\+\W*$")
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The two values of a label."""
+
+    positive: object
+    negative: object
+    why: str
+    is_certain: bool
+    """Whether the values themselves say which one is 1."""
+
+
+def choose_positive(values: Sequence[object], num_rows: Sequence[int]) -> Classes:
+    """Choose which of two values stands for 1. num_rows: number of rows with each of them."""
+    first, second = values
+    numbers = [_read_number(value) for value in values]
+    if numbers[0] is not None and numbers[1] is not None and numbers[0] != numbers[1]:
+        return _choose_number(values, (numbers[0], numbers[1]))
+    texts = [str(value).strip().lower().replace("n't", " not") for value in values]
+    for one, other, positive, negative in ((*texts, first, second), (*texts[::-1], second, first)):
+        if _means_positive(one, other) and not _means_positive(other, one):
+            return Classes(positive, negative, "by its meaning", is_certain=True)
+    is_first = num_rows[0] < num_rows[1]
+    positive, negative = (first, second) if is_first else (second, first)
+    return Classes(positive, negative, "the rarer value", is_certain=False)
+
+
+def _choose_number(values: Sequence[object], numbers: tuple[float, float]) -> Classes:
+    """Choose the number that is not 0, else the larger one: 1 of -1 and 1, 2 of the codes 1 and 2 that programs give to
+    categories in their order, no before yes."""
+    if 0.0 in numbers:
+        is_first, why = numbers[1] == 0.0, "not 0"
+    else:
+        is_first, why = numbers[0] > numbers[1], "the larger number"
+    positive, negative = (values[0], values[1]) if is_first else (values[1], values[0])
+    # Surveys also code yes as 1 and no as 2.
+    return Classes(positive, negative, why, is_certain=min(numbers) <= 0.0)
+
+
+def _read_number(value: object) -> float | None:
+    """Return the number that a value is, or that its text says; None if it is none."""
+    try:
+        number = float(value)  # type: ignore[arg-type], what is no number is refused
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _means_positive(text: str, other: str) -> bool:
+    """Whether `text`, in small letters, rather than `other`, says that something happened or was found."""
+    words, others = _split(text), _split(other)
+    if " ".join(words) in _NO_SHOW or " ".join(others) in _NO_SHOW:
+        return " ".join(words) in _NO_SHOW
+    if _is_negation(others, words) != _is_negation(words, others):
+        return _is_negation(others, words)
+    if _LOW.match(other) or _HIGH.match(text):
+        return not (_LOW.match(text) or _HIGH.match(other))
+    # What both say tells nothing, such as "tested" in tested_positive and tested_negative.
+    own = [word for word in words if word not in others]
+    rest = [word for word in others if word not in words]
+    if len(own) == len(rest) == 1 and (own[0].isdecimal() and rest[0].isdecimal()):
+        return int(own[0]) > int(rest[0])
+    if len(own) == len(rest) == 1 and (own[0], rest[0]) in _PAIRS:
+        return True
+    is_event, is_rest = (_is_among(own, known) for known in (_EVENTS, _RESTS))
+    is_other_event, is_other_rest = (_is_among(rest, known) for known in (_EVENTS, _RESTS))
+    return (is_event and not is_rest and not is_other_event) or (is_other_rest and not is_other_event and not is_rest)
+
+
+def _is_negation(words: Sequence[str], of: Sequence[str]) -> bool:
+    """Whether words negate others: with a negation that the others lack, or a prefix before one of theirs."""
+    if any(word in _NEGATIONS for word in words) and not any(word in _NEGATIONS for word in of):
+        return True
+    return any(f"{prefix}{word}" in words for prefix in _PREFIXES for word in of if len(word) > 1)
+
+
+def _is_among(words: Sequence[str], known: Collection[str]) -> bool:
+    return " ".join(words) in known or any(word in known for word in words)
+
+
+def _split(text: str) -> list[str]:
+    """Split a text into its words, or into itself where it has none, such as a sign."""
+    return re.findall(r"[^\W_]+", text) or [text]
