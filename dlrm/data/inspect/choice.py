@@ -23,6 +23,8 @@ class Choice:
     """Another possible use, in words; empty where there is none."""
     auc: float | None = None
     """AUC of the label predicted by this column alone; None where it was not measured."""
+    warning: str = ""
+    """Fact that the user should know before training, in words that the console prints after the name of the column."""
 
     @property
     def is_left_out(self) -> bool:

@@ -144,6 +144,7 @@ def _print_uses(output: Path, result: Mapping[str, Any]) -> None:
     print_warnings(console, in_paths)
     known = "is it known before the label?"
     print_warnings(console, [f"{name} is left out: {reason}" for name, reason in unshared.items()])
+    print_warnings(console, [f"{choice['name']}: {choice['warning']}" for choice in choices if choice["warning"]])
     print_warnings(
         console, [f"{name} alone predicts the label with an AUC of {auc:.4f}: {known}" for name, auc in leaks.items()]
     )

@@ -128,7 +128,8 @@ def _format_use(choice: Mapping[str, Any], use: Mapping[str, Any], *, is_first: 
 
 
 def _explain_choice(choice: Mapping[str, Any]) -> str:
-    return f"{choice['why']}; or {choice['otherwise']}" if choice["otherwise"] else choice["why"]
+    why = f"{choice['why']}; or {choice['otherwise']}" if choice["otherwise"] else choice["why"]
+    return f"{why}. WARNING: {choice['warning']}" if choice["warning"] else why
 
 
 def _format_value(value: str | bool | int) -> str:
