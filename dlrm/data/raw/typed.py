@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from dlrm.config import CategoricalColumn, SchemaConfig
+from dlrm.config import CategoricalColumn, DenseColumn, SchemaConfig
 from dlrm.data.errors import DataError
 from dlrm.data.raw.bad_rows import BadRows
 from dlrm.data.raw.block import Parsed
@@ -45,7 +45,7 @@ def check_columns(found: pa.Schema, schema: SchemaConfig, file: str | None, with
     if with_labels and schema.weight is not None:
         _check_type(found, schema.weight, _is_number, "integers or floating point", file)
     for column in schema.dense:
-        _check_type(found, column.name, _is_number, "numbers, bool or decimals", file)
+        _check_numbers(found, column, file)
     for column in schema.categorical:
         _check_categorical(found, column, file)
 
@@ -65,9 +65,16 @@ def _check_label(found: pa.Schema, schema: SchemaConfig, file: str | None) -> No
         )
 
 
+def _check_numbers(found: pa.Schema, column: DenseColumn | CategoricalColumn, file: str | None) -> None:
+    def fits(kind: pa.DataType) -> bool:
+        return _is_number(kind) or (column.decimal_mark is not None and holds_text(kind))
+
+    _check_type(found, column.name, fits, "numbers, bool or decimals; or text, with its decimal_mark in the schema", file)
+
+
 def _check_categorical(found: pa.Schema, column: CategoricalColumn, file: str | None) -> None:
     if column.bucketize is not None:
-        _check_type(found, column.name, _is_number, "numbers, bool or decimals", file)
+        _check_numbers(found, column, file)
         return
     if column.time_part is not None:
         _check_type(found, column.name, lambda kind: is_time_type(_get_value_type(kind)), VALID_TIMES, file)
