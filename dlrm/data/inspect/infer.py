@@ -129,7 +129,9 @@ def _leave_out_same(choices: Sequence[Choice], rows: pl.DataFrame) -> list[Choic
             continue
         # Ids may have other names; numbers must be the same numbers.
         column = EncodedColumn.encode(rows[choice.name])
-        numbers = "" if choice.dense is None else str(column.distinct.cast(pl.Float64).hash().sum())
+        is_text = column.distinct.dtype == pl.String
+        values = column.distinct if is_text else column.distinct.cast(pl.Float64)
+        numbers = "" if choice.dense is None else str(values.hash().sum())
         uses = f"{numbers} {[settings for settings in choice.categorical if 'type' not in settings]}"
         first = names_of.setdefault((column.digest, uses), choice.name)
         if first == choice.name:
