@@ -12,7 +12,7 @@ _MONTHS = (
     "(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
     r"|nov(?:ember)?|dec(?:ember)?)\.?"
 )
-_WEEKDAYS = r"(?:mon(?:day)?|tue(?:s(?:day)?)?|wed(?:nesday)?|thu(?:rs(?:day)?)?|fri(?:day)?|sat(?:urday)?|sun(?:day)?)\.?"
+_WEEKDAYS = r"(?:mon|tue|tues|wed|wednes|thu|thur|thurs|fri|sat|satur|sun)(?:day)?\.?"
 _OFFSET = "(?:z|utc|gmt|(?P<sign>[+-])(?P<offset_hours>[0-9]{2})(?::?(?P<offset_minutes>[0-9]{2}))?)"
 _TWO_DIGITS = {"m": "month", "d": "day", "H": "hour", "I": "half_hour", "M": "minute", "S": "second"}
 _OTHERS = {
@@ -66,9 +66,9 @@ def list_parts(text: str) -> list[TimePart]:
 def make_time_pattern(text: str) -> str:
     """Return the regular expression of a valid format, in the syntax that Python and Rust have in common.
 
-    Its groups are called time (the whole), year, short_year, month, month_name, day, hour, half_hour, half, minute, second, sign,
-    offset_hours and offset_minutes. Spaces match any white space, letters are matched in either case, seconds may have
-    a fraction, and one digit may stand for two, except beside other digits.
+    Its groups are called time (the whole), year, short_year, month, month_name, day, hour, half_hour, half, minute,
+    second, sign, offset_hours and offset_minutes. Spaces match any white space, letters are matched in either case,
+    seconds may have a fraction, and one digit may stand for two, except beside other digits.
     """
     pieces = re.findall(r"%.|\s+|[^%\s]+", text)
     pattern = ""
@@ -77,7 +77,8 @@ def make_time_pattern(text: str) -> str:
         if piece[0] != "%":
             pattern += re.escape(piece) if piece.strip() else r"\s+"
         elif letter in _TWO_DIGITS:
-            is_beside = any(other in _NUMERIC for other in (*pieces[max(index - 1, 0) : index], *pieces[index + 1 :][:1]))
+            neighbours = (*pieces[max(index - 1, 0) : index], *pieces[index + 1 : index + 2])
+            is_beside = not _NUMERIC.isdisjoint(neighbours)
             pattern += f"(?P<{_TWO_DIGITS[letter]}>[0-9]{'{2}' if is_beside else '{1,2}'})"
             pattern += "(?:[.,][0-9]+)?" if letter == "S" else ""
         else:

@@ -64,8 +64,9 @@ def infer(sample: FileSample, label: str | None = None, on_column: OnColumn = la
         choices.append(choose(rows[name], sample.types[name], labelled, sample.delimiter))
     choices = _leave_out_same(choices, rows)
     if all(choice.is_left_out for choice in choices):
-        reasons = "; ".join(f"{name} is {reason}" for name, reason in _list_unshared(sample).items())
-        message = f"no column is left to learn from{': ' if reasons else ''}{reasons}"
+        reasons = [f"{name} is {reason}" for name, reason in _list_unshared(sample).items()]
+        reasons += [f"{choice.name}: {choice.warning}" for choice in choices if choice.warning]
+        message = f"no column is left to learn from{': ' if reasons else ''}{'; '.join(reasons)}"
         raise DataError(message, valid="at least one dense or categorical column")
     missing_share = 1.0 - len(labels) / sample.rows.height
     used = [(choice.name, choice.auc or 0.0) for choice in choices if not choice.is_left_out]

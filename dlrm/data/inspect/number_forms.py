@@ -10,8 +10,11 @@ from dlrm.data.inspect.sample import spread_evenly
 from dlrm.data.raw.number_texts import make_number_pattern, parse_number_texts
 
 _MARKS: tuple[DecimalMark, ...] = (".", ",")
+_THOUSANDS = r"^\s*-?[0-9]{1,3}(?:\.[0-9]{3})*\s*$"
+_FIRST_TEXTS = 200
+"""Number of texts that are looked at before all are."""
 _HANDFUL = 32
-"""Number of distinct texts that are looked at before all are."""
+"""Number of distinct texts that forms are tried on before they are tried on all."""
 _HANDFUL_SHARE = 0.8
 _MOST = 0.9
 """Share of the distinct texts that are numbers from which the others are told as an exception."""
@@ -30,32 +33,38 @@ def find_decimal_mark(distinct: pl.Series, delimiter: str | None) -> tuple[Decim
     Return None if they are no numbers, or not without doubt, and a warning if they look like numbers all the same.
     delimiter: the one of text files; where it is a comma, `3,17` may be a list of two.
     """
-    handful = distinct.gather(spread_evenly(len(distinct), _HANDFUL))
-    if float(handful.str.contains("[0-9]").mean() or 0.0) < _HANDFUL_SHARE:  # type: ignore[arg-type], of booleans
+    handful = distinct.gather([*spread_evenly(len(distinct), _HANDFUL)])
+    if handful.str.contains("[0-9]").to_numpy().mean() < _HANDFUL_SHARE:
         return None, ""
     is_known = handful.str.contains(_UNREAD)
     for mark in _MARKS:
         is_known |= parse_number_texts(handful, mark).is_not_null()
-    if float(is_known.mean() or 0.0) < _HANDFUL_SHARE:  # type: ignore[arg-type]
+    if is_known.to_numpy().mean() < _HANDFUL_SHARE:
         return None, ""
     is_plain = distinct.str.strip_chars().cast(pl.Float64, strict=False).is_not_null()
-    readings = {mark: parse_number_texts(distinct, mark) for mark in _MARKS}
-    complete = {mark: numbers for mark, numbers in readings.items() if not numbers.has_nulls()}
-    if is_plain.all():
-        return None, ""
+    readings: dict[DecimalMark, pl.Series] = {mark: parse_number_texts(distinct, mark) for mark in _MARKS}
+    complete = [mark for mark in _MARKS if not readings[mark].has_nulls()]
     if not complete:
         return None, _describe_others(distinct, readings, is_plain)
-    if len(complete) > 1 and not complete["."].equals(complete[","]):
-        mark = _settle(complete)
-        if mark is None:
-            texts = distinct.filter(complete["."] != complete[","])
-            lines = f"{_format_line(distinct.name, '.')} reads the one, decimal_mark = \",\" the other"
-            values = " or ".join(f"{parse_number_texts(texts.head(1), mark)[0]:g}" for mark in _MARKS)
-            return None, f"{texts[0]!r} may be {values}: in data.schema.dense {lines}"
-    else:
-        mark = next(iter(complete))
-    doubt = _find_doubt(distinct, complete[mark], mark, delimiter)
+    mark = complete[0]
+    if len(complete) > 1 and not readings["."].equals(readings[","]):
+        mark = _settle(readings)
+    if is_plain.all() and mark != ",":
+        return None, ""
+    if mark is None:
+        texts = distinct.filter(readings["."] != readings[","])
+        values = " or ".join(f"{parse_number_texts(texts.head(1), mark)[0]:g}" for mark in _MARKS)
+        lines = f'{_format_line(distinct.name, ".")} reads the one, decimal_mark = "," the other'
+        return None, f"{texts[0]!r} may be {values}: in data.schema.dense {lines}"
+    doubt = _find_doubt(distinct, readings[mark], mark, delimiter)
     return (mark, "") if doubt is None else (None, doubt)
+
+
+def has_points_between_thousands(texts: pl.Series) -> bool:
+    """Whether texts are whole numbers such as 1.234 and 789, although all could be plain numbers."""
+    if not texts.head(_FIRST_TEXTS).str.contains(_THOUSANDS).all():
+        return False
+    return find_decimal_mark(texts.unique(maintain_order=True), None)[0] == ","
 
 
 def _settle(readings: Mapping[DecimalMark, pl.Series]) -> DecimalMark | None:
@@ -64,10 +73,10 @@ def _settle(readings: Mapping[DecimalMark, pl.Series]) -> DecimalMark | None:
     With three digits after each decimal mark, whole numbers would have them too.
     """
     point, comma = readings["."], readings[","]
-    alone = point.filter(point == comma)
-    if not len(alone) or float(alone.abs().max()) >= _MIN_GROUPED:  # type: ignore[arg-type]
+    alone = point.filter(point == comma).abs().to_numpy()
+    if not len(alone) or alone.max() >= _MIN_GROUPED:
         return None
-    return "." if float(point.abs().sum()) > float(comma.abs().sum()) else ","
+    return "." if point.abs().to_numpy().sum() > comma.abs().to_numpy().sum() else ","
 
 
 def _find_doubt(texts: pl.Series, numbers: pl.Series, mark: DecimalMark, delimiter: str | None) -> str | None:

@@ -1,7 +1,7 @@
-"""Forms in which programs other than databases of this century write times: found by trying them on texts.
+"""Forms in which programs write times, other than ISO 8601: found by trying them on texts.
 
-A form is a date, then perhaps a time of day, then perhaps a zone; or a time of day and a date. Dates with dots begin with the day wherever they are
-in use; with slashes and dashes they begin with the day or the month.
+A form is a date, then perhaps a time of day, then perhaps a zone; or a time of day and a date. Dates with dots begin
+with the day wherever they are in use; those with slashes and dashes begin with the day or with the month.
 """
 
 import re
@@ -30,6 +30,8 @@ _WHOLE = (
 )
 """Forms of other orders: those of C, Java, syslog, and months without a day."""
 _LOCAL_ZONE = re.compile(r" ?[A-Z]{2,5}")
+_DIGITS = re.compile("(?:%[YymdHMS])+")
+"""Forms of digits alone, in which nothing need stand between a date and a time of day."""
 _MAX_LENGTH = 80
 _START = re.compile(r"(?P<bracket>\[?)(?P<weekday>(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*\.?(?=,? ))?", re.IGNORECASE)
 
@@ -67,12 +69,14 @@ def _list_forms_of(text: str) -> Iterator[str]:
 
 
 def _compose(text: str) -> Iterator[str]:
-    """Compose the forms of a date, a time of day and a zone, or of a time of day and a date, that `text` may have."""
+    """Iterate over the forms of a date, with or without a time of day and a zone, that `text` may have."""
     for date, after_date in _match_starts(_DATES, text):
         if not after_date:
             yield date
         for joint in (joint for joint in _JOINTS if after_date.lower().startswith(joint.lower())):
             for clock, zone in _match_starts(_CLOCKS, after_date[len(joint) :].lstrip()):
+                if not joint and not _DIGITS.fullmatch(date + clock):
+                    continue
                 ends = [end for end in _ZONES if (_compile(end).fullmatch(zone) if end else not zone)]
                 yield from (date + joint + clock + end for end in ends)
                 if not ends and _LOCAL_ZONE.fullmatch(zone):

@@ -30,7 +30,8 @@ neighbours some are none."""
 _MIN_SECONDS, _MAX_SECONDS = -2_208_988_800, 4_102_444_800
 """Beginning of 1900 and of 2100: dates that are read in the wrong order are often beyond."""
 _DAY_SECONDS = 86_400
-_LOOKS = r"^[^\n]{0,60}$"
+_MAX_LENGTH = 60
+"""Largest number of characters of a text that may be a time of an unknown form, rather than a sentence with one."""
 _CLOCK, _YEAR = r"\b[0-2]?[0-9]:[0-5][0-9]\b", r"\b(?:19|20)[0-9]{2}\b"
 _SERIAL_1980, _SERIAL_2100 = 29_221, 73_051
 """Days since 1900 as spreadsheets count them."""
@@ -76,7 +77,7 @@ def _parse(distinct: pl.Series, time_format: str | None) -> Times | None:
 def _find_form(distinct: pl.Series, plain: Times | None, *, is_named: bool) -> Times | str:
     """Find the one form of all values, or a warning. plain: the values as numbers since 1970, if all are."""
     texts = distinct.cast(pl.String)
-    handful = texts.gather(spread_evenly(len(texts), _HANDFUL)).to_list()
+    handful = texts.gather([*spread_evenly(len(texts), _HANDFUL)]).to_list()
     forms = [form for form in list_forms(handful, _HANDFUL_SHARE) if _is_credible(form, distinct, is_named=is_named)]
     clocks = list_clocks(handful)
     if not is_named and clocks:
@@ -122,10 +123,11 @@ def _describe_doubt(texts: pl.Series, read: list[Times], shares: dict[str, float
     """
     forms = [times.time_format for times in read if times.time_format is not None]
     if len(forms) == 1:
-        return f"{texts[0]!r} names a zone without a fixed offset: {_format_line(texts.name, forms[0])} reads the local time"
+        line = _format_line(texts.name, forms[0])
+        return f"{texts[0]!r} names a zone that has no fixed offset: {line} reads the local time"
     if forms:
         lines = " or ".join(_format_line(texts.name, form) for form in forms)
-        return f"{texts[0]!r} may be a time of the form {' or '.join(forms)}, which the other rows do not settle: use {lines}"
+        return f"{texts[0]!r} may have the form {' or '.join(forms)}, and no other row tells which: use {lines}"
     form = max(shares, key=shares.__getitem__, default="")
     if form and shares[form] >= _MOST:
         _, is_time = parse_times(texts.to_arrow(), form)
@@ -133,7 +135,8 @@ def _describe_doubt(texts: pl.Series, read: list[Times], shares: dict[str, float
         valid = f"list such texts in data.schema.missing, and use {_format_line(texts.name, form)}"
         number = f"{len(others):,} of {len(texts):,} distinct texts are no times of the form {form}"
         return f"{number}, such as {others[0]!r}: {valid}"
-    if float((texts.str.contains(_LOOKS) & texts.str.contains(_CLOCK) & texts.str.contains(_YEAR)).mean() or 0.0) >= _MOST:
+    has_time = texts.str.contains(_CLOCK) & texts.str.contains(_YEAR) & (texts.str.len_chars() <= _MAX_LENGTH)
+    if has_time.to_numpy().mean() >= _MOST:
         return f"{texts[0]!r} looks like a time of a form that is not known: write ISO 8601, or give its time_format"
     return ""
 

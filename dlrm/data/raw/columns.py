@@ -101,10 +101,12 @@ class _ColumnReader:
         return np.where(is_bad, 0, numbers).astype(np.float32)
 
     def _read_numbers(self, column: DenseColumn | CategoricalColumn, values: pa.Array) -> NDArray[np.float64]:
-        mark = column.decimal_mark
-        is_written = mark is not None and holds_text(values.type)
-        numbers, is_wrong = convert_number_texts(values, mark) if is_written else convert_to_numbers(values)
-        explain = partial(explain_not_number, mark=mark) if is_written else _explain_bad_number
+        explain: _Explain = _explain_bad_number
+        if column.decimal_mark is not None and holds_text(values.type):
+            numbers, is_wrong = convert_number_texts(values, column.decimal_mark)
+            explain = partial(explain_not_number, mark=column.decimal_mark)
+        else:
+            numbers, is_wrong = convert_to_numbers(values)
         self._record_bad_values(column.name, is_wrong | (np.abs(numbers) > _MAX_FLOAT32), values, explain)
         return numbers
 

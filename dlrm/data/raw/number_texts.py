@@ -1,4 +1,4 @@
-"""Numbers as people and spreadsheets write them: with a decimal comma, groups of digits, a currency or a percent sign."""
+"""Numbers as people and spreadsheets write them: with a decimal comma, groups of digits, a currency or %."""
 
 import re
 
@@ -28,9 +28,9 @@ def make_number_pattern(mark: DecimalMark) -> str:
     what separates its groups of digits), fraction, exponent and unit (after the number: a currency or %).
     """
     other = re.escape("," if mark == "." else ".")
-    grouped = "|".join(f"[0-9]{{1,3}}(?:{between}[0-9]{{3}})+" for between in (other, _SPACE, "['’]", "_"))
+    grouped = "|".join(f"[1-9][0-9]{{0,2}}(?:{between}[0-9]{{3}})+" for between in (other, _SPACE, "['\u2019]", "_"))
     # In India groups before the last one have two digits.
-    whole = f"(?P<whole>{grouped}|[0-9]{{1,2}}(?:{other}[0-9]{{2}})+{other}[0-9]{{3}}|[0-9]+)"
+    whole = f"(?P<whole>{grouped}|[1-9][0-9]?(?:{other}[0-9]{{2}})+{other}[0-9]{{3}}|[0-9]+)"
     number = rf"{whole}?(?:{re.escape(mark)}(?P<fraction>[0-9]*))?(?P<exponent>[eE][+-]?[0-9]+)?"
     before = rf"(?P<open>\()?\s*(?P<sign>{_SIGN})?\s*(?P<currency>{_CURRENCY})?\s*(?P<inner_sign>{_SIGN})?"
     after = rf"(?P<unit>%|{_CURRENCY})?\s*(?P<last_sign>[-\u2212])?\s*(?P<close>\))?"
@@ -47,7 +47,8 @@ def parse_number_texts(texts: pl.Series, mark: DecimalMark) -> pl.Series:
     is_whole = is_negative == groups.field("close").is_not_null()
     for name in ("sign", "inner_sign", "last_sign"):
         is_negative |= (groups.field(name) != "+").fill_null(False)
-    numbers = numbers.set(~is_whole, None)
+    is_grouped = groups.field("whole").str.contains("[^0-9]").fill_null(False)
+    numbers = numbers.set(~is_whole | (is_grouped & groups.field("exponent").is_not_null()), None)
     return numbers.zip_with(~is_negative, -numbers)
 
 

@@ -69,7 +69,8 @@ def _check_numbers(found: pa.Schema, column: DenseColumn | CategoricalColumn, fi
     def fits(kind: pa.DataType) -> bool:
         return _is_number(kind) or (column.decimal_mark is not None and holds_text(kind))
 
-    _check_type(found, column.name, fits, "numbers, bool or decimals; or text, with its decimal_mark in the schema", file)
+    valid = "numbers, bool or decimals; or text, with its decimal_mark in the schema"
+    _check_type(found, column.name, fits, valid, file)
 
 
 def _check_categorical(found: pa.Schema, column: CategoricalColumn, file: str | None) -> None:
