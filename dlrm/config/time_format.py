@@ -44,8 +44,8 @@ _VALID = "directives of strptime: " + " ".join(f"%{letter}" for letter in (*_OTH
 def check_time_format(text: str, part: TimePart) -> None:
     """Raise an error for the field `time_format` where `text` is not a format, or does not give `part`."""
     letters = _list_directives(text)
-    if unknown := next((letter for letter in letters if letter not in _OTHERS and letter not in _TWO_DIGITS), None):
-        raise invalid("time_format", f"'%{unknown}' is not a directive" if unknown.strip() else "ends in '%'", _VALID)
+    if unknown := [letter for letter in letters if letter not in _OTHERS and letter not in _TWO_DIGITS]:
+        raise invalid("time_format", f"'%{unknown[0]}' is not a directive", _VALID)
     for group in ("Yy", "mbB", "d", "HI", "M", "S", "p", "f", "z", "Z"):
         if len(found := [letter for letter in letters if letter in group]) > 1:
             raise invalid("time_format", f"has %{found[0]} and %{found[1]}", "each part of a time once")
@@ -87,5 +87,5 @@ def make_time_pattern(text: str) -> str:
 
 
 def _list_directives(text: str) -> list[str]:
-    """List the letters of all directives; an empty one for a `%` at the end."""
+    """List the letters of all directives; for a `%` at the end an empty one."""
     return [piece[1:] for piece in re.findall(r"%.?", text, re.DOTALL)]

@@ -43,10 +43,10 @@ def find_decimal_mark(distinct: pl.Series, delimiter: str | None) -> tuple[Decim
         return None, ""
     is_plain = distinct.str.strip_chars().cast(pl.Float64, strict=False).is_not_null()
     readings: dict[DecimalMark, pl.Series] = {mark: parse_number_texts(distinct, mark) for mark in _MARKS}
-    complete = [mark for mark in _MARKS if not readings[mark].has_nulls()]
+    complete: list[DecimalMark] = [mark for mark in _MARKS if not readings[mark].has_nulls()]
     if not complete:
         return None, _describe_others(distinct, readings, is_plain)
-    mark = complete[0]
+    mark: DecimalMark | None = complete[0]
     if len(complete) > 1 and not readings["."].equals(readings[","]):
         mark = _settle(readings)
     if is_plain.all() and mark != ",":

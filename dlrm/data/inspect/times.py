@@ -58,7 +58,7 @@ def find_times(distinct: pl.Series) -> Times | str:
     is_text, is_number = distinct.dtype == pl.String, distinct.dtype.is_numeric()
     is_named = _TIME_NAME.search(distinct.name) is not None
     is_iso = is_text and bool(distinct.str.contains("-", literal=True).all())
-    plain = _parse(distinct, None) if is_named or is_iso or not (is_text or is_number) else None
+    plain = _parse_plain(distinct) if is_named or is_iso or not (is_text or is_number) else None
     if plain is not None and not (is_number and _is_future(plain)):
         return plain
     if distinct.dtype.is_float():
@@ -68,25 +68,27 @@ def find_times(distinct: pl.Series) -> Times | str:
     return _find_form(distinct, plain, is_named=is_named)
 
 
-def _parse(distinct: pl.Series, time_format: str | None) -> Times | None:
-    """Parse values of which all are times; return None for others."""
-    seconds, is_time = parse_times(distinct.to_arrow(), time_format)
-    return Times(seconds, time_format) if is_time.all() else None
+def _parse_plain(distinct: pl.Series) -> Times | None:
+    """Parse values that are all times in ISO 8601, numbers since 1970 or typed; return None for others."""
+    for values in (distinct.head(_HANDFUL), distinct):
+        seconds, is_time = parse_times(values.to_arrow())
+        if not is_time.all():
+            return None
+    return Times(seconds, None)
 
 
 def _find_form(distinct: pl.Series, plain: Times | None, *, is_named: bool) -> Times | str:
     """Find the one form of all values, or a warning. plain: the values as numbers since 1970, if all are."""
-    texts = distinct.cast(pl.String)
-    handful = texts.gather([*spread_evenly(len(texts), _HANDFUL)]).to_list()
+    handful = distinct.gather([*spread_evenly(len(distinct), _HANDFUL)]).cast(pl.String).to_list()
     forms = [form for form in list_forms(handful, _HANDFUL_SHARE) if _is_credible(form, distinct, is_named=is_named)]
     clocks = list_clocks(handful)
     if not is_named and clocks:
-        return f"{texts[0]!r} may be a time of day: {_format_line(texts.name, clocks[0])} reads it"
+        return f"{handful[0]!r} may be a time of day: {_format_line(distinct.name, clocks[0])} reads it"
     forms += clocks
     read: list[Times] = [] if plain is None else [plain]
     shares: dict[str, float] = {}
     for form in forms:
-        seconds, is_time = parse_times(texts.to_arrow(), form)
+        seconds, is_time = parse_times(distinct.to_arrow(), form)
         is_time &= (seconds >= _MIN_SECONDS) & (seconds < _MAX_SECONDS)
         shares[form] = float(is_time.mean())
         # Readings that agree are one.
@@ -99,7 +101,7 @@ def _find_form(distinct: pl.Series, plain: Times | None, *, is_named: bool) -> T
         return universal[0]
     if distinct.dtype != pl.String:
         return plain or ""
-    return _describe_doubt(texts, universal or read, shares)
+    return _describe_doubt(distinct, universal or read, shares)
 
 
 def _is_credible(form: str, distinct: pl.Series, *, is_named: bool) -> bool:

@@ -97,7 +97,8 @@ def explain_not_time(value: pa.Scalar, time_format: str | None = None) -> tuple[
     message = f"{format_value(value.as_py())} is not a time"
     if time_format is None:
         return message, f"{VALID_TIMES}; or the form of the times as time_format in the schema"
-    return f"{message} of the form {time_format!r}", f"times such as {_EXAMPLE.strftime(time_format)}, or another form"
+    example = _EXAMPLE.strftime(time_format)
+    return f"{message} of the form {time_format!r}", f"times such as {example}, or another time_format in the schema"
 
 
 def _parse_alike_texts(texts: pa.Array) -> NDArray[np.int64] | None:

@@ -8,13 +8,17 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from dlrm.config import SchemaConfig
+from dlrm.data.errors import DataError
 from dlrm.data.inspect.choice import Choice
 from dlrm.data.inspect.infer import infer
 from dlrm.data.inspect.sample_csv import sample_csv
 from dlrm.data.raw.csv import cut_csv_blocks
+from dlrm.data.raw.parquet import cut_parquet_blocks
 from tests.dlrm.data.raw.plain import found, rows_of
 
 N = 600
@@ -144,3 +148,23 @@ def test_what_is_in_doubt_stays_text_with_a_warning(tmp_path: Path, texts: list[
     choice = judge(tmp_path / "a.csv", texts * 9, True, "x")
     assert all(settings["type"] == "string" for settings in choice.categorical)
     assert pl.Series([choice.warning]).str.contains(warning, literal=warning != "^$").all(), choice.warning
+
+
+def test_a_written_number_that_cannot_be_read_is_a_bad_row_that_names_the_decimal_mark(tmp_path: Path) -> None:
+    column = [{"name": "price", "decimal_mark": ","}]
+    path = tmp_path / "a.csv"
+    for text in ("12.50", "1,2,3", "(5", "1e99"):
+        path.write_text(f"label;price\n0;12,50\n1;{text}\n", encoding="utf-8")
+        schema = SchemaConfig.model_validate({"delimiter": ";", "dense": column})
+        with pytest.raises(DataError, match=r"a\.csv, line 3, price: '.*' is not a number with the decimal mark ','"):
+            rows_of(cut_csv_blocks(found(path), schema))
+
+
+def test_a_column_of_written_numbers_takes_typed_numbers_and_text(tmp_path: Path) -> None:
+    uses = {"name": "price", "decimal_mark": ","}
+    schema = SchemaConfig.model_validate({"dense": [uses]})
+    texts = pa.array(["12,50", None, "1.234", " "])
+    for values in (pa.array([12.5, None, 1234.0, np.nan]), texts, texts.dictionary_encode(), texts.cast(pa.binary())):
+        parquet.write_table(pa.table({"label": [0, 1, 0, 1], "price": values}), tmp_path / "a.parquet")
+        rows = rows_of(cut_parquet_blocks(found(tmp_path / "a.parquet"), schema))
+        assert [row.dense[0] for row in rows] == [12.5, None, 1234.0, None]
