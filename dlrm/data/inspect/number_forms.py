@@ -20,11 +20,17 @@ _MOST = 0.9
 """Share of the distinct texts that are numbers from which the others are told as an exception."""
 _SOME = 0.02
 _MIN_GROUPED = 1000.0
+_UNITS = (
+    "[kKMGT]i?B|mln|bn|mio|mrd|[kmµ]?g|lbs?|oz|[kcmµn]?m|mi|ft|in|[mµn]?s|secs?|mins?|minutes?|h|hrs?|hours?|d|days?"
+    "|weeks?|mos?|months?|y|yrs?|years?|[mkMG]?Hz|k?Wh?|m?l|px|pcs?|°?[CF]"
+)
 _UNREAD = (
     r"^[~<>≤≥]?\s*[-+]?(?:0x[0-9a-fA-F]+|(?:[0-9]+\s+)?[0-9]+/[0-9]+|[0-9]+(?:[.,][0-9]+)*"
-    r"(?:\s*(?:[kKmMbB]|[kKMGT]i?B|\+|mln|bn|mio|mrd)\.?|\s+[a-zA-Zµ°²³/]{1,5}\.?|(?:kg|km|cm|mm|ms|min|mb|gb)))$"
+    rf"\s*(?:[kKmMbB]|\+|(?:{_UNITS})\.?))$"
 )
 """Numbers with a suffix or a unit, fractions, and hexadecimal numbers."""
+_MIN_UNREAD = 30
+"""Least number of distinct texts of such forms that are worth a warning: fewer are good ids."""
 
 
 def find_decimal_mark(distinct: pl.Series, delimiter: str | None) -> tuple[DecimalMark | None, str]:
@@ -113,7 +119,7 @@ def _describe_others(texts: pl.Series, readings: Mapping[DecimalMark, pl.Series]
     num_known = (is_read | is_unread).sum()
     if num_known < _MOST * len(texts):
         return ""
-    if (is_unread & ~is_read).sum() > _SOME * len(texts):
+    if len(texts) >= _MIN_UNREAD and (is_unread & ~is_read).sum() > _SOME * len(texts):
         example = texts.filter(is_unread & ~is_read)[0]
         return f"texts such as {example!r} are numbers of a form that is not read: write plain numbers"
     if is_read.sum() < _MOST * len(texts) or (is_plain | ~is_read).all():
