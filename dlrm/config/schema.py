@@ -8,13 +8,14 @@ from pydantic import Field, StringConstraints, ValidationError, ValidationInfo, 
 
 from dlrm.config.base import Config
 from dlrm.config.errors import invalid, shorten_value
+from dlrm.config.time_format import TimePart, check_time_format
 
 MAX_COLUMNS = 10_000
 MAX_NAME_LENGTH = 200
 MAX_RANGES = 4096
 ColumnName = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME_LENGTH)]
 MissingWord = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME_LENGTH)]
-TimePart = Literal["hour", "weekday", "day", "month", "year"]
+DecimalMark = Literal[".", ","]
 TIME_PART_VALUES: dict[TimePart, range] = {
     "hour": range(24),
     "weekday": range(1, 8),
@@ -34,6 +35,10 @@ class DenseColumn(Config):
     """Transformation of the values. standardise: to zero mean and unit variance over the training rows; log: log(1 +
     max(x, 0)), for counts; none: unchanged. A missing value becomes -1 under log; otherwise it becomes 0, and an
     additional column says where values are missing."""
+    decimal_mark: DecimalMark | None = None
+    """Decimal mark of numbers in text as people write them, such as 1.234,50 € with ",". Groups of three digits, which
+    the other mark, a space, an apostrophe or _ separates, a currency and a percent sign are read over; negative ones
+    have a minus or parentheses. Null: plain numbers."""
 
 
 class CategoricalColumn(Config):
@@ -55,6 +60,11 @@ class CategoricalColumn(Config):
     """Part of the column's times that is the value, in UTC; null: the values themselves. Times are timestamps or dates,
     ISO 8601 text, integers such as 20240131, or integers that count seconds, milli-, micro- or nanoseconds since 1970
     (from 1980 to 2100)."""
+    time_format: str | None = Field(default=None, min_length=1, max_length=100)
+    """Form of the column's times in text or digits, in the directives of strptime, such as "%d/%m/%Y %H:%M" or
+    "%y%m%d%H"; null: the forms that `time_part` lists. Timestamps and dates need none."""
+    decimal_mark: DecimalMark | None = None
+    """Decimal mark of the numbers that `bucketize` divides, as for dense columns; null: plain numbers."""
 
     @property
     def feature(self) -> str:
@@ -83,6 +93,12 @@ class CategoricalColumn(Config):
             raise invalid(uses[1], f"not together with {uses[0]}", "one of multi_hot, bucketize and time_part")
         if not self.has_ids and self.type != "string":
             raise invalid("type", f"{self.type!r} is the type of ids, but {uses[0]} is set", "leave it out")
+        if self.decimal_mark is not None and self.bucketize is None:
+            raise invalid("decimal_mark", "is set without bucketize: the values are no numbers", "leave it out")
+        if self.time_format is not None and self.time_part is None:
+            raise invalid("time_format", "is set without time_part", "leave it out, or set time_part")
+        if self.time_format is not None and self.time_part is not None:
+            check_time_format(self.time_format, self.time_part)
         return self
 
 

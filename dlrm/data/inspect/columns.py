@@ -63,7 +63,7 @@ class Names:
     fixed_rows: Mapping[str, int] = field(default_factory=dict[str, int])
     """Rows of a table that the schema fixes, by name of the categorical column."""
     only_dense: Collection[str] = ()
-    """Dense columns of raw rows that have no other use."""
+    """Dense columns of plain numbers in raw rows that have no other use."""
 
     @classmethod
     def from_schema(cls, schema: SchemaConfig) -> "Names":
@@ -74,7 +74,8 @@ class Names:
             [column.feature for column in columns],
             num_ranges={column.feature: column.bucketize for column in columns if column.bucketize},
             fixed_rows={column.feature: column.max_table_rows for column in columns if column.max_table_rows},
-            only_dense={column.name for column in schema.dense} - {column.name for column in columns},
+            only_dense={column.name for column in schema.dense if column.decimal_mark is None}
+            - {column.name for column in columns},
         )
 
 

@@ -76,8 +76,9 @@ def infer(
             choices.append(choose(rows[name], sample.types[name], labelled, sample.delimiter))
     choices, leaks = _compare_with_label_and_others(choices, rows, labelled)
     if all(choice.is_left_out for choice in choices):
-        reasons = "; ".join(f"{name} is {reason}" for name, reason in _list_unshared(sample).items())
-        message = f"no column is left to learn from{': ' if reasons else ''}{reasons}"
+        reasons = [f"{name} is {reason}" for name, reason in _list_unshared(sample).items()]
+        reasons += [f"{choice.name}: {choice.warning}" for choice in choices if choice.warning]
+        message = f"no column is left to learn from{': ' if reasons else ''}{'; '.join(reasons)}"
         raise DataError(message, valid="at least one dense or categorical column")
     missing_share = 1.0 - len(labels) / sample.rows.height
     return InferredSchema(
@@ -142,7 +143,9 @@ def _compare_with_label_and_others(
         checked = doubt_outcome(choice, giveaway, column)
         if column is not None and not checked.is_left_out:
             # Ids may have other names; numbers must be the same numbers.
-            numbers = "" if choice.dense is None else str(column.distinct.cast(pl.Float64).hash().sum())
+            is_text = column.distinct.dtype == pl.String
+            distinct = column.distinct if is_text else column.distinct.cast(pl.Float64)
+            numbers = "" if choice.dense is None else str(distinct.hash().sum())
             uses = f"{numbers} {[settings for settings in choice.categorical if 'type' not in settings]}"
             first = names_of.setdefault((column.digest, uses), choice.name)
             if first != choice.name:

@@ -11,7 +11,8 @@ from dlrm.data.inspect.choice import Choice, Settings, format_aucs, format_missi
 from dlrm.data.inspect.labelled import EncodedColumn, LabelledRows
 from dlrm.data.inspect.number_rules import choose_for_numbers
 from dlrm.data.inspect.text_rules import choose_for_texts, measure_ids
-from dlrm.data.inspect.time_rules import choose_for_times, find_times
+from dlrm.data.inspect.time_rules import choose_for_times
+from dlrm.data.inspect.times import Times, find_times
 from dlrm.data.raw.convert import find_extremes
 
 _INDEX_NAMES = ("__index_level_", "Unnamed: ")
@@ -49,20 +50,26 @@ def choose(values: pl.Series, type_name: str, rows: LabelledRows, delimiter: str
 
 def _choose_by_values(values: pl.Series, type_name: str, rows: LabelledRows, delimiter: str | None) -> Choice:
     """Choose the use of a column with some present value, none of which `find_extremes` finds."""
-    name = values.name
     column = EncodedColumn.encode(values)
     if column.num_distinct == 1:
         return _choose_for_constant(column, type_name, rows)
-    times = find_times(column)
-    if times is not None:
+    times = find_times(column.distinct)
+    if isinstance(times, Times):
         return choose_for_times(column, times, type_name, rows)
-    if values.dtype == pl.String:
+    choice = _choose_by_type(column, type_name, rows, delimiter)
+    return replace(choice, warning=times) if times and not choice.warning else choice
+
+
+def _choose_by_type(column: EncodedColumn, type_name: str, rows: LabelledRows, delimiter: str | None) -> Choice:
+    """Choose the use of a column of at least two distinct values that are no times."""
+    name, kind = column.name, column.distinct.dtype
+    if kind == pl.String:
         return choose_for_texts(column, rows, delimiter)
-    if values.dtype == pl.Boolean:
+    if kind == pl.Boolean:
         found = measure_ids(column, rows)
         why = f"{type_name}{format_missing(column.missing_share)}{format_aucs({'': found})}"
         return Choice(name, why, {"transform": "none"}, auc=None if found is None else found.auc)
-    if not values.dtype.is_numeric():
+    if not kind.is_numeric():
         return leave_out(name, f"{type_name}: not a number, a text, a time or a list of ids")
     description, id_settings = _describe_numbers(column, type_name)
     return choose_for_numbers(column, description, rows, id_settings)

@@ -15,6 +15,7 @@ from dlrm.data.errors import DataError
 from dlrm.data.inspect.csv_pieces import TextPiece, read_pieces
 from dlrm.data.inspect.file_columns import find_unshared_columns
 from dlrm.data.inspect.missing_words import MISSING_WORDS, find_missing_words
+from dlrm.data.inspect.number_forms import has_points_between_thousands
 from dlrm.data.inspect.sample import MAX_ROWS, FileSample, replace_nan, spread_evenly
 from dlrm.data.raw.bad_rows import BadRows
 from dlrm.data.raw.convert import parse_numbers
@@ -212,7 +213,7 @@ def _convert_texts(texts: pl.Series) -> pl.Series:
     numbers = parse_numbers(texts, pl.Float64())
     # A number with leading zeros, such as 007, is a name.
     if numbers.null_count() == texts.null_count() and not present.str.contains(r"^\s*-?0[0-9]").any():
-        return numbers
+        return texts if has_points_between_thousands(present) else numbers
     return texts
 
 

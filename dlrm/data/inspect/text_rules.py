@@ -1,11 +1,17 @@
-"""Rules for columns of text: ids, lists of ids, or text that no other row has."""
+"""Rules for columns of text: ids, lists of ids, numbers, or text that no other row has."""
 
+from dataclasses import replace
+
+import numpy as np
 import polars as pl
 
+from dlrm.config.schema import DecimalMark
 from dlrm.data.inspect.choice import Choice, Settings, format_aucs, format_missing, leave_out
 from dlrm.data.inspect.labelled import EncodedColumn, LabelledRows
-from dlrm.data.inspect.number_rules import MIN_REPEATS, MIN_ROWS_FOR_UNIQUENESS
+from dlrm.data.inspect.number_forms import find_decimal_mark
+from dlrm.data.inspect.number_rules import MIN_REPEATS, MIN_ROWS_FOR_UNIQUENESS, choose_for_numbers
 from dlrm.data.inspect.prediction import Prediction, predict_by_value
+from dlrm.data.raw.number_texts import parse_number_texts
 
 _SEPARATORS = "|;"
 _LIST_SHARE = 0.1
@@ -24,6 +30,28 @@ def choose_for_texts(column: EncodedColumn, rows: LabelledRows, delimiter: str |
 
     delimiter: the one of text files, where lists are texts with separators; None for typed files.
     """
+    mark, warning = find_decimal_mark(column.distinct, delimiter)
+    if mark is not None:
+        return _choose_for_written_numbers(column, mark, rows)
+    return replace(_choose_for_plain_texts(column, rows, delimiter), warning=warning)
+
+
+def _choose_for_written_numbers(column: EncodedColumn, mark: DecimalMark, rows: LabelledRows) -> Choice:
+    """Choose the use of a column of texts that are numbers with this decimal mark."""
+    numbers = EncodedColumn.encode(parse_number_texts(column.distinct, mark))
+    codes = np.append(numbers.codes, -1)[column.codes]
+    description = f"text, numbers such as {column.distinct[0]!r}, {numbers.num_distinct:,} distinct values"
+    encoded = EncodedColumn(column.name, codes, numbers.distinct)
+    choice = choose_for_numbers(encoded, description, rows, {"type": "string"})
+    written: Settings = {"decimal_mark": mark}
+    return replace(
+        choice,
+        dense=None if choice.dense is None else choice.dense | written,
+        categorical=[settings | written if "bucketize" in settings else settings for settings in choice.categorical],
+    )
+
+
+def _choose_for_plain_texts(column: EncodedColumn, rows: LabelledRows, delimiter: str | None) -> Choice:
     name, missing = column.name, format_missing(column.missing_share)
     description = f"text, {column.num_distinct:,} distinct values{missing}"
     repeats = rows.estimate_repeats(column)

@@ -3,14 +3,15 @@
 import math
 import re
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dlrm.config import CategoricalColumn, SchemaConfig
-from dlrm.config.schema import TimePart
+from dlrm.config import CategoricalColumn, DenseColumn, SchemaConfig
+from dlrm.config.time_format import TimePart
 from dlrm.data.raw.bad_rows import BadRows, format_value
 from dlrm.data.raw.block import Parsed
 from dlrm.data.raw.convert import (
@@ -25,6 +26,7 @@ from dlrm.data.raw.convert import (
 from dlrm.data.raw.distinct import encode_distinct_ids, encode_distinct_numbers, encode_distinct_values
 from dlrm.data.raw.hexadecimal import HexadecimalColumn, explain_not_hexadecimal, parse_hexadecimal_ids
 from dlrm.data.raw.integers import convert_to_integers
+from dlrm.data.raw.number_texts import convert_number_texts, explain_not_number
 from dlrm.data.raw.odd_values import OddKind, OddValues
 from dlrm.data.raw.positive_labels import explain_missing_label, list_label_values, match_positive
 from dlrm.data.raw.table import CategoricalValues, RawTable, make_unknown_labels
@@ -68,8 +70,8 @@ class _ColumnReader:
     def __init__(self, schema: SchemaConfig, bad: BadRows, rows: NDArray[np.int64], with_labels: bool) -> None:
         """Set what to convert. rows: [n], the number within the block of each row of the columns."""
         self._schema, self._bad, self._rows, self._with_labels = schema, bad, rows, with_labels
-        self._times: dict[str, tuple[NDArray[np.int64], NDArray[np.bool_]]] = {}
-        """Parsed times by column, which several parts may be taken from."""
+        self._times: dict[tuple[str, str | None], tuple[NDArray[np.int64], NDArray[np.bool_]]] = {}
+        """Parsed times by column and form, which several parts may be taken from."""
         self.odd_values: OddValues = {}
 
     def read_table(self, table: pa.Table) -> RawTable:
@@ -82,7 +84,7 @@ class _ColumnReader:
         return RawTable(
             labels=self._read_label(columns[schema.label]) if has_labels else make_unknown_labels(table.num_rows),
             weights=None if weight is None else self._read_weight(weight, columns[weight]),
-            dense=[self._read_numbers(column.name, columns[column.name]) for column in schema.dense],
+            dense=[self._read_numbers(column, columns[column.name]) for column in schema.dense],
             categorical=[self._read_categorical(column, columns[column.name]) for column in schema.categorical],
             label_values=list_label_values(columns[schema.label]) if is_matched else (),
         )
@@ -102,33 +104,40 @@ class _ColumnReader:
         self._record_bad_values(name, is_bad, values, _explain_bad_weight)
         return np.where(is_bad, 0, numbers).astype(np.float32)
 
-    def _read_numbers(self, name: str, values: pa.Array) -> NDArray[np.float64]:
-        numbers, is_wrong = convert_to_numbers(values)
+    def _read_numbers(self, column: DenseColumn | CategoricalColumn, values: pa.Array) -> NDArray[np.float64]:
+        explain: _Explain = _explain_bad_number
+        if column.decimal_mark is not None and holds_text(values.type):
+            numbers, is_wrong = convert_number_texts(values, column.decimal_mark)
+            explain = partial(explain_not_number, mark=column.decimal_mark)
+        else:
+            numbers, is_wrong = convert_to_numbers(values)
         if is_wrong.any() and self._schema.missing:
             is_wrong &= ~find_words(values, self._schema.missing)
-        self._record_bad_values(name, is_wrong, values, _explain_bad_number)
+        self._record_bad_values(column.name, is_wrong, values, explain)
         is_extreme = find_extremes(numbers)
-        self._count_odd_values("extreme", name, int(np.count_nonzero(is_extreme)))
+        self._count_odd_values("extreme", column.name, int(np.count_nonzero(is_extreme)))
         return np.where(is_extreme, np.nan, numbers) if is_extreme.any() else numbers
 
-    def _read_time_part(self, name: str, part: TimePart, values: pa.Array) -> CategoricalValues:
-        if name not in self._times:
-            self._times[name] = parse_times(values)
-        seconds, is_time = self._times[name]
+    def _read_time_part(self, column: CategoricalColumn, part: TimePart, values: pa.Array) -> CategoricalValues:
+        key = column.name, column.time_format
+        if key not in self._times:
+            self._times[key] = parse_times(values, column.time_format)
+        seconds, is_time = self._times[key]
         is_missing = values.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
         is_wrong = ~is_time & ~is_missing
         if is_wrong.any():
             is_extreme = find_extremes(convert_to_numbers(values)[0])
             is_wrong &= ~is_extreme
-            self._count_odd_values("extreme", name, int(np.count_nonzero(is_extreme)))
-        self._record_bad_values(name, is_wrong, values, explain_not_time)
+            self._count_odd_values("extreme", column.name, int(np.count_nonzero(is_extreme)))
+        explain = partial(explain_not_time, time_format=column.time_format)
+        self._record_bad_values(column.name, is_wrong, values, explain)
         return encode_distinct_values(pa.array(get_time_part(seconds, part), mask=~is_time))
 
     def _read_categorical(self, column: CategoricalColumn, values: pa.Array) -> CategoricalValues:
         if column.bucketize is not None:
-            return encode_distinct_numbers(self._read_numbers(column.name, values))
+            return encode_distinct_numbers(self._read_numbers(column, values))
         if column.time_part is not None:
-            return self._read_time_part(column.name, column.time_part, values)
+            return self._read_time_part(column, column.time_part, values)
         words = column.missing_words if isinstance(column, WordedColumn) else None
         if not column.multi_hot:
             if words is not None and holds_text(values.type):

@@ -15,8 +15,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dlrm.data.errors import DataError
-from dlrm.data.raw.bytes_text import decode_utf8
 from dlrm.data.raw.bad_rows import format_value
+from dlrm.data.raw.bytes_text import decode_utf8
 from dlrm.data.raw.convert import convert_to_numbers, convert_to_strings, holds_text
 
 MAX_LABEL_VALUES = 10

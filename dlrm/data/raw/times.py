@@ -2,15 +2,18 @@
 
 Integers count seconds, milli-, micro- or nanoseconds since 1970. Between 1980 and 2100 the ranges of the four units are
 disjoint, so that the magnitude of a number tells its unit. Below all of them, integers such as 20240131 are dates from
-1980 to 2099. Other integers are not taken for times.
+1980 to 2099. Other integers are not taken for times. Texts and digits of any other form need a format, which says where
+the parts of a time stand.
 """
+
+from datetime import UTC, datetime
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dlrm.config.schema import TimePart
+from dlrm.config.time_format import TimePart, make_time_pattern
 from dlrm.data.raw.bad_rows import format_value
 from dlrm.data.raw.convert import convert_to_strings, find_missing, holds_text
 
@@ -23,12 +26,18 @@ _MIN_SECONDS, _MAX_SECONDS = 315_532_800, 4_102_444_800
 """Beginning of 1980 and of 2100."""
 _MIN_DATE, _MAX_DATE = 19_800_101, 20_991_231
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-# Date, hour, minute, second, and the sign, hours and minutes of the offset from UTC; groups 4 to 9 are optional.
 _ISO_8601 = (
-    r"^([0-9]{4})-([0-9]{2})-([0-9]{2})"
-    r"(?:[Tt ]([0-9]{2})(?::([0-9]{2})(?::([0-9]{2})(?:[.,][0-9]+)?)?)?"
-    r" ?(?:[Zz]|([+-])([0-9]{2})(?::?([0-9]{2}))?)?)?$"
+    r"^(?P<time>(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
+    r"(?:[Tt ](?P<hour>[0-9]{2})(?::(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:[.,][0-9]+)?)?)?"
+    r" ?(?:[Zz]|UTC|(?P<sign>[+-])(?P<offset_hours>[0-9]{2})(?::?(?P<offset_minutes>[0-9]{2}))?(?: UTC)?)?)?)$"
 )
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTH_NUMBERS = {name: number for number, name in enumerate(_MONTHS, start=1)}
+_EXAMPLE = datetime(2024, 1, 31, 17, 5, tzinfo=UTC)
+_MIN_SHORT_YEAR = 69
+"""Least two-digit year of the last century, as in POSIX."""
+_LEAP_YEAR = 1972
+"""Year of times that have none: any day of the year is one of its days."""
 
 
 def is_time_type(kind: pa.DataType) -> bool:
@@ -38,15 +47,17 @@ def is_time_type(kind: pa.DataType) -> bool:
     return types.is_timestamp(kind) or types.is_date(kind) or is_number or holds_text(kind) or types.is_null(kind)
 
 
-def parse_times(values: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def parse_times(values: pa.Array, time_format: str | None = None) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Parse times of any form to whole seconds [n] since 1970, rounded down, and a mask [n] of values that are times.
 
     values: a column that `is_time_type` accepts, or a dictionary of such values. The seconds of other values, and of
-    missing ones, are undefined.
+    missing ones, are undefined. time_format: form of texts and of digits; None for ISO 8601 and numbers since 1970.
     """
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     kind, is_present = values.type, ~find_missing(values)
+    if time_format is not None and not pa.types.is_temporal(kind):
+        return _match_times(_convert_to_texts(values), make_time_pattern(time_format))
     if holds_text(kind):
         texts = convert_to_strings(values)
         parsed = _parse_alike_texts(texts)
@@ -81,9 +92,13 @@ def get_time_part(seconds: NDArray[np.int64], part: TimePart) -> NDArray[np.int6
     return months.astype(np.int64) % 12 + 1 if part == "month" else (dates - months).astype(np.int64) + 1
 
 
-def explain_not_time(value: pa.Scalar) -> tuple[str, str]:
+def explain_not_time(value: pa.Scalar, time_format: str | None = None) -> tuple[str, str]:
     """Return the message and the valid values for a value that is not a time."""
-    return f"{format_value(value.as_py())} is not a time", VALID_TIMES
+    message = f"{format_value(value.as_py())} is not a time"
+    if time_format is None:
+        return message, f"{VALID_TIMES}; or the form of the times as time_format in the schema"
+    example = _EXAMPLE.strftime(time_format)
+    return f"{message} of the form {time_format!r}", f"times such as {example}, or another time_format in the schema"
 
 
 def _parse_alike_texts(texts: pa.Array) -> NDArray[np.int64] | None:
@@ -102,21 +117,57 @@ def _parse_alike_texts(texts: pa.Array) -> NDArray[np.int64] | None:
 
 def _parse_texts(texts: pl.Series) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     numbers = texts.cast(pl.Int64, strict=False)
+    # Seconds since 1970 may have a fraction.
+    numbers = numbers.zip_with(numbers.is_not_null(), texts.cast(pl.Float64, strict=False).cast(pl.Int64, strict=False))
     seconds, is_time = _scale_by_magnitude(numbers.fill_null(0).to_numpy(), numbers.is_not_null().to_numpy())
     if is_time.all():
         return seconds, is_time
-    groups = texts.str.extract_groups(_ISO_8601).struct
-    year, month, day, hour, minute, second, _, offset_hours, offset_minutes = (
-        groups.field(str(number)).cast(pl.Int64, strict=False).fill_null(0).to_numpy() for number in range(1, 10)
-    )
-    is_west = (groups.field("7") == "-").fill_null(False).to_numpy()
-    # Where a text does not match, the month is 0.
-    days, is_date = _count_days(year, month, day)
+    found, is_match = _match_times(texts, _ISO_8601)
+    return np.where(is_match, found, seconds), is_match | is_time
+
+
+def _convert_to_texts(values: pa.Array) -> pl.Series:
+    """Convert texts or numbers to texts, null where they are missing or cannot be read."""
+    if pa.types.is_floating(values.type):
+        # Libraries without missing integers turn a column that has some into floats.
+        numbers = pl.Series(values.cast(pa.float64()))
+        values = numbers.set(numbers != numbers.floor(), None).cast(pl.Int64, strict=False).to_arrow()
+    texts = convert_to_strings(values) if holds_text(values.type) else values.cast(pa.large_string())
+    return pl.Series(texts, dtype=pl.String)
+
+
+def _match_times(texts: pl.Series, pattern: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Parse texts [n] by a regular expression with the groups of `make_time_pattern`, as `parse_times` does."""
+    groups = texts.str.extract_groups(pattern).struct
+
+    def read(name: str, default: int = 0) -> NDArray[np.int64]:
+        if name not in groups.fields:
+            return np.full(len(texts), default, dtype=np.int64)
+        return groups.field(name).cast(pl.Int64, strict=False).fill_null(default).to_numpy()
+
+    def is_letter(name: str, letter: str) -> NDArray[np.bool_]:
+        if name not in groups.fields:
+            return np.zeros(len(texts), dtype=np.bool_)
+        return (groups.field(name).str.to_lowercase() == letter).fill_null(False).to_numpy()
+
+    year, month, hour = read("year", _LEAP_YEAR), read("month", 1), read("hour")
+    if "short_year" in groups.fields:
+        short_year = read("short_year")
+        year = short_year + np.where(short_year < _MIN_SHORT_YEAR, 2000, 1900)
+    if "month_name" in groups.fields:
+        names = groups.field("month_name").str.slice(0, 3).str.to_lowercase()
+        month = names.replace_strict(_MONTH_NUMBERS, default=0, return_dtype=pl.Int64).fill_null(0).to_numpy()
+    days, is_time = _count_days(year, month, read("day", 1))
+    if "half_hour" in groups.fields:
+        half_hour = read("half_hour")
+        hour = half_hour % 12 + 12 * is_letter("half", "p")
+        is_time &= (half_hour >= 1) & (half_hour <= 12)
+    minute, second, offset_hours, offset_minutes = map(read, ("minute", "second", "offset_hours", "offset_minutes"))
     # Second 60 is a leap second.
-    is_date &= (hour < 24) & (minute < 60) & (second <= 60) & (offset_hours < 24) & (offset_minutes < 60)
-    offset = (offset_hours * 60 + offset_minutes) * np.where(is_west, -60, 60)
-    found = days * _DAY_SECONDS + hour * 3600 + minute * 60 + second - offset
-    return np.where(is_date, found, seconds), is_date | is_time
+    is_time &= (hour < 24) & (minute < 60) & (second <= 60) & (offset_hours < 24) & (offset_minutes < 60)
+    offset = (offset_hours * 60 + offset_minutes) * np.where(is_letter("sign", "-"), -60, 60)
+    seconds = days * _DAY_SECONDS + hour * 3600 + minute * 60 + second - offset
+    return seconds, is_time & groups.field("time").is_not_null().to_numpy()
 
 
 def _count_days(

@@ -87,7 +87,7 @@ def _format_schema(inferred: Mapping[str, Any], choices: Sequence[Mapping[str, A
     if inferred["delimiter"] not in (None, ","):
         lines.append(f"delimiter = {_quote(inferred['delimiter'])}")
     if inferred["missing"]:
-        why = "these stand among numbers, and are read as missing values in all columns"
+        why = "these stand among numbers or times, and are read as missing values in all columns"
         lines.append(f"missing = {_format_list(inferred['missing'])}  # {why}")
     if inferred["columns"] is not None:
         lines.append("# The files have no header; you can rename the columns, here and below.")

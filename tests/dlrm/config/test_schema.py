@@ -70,6 +70,16 @@ def test_the_label_and_the_weight_are_no_features(column: object) -> None:
         ({"bucketize": 1}, "bucketize: should be greater than or equal to 2"),
         ({"bucketize": 4097}, "bucketize: should be less than or equal to 4,096"),
         ({"time_part": "minute"}, "time_part: 'minute' is not one of the choices"),
+        ({"decimal_mark": ","}, "decimal_mark: is set without bucketize"),
+        ({"time_format": "%Y"}, "time_format: is set without time_part"),
+        ({"time_part": "hour", "time_format": "%Y-%m-%d"}, "time_format: '%Y-%m-%d' does not give the hour (valid: a"),
+        ({"time_part": "day", "time_format": "%Y-%m-%d %I"}, "time_format: has the hours of half a day, %I, without"),
+        ({"time_part": "day", "time_format": "%d %Q"}, "time_format: '%Q' is not a directive (valid: directives of"),
+        (
+            {"time_part": "day", "time_format": "%d %b %m"},
+            "time_format: has %b and %m (valid: each part of a time once",
+        ),
+        ({"time_part": "day", "time_format": "%d %"}, "time_format: '%' is not a directive"),
     ],
 )
 def test_uses_that_exclude_each_other_are_errors(fields: dict[str, object], text: str) -> None:

@@ -48,6 +48,10 @@ def forms_of(moment: datetime) -> list[pa.Array]:
         *(pa.array([number], pa.int64()).cast(pa.timestamp(unit)) for unit, number in units.items()),
         pa.array([seconds], pa.int64()).cast(pa.timestamp("s", "Asia/Kolkata")),
         pa.array([float(seconds)]),
+        pa.array([f"{seconds}.25"]),
+        pa.array([f"{seconds / 10**8:.8f}E8"]),
+        pa.array([f"{text.isoformat(' ')}.123456 UTC"]),
+        pa.array([f"{text.isoformat(' ')}.123456789 +0000 UTC"]),
         *(pa.array([text]) for text in texts),
         pa.array(texts).dictionary_encode().take(pa.array([0])),
         pa.array([text.isoformat().encode()]),
@@ -92,8 +96,8 @@ def test_texts_of_different_forms_may_stand_in_one_column() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "noon", "2023-02-29", "2024-13-01", "2024-00-10", "2024-01-01T24:00", "2024-01-01T10:60", "12", "-1", "1e9",
-     "2024-1-1", "2024-01-01T10:00+25:00", "01/02/2024", "99999999999999999999", "\uff12024-01-01"],
+    ["", "noon", "2023-02-29", "2024-13-01", "2024-00-10", "2024-01-01T24:00", "2024-01-01T10:60", "12", "-1",
+     "1e19", "inf", "2024-1-1", "2024-01-01T10:00+25:00", "01/02/2024", "99999999999999999999", "\uff12024-01-01"],
 )  # fmt: skip
 def test_what_is_no_time_is_not_taken_for_one(text: str) -> None:
     assert parsed(pa.array([text, "2024-01-01"])) == [None, (0, 1, 1, 1, 2024)]
@@ -123,3 +127,23 @@ def test_a_text_that_is_no_time_is_a_bad_row_and_says_what_is_valid(tmp_path: Pa
 def test_a_column_of_another_type_holds_no_times(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"ts: the column's type is bool \(valid: timestamps"):
         of_parquet(tmp_path, pa.array([True]))
+
+
+def test_a_column_with_a_form_of_times_takes_text_digits_and_typed_times(tmp_path: Path) -> None:
+    def parts(form: str, values: pa.Array) -> list[Any]:
+        categorical = [{"name": "ts", "time_part": part, "time_format": form} for part in PARTS]
+        schema = SchemaConfig.model_validate({"categorical": categorical})
+        parquet.write_table(pa.table({"label": [0] * len(values), "ts": values}), tmp_path / "a.parquet")
+        return [row.categorical for row in rows_of(cut_parquet_blocks(found(tmp_path / "a.parquet"), schema))]
+
+    expected = [(17, 4, 29, 2, 2024), (None,) * 5]
+    for values in ([24022917, None], [24022917.0, np.nan], ["24022917", None], [datetime(2024, 2, 29, 17), None]):
+        assert parts("%y%m%d%H", pa.array(values, from_pandas=True)) == expected
+    texts = pa.array(["29/Feb/2024:12:00:00 -0500", None])
+    assert parts("%d/%b/%Y:%H:%M:%S %z", texts.dictionary_encode()) == expected
+    categorical = [{"name": "ts", "time_part": "day", "time_format": "%d/%b/%Y"}]
+    path = found(write_lines(tmp_path / "a.csv", ["label,ts", "0,29/Feb/2024", "1,30/Feb/2024"]))
+    with pytest.raises(
+        DataError, match=r"line 3, ts: '30/Feb/2024' is not a time of the form '%d/%b/%Y' \(valid: times"
+    ):
+        rows_of(cut_csv_blocks(path, SchemaConfig.model_validate({"categorical": categorical})))
