@@ -153,7 +153,7 @@ def test_what_is_in_doubt_stays_text_with_a_warning(tmp_path: Path, texts: list[
 def test_a_written_number_that_cannot_be_read_is_a_bad_row_that_names_the_decimal_mark(tmp_path: Path) -> None:
     column = [{"name": "price", "decimal_mark": ","}]
     path = tmp_path / "a.csv"
-    for text in ("12.50", "1,2,3", "(5", "1e99"):
+    for text in ("12.50", "1,2,3", "(5"):
         path.write_text(f"label;price\n0;12,50\n1;{text}\n", encoding="utf-8")
         schema = SchemaConfig.model_validate({"delimiter": ";", "dense": column})
         with pytest.raises(DataError, match=r"a\.csv, line 3, price: '.*' is not a number with the decimal mark ','"):
