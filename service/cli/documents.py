@@ -198,7 +198,7 @@ def find_pattern_fault(pattern: str) -> tuple[str, str] | None:
     return (f"not a regular file: {not_regular[0]}", "a regular file") if not_regular else None
 
 
-_DATA_SUFFIXES = (".csv", ".tsv", ".parquet", ".gz", ".zst")
+_DATA_SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather", ".gz", ".zst")
 
 
 def _read_document(path: Path) -> dict[str, Any]:

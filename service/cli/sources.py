@@ -1,5 +1,6 @@
 """Sources of `dlrm prepare` and `dlrm data inspect`: one job document, a prepared directory, or data files."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,18 @@ from service.cli.errors import BadInputError
 
 DOCUMENTS = (".toml", ".json")
 COMPRESSED = (".gz", ".zst")
-FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv"}
+FORMATS = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".json": "jsonl",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+}
+_FIRST_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -30,7 +42,7 @@ def read_source(sources: Sequence[str], settings: Sequence[str] | None = None) -
     Relative paths in a job document are relative to its directory. settings: arguments of `--set`. Raises BadInputError
     where files do not exist, and where they need a schema, which only a job document can give.
     """
-    if Path(sources[0]).suffix in DOCUMENTS:
+    if is_document(sources[0]):
         return _read_source_document(sources, settings)
     if settings:
         raise BadInputError(f"--set: {sources[0]} is not a job document (valid: a .toml or .json file, or no --set)")
@@ -47,9 +59,32 @@ def read_source(sources: Sequence[str], settings: Sequence[str] | None = None) -
     return Source(DataConfig(train=files), None)
 
 
+def is_document(source: str) -> bool:
+    """Whether a source is a job document, by its suffix; a `.json` file may hold rows as well."""
+    path = Path(source)
+    return path.suffix in DOCUMENTS and not (path.suffix == ".json" and _holds_rows(source))
+
+
+def _holds_rows(source: str) -> bool:
+    """Whether a `.json` source holds an array or one object per line, or names several files."""
+    if is_remote(source):
+        return True
+    try:
+        with Path(source).open("rb") as file:
+            start = file.read(_FIRST_BYTES).strip()
+    except OSError:
+        return "*" in source
+    first, *others = start.split(b"\n", 1)
+    try:
+        json.loads(first)
+    except ValueError:
+        return start.startswith(b"[")
+    return bool(others) or start.startswith(b"[")
+
+
 def resolve_files(sources: Sequence[str]) -> list[str]:
     """Return the files, directories or patterns with absolute paths. Raises BadInputError where one names no file."""
-    documents = [source for source in sources if Path(source).suffix in DOCUMENTS]
+    documents = [source for source in sources if is_document(source)]
     if documents:
         raise BadInputError(f"{documents[0]}: pass either one job document or data files")
     faults = [fault for source in sources if (fault := find_pattern_fault(source))]
@@ -59,7 +94,7 @@ def resolve_files(sources: Sequence[str]) -> list[str]:
 
 
 def guess_format(patterns: Sequence[str]) -> str | None:
-    """Guess the format from the name of the first file: `parquet`, `csv`, or None for any other."""
+    """Guess the format that needs a schema from the name of the first file; None for any other name."""
     name = patterns[0] if is_remote(patterns[0]) else str(list_local_files(patterns[0])[0])
     path = Path(name)
     suffix = path.with_suffix("").suffix if path.suffix in COMPRESSED else path.suffix

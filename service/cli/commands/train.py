@@ -47,7 +47,7 @@ from service.cli.run_directory import (
 )
 from service.cli.run_store import RunStore, fetch_kept_run, fetch_lost_run, make_fetched_path, name_store
 from service.cli.set_option import PresetOption, SetOption, add_preset
-from service.cli.sources import DOCUMENTS
+from service.cli.sources import is_document
 
 RESULT_FIELDS = (
     "auc",
@@ -180,7 +180,7 @@ def train(
     if place is not None:
         directory, store = _find_places(resume, run_directory, run_store)
         if place.node != 0:
-            document = Path(sources[0]) if sources and Path(sources[0]).suffix in DOCUMENTS else None
+            document = Path(sources[0]) if sources and is_document(sources[0]) else None
             code = run_other_node(directory, place, store, ToldDocument(document, settings))
             raise typer.Exit(EXIT_CODES.get(code, errors.EXIT_FAILED))
     try:
@@ -218,7 +218,7 @@ def _create_attempt(
     run_store: str | None,
 ) -> NewAttempt:
     sources = sources or []
-    is_data = bool(sources) and Path(sources[0]).suffix not in DOCUMENTS
+    is_data = bool(sources) and not is_document(sources[0])
     if not is_data:
         errors.refuse_options(
             {"--label": inference.label, "--eval": inference.evaluation}, "valid only with data files"
