@@ -71,14 +71,19 @@ def _collect(pieces: Sequence[TextPiece]) -> tuple[_Values, int, float]:
                 bad.add_one(number, error.field, (error.message, error.valid))
                 continue
             for name, value in _flatten(found):
-                values[name][num_rows] = value
+                present = values[name]
+                if value is not None:
+                    present[num_rows] = value
             num_rows += 1
         num_bad += len(bad.good) - int(bad.good.sum())
         if num_bad > _MAX_BAD_SHARE * (num_rows + num_bad) and piece.first_line is not None:
             bad.raise_first()
     if not num_rows:
         raise DataError("there are no rows", pieces[0].file if pieces else None, valid="files with rows")
-    return values, num_rows, num_bad / (num_rows + num_bad)
+    # An object is null in some lines.
+    objects = {name.rpartition(".")[0] for name in values}
+    kept = {name: found for name, found in values.items() if found or name not in objects}
+    return kept, num_rows, num_bad / (num_rows + num_bad)
 
 
 class _DottedKey:
@@ -86,15 +91,15 @@ class _DottedKey:
 
 
 def _flatten(found: dict[str, Any], prefix: str = "", level: int = 1) -> Iterator[tuple[str, Any]]:
-    """Yield the names and the values of an object that are not missing, and those of nested objects."""
+    """Yield the names and the values of an object and of nested objects; None for a missing value."""
     for key, value in found.items():
         name = prefix + key
         if prefix and "." in key:
             yield name, _DottedKey()
         elif isinstance(value, dict) and value and level < _MAX_LEVELS:
             yield from _flatten(value, f"{name}.", level + 1)
-        elif value is not None and value != "":
-            yield name, value
+        else:
+            yield name, None if value == "" else value
 
 
 def _make_column(name: str, found: dict[int, Any], height: int) -> tuple[pl.Series, str]:
@@ -108,10 +113,10 @@ def _make_column(name: str, found: dict[int, Any], height: int) -> tuple[pl.Seri
     if kinds != {list}:
         names = ", ".join(sorted(_NAMES[kind] for kind in kinds))
         return _make_empty(name, height, SEVERAL_TYPES + names if len(kinds) > 1 else f"not readable: {names}")
-    texts = pl.Series(name, [value and [_to_text(item) for item in value] for value in full], pl.List(pl.String))
     items = {type(item) for value in found.values() for item in value} - {type(None)}
     if items & {list, dict}:
         return _make_empty(name, height, "not a number, a text or a list of them: a list of lists or objects")
+    texts = pl.Series(name, [value and [_to_text(item) for item in value] for value in full], pl.List(pl.String))
     if items <= {int, float}:
         numbers = texts.cast(pl.List(pl.Int64), strict=False)
         is_whole = numbers.explode().null_count() == texts.explode().null_count()

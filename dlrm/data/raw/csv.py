@@ -13,8 +13,8 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
 from dlrm.config import SchemaConfig, format_some
@@ -182,10 +182,10 @@ class _BlockReader:
             raise _UnevenError("a quoted value continues on the next line")
         if self._delimiter != self._schema.delimiter and num_extra:
             # Inside quotes the delimiter is a part of the value.
-            columns = [
-                pc.replace_substring(column, self._delimiter, self._schema.delimiter) for column in table.columns
-            ]
-            table = pa.table(columns, table.schema)
+            texts = pl.DataFrame(table).with_columns(
+                pl.all().str.replace_all(self._delimiter, self._schema.delimiter, literal=True)
+            )
+            table = texts.to_arrow(compat_level=pl.CompatLevel.oldest())
         return table.slice(0, num_lines)
 
     def _parse_line_by_line(self, data: bytes, bad: BadRows, keep_going: bool) -> pa.Table:

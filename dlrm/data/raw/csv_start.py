@@ -1,4 +1,4 @@
-"""What comes before the rows of a CSV file: comments, and the header. Delimiters of several characters."""
+"""Beginnings of CSV files: comments and the header; and delimiters of several characters."""
 
 import csv
 import re

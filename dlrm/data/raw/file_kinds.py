@@ -1,4 +1,4 @@
-"""What a file is, by its first bytes: the name says nothing. Kinds that are not read are named for what they are."""
+"""Kinds of files, by their first bytes, whatever their names; kinds that are not read have words for messages."""
 
 import io
 import json
@@ -27,7 +27,7 @@ class Kind:
     format: str | None = None
     """Value of `data.format` that reads it; `text` for all formats of text; None if it is not read."""
     valid: str = VALID
-    """What would be valid, if it is not read."""
+    """Valid input in place of a file that is not read."""
 
     def make_error(self, file: str, inside: str = "") -> DataError:
         """Make the error for a file that a reader of another format was given. inside: how the file is compressed."""

@@ -27,7 +27,7 @@ def parse_object(line: bytes, parse_integer: Callable[[str], Any] = str) -> dict
             parse_int=parse_integer,
             parse_float=format_float if parse_integer is str else float,
             parse_constant=lambda word: None if word == "NaN" else word,
-            object_pairs_hook=lambda pairs: dict(reversed(pairs)),
+            object_pairs_hook=_build_object,
         )
     except UnicodeDecodeError:
         raise JsonLineError(None, "not UTF-8", "UTF-8 text") from None
@@ -38,6 +38,11 @@ def parse_object(line: bytes, parse_integer: Callable[[str], Any] = str) -> dict
     if not isinstance(found, dict):
         raise JsonLineError(None, "is not a JSON object", VALID_LINE)
     return found
+
+
+def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    built = dict(pairs)
+    return built if len(built) == len(pairs) else dict(reversed(pairs))
 
 
 def format_float(text: str) -> str:

@@ -62,6 +62,10 @@ def read_lines(file: DataFile, block_bytes: int = BLOCK_BYTES) -> Iterator[Lines
         start = _read(stream, len(_BYTE_ORDER_MARK), file, compression)
         rest, number, position = start.removeprefix(_BYTE_ORDER_MARK), 1, 0
         while piece := _read(stream, block_bytes, file, compression):
+            if len(piece) < block_bytes:
+                # The stream ends here: a last line without an end belongs to the lines before it.
+                rest += piece
+                break
             end = piece.rfind(b"\n") + 1
             if end:
                 lines = _make_lines(b"".join((rest, memoryview(piece)[:end])), number, raw.tell() - position)

@@ -26,6 +26,7 @@ from service.cli.render.inferred_document import format_job_document
 from tests.dlrm.data.raw.plain import found, rows_of
 
 FUZZ_SECONDS = 600
+SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
 BASE = ["label,site,n", *(f"{row % 2},{'abc'[row % 3]},{row % 7}" for row in range(60))]
 BASE_ROWS = [(float(row % 2), "abc"[row % 3], str(row % 7)) for row in range(60)]
 
@@ -134,7 +135,7 @@ class Written:
 
 USUAL, OTHERS = ",\t;|", ["\x01", "^", "~", "::"]
 LETTERS = st.sampled_from("abé0 .-'#\"\u2028,;|")
-QUOTED = {"minimal": csv.QUOTE_MINIMAL, "all": csv.QUOTE_ALL}
+QUOTED: dict[str, Any] = {"minimal": csv.QUOTE_MINIMAL, "all": csv.QUOTE_ALL}
 
 
 @st.composite
@@ -215,7 +216,24 @@ PIECES = st.sampled_from(
             "\0",
             "é",
         ),
-        *("{", "}", "[", "]", "<", ":", "NA", "-", ".", "\ufeff", "\udcff", "1e999", "2024-01-01", "sep=;", "\u2028"),
+        *(
+            "é",
+            "{",
+            "}",
+            "[",
+            "]",
+            "<",
+            ":",
+            "NA",
+            "-",
+            ".",
+            "\ufeff",
+            "\udcff",
+            "1e999",
+            "2024-01-01",
+            "sep=;",
+            "\u2028",
+        ),
         '{"label": 1}',
     ]
 )
@@ -247,7 +265,7 @@ def check_torn(directory: Path, content: bytes) -> None:
     assert len(sentence) < 2000
 
 
-@settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=80, suppress_health_check=SLOW)
 @given(written())
 def test_a_table_that_another_program_wrote_is_read_as_it_was_written(
     tmp_path_factory: pytest.TempPathFactory, table: Written
@@ -255,7 +273,7 @@ def test_a_table_that_another_program_wrote_is_read_as_it_was_written(
     check_plain(tmp_path_factory.getbasetemp(), table)
 
 
-@settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=80, suppress_health_check=SLOW)
 @given(torn())
 def test_any_file_is_read_or_refused_in_one_sentence(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     check_torn(tmp_path_factory.getbasetemp(), content)
@@ -267,7 +285,7 @@ def test_ten_minutes_of_any_dialect_end_in_rows_or_in_one_sentence(tmp_path: Pat
     end = time.monotonic() + FUZZ_SECONDS
     examples = 0
 
-    @settings(deadline=None, max_examples=500, suppress_health_check=list(HealthCheck))
+    @settings(deadline=None, max_examples=500, suppress_health_check=SLOW)
     @given(written(), torn())
     def fuzz(table: Written, content: bytes) -> None:
         nonlocal examples
