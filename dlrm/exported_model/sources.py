@@ -84,8 +84,9 @@ def add_format_hints(
     The hint is added to errors about the first line of a file or the whole file.
     """
     formats = [*TABLE_FORMATS, *(["criteo_tsv"] if _list_columns(schema) == _list_columns(CRITEO_SCHEMA) else [])]
-    others = " or ".join(other for other in formats if other != kind)
-    hint = f"or, if it is not {kind}, {arguments.file_format} {others}; the model was trained on {model_format}"
+    *others, last = [other for other in formats if other != kind]
+    option = f"{arguments.file_format} {', '.join(others)} or {last}"
+    hint = f"or, if it is not {kind}, {option}; the model was trained on {model_format}"
     with _add_hint(hint):
         for block in blocks:
             yield replace(block, parse=partial(_parse_with_hint, block, hint))

@@ -75,6 +75,10 @@ def sample_csv(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> Fi
         for name in names_by_file[files[0].name]
         if name not in faults and (name not in unshared or unshared[name].file not in own)
     ]
+    if faults and len(readable) <= 1:
+        name, reason = next(iter(faults.items()))
+        valid = "a different name for each column"
+        raise DataError(reason.removeprefix("not clear: "), files[0].name, first.lines.first_number, name, valid)
     pieces, num_rows, is_estimate = read_pieces(
         files, MAX_ROWS, lambda lines: count_lines_before_rows(lines, delimiter, has_header=has_header)
     )

@@ -337,6 +337,7 @@ def test_csv_columns_that_a_later_file_lacks_are_left_out(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
+        ("a.csv", b"y,x,x\n0,1,2\n", r"a\.csv, line 1, x: two columns have this name"),
         ("a.csv", b"y,x\n", r"a\.csv: there are no rows"),
         ("a.csv", b"PAR1\x15\x04", r"a\.csv: is a Parquet file"),
         ("a.csv", bytes(range(128, 256)) * 20, r"a\.csv, line 1: not UTF-8"),
