@@ -38,7 +38,8 @@ def sample_arrow(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> 
     sizes = [count_arrow_rows(file) for file in files]
     if not sum(sizes):
         raise DataError("there are no rows", files[0].name, valid="files with rows")
-    step = -(-sum(sizes) // MAX_ROWS)
+    num_bytes = sum(file.num_bytes for file in files)
+    step = max(-(-sum(sizes) // MAX_ROWS), -(-num_bytes // _MAX_BYTES))
     samples = [sample_as_parquet(file, step) for file in files]
     bare = [sample_as_parquet(file, None) for file in others]
     return replace(sample_parquet(samples, bare), num_rows=sum(sizes))
@@ -58,15 +59,12 @@ def sample_as_parquet(file: DataFile, step: int | None) -> ParquetSample:
     with open_arrow(file) as found:
         places = [place for place, field in enumerate(found.schema) if _fits_parquet(field)]
         parts: list[pa.Table] = []
-        position = num_bytes = 0
+        position = 0
         for batch, _ in found.read() if step is not None else ():
             rows = np.arange(position, position + batch.num_rows) // 2
             position += batch.num_rows
             part = pa.Table.from_batches([batch]).select(places)
             parts.append(part.take(pa.array(np.flatnonzero(rows % step == 0))))
-            num_bytes += parts[-1].nbytes
-            if num_bytes > _MAX_BYTES:
-                break
         table = pa.concat_tables(parts) if parts else found.schema.empty_table().select(places)
     sink = io.BytesIO()
     parquet.write_table(table, sink, compression="none", use_dictionary=False)

@@ -129,9 +129,10 @@ def train(
 
         dlrm train job.toml --preset large_batch
 
-    From data files (Parquet, CSV, TSV, Criteo; compressed, patterns, URIs) a job
-    document is inferred first, as by `dlrm prepare --infer`. It is written beside
-    the run directory, to RUN_DIRECTORY.toml, for you to edit and train again.
+    From data files (Parquet, CSV, TSV, Criteo, JSON Lines, Arrow; compressed,
+    patterns, URIs) a job document is inferred first, as by `dlrm prepare --infer`.
+    It is written beside the run directory, to RUN_DIRECTORY.toml, for you to edit
+    and train again.
 
         dlrm train clicks.csv
 

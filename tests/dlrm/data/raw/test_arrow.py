@@ -15,7 +15,7 @@ from dlrm.data.raw.arrow import cut_arrow_blocks
 from dlrm.data.raw.parquet import cut_parquet_blocks
 from tests.dlrm.data.raw.plain import found, good_rows_of, rows_of
 
-ROWS = 1000
+ROWS = 300
 GENERATOR = random.Random(0)
 TABLE = pa.table(
     {
