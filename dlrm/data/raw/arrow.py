@@ -94,10 +94,11 @@ def open_arrow(file: DataFile) -> Iterator[ArrowBatches]:
         raw.seek(0)
         try:
             yield ArrowBatches(pa.PythonFile(raw, mode="r"), file, kind is ARROW_STREAM)
-        except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        # Damaged lengths ask for any amount of memory.
+        except (OSError, MemoryError, pa.ArrowException, UnicodeDecodeError) as error:
             if isinstance(error, OSError) and file.is_remote:
                 raise OSError(f"{file.name}: reading failed: {error}") from error
-            cause = str(error).strip().partition("\n")[0]
+            cause = str(error).strip().partition("\n")[0] or "it is damaged"
             raise DataError(f"not readable as Arrow IPC: {cause}", file.name, valid="a complete file") from None
 
 
