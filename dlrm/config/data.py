@@ -14,7 +14,9 @@ from dlrm.config.patterns import PatternError, check_scheme
 from dlrm.config.schema import CRITEO_SCHEMA, MAX_NAME_LENGTH, ColumnName, SchemaConfig
 from dlrm.config.vocabulary import VocabularyConfig
 
-RAW_FORMATS = ("criteo_tsv", "parquet", "csv")
+RAW_FORMATS = ("criteo_tsv", "parquet", "csv", "jsonl", "arrow")
+TABLE_FORMATS = RAW_FORMATS[1:]
+"""Raw formats whose columns a schema describes."""
 
 
 def _check_pattern(pattern: str) -> str:
@@ -81,12 +83,13 @@ class DataConfig(Config):
     split: Literal["hash", "tail"] = "hash"
     """Choice of the rows that are held out. hash: by a hash of the row's number, the same rows in every run; tail: the
     last rows, for rows in order of time."""
-    format: Literal["criteo_tsv", "parquet", "csv", "packed", "synthetic"] = "criteo_tsv"
+    format: Literal["criteo_tsv", "parquet", "csv", "jsonl", "arrow", "packed", "synthetic"] = "criteo_tsv"
     """Format of the rows. criteo_tsv: label, 13 integers, 26 hexadecimal categories, tab-separated, blank = missing.
-    parquet and csv need `schema`. packed: one directory that `dlrm prepare` wrote. synthetic: generated rows, no
-    files. criteo_tsv and csv may be compressed with gzip or zstd."""
+    parquet, csv, jsonl (JSON Lines: one object per line) and arrow (Arrow IPC files and streams, Feather 2) need
+    `schema`. packed: one directory that `dlrm prepare` wrote. synthetic: generated rows, no files. criteo_tsv, csv and
+    jsonl may be compressed with gzip or zstd."""
     table_schema: SchemaConfig | None = Field(default=None, alias="schema")
-    """Columns of parquet and csv files; `dlrm prepare --infer` writes a schema to start from."""
+    """Columns of parquet, csv, jsonl and arrow files; `dlrm prepare --infer` writes a schema to start from."""
     vocabulary: VocabularyConfig = VocabularyConfig()
     """Mapping of categorical values to table rows; the synthetic log and packed rows already contain table rows."""
     weight_column: ColumnName | None = None
@@ -132,16 +135,15 @@ class DataConfig(Config):
 
     @model_validator(mode="after")
     def _check_schema(self) -> "DataConfig":
-        takes_schema = self.format in ("parquet", "csv")
+        takes_schema = self.format in TABLE_FORMATS
         if takes_schema and self.table_schema is None:
             valid = "label, dense and categorical columns; `dlrm prepare --infer FILES` writes a first version"
             raise invalid("schema", f"required for format {self.format}", valid)
         if not takes_schema:
             for field, value in (("schema", self.table_schema), ("weight_column", self.weight_column)):
                 if value is not None:
-                    raise invalid(
-                        field, f"format {self.format} has its own columns", 'null, or format "parquet" or "csv"'
-                    )
+                    valid = "null, or format " + " or ".join(f'"{other}"' for other in TABLE_FORMATS)
+                    raise invalid(field, f"format {self.format} has its own columns", valid)
         if self.table_schema is not None:
             self._check_columns(self.table_schema)
         if not self.is_raw and self.vocabulary != VocabularyConfig():
@@ -172,6 +174,6 @@ class DataConfig(Config):
             message = f"{self.weight_column!r} is not in schema.columns"
             raise invalid("weight_column", message, "one of the columns that schema.columns lists")
         for index, column in enumerate(schema.categorical):
-            if self.format == "csv" and column.multi_hot and column.separator == schema.delimiter:
-                message = f"{column.separator!r} is also schema.delimiter, which separates columns"
+            if self.format == "csv" and column.multi_hot and column.separator in schema.delimiter:
+                message = f"{column.separator!r} is also in schema.delimiter, which separates columns"
                 raise invalid(f"schema.categorical.{index}.separator", message, "another character")

@@ -118,11 +118,11 @@ class SchemaConfig(Config):
     categorical: list[CategoricalColumn] = Field(default=[], max_length=MAX_COLUMNS)
     """Columns of ids, ranges or parts of times; each has a table. A column may be used several times, if each use gives
     another feature. Here and in `dense`, `{ name = "c{}", count = 3 }` stands for c0, c1 and c2."""
-    delimiter: str = Field(default=",", min_length=1, max_length=1)
-    """Character between columns, in CSV: one ASCII character, not a quote."""
+    delimiter: str = Field(default=",", min_length=1, max_length=8)
+    """Characters between columns, in CSV, such as "," or "::": ASCII, without quotes and line ends."""
     missing: list[MissingWord] = Field(default=[], max_length=100)
-    """Texts that stand for a missing value in CSV, beside the blank one, such as ["NA", "?"]; compared as they stand,
-    spaces included."""
+    """Texts that stand for a missing value in CSV and JSON Lines, beside the blank one, such as ["NA", "?"]; compared
+    as they stand, spaces included."""
     columns: list[ColumnName] | None = Field(default=None, min_length=1, max_length=20_000)
     """Names of all columns of CSV files without a header; null: the first line of every file is its header."""
 
@@ -163,10 +163,9 @@ class SchemaConfig(Config):
 
     @model_validator(mode="after")
     def _check_delimiter(self) -> "SchemaConfig":
-        if not self.delimiter.isascii() or self.delimiter in '"\r\n\0':
-            raise invalid(
-                "delimiter", f"{self.delimiter!r} cannot separate columns", 'one ASCII character, such as "," or ";"'
-            )
+        if not self.delimiter.isascii() or set(self.delimiter) & set('"\r\n\0'):
+            valid = 'ASCII characters without quotes and line ends, such as "," or "::"'
+            raise invalid("delimiter", f"{self.delimiter!r} cannot separate columns", valid)
         return self
 
     @model_validator(mode="after")

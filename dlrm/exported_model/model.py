@@ -135,10 +135,10 @@ class SavedModel:
     ) -> Iterator[NDArray[np.float32]]:
         """Yield the probabilities of label 1 for the rows of files, in order, as arrays [n], in bounded memory.
 
-        patterns: files, directories and patterns, also of s3:// and gs://. file_format: "parquet", "csv" or
-        "criteo_tsv"; None to detect it. max_bad_fraction: share of the rows that may be unreadable; these get NaN, and
-        DataError is raised at the end where there are more. num_threads: None for one per core. Raises DataError, which
-        names file, line and column.
+        patterns: files, directories and patterns, also of s3:// and gs://. file_format: "parquet", "csv", "jsonl",
+        "arrow" or "criteo_tsv"; None to detect it. max_bad_fraction: share of the rows that may be unreadable; these
+        get NaN, and DataError is raised at the end where there are more. num_threads: None for one per core. Raises
+        DataError, which names file, line and column.
         """
         patterns = [patterns] if isinstance(patterns, str) else patterns
         bad_rows, odd_values = BadRowCount(max_bad_fraction, lambda _: None, "max_bad_fraction"), OddValues()

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from dlrm.config import CRITEO_SCHEMA, CategoricalColumn, SchemaConfig
+from dlrm.config.data import TABLE_FORMATS
 from dlrm.data.dataset import Dataset
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.encode.vocabulary import CountedVocabulary, Vocabulary
@@ -14,11 +15,9 @@ from dlrm.data.errors import DataError
 from dlrm.data.packed.open import open_packed
 from dlrm.data.raw.block import Block, Parsed
 from dlrm.data.raw.data_file import DataFile
+from dlrm.data.raw.detect_format import detect_format
 from dlrm.data.raw.hexadecimal import HexadecimalColumn
 from dlrm.data.raw.worded import WordedColumn
-
-PARQUET = b"PAR1"
-"""First bytes of a Parquet file."""
 
 
 @dataclass(frozen=True)
@@ -39,16 +38,16 @@ def find_format(
     requested: str | None,
     arguments: Arguments = COMMAND_ARGUMENTS,
 ) -> str:
-    """Find the format of the files: `parquet`, `csv` or `criteo_tsv`.
+    """Find the format of the files, one of `RAW_FORMATS`.
 
     schema: columns of the model. model_format: format that the model was trained on. requested: format to use; None to
-    recognise Parquet by its first bytes, and to assume the model's format for text where that is a text format. Raises
-    DataError where Criteo TSV does not have the model's columns.
+    recognise it by what the first file holds, and to take delimited text for the model's format if that is such text.
+    Raises DataError where Criteo TSV does not have the model's columns, and where the file is of none of the formats.
     """
     kind = requested or _detect_format(files[0], schema, model_format)
     if kind == "criteo_tsv" and _list_columns(schema) != _list_columns(CRITEO_SCHEMA):
         message = "criteo_tsv has the columns I1 to I13 and C1 to C26, which differ from those of the model"
-        raise DataError(message, field=arguments.file_format, valid="parquet or csv")
+        raise DataError(message, field=arguments.file_format, valid=" or ".join(TABLE_FORMATS))
     return kind
 
 
@@ -57,12 +56,17 @@ def make_schema_to_read(schema: SchemaConfig, model_format: str) -> SchemaConfig
 
     A model that was trained on Criteo TSV reads CSV with commas and a header, and takes text of categorical columns for
     hexadecimal, as in the TSV. For one that was trained on CSV, the texts that stand for a missing value there do so in
-    every format, and an empty list, which CSV cannot represent, is a missing one.
+    every format, and an empty list, which CSV cannot represent, is a missing one. Of JSON Lines this holds for all but
+    lists, which are as in Parquet.
     """
-    if model_format == "csv":
+    if model_format in ("csv", "jsonl"):
         words = ["", *schema.missing]
-        return schema.model_copy(update={"categorical": [_add_words(column, words) for column in schema.categorical]})
-    if schema != CRITEO_SCHEMA or model_format == "parquet":
+        columns = [
+            column if column.multi_hot and model_format == "jsonl" else _add_words(column, words)
+            for column in schema.categorical
+        ]
+        return schema.model_copy(update={"categorical": columns})
+    if schema != CRITEO_SCHEMA or model_format in ("parquet", "arrow"):
         return schema
     columns = [HexadecimalColumn(**column.model_dump()) for column in schema.categorical]
     return schema.model_copy(update={"delimiter": ",", "columns": None, "categorical": columns})
@@ -79,9 +83,10 @@ def add_format_hints(
 
     The hint is added to errors about the first line of a file or the whole file.
     """
-    formats = ["parquet", "csv", *(["criteo_tsv"] if _list_columns(schema) == _list_columns(CRITEO_SCHEMA) else [])]
-    others = " or ".join(other for other in formats if other != kind)
-    hint = f"or, if it is not {kind}, {arguments.file_format} {others}; the model was trained on {model_format}"
+    formats = [*TABLE_FORMATS, *(["criteo_tsv"] if _list_columns(schema) == _list_columns(CRITEO_SCHEMA) else [])]
+    *others, last = [other for other in formats if other != kind]
+    option = f"{arguments.file_format} {', '.join(others)} or {last}"
+    hint = f"or, if it is not {kind}, {option}; the model was trained on {model_format}"
     with _add_hint(hint):
         for block in blocks:
             yield replace(block, parse=partial(_parse_with_hint, block, hint))
@@ -128,9 +133,9 @@ def _are_same_vocabularies(one: Vocabulary, other: Vocabulary) -> bool:
 
 
 def _detect_format(file: DataFile, schema: SchemaConfig, model_format: str) -> str:
-    with file.open() as opened:
-        if opened.read(len(PARQUET)) == PARQUET:
-            return "parquet"
+    kind = detect_format(file)
+    if kind != "text":
+        return kind
     if model_format in ("csv", "criteo_tsv"):
         return model_format
     return "criteo_tsv" if schema == CRITEO_SCHEMA else "csv"

@@ -4,6 +4,7 @@ import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -12,15 +13,17 @@ from pyarrow import parquet
 
 from dlrm.config import DataConfig, SchemaConfig
 from dlrm.data.errors import DataError
-from dlrm.data.inspect.csv_pieces import TextPiece, read_pieces
+from dlrm.data.inspect.csv_pieces import CountLines, TextPiece, read_pieces
 from dlrm.data.inspect.sample import spread_evenly
+from dlrm.data.inspect.sample_arrow import count_arrow_rows, sample_as_parquet
 from dlrm.data.raw.block import Parsed
 from dlrm.data.raw.columns import list_columns_to_read
+from dlrm.data.raw.csv_start import count_lines_before_rows
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.files import find_files
 from dlrm.data.raw.open import cut_blocks
 from dlrm.data.raw.table import RawTable
-from dlrm.data.raw.text import read_lines
+from dlrm.data.raw.text import Lines, read_lines
 from dlrm.data.raw.typed import check_columns, parse_table
 
 MAX_ROWS, MAX_VALUES = 100_000, 5_000_000
@@ -57,16 +60,22 @@ class RawSample:
 def count_rows(patterns: Sequence[str], field: str, config: DataConfig, data_roots: Sequence[str] | None) -> int:
     """Count the rows of raw files, or estimate them from their bytes. Raises DataError, which names `field`."""
     files = find_files(patterns, field, data_roots, Path())
-    if config.format == "parquet":
+    if config.format in ("parquet", "arrow"):
         chosen = _choose_files(files)
-        num_rows = sum(sum(_list_group_sizes(file, config.raw_schema)) for file in chosen)
+        if config.format == "arrow":
+            num_rows = sum(map(count_arrow_rows, chosen))
+        else:
+            num_rows = sum(sum(_list_group_sizes(file, config.raw_schema)) for file in chosen)
         return _scale_rows(num_rows, chosen, files)
-    has_header = _has_header(config)
-    return read_pieces(files, 1, has_header=has_header)[1]
+    return read_pieces(files, 1, partial(_count_lines_before_rows, config))[1]
 
 
-def _has_header(config: DataConfig) -> bool:
-    return config.format == "csv" and config.raw_schema.columns is None
+def _count_lines_before_rows(config: DataConfig, lines: Lines) -> int:
+    """Count the lines of a header, and of comments before it. lines: the first lines of a file."""
+    schema = config.raw_schema
+    if config.format != "csv":
+        return 0
+    return count_lines_before_rows(lines, schema.delimiter, has_header=schema.columns is None)
 
 
 def read_sample(config: DataConfig, data_roots: Sequence[str] | None) -> RawSample:
@@ -79,6 +88,8 @@ def read_sample(config: DataConfig, data_roots: Sequence[str] | None) -> RawSamp
     num_bytes = sum(file.num_bytes for file in files)
     if config.format == "parquet":
         pieces, num_rows_of_files, is_estimate = _read_parquet(files, config.raw_schema)
+    elif config.format == "arrow":
+        pieces, num_rows_of_files, is_estimate = _read_arrow(files, config.raw_schema)
     else:
         pieces, num_rows_of_files, is_estimate = _read_text(files, config)
     num_rows = sum(num_rows for num_rows, _ in pieces)
@@ -95,20 +106,21 @@ _Pieces = list[tuple[int, Parsed]]
 
 
 def _read_text(files: Sequence[DataFile], config: DataConfig) -> tuple[_Pieces, int, bool]:
-    has_header = _has_header(config)
-    texts, num_rows, is_estimate = read_pieces(files, _choose_num_rows(config.raw_schema), has_header=has_header)
-    headers = {name: _read_first_line(name, files) for name in {text.file for text in texts}} if has_header else {}
+    count_lines = partial(_count_lines_before_rows, config)
+    texts, num_rows, is_estimate = read_pieces(files, _choose_num_rows(config.raw_schema), count_lines)
+    named = {text.file for text in texts}
+    headers = {file.name: _read_header(file, count_lines) for file in files if file.name in named}
     pieces: _Pieces = []
     for text in texts:
-        file = _TextFile.from_piece(text, headers.get(text.file, b""))
+        file = _TextFile.from_piece(text, headers[text.file])
         pieces += [(block.num_rows, block.parse(True)) for block in cut_blocks(config, [file])]
     return pieces, num_rows, is_estimate
 
 
-def _read_first_line(name: str, files: Sequence[DataFile]) -> bytes:
-    file = next(file for file in files if file.name == name)
-    data = next(read_lines(file, _HEADER_BYTES)).data
-    return data[: data.index(b"\n") + 1]
+def _read_header(file: DataFile, count_lines: CountLines) -> bytes:
+    """Read the lines of a file before its first row."""
+    lines = next(read_lines(file, _HEADER_BYTES))
+    return lines.data[: len(lines.data) - len(lines.drop_first(count_lines(lines)).data)]
 
 
 @dataclass(frozen=True)
@@ -142,6 +154,14 @@ def _read_parquet(files: Sequence[DataFile], schema: SchemaConfig) -> tuple[_Pie
         wanted = min(-(-num_wanted // len(some)), size)
         tables = _read_group(file, index, wanted, -(-_NUM_PIECES // len(some)), size, columns)
         pieces += [(table.num_rows, parse_table(table, 1, file.name, schema, True, True)) for table in tables]
+    return pieces, _scale_rows(num_rows, chosen, files), len(chosen) < len(files)
+
+
+def _read_arrow(files: Sequence[DataFile], schema: SchemaConfig) -> tuple[_Pieces, int, bool]:
+    chosen = _choose_files(files)
+    num_rows = sum(map(count_arrow_rows, chosen))
+    step = max(1, -(-num_rows // _choose_num_rows(schema)))
+    pieces, _, _ = _read_parquet([sample_as_parquet(file, step) for file in chosen], schema)
     return pieces, _scale_rows(num_rows, chosen, files), len(chosen) < len(files)
 
 

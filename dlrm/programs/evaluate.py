@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from dlrm.config import format_count
+from dlrm.config.data import RAW_FORMATS
 from dlrm.data.errors import DataError
 from dlrm.data.open import open_data
 from dlrm.data.packed.open import is_packed, open_packed, read_prepared_data
@@ -47,7 +48,7 @@ def main() -> int:
     parser.add_argument("model", type=Path)
     parser.add_argument("--checkpoint", help="checkpoint of the run MODEL, as `dlrm.record.find_checkpoint` finds it")
     parser.add_argument("data", nargs="*", help="files or patterns, or a packed directory")
-    parser.add_argument("--format", choices=["parquet", "csv", "criteo_tsv"], help="format of DATA; default: detected")
+    parser.add_argument("--format", choices=RAW_FORMATS, help="format of DATA; default: detected")
     arguments = parser.parse_args()
     # A checkpoint is read in one process, on purpose.
     warnings.filterwarnings("ignore", message="torch.distributed is disabled", category=UserWarning)

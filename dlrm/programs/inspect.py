@@ -27,19 +27,18 @@ from dlrm.data.inspect.infer import infer
 from dlrm.data.inspect.job_files import check_files
 from dlrm.data.inspect.report import make_report
 from dlrm.data.inspect.sample import FileSample
-from dlrm.data.inspect.sample_csv import is_criteo, sample_criteo, sample_csv
-from dlrm.data.inspect.sample_parquet import sample_parquet
+from dlrm.data.inspect.sample_csv import is_criteo, sample_criteo
+from dlrm.data.inspect.sample_files import sample_files
 from dlrm.data.inspect.sources import gather
 from dlrm.data.inspect.unused import find_unused_columns
 from dlrm.data.inspect.warnings import describe_unused
 from dlrm.data.inspect.weight import NO_WEIGHT
 from dlrm.data.raw.data_file import DataFile
+from dlrm.data.raw.detect_format import detect_format
 from dlrm.data.raw.files import find_files, refuse_common_files
 from dlrm.record import EXIT_BAD_INPUT
 from hostinfo.fast_exit import skip_last_collection
 
-PARQUET = b"PAR1"
-"""The first bytes of a Parquet file."""
 MIN_SECONDS_BETWEEN_REPORTS = 0.2
 READING_SHARE = 0.6
 """Approximate share of the time of an inspection that reading the rows takes; the rest goes to the columns."""
@@ -72,12 +71,14 @@ def infer_schema(request: dict[str, Any]) -> dict[str, Any]:
         files, others, "--eval", "is also a training file", "other files, or no --eval to hold out rows"
     )
     reporter = _ProgressReporter()
-    kind = _find_format(files[0])
+    kind = detect_format(files[0])
+    if kind == "text":
+        kind = "criteo_tsv" if is_criteo(files[0]) else "csv"
     if kind == "criteo_tsv":
         _refuse_wishes(request, files[0])
         sample, inferred = _sample_criteo(files, others)
     else:
-        sample = sample_parquet(files, others) if kind == "parquet" else sample_csv(files, others)
+        sample = sample_files(kind, files, others)
         inferred = dataclasses.asdict(
             infer(sample, request["label"], request["positive"], request["weight"], reporter.on_judged_column)
         )
@@ -94,13 +95,6 @@ def infer_schema(request: dict[str, Any]) -> dict[str, Any]:
         "columns": None if sample.has_header else sample.rows.columns,
     }
     return inferred | facts
-
-
-def _find_format(file: DataFile) -> str:
-    with file.open() as raw:
-        if raw.read(len(PARQUET)) == PARQUET:
-            return "parquet"
-    return "criteo_tsv" if is_criteo(file) else "csv"
 
 
 def _refuse_wishes(request: dict[str, Any], file: DataFile) -> None:

@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from dlrm.config.data import RAW_FORMATS
 from dlrm.data.errors import DataError
 from dlrm.data.packed.open import is_packed
 from dlrm.data.prepare.bad_row_count import BadRowCount
@@ -61,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     output.add_argument("--output", type=Path, help="file to write, .parquet or .csv")
     output.add_argument("--lines-to", type=int, help="open file descriptor to write one number per line to")
     parser.add_argument("--overwrite", action="store_true", help="replace an existing --output")
-    parser.add_argument("--format", choices=["parquet", "csv", "criteo_tsv"], help="default: detected")
+    parser.add_argument("--format", choices=RAW_FORMATS, help="default: detected")
     parser.add_argument(
         "--max-bad-fraction", type=float, default=0.0, help="share of unreadable rows that get no score"
     )

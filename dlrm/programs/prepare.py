@@ -23,6 +23,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from dlrm.config import ConfigError, DataConfig, translate_errors
+from dlrm.config.data import RAW_FORMATS
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import PackedMeta, compute_checksum
@@ -65,7 +66,7 @@ def _prepare(document: bytes, options: argparse.Namespace, base: Encoders | None
         faults = translate_errors(error, DataConfig)
         raise ConfigError([replace(fault, field=f"data.{fault.field}".rstrip(".")) for fault in faults]) from None
     if not config.is_raw:
-        valid = '"criteo_tsv", "parquet" or "csv"'
+        valid = " or ".join(f'"{kind}"' for kind in RAW_FORMATS)
         raise DataError(f"{config.format} needs no preparation", field="data.format", valid=valid)
     train, evaluation = find_splits(config, None, Path())
     threads = max(options.threads, 1)

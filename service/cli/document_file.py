@@ -7,17 +7,37 @@ from pathlib import Path
 from typing import Any, cast
 
 from dlrm.config import DocumentTextError, decode_document, describe_odd_character, find_line
+from dlrm.config.patterns import is_remote
 from service.cli.errors import BadInputError
 
-_DATA_SUFFIXES = (".csv", ".tsv", ".parquet", ".gz", ".zst")
+_DATA_SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather", ".gz", ".zst")
+_FIRST_BYTES = 1 << 16
 _FREE_SUFFIXES = ("", ".txt")
 """Suffixes of files whose first character says whether they are JSON: Notepad writes job.toml.txt."""
 _VALID = "a job document is TOML or JSON with at least a section `data`"
 
 
-def is_document(path: Path) -> bool:
-    """Whether a file is a document by its name."""
-    return path.suffix.lower() in _READERS
+def is_document(source: str) -> bool:
+    """Whether a source is a document, by its suffix; a `.json` file may hold rows as well."""
+    suffix = Path(source).suffix.lower()
+    return suffix in _READERS and not (suffix == ".json" and _holds_rows(source))
+
+
+def _holds_rows(source: str) -> bool:
+    """Whether a `.json` source holds an array or one object per line, or names several files."""
+    if is_remote(source):
+        return True
+    try:
+        with Path(source).open("rb") as file:
+            start = file.read(_FIRST_BYTES).strip()
+    except OSError:
+        return "*" in source
+    first, *others = start.split(b"\n", 1)
+    try:
+        json.loads(first)
+    except ValueError:
+        return start.startswith(b"[")
+    return bool(others) or start.startswith(b"[")
 
 
 def is_toml(path: Path, text: str) -> bool:

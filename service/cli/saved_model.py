@@ -21,7 +21,7 @@ _LIBRARIES = ("torch", "numpy", "polars", "pyarrow", "safetensors")
 """Modules that scoring imports."""
 
 Format = Annotated[
-    Literal["parquet", "csv", "criteo_tsv"] | None,
+    Literal["parquet", "csv", "jsonl", "arrow", "criteo_tsv"] | None,
     typer.Option("--format", help="Format of DATA.", show_default="detected"),
 ]
 

@@ -11,7 +11,17 @@ from service.cli.documents import find_pattern_fault, make_paths_absolute, read_
 from service.cli.errors import BadInputError
 
 COMPRESSED = (".gz", ".zst")
-FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv"}
+FORMATS = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".json": "jsonl",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+}
 
 
 @dataclass(frozen=True)
@@ -30,7 +40,7 @@ def read_source(sources: Sequence[str], settings: Sequence[str] | None = None) -
     Relative paths in a job document are relative to its directory. settings: arguments of `--set`. Raises BadInputError
     where files do not exist, and where they need a schema, which only a job document can give.
     """
-    if is_document(Path(sources[0])):
+    if is_document(sources[0]):
         return _read_source_document(sources, settings)
     if settings:
         raise BadInputError(f"--set: {sources[0]} is not a job document (valid: a .toml or .json file, or no --set)")
@@ -49,7 +59,7 @@ def read_source(sources: Sequence[str], settings: Sequence[str] | None = None) -
 
 def resolve_files(sources: Sequence[str]) -> list[str]:
     """Return the files, directories or patterns with absolute paths. Raises BadInputError where one names no file."""
-    documents = [source for source in sources if is_document(Path(source))]
+    documents = [source for source in sources if is_document(source)]
     if documents:
         raise BadInputError(f"{documents[0]}: pass either one job document or data files")
     faults = [fault for source in sources if (fault := find_pattern_fault(source))]
@@ -59,7 +69,7 @@ def resolve_files(sources: Sequence[str]) -> list[str]:
 
 
 def guess_format(patterns: Sequence[str]) -> str | None:
-    """Guess the format from the name of the first file: `parquet`, `csv`, or None for any other."""
+    """Guess the format that needs a schema from the name of the first file; None for any other name."""
     name = patterns[0] if is_remote(patterns[0]) else str(list_local_files(patterns[0])[0])
     path = Path(name)
     suffix = path.with_suffix("").suffix if path.suffix in COMPRESSED else path.suffix

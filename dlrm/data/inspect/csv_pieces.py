@@ -1,11 +1,15 @@
 """Pieces of text files, from which rows are sampled, and the number of lines of the files."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dlrm.data.inspect.sample import spread_evenly
 from dlrm.data.raw.data_file import DataFile
-from dlrm.data.raw.text import is_compressed, read_lines
+from dlrm.data.raw.file_kinds import START_BYTES, TEXT, identify
+from dlrm.data.raw.text import Lines, read_lines
+
+CountLines = Callable[[Lines], int]
+"""Callback that counts the lines before the first row, such as a header, given the first lines of a file."""
 
 _MAX_FILES = 64
 _NUM_PIECES = 64
@@ -20,7 +24,7 @@ _SPARE_SHARE = 1.05
 
 @dataclass(frozen=True)
 class TextPiece:
-    """A run of whole lines of one file, without its header."""
+    """A run of whole lines of one file, without what comes before its rows."""
 
     file: str
     data: bytes
@@ -29,16 +33,19 @@ class TextPiece:
     """Number of the first line in the file, counted from 1; None where it is unknown."""
 
 
-def read_pieces(files: Sequence[DataFile], max_rows: int, *, has_header: bool) -> tuple[list[TextPiece], int, bool]:
+def read_pieces(
+    files: Sequence[DataFile], max_rows: int, count_lines: CountLines = lambda _: 0, max_bytes: int = _MAX_BYTES
+) -> tuple[list[TextPiece], int, bool]:
     """Read pieces with about `max_rows` lines in all, spread over the files.
 
-    Return them, the number of rows of all files, and whether that is an estimate. Raises DataError where a file cannot
+    count_lines: counts the lines of a file before its first row. max_bytes: bound on the bytes of the pieces. Return
+    the pieces, the number of rows of all files, and whether that is an estimate. Raises DataError where a file cannot
     be read.
     """
     chosen = [files[index] for index in spread_evenly(len(files), _MAX_FILES)]
-    readers = [_FileReader(file, has_header) for file in chosen]
+    readers = [_FileReader(file, count_lines) for file in chosen]
     line_bytes = max(reader.line_bytes for reader in readers)
-    wanted_bytes = min(int(max_rows * line_bytes * _SPARE_SHARE), _MAX_BYTES) // len(chosen)
+    wanted_bytes = min(int(max_rows * line_bytes * _SPARE_SHARE), max_bytes) // len(chosen)
     num_pieces = -(-_NUM_PIECES // len(chosen))
     total_bytes = sum(file.num_bytes for file in files)
     pieces = [piece for reader in readers for piece in reader.read(wanted_bytes, num_pieces, total_bytes)]
@@ -51,15 +58,16 @@ def read_pieces(files: Sequence[DataFile], max_rows: int, *, has_header: bool) -
 class _FileReader:
     """Reader of pieces of one file; afterwards it knows how many lines the file has, or about how many."""
 
-    def __init__(self, file: DataFile, has_header: bool) -> None:
-        self._file, self._has_header = file, has_header
+    def __init__(self, file: DataFile, count_lines: CountLines) -> None:
+        self._file = file
         with file.open() as raw:
-            self._is_compressed = is_compressed(raw.read(4))
+            self._is_compressed = identify(raw.read(START_BYTES)) is not TEXT
         first = next(read_lines(file, _MIN_PIECE_BYTES))
+        self._num_before = count_lines(first)
         self.line_bytes = len(first.data) / first.num_lines
         """Mean bytes of the first lines of text."""
         self.num_lines = 0.0
-        """Number of lines, the header excluded."""
+        """Number of lines, without those before the first row."""
         self.is_estimate = False
 
     def read(self, wanted_bytes: int, num_pieces: int, total_bytes: int) -> Iterator[TextPiece]:
@@ -76,15 +84,15 @@ class _FileReader:
         stored_bytes = text_bytes = kept_bytes = 0
         stored_wanted = min(self._file.num_bytes, max(max_stored_bytes, 1))
         for lines in read_lines(self._file, _MIN_PIECE_BYTES):
-            without_header = lines.drop_first() if self._has_header and lines.first_number == 1 else lines
-            self.num_lines += without_header.num_lines
+            rows = lines.drop_first(self._num_before) if lines.first_number == 1 else lines
+            self.num_lines += rows.num_lines
             stored_bytes += lines.num_bytes
             text_bytes += len(lines.data)
             # Keep the share of the text that makes the pieces of all that is read as long as wanted.
             expected_bytes = text_bytes * max(stored_wanted / max(stored_bytes, 1), 1.0)
-            if kept_bytes <= text_bytes * min(wanted_bytes / expected_bytes, 1.0) and without_header.num_lines:
+            if kept_bytes <= text_bytes * min(wanted_bytes / expected_bytes, 1.0) and rows.num_lines:
                 kept_bytes += len(lines.data)
-                yield TextPiece(self._file.name, without_header.data, without_header.first_number)
+                yield TextPiece(self._file.name, rows.data, rows.first_number)
             if stored_bytes >= stored_wanted and stored_wanted < self._file.num_bytes:
                 self.is_estimate = True
                 self.num_lines *= self._file.num_bytes / stored_bytes
@@ -98,12 +106,13 @@ class _FileReader:
             for position in range(num_pieces):
                 raw.seek(position * (self._file.num_bytes - piece_bytes) // max(num_pieces - 1, 1))
                 data = raw.read(piece_bytes)
-                # The first line is incomplete, except in the first piece, where it may be a header.
-                start = 0 if position == 0 and not self._has_header else data.find(b"\n") + 1
-                data = data[start : data.rfind(b"\n") + 1]
+                # The first line is incomplete, except in the first piece, where other lines may come before the rows.
+                for _ in range(1 if position else self._num_before):
+                    data = data[data.find(b"\n") + 1 :]
+                data = data[: data.rfind(b"\n") + 1]
                 num_read += data.count(b"\n")
                 num_bytes += len(data)
-                first_line = None if position else 1 + self._has_header
+                first_line = None if position else 1 + self._num_before
                 if data:
                     yield TextPiece(self._file.name, data.removeprefix(b"\xef\xbb\xbf"), first_line)
             self.is_estimate = not is_counted
@@ -112,4 +121,4 @@ class _FileReader:
                 raw.seek(0)
                 counted = sum(block.count(b"\n") for block in iter(lambda: raw.read(_MIN_PIECE_BYTES), b""))
                 raw.seek(-1, 2)
-                self.num_lines = counted + (raw.read(1) != b"\n") - self._has_header
+                self.num_lines = counted + (raw.read(1) != b"\n") - self._num_before

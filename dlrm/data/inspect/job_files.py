@@ -5,13 +5,17 @@ from pathlib import Path
 
 import numpy as np
 
-from dlrm.config import DataConfig
+from dlrm.config import DataConfig, SchemaConfig
+from dlrm.data.errors import DataError
 from dlrm.data.inspect.sample import spread_evenly
+from dlrm.data.raw.arrow import check_arrow_columns
 from dlrm.data.raw.data_file import DataFile
+from dlrm.data.raw.file_kinds import name_other_kinds
 from dlrm.data.raw.files import find_splits
 from dlrm.data.raw.open import cut_blocks
 from dlrm.data.raw.parquet import check_parquet_columns
 from dlrm.data.raw.positive_labels import make_positive_error
+from dlrm.data.raw.text import read_lines
 
 _MAX_FILES = 64
 """Largest number of files of each split whose columns are checked."""
@@ -31,6 +35,8 @@ def check_files(config: DataConfig) -> None:
     for files in (train, evaluation):
         for number in spread_evenly(len(files), _MAX_FILES):
             _check_columns(config, files[number])
+    if config.format == "jsonl":
+        _check_keys(config.raw_schema, [*train, *evaluation])
     if config.raw_schema.positive is not None:
         # Files of their own may spell the label otherwise.
         for files, kind in ((train, "training"), (evaluation, "evaluation")) if evaluation else ((train, ""),):
@@ -40,10 +46,26 @@ def check_files(config: DataConfig) -> None:
 def _check_columns(config: DataConfig, file: DataFile) -> None:
     """Raise DataError where a file lacks a column of the job."""
     if config.format == "parquet":
-        check_parquet_columns(file, config.raw_schema)
+        with name_other_kinds([file]):
+            check_parquet_columns(file, config.raw_schema)
+    elif config.format == "arrow":
+        check_arrow_columns(file, config.raw_schema)
     else:
         # The header is checked before the first block is cut.
         next(cut_blocks(config, [file]), None)
+
+
+def _check_keys(schema: SchemaConfig, files: Sequence[DataFile]) -> None:
+    """Raise DataError where the first lines of all files lack a key of the schema: a misspelt one is always missing."""
+    wanted = set(schema.names)
+    for number in spread_evenly(len(files), _MAX_FILES):
+        data = next(read_lines(files[number])).data
+        # A key may be written with escapes, which the names of few columns need.
+        wanted = {name for name in wanted if name.isascii() and f'"{name.rpartition(".")[2]}"'.encode() not in data}
+        if not wanted:
+            return
+    name = next(name for name in schema.names if name in wanted)
+    raise DataError("no line has this key", files[0].name, field=name, valid="a key of the JSON objects")
 
 
 def _check_positive(config: DataConfig, positive: str, files: Sequence[DataFile], kind: str) -> None:

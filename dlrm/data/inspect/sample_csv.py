@@ -1,9 +1,9 @@
 """Sampling of the rows of CSV files."""
 
-import csv
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import polars as pl
@@ -13,6 +13,7 @@ from pyarrow import csv as arrow_csv
 from dlrm.config import CRITEO_SCHEMA, format_count
 from dlrm.data.errors import DataError
 from dlrm.data.inspect.csv_pieces import TextPiece, read_pieces
+from dlrm.data.inspect.delimiters import find_delimiter
 from dlrm.data.inspect.file_columns import find_unshared_columns
 from dlrm.data.inspect.missing_words import MISSING_WORDS, find_missing_words
 from dlrm.data.inspect.number_forms import has_points_between_thousands
@@ -20,13 +21,20 @@ from dlrm.data.inspect.sample import MAX_ROWS, FileSample, replace_nan, spread_e
 from dlrm.data.raw.bad_rows import BadRows
 from dlrm.data.raw.convert import parse_numbers
 from dlrm.data.raw.csv_lines import CsvLineChecker
+from dlrm.data.raw.csv_start import (
+    count_lines_before_rows,
+    cut_at_headers,
+    get_character,
+    skip_comments,
+    split_header,
+    split_rows,
+    unify_delimiter,
+)
 from dlrm.data.raw.data_file import DataFile
-from dlrm.data.raw.text import is_utf8, read_lines
+from dlrm.data.raw.file_kinds import refuse_json_lines
+from dlrm.data.raw.text import Lines, get_first_line, is_utf8, read_lines
 
-_DELIMITERS = ",\t;|"
 _FIRST_BYTES = 1 << 18
-_NUM_LINES = 50
-"""Largest number of lines that tell whether the first one is a header."""
 _NAME = re.compile(r"[^\W\d].{0,99}")
 _WHOLE_NUMBER = r"^\s*-?(0|[1-9][0-9]*)\s*$"
 _CRITEO_CELLS = [r"[01]", *[r"(-?[0-9]+)?"] * 13, *[r"([0-9a-fA-F]{1,8})?"] * 26]
@@ -40,34 +48,49 @@ values would be missing: those with letters beyond ASCII."""
 def sample_csv(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> FileSample:
     """Sample rows of `files`, at many positions; of compressed files, from their beginning.
 
-    others: files that should have the same columns, such as those of the evaluation; no rows of them are sampled. The
-    delimiter is the candidate that occurs most often in the first line. A first line with a number is not a header,
-    unless a name stands in it over numbers alone: columns are then named column_1, column_2 and so on. Lines that are
-    not rows are left out. Raises DataError, which names the file, where a file cannot be read or has other columns, and
-    where most lines are no rows.
+    others: files that should have the same columns, such as those of the evaluation; no rows of them are sampled. For
+    the delimiter see `find_delimiter`. A first line with a number is not a header, unless a name stands in it over
+    numbers alone: columns are then named column_1, column_2 and so on. Lines that are not rows are left out, and so are
+    columns whose name is blank or occurs twice. Raises DataError, which names the file, where a file cannot be read or
+    has other columns, and where most lines are no rows.
     """
-    first = _read_first_line(files[0])
-    delimiter = max(_DELIMITERS, key=first.count)
-    names = _split_cells(first, delimiter, files[0])
-    has_header = _is_header(names, files[0], delimiter)
-    if not has_header:
-        names = [f"column_{number}" for number in range(1, len(names) + 1)]
-    _refuse_repeated(names, files[0])
-    names_by_file = {files[0].name: names}
-    for file in chain(files[1:], others):
-        names_by_file[file.name] = _read_names(file, names, delimiter, has_header)
-    unshared = find_unshared_columns(names_by_file)
+    delimiter = find_delimiter(_read_start(files[0]))
+    layouts = {file.name: _read_layout(file, delimiter) for file in (*files, *others)}
+    first = layouts[files[0].name]
+    has_header = _is_header(first, delimiter)
+    names_by_file: dict[str, list[str]] = {}
+    for file, layout in layouts.items():
+        if not has_header and len(layout.names) != len(first.names):
+            message = f"has {format_count(len(layout.names), 'column')}"
+            raise DataError(message, file, layout.lines.first_number, valid=f"{len(first.names)}, as the first file")
+        numbered = [f"column_{number}" for number in range(1, len(first.names) + 1)]
+        names_by_file[file] = layout.names if has_header else numbered
+    faults = _find_name_faults(names_by_file.values())
+    unshared = find_unshared_columns(
+        {file: [name for name in names if name not in faults] for file, names in names_by_file.items()}
+    )
     # The file that a column names is the first one that lacks it, and `others` come last.
     own = {file.name for file in files}
-    readable = [name for name in names if name not in unshared or unshared[name].file not in own]
-    pieces, num_rows, is_estimate = read_pieces(files, MAX_ROWS, has_header=has_header)
+    readable = [
+        name
+        for name in names_by_file[files[0].name]
+        if name not in faults and (name not in unshared or unshared[name].file not in own)
+    ]
+    if faults and len(readable) <= 1:
+        name, reason = next(iter(faults.items()))
+        valid = "a different name for each column"
+        raise DataError(reason.removeprefix("not clear: "), files[0].name, first.lines.first_number, name, valid)
+    pieces, num_rows, is_estimate = read_pieces(
+        files, MAX_ROWS, lambda lines: count_lines_before_rows(lines, delimiter, has_header=has_header)
+    )
+    headers = {file: get_first_line(layout.lines) if has_header else b"" for file, layout in layouts.items()}
+    pieces = [_clean_piece(piece, headers[piece.file], delimiter) for piece in pieces]
     rows, bad_share = _parse_pieces(pieces, names_by_file, readable, delimiter)
     rows = rows[spread_evenly(rows.height, MAX_ROWS)]
-    missing = find_missing_words(rows)
-    rows = rows.with_columns(pl.all().replace(dict.fromkeys(missing)))
-    typed = replace_nan(rows.select(_convert_texts(rows[name]) for name in rows.columns))
+    rows, typed, missing = convert_texts(rows)
     all_names = list(dict.fromkeys(chain.from_iterable(names_by_file.values())))
-    types = {name: str(unshared[name]) if name in unshared else _name_type(typed[name].dtype) for name in all_names}
+    types = faults | {name: str(column) for name, column in unshared.items()}
+    types = {name: types.get(name) or name_type(typed[name].dtype) for name in all_names}
     filled = typed.with_columns(pl.lit(None).alias(name) for name in all_names if name not in readable)
     return FileSample(
         filled.select(all_names),
@@ -82,9 +105,17 @@ def sample_csv(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> Fi
     )
 
 
+def convert_texts(rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, list[str]]:
+    """Convert columns of text. Return the texts without words for missing values, the numbers or texts that they are,
+    and these words."""
+    missing = find_missing_words(rows)
+    rows = rows.with_columns(pl.all().replace(dict.fromkeys(missing)))
+    return rows, replace_nan(rows.select(_convert_texts(rows[name]) for name in rows.columns)), missing
+
+
 def sample_criteo(files: Sequence[DataFile]) -> FileSample:
     """Sample rows of files in the Criteo format, as text, with the names of its columns."""
-    pieces, num_rows, is_estimate = read_pieces(files, MAX_ROWS, has_header=False)
+    pieces, num_rows, is_estimate = read_pieces(files, MAX_ROWS)
     names = CRITEO_SCHEMA.columns or []
     rows, bad_share = _parse_pieces(pieces, {file.name: names for file in files}, names, "\t")
     types = dict.fromkeys(names, "text")
@@ -93,7 +124,7 @@ def sample_criteo(files: Sequence[DataFile]) -> FileSample:
 
 def is_criteo(file: DataFile) -> bool:
     """Whether the first line of `file` is a row in the Criteo format: a label, 13 integers and 26 hexadecimal ids."""
-    cells = _read_first_line(file).split("\t")
+    cells = get_first_line(_read_start(file)).decode().split("\t")
     return (
         len(cells) == len(_CRITEO_CELLS)
         and pl.DataFrame({"cell": cells, "pattern": _CRITEO_CELLS})
@@ -102,49 +133,50 @@ def is_criteo(file: DataFile) -> bool:
     )
 
 
-def _read_lines_after_first(file: DataFile) -> list[str]:
-    """Read whole lines after the first one, as many as its block has, up to _NUM_LINES."""
-    lines = next(read_lines(file, _FIRST_BYTES))
-    text = lines.data.decode(errors="replace")
-    return text.split("\n")[1 : 1 + min(_NUM_LINES, lines.num_lines - 1)]
+@dataclass(frozen=True)
+class _Layout:
+    """The beginning of a CSV file."""
+
+    names: list[str]
+    """Cells of the first line: names of the columns, or values."""
+    lines: Lines
+    """First lines, without the comments before them."""
 
 
-def _read_first_line(file: DataFile) -> str:
+def _read_layout(file: DataFile, delimiter: str) -> _Layout:
+    lines = _read_start(file)
+    lines = skip_comments(replace(lines, data=unify_delimiter(lines.data, delimiter)), delimiter)
+    return _Layout(split_header(lines, file.name, delimiter), lines)
+
+
+def _read_start(file: DataFile) -> Lines:
+    """Read the first lines. Raises DataError where they are JSON, or the first one is not UTF-8."""
     lines = next(read_lines(file, _FIRST_BYTES))
+    line = get_first_line(lines)
+    refuse_json_lines(line, file.name)
     try:
-        return lines.data[: lines.data.index(b"\n")].removesuffix(b"\r").decode()
+        line.decode()
     except UnicodeDecodeError as error:
         raise DataError(f"not UTF-8 (byte {error.start} of the line)", file.name, 1, valid="UTF-8 text") from None
+    return lines
 
 
-def _split_cells(line: str, delimiter: str, file: DataFile) -> list[str]:
-    try:
-        return next(csv.reader([line], delimiter=delimiter), [])
-    except csv.Error as error:
-        raise DataError(f"the first line cannot be read: {error}", file.name, 1, valid="CSV") from None
+def _clean_piece(piece: TextPiece, header: bytes, delimiter: str) -> TextPiece:
+    """Return a piece with one character between columns, without lines that repeat the header."""
+    data = unify_delimiter(piece.data, delimiter)
+    if header and header in data:
+        data = b"".join(run.data for run in cut_at_headers(Lines(data, 1, data.count(b"\n"), 0), header))
+    return replace(piece, data=data)
 
 
-def _read_names(file: DataFile, names: list[str], delimiter: str, has_header: bool) -> list[str]:
-    """Return the column names of another file.
-
-    Raises DataError where a header repeats a name, or where the first line without header has another number of columns
-    than `names`.
-    """
-    cells = _split_cells(_read_first_line(file), delimiter, file)
-    if has_header:
-        _refuse_repeated(cells, file)
-        return cells
-    if len(cells) != len(names):
-        raise DataError(
-            f"has {format_count(len(cells), 'column')}", file.name, 1, valid=f"{len(names)}, as the first file"
-        )
-    return names
-
-
-def _refuse_repeated(names: list[str], file: DataFile) -> None:
-    repeated = next((name for name, count in Counter(names).items() if count > 1), None)
-    if repeated is not None:
-        raise DataError("two columns have this name", file.name, 1, repeated, "a different name for each column")
+def _find_name_faults(all_names: Iterable[Sequence[str]]) -> dict[str, str]:
+    """Find the names that are blank or occur twice in a file, with the reason why such a column cannot be used."""
+    faults: dict[str, str] = {}
+    for names in all_names:
+        repeated = (name for name, count in Counter(names).items() if count > 1)
+        faults |= dict.fromkeys(repeated, "not clear: two columns have this name")
+        faults |= {name: "not clear: it has no name" for name in names if not name.strip()}
+    return faults
 
 
 def _parse_pieces(
@@ -190,16 +222,18 @@ def _parse_rows(data: bytes, names: list[str], delimiter: str, bad: BadRows) -> 
     """Parse lines to columns of text by the rules of training: lines that are not rows are recorded in `bad`."""
     data = CsvLineChecker(delimiter, len(names), "the first line has").select_rows(data, bad, keep_going=True)
     if not data:
-        return pl.DataFrame(schema=dict.fromkeys(names, pl.String()))
+        return pl.DataFrame(schema=dict.fromkeys(dict.fromkeys(names), pl.String()))
+    # Names that are blank or occur twice are not read.
+    unique = [name if names.count(name) == 1 else f"\0{number}" for number, name in enumerate(names)]
     table = arrow_csv.read_csv(
         pa.BufferReader(data),
-        read_options=arrow_csv.ReadOptions(column_names=names, block_size=len(data) + 1, use_threads=False),
-        parse_options=arrow_csv.ParseOptions(delimiter=delimiter),
+        read_options=arrow_csv.ReadOptions(column_names=unique, block_size=len(data) + 1, use_threads=False),
+        parse_options=arrow_csv.ParseOptions(delimiter=get_character(delimiter)),
         convert_options=arrow_csv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.string()), null_values=[""], strings_can_be_null=True
+            column_types=dict.fromkeys(unique, pa.string()), null_values=[""], strings_can_be_null=True
         ),
     )
-    return pl.DataFrame({name: pl.Series(table[name]) for name in names})
+    return pl.DataFrame({name: pl.Series(table[name]) for name in unique})
 
 
 def _convert_texts(texts: pl.Series) -> pl.Series:
@@ -217,16 +251,18 @@ def _convert_texts(texts: pl.Series) -> pl.Series:
     return texts
 
 
-def _name_type(kind: pl.DataType) -> str:
+def name_type(kind: pl.DataType) -> str:
+    """Name the type of a column of text files."""
     return "integer" if kind.is_integer() else "number" if kind == pl.Float64 else "text"
 
 
-def _is_header(cells: Sequence[str], file: DataFile, delimiter: str) -> bool:
-    """Whether the first line of a file, which has these cells, has the names of its columns."""
+def _is_header(layout: _Layout, delimiter: str) -> bool:
+    """Whether the first line of a file has the names of its columns."""
+    cells = layout.names
     if not any(_is_number(cell) for cell in cells):
         return True
     # Names may be numbers too, such as years: then one that is none stands over numbers.
-    rows = [row for line in _read_lines_after_first(file) if len(row := _try_split(line, delimiter)) == len(cells)]
+    rows = [row for row in split_rows(layout.lines, delimiter)[1:] if len(row) == len(cells)]
     for place, cell in enumerate(cells):
         below = [row[place] for row in rows if row[place].strip()]
         text = cell.strip()
@@ -235,14 +271,6 @@ def _is_header(cells: Sequence[str], file: DataFile, delimiter: str) -> bool:
         if is_name and is_enough and all(map(_is_number, below)):
             return True
     return False
-
-
-def _try_split(line: str, delimiter: str) -> list[str]:
-    """Split a line into its cells; none where it cannot be read."""
-    try:
-        return next(csv.reader([line.removesuffix("\r")], delimiter=delimiter), [])
-    except csv.Error:
-        return []
 
 
 def _is_number(text: str) -> bool:

@@ -12,8 +12,7 @@ from dlrm.data.inspect.giveaways import doubt_outcome, find_giveaway
 from dlrm.data.inspect.labelled import EncodedColumn, LabelledRows
 from dlrm.data.inspect.rules import choose
 from dlrm.data.inspect.sample import FileSample
-from dlrm.data.inspect.sample_csv import sample_csv
-from dlrm.data.inspect.sample_parquet import sample_parquet
+from dlrm.data.inspect.sample_files import sample_files
 from dlrm.data.raw.files import find_files
 from dlrm.data.raw.positive_labels import match_positive
 
@@ -39,7 +38,9 @@ def find_unused_columns(config: DataConfig, best_used_auc: float) -> Sequence[Un
     if schema is None:
         return []
     files = find_files(config.train, "data.train", None, Path())
-    sample = sample_parquet(files) if config.format == "parquet" else _rename(sample_csv(files), schema.columns)
+    sample = sample_files(config.format, files)
+    if config.format == "csv":
+        sample = _rename(sample, schema.columns)
     names = [name for name in sample.rows.columns if name not in config.raw_schema.names][:MAX_COLUMNS]
     if not names or schema.label not in sample.rows.columns:
         return []

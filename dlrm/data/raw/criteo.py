@@ -14,8 +14,9 @@ from dlrm.data.raw.block import Block, Parsed
 from dlrm.data.raw.criteo_lines import Labels, select_good_lines
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.distinct import encode_distinct_ids
+from dlrm.data.raw.file_kinds import refuse_json_lines
 from dlrm.data.raw.table import CategoricalValues, RawTable, make_unknown_labels
-from dlrm.data.raw.text import BLOCK_BYTES, Lines, read_lines
+from dlrm.data.raw.text import BLOCK_BYTES, Lines, get_first_line, read_lines
 
 _DENSE = [column.name for column in CRITEO_SCHEMA.dense]
 _CATEGORICAL = [column.name for column in CRITEO_SCHEMA.categorical]
@@ -37,6 +38,8 @@ def cut_criteo_blocks(file: DataFile, block_bytes: int = BLOCK_BYTES, with_label
     """
     labels = Labels.READ if with_labels else None
     for lines in read_lines(file, block_bytes):
+        if lines.first_number == 1:
+            refuse_json_lines(get_first_line(lines), file.name)
         if labels is None:
             num_columns = lines.data[: lines.data.index(b"\n")].count(b"\t") + 1
             labels = Labels.ABSENT if num_columns == len(Labels.ABSENT.columns) else Labels.IGNORED
@@ -45,7 +48,8 @@ def cut_criteo_blocks(file: DataFile, block_bytes: int = BLOCK_BYTES, with_label
 
 def _parse(lines: Lines, file: str, labels: Labels, keep_going: bool) -> Parsed:
     try:
-        return Parsed(_parse_table(lines.data, lines.num_lines, labels))
+        data = lines.data.replace(b"\r\n", b"\n") if b"\r" in lines.data else lines.data
+        return Parsed(_parse_table(data, lines.num_lines, labels))
     except (_DoubtfulError, pl.exceptions.PolarsError):
         pass
     bad = BadRows(file, lines.first_number, lines.num_lines)

@@ -46,7 +46,8 @@ def select_good_lines(data: bytes, labels: Labels, bad: BadRows, starts_file: bo
     """
     kept: list[bytes] = []
     is_row = _ROWS[labels].fullmatch
-    for row, line in enumerate_lines(data):
+    for row, whole_line in enumerate_lines(data):
+        line = whole_line.removesuffix(b"\r")
         if is_row(b"\t" + line if labels is Labels.ABSENT else line):
             kept.append(line)
             continue
@@ -60,10 +61,8 @@ def select_good_lines(data: bytes, labels: Labels, bad: BadRows, starts_file: bo
 def _find_fault(line: bytes, labels: Labels, is_first: bool) -> tuple[str, str | None, str]:
     """Find the fault of a bad line: return its message, the column at fault (None for the whole line) and the valid
     values."""
-    if not line.removesuffix(b"\r"):
+    if not line:
         return "the line is blank", None, "one row per line"
-    if line.endswith(b"\r"):
-        return "ends in CR LF", None, r"lines that end in LF alone; `sed -i 's/\r$//' FILE` converts a file"
     if not is_utf8(line):
         return "not UTF-8", None, "plain UTF-8 text, or text compressed with gzip or zstd"
     columns = line.split(b"\t")

@@ -5,14 +5,15 @@ blank cell of a multi-hot column is a missing list, which counts as one missing 
 list.
 """
 
-import csv
 import difflib
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
@@ -22,8 +23,18 @@ from dlrm.data.raw.bad_rows import BadRows
 from dlrm.data.raw.block import Block, Parsed
 from dlrm.data.raw.columns import list_columns_to_read, parse_columns
 from dlrm.data.raw.csv_lines import CsvLineChecker
+from dlrm.data.raw.csv_start import (
+    HEADER_VALID,
+    cut_at_headers,
+    get_character,
+    skip_comments,
+    split_header,
+    try_split,
+    unify_delimiter,
+)
 from dlrm.data.raw.data_file import DataFile
-from dlrm.data.raw.text import BLOCK_BYTES, Lines, read_lines
+from dlrm.data.raw.file_kinds import refuse_json_lines
+from dlrm.data.raw.text import BLOCK_BYTES, Lines, get_first_line, read_lines
 
 _NAME = re.compile(r"[^\W\d][\w.-]{0,39}")
 _MAX_SHOWN_NAMES = 5
@@ -38,28 +49,33 @@ def cut_csv_blocks(
     with_labels: read the label and the weight. Otherwise a file without a header may lack them: the number of values in
     its first line decides. Raises DataError where the header is wrong, and as `read_lines` does.
     """
-    reader = None
-    for lines in read_lines(file, block_bytes):
+    reader, header = None, None
+    for lines in _read_lines(file, schema.delimiter, block_bytes):
         rows = lines
         if reader is None:
+            refuse_json_lines(get_first_line(lines), file.name)
+            first = skip_comments(lines, schema.delimiter)
             # A file to score may have a header though those of the training had none.
-            has_header = not schema.columns or (not with_labels and _names_columns(lines, schema))
-            if has_header:
-                names = _read_header(lines, file.name, list_columns_to_read(schema, with_labels), schema.delimiter)
+            if not schema.columns or (not with_labels and _names_columns(first, schema)):
+                names = _read_header(first, file.name, list_columns_to_read(schema, with_labels), schema.delimiter)
+                header, rows = get_first_line(first), first.drop_first()
             else:
-                names = schema.columns or [] if with_labels else _find_columns(lines, schema)
-            reader = _BlockReader(file.name, schema, names, with_labels)
-            rows = lines.drop_first() if has_header else lines
-        if rows.num_lines:
-            yield Block(file.name, rows.num_lines, rows.num_bytes, partial(reader.parse, rows))
+                names, rows = schema.columns or [] if with_labels else _find_columns(first, schema), first
+            reader = _BlockReader(file.name, schema, names, with_labels, rows.first_number)
+        for run in (rows,) if header is None else cut_at_headers(rows, header):
+            if run.num_lines:
+                yield Block(file.name, run.num_lines, run.num_bytes, partial(reader.parse, run))
+
+
+def _read_lines(file: DataFile, delimiter: str, block_bytes: int) -> Iterator[Lines]:
+    """Yield all lines of a file with one character between columns."""
+    for lines in read_lines(file, block_bytes):
+        yield lines if len(delimiter) == 1 else replace(lines, data=unify_delimiter(lines.data, delimiter))
 
 
 def _names_columns(lines: Lines, schema: SchemaConfig) -> bool:
     """Whether the first line has the names of all columns to read, and no cell but names of `schema.columns`."""
-    try:
-        cells = next(csv.reader([_get_first_line(lines).decode()], delimiter=schema.delimiter), [])
-    except (UnicodeDecodeError, csv.Error):
-        return False
+    cells = try_split(get_first_line(lines), schema.delimiter)
     return {*list_columns_to_read(schema, with_labels=False)} <= {*cells} <= {*(schema.columns or [])}
 
 
@@ -67,34 +83,26 @@ def _find_columns(lines: Lines, schema: SchemaConfig) -> list[str]:
     """Return `schema.columns`, without label and weight where the number of values in the first line fits that."""
     listed = schema.columns or []
     fewer = [name for name in listed if name not in (schema.label, schema.weight)]
-    is_without = CsvLineChecker(schema.delimiter, len(fewer), "").is_row(_get_first_line(lines))
+    is_without = CsvLineChecker(schema.delimiter, len(fewer), "").is_row(get_first_line(lines))
     return fewer if is_without else listed
-
-
-def _get_first_line(lines: Lines) -> bytes:
-    return lines.data[: lines.data.index(b"\n")].removesuffix(b"\r")
 
 
 def _read_header(lines: Lines, file: str, required: list[str], delimiter: str) -> list[str]:
     """Read the column names in the first line.
 
-    required: names that must be among them. Raises DataError where one is missing, a name occurs twice, or the line
-    cannot be read.
+    required: names that must be among them. Raises DataError where one is missing or occurs twice, or the line cannot
+    be read.
     """
-    line = _get_first_line(lines)
-    valid = "column names in the first line, or `columns` in the schema for a file without a header"
-    try:
-        names = next(csv.reader([line.decode()], delimiter=delimiter), [])
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"the header cannot be read: {error}", file, 1, valid=valid) from None
+    names = split_header(lines, file, delimiter)
     counts = Counter(names)
+    number = lines.first_number
     for name in required:
         if name not in counts:
-            raise DataError(f"there is no such column; {_list_names(names, required, name)}", file, 1, name, valid)
-    for name, count in counts.items():
-        if count > 1:
+            message = f"there is no such column; {_list_names(names, required, name)}"
+            raise DataError(message, file, number, name, HEADER_VALID)
+        if counts[name] > 1:
             field = name if _NAME.fullmatch(name) else None
-            raise DataError("the header has this name twice", file, 1, field, "a different name for every column")
+            raise DataError("the header has this name twice", file, number, field, "a different name for every column")
     return names
 
 
@@ -120,9 +128,16 @@ class _UnevenError(Exception):
 class _BlockReader:
     """Parser of the blocks of one file."""
 
-    def __init__(self, file: str, schema: SchemaConfig, names: list[str], with_labels: bool) -> None:
-        """Prepare to parse blocks. names: names of all columns of the file, in order."""
-        self._file, self._schema, self._names, self._with_labels = file, schema, names, with_labels
+    def __init__(self, file: str, schema: SchemaConfig, names: list[str], with_labels: bool, first_line: int) -> None:
+        """Prepare to parse blocks.
+
+        names: names of all columns of the file, in order; those that are not read may be blank or occur twice.
+        first_line: number of the line of the first row.
+        """
+        self._file, self._schema, self._with_labels, self._first_line = file, schema, with_labels, first_line
+        kept = {*list_columns_to_read(schema, with_labels)}
+        self._names = [name if name in kept else f"\0{number}" for number, name in enumerate(names)]
+        self._delimiter = get_character(schema.delimiter)
         columns_from = "the header has" if schema.columns is None else "the schema lists"
         if len(names) < len(schema.columns or []):
             columns_from = "the first line has, without the label"
@@ -134,7 +149,7 @@ class _BlockReader:
             table = self._parse_strings(_normalise_line_ends(lines.data), lines.num_lines)
         except (_UnevenError, pa.ArrowInvalid):
             table = self._parse_line_by_line(lines.data, bad, keep_going)
-        if lines.first_number == 1 and bad.good[0] and self._is_header(table):
+        if lines.first_number == self._first_line and bad.good[0] and self._is_header(table):
             valid = "data in the first line, or a schema without `columns`: the names then come from the header"
             bad.add(np.array([0]), self._schema.label, lambda _: ("the first line is a header", valid))
             table = table.slice(1)
@@ -151,11 +166,11 @@ class _BlockReader:
             return pa.schema(types).empty_table()
         # Append one blank row: a quote left open at the end swallows it, so that the number of rows reveals the quote.
         num_extra = int(b'"' in data)
-        data += (self._schema.delimiter.encode() * (len(self._names) - 1) + b"\n") * num_extra
+        data += (self._delimiter.encode() * (len(self._names) - 1) + b"\n") * num_extra
         table = arrow_csv.read_csv(
             pa.BufferReader(data),
             read_options=arrow_csv.ReadOptions(column_names=self._names, block_size=len(data) + 1, use_threads=False),
-            parse_options=arrow_csv.ParseOptions(delimiter=self._schema.delimiter, ignore_empty_lines=False),
+            parse_options=arrow_csv.ParseOptions(delimiter=self._delimiter, ignore_empty_lines=False),
             convert_options=arrow_csv.ConvertOptions(
                 column_types=types,
                 include_columns=kept,
@@ -165,6 +180,12 @@ class _BlockReader:
         )
         if table.num_rows != num_lines + num_extra:
             raise _UnevenError("a quoted value continues on the next line")
+        if self._delimiter != self._schema.delimiter and num_extra:
+            # Inside quotes the delimiter is a part of the value.
+            texts = pl.DataFrame(table).with_columns(
+                pl.all().str.replace_all(self._delimiter, self._schema.delimiter, literal=True)
+            )
+            table = texts.to_arrow(compat_level=pl.CompatLevel.oldest())
         return table.slice(0, num_lines)
 
     def _parse_line_by_line(self, data: bytes, bad: BadRows, keep_going: bool) -> pa.Table:

@@ -4,6 +4,7 @@ import re
 
 from dlrm.config import format_count
 from dlrm.data.raw.bad_rows import BadRows
+from dlrm.data.raw.csv_start import get_character
 from dlrm.data.raw.text import enumerate_lines, is_utf8
 
 
@@ -12,7 +13,12 @@ class CsvLineChecker:
 
     def __init__(self, delimiter: str, num_columns: int, columns_from: str) -> None:
         """Build the pattern of a value. columns_from: source of `num_columns` in messages, as in `the header has`."""
-        self._delimiter, self._num_columns, self._columns_from = delimiter.encode(), num_columns, columns_from
+        self._delimiter, self._num_columns, self._columns_from = (
+            get_character(delimiter).encode(),
+            num_columns,
+            columns_from,
+        )
+        self._shown_delimiter = delimiter
         between = re.escape(self._delimiter)
         # Possessive quantifiers: a quote that is never closed must not match as plain text.
         self._value = re.compile(rb'(?:"(?:[^"]++|"")*+"[^%b]*|[^"%b][^%b]*|)(?:%b|\Z)' % ((between,) * 4))
@@ -52,7 +58,7 @@ class CsvLineChecker:
         if num_columns is None:
             return "a quoted value does not end on its line", "values without line breaks"
         if num_columns != self._num_columns:
-            valid = f"{self._num_columns}, as {self._columns_from}, with {self._delimiter.decode()!r} between them"
+            valid = f"{self._num_columns}, as {self._columns_from}, with {self._shown_delimiter!r} between them"
             return f"has {format_count(num_columns, 'column')}", valid
         return None
 

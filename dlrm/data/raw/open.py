@@ -4,10 +4,13 @@ from collections.abc import Iterator, Sequence
 
 from dlrm.config import DataConfig, SchemaConfig
 from dlrm.data.raw import parquet, text
+from dlrm.data.raw.arrow import cut_arrow_blocks
 from dlrm.data.raw.block import Block
 from dlrm.data.raw.criteo import cut_criteo_blocks
 from dlrm.data.raw.csv import cut_csv_blocks
 from dlrm.data.raw.data_file import DataFile
+from dlrm.data.raw.file_kinds import name_other_kinds
+from dlrm.data.raw.jsonl import cut_jsonl_blocks
 
 
 def cut_blocks(config: DataConfig, files: Sequence[DataFile]) -> Iterator[Block]:
@@ -25,9 +28,9 @@ def cut_raw_blocks(
 ) -> Iterator[Block]:
     """Cut all files into blocks, in order. A block is cut here, and parsed where its `parse` is called.
 
-    kind: `criteo_tsv`, which has its own schema, `csv` or `parquet`. with_labels: false reads neither label nor weight,
-    whether the files have them or not. block_bytes: approximate bytes of a block in memory; None for the best size for
-    the format. Raises DataError where a file cannot be read in that format.
+    kind: `criteo_tsv`, which has its own schema, `csv`, `jsonl`, `parquet` or `arrow`. with_labels: false reads neither
+    label nor weight, whether the files have them or not. block_bytes: approximate bytes of a block in memory; None for
+    the best size for the format. Raises DataError where a file cannot be read in that format.
     """
     text_bytes = text.BLOCK_BYTES if block_bytes is None else block_bytes
     table_bytes = parquet.BLOCK_BYTES if block_bytes is None else block_bytes
@@ -36,7 +39,12 @@ def cut_raw_blocks(
             yield from cut_criteo_blocks(file, text_bytes, with_labels)
         elif kind == "csv":
             yield from cut_csv_blocks(file, schema, text_bytes, with_labels)
+        elif kind == "jsonl":
+            yield from cut_jsonl_blocks(file, schema, text_bytes, with_labels)
+        elif kind == "arrow":
+            yield from cut_arrow_blocks(file, schema, block_bytes=table_bytes, with_labels=with_labels)
         elif kind == "parquet":
-            yield from parquet.cut_parquet_blocks(file, schema, block_bytes=table_bytes, with_labels=with_labels)
+            with name_other_kinds([file]):
+                yield from parquet.cut_parquet_blocks(file, schema, block_bytes=table_bytes, with_labels=with_labels)
         else:
             raise ValueError(f"files of format {kind} are not raw")

@@ -13,23 +13,14 @@ import pyarrow as pa
 
 from dlrm.data.errors import DataError
 from dlrm.data.raw.data_file import DataFile
+from dlrm.data.raw.file_kinds import GZIP, START_BYTES, TEXT, ZSTD, Kind, identify
 
 BLOCK_BYTES = 16 << 20
 """Approximate bytes of decompressed text in a block."""
 MAX_LINE_BYTES = 16 << 20
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_GZIP = b"\x1f\x8b"
-# A zstd frame, or one of the 16 kinds of skippable frames, which may come before or between frames of text.
-_ZSTD = (b"\x28\xb5\x2f\xfd", *(bytes([kind, 0x2A, 0x4D, 0x18]) for kind in range(0x50, 0x60)))
-_OTHER_FORMATS = {
-    b"BZh91AY&SY": "is compressed with bzip2",
-    b"\xfd7zXZ": "is compressed with xz",
-    b"PK\x03\x04": "is a zip archive",
-    b"\xff\xfe": "is UTF-16 text",
-    b"\xfe\xff": "is UTF-16 text",
-    b"PAR1\x15": "is a Parquet file",
-}
+_COMPRESSIONS = {GZIP: "gzip", ZSTD: "zstd"}
 _TRUNCATED = ("Truncated compressed stream", r"Not a gzipped file (b'\x1f')")
 _NEWLINE = 10
 
@@ -46,10 +37,12 @@ class Lines:
     num_bytes: int
     """Bytes of the stored (possibly compressed) file that were read for these lines."""
 
-    def drop_first(self) -> "Lines":
-        """Return the run without its first line."""
-        data = self.data[self.data.index(b"\n") + 1 :]
-        return Lines(data, self.first_number + 1, self.num_lines - 1, self.num_bytes)
+    def drop_first(self, num_lines: int = 1) -> "Lines":
+        """Return the run without its first lines."""
+        start = 0
+        for _ in range(num_lines):
+            start = self.data.index(b"\n", start) + 1
+        return Lines(self.data[start:], self.first_number + num_lines, self.num_lines - num_lines, self.num_bytes)
 
 
 class _Stream(Protocol):
@@ -60,15 +53,19 @@ def read_lines(file: DataFile, block_bytes: int = BLOCK_BYTES) -> Iterator[Lines
     """Yield all lines of `file`, in runs of about `block_bytes`; where they are cut depends on the file's bytes alone.
 
     Recognises gzip and zstd by their first bytes, adds a newline to a last line without one, and removes a byte order
-    mark. Raises DataError where the file is not text, is empty or has a line longer than MAX_LINE_BYTES, and where a
-    compressed stream is damaged.
+    mark. Raises DataError where the file is not text, is empty, has lines that end in CR alone or a line longer than
+    MAX_LINE_BYTES, and where a compressed stream is damaged.
     """
     with ExitStack() as stack:
         raw = stack.enter_context(file.open())
-        stream, compression = _decompress(raw, file, stack)
+        stream, compression = _open_text(raw, file, stack)
         start = _read(stream, len(_BYTE_ORDER_MARK), file, compression)
         rest, number, position = start.removeprefix(_BYTE_ORDER_MARK), 1, 0
         while piece := _read(stream, block_bytes, file, compression):
+            if len(piece) < block_bytes:
+                # The stream ends here: a last line without an end belongs to the lines before it.
+                rest += piece
+                break
             end = piece.rfind(b"\n") + 1
             if end:
                 lines = _make_lines(b"".join((rest, memoryview(piece)[:end])), number, raw.tell() - position)
@@ -77,12 +74,19 @@ def read_lines(file: DataFile, block_bytes: int = BLOCK_BYTES) -> Iterator[Lines
             else:
                 rest += piece
             if len(rest) > MAX_LINE_BYTES:
+                _check_line_ends(rest, file, number)
                 valid = f"lines of at most {MAX_LINE_BYTES:,} bytes"
                 raise DataError("the line is too long", file.name, number, valid=valid)
         if rest:
+            _check_line_ends(rest, file, number)
             yield _make_lines(rest.removesuffix(b"\n") + b"\n", number, raw.tell() - position)
         elif number == 1:
             raise DataError("the file is empty", file.name, valid="a file with at least one row")
+
+
+def get_first_line(lines: Lines) -> bytes:
+    """Return the first line of a run, without its end."""
+    return lines.data[: lines.data.index(b"\n")].removesuffix(b"\r")
 
 
 def is_utf8(data: bytes) -> bool:
@@ -107,24 +111,42 @@ def _make_lines(data: bytes, number: int, num_bytes: int) -> Lines:
     return Lines(data, number, num_lines, num_bytes)
 
 
-def is_compressed(start: bytes) -> bool:
-    """Whether `read_lines` decompresses a file that begins with `start`, which has at least four bytes."""
-    return start.startswith((_GZIP, *_ZSTD))
+def _check_line_ends(rest: bytes, file: DataFile, number: int) -> None:
+    """Raise DataError where the file has no line end but CR. rest: bytes from line `number` on, without LF inside."""
+    if number == 1 and b"\n" not in rest[:-1] and rest.strip(b"\r\n").count(b"\r"):
+        valid = r"lines that end in LF or CR LF, as `tr '\r' '\n' < FILE` makes"
+        raise DataError("the lines end in CR alone", file.name, valid=valid)
 
 
-def _decompress(raw: BinaryIO, file: DataFile, stack: ExitStack) -> tuple[_Stream, str | None]:
-    """Return the stream of decompressed text, and the name of the compression, None for plain text."""
-    start = raw.read(max(map(len, _OTHER_FORMATS)))
+def _open_text(raw: BinaryIO, file: DataFile, stack: ExitStack) -> tuple[_Stream, str | None]:
+    """Return the stream of decompressed text, and the name of the compression, None for plain text.
+
+    Raises DataError where the file, or what is compressed in it, is not text.
+    """
+    kind, compression = _identify_next(raw, raw, file, None), None
+    if kind in _COMPRESSIONS:
+        compression = _COMPRESSIONS[kind]
+        kind = _identify_next(_decompress(raw, compression, stack), raw, file, compression)
+    if kind is not TEXT:
+        inside = f", and that with {compression}" if kind in _COMPRESSIONS else f" compressed with {compression}"
+        raise kind.make_error(file.name, inside if compression else "")
+    return _decompress(raw, compression, stack), compression
+
+
+def _identify_next(stream: _Stream, raw: BinaryIO, file: DataFile, compression: str | None) -> Kind:
+    """Identify what `stream` holds, and go back to the beginning of `raw`."""
+    kind = identify(_read(stream, START_BYTES, file, compression))
     raw.seek(0)
-    for magic, message in _OTHER_FORMATS.items():
-        if start.startswith(magic):
-            raise DataError(message, file.name, valid="UTF-8 text, plain or compressed with gzip or zstd")
-    if start.startswith(_GZIP):
+    return kind
+
+
+def _decompress(raw: BinaryIO, compression: str | None, stack: ExitStack) -> _Stream:
+    if compression == "gzip":
         # Unlike Arrow's reader, it accepts zeros after the end, which padding to whole tape or object blocks leaves.
-        return stack.enter_context(gzip.GzipFile(fileobj=raw)), "gzip"
-    if start.startswith(_ZSTD):
-        return stack.enter_context(pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd")), "zstd"
-    return raw, None
+        return stack.enter_context(gzip.GzipFile(fileobj=raw))
+    if compression == "zstd":
+        return stack.enter_context(pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd"))
+    return raw
 
 
 def _read(stream: _Stream, num_bytes: int, file: DataFile, compression: str | None) -> bytes:

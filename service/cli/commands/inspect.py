@@ -58,7 +58,7 @@ def inspect(
 
         dlrm data inspect prepared/criteo --json | jq '.warnings[].message'
 
-    Parquet and CSV files need a schema, so pass a job document instead;
+    Files of other formats need a schema, so pass a job document instead;
     `dlrm prepare --infer` writes one for them. For a prepared directory the
     report shows the values that a model gets: row numbers of embedding tables,
     and dense values after their transform.

@@ -50,8 +50,8 @@ def predict(
     """Score rows with a trained model: the probability that the label of each row is 1.
 
     There is one score per row, in the order of the rows. Labels are not needed,
-    and are ignored where they are present. Parquet, gzip and zstd files are
-    recognised by their content; columns are found by name.
+    and are ignored where they are present. Parquet, Arrow, JSON Lines, gzip and
+    zstd are recognised by their content; columns are found by name.
 
         dlrm predict runs/criteo/model 'day_*.gz' --output scores.parquet
 

@@ -84,9 +84,9 @@ def prepare(
 
         dlrm prepare 'criteo/day_*.gz' --output prepared/criteo
 
-    Parquet and CSV files need a schema. --infer writes a job document with one,
-    in which every column is used by what it predicts; check it, then prepare the
-    data with it:
+    Parquet, CSV, JSON Lines and Arrow files need a schema. --infer writes a job
+    document with one, in which every column is used by what it predicts; check
+    it, then prepare the data with it:
 
         dlrm prepare --infer 'logs/*.parquet' --output job.toml
 

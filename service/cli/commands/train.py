@@ -142,9 +142,10 @@ def train(
 
         dlrm train job.toml --preset large_batch
 
-    From data files (Parquet, CSV, TSV, Criteo; compressed, patterns, URIs) a job
-    document is inferred first, as by `dlrm prepare --infer`. It is written beside
-    the run directory, to RUN_DIRECTORY.toml, for you to edit and train again.
+    From data files (Parquet, CSV, TSV, Criteo, JSON Lines, Arrow; compressed,
+    patterns, URIs) a job document is inferred first, as by `dlrm prepare --infer`.
+    It is written beside the run directory, to RUN_DIRECTORY.toml, for you to edit
+    and train again.
 
         dlrm train clicks.csv
 
@@ -195,7 +196,7 @@ def train(
     if place is not None:
         directory, store = _find_places(resume, run_directory, run_store)
         if place.node != 0:
-            document = Path(sources[0]) if sources and is_document(Path(sources[0])) else None
+            document = Path(sources[0]) if sources and is_document(sources[0]) else None
             code = run_other_node(directory, place, store, ToldDocument(document, settings))
             raise typer.Exit(EXIT_CODES.get(code, errors.EXIT_FAILED))
     try:
@@ -233,7 +234,7 @@ def _create_attempt(
     run_store: str | None,
 ) -> NewAttempt:
     sources = sources or []
-    is_data = bool(sources) and not is_document(Path(sources[0]))
+    is_data = bool(sources) and not is_document(sources[0])
     if not is_data:
         errors.refuse_options(inference.options, "valid only with data files")
         if len(sources) > 1:

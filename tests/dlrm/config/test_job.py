@@ -71,7 +71,11 @@ def test_a_document_with_its_defaults_filled_in_is_the_same_job():
         ({"data": {"train": "a.tsv"}}, "data.train", '(valid: ["a.tsv"])'),
         ({"data": {"train": ["a"], "synthetic": {}}}, "data.synthetic", "only with format synthetic"),
         ({"data": {"format": "synthetic", "train": ["a"]}}, "data.train", "reads no files"),
-        ({"data": {"format": "tfrecord", "train": ["a"]}}, "data.format", "'criteo_tsv', 'parquet', 'csv', 'packed'"),
+        (
+            {"data": {"format": "tfrecord", "train": ["a"]}},
+            "data.format",
+            "'criteo_tsv', 'parquet', 'csv', 'jsonl', 'arrow', 'packed'",
+        ),
         ({"data": {"format": "parquet", "train": ["a"]}}, "data.schema", "dlrm prepare --infer"),
         ({"data": {"train": ["a"], "schema": {"dense": [{"name": "x"}]}}}, "data.schema", '"parquet" or "csv"'),
         ({"data": {"train": ["a"], "weight_column": "w"}}, "data.weight_column", '"parquet" or "csv"'),
@@ -89,7 +93,7 @@ def test_a_document_with_its_defaults_filled_in_is_the_same_job():
             "data.schema.columns",
             "column twice",
         ),
-        ({"data": {**CSV, "schema": {**XY, "delimiter": '"'}}}, "data.schema.delimiter", "one ASCII character"),
+        ({"data": {**CSV, "schema": {**XY, "delimiter": '"'}}}, "data.schema.delimiter", "ASCII characters"),
         ({"data": {**CSV, "schema": XY, "weight_column": "x"}}, "data.weight_column", "another column"),
         (
             {"data": {**CSV, "schema": {**XY, "columns": ["x", "y", "label"]}, "weight_column": "w"}},
@@ -99,7 +103,7 @@ def test_a_document_with_its_defaults_filled_in_is_the_same_job():
         (
             {"data": {**CSV, "schema": {**LISTS, "delimiter": "|"}}},
             "data.schema.categorical.1.separator",
-            "'|' is also schema.delimiter",
+            "'|' is also in schema.delimiter",
         ),
         ({"data": {"train": ["a", ""]}}, "data.train.1", "is empty"),
         ({"data": {"train": ["a"], "eval": [" "]}}, "data.eval.0", "is empty"),

@@ -262,22 +262,21 @@ def test_bytes_of_criteo_categories_that_are_not_utf_8_are_at_fault(criteo: Path
 def test_the_error_about_a_file_of_another_format_names_the_option(
     criteo: Path, made: Made, predict: Predict, tmp_path: Path
 ):
-    header, damaged = write_csv(tmp_path / "rows.csv", ["1,2"], "I1,C1"), tmp_path / "damaged"
-    damaged.write_bytes(b"PAR1 and so on")
+    header = write_csv(tmp_path / "rows.csv", ["1,2"], "I1,C1")
     message = {}
     for name, model, path, *options in [
         ("header", criteo, header),
-        ("damaged", criteo, damaged),
         ("asked", made.path, made.rows, "--format", "parquet"),
     ]:
         ran = predict(model, path, *options, "--output", tmp_path / "scores.csv")
         assert ran.code == 64
         message[name] = ran.err
     trained = "; the model was trained on"
-    assert f"; or, if it is not criteo_tsv, --format parquet or csv{trained} criteo_tsv)" in message["header"]
-    assert f"; or, if it is not parquet, --format csv or criteo_tsv{trained} criteo_tsv)" in message["damaged"]
-    assert f"; or, if it is not parquet, --format csv{trained} csv)" in message["asked"]
-    with pytest.raises(DataError, match="if it is not criteo_tsv, file_format parquet or csv"):
+    others = "--format parquet, csv, jsonl or arrow"
+    assert f"; or, if it is not criteo_tsv, {others}{trained} criteo_tsv)" in message["header"]
+    assert 'is text (valid: format "csv" or "jsonl"' in message["asked"]
+    assert f"; or, if it is not parquet, --format csv, jsonl or arrow{trained} csv)" in message["asked"]
+    with pytest.raises(DataError, match="if it is not criteo_tsv, file_format parquet, csv, jsonl or arrow"):
         list(load_saved_model(criteo).predict_files(str(header)))
 
 
@@ -297,7 +296,7 @@ def test_predict_files_calls_its_arguments_by_their_names(made: Made, tmp_path: 
         (b"age,clicks,site,user,tags,items\n1,2,s,3,t\n", "line 2: has 5 columns"),
         (b"age,clicks,site,user,tags,items\n1,2,s,3,t,1\nx,2,s,3,t,1\n", "line 3, age: 'x' is not a number"),
         (b"age,clicks,site,user,tags,items\n1,2,s,3.5,t,1\n", "line 2, user: '3.5' is not an integer"),
-        (b"PAR1 and so on", "not readable as Parquet"),
+        (b"PAR1" + bytes(99), "is a truncated Parquet file"),
     ],
 )
 def test_a_bad_file_is_one_error_naming_file_line_and_field_and_nothing_is_written(

@@ -25,7 +25,7 @@ def test_of_parquet_files_only_the_footer_is_read(tmp_path: Path) -> None:
         check_files(DataConfig.model_validate({**config, "schema": {"dense": [{"name": "y"}]}}))
     assert (caught.value.file, caught.value.field) == (str(path), "y")
     path.write_bytes(content[:-4])
-    with pytest.raises(DataError, match="not readable as Parquet"):
+    with pytest.raises(DataError, match="is a truncated Parquet file"):
         check_files(DataConfig.model_validate(config))
 
 

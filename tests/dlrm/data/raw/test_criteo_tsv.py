@@ -77,7 +77,7 @@ BAD = [
     with_value(39, "+1f"),
     with_value(39, "000000001"),
     with_value(39, "1\0"),
-    with_value(39, "1f\r"),
+    with_value(39, "1f\r\r"),
     with_value(39, "\u0661"),
 ]
 
@@ -159,7 +159,19 @@ def test_no_character_is_overlooked(tmp_path: Path, column: int, allowed: str, p
             value = pattern.format(character)
             path = write_lines(tmp_path / "a.tsv", [criteo_line(), with_value(column, value)])
             _, good = good_rows_of(cut_criteo_blocks(found(path)))
-            assert good == [True, character in allowed or (column == 7 and value == "-7")], value
+            is_end = column == 39 and value == "7\r"
+            assert good == [True, character in allowed or (column == 7 and value == "-7") or is_end], value
+
+
+def test_lines_that_end_in_cr_lf_are_the_same_rows(tmp_path: Path) -> None:
+    lines = criteo_lines(9)
+    lines[4] = with_value(0, "2")
+    for end in ("\n", "\r\n"):
+        path = tmp_path / "a.tsv"
+        path.write_bytes("".join(line + end for line in lines).encode())
+        rows, good = good_rows_of(cut_criteo_blocks(found(path)))
+        assert good == [row != 4 for row in range(9)]
+        assert rows == [plainly(line) for line in lines if line != lines[4]]
 
 
 @pytest.mark.skipif(not REAL.exists(), reason=f"real Criteo rows are not at {REAL}")

@@ -59,6 +59,7 @@ def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path, monkeypatch
     with pytest.raises(DataError, match=r"line 3: the line is too long \(valid: lines of at most 1,000 bytes\)"):
         list(read_lines(found(path), 100))
     with path.open("wb") as file:
+        file.write(b"x" * 5000)
         file.truncate(1 << 40)
     with pytest.raises(DataError, match="line 1: the line is too long"):
         list(read_lines(found(path), 100))

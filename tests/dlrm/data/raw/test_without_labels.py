@@ -51,7 +51,6 @@ BARE = criteo_line().partition("\t")[2]
         (with_value(13, "1.5").partition("\t")[2], "I13"),
         (with_value(14, "xyz").partition("\t")[2], "C1"),
         (with_value(39, "-1f").partition("\t")[2], "C26"),
-        (f"{BARE}\r", None),
     ],
 )
 def test_a_bad_criteo_line_without_a_label_is_named(tmp_path: Path, line: str, field: str | None) -> None:

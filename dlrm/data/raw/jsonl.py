@@ -1,0 +1,145 @@
+"""Reader of JSON Lines with a schema: one JSON object per line, whose keys name the columns.
+
+`user.id` names the key `id` of the object `user`. A key that a line lacks is a missing value, and so are null, NaN, a
+blank text and one that the schema lists as `missing`. Values are read as their text, so that 1, 1.0 and "1" are the
+same; lists are multi-hot values.
+"""
+
+import io
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from dlrm.config import SchemaConfig
+from dlrm.data.raw.bad_rows import BadRows
+from dlrm.data.raw.block import Block, Parsed
+from dlrm.data.raw.columns import list_columns_to_read, parse_columns
+from dlrm.data.raw.data_file import DataFile
+from dlrm.data.raw.json_values import JsonLineError, parse_object, read_texts
+from dlrm.data.raw.text import BLOCK_BYTES, Lines, enumerate_lines, read_lines
+
+_MAX_U64_DIGITS = 20
+
+
+class _DoubtfulError(Exception):
+    """Doubt whether Polars has read every value as it stands."""
+
+
+def cut_jsonl_blocks(
+    file: DataFile, schema: SchemaConfig, block_bytes: int = BLOCK_BYTES, with_labels: bool = True
+) -> Iterator[Block]:
+    """Cut `file` into blocks of about `block_bytes` of decompressed text. Raises DataError as `read_lines` does.
+
+    with_labels: read the label and the weight.
+    """
+    for lines in read_lines(file, block_bytes):
+        parse = partial(_parse, lines, file.name, schema, with_labels)
+        yield Block(file.name, lines.num_lines, lines.num_bytes, parse)
+
+
+def _parse(lines: Lines, file: str, schema: SchemaConfig, with_labels: bool, keep_going: bool) -> Parsed:
+    bad = BadRows(file, lines.first_number, lines.num_lines)
+    lists = {column.name for column in schema.categorical if column.multi_hot}
+    columns = {name: name in lists for name in list_columns_to_read(schema, with_labels)}
+    try:
+        found = _read_with_polars(lines, columns)
+    except (_DoubtfulError, pl.exceptions.PolarsError):
+        found = _read_line_by_line(lines.data, columns, bad, keep_going)
+    numbers = _list_numbers(schema)
+    words = ["", *schema.missing]
+    texts = {
+        name: values if columns[name] else _clean(values, words, is_number=name in numbers)
+        for name, values in found.items()
+    }
+    table = pa.table({name: values.to_arrow(compat_level=pl.CompatLevel.oldest()) for name, values in texts.items()})
+    return parse_columns(table, schema, bad, keep_going, with_labels)
+
+
+def _list_numbers(schema: SchemaConfig) -> set[str]:
+    """List the columns whose values are numbers, where true and false stand for 1 and 0."""
+    names = {column.name for column in schema.dense} | {schema.weight or ""}
+    names |= {column.name for column in schema.categorical if column.bucketize or column.type == "integer"}
+    return names if schema.positive is not None else names | {schema.label}
+
+
+def _clean(texts: pl.Series, words: list[str], *, is_number: bool) -> pl.Series:
+    """Replace `words` by null, and booleans among numbers by 1 and 0."""
+    is_missing = texts.is_in(words)
+    cleaned = texts.set(is_missing, None) if is_missing.any() else texts
+    if not is_number or not cleaned.is_in(["true", "false"]).any():
+        return cleaned
+    return cleaned.replace({"true": "1", "false": "0"})
+
+
+def _read_with_polars(lines: Lines, columns: Mapping[str, bool]) -> dict[str, pl.Series]:
+    """Read columns of text, or of lists of text. columns: whether a column has lists, by name.
+
+    Raises _DoubtfulError or a PolarsError where some line may be at fault.
+    """
+    frame = pl.read_ndjson(io.BytesIO(lines.data), schema=_make_schema(columns))
+    if frame.height != lines.num_lines:
+        raise _DoubtfulError("some line is blank")
+    return {name: _find_column(frame, name) for name in columns}
+
+
+def _make_schema(columns: Mapping[str, bool]) -> dict[str, Any]:
+    """Return the schema in which Polars finds every column, under its name and in nested objects."""
+    tree: dict[str, Any] = {}
+    for name, is_list in columns.items():
+        kind = pl.List(pl.String()) if is_list else pl.String()
+        *parents, last = name.split(".")
+        for place, key in ((tree, name), (_descend(tree, parents), last)):
+            if place.setdefault(key, kind) != kind:
+                raise _DoubtfulError("a name stands for a value and for an object")
+    return _make_structs(tree)
+
+
+def _descend(tree: dict[str, Any], keys: list[str]) -> dict[str, Any]:
+    for key in keys:
+        tree = tree.setdefault(key, {})
+        if not isinstance(tree, dict):
+            raise _DoubtfulError("a name stands for a value and for an object")
+    return tree
+
+
+def _make_structs(tree: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: pl.Struct(_make_structs(kind)) if isinstance(kind, dict) else kind for key, kind in tree.items()}
+
+
+def _find_column(frame: pl.DataFrame, name: str) -> pl.Series:
+    values, (first, *keys) = frame[name], name.split(".")
+    if keys:
+        nested = frame[first]
+        for key in keys:
+            nested = nested.struct.field(key)
+        if (values.is_not_null() & nested.is_not_null()).any():
+            raise _DoubtfulError("a value stands twice in one line")
+        values = values.zip_with(values.is_not_null(), nested)
+    texts = values.explode() if isinstance(values.dtype, pl.List) else values
+    if texts.str.contains(r"^[\[{]").any():
+        raise _DoubtfulError("a text may have been a list or an object")
+    return values.alias(name)
+
+
+def _read_line_by_line(
+    data: bytes, columns: Mapping[str, bool], bad: BadRows, keep_going: bool
+) -> dict[str, pl.Series]:
+    """Read the lines that are rows, and record the others in `bad`, like `CsvLineChecker.select_rows`."""
+    found: dict[str, list[Any]] = {name: [] for name in columns}
+    for row, line in enumerate_lines(data):
+        try:
+            parsed = parse_object(line)
+            values = [read_texts(parsed, name, is_list=is_list) for name, is_list in columns.items()]
+        except JsonLineError as fault:
+            bad.add_one(row, fault.field, (fault.message, fault.valid))
+            if keep_going:
+                continue
+            bad.good[row:] = False
+            break
+        for texts, value in zip(found.values(), values, strict=True):
+            texts.append(value)
+    kinds = {name: pl.List(pl.String) if is_list else pl.String for name, is_list in columns.items()}
+    return {name: pl.Series(name, texts, kinds[name]) for name, texts in found.items()}
