@@ -64,6 +64,12 @@ def log_level() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
+def own_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin each test with the clock of this machine, whatever database an earlier one has followed."""
+    monkeypatch.setattr("service.times._last", None)
+
+
+@pytest.fixture(autouse=True)
 def rounds_without_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let one round do all that is to be done: on a busy machine one start or removal may take its whole time."""
     monkeypatch.setattr("service.control.scheduler.START_SECONDS", 600.0)

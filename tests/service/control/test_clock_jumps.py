@@ -26,7 +26,6 @@ class WallClock:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.offset = timedelta(0)
         read = Database.read_time
-        monkeypatch.setattr("service.times._last", None)
         monkeypatch.setattr(Database, "read_time", lambda database, session: read(database, session) + self.offset)
 
 
