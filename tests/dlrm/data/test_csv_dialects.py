@@ -110,7 +110,7 @@ def test_a_line_after_a_repeated_header_keeps_its_number(tmp_path: Path) -> None
 
 def read_inferred(path: Path) -> int:
     """Infer a document for the file, and read all of its rows by it. Return their number, bad ones included."""
-    inferred = infer_schema({"files": [str(path)], "eval": None, "label": None})
+    inferred = infer_schema({"files": [str(path)], "eval": None, "label": None, "positive": None, "weight": None})
     document = tomllib.loads(format_job_document(json.loads(json.dumps(inferred)), [str(path)], "rows"))
     config = DataConfig.model_validate(document["data"])
     check_files(config)

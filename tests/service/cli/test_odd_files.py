@@ -196,7 +196,7 @@ def write(odd: Odd, directory: Path) -> Path:
 
 
 def infer_document(path: Path, label: str | None) -> tuple[str, JobSpec]:
-    inferred = infer_schema({"files": [str(path)], "eval": None, "label": label})
+    inferred = infer_schema({"files": [str(path)], "eval": None, "label": label, "positive": None, "weight": None})
     text = format_job_document(inferred, [str(path)], "odd")
     return text, parse_job(tomllib.loads(text))
 

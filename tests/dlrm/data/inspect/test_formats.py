@@ -74,7 +74,7 @@ def test_a_table_is_inferred_and_read_alike_in_every_format(tmp_path: Path, kind
     for name in (kind, "parquet"):
         path = tmp_path / name
         write(path, name)
-        inferred = infer_schema({"files": [str(path)], "eval": None, "label": None})
+        inferred = infer_schema({"files": [str(path)], "eval": None, "label": None, "positive": None, "weight": None})
         assert inferred["num_rows"] == NUM_ROWS
         config = make_config(inferred, path)
         check_files(config)
