@@ -25,7 +25,7 @@ def find_giveaway(choice: Choice, values: pl.Series, column: EncodedColumn | Non
     lists = values.str.split(str(separator)) if values.dtype == pl.String else values
     # An empty or a missing list becomes one missing value.
     lengths = lists.list.len().fill_null(1).clip(1).cast(pl.Int32).to_numpy()
-    flat = EncodedColumn.encode(lists.explode())
+    flat = EncodedColumn.encode(lists.explode(empty_as_null=True, keep_nulls=True))
     pure = find_pure_value_of_lists(flat.codes, lengths, flat.num_distinct, rows.labels)
     return "" if pure is None else pure.describe(flat.distinct)
 

@@ -82,6 +82,9 @@ def find_pure_value_of_lists(
 
     codes: [sum of lengths]. lengths, labels: [n].
     """
+    # Without sorting: values that repeat within rows only make more of them seem pure.
+    if find_pure_value(codes, num_values, np.repeat(labels, lengths)) is None:
+        return None
     row_of = np.repeat(np.arange(len(lengths)), lengths)
     rows, places = np.divmod(np.unique(row_of * (num_values + 1) + codes + 1), num_values + 1)
     return find_pure_value(places - 1, num_values, labels[rows])

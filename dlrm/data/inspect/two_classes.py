@@ -13,7 +13,7 @@ _EVENTS = frozenset(
         conversion convert converted purchase purchased buy buyer bought sale sold order ordered transaction
         install installed attributed subscribe subscribed signup registered responded response accept accepted
         approve approved granted win winner won success successful succeeded pass passed correct satisfied like
-        liked up upvote upvoted high higher above over more greater enabled churn churned exited left attrited
+        liked up upvote upvoted high higher above over more greater enabled churn churned exited attrited
         attrition canceled cancelled default defaulted delinquent late delayed overdue fraud fraudulent spam
         phishing fake bot attack anomaly anomalous abnormal malicious malware malignant toxic sick ill disease
         diseased infected dead deceased died returned refunded

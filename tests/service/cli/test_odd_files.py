@@ -99,7 +99,7 @@ GOOD = [
     Odd("index.csv", lines(range(N), LABELS, CITIES, header="Unnamed: 0,click,city"), {"Unnamed: 0": "out"}),
     Odd("text label.csv", lines(np.where(LABELS, "yes", "no"), CITIES, PRICES), in_document='positive = "yes"'),
     Odd("signs.csv", lines(LABELS * 2 - 1, CITIES, PRICES), in_document='positive = "1"'),
-    Odd("rarer.csv", lines(CITIES, PRICES, np.where(LABELS, "ham", "spam"), header="a,b,class"), in_document='"ham"'),
+    Odd("rarer.csv", lines(CITIES, PRICES, np.where(LABELS, "good", "bad"), header="a,b,class"), in_document='"good"'),
     Odd("income.csv", lines(CITIES, np.where(LABELS, " >50K", " <=50K"), header="a,income"), in_document='" >50K"'),
     Odd("as told.csv", lines(LABELS + 1, CITIES, PRICES, header="a,b,c"), label="a", in_document='positive = "2"'),
     Odd(

@@ -71,6 +71,7 @@ def test_what_is_only_called_an_outcome_is_kept_with_a_warning() -> None:
         ([None if row % 9 == 0 and CLICK[row] else row % 8 + 0.5 for row in range(N)], "has a missing value in"),
         ([row // 40 if row % 9 == 0 and CLICK[row] else None for row in range(N)], "has a value in"),
         (np.where((CLICK == 1) & RARE, np.arange(N), -7), "has another value than -7 in"),
+        ([[] if row % 9 == 0 and CLICK[row] else [f"t{row % 7}"] for row in range(N)], "has a missing value in"),
         ([[f"t{row % 7}", "x"] + ["won"] * 2 * int(CLICK[row] and row % 5 == 0) for row in range(N)], "has 'won' in"),
     ],
 )

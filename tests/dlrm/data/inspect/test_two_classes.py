@@ -30,7 +30,7 @@ def test_values_that_say_which_is_1_are_read_however_many_rows_have_them(
         assert (found.positive, found.negative, found.is_certain) == (positive, negative, True)
 
 
-@pytest.mark.parametrize("values", [("good", "bad"), ("f", "m"), ("e", "p"), ("alpha", "beta"), ("left", "churned")])
+@pytest.mark.parametrize("values", [("good", "bad"), ("f", "m"), ("e", "p"), ("alpha", "beta"), ("left", "right")])
 def test_values_that_do_not_say_it_are_taken_by_their_rarity_and_told_as_uncertain(values: tuple[str, str]) -> None:
     for num_rows, rarer in (((90, 10), 1), ((10, 90), 0)):
         found = choose_positive(values, num_rows)
