@@ -27,4 +27,6 @@ class DataError(ValueError):
         line = None if self.line is None else f"line {self.line}"
         row = None if self.row is None else f"row {self.row}"
         location = ", ".join(part for part in (self.file, line, self.field, row) if part)
-        return f"{location + ': ' if location else ''}{self.message}{f' (valid: {self.valid})' if self.valid else ''}"
+        text = f"{location + ': ' if location else ''}{self.message}{f' (valid: {self.valid})' if self.valid else ''}"
+        # Names of columns and files may hold characters that end a line, or steer a terminal.
+        return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
