@@ -3,7 +3,7 @@
 import csv
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 
 import polars as pl
@@ -55,18 +55,23 @@ def sample_csv(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> Fi
     names_by_file = {files[0].name: names}
     for file in chain(files[1:], others):
         names_by_file[file.name] = _read_names(file, names, delimiter, has_header)
-    unshared = find_unshared_columns(names_by_file)
+    # Files without a header have the columns that the document lists, and no others.
+    stated = {file.name: file.path_values if has_header else {} for file in chain(files, others)}
+    all_names_by_file = {name: list(dict.fromkeys([*own, *stated[name]])) for name, own in names_by_file.items()}
+    unshared = find_unshared_columns(all_names_by_file)
     # The file that a column names is the first one that lacks it, and `others` come last.
     own = {file.name for file in files}
-    readable = [name for name in names if name not in unshared or unshared[name].file not in own]
+    readable = [
+        name for name in all_names_by_file[files[0].name] if name not in unshared or unshared[name].file not in own
+    ]
     pieces, num_rows, is_estimate = read_pieces(files, MAX_ROWS, has_header=has_header)
-    rows, bad_share = _parse_pieces(pieces, names_by_file, readable, delimiter)
+    rows, bad_share = _parse_pieces(pieces, names_by_file, readable, delimiter, stated)
     rows = rows[spread_evenly(rows.height, MAX_ROWS)]
     missing = find_missing_words(rows)
     rows = rows.with_columns(pl.all().replace(dict.fromkeys(missing)))
-    typed = replace_nan(rows.select(_convert_texts(rows[name]) for name in rows.columns))
-    all_names = list(dict.fromkeys(chain.from_iterable(names_by_file.values())))
-    types = {name: str(unshared[name]) if name in unshared else _name_type(typed[name].dtype) for name in all_names}
+    typed = replace_nan(rows.select(convert_texts(rows[name]) for name in rows.columns))
+    all_names = list(dict.fromkeys(chain.from_iterable(all_names_by_file.values())))
+    types = {name: str(unshared[name]) if name in unshared else name_type(typed[name].dtype) for name in all_names}
     filled = typed.with_columns(pl.lit(None).alias(name) for name in all_names if name not in readable)
     return FileSample(
         filled.select(all_names),
@@ -85,7 +90,7 @@ def sample_criteo(files: Sequence[DataFile]) -> FileSample:
     """Sample rows of files in the Criteo format, as text, with the names of its columns."""
     pieces, num_rows, is_estimate = read_pieces(files, MAX_ROWS, has_header=False)
     names = CRITEO_SCHEMA.columns or []
-    rows, bad_share = _parse_pieces(pieces, {file.name: names for file in files}, names, "\t")
+    rows, bad_share = _parse_pieces(pieces, {file.name: names for file in files}, names, "\t", {})
     types = dict.fromkeys(names, "text")
     return FileSample(rows, max(num_rows, rows.height), types, is_estimate, bad_share, "\t", has_header=False)
 
@@ -147,10 +152,15 @@ def _refuse_repeated(names: list[str], file: DataFile) -> None:
 
 
 def _parse_pieces(
-    pieces: Sequence[TextPiece], names_by_file: dict[str, list[str]], kept: list[str], delimiter: str
+    pieces: Sequence[TextPiece],
+    names_by_file: dict[str, list[str]],
+    kept: list[str],
+    delimiter: str,
+    stated: Mapping[str, Mapping[str, str | None]],
 ) -> tuple[pl.DataFrame, float]:
     """Parse the rows of all pieces to the columns `kept`, as text. Return them and the share of lines that are no rows.
 
+    stated: values of columns that only the path of a file has, by file and name.
     Raises DataError, that of the first bad line, where most lines are no rows, and where files are not UTF-8.
     """
     parts: list[pl.DataFrame] = []
@@ -159,7 +169,11 @@ def _parse_pieces(
     _check_encoding(pieces)
     for piece in pieces:
         bad = BadRows(piece.file, piece.first_line or 0, piece.data.count(b"\n"))
-        parts.append(_parse_rows(piece.data, names_by_file[piece.file], delimiter, bad).select(kept))
+        part = _parse_rows(piece.data, names_by_file[piece.file], delimiter, bad)
+        values = {name: value for name, value in stated.get(piece.file, {}).items() if name not in part.columns}
+        parts.append(
+            part.with_columns(pl.lit(value, pl.String).alias(name) for name, value in values.items()).select(kept)
+        )
         num_lines += len(bad.good)
         num_bad += len(bad.good) - int(bad.good.sum())
         if piece.first_line is not None:
@@ -201,7 +215,8 @@ def _parse_rows(data: bytes, names: list[str], delimiter: str, bad: BadRows) -> 
     return pl.DataFrame({name: pl.Series(table[name]) for name in names})
 
 
-def _convert_texts(texts: pl.Series) -> pl.Series:
+def convert_texts(texts: pl.Series) -> pl.Series:
+    """Convert texts to integers or numbers if all of them are; texts stay otherwise."""
     present = texts.drop_nulls()
     if not len(present):
         return texts
@@ -216,7 +231,8 @@ def _convert_texts(texts: pl.Series) -> pl.Series:
     return texts
 
 
-def _name_type(kind: pl.DataType) -> str:
+def name_type(kind: pl.DataType) -> str:
+    """Name the type of a column that `convert_texts` returns."""
     return "integer" if kind == pl.Int64 else "number" if kind == pl.Float64 else "text"
 
 

@@ -9,7 +9,7 @@ import csv
 import difflib
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 import numpy as np
@@ -45,10 +45,12 @@ def cut_csv_blocks(
             # A file to score may have a header though those of the training had none.
             has_header = not schema.columns or (not with_labels and _names_columns(lines, schema))
             if has_header:
-                names = _read_header(lines, file.name, list_columns_to_read(schema, with_labels), schema.delimiter)
+                required = [name for name in list_columns_to_read(schema, with_labels) if name not in file.path_values]
+                names = _read_header(lines, file.name, required, schema.delimiter)
             else:
                 names = schema.columns or [] if with_labels else _find_columns(lines, schema)
-            reader = _BlockReader(file.name, schema, names, with_labels)
+            stated = {name: value for name, value in file.path_values.items() if name not in names}
+            reader = _BlockReader(file.name, schema, names, stated, with_labels)
             rows = lines.drop_first() if has_header else lines
         if rows.num_lines:
             yield Block(file.name, rows.num_lines, rows.num_bytes, partial(reader.parse, rows))
@@ -120,9 +122,18 @@ class _UnevenError(Exception):
 class _BlockReader:
     """Parser of the blocks of one file."""
 
-    def __init__(self, file: str, schema: SchemaConfig, names: list[str], with_labels: bool) -> None:
-        """Prepare to parse blocks. names: names of all columns of the file, in order."""
+    def __init__(
+        self,
+        file: str,
+        schema: SchemaConfig,
+        names: list[str],
+        stated: Mapping[str, str | None],
+        with_labels: bool,
+    ) -> None:
+        """Prepare to parse blocks. names: names of all columns of the file, in order. stated: values of further columns
+        in all rows, by name; None: missing."""
         self._file, self._schema, self._names, self._with_labels = file, schema, names, with_labels
+        self._stated = {name: None if value in schema.missing else value for name, value in stated.items()}
         columns_from = "the header has" if schema.columns is None else "the schema lists"
         if len(names) < len(schema.columns or []):
             columns_from = "the first line has, without the label"
@@ -145,10 +156,11 @@ class _BlockReader:
 
         Raises _UnevenError where the number of rows is not `num_lines`, or pyarrow.ArrowInvalid.
         """
-        kept = list_columns_to_read(self._schema, self._with_labels)
+        read = list_columns_to_read(self._schema, self._with_labels)
+        kept = [name for name in read if name not in self._stated]
         types = dict.fromkeys(kept, pa.string())
         if not num_lines:
-            return pa.schema(types).empty_table()
+            return pa.schema(dict.fromkeys(read, pa.string())).empty_table()
         # Append one blank row: a quote left open at the end swallows it, so that the number of rows reveals the quote.
         num_extra = int(b'"' in data)
         data += (self._schema.delimiter.encode() * (len(self._names) - 1) + b"\n") * num_extra
@@ -165,7 +177,12 @@ class _BlockReader:
         )
         if table.num_rows != num_lines + num_extra:
             raise _UnevenError("a quoted value continues on the next line")
-        return table.slice(0, num_lines)
+        table = table.slice(0, num_lines)
+        for name in read:
+            if name in self._stated:
+                values = pa.repeat(pa.scalar(self._stated[name], pa.string()), num_lines)
+                table = table.append_column(name, values)
+        return table
 
     def _parse_line_by_line(self, data: bytes, bad: BadRows, keep_going: bool) -> pa.Table:
         rows = self._lines.select_rows(data, bad, keep_going)
