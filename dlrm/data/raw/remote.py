@@ -14,7 +14,7 @@ from dlrm.data.raw.objects import list_objects
 from dlrm.data.raw.path_values import find_path_values
 from dlrm.data.raw.stores import StoreError
 from dlrm.data.raw.table_directory import TableDirectory
-from dlrm.data.raw.table_logs import find_kinds, make_table_error
+from dlrm.data.raw.table_logs import find_kinds, find_kinds_above, make_table_error
 from dlrm.data.raw.tables import list_table_files
 from dlrm.data.roots import Roots
 
@@ -43,6 +43,8 @@ def find_remote_files(pattern: str, field: str | None, roots: Roots, versions: M
     if not found:
         message = "the pattern matches no object" if glob.has_magic(pattern) else "no such object"
         raise DataError(message, shown, field=field, valid="an object that exists, a prefix or a pattern")
+    if [file.name for file in listed] != [base]:
+        tables |= find_kinds_above(base)
     for table, kind in tables.items():
         if any(file.name.startswith(f"{table}/") for file in found):
             raise make_table_error(table, kind, field)

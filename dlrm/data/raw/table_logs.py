@@ -2,9 +2,12 @@
 
 import re
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+
+from pyarrow import fs
 
 from dlrm.data.errors import DataError
+from dlrm.data.raw.stores import open_store
 
 DELTA, ICEBERG, HUDI = "Delta Lake", "Iceberg", "Hudi"
 _LOGS = {"_delta_log": DELTA, ".hoodie": HUDI}
@@ -34,6 +37,23 @@ def find_kinds(paths: Iterable[str]) -> dict[str, str]:
         if "/_delta_log/" in path or "/.hoodie/" in path or "/metadata/" in path
     )
     return {match[1]: _LOGS.get(match[2], ICEBERG) for match in found if match}
+
+
+def find_kinds_above(uri: str) -> dict[str, str]:
+    """Find the tables in whose directories a prefix of a store is, as far as these may be listed; see `find_kinds`.
+
+    Raises StoreError.
+    """
+    store, path = open_store(uri)
+    scheme = uri.partition("://")[0]
+    above = [str(parent) for parent in PurePosixPath(path).parents][:-1][:_MAX_LEVELS]
+    folders = [f"{parent}/{folder}" for parent in above for folder in (*_LOGS, "metadata")]
+    try:
+        found = [info.path for info in store.get_file_info(folders) if info.type == fs.FileType.Directory]
+        names = [info.path for folder in found for info in store.get_file_info(fs.FileSelector(folder))]
+    except OSError:
+        return {}
+    return find_kinds(f"{scheme}://{name}" for name in names)
 
 
 def refuse_table_files(files: Iterable[Path], field: str | None) -> None:
