@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
+from dlrm.config import CategoricalColumn
 from dlrm.data.errors import DataError
 from dlrm.data.inspect.choice import LEAK_AUC, Choice, leave_out
 from dlrm.data.inspect.label import Label, find_label, is_called_label
 from dlrm.data.inspect.labelled import EncodedColumn, LabelledRows
-from dlrm.data.inspect.rules import choose
+from dlrm.data.inspect.rules import choose, find_name_fault
 from dlrm.data.inspect.sample import SEVERAL_TYPES, FileSample, is_usable
 
 WEIGHT_NAMES = ("sample_weight", "sample_weights", "instance_weight", "weights", "weight")
@@ -50,6 +51,8 @@ def infer(sample: FileSample, label: str | None = None, on_column: OnColumn = la
     _check_label_is_everywhere(sample, label)
     found = find_label(sample.readable, label)
     _refuse_unusable_label(found.name, sample.types[found.name])
+    if fault := find_name_fault(found.name):
+        raise DataError(f"the label cannot be read: {fault}", field=found.name or None, valid="another name for it")
     _check_classes(found, sample)
     is_labelled = found.is_positive.is_not_null()
     usable = [name for name, kind in sample.types.items() if is_usable(kind)]
@@ -62,7 +65,7 @@ def infer(sample: FileSample, label: str | None = None, on_column: OnColumn = la
     for index, name in enumerate(names):
         on_column(name, index / len(names))
         choices.append(choose(rows[name], sample.types[name], labelled, sample.delimiter))
-    choices = _leave_out_same(choices, rows)
+    choices = _leave_out_clashes(_leave_out_same(choices, rows))
     if all(choice.is_left_out for choice in choices):
         reasons = "; ".join(f"{name} is {reason}" for name, reason in _list_unshared(sample).items())
         message = f"no column is left to learn from{': ' if reasons else ''}{reasons}"
@@ -117,6 +120,22 @@ def _is_weight(values: pl.Series) -> bool:
     if not (numbers.is_finite() & (numbers >= 0)).all():
         return False
     return _MEAN_WEIGHTS[0] <= float(numbers.to_numpy().mean()) <= _MEAN_WEIGHTS[1]
+
+
+def _leave_out_clashes(choices: Sequence[Choice]) -> list[Choice]:
+    """Leave out ranges and parts of times whose feature has the name of another column, such as `price:buckets`."""
+    ids = {choice.name for choice in choices if any("type" in settings for settings in choice.categorical)}
+    kept: list[Choice] = []
+    for choice in choices:
+        features = {CategoricalColumn.model_validate({"name": choice.name, **s}).feature: s for s in choice.categorical}
+        clash = next((name for name in features if name != choice.name and name in ids), None)
+        if clash is None:
+            kept.append(choice)
+            continue
+        why = f"{choice.why}; no feature {clash!r} of it, since a column has this name"
+        uses = [settings for name, settings in features.items() if name == choice.name or name not in ids]
+        kept.append(replace(choice, why=why, categorical=uses))
+    return kept
 
 
 def _leave_out_same(choices: Sequence[Choice], rows: pl.DataFrame) -> list[Choice]:
