@@ -22,7 +22,7 @@ from dlrm.data.raw.files import find_splits
 from dlrm.programs.inspect import infer_schema
 from service.cli.render.inferred_document import format_job_document, is_left_out
 
-NUM_ROWS = 240
+NUM_ROWS = 1000
 SOAK_SECONDS = 600
 NASTY = [
     *["", " ", "label", " label", "weight", "col", "col:buckets", "col:hour", "col:missing", "a.b", "a", "a.b.c", "a."],
@@ -103,16 +103,19 @@ def check_names(write: Callable[..., None], names: Sequence[str], kinds: Sequenc
         assert [feature.name for feature in packed.schema.features] == [c.feature for c in schema.categorical]
 
 
-@given(st.sampled_from([write_parquet, write_csv]), NAMES, st.lists(st.integers(0, 6), min_size=7, max_size=7))
-def check(write: Callable[..., None], names: list[str], kinds: list[int]) -> None:
-    check_names(write, names, kinds[: len(names) - 1])
+def run_examples(number: int) -> None:
+    """Check some random files."""
 
+    @settings(max_examples=number, deadline=None, database=None, suppress_health_check=[*HealthCheck])
+    @given(st.sampled_from([write_parquet, write_csv]), NAMES, st.lists(st.integers(0, 6), min_size=7, max_size=7))
+    def check(write: Callable[..., None], names: list[str], kinds: list[int]) -> None:
+        check_names(write, names, kinds[: len(names) - 1])
 
-QUICK = settings(max_examples=40, deadline=None, database=None, suppress_health_check=[*HealthCheck])
+    check()
 
 
 def test_any_names_of_columns_end_in_prepared_rows_or_in_one_sentence() -> None:
-    QUICK(check)()
+    run_examples(40)
 
 
 @pytest.mark.soak
@@ -120,4 +123,4 @@ def test_any_names_of_columns_end_in_prepared_rows_or_in_one_sentence() -> None:
 def test_any_names_of_columns_for_ten_minutes() -> None:
     end = time.monotonic() + SOAK_SECONDS
     while time.monotonic() < end:
-        settings(QUICK, max_examples=500)(check)()
+        run_examples(500)
