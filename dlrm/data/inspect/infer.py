@@ -12,7 +12,7 @@ from dlrm.data.inspect.choice import LEAK_AUC, Choice, leave_out
 from dlrm.data.inspect.label import Label, find_label, is_called_label
 from dlrm.data.inspect.labelled import EncodedColumn, LabelledRows
 from dlrm.data.inspect.rules import choose, find_name_fault
-from dlrm.data.inspect.sample import SEVERAL_TYPES, FileSample, is_usable
+from dlrm.data.inspect.sample import SEVERAL_TYPES, FileSample, is_usable, pick_columns
 
 WEIGHT_NAMES = ("sample_weight", "sample_weights", "instance_weight", "weights", "weight")
 _MEAN_WEIGHTS = (0.05, 20.0)
@@ -59,7 +59,7 @@ def infer(sample: FileSample, label: str | None = None, on_column: OnColumn = la
     rows = sample.rows.filter(is_labelled)
     labels = found.is_positive.drop_nulls().to_numpy().astype(np.bool_)
     labelled = LabelledRows(labels, max(sample.num_rows, len(labels)))
-    weight = _find_weight(rows.select(usable), found.name)
+    weight = _find_weight(pick_columns(rows, usable), found.name)
     names = [name for name in rows.columns if name not in (found.name, weight)]
     choices: list[Choice] = []
     for index, name in enumerate(names):

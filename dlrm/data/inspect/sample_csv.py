@@ -15,7 +15,7 @@ from dlrm.data.errors import DataError
 from dlrm.data.inspect.csv_pieces import TextPiece, read_pieces
 from dlrm.data.inspect.file_columns import find_unshared_columns
 from dlrm.data.inspect.missing_words import MISSING_WORDS, find_missing_words
-from dlrm.data.inspect.sample import MAX_ROWS, FileSample, replace_nan, spread_evenly
+from dlrm.data.inspect.sample import MAX_ROWS, FileSample, pick_columns, replace_nan, spread_evenly
 from dlrm.data.raw.bad_rows import BadRows
 from dlrm.data.raw.convert import parse_numbers
 from dlrm.data.raw.csv_lines import CsvLineChecker
@@ -74,7 +74,7 @@ def sample_csv(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> Fi
     types = {name: str(unshared[name]) if name in unshared else name_type(typed[name].dtype) for name in all_names}
     filled = typed.with_columns(pl.lit(None).alias(name) for name in all_names if name not in readable)
     return FileSample(
-        filled.select(all_names),
+        pick_columns(filled, all_names),
         max(num_rows, rows.height),
         types,
         is_estimate,
@@ -171,9 +171,8 @@ def _parse_pieces(
         bad = BadRows(piece.file, piece.first_line or 0, piece.data.count(b"\n"))
         part = _parse_rows(piece.data, names_by_file[piece.file], delimiter, bad)
         values = {name: value for name, value in stated.get(piece.file, {}).items() if name not in part.columns}
-        parts.append(
-            part.with_columns(pl.lit(value, pl.String).alias(name) for name, value in values.items()).select(kept)
-        )
+        part = part.with_columns(pl.lit(value, pl.String).alias(name) for name, value in values.items())
+        parts.append(pick_columns(part, kept))
         num_lines += len(bad.good)
         num_bad += len(bad.good) - int(bad.good.sum())
         if piece.first_line is not None:

@@ -11,7 +11,15 @@ from pyarrow import parquet
 
 from dlrm.data.errors import DataError
 from dlrm.data.inspect.file_columns import UnsharedColumn, find_unshared_columns
-from dlrm.data.inspect.sample import MAX_ROWS, SEVERAL_TYPES, FileSample, is_usable, replace_nan, spread_evenly
+from dlrm.data.inspect.sample import (
+    MAX_ROWS,
+    SEVERAL_TYPES,
+    FileSample,
+    is_usable,
+    pick_columns,
+    replace_nan,
+    spread_evenly,
+)
 from dlrm.data.inspect.sample_csv import convert_texts, name_type
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.parquet_rows import ParquetRows, ReadColumn, list_read_columns, make_read_schema
@@ -78,13 +86,14 @@ def sample_parquet(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -
     usable = [name for name in usable if types[name] != _NO_TEXT]
     # Other files may have the column themselves.
     texts = [name for name in usable if name in stated]
-    parts = [part.with_columns(pl.col(texts).cast(pl.String)) for part in parts] if texts else parts
+    parts = [part.with_columns(part[name].cast(pl.String) for name in texts) for part in parts] if texts else parts
     # Text columns without any value have type Null; concatenation with text columns of other parts makes them text.
-    rows = pl.concat([part.select(usable) for part in parts], how="vertical_relaxed")
+    rows = pl.concat([pick_columns(part, usable) for part in parts], how="vertical_relaxed")
     rows = rows.with_columns(convert_texts(rows[name]) for name in texts)
     types |= {name: f"{name_type(rows[name].dtype)} of the paths" for name in texts if is_usable(types[name])}
     missing = [pl.Series(name, [None] * rows.height, pl.Null) for name in types if name not in usable]
-    return FileSample(replace_nan(rows.with_columns(missing)).select(list(types)), num_rows, types, unshared=unshared)
+    rows = pick_columns(replace_nan(rows.with_columns(missing)), types)
+    return FileSample(rows, num_rows, types, unshared=unshared)
 
 
 def _estimate_row_bytes(group: parquet.RowGroupMetaData) -> int:
