@@ -51,7 +51,7 @@ def is_usable(type_name: str) -> bool:
 
 def pick_columns(rows: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
     """Pick columns by their names; `select` takes a name such as "*" or "^a$" for a pattern of names."""
-    return pl.DataFrame([rows[name] for name in names])
+    return pl.DataFrame({name: rows[name] for name in names})
 
 
 def replace_nan(rows: pl.DataFrame) -> pl.DataFrame:
