@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 NATIVE := sharding/native sharding/native/tables dlrm/native
-LOCKS := $(patsubst %,requirements/%.txt,service kubernetes postgres cpu dev)
+LOCKS := $(patsubst %,requirements/%.txt,service kubernetes postgres tables cpu dev)
 OPERATORS := setup.py $(wildcard $(patsubst %,%/*.cpp,$(NATIVE)) $(patsubst %,%/*.h,$(NATIVE)))
 READY := .venv/.ready
 # Many tests wait for processes, and leave a core to others. A file is run in one piece: its tests share what they set up.

@@ -25,3 +25,12 @@ class Roots:
             under = " or ".join(map(str, self._local)) or "a data root; there is none on this machine"
             valid = f"{kind} under {under}, in directories whose names do not start with a dot"
             raise DataError("is outside the data roots", named, field=field, valid=valid)
+
+    def check_object(self, name: str, named: str, field: str | None) -> None:
+        """Raise DataError about `named` where the object or prefix `name` is outside the roots.
+
+        field: field of the job document.
+        """
+        if self.remote is not None and not any(f"{name}/".startswith(f"{root.rstrip('/')}/") for root in self.remote):
+            under = " or ".join(self.remote) or "a data root; no data root is in an object store"
+            raise DataError("is outside the data roots", named, field=field, valid=f"an object under {under}")

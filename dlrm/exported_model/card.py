@@ -92,6 +92,7 @@ def _render_data(config: SavedConfig, dataset: Dataset) -> str:
         "prepared": f"{_format_time(prepared_at)}, in {format_code(config.packed.directory)}",
         "checksum of the rows": format_code(config.packed.checksum),
     }
+    facts |= {f"version of {format_code(name)}": version for name, version in meta.tables.items()}
     return f"{format_table(('', ''), list(facts.items()))}\n\nFiles:\n\n{_list_files(meta)}"
 
 

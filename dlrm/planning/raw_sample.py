@@ -22,6 +22,7 @@ from dlrm.data.raw.csv_start import count_lines_before_rows
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.files import find_files
 from dlrm.data.raw.open import cut_blocks
+from dlrm.data.raw.parquet_rows import ParquetRows, make_read_schema
 from dlrm.data.raw.table import RawTable
 from dlrm.data.raw.text import Lines, read_lines
 from dlrm.data.raw.typed import check_columns, parse_table
@@ -108,11 +109,11 @@ _Pieces = list[tuple[int, Parsed]]
 def _read_text(files: Sequence[DataFile], config: DataConfig) -> tuple[_Pieces, int, bool]:
     count_lines = partial(_count_lines_before_rows, config)
     texts, num_rows, is_estimate = read_pieces(files, _choose_num_rows(config.raw_schema), count_lines)
-    named = {text.file for text in texts}
-    headers = {file.name: _read_header(file, count_lines) for file in files if file.name in named}
+    by_name = {file.name: file for file in files}
+    headers = {name: _read_header(by_name[name], count_lines) for name in {text.file for text in texts}}
     pieces: _Pieces = []
     for text in texts:
-        file = _TextFile.from_piece(text, headers[text.file])
+        file = _TextFile.from_piece(text, headers[text.file], by_name[text.file])
         pieces += [(block.num_rows, block.parse(True)) for block in cut_blocks(config, [file])]
     return pieces, num_rows, is_estimate
 
@@ -130,9 +131,9 @@ class _TextFile(DataFile):
     content: bytes = b""
 
     @classmethod
-    def from_piece(cls, piece: TextPiece, header: bytes) -> "_TextFile":
+    def from_piece(cls, piece: TextPiece, header: bytes, file: DataFile) -> "_TextFile":
         content = header + piece.data
-        return cls(piece.file, len(content), 0, content=content)
+        return cls(file.name, len(content), 0, path_values=file.path_values, content=content)
 
     def open(self) -> BinaryIO:
         return io.BytesIO(self.content)
@@ -178,9 +179,10 @@ def _scale_rows(num_rows: int, chosen: Sequence[DataFile], files: Sequence[DataF
 def _list_group_sizes(file: DataFile, schema: SchemaConfig) -> list[int]:
     """List the numbers of rows of the row groups of a file, once its columns are checked. Raises DataError."""
     with _translate_errors(file), file.open() as raw:
-        metadata = parquet.read_metadata(raw)
-        check_columns(metadata.schema.to_arrow_schema(), schema, file.name, with_labels=True)
-        return [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
+        opened = parquet.ParquetFile(raw, pre_buffer=False)
+        rows = ParquetRows(opened, file)
+        check_columns(make_read_schema(rows.columns), schema, file.name, with_labels=True)
+        return [rows.count_rows(index) for index in range(opened.num_row_groups)]
 
 
 def _choose_num_rows(schema: SchemaConfig) -> int:
@@ -200,7 +202,7 @@ def _read_group(
         file.open() as raw,
         parquet.ParquetFile(raw, buffer_size=_HEADER_BYTES, pre_buffer=False) as source,
     ):
-        batches = source.iter_batches(piece_rows, row_groups=[index], columns=list(columns))
+        batches = ParquetRows(source, file).iter_batches(piece_rows, index, columns)
         for number, batch in enumerate(batches):
             if number * piece_rows >= num_decoded:
                 return

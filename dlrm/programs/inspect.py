@@ -89,7 +89,7 @@ def infer_schema(request: dict[str, Any]) -> dict[str, Any]:
         "is_estimate": sample.is_estimate,
         "num_rows_looked_at": sample.rows.height,
         "bad_share": sample.bad_share,
-        "path_columns": find_path_columns([file.name for file in files], sample.rows.columns),
+        "path_columns": find_path_columns(files, sample.rows.columns),
         "delimiter": sample.delimiter,
         "missing": list(sample.missing),
         "columns": None if sample.has_header else sample.rows.columns,

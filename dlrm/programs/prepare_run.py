@@ -9,6 +9,7 @@ import argparse
 import logging
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from dlrm.config import ResolvedJob, format_count
@@ -87,10 +88,14 @@ def prepare(directory: RunDirectory, number: int, reporter: Reporter) -> None:
     reporter.progress("preparing", "looking at the files", 0.0)
     report = EventReporter(reporter)
     base = load_base_encoders(resolved, directory)
-    found = read_prepared_data(
-        _prepare_raw(resolved, directory, base, report) if resolved.job.data.is_raw else _verify(resolved, base, report)
-    )
     before = PreparedData.read(directory.data)
+    # A table may have newer versions by now: the job goes on with those that it began with.
+    versions = {} if before is None else before.tables
+    found = read_prepared_data(
+        _prepare_raw(resolved, directory, base, report, versions)
+        if resolved.job.data.is_raw
+        else _verify(resolved, base, report)
+    )
     if before is not None and before.checksum != found.checksum:
         patterns = ", ".join(resolved.job.data.train)
         message = (
@@ -106,7 +111,13 @@ def prepare(directory: RunDirectory, number: int, reporter: Reporter) -> None:
     reporter.event("data_prepared", f"the prepared rows are in {found.directory}", **found.model_dump())
 
 
-def _prepare_raw(resolved: ResolvedJob, directory: RunDirectory, base: Encoders | None, report: EventReporter) -> Path:
+def _prepare_raw(
+    resolved: ResolvedJob,
+    directory: RunDirectory,
+    base: Encoders | None,
+    report: EventReporter,
+    versions: Mapping[str, str],
+) -> Path:
     return find_or_prepare(
         resolved.job.data,
         resolved.data_roots,
@@ -115,6 +126,7 @@ def _prepare_raw(resolved: ResolvedJob, directory: RunDirectory, base: Encoders 
         num_threads=resolved.job.resources.num_cores,
         on_event=report,
         base=base,
+        versions=versions,
     )
 
 

@@ -16,6 +16,8 @@ class PreparedData(BaseModel):
     """Absolute path of the directory."""
     checksum: str
     """Checksum of the rows."""
+    tables: dict[str, str] = {}
+    """Versions of the tables of Delta Lake and Iceberg that were read, by their directories."""
 
     def write(self, path: Path) -> None:
         write_atomically(path, self.model_dump_json(indent=1))

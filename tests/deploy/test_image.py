@@ -62,7 +62,7 @@ def test_an_image_gets_its_packages_from_complete_lists_alone(kind: str) -> None
     (install,) = (line for line in read_stages()[f"dependencies-{kind}"] if "--python /opt/dlrm" in line)
     assert "--no-deps" in install
     lists = set(re.findall(r"-r requirements/(\w+)\.txt", install))
-    assert lists == {"service", "kubernetes", "postgres", kind}
+    assert lists == {"service", "kubernetes", "postgres", "tables", kind}
 
 
 def test_the_database_that_an_image_brings_is_the_one_that_the_package_asks_for() -> None:
@@ -76,7 +76,7 @@ def test_the_database_that_an_image_brings_is_the_one_that_the_package_asks_for(
 
 def test_no_two_lists_pin_different_versions_of_a_package() -> None:
     versions: dict[str, set[str]] = {}
-    for name in ("service", "kubernetes", "postgres", "cpu", "cuda", "dev"):
+    for name in ("service", "kubernetes", "postgres", "tables", "cpu", "cuda", "dev"):
         for line in (ROOT / "requirements" / f"{name}.txt").read_text().splitlines():
             package, found, version = line.partition("==")
             if found and not line.startswith("#"):

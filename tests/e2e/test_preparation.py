@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import deltalake
 import psutil
+import pyarrow as pa
 import pytest
 
 import dlrm.programs.evaluate
@@ -252,3 +254,21 @@ def test_an_attempt_on_other_rows_is_an_error_naming_both_and_changes_nothing(ru
     assert "changed.csv" in outcome.message
     assert PreparedData.read(copy.data) == before
     assert copy.spec.read_bytes() == run.spec.read_bytes()
+
+
+def test_a_later_attempt_reads_a_table_at_the_version_of_the_first(run: RunDirectory, tmp_path: Path):
+    table = str(tmp_path / "clicks")
+    rows = pa.table({"label": [0, 1] * 300, "site": ["a", "b", "c"] * 200, "age": [1.5, 2.5, 3.5, 0.5] * 150})
+    deltalake.write_deltalake(table, rows)
+    schema = {"dense": [{"name": "age"}], "categorical": [{"name": "site"}]}
+    directory, process = start(tmp_path / "run", data={"train": [table], "format": "parquet", "schema": schema})
+    assert ended(directory, process)[0] == 0
+    before = PreparedData.read(directory.data)
+    assert before is not None
+    assert before.tables == {table: "0"}
+    deltalake.write_deltalake(table, rows, mode="append")
+    shutil.rmtree(before.directory)
+    directory.data.write_text(before.model_dump_json())
+    code, outcome = ended(directory, start_attempt(directory, 2), attempt=2)
+    assert (code, outcome.reason) == (0, EndReason.COMPLETED), outcome.message
+    assert PreparedData.read(directory.data) == before

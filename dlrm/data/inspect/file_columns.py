@@ -1,13 +1,12 @@
 """Columns that only some of the files have, and the one under which another file may have the same values."""
 
 import difflib
-import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
-_STATED = re.compile(r"[^\W\d]\w*=")
-"""Beginning of the name of a directory that states the value of a column."""
+from dlrm.data.raw.data_file import DataFile
+
 _MIN_SIMILARITY = 0.6
 """Least similarity of two names, by difflib, from which they may name the same column."""
 MAX_COMPARISONS = 4000
@@ -42,13 +41,13 @@ def find_unshared_columns(names_by_file: Mapping[str, Collection[str]]) -> dict[
     return found
 
 
-def find_path_columns(files: Iterable[str], names: Collection[str]) -> list[str]:
-    """Find the columns that paths state, as in country=US/part-0.parquet, and the files themselves lack.
+def find_path_columns(files: Iterable[DataFile], names: Collection[str]) -> list[str]:
+    """Find the columns that paths state, as in country=US/part-0.tsv, and that are not read from them.
 
-    Programs that write one directory for each value leave the column out of the files. names: columns of the files.
+    names: columns that are read.
     """
-    stated = (part.partition("=")[0] for file in files for part in file.split("/")[:-1] if _STATED.match(part))
-    return [name for name in dict.fromkeys(stated) if name not in names]
+    stated = dict.fromkeys(chain.from_iterable(file.path_values for file in files))
+    return [name for name in stated if name not in names]
 
 
 class _TwinSearch:

@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
+from dlrm.config import CategoricalColumn
 from dlrm.data.errors import DataError
 from dlrm.data.inspect.choice import Choice, leave_out
 from dlrm.data.inspect.giveaways import doubt_outcome, find_giveaway
 from dlrm.data.inspect.label import Label, find_label
 from dlrm.data.inspect.label_names import is_called_label
 from dlrm.data.inspect.labelled import EncodedColumn, LabelledRows
-from dlrm.data.inspect.rules import choose
+from dlrm.data.inspect.rules import choose, find_name_fault
 from dlrm.data.inspect.sample import SEVERAL_TYPES, FileSample, is_usable
 from dlrm.data.inspect.weight import find_weight
 
@@ -60,6 +61,8 @@ def infer(
     _check_label_is_everywhere(sample, label)
     found = find_label(sample.readable, label, positive)
     _refuse_unusable_label(found.name, sample.types[found.name])
+    if fault := find_name_fault(found.name):
+        raise DataError(f"the label cannot be read: {fault}", field=found.name or None, valid="another name for it")
     _check_classes(found, sample)
     weights = find_weight(sample, found.name, weight)
     rows = sample.rows.filter(found.is_positive.is_not_null())
@@ -75,6 +78,7 @@ def infer(
         else:
             choices.append(choose(rows[name], sample.types[name], labelled, sample.delimiter))
     choices, leaks = _compare_with_label_and_others(choices, rows, labelled)
+    choices = _leave_out_clashes(choices)
     if all(choice.is_left_out for choice in choices):
         reasons = [f"{name} is {reason}" for name, reason in _list_unshared(sample).items()]
         reasons += [f"{choice.name}: {choice.warning}" for choice in choices if choice.warning]
@@ -123,6 +127,22 @@ def _check_classes(label: Label, sample: FileSample) -> None:
         value = sample.rows[label.name].drop_nulls()[0]
         message = f"the label is {value!r} in every row: there is nothing to learn"
         raise DataError(message, field=label.name, valid="rows of both classes, or another column for --label")
+
+
+def _leave_out_clashes(choices: Sequence[Choice]) -> list[Choice]:
+    """Leave out ranges and parts of times whose feature has the name of another column, such as `price:buckets`."""
+    ids = {choice.name for choice in choices if any("type" in settings for settings in choice.categorical)}
+    kept: list[Choice] = []
+    for choice in choices:
+        features = {CategoricalColumn.model_validate({"name": choice.name, **s}).feature: s for s in choice.categorical}
+        clash = next((name for name in features if name != choice.name and name in ids), None)
+        if clash is None:
+            kept.append(choice)
+            continue
+        why = f"{choice.why}; no feature {clash!r} of it, since a column has this name"
+        uses = [settings for name, settings in features.items() if name == choice.name or name not in ids]
+        kept.append(replace(choice, why=why, categorical=uses))
+    return kept
 
 
 def _compare_with_label_and_others(

@@ -75,13 +75,18 @@ def _choose_by_type(column: EncodedColumn, type_name: str, rows: LabelledRows, d
     return choose_for_numbers(column, description, rows, id_settings)
 
 
+def find_name_fault(name: str) -> str:
+    """Return why a schema cannot name a column; empty where it can."""
+    if not name.strip():
+        return "it has no name"
+    return f"its name is longer than {MAX_NAME_LENGTH} characters" if len(name) > MAX_NAME_LENGTH else ""
+
+
 def _find_fault(values: pl.Series, type_name: str) -> str:
     """Return why the column cannot be used whatever it holds; empty where it can."""
     name = values.name
-    if not name.strip():
-        return "it has no name"
-    if len(name) > MAX_NAME_LENGTH:
-        return f"its name is longer than {MAX_NAME_LENGTH} characters"
+    if fault := find_name_fault(name):
+        return fault
     if name.startswith(_INDEX_NAMES):
         return "the index of a pandas table, by its name"
     if type_name.startswith("not "):

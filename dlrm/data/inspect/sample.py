@@ -1,6 +1,6 @@
 """Sample of the rows of files that have no schema yet."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -41,12 +41,17 @@ class FileSample:
     def readable(self) -> pl.DataFrame:
         """Columns that can be read from all training files."""
         names = [name for name, kind in self.types.items() if self.rows[name].dtype != pl.Null or is_usable(kind)]
-        return self.rows.select(names)
+        return pick_columns(self.rows, names)
 
 
 def is_usable(type_name: str) -> bool:
     """Whether a value of `FileSample.types` is a type, not a reason why the column cannot be used."""
     return not type_name.startswith("not ")
+
+
+def pick_columns(rows: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
+    """Pick columns by their names; `select` takes a name such as "*" or "^a$" for a pattern of names."""
+    return pl.DataFrame({name: rows[name] for name in names})
 
 
 def replace_nan(rows: pl.DataFrame) -> pl.DataFrame:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -17,7 +17,7 @@ from dlrm.data.inspect.delimiters import find_delimiter
 from dlrm.data.inspect.file_columns import find_unshared_columns
 from dlrm.data.inspect.missing_words import MISSING_WORDS, find_missing_words
 from dlrm.data.inspect.number_forms import has_points_between_thousands
-from dlrm.data.inspect.sample import MAX_ROWS, FileSample, replace_nan, spread_evenly
+from dlrm.data.inspect.sample import MAX_ROWS, FileSample, pick_columns, replace_nan, spread_evenly
 from dlrm.data.raw.bad_rows import BadRows
 from dlrm.data.raw.convert import parse_numbers
 from dlrm.data.raw.csv_lines import CsvLineChecker
@@ -66,14 +66,17 @@ def sample_csv(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> Fi
         numbered = [f"column_{number}" for number in range(1, len(first.names) + 1)]
         names_by_file[file] = layout.names if has_header else numbered
     faults = _find_name_faults(names_by_file.values())
+    # Files without a header have the columns that the document lists, and no others.
+    stated = {file.name: file.path_values if has_header else {} for file in (*files, *others)}
+    all_names_by_file = {file: list(dict.fromkeys([*own, *stated[file]])) for file, own in names_by_file.items()}
     unshared = find_unshared_columns(
-        {file: [name for name in names if name not in faults] for file, names in names_by_file.items()}
+        {file: [name for name in names if name not in faults] for file, names in all_names_by_file.items()}
     )
     # The file that a column names is the first one that lacks it, and `others` come last.
     own = {file.name for file in files}
     readable = [
         name
-        for name in names_by_file[files[0].name]
+        for name in all_names_by_file[files[0].name]
         if name not in faults and (name not in unshared or unshared[name].file not in own)
     ]
     if faults and len(readable) <= 1:
@@ -85,15 +88,15 @@ def sample_csv(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> Fi
     )
     headers = {file: get_first_line(layout.lines) if has_header else b"" for file, layout in layouts.items()}
     pieces = [_clean_piece(piece, headers[piece.file], delimiter) for piece in pieces]
-    rows, bad_share = _parse_pieces(pieces, names_by_file, readable, delimiter)
+    rows, bad_share = _parse_pieces(pieces, names_by_file, readable, delimiter, stated)
     rows = rows[spread_evenly(rows.height, MAX_ROWS)]
     rows, typed, missing = convert_texts(rows)
-    all_names = list(dict.fromkeys(chain.from_iterable(names_by_file.values())))
+    all_names = list(dict.fromkeys(chain.from_iterable(all_names_by_file.values())))
     types = faults | {name: str(column) for name, column in unshared.items()}
     types = {name: types.get(name) or name_type(typed[name].dtype) for name in all_names}
     filled = typed.with_columns(pl.lit(None).alias(name) for name in all_names if name not in readable)
     return FileSample(
-        filled.select(all_names),
+        pick_columns(filled, all_names),
         max(num_rows, rows.height),
         types,
         is_estimate,
@@ -110,14 +113,14 @@ def convert_texts(rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, list[
     and these words."""
     missing = find_missing_words(rows)
     rows = rows.with_columns(pl.all().replace(dict.fromkeys(missing)))
-    return rows, replace_nan(rows.select(_convert_texts(rows[name]) for name in rows.columns)), missing
+    return rows, replace_nan(rows.select(convert_column(rows[name]) for name in rows.columns)), missing
 
 
 def sample_criteo(files: Sequence[DataFile]) -> FileSample:
     """Sample rows of files in the Criteo format, as text, with the names of its columns."""
     pieces, num_rows, is_estimate = read_pieces(files, MAX_ROWS)
     names = CRITEO_SCHEMA.columns or []
-    rows, bad_share = _parse_pieces(pieces, {file.name: names for file in files}, names, "\t")
+    rows, bad_share = _parse_pieces(pieces, {file.name: names for file in files}, names, "\t", {})
     types = dict.fromkeys(names, "text")
     return FileSample(rows, max(num_rows, rows.height), types, is_estimate, bad_share, "\t", has_header=False)
 
@@ -180,10 +183,15 @@ def _find_name_faults(all_names: Iterable[Sequence[str]]) -> dict[str, str]:
 
 
 def _parse_pieces(
-    pieces: Sequence[TextPiece], names_by_file: dict[str, list[str]], kept: list[str], delimiter: str
+    pieces: Sequence[TextPiece],
+    names_by_file: dict[str, list[str]],
+    kept: list[str],
+    delimiter: str,
+    stated: Mapping[str, Mapping[str, str | None]],
 ) -> tuple[pl.DataFrame, float]:
     """Parse the rows of all pieces to the columns `kept`, as text. Return them and the share of lines that are no rows.
 
+    stated: values of columns that only the path of a file has, by file and name.
     Raises DataError, that of the first bad line, where most lines are no rows, and where files are not UTF-8.
     """
     parts: list[pl.DataFrame] = []
@@ -192,7 +200,10 @@ def _parse_pieces(
     _check_encoding(pieces)
     for piece in pieces:
         bad = BadRows(piece.file, piece.first_line or 0, piece.data.count(b"\n"))
-        parts.append(_parse_rows(piece.data, names_by_file[piece.file], delimiter, bad).select(kept))
+        part = _parse_rows(piece.data, names_by_file[piece.file], delimiter, bad)
+        values = {name: value for name, value in stated.get(piece.file, {}).items() if name not in part.columns}
+        part = part.with_columns(pl.lit(value, pl.String).alias(name) for name, value in values.items())
+        parts.append(pick_columns(part, kept))
         num_lines += len(bad.good)
         num_bad += len(bad.good) - int(bad.good.sum())
         if piece.first_line is not None:
@@ -236,7 +247,8 @@ def _parse_rows(data: bytes, names: list[str], delimiter: str, bad: BadRows) -> 
     return pl.DataFrame({name: pl.Series(table[name]) for name in unique})
 
 
-def _convert_texts(texts: pl.Series) -> pl.Series:
+def convert_column(texts: pl.Series) -> pl.Series:
+    """Convert texts to integers or numbers if all of them are; texts stay otherwise."""
     present = texts.drop_nulls()
     if not len(present):
         return texts

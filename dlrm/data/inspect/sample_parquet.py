@@ -11,12 +11,22 @@ from pyarrow import parquet
 
 from dlrm.data.errors import DataError
 from dlrm.data.inspect.file_columns import UnsharedColumn, find_unshared_columns
-from dlrm.data.inspect.sample import MAX_ROWS, SEVERAL_TYPES, FileSample, is_usable, replace_nan, spread_evenly
+from dlrm.data.inspect.sample import (
+    MAX_ROWS,
+    SEVERAL_TYPES,
+    FileSample,
+    is_usable,
+    pick_columns,
+    replace_nan,
+    spread_evenly,
+)
+from dlrm.data.inspect.sample_csv import convert_column, name_type
 from dlrm.data.raw.bytes_text import convert_bytes, is_bytes
 from dlrm.data.raw.convert import convert_to_strings, holds_text, is_text
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.integers import convert_to_integers
 from dlrm.data.raw.parquet import INT96_UNIT
+from dlrm.data.raw.parquet_rows import ParquetRows, ReadColumn, list_read_columns, make_read_schema
 
 _MAX_DECODED_ROWS = 2_000_000
 """Approximate number of rows of the row groups that are decoded to take some of their rows."""
@@ -40,26 +50,26 @@ def sample_parquet(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -
     schemas: dict[str, pa.Schema] = {}
     groups: list[tuple[DataFile, int, int]] = []
     row_bytes = 1
+    stated: set[str] = set()
     for file in files:
         with _open(file) as opened:
-            schemas[file.name] = opened.schema_arrow
+            rows = ParquetRows(opened, file)
+            stated |= {column.name for column in rows.columns if column.is_stated}
+            schemas[file.name] = _get_schema(file, rows.columns)
             for index in range(opened.num_row_groups):
-                group = opened.metadata.row_group(index)
-                if group.num_rows:
+                if num_rows := rows.count_rows(index):
                     # Arrow 26 aborts the process where the size of a damaged column is used before it was read.
                     next(opened.iter_batches(1, row_groups=[index]), None)
-                    groups.append((file, index, group.num_rows))
-                    row_bytes = max(row_bytes, _estimate_row_bytes(group))
+                    groups.append((file, index, num_rows))
+                    row_bytes = max(row_bytes, _estimate_row_bytes(opened.metadata.row_group(index)))
     num_rows = sum(size for *_, size in groups)
     if not num_rows:
         raise DataError("there are no rows", files[0].name, valid="files with rows")
     other_schemas: dict[str, pa.Schema] = {}
     for file in others:
         with _open(file) as opened:
-            other_schemas[file.name] = opened.schema_arrow
+            other_schemas[file.name] = _get_schema(file, list_read_columns(file, opened.schema_arrow))
     all_schemas = schemas | other_schemas
-    for file, schema in all_schemas.items():
-        _refuse_repeated(file, schema)
     unshared = find_unshared_columns({file: schema.names for file, schema in all_schemas.items()})
     # The file that a column names is the first one that lacks it, and `others` come last.
     unshared_here = {name: column for name, column in unshared.items() if column.file in schemas}
@@ -78,10 +88,16 @@ def sample_parquet(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -
     # A column that is not UTF-8 text in one file is left out of all.
     types |= {name: _NO_TEXT for name in usable if any(name not in part.columns for part in parts)}
     usable = [name for name in usable if types[name] != _NO_TEXT]
+    # Other files may have the column themselves.
+    texts = [name for name in usable if name in stated]
+    parts = [part.with_columns(part[name].cast(pl.String) for name in texts) for part in parts] if texts else parts
     # Text columns without any value have type Null; concatenation with text columns of other parts makes them text.
-    rows = _narrow_integers(pl.concat([part.select(usable) for part in parts], how="vertical_relaxed"))
+    rows = _narrow_integers(pl.concat([pick_columns(part, usable) for part in parts], how="vertical_relaxed"))
+    rows = rows.with_columns(convert_column(rows[name]) for name in texts)
+    types |= {name: f"{name_type(rows[name].dtype)} of the paths" for name in texts if is_usable(types[name])}
     missing = [pl.Series(name, [None] * rows.height, pl.Null) for name in types if name not in usable]
-    return FileSample(replace_nan(rows.with_columns(missing)).select(list(types)), num_rows, types, unshared=unshared)
+    rows = pick_columns(replace_nan(rows.with_columns(missing)), types)
+    return FileSample(rows, num_rows, types, unshared=unshared)
 
 
 def _estimate_row_bytes(group: parquet.RowGroupMetaData) -> int:
@@ -91,11 +107,14 @@ def _estimate_row_bytes(group: parquet.RowGroupMetaData) -> int:
     return num_bytes // group.num_rows
 
 
-def _refuse_repeated(file: str, schema: pa.Schema) -> None:
-    """Raise DataError where a file has two columns of one name."""
-    repeated = [name for name, number in Counter(schema.names).items() if number > 1]
+def _get_schema(file: DataFile, columns: Sequence[ReadColumn]) -> pa.Schema:
+    """Return the schema of a file as it is read. Raises DataError where two of its columns have one name."""
+    repeated = [name for name, number in Counter(column.name for column in columns).items() if number > 1]
     if repeated:
-        raise DataError("two columns have this name", file, field=repeated[0], valid="a different name for each column")
+        raise DataError(
+            "two columns have this name", file.name, field=repeated[0], valid="a different name for each column"
+        )
+    return make_read_schema(columns)
 
 
 def _find_types(schemas: Mapping[str, pa.Schema], unshared: Mapping[str, UnsharedColumn]) -> dict[str, str]:
@@ -190,7 +209,7 @@ def _read_rows(file: DataFile, group: int, columns: list[str], step: int, batch_
     parts: dict[str, list[pa.Array]] = {name: [] for name in columns}
     position = 0
     with _open(file) as opened:
-        for batch in opened.iter_batches(batch_rows, row_groups=[group], columns=columns):
+        for batch in ParquetRows(opened, file).iter_batches(batch_rows, group, columns):
             pairs = np.arange(position, position + batch.num_rows) // 2
             indices = pa.array(np.flatnonzero(pairs % step == 0))
             for name, column in zip(batch.schema.names, batch.columns, strict=True):

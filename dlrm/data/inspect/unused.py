@@ -45,7 +45,7 @@ def find_unused_columns(config: DataConfig, best_used_auc: float) -> Sequence[Un
     if not names or schema.label not in sample.rows.columns:
         return []
     rows = sample.rows.filter(sample.rows[schema.label].is_not_null())
-    labels, is_missing = match_positive(rows[schema.label].to_arrow(), schema.positive or "1")
+    labels, is_missing = match_positive(rows[schema.label].alias("").to_arrow(), schema.positive or "1")
     rows, labels = rows.filter(~pl.Series(is_missing)), labels[~is_missing]
     labelled = LabelledRows(labels == 1, max(sample.num_rows, rows.height))
     choices = [choose(rows[name], sample.types[name], labelled, sample.delimiter) for name in names]

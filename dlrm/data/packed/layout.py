@@ -99,6 +99,8 @@ class PackedMeta(_Record):
     """All files of rows and encoders, by path relative to the directory; `meta.json` itself is not among them."""
     sources: list[str]
     """The raw files, as shown to users."""
+    tables: dict[str, str] = {}
+    """Versions of the tables of Delta Lake and Iceberg that the raw files belong to, by the tables' directories."""
     raw_format: str | None = None
     """Format of the raw files, as in the job document; None in directories of earlier versions."""
     versions: dict[str, str]

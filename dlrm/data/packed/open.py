@@ -57,7 +57,8 @@ def open_encoders(directory: Path) -> Encoders:
 def read_prepared_data(directory: Path) -> PreparedData:
     """Read the real path of a packed directory and the checksum of its rows. Raises DataError as `open_packed_meta`."""
     real = directory.resolve()
-    return PreparedData(directory=str(real), checksum=compute_rows_checksum(open_packed_meta(real)))
+    meta = open_packed_meta(real)
+    return PreparedData(directory=str(real), checksum=compute_rows_checksum(meta), tables=meta.tables)
 
 
 def _check_rows(meta: PackedMeta, directory: Path) -> None:

@@ -12,10 +12,11 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -25,7 +26,7 @@ from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import read_meta
 from dlrm.data.prepare.events import NoteEvent, OnEvent, ProgressEvent
-from dlrm.data.prepare.fingerprint import compute_fingerprint
+from dlrm.data.prepare.fingerprint import compute_fingerprint, get_identities
 from dlrm.data.prepare.prepare import prepare
 from dlrm.data.prepare.workers import start_workers
 from dlrm.data.raw.data_file import DataFile
@@ -51,17 +52,18 @@ def find_or_prepare(
     num_threads: int,
     on_event: OnEvent,
     base: Encoders | None = None,
+    versions: Mapping[str, str] | None = None,
 ) -> Path:
     """Return the packed directory of `config`, which has a raw format, in `cache`; prepare it unless it exists already.
 
-    data_roots, base_directory: as in `find_splits`. base: as in `prepare`; the same data with another base has an entry
-    of its own. Where another process is preparing the same data, wait for it. Raises DataError as `find_splits` and
-    `prepare` do.
+    data_roots, base_directory, versions: as in `find_splits`. base: as in `prepare`; the same data with another base
+    has an entry of its own. Where another process is preparing the same data, wait for it. Raises DataError as
+    `find_splits` and `prepare` do.
     """
-    train, evaluation = find_splits(config, data_roots, base_directory)
+    train, evaluation = find_splits(config, data_roots, base_directory, versions)
     contents = _hash_files([*train, *evaluation], cache / "digests", num_threads, on_event)
-    _refuse_common_contents(config, train, evaluation, contents)
-    named = ([contents[file.name] for file in files] for files in (train, evaluation))
+    named = [get_identities(config, files, contents) for files in (train, evaluation)]
+    _refuse_common_rows(config, train, evaluation, *named)
     key = compute_fingerprint(config, *named, base=base)
     entry = cache / key
     if _is_complete(entry):
@@ -93,18 +95,25 @@ def find_prepared(
         if not file.is_remote and not digest.exists():
             return None
         contents[file.name] = identity if file.is_remote else digest.read_text()
-    named = ([contents[file.name] for file in files] for files in (train, evaluation))
+    named = (get_identities(config, files, contents) for files in (train, evaluation))
     entry = cache / compute_fingerprint(config, *named, base=None)
     return entry if _is_complete(entry) else None
 
 
-def _refuse_common_contents(
-    config: DataConfig, train: Sequence[DataFile], evaluation: Sequence[DataFile], contents: dict[str, str]
+def _refuse_common_rows(
+    config: DataConfig,
+    train: Sequence[DataFile],
+    evaluation: Sequence[DataFile],
+    train_identities: Sequence[Any],
+    eval_identities: Sequence[Any],
 ) -> None:
-    """Raise DataError where a file of the evaluation is a copy of one of the training, and has rows."""
-    trained = {contents[file.name]: file for file in train}
-    for file in evaluation:
-        same = trained.get(contents[file.name])
+    """Raise DataError where a file of the evaluation is a copy of one of the training, and has rows.
+
+    train_identities, eval_identities: what identifies the rows of each file.
+    """
+    trained = {json.dumps(identity): file for identity, file in zip(train_identities, train, strict=True)}
+    for identity, file in zip(eval_identities, evaluation, strict=True):
+        same = trained.get(json.dumps(identity))
         if same is not None and any(block.num_rows for block in cut_blocks(config, [file])):
             valid = "other files for data.eval, or data.split to hold out a part of data.train"
             raise DataError(

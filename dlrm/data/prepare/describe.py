@@ -12,6 +12,7 @@ from dlrm.data.prepare.staged_rows import StagedRows
 from dlrm.data.prepare.versions import get_library_versions
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.positive_labels import make_positive_error
+from dlrm.data.raw.tables import list_versions
 
 _MAX_INT32_ROWS = 2**31
 
@@ -32,6 +33,7 @@ def describe(
         odd_values=rows.odd_values,
         files={},
         sources=[file.name for file in files],
+        tables=list_versions(files),
         raw_format=config.format,
         versions={"python": platform.python_version()} | get_library_versions(),
     )

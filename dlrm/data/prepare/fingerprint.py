@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,7 +14,7 @@ from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import FORMAT_VERSION
 from dlrm.data.prepare.versions import get_library_versions
 from dlrm.data.raw.data_file import DataFile
-from dlrm.data.raw.remote import find_object
+from dlrm.data.raw.objects import find_object
 from dlrm.data.raw.stores import StoreError
 
 _NUM_REQUESTS = 16
@@ -34,8 +34,20 @@ def compute_fingerprint(
     return hashlib.sha256(json.dumps(outcome, sort_keys=True).encode()).hexdigest()
 
 
-def get_identities(files: Sequence[DataFile]) -> list[Any]:
-    return [file.get_identity() for file in files]
+def get_identities(
+    config: DataConfig, files: Sequence[DataFile], contents: Mapping[str, str] | None = None
+) -> list[Any]:
+    """Return for each file a value that identifies the rows which are read from it, ready for JSON.
+
+    contents: hashes of the contents of files, by name; None: names and times identify the contents.
+    """
+    names = config.raw_schema.names
+    found: list[Any] = []
+    for file in files:
+        content = file.get_identity() if contents is None else contents[file.name]
+        context = file.get_context(names)
+        found.append([content, context] if context else content)
+    return found
 
 
 def hash_state(files: Sequence[DataFile]) -> str:
@@ -57,7 +69,7 @@ def check_unchanged(files: Sequence[DataFile]) -> None:
 
 def _is_same_file(file: DataFile) -> bool:
     try:
-        return DataFile.from_path(Path(file.name)) == file
+        return DataFile.from_path(Path(file.name)).get_identity() == file.get_identity()
     except OSError:
         return False
 

@@ -48,7 +48,7 @@ def prepare(
     """
     if base is not None:
         check_base(config, base)
-    name = name or compute_fingerprint(config, get_identities(train), get_identities(evaluation), base)
+    name = name or compute_fingerprint(config, get_identities(config, train), get_identities(config, evaluation), base)
     progress = Progress(on_event)
     with (
         _report_full_disk(output, progress),

@@ -8,7 +8,7 @@ list.
 import difflib
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -57,11 +57,13 @@ def cut_csv_blocks(
             first = skip_comments(lines, schema.delimiter)
             # A file to score may have a header though those of the training had none.
             if not schema.columns or (not with_labels and _names_columns(first, schema)):
-                names = _read_header(first, file.name, list_columns_to_read(schema, with_labels), schema.delimiter)
+                required = [name for name in list_columns_to_read(schema, with_labels) if name not in file.path_values]
+                names = _read_header(first, file.name, required, schema.delimiter)
                 header, rows = get_first_line(first), first.drop_first()
             else:
                 names, rows = schema.columns or [] if with_labels else _find_columns(first, schema), first
-            reader = _BlockReader(file.name, schema, names, with_labels, rows.first_number)
+            stated = {name: value for name, value in file.path_values.items() if name not in names}
+            reader = _BlockReader(file.name, schema, names, stated, with_labels, rows.first_number)
         for run in (rows,) if header is None else cut_at_headers(rows, header):
             if run.num_lines:
                 yield Block(file.name, run.num_lines, run.num_bytes, partial(reader.parse, run))
@@ -128,13 +130,23 @@ class _UnevenError(Exception):
 class _BlockReader:
     """Parser of the blocks of one file."""
 
-    def __init__(self, file: str, schema: SchemaConfig, names: list[str], with_labels: bool, first_line: int) -> None:
+    def __init__(
+        self,
+        file: str,
+        schema: SchemaConfig,
+        names: list[str],
+        stated: Mapping[str, str | None],
+        with_labels: bool,
+        first_line: int,
+    ) -> None:
         """Prepare to parse blocks.
 
         names: names of all columns of the file, in order; those that are not read may be blank or occur twice.
-        first_line: number of the line of the first row.
+        stated: values of further columns in all rows, by name; None: missing. first_line: number of the line of the
+        first row.
         """
         self._file, self._schema, self._with_labels, self._first_line = file, schema, with_labels, first_line
+        self._stated = {name: None if value in schema.missing else value for name, value in stated.items()}
         kept = {*list_columns_to_read(schema, with_labels)}
         self._names = [name if name in kept else f"\0{number}" for number, name in enumerate(names)]
         self._delimiter = get_character(schema.delimiter)
@@ -160,10 +172,11 @@ class _BlockReader:
 
         Raises _UnevenError where the number of rows is not `num_lines`, or pyarrow.ArrowInvalid.
         """
-        kept = list_columns_to_read(self._schema, self._with_labels)
+        read = list_columns_to_read(self._schema, self._with_labels)
+        kept = [name for name in read if name not in self._stated]
         types = dict.fromkeys(kept, pa.string())
         if not num_lines:
-            return pa.schema(types).empty_table()
+            return pa.schema(dict.fromkeys(read, pa.string())).empty_table()
         # Append one blank row: a quote left open at the end swallows it, so that the number of rows reveals the quote.
         num_extra = int(b'"' in data)
         data += (self._delimiter.encode() * (len(self._names) - 1) + b"\n") * num_extra
@@ -186,7 +199,12 @@ class _BlockReader:
                 pl.all().str.replace_all(self._delimiter, self._schema.delimiter, literal=True)
             )
             table = texts.to_arrow(compat_level=pl.CompatLevel.oldest())
-        return table.slice(0, num_lines)
+        table = table.slice(0, num_lines)
+        for name in read:
+            if name in self._stated:
+                values = pa.repeat(pa.scalar(self._stated[name], pa.string()), num_lines)
+                table = table.append_column(name, values)
+        return table
 
     def _parse_line_by_line(self, data: bytes, bad: BadRows, keep_going: bool) -> pa.Table:
         rows = self._lines.select_rows(data, bad, keep_going)

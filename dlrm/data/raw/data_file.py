@@ -1,9 +1,10 @@
 """A raw file on this machine or in an object store."""
 
 import io
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from dlrm.config.patterns import is_remote
 from dlrm.data.errors import DataError
@@ -26,6 +27,8 @@ class DataFile:
     changed_ns: int | None = None
     """Time of the last change of content or metadata (ctime), in nanoseconds since 1970; None for objects of a store.
     Unlike mtime, programs cannot set it back."""
+    path_values: Mapping[str, str | None] = field(default_factory=dict[str, str | None], compare=False)
+    """Values of columns that the names of its directories state, such as country=US; None: the value is missing."""
 
     @classmethod
     def from_path(cls, path: Path) -> "DataFile":
@@ -57,3 +60,10 @@ class DataFile:
             "inode": self.inode,
             "changed_ns": self.changed_ns,
         }
+
+    def get_context(self, names: Collection[str]) -> list[Any]:
+        """Return what decides, beside the bytes, which rows are read: ready for JSON, empty if only the bytes do.
+
+        names: the columns that are read.
+        """
+        return [{name: value} for name, value in self.path_values.items() if name in names]

@@ -1,14 +1,18 @@
 """Search for the files that a list of paths and patterns names."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from dlrm.config import DataConfig
 from dlrm.config.patterns import PatternError, get_fixed_part, is_remote, require_files
 from dlrm.data.errors import DataError
 from dlrm.data.raw.data_file import DataFile
+from dlrm.data.raw.path_values import find_path_values
 from dlrm.data.raw.remote import find_remote_files
-from dlrm.data.raw.table_logs import refuse_table_files
+from dlrm.data.raw.table_directory import TableDirectory
+from dlrm.data.raw.table_logs import ICEBERG, METADATA, find_kind, refuse_table_files
+from dlrm.data.raw.tables import list_table_files
 from dlrm.data.roots import Roots
 
 DOCUMENT_FIELDS = ("data.train", "data.eval")
@@ -16,14 +20,17 @@ DOCUMENT_FIELDS = ("data.train", "data.eval")
 
 
 def find_splits(
-    config: DataConfig, data_roots: Sequence[str] | None, base_directory: Path
+    config: DataConfig,
+    data_roots: Sequence[str] | None,
+    base_directory: Path,
+    versions: Mapping[str, str] | None = None,
 ) -> tuple[list[DataFile], list[DataFile]]:
     """Find the files of `config.train` and those of `config.eval`; see `find_files`.
 
     Raises DataError as `find_files` does, and where a real file is in both.
     """
-    train = find_files(config.train, "data.train", data_roots, base_directory)
-    evaluation = find_files(config.eval or [], "data.eval", data_roots, base_directory)
+    train = find_files(config.train, "data.train", data_roots, base_directory, versions=versions)
+    evaluation = find_files(config.eval or [], "data.eval", data_roots, base_directory, versions=versions)
     valid = "other files for data.eval, or data.split to hold out a part of data.train"
     refuse_common_files(train, evaluation, "data.eval", "is also in data.train", valid)
     return train, evaluation
@@ -49,15 +56,20 @@ def find_files(
     base_directory: Path,
     *,
     refuses_repeats: bool = False,
+    versions: Mapping[str, str] | None = None,
 ) -> list[DataFile]:
     """Find the files that `patterns` name: in the order given, in natural order within a pattern, each real file once.
+
+    The directory of a table of Delta Lake or Iceberg, or a file of Iceberg's metadata, stands for the present files of
+    the table.
 
     field: field of the job document, such as data.train, or argument of a command, for messages, which number the
     patterns of a document; None where a path alone says what is meant. data_roots: directories, and s3:// or gs://
     prefixes, that must contain every real path, with no part below them that starts with a dot; None allows all paths.
     base_directory: base of relative patterns. refuses_repeats: whether two patterns may not name the same file, since
-    its rows would be missing where it is named again. Raises DataError where a pattern names no file, or one that is
-    empty, not a regular file, not readable or outside the roots.
+    its rows would be missing where it is named again. versions: of tables that were read before, as for
+    `list_table_files`. Raises DataError where a pattern names no file, or one that is empty, not a regular file, not
+    readable or outside the roots.
     """
     roots = Roots(data_roots)
     files: dict[str, DataFile] = {}
@@ -65,9 +77,9 @@ def find_files(
     for number, pattern in enumerate(patterns):
         pattern_field = f"{field}.{number}" if field in DOCUMENT_FIELDS else field
         if is_remote(pattern):
-            found = find_remote_files(pattern, pattern_field, roots.remote)
+            found = find_remote_files(pattern, pattern_field, roots, versions or {})
         else:
-            found = _find_local_files(base_directory / pattern, pattern_field, roots)
+            found = _find_local_files(base_directory / pattern, pattern_field, roots, versions or {})
         for file in found:
             if refuses_repeats and named_by.setdefault(file.name, number) != number:
                 raise DataError("the file is named twice", file.name, field=pattern_field, valid="each file once")
@@ -75,13 +87,17 @@ def find_files(
     return list(files.values())
 
 
-def _find_local_files(pattern: Path, field: str | None, roots: Roots) -> list[DataFile]:
+def _find_local_files(
+    pattern: Path, field: str | None, roots: Roots, versions: Mapping[str, str]
+) -> Sequence[DataFile]:
     def check_directory(directory: str) -> None:
         roots.check(Path(directory), pattern, field)
 
     try:
         # Check before the search: a message must not reveal whether a path outside the roots exists.
         roots.check(get_fixed_part(pattern), pattern, field)
+        if table := _find_table(pattern, field, roots):
+            return list_table_files(*table, versions)
         files = require_files(pattern, check_directory)
         for path in files:
             roots.check(path, pattern, field)
@@ -105,4 +121,19 @@ def _check_file(path: Path, field: str | None) -> DataFile:
         file = DataFile.from_path(real)
     if file.num_bytes == 0:
         raise DataError("the file is empty", real, field=field, valid="a file with at least one row")
-    return file
+    # A link may have a name that says more, or less, than that of the real file.
+    values = find_path_values([str(path), str(real)])
+    return replace(file, path_values=values) if values else file
+
+
+def _find_table(path: Path, field: str | None, roots: Roots) -> tuple[TableDirectory, str] | None:
+    """Find the table whose directory, or whose file of Iceberg's metadata, is at `path`, and its kind."""
+    real = path.resolve()
+    if real.is_dir():
+        kind = find_kind(real)
+        return (TableDirectory(str(real), field, roots), kind) if kind else None
+    if real.parent.name != "metadata" or not METADATA.fullmatch(real.name) or not real.is_file():
+        return None
+    directory = TableDirectory(str(real.parent.parent), field, roots)
+    directory.metadata_name = real.name
+    return directory, ICEBERG

@@ -1,7 +1,8 @@
 """Reader of Parquet with a schema: finds columns by name and checks their types before it reads any row."""
 
 import io
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from itertools import accumulate
@@ -15,6 +16,7 @@ from dlrm.data.errors import DataError
 from dlrm.data.raw.block import Block, Parsed
 from dlrm.data.raw.columns import list_columns_to_read
 from dlrm.data.raw.data_file import DataFile
+from dlrm.data.raw.parquet_rows import ParquetRows, ReadColumn, list_read_columns, make_read_schema
 from dlrm.data.raw.typed import check_columns, parse_table
 
 MAX_BLOCK_ROWS = 131_072
@@ -40,8 +42,9 @@ def cut_parquet_blocks(
 ) -> Iterator[Block]:
     """Cut `file` into blocks of at most `block_rows` rows of one row group and about `block_bytes`, at least one row.
 
-    Where it is cut depends on the file's bytes alone. Errors give a row's number as its line. Raises DataError where
-    the file is not Parquet, or does not have the columns of the schema.
+    Where it is cut depends on the file's bytes alone, and on the rows that its table has deleted. Errors give a row's
+    number, deleted ones not counted, as its line. Raises DataError where the file is not Parquet, or does not have the
+    columns of the schema.
     """
     with _open(file) as raw:
         yield from _cut_blocks(_remove_buffer(raw), file, schema, block_rows, block_bytes, with_labels)
@@ -53,7 +56,7 @@ def check_parquet_columns(file: DataFile, schema: SchemaConfig) -> None:
     Raises DataError where it does not, or where the footer cannot be read.
     """
     with _open(file) as raw:
-        _read_footer(raw, file, schema, with_labels=True)
+        _check_columns(parquet.read_metadata(raw), file, schema, with_labels=True)
 
 
 @contextmanager
@@ -69,13 +72,14 @@ def _open(file: DataFile) -> Iterator[BinaryIO]:
             raise _make_not_readable_error(file.name, error) from None
 
 
-def _read_footer(
-    raw: BinaryIO | io.RawIOBase, file: DataFile, schema: SchemaConfig, *, with_labels: bool
-) -> parquet.FileMetaData:
-    """Read the footer of a file. Raises DataError where the file does not have the columns of the schema."""
-    metadata = parquet.read_metadata(raw)
-    check_columns(metadata.schema.to_arrow_schema(), schema, file.name, with_labels)
-    return metadata
+def _check_columns(
+    metadata: parquet.FileMetaData, file: DataFile, schema: SchemaConfig, *, with_labels: bool
+) -> dict[str, ReadColumn]:
+    """Return the columns of the schema, by name. Raises DataError where the file does not have them."""
+    columns = list_read_columns(file, metadata.schema.to_arrow_schema())
+    check_columns(make_read_schema(columns), schema, file.name, with_labels)
+    wanted = {*list_columns_to_read(schema, with_labels)}
+    return {column.name: column for column in columns if column.name in wanted}
 
 
 def _remove_buffer(raw: BinaryIO) -> BinaryIO | io.RawIOBase:
@@ -91,28 +95,32 @@ def _cut_blocks(
     block_bytes: int,
     with_labels: bool,
 ) -> Iterator[Block]:
-    columns = list_columns_to_read(schema, with_labels)
-    metadata = _read_footer(raw, file, schema, with_labels=with_labels)
-    stored_columns = _find_stored_columns(metadata, columns)
-    buffer_bytes = min(max(_BUFFERS_BYTES // len(stored_columns), _MIN_BUFFER_BYTES), _MAX_BUFFER_BYTES)
-    _probe_groups(raw, metadata, columns)
+    metadata = parquet.read_metadata(raw)
+    columns = _check_columns(metadata, file, schema, with_labels=with_labels)
+    stored_names = [column.stored_name for column in columns.values() if column.stored_name is not None]
+    stored_columns = _find_stored_columns(metadata, stored_names)
+    buffer_bytes = min(max(_BUFFERS_BYTES // max(len(stored_columns), 1), _MIN_BUFFER_BYTES), _MAX_BUFFER_BYTES)
+    _probe_groups(raw, metadata, stored_names)
     # pre_buffer would read whole row groups at once.
     with parquet.ParquetFile(
         raw,
         metadata=metadata,
-        read_dictionary=_find_dictionary_columns(metadata, schema),
+        read_dictionary=_find_dictionary_columns(metadata, _list_texts(schema, columns)),
         buffer_size=buffer_bytes,
         pre_buffer=False,
         coerce_int96_timestamp_unit=INT96_UNIT,
     ) as source:
+        rows = ParquetRows(source, file)
         # In a damaged file the total number of rows may differ from the sum over row groups.
-        num_rows = max(sum(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)), 1)
+        num_rows = max(sum(rows.count_rows(group) for group in range(metadata.num_row_groups)), 1)
         first = 0
         for group in range(metadata.num_row_groups):
             max_rows = min(
                 block_rows, max(block_bytes // _estimate_row_bytes(metadata.row_group(group), stored_columns), 1)
             )
-            for batch in source.iter_batches(max_rows, row_groups=[group], columns=columns):
+            for batch in rows.iter_batches(max_rows, group, [*columns]):
+                if not batch.num_rows:
+                    continue
                 # The share of the whole file in proportion to the rows; it includes columns that are not read.
                 num_bytes = file.num_bytes * (first + batch.num_rows) // num_rows - file.num_bytes * first // num_rows
                 table = pa.Table.from_batches([batch])
@@ -145,14 +153,19 @@ def _find_stored_columns(metadata: parquet.FileMetaData, columns: list[str]) -> 
     return [index for index in range(metadata.num_columns) if is_wanted(index)]
 
 
-def _find_dictionary_columns(metadata: parquet.FileMetaData, schema: SchemaConfig) -> list[str]:
-    """Return the text columns that are dictionary-encoded throughout: distinct texts, and an index for each row.
+def _list_texts(schema: SchemaConfig, columns: Mapping[str, ReadColumn]) -> set[str]:
+    """List the columns of single texts, by their names in the file."""
+    ids = (column for column in schema.categorical if column.has_ids and not column.multi_hot)
+    names = (columns[column.name].stored_name for column in ids if column.type == "string")
+    return {name for name in names if name is not None}
+
+
+def _find_dictionary_columns(metadata: parquet.FileMetaData, texts: Collection[str]) -> list[str]:
+    """Return those of `texts` that are dictionary-encoded throughout: distinct texts, and an index for each row.
 
     Other columns may begin with a dictionary, which the writer gave up when it grew too large. For these Arrow would
     build a dictionary of all texts, which grows from block to block.
     """
-    ids = (column for column in schema.categorical if column.has_ids and not column.multi_hot)
-    texts = {column.name for column in ids if column.type == "string"}
 
     def is_dictionary_encoded(index: int) -> bool:
         groups = (metadata.row_group(group).column(index) for group in range(metadata.num_row_groups))
@@ -163,8 +176,11 @@ def _find_dictionary_columns(metadata: parquet.FileMetaData, schema: SchemaConfi
             for column in groups
         )
 
-    paths = {metadata.schema.column(index).path: index for index in range(metadata.num_columns)}
-    return [name for name, index in paths.items() if name in texts and is_dictionary_encoded(index)]
+    # A field of a struct may have the path of a column whose name has a dot.
+    paths = [metadata.schema.column(index).path for index in range(metadata.num_columns)]
+    counts = Counter(paths)
+    found = (index for index, path in enumerate(paths) if path in texts and counts[path] == 1)
+    return [paths[index] for index in found if is_dictionary_encoded(index)]
 
 
 def _estimate_row_bytes(group: parquet.RowGroupMetaData, stored_columns: list[int]) -> int:

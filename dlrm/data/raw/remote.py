@@ -2,53 +2,57 @@
 
 import fnmatch
 import glob
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
-from pyarrow import fs
 
 from dlrm.config.patterns import hide_credentials, make_natural_sort_key
 from dlrm.data.errors import DataError
 from dlrm.data.raw.data_file import DataFile
-from dlrm.data.raw.stores import StoreError, open_store
-from dlrm.data.raw.table_logs import LOGS, make_table_error
+from dlrm.data.raw.objects import list_objects
+from dlrm.data.raw.path_values import find_path_values
+from dlrm.data.raw.stores import StoreError
+from dlrm.data.raw.table_directory import TableDirectory
+from dlrm.data.raw.table_logs import find_kinds, find_kinds_above, make_table_error
+from dlrm.data.raw.tables import list_table_files
+from dlrm.data.roots import Roots
 
 
-def find_remote_files(pattern: str, field: str | None, roots: Sequence[str] | None) -> list[DataFile]:
+def find_remote_files(pattern: str, field: str | None, roots: Roots, versions: Mapping[str, str]) -> Sequence[DataFile]:
     """Find the objects that `pattern` names, in natural order; a prefix names all objects below it, like a directory.
 
-    field: field of the job document or argument, for messages. roots: prefixes, one of which must contain every object;
-    None allows all objects. Raises DataError where no object is found, or where one is empty or outside the roots.
+    field: field of the job document or argument, for messages. roots: must contain every object. versions: as for
+    `list_table_files`. Raises DataError where no object is found, or where one is empty or outside the roots.
     """
     base, shown = _get_fixed_part(pattern), hide_credentials(pattern)
-    if roots is not None and not any(f"{base}/".startswith(f"{root.rstrip('/')}/") for root in roots):
-        under = " or ".join(roots) or "a data root; no data root is in an object store"
-        raise DataError("is outside the data roots", shown, field=field, valid=f"an object under {under}")
+    roots.check_object(base, shown, field)
     try:
-        found, tables = _list_objects(base)
+        listed = list_objects(base)
     except StoreError as error:
         raise DataError(error.message, shown, field=field, valid=error.valid) from None
     except (OSError, pa.ArrowException) as error:
         raise DataError(f"not readable: {error}", shown, field=field, valid="objects that this user may read") from None
+    tables = find_kinds(file.name for file in listed)
+    if base in tables and base == pattern.rstrip("/"):
+        objects = {file.name: file for file in listed}
+        return list_table_files(TableDirectory(base, field, roots, objects), tables[base], versions)
+    found = [file for file in listed if not _is_hidden(file.name.removeprefix(base))]
     if base != pattern.rstrip("/"):
         found = [file for file in found if _is_named(file.name, pattern.rstrip("/"))]
     if not found:
         message = "the pattern matches no object" if glob.has_magic(pattern) else "no such object"
         raise DataError(message, shown, field=field, valid="an object that exists, a prefix or a pattern")
-    for table in tables:
+    if [file.name for file in listed] != [base]:
+        tables |= find_kinds_above(base)
+    for table, kind in tables.items():
         if any(file.name.startswith(f"{table}/") for file in found):
-            raise make_table_error(table, field)
+            raise make_table_error(table, kind, field)
     for file in found:
         if file.num_bytes == 0:
             raise DataError("the object is empty", file.name, field=field, valid="an object with at least one row")
-    return sorted(found, key=lambda file: make_natural_sort_key(file.name))
-
-
-def find_object(name: str) -> DataFile | None:
-    """Find the object of that name as it is now; None where there is none. Raises StoreError and OSError."""
-    store, path = open_store(name)
-    info = store.get_file_info(path)
-    return _make_data_file(name.partition("://")[0], info) if info.type == fs.FileType.File else None
+    ordered = sorted(found, key=lambda file: make_natural_sort_key(file.name))
+    return [replace(file, path_values=find_path_values([file.name])) for file in ordered]
 
 
 def _get_fixed_part(pattern: str) -> str:
@@ -56,27 +60,6 @@ def _get_fixed_part(pattern: str) -> str:
     parts = pattern.rstrip("/").split("/")
     magic = [index for index, part in enumerate(parts) if glob.has_magic(part)]
     return "/".join(parts[: magic[0]]) if magic else "/".join(parts)
-
-
-def _list_objects(name: str) -> tuple[list[DataFile], list[str]]:
-    """List the object of that name, or the objects below it except hidden ones, and the prefixes of tables below it."""
-    store, path = open_store(name)
-    scheme = name.partition("://")[0]
-    info = store.get_file_info(path)
-    if info.type == fs.FileType.File:
-        return [_make_data_file(scheme, info)], []
-    if info.type == fs.FileType.NotFound:
-        return [], []
-    below = store.get_file_info(fs.FileSelector(path, recursive=True))
-    files = [info for info in below if info.type == fs.FileType.File]
-    inside = [(info.path, f"/{log}/") for info in files for log in LOGS if f"/{log}/" in info.path]
-    tables = {f"{scheme}://{file.partition(log)[0]}" for file, log in inside}
-    shown = [_make_data_file(scheme, info) for info in files if not _is_hidden(info.path.removeprefix(path))]
-    return shown, sorted(tables)
-
-
-def _make_data_file(scheme: str, info: fs.FileInfo) -> DataFile:
-    return DataFile(f"{scheme}://{info.path}", info.size, info.mtime_ns or 0)
 
 
 def _is_hidden(path: str) -> bool:

@@ -1,25 +1,74 @@
-"""Tables of Delta Lake and Hudi: their directories hold files of deleted rows too, which only their logs tell."""
+"""Tables of Delta Lake, Iceberg and Hudi: their directories hold deleted rows too, which only their logs tell."""
 
+import re
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+
+from pyarrow import fs
 
 from dlrm.data.errors import DataError
+from dlrm.data.raw.stores import open_store
 
-LOGS = ("_delta_log", ".hoodie")
-"""Names of the directories with the log of a table."""
-_MAX_LEVELS = 5
+DELTA, ICEBERG, HUDI = "Delta Lake", "Iceberg", "Hudi"
+_LOGS = {"_delta_log": DELTA, ".hoodie": HUDI}
+"""Kinds of tables by the directory of their log."""
+METADATA = re.compile(r"v?\d+(-[^/]*)?(\.gz)?\.metadata\.json(\.gz)?|version-hint\.text")
+"""Names of the files in the directory `metadata` of an Iceberg table that describe it as a whole."""
+_IN_LOG = re.compile(rf"(.*?)/(?:(_delta_log|\.hoodie)/.*|metadata/(?:{METADATA.pattern}))", re.DOTALL)
+"""Paths of files of a log: directory of the table, and of the log unless it is Iceberg's."""
+_MAX_LEVELS = 12
 """Number of directories above a file that are looked at: tables have a directory for each value of some columns."""
+
+
+def find_kind(directory: Path) -> str | None:
+    """Find the kind of the table whose directory this is; None if it is none."""
+    for log, kind in _LOGS.items():
+        if (directory / log).is_dir():
+            return kind
+    metadata = directory / "metadata"
+    return ICEBERG if metadata.is_dir() and any(METADATA.fullmatch(path.name) for path in metadata.iterdir()) else None
+
+
+def find_kinds(paths: Iterable[str]) -> dict[str, str]:
+    """Find the directories of the tables whose logs have some of these files, each with the kind of its table."""
+    found = (
+        _IN_LOG.fullmatch(path)
+        for path in paths
+        if "/_delta_log/" in path or "/.hoodie/" in path or "/metadata/" in path
+    )
+    return {match[1]: _LOGS.get(match[2], ICEBERG) for match in found if match}
+
+
+def find_kinds_above(uri: str) -> dict[str, str]:
+    """Find the tables in whose directories a prefix of a store is, as far as these may be listed; see `find_kinds`.
+
+    Raises StoreError.
+    """
+    store, path = open_store(uri)
+    scheme = uri.partition("://")[0]
+    above = [str(parent) for parent in PurePosixPath(path).parents][:-1][:_MAX_LEVELS]
+    folders = [f"{parent}/{folder}" for parent in above for folder in (*_LOGS, "metadata")]
+    try:
+        found = [info.path for info in store.get_file_info(folders) if info.type == fs.FileType.Directory]
+        names = [info.path for folder in found for info in store.get_file_info(fs.FileSelector(folder))]
+    except OSError:
+        return {}
+    return find_kinds(f"{scheme}://{name}" for name in names)
 
 
 def refuse_table_files(files: Iterable[Path], field: str | None) -> None:
     """Raise DataError where a file that a pattern or a directory stands for belongs to a table."""
     for directory in dict.fromkeys(parent for file in files for parent in file.parents[:_MAX_LEVELS]):
-        if any((directory / log).is_dir() for log in LOGS):
-            raise make_table_error(str(directory), field)
+        if kind := find_kind(directory):
+            raise make_table_error(str(directory), kind, field)
 
 
-def make_table_error(name: str, field: str | None) -> DataError:
-    """Make the error for the directory or prefix of a table."""
-    message = "is a table of Delta Lake or Hudi, whose directory holds deleted rows too"
-    valid = "files with a copy of its present rows, or the names of the files that have them"
-    return DataError(message, name, field=field, valid=valid)
+def make_table_error(name: str, kind: str, field: str | None) -> DataError:
+    """Make the error for a Hudi table, and for files of other tables that a user did not name one by one.
+
+    name: directory of the table.
+    """
+    message = f"is a table of {kind}, whose directory holds deleted rows too"
+    copy = "files with a copy of its present rows"
+    whole = f"{copy}, or" if kind == HUDI else "this directory, to read the table by its log, or"
+    return DataError(message, name, field=field, valid=f"{whole} the names of the files that have them")

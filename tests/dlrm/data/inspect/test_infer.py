@@ -192,6 +192,23 @@ def test_a_column_that_gives_the_label_away_is_kept_and_named() -> None:
     assert not any(choice.is_left_out for choice in inferred.choices)
 
 
+def test_columns_whose_names_a_document_cannot_have_are_left_out_with_the_reason() -> None:
+    label = np.arange(400) % 2
+    number = label + np.random.default_rng(0).normal(size=400)
+    ids = label + 2 * (np.arange(400) % 7)
+    names = ["label", "col", "col:buckets", " ", "x" * 201, "a\0b"]
+    rows = pl.DataFrame([label, number, ids, ids, ids, ids], schema=names)
+    found = infer(FileSample(rows, 40_000, dict.fromkeys(names, "integer")), "label")
+    choices = {choice.name: choice for choice in found.choices}
+    assert choices["col"].categorical == []
+    assert choices["col"].dense is not None
+    assert "no feature 'col:buckets' of it, since a column has this name" in choices["col"].why
+    assert choices["col:buckets"].categorical == [{"type": "integer"}]
+    assert [choices[name].is_left_out for name in names[3:5]] == [True, True]
+    with pytest.raises(DataError, match="the label cannot be read: it has no name"):
+        infer(FileSample(rows.rename({"label": ""}), 400, dict.fromkeys(["", *names[1:]], "integer")), "")
+
+
 def test_files_with_nothing_to_learn_from_are_refused() -> None:
     with pytest.raises(DataError, match="no column is left"):
         infer(sample_of({"y": [0, 1], "x": [5, 5]}))

@@ -1,5 +1,6 @@
 import os
 import pickle
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,15 +39,46 @@ def test_a_directory_stands_for_all_files_below_it(tmp_path: Path) -> None:
     assert names(find_files(["d"], "data.train", [str(tmp_path)], tmp_path)) == ["a.tsv", "b.tsv"]
 
 
-@pytest.mark.parametrize("log", ["_delta_log/0.json", ".hoodie/hoodie.properties"])
-def test_the_directory_of_a_table_whose_files_may_be_deleted_ones_is_refused(tmp_path: Path, log: str) -> None:
+@pytest.mark.parametrize(
+    ("log", "kind"),
+    [
+        ("_delta_log/0.json", "Delta Lake"),
+        (".hoodie/hoodie.properties", "Hudi"),
+        ("metadata/00001-a-b.gz.metadata.json", "Iceberg"),
+        ("metadata/version-hint.text", "Iceberg"),
+    ],
+)
+def test_files_of_a_table_that_may_be_deleted_ones_are_refused(tmp_path: Path, log: str, kind: str) -> None:
     for name in ("d/part-0.parquet", f"d/{log}", "e/t/part-0.parquet", f"e/t/{log}"):
         write(tmp_path / name)
     write(tmp_path / "d/day=1/part-1.parquet")
-    for pattern in ("d", "e", "d/*", "d/*.parquet", "d/day=*", "d/day=1", "d/**/*.parquet"):
-        with pytest.raises(DataError, match="is a table of Delta Lake or Hudi, whose directory holds deleted rows too"):
+    for pattern in (
+        "e",
+        "d/*",
+        "d/*.parquet",
+        "d/day=*",
+        "d/day=1",
+        "d/**/*.parquet",
+        *(["d"] if kind == "Hudi" else []),
+    ):
+        with pytest.raises(DataError, match=f"is a table of {kind}, whose directory holds deleted rows too"):
             find_files([pattern], "data.train", None, tmp_path)
     assert names(find_files(["d/part-0.parquet"], "data.train", None, tmp_path)) == ["part-0.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("library", "log"), [("deltalake", "_delta_log/0.json"), ("pyiceberg", "metadata/v1.metadata.json")]
+)
+def test_without_the_library_that_reads_its_log_a_table_is_refused_with_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: str, log: str
+) -> None:
+    write(tmp_path / "d/part-0.parquet")
+    write(tmp_path / f"d/{log}")
+    for module in [library, *(name for name in sys.modules if name.startswith(f"{library}."))]:
+        monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.delitem(sys.modules, "dlrm.data.raw.iceberg_metadata", raising=False)
+    with pytest.raises(DataError, match=rf"which the library {library} reads .* pip install 'dlrm-service\[tables\]'"):
+        find_files(["d"], "data.train", None, tmp_path)
 
 
 def test_only_two_patterns_name_a_file_twice(tmp_path: Path) -> None:

@@ -107,3 +107,17 @@ def test_names_with_dots_are_counted_in_a_row(tmp_path: Path) -> None:
     assert first.num_rows == 2
     assert len(others) == 9
     assert [row.categorical for row in plain_rows(first.parse(False).table)] == [("a" * 1000,), ("b" * 1000,)]
+
+
+@pytest.mark.parametrize("names", [["user", "user.id", "user.id.x"], ["user.id.x", "user.id", "user"]])
+def test_a_column_whose_name_is_the_path_of_a_field_of_a_struct_is_read_itself(
+    tmp_path: Path, names: list[str]
+) -> None:
+    struct = pa.StructArray.from_arrays([pa.array([7, 8, 9]), pa.array(["s"] * 3)], ["id", "x"])
+    columns = {"user": struct, "user.id": ["a", "b", "a"], "user.id.x": [0.5, 1.5, 2.5]}
+    parquet.write_table(pa.table({"label": [0, 1, 1], **{name: columns[name] for name in names}}), tmp_path / "a")
+    schema = SchemaConfig(
+        dense=[DenseColumn(name="user.id.x", transform="none")], categorical=[CategoricalColumn(name="user.id")]
+    )
+    rows = rows_of(cut_parquet_blocks(found(tmp_path / "a"), schema))
+    assert [(row.dense, row.categorical) for row in rows] == [((0.5,), ("a",)), ((1.5,), ("b",)), ((2.5,), ("a",))]

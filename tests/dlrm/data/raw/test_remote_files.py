@@ -4,10 +4,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import deltalake
 import pyarrow as pa
 import pytest
 from moto.server import ThreadedMotoServer
+from pyarrow import compute as pc
 from pyarrow import fs, parquet
+from pyiceberg.catalog.sql import SqlCatalog
 
 from dlrm.config import CategoricalColumn, DataConfig, SchemaConfig
 from dlrm.data.errors import DataError
@@ -15,8 +18,10 @@ from dlrm.data.prepare.fingerprint import check_unchanged
 from dlrm.data.raw import stores
 from dlrm.data.raw.files import find_files
 from dlrm.data.raw.open import cut_blocks
+from dlrm.data.raw.table_file import TableFile
 from tests.dlrm.data.raw.criteo_files import criteo_lines
 from tests.dlrm.data.raw.plain import compressed, plain_rows, rows_of, tables_of
+from tests.dlrm.data.raw.tables import count_rows, read_files
 
 OBJECTS = {
     "data/day_1.tsv": "\n".join(criteo_lines(20)[10:]).encode(),
@@ -200,14 +205,38 @@ def test_an_object_that_changes_after_it_was_found_is_refused(endpoint: str) -> 
 
 
 @pytest.mark.usefixtures("configured")
+def test_tables_are_read_by_their_logs(endpoint: str, tmp_path: Path) -> None:
+    rows = pa.table({"id": range(10), "place": ["x/y é", "b c"] * 5})
+    deltalake.write_deltalake(tmp_path / "delta", rows, partition_by=["place"])
+    deltalake.DeltaTable(tmp_path / "delta").delete("id = 3")
+    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=tmp_path.as_uri())
+    catalog.create_namespace("n")
+    table = catalog.create_table("n.ice", schema=rows.schema)
+    table.append(rows)
+    table.delete("id = 3")
+    store = fs.S3FileSystem(
+        access_key="me", secret_key="secret", endpoint_override=endpoint.removeprefix("http://"), scheme="http"
+    )
+    for source in ("delta", "n/ice"):
+        fs.copy_files(f"{tmp_path}/{source}", f"bucket/lake/{source}", destination_filesystem=store)
+        files = find_files([f"s3://bucket/lake/{source}"], "data.train", ["s3://bucket/lake"], Path("/"))
+        assert count_rows(read_files(files)) == count_rows(rows.filter(pc.field("id") != 3))
+        check_unchanged(files)
+        (version,) = {file.table.directory for file in files if isinstance(file, TableFile)}
+        assert version == f"s3://bucket/lake/{source}"
+
+
+@pytest.mark.usefixtures("configured")
 def test_the_objects_of_a_table_are_refused(endpoint: str) -> None:
     address = endpoint.removeprefix("http://")
     store = fs.S3FileSystem(access_key="me", secret_key="secret", endpoint_override=address, scheme="http")
-    for key in ("part-0.parquet", "_delta_log/0.json"):
+    for key in ("part-0.parquet", "_delta_log/0.json", "day=1/part-1.parquet"):
         with store.open_output_stream(f"bucket/tables/clicks/{key}") as stream:
             stream.write(b"x")
-    for pattern in ("tables/clicks", "tables", "tables/*/*.parquet"):
-        with pytest.raises(DataError, match=r"s3://bucket/tables/clicks.*: is a table of Delta Lake or Hudi"):
+    for pattern in ("tables", "tables/*/*.parquet", "tables/clicks/day=1", "tables/clicks/day=1/*.parquet"):
+        with pytest.raises(DataError, match=r"s3://bucket/tables/clicks.*: is a table of Delta Lake, whose directory"):
             keys(f"s3://bucket/{pattern}")
+    with pytest.raises(DataError, match=r"s3://bucket/tables/clicks, data.train.0: is a table .* log cannot be read"):
+        keys("s3://bucket/tables/clicks")
     assert keys("s3://bucket/tables/clicks/part-0.parquet") == ["tables/clicks/part-0.parquet"]
     assert keys("s3://bucket/*.parquet") == ["rows.parquet"]

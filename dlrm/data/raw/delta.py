@@ -1,0 +1,81 @@
+"""Files of a table of Delta Lake, by its log: those of one version, without the rows of its deletion vectors."""
+
+import json
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dlrm.config.patterns import is_remote
+from dlrm.data.raw.table_directory import TableDirectory, sort_files
+from dlrm.data.raw.table_file import TableColumn, TableFile, TableVersion
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+
+def list_delta_files(directory: TableDirectory, version: str | None) -> list[TableFile]:
+    """List the files of a version of a table; version None is the newest.
+
+    Raises ImportError without the library that reads logs, DataError where a file is missing or outside the data roots,
+    and exceptions of that library.
+    """
+    from deltalake import DeltaTable
+
+    options = {"aws_allow_http": "true"} if is_remote(directory.name) else None
+    table = DeltaTable(directory.name, version=None if version is None else int(version), storage_options=options)
+    actions = pa.table(table.get_add_actions())
+    values = _list_partition_values(actions)
+    columns, deleted = _list_columns(table), _find_deleted_rows(table)
+    read = TableVersion(directory.name, str(table.version()))
+    files: list[tuple[int, TableFile]] = []
+    for row, path in enumerate(actions["path"].to_pylist()):
+        name = unquote(path if _is_absolute(path) else f"{directory.name}/{path}")
+        found = vars(directory.find(name))
+        constants = {column: array[row] for column, array in values.items()}
+        rows = deleted.pop(_remove_scheme(name), np.empty(0, dtype=np.int64))
+        file = TableFile(**found, table=read, columns=columns, constants=constants, deleted_rows=rows)
+        files.append((actions["modification_time"][row].as_py(), file))
+    if deleted:
+        raise directory.make_error(f"deletes rows of {next(iter(deleted))}, which it does not have", "a complete log")
+    return sort_files(files)
+
+
+def _list_partition_values(actions: pa.Table) -> dict[str, pa.Array]:
+    """List the values that the log has of columns which the files lack, by name: one value for each file."""
+    if "partition" not in actions.schema.names:
+        return {}
+    partition = actions["partition"].combine_chunks()
+    return {partition.type.field(index).name: partition.field(index) for index in range(partition.type.num_fields)}
+
+
+def _list_columns(table: "DeltaTable") -> list[TableColumn]:
+    """List the columns of a table. With a column mapping files have other names, or ids, which stay when a column is
+    renamed."""
+    mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
+    columns: list[TableColumn] = []
+    for field in json.loads(table.schema().to_json())["fields"]:
+        name, facts = field["name"], field["metadata"]
+        stored = name if mode == "none" else facts["delta.columnMapping.physicalName"]
+        columns.append(TableColumn(name, (stored,), facts["delta.columnMapping.id"] if mode == "id" else None))
+    return columns
+
+
+def _find_deleted_rows(table: "DeltaTable") -> dict[str, NDArray[np.int64]]:
+    """Find the numbers of the deleted rows in the files, by path without scheme."""
+    deleted: dict[str, NDArray[np.int64]] = {}
+    for batch in map(pa.record_batch, table.deletion_vectors()):
+        for name, is_kept in zip(batch["filepath"].to_pylist(), batch["selection_vector"], strict=True):
+            mask = is_kept.values.to_numpy(zero_copy_only=False)
+            deleted[_remove_scheme(unquote(name))] = np.flatnonzero(~mask).astype(np.int64)
+    return deleted
+
+
+def _is_absolute(path: str) -> bool:
+    return path.startswith("/") or "://" in path or path.startswith("file:")
+
+
+def _remove_scheme(name: str) -> str:
+    return name.partition("://")[2] or name

@@ -1,0 +1,122 @@
+"""Columns that the paths of files state, as in day=2026-11-27/country=US/part-0.parquet."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import csv, parquet
+
+from dlrm.config import CategoricalColumn, DataConfig, DenseColumn, SchemaConfig
+from dlrm.data.errors import DataError
+from dlrm.data.inspect.infer import infer
+from dlrm.data.inspect.sample_csv import sample_csv
+from dlrm.data.inspect.sample_parquet import sample_parquet
+from dlrm.data.prepare.fingerprint import get_identities
+from dlrm.data.raw.files import find_files
+from tests.dlrm.data.raw.plain import Row, plain_rows, tables_of
+
+WRITERS: dict[str, Callable[..., None]] = {"parquet": parquet.write_table, "csv": csv.write_csv}
+FORMATS = pytest.mark.parametrize("kind", [*WRITERS])
+
+
+def write(path: Path, kind: str, **columns: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    WRITERS[kind](pa.table(columns), path)
+
+
+def make_config(kind: str, schema: SchemaConfig) -> DataConfig:
+    return DataConfig(train=["t"], format=kind, schema=schema)
+
+
+@FORMATS
+def test_values_of_paths_are_read_like_cells_of_csv(tmp_path: Path, kind: str) -> None:
+    places = ["country=US/n=7", "country=a%2Fb%20%C3%A9/n=-1", "country=__HIVE_DEFAULT_PARTITION__/n="]
+    for number, place in enumerate(places):
+        write(
+            tmp_path / f"t/day=2026-11-{27 + number}/label={number % 2}" / place / "part-0",
+            kind,
+            site=["s", None],
+            more=[1, 2],
+        )
+    schema = SchemaConfig(
+        dense=[DenseColumn(name="n", transform="none")],
+        categorical=[
+            CategoricalColumn(name="country"),
+            CategoricalColumn(name="n", type="integer"),
+            CategoricalColumn(name="day", time_part="day"),
+            CategoricalColumn(name="site"),
+        ],
+    )
+    config = make_config(kind, schema)
+    # A file has the same columns however it is named.
+    for patterns in (["t"], ["t/day=2026-11-2*", "t/**/part-0"], ["t/day=2026-11-27", "t/day=2026-11-28", "t"]):
+        files = find_files(patterns, "data.train", None, tmp_path)
+        rows = [row for table in tables_of(config, files) for row in plain_rows(table)]
+        expected = [("US", 7, 27), ("a/b é", -1, 28), (None, None, 29)]
+        assert rows == [
+            Row(float(number % 2), None, (n if n is None else float(n),), (country, n, day, site))
+            for number, (country, n, day) in enumerate(expected)
+            for site in ("s", None)
+        ]
+
+
+@FORMATS
+def test_the_column_of_a_file_counts_before_that_of_its_path(tmp_path: Path, kind: str) -> None:
+    write(tmp_path / "t/site=path/a", kind, label=[0, 1], site=["own", "other"])
+    config = make_config(kind, SchemaConfig(categorical=[CategoricalColumn(name="site")]))
+    (table,) = tables_of(config, find_files(["t"], None, None, tmp_path))
+    assert [row.categorical for row in plain_rows(table)] == [("own",), ("other",)]
+
+
+@FORMATS
+def test_a_path_without_the_column_is_refused_with_its_file(tmp_path: Path, kind: str) -> None:
+    write(tmp_path / "t/site=x/a", kind, label=[0, 1])
+    write(tmp_path / "t/b", kind, label=[0, 1])
+    config = make_config(kind, SchemaConfig(categorical=[CategoricalColumn(name="site")]))
+    with pytest.raises(DataError, match=r"t/b,.* site: there is no such column"):
+        list(tables_of(config, find_files(["t"], None, None, tmp_path)))
+
+
+def test_of_links_both_names_count_that_of_the_real_file_first(tmp_path: Path) -> None:
+    write(tmp_path / "blobs/1", "parquet", label=[0])
+    write(tmp_path / "t/site=x/b", "parquet", label=[0])
+    (tmp_path / "t/site=x/a").symlink_to(tmp_path / "blobs/1")
+    (tmp_path / "t/site=latest").symlink_to(tmp_path / "t/site=x")
+    for pattern in ("t/site=x/a", "t/site=latest/b"):
+        assert find_files([pattern], None, None, tmp_path)[0].path_values == {"site": "x"}
+
+
+@FORMATS
+def test_inference_finds_their_types(tmp_path: Path, kind: str) -> None:
+    label = np.arange(400) % 2
+    for number in range(20):
+        place = tmp_path / f"t/n={number}/code=0{number % 3}/country={'AB'[number % 2]}/day=2026-10-{1 + number:02}/a"
+        write(place, kind, label=label, x=label + np.random.default_rng(number).normal(size=400))
+    files = find_files(["t"], None, None, tmp_path)
+    sample = sample_parquet(files) if kind == "parquet" else sample_csv(files)
+    types = {name: str(sample.rows[name].dtype) for name in sample.rows.columns}
+    assert types == {
+        "label": "Int64",
+        "x": "Float64",
+        "n": "Int64",
+        "code": "String",
+        "country": "String",
+        "day": "String",
+    }
+    choices = {choice.name: choice for choice in infer(sample, "label").choices}
+    assert choices["n"].categorical == [{"type": "integer"}]
+    assert choices["country"].categorical == choices["code"].categorical == [{"type": "string"}]
+    assert "times from 2026-10-01 to 2026-10-20" in choices["day"].why
+
+
+def test_rows_are_known_by_those_values_alone_that_are_read(tmp_path: Path) -> None:
+    write(tmp_path / "run=1/site=x/a", "parquet", label=[0, 1])
+    files = find_files(["run=1"], None, None, tmp_path)
+    contents = {files[0].name: "hash"}
+    schemas = (SchemaConfig(categorical=[CategoricalColumn(name=name)]) for name in ("site", "c"))
+    used, unused = (make_config("parquet", schema) for schema in schemas)
+    assert get_identities(unused, files, contents) == ["hash"]
+    assert get_identities(used, files, contents) == [["hash", [{"site": "x"}]]]
