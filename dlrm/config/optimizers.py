@@ -13,7 +13,7 @@ from dlrm.config.parameter_groups import ParameterGroupConfig
 from dlrm.config.schedule import ScheduleConfig
 
 _MOMENTUM = {"momentum": 0.9, "momentum_dtype": "fp32"}
-_ADAM = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "momentum_dtype": "fp32"}
+_ADAM = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "memory": "steps", "momentum_dtype": "fp32"}
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "sgd": {"learning_rate": 0.1, "weight_decay": 0.0},
@@ -34,7 +34,14 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "precondition_every": 10,
         "max_precondition_dim": 2048,
     },
-    "schedule_free": {"learning_rate": 0.002, "weight_decay": 0.01, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8},
+    "schedule_free": {
+        "learning_rate": 0.002,
+        "weight_decay": 0.01,
+        "beta1": 0.9,
+        "beta2": 0.999,
+        "eps": 1e-8,
+        "memory": "steps",
+    },
 }
 """Settings of each optimizer with their defaults; learning rates are for a batch of 2,048 samples
 (docs/experiments.md)."""
@@ -82,6 +89,11 @@ class DenseOptimizerSpec(Config):
     beta2: float | None = Field(default=None, ge=0.0, lt=1.0)
     """Share of the mean squared gradient that is kept from step to step, in adam, adamw, nadamw, lamb, soap and
     schedule_free; default 0.999, in soap 0.95."""
+    memory: Literal["steps", "samples"] | None = None
+    """Unit in which means of gradients forget, where the batch grows. steps: each step keeps the same share. samples: a
+    mean keeps its half-life in samples: a step of k times the samples of the run's first batch keeps beta^k
+    (Marek et al. 2025, arXiv 2507.07101). It holds for beta1 (not of schedule_free, where it is no mean), beta2,
+    shampoo_beta and variance_reduction.beta3, in adam, adamw, nadamw, lamb, soap and schedule_free; default steps."""
     eps: Positive | None = None
     """Value added to the root of the squares in the denominator; default 1e-8 in adam, adamw, nadamw, soap and
     schedule_free, 1e-6 in lamb, 1e-10 in adagrad."""

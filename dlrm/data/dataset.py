@@ -21,7 +21,7 @@ class Dataset:
     has_weights: bool = False
     """Whether rows have weights."""
     mean_train_weight: float = 1.0
-    """Mean weight of the training rows; 1 where rows have no weights."""
+    """Mean weight of the training rows, those held out of them not counted; 1 where rows have no weights."""
     validation: RowSource | None = None
     """Rows held out of the training rows to choose the best model; None where the evaluation rows choose it."""
     eval_label_rate: float | None = None

@@ -34,6 +34,8 @@ class BlockHalves:
     within an epoch and independently of the epoch before, so a batch that crosses the end of an epoch may have the same
     block in both halves; this p corrects for that, too.
     """
+    window: int
+    """Number of the window that the batch begins in, through all epochs."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,7 @@ class SampleOrder:
             return OrderedRows(row_numbers, None)
         is_first = np.concatenate(is_first_half)
         ordered = np.concatenate([row_numbers[is_first], row_numbers[~is_first]])
-        return OrderedRows(ordered, BlockHalves(int(is_first.sum()), coverage))
+        return OrderedRows(ordered, BlockHalves(int(is_first.sum()), coverage, first))
 
     def _compute_coverage(self, first: int, counts: list[int]) -> float:
         """Compute `BlockHalves.coverage` of a batch with `counts[i]` rows in window `first + i`.

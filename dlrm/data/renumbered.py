@@ -33,6 +33,9 @@ class Renumbered(ABC):
     def read(self, row_numbers: NDArray[np.int64]) -> Rows:
         return self.source.read(self.find(row_numbers))
 
+    def read_weights(self, row_numbers: NDArray[np.int64]) -> NDArray[np.float32] | None:
+        return self.source.read_weights(self.find(row_numbers))
+
     def look_ahead(self, now: Runs, soon: Runs) -> None:
         self.source.look_ahead(*(Runs(self.find(runs.starts), self.find(runs.ends - 1) + 1) for runs in (now, soon)))
 
@@ -40,10 +43,12 @@ class Renumbered(ABC):
         return self.source.best_probabilities(self.find(row_numbers))
 
 
-def has_weight(source: RowSource) -> bool:
-    """Whether some row has a weight above 0."""
+def compute_mean_weight(source: RowSource) -> float:
+    """Compute the mean weight of all rows; 1 where they have no weights."""
+    total = 0.0
     for start in range(0, source.num_rows, _READ_ROWS):
-        weights = source.read(np.arange(start, min(start + _READ_ROWS, source.num_rows))).weights
-        if weights is None or np.any(weights > 0.0):
-            return True
-    return False
+        weights = source.read_weights(np.arange(start, min(start + _READ_ROWS, source.num_rows)))
+        if weights is None:
+            return 1.0
+        total += float(weights.sum(dtype=np.float64))
+    return total / source.num_rows

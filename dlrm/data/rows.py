@@ -110,6 +110,10 @@ class RowSource(Protocol):
         """Read the rows with these numbers [n], each within 0 to num_rows - 1, in this order; repeats are allowed."""
         ...
 
+    def read_weights(self, row_numbers: NDArray[np.int64]) -> NDArray[np.float32] | None:
+        """Read the weights [n] of these rows alone; None where all rows have the same weight."""
+        ...
+
     def look_ahead(self, now: Runs, soon: Runs) -> None:
         """Accept a hint: the rows of `now` are read next, in any order, then those of `soon`, others later."""
         ...
@@ -141,6 +145,9 @@ class Subset:
 
     def read(self, row_numbers: NDArray[np.int64]) -> Rows:
         return self.source.read(self.row_numbers[row_numbers])
+
+    def read_weights(self, row_numbers: NDArray[np.int64]) -> NDArray[np.float32] | None:
+        return self.source.read_weights(self.row_numbers[row_numbers])
 
     def look_ahead(self, now: Runs, soon: Runs) -> None:
         """Ignore the hint: ranges of these rows are not ranges in `source`."""

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlrm.data.dataset import Dataset
-from dlrm.data.renumbered import Renumbered, has_weight
+from dlrm.data.renumbered import Renumbered, compute_mean_weight
 from dlrm.data.rows import RowSource
 
 RUN_ROWS = 64
@@ -37,4 +37,4 @@ def sample_train_rows(dataset: Dataset, max_rows: int) -> RowSource | None:
     run_rows = min(RUN_ROWS, num_rows)
     num_runs = num_rows // run_rows
     sample = EvenRuns(train, run_rows * num_runs, run_rows=run_rows, num_runs=num_runs)
-    return sample if not dataset.has_weights or has_weight(sample) else None
+    return sample if not dataset.has_weights or compute_mean_weight(sample) > 0.0 else None

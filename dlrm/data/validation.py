@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from dlrm.config import compute_period, count_validation_rows
 from dlrm.data.dataset import Dataset
 from dlrm.data.random import random_bits, stream_key
-from dlrm.data.renumbered import Renumbered, has_weight
+from dlrm.data.renumbered import Renumbered, compute_mean_weight
 
 _PLACES = 0x7A11
 """Number of the stream of random places of validation rows."""
@@ -68,9 +68,13 @@ def hold_out_validation(dataset: Dataset, fraction: float, split: Literal["hash"
     else:
         k, key = compute_period(fraction), stream_key(seed, _PLACES)
         parts = RestOfEveryK(train, num_left, k=k, key=key), OneOfEveryK(train, num_held_out, k=k, key=key)
-    if dataset.has_weights and not all(map(has_weight, parts)):
+    if not dataset.has_weights:
+        return replace(dataset, train=parts[0], validation=parts[1])
+    # Gradients and losses are divided by the mean weight of the rows that are trained on.
+    mean_weight, mean_of_validation = map(compute_mean_weight, parts)
+    if not (mean_weight > 0.0 and mean_of_validation > 0.0):
         return dataset
-    return replace(dataset, train=parts[0], validation=parts[1])
+    return replace(dataset, train=parts[0], validation=parts[1], mean_train_weight=mean_weight)
 
 
 def _draw_places(key: int, blocks: NDArray[np.int64], k: int) -> NDArray[np.int64]:

@@ -8,9 +8,14 @@ ones.
 The largest useful batch is the power of two nearest B_noise, which the paper calls critical, Emin / Smin. There a run
 needs twice the fewest steps and twice the fewest samples. Twice that batch saves a quarter of the steps for half as
 many samples again; four times it, three eighths of them for two and a half times the samples.
+
+A step of batch B does as much as 1 / (1 + B_noise / B) of the fewest steps. So the multiples of a run whose batch grew
+are means over its sizes, weighted by what was done at each: E_i / (B_i + B_noise) for E_i samples at B_i.
 """
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from dlrm.config import MAX_BATCH
 from dlrm.gradient_stats.noise import NoiseInterval, NoiseState
@@ -21,7 +26,7 @@ MAX_SPREAD = 4.0
 
 EXPONENTS = (-4, -2, 0, 2, 4)
 """Exponents of two: batches in the table, as multiples of the largest useful one. The table also has this run's own
-batch, half of it and twice as much."""
+batch, half of it and twice as much; of one that grew, its first and its last size."""
 
 
 def find_largest_useful_batch(noise_scale: float) -> int:
@@ -51,33 +56,60 @@ def get_settled_noise(noise: NoiseState, last_evaluation: EvaluationReport | Non
     return None if last_evaluation is not None and last_evaluation.is_no_better_than_constant else interval
 
 
-def advise(batch: int, noise: NoiseInterval | None) -> BatchAdvice:
-    """Compute the advice for a run with `batch` samples per step; empty where the noise scale is None."""
+def advise(samples: dict[int, int], noise: NoiseInterval | None) -> BatchAdvice:
+    """Compute the advice for a run; empty where the noise scale is None.
+
+    samples: number of samples that the run trained on by the size of the batch, the first size first.
+    """
+    first, last = next(iter(samples)), next(reversed(samples))
+    first_batch = None if first == last else first
     if noise is None:
-        return BatchAdvice(batch=batch, noise_scale=None, largest_useful_batch=None, table=[])
+        return BatchAdvice(batch=last, first_batch=first_batch, noise_scale=None, largest_useful_batch=None, table=[])
     useful = find_largest_useful_batch(noise.value)
     around = {round(useful * 2.0**exponent) for exponent in EXPONENTS}
-    around |= {batch // 2, batch, 2 * batch}
+    around |= {last // 2, last, 2 * last} if first_batch is None else {first, last}
     batches = sorted(size for size in around if 1 <= size <= MAX_BATCH)
+    own = compute_run_cost(samples, noise.value)
     return BatchAdvice(
-        batch=batch,
+        batch=last,
+        first_batch=first_batch,
         noise_scale=noise.value,
         noise_scale_low=noise.low,
         noise_scale_high=noise.high,
         largest_useful_batch=useful,
-        table=[compute_cost(size, batch, noise.value) for size in batches],
+        table=[_compute_cost(size, own, noise.value) for size in batches],
     )
 
 
-def compute_cost(size: int, own: int, noise_scale: float) -> BatchCost:
-    """Compute the steps and samples of runs to the same loss with batches of `size`, relative to `own` and to the
-    fewest."""
+@dataclass(frozen=True)
+class RunCost:
+    """Cost of a run as multiples of the fewest steps and samples to the same loss."""
+
+    steps_of_fewest: float
+    samples_of_fewest: float
+
+
+def compute_run_cost(samples: Mapping[int, int], noise_scale: float) -> RunCost:
+    """Compute the cost of a run, whose batch may have grown. samples: number of them by the size of the batch."""
+    progress = {size: count / (size + noise_scale) for size, count in samples.items()}
+    total = sum(progress.values())
+    shares = {size: part / total for size, part in progress.items()}
+    return RunCost(
+        sum(share * _compute_steps_of_fewest(size, noise_scale) for size, share in shares.items()),
+        sum(share * _compute_samples_of_fewest(size, noise_scale) for size, share in shares.items()),
+    )
+
+
+def _compute_cost(size: int, own: RunCost, noise_scale: float) -> BatchCost:
+    """Compute the steps and samples of runs to the same loss with batches of `size`, relative to a run of cost `own`
+    and to the fewest."""
+    steps, samples = _compute_steps_of_fewest(size, noise_scale), _compute_samples_of_fewest(size, noise_scale)
     return BatchCost(
         batch=size,
-        steps=_compute_steps_of_fewest(size, noise_scale) / _compute_steps_of_fewest(own, noise_scale),
-        samples=_compute_samples_of_fewest(size, noise_scale) / _compute_samples_of_fewest(own, noise_scale),
-        steps_of_fewest=_compute_steps_of_fewest(size, noise_scale),
-        samples_of_fewest=_compute_samples_of_fewest(size, noise_scale),
+        steps=steps / own.steps_of_fewest,
+        samples=samples / own.samples_of_fewest,
+        steps_of_fewest=steps,
+        samples_of_fewest=samples,
     )
 
 

@@ -111,4 +111,4 @@ class MeasuringEstimator(Estimator):
             return None
         num_first = self._halves.num_first
         mean: torch.Tensor = self._sum_of_first_half.div_(max(num_first, 1) * mean_weight)
-        return HalfMean(mean, num_first / num_valid, self._halves.coverage)
+        return HalfMean(mean, num_first / num_valid, self._halves.coverage, self._halves.window)

@@ -20,6 +20,21 @@ class HalfMean:
     """a, fraction of the batch's samples that are in the part."""
     coverage: float
     """p, fraction of the data's blocks that the whole batch draws on."""
+    window: int
+    """Number of the shuffle window that the batch begins in."""
+
+
+@dataclass(frozen=True)
+class NoiseEstimate:
+    """Estimates of the noise of one batch, all without bias."""
+
+    traces: list[float]
+    """tr(Sigma) of each part of the parameters."""
+    squared_norms: list[float]
+    """|G|^2 of each part."""
+    drift: float
+    """V over all parts, the variance of the mean gradient of the blocks that the batch draws on; 0 where it draws on
+    all of them."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +69,8 @@ class Moments:
         least = self.mean_square * MIN_VARIANCE_FRACTION
         return torch.maximum(variance, least, out=least).mul_(self.per_sample_scale)
 
-    def estimate_noise(self, sizes: list[int]) -> tuple[list[float], list[float]] | None:
-        """Estimate tr(Sigma) and |G|^2 of each part of the parameters, both without bias.
+    def estimate_noise(self, sizes: list[int]) -> NoiseEstimate | None:
+        """Estimate tr(Sigma) and |G|^2 of each part of the parameters, and the drift between blocks, without bias.
 
         sizes: elements of each part, in order. Sigma is the covariance of the gradients of single samples, G their true
         mean; the estimate of |G|^2 may be negative, that of tr(Sigma) only by rounding. Over the elements of a part:
@@ -71,8 +86,8 @@ class Moments:
             |G|^2 = p (|g|^2 - tr(Sigma) / n) + (1 - p) g_1 g_2
 
         since blocks are drawn without replacement: with V the variance of the block means over the number of blocks
-        drawn, the first estimate is biased by +(1 - p) V, the second by -p V, and their weighted biases cancel. Returns
-        None where one of the parts has no samples, which happens to tiny batches.
+        drawn, the first estimate is biased by +(1 - p) V, the second by -p V, and their weighted biases cancel; their
+        difference estimates V. Returns None where one of the parts has no samples, which happens to tiny batches.
         """
         half = self.first_half
         if half is not None and not 0 < half.fraction < 1:
@@ -81,11 +96,11 @@ class Moments:
         squares, squared_norms, measured_norms = self._compute_sums(sizes).cpu()
         traces = self.per_sample_scale * (squares - measured_norms)
         true_norms = squared_norms - traces / self.num_samples
+        drift = torch.zeros_like(true_norms)
         if half is not None:
-            true_norms = half.coverage * true_norms + (1 - half.coverage) * self._multiply_halves(
-                half, squared_norms, sizes
-            )
-        return traces.tolist(), true_norms.tolist()
+            drift = true_norms - self._multiply_halves(half, squared_norms, sizes)
+            true_norms = true_norms - (1 - half.coverage) * drift
+        return NoiseEstimate(traces.tolist(), true_norms.tolist(), drift.sum().item())
 
     def _multiply_halves(self, half: HalfMean, squared_norms: torch.Tensor, sizes: list[int]) -> torch.Tensor:
         """Compute g_1 g_2 [parts], the product of the means of the first half and of the rest.

@@ -5,17 +5,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
+
+from dlrm.gradient_stats.window_drift import WindowDrift
 
 if TYPE_CHECKING:
     # It needs torch, which is not installed wherever advice is computed.
     from dlrm.gradient_stats.moments import Moments
 
 RECENCY = 2
-"""Exponent of the weight of a measurement: the i-th has weight i (i + 1), about i^2, so that half of all weight is on
-the last fifth. A single step is too noisy, and the noise scale grows while a model learns."""
+"""Exponent of the weight of a measurement: of batches of one size the i-th has weight i (i + 1), about i^2, so that
+half of all weight is on the last fifth of the samples. A single step is too noisy, and the noise scale grows while a
+model learns."""
 MIN_MEASUREMENTS = 20
 """Number of measurements below which there is no noise scale: fewer do not show their own scatter."""
+MIN_EFFECTIVE = 6.0
+"""Effective number of measurements below which there is none: of a batch that grows, the last few may have nearly all
+weight."""
 NORMAL_QUANTILE = 1.96
 """Standard errors on each side of an interval that holds a normal variable's mean in 95 of 100 cases."""
 
@@ -28,6 +34,11 @@ class StepNoise:
     """tr(Sigma), Sigma the covariance of the gradients of single samples."""
     squared_norms: Mapping[str, float]
     """|G|^2, G the true mean of the gradient; its estimate may be negative, that of tr(Sigma) only by rounding."""
+    drift: float = 0.0
+    """V, variance of the mean gradient of the blocks that the batch draws on, over all layers; its estimate may be
+    negative. 0 where the rows are in uniformly random order."""
+    window: int | None = None
+    """Number of the shuffle window that the batch begins in; None where the rows are in uniformly random order."""
 
 
 @dataclass(frozen=True)
@@ -66,21 +77,29 @@ class Scatter(BaseModel):
         self.norm_squares += weight * (norm**2 - self.norm_squares)
         self.products += weight * (trace * norm - self.products)
 
-    def bound_ratio(self, trace: float, norm: float) -> NoiseInterval:
+    @property
+    def num_effective(self) -> float:
+        """Effective number of measurements, 1 / sum w_i^2 (Kish 1965)."""
+        return 1 / self.weight_squares if self.weight_squares else 0.0
+
+    def compute_norm_variance(self, norm: float) -> float:
+        """Compute the variance of `norm`, the mean of |G|^2, as far as steps err independently of each other."""
+        return max(self.norm_squares - norm**2, 0.0) / (self.num_effective - 1)
+
+    def bound_ratio(self, trace: float, norm: float, drift_variance: float) -> NoiseInterval:
         """Bound the ratio of two means, by Fieller's theorem (Fieller 1954, J. R. Stat. Soc. B 16).
 
-        trace, norm: weighted means, T and N. A ratio t is within the bounds where T - t N is at most q standard errors
-        from 0, q Student's quantile: (T - t N)^2 <= q^2 (V_T - 2 t V_TN + t^2 V_N), with the variances V of the means.
-        Measurements of different steps count as independent; a drift adds to their scatter, and widens the interval.
+        trace, norm: weighted means, T and N. drift_variance: variance that N has beyond that of independent steps. A
+        ratio t is within the bounds where T - t N is at most q standard errors from 0, q Student's quantile:
+        (T - t N)^2 <= q^2 (V_T - 2 t V_TN + t^2 V_N), with the variances V of the means.
         """
-        # With weights w_i the effective number of measurements is 1 / sum w_i^2 (Kish 1965), and the variance of a
-        # weighted mean is the scatter about it over that number less one. The
-        # variances and the covariance below are times q^2.
-        num_free = 1 / self.weight_squares - 1
-        per_scatter = approximate_student_quantile(num_free) ** 2 / num_free
-        trace_variance = per_scatter * max(self.trace_squares - trace**2, 0.0)
-        norm_variance = per_scatter * max(self.norm_squares - norm**2, 0.0)
-        covariance = per_scatter * (self.products - trace * norm)
+        # The variance of a weighted mean is the scatter about it over the effective number of measurements less one.
+        # The variances and the covariance below are times q^2.
+        num_free = self.num_effective - 1
+        squared_quantile = approximate_student_quantile(num_free) ** 2
+        trace_variance = squared_quantile * max(self.trace_squares - trace**2, 0.0) / num_free
+        norm_variance = squared_quantile * (self.compute_norm_variance(norm) + drift_variance)
+        covariance = squared_quantile * (self.products - trace * norm) / num_free
         # The condition as a quadratic in t: a t^2 - 2 b t + c <= 0, with roots (b -+ sqrt(b^2 - a c)) / a.
         a, b, c = norm**2 - norm_variance, trace * norm - covariance, trace**2 - trace_variance
         root = math.sqrt(max(b**2 - a * c, 0.0))
@@ -113,23 +132,26 @@ class NoiseState(BaseModel):
 
     num_measured: int = 0
     """Number of measurements, one step each."""
+    num_samples: int = 0
+    """Number of samples that the measurements stand for."""
     traces: dict[str, float] = {}
     squared_norms: dict[str, float] = {}
-    spread: Scatter | None = None
-    """Scatter of the measurements; None before the first one, and in checkpoints that did not have it yet."""
+    spread: Scatter = Field(default_factory=Scatter)
+    drift: WindowDrift = Field(default_factory=WindowDrift)
 
-    def add(self, step: StepNoise) -> None:
-        """Add the measurement of a full batch."""
-        if self.spread is None:
-            # Averages of an earlier version lack their scatter: begin again.
-            self.num_measured, self.traces, self.squared_norms, self.spread = 0, {}, {}, Scatter()
+    def add(self, step: StepNoise, num_samples: int) -> None:
+        """Add the measurement of a full batch. num_samples: samples from one measurement to the next, so that all
+        samples of a run count alike, at whatever batch."""
         self.num_measured += 1
-        # mean_i = (1 - w) mean_(i-1) + w x_i with w = (1 + r) / (i + r). For r = RECENCY = 2, x_i has weight i (i + 1).
-        weight = (1 + RECENCY) / (self.num_measured + RECENCY)
+        self.num_samples += num_samples
+        # mean_i = (1 - w) mean_(i-1) + w x_i with w = (1 + r) n / (N + r n), n the samples of the measurement, N those
+        # of all so far. For n that are equal and r = RECENCY = 2, w = 3 / (i + 2), and x_i has weight i (i + 1).
+        weight = (1 + RECENCY) * num_samples / (self.num_samples + RECENCY * num_samples)
         for means, values in ((self.traces, step.traces), (self.squared_norms, step.squared_norms)):
             for layer, value in values.items():
                 means[layer] = (1 - weight) * means.get(layer, 0.0) + weight * value
         self.spread.add(sum(step.traces.values()), sum(step.squared_norms.values()), weight)
+        self.drift.add(step.drift, step.window, weight)
 
     @property
     def noise_scale(self) -> float | None:
@@ -140,9 +162,16 @@ class NoiseState(BaseModel):
     @property
     def interval(self) -> NoiseInterval | None:
         """The noise scale with its bounds; None where there are too few measurements."""
-        if self.spread is None or self.num_measured < MIN_MEASUREMENTS:
+        if self.num_measured < MIN_MEASUREMENTS or self.spread.num_effective < MIN_EFFECTIVE:
             return None
-        return self.spread.bound_ratio(sum(self.traces.values()), sum(self.squared_norms.values()))
+        trace, norm = sum(self.traces.values()), sum(self.squared_norms.values())
+        return self.spread.bound_ratio(trace, norm, self.drift.bound_variance(norm))
+
+    @property
+    def is_drift_larger(self) -> bool:
+        """Whether more of the interval's width comes from drift in the data than from too few measurements."""
+        norm = sum(self.squared_norms.values())
+        return self.drift.bound_variance(norm) > self.spread.compute_norm_variance(norm)
 
     @property
     def gsnr(self) -> dict[str, float | None] | None:
@@ -174,9 +203,12 @@ class LayerNoise:
         noise = moments.estimate_noise(self.sizes)
         if noise is None:
             return None
-        traces, squared_norms = noise
+        half = moments.first_half
         return StepNoise(
-            dict(zip(self._sizes, traces, strict=True)), dict(zip(self._sizes, squared_norms, strict=True))
+            dict(zip(self._sizes, noise.traces, strict=True)),
+            dict(zip(self._sizes, noise.squared_norms, strict=True)),
+            drift=noise.drift,
+            window=None if half is None else half.window,
         )
 
 

@@ -86,6 +86,10 @@ class VarianceReduction:
             torch.lerp(before, parameter, factor, out=parameter)
         self._update_factor, self._before = None, []
 
+    def set_growth(self, growth: float) -> None:
+        """Set how many times the samples of the run's first batch the next step has, so that memory is in samples."""
+        self._factors.growth = growth
+
     @property
     def is_initialised(self) -> bool:
         """Whether a variance was measured."""
@@ -127,7 +131,10 @@ class Factors:
         """[P] variance of the gradients of single samples."""
         self.smoothed = zeros.clone()
         """p [P], smoothed factors, without bias correction."""
-        self.num_updates = torch.zeros((), dtype=torch.int64)
+        self.num_updates = torch.zeros((), dtype=torch.float64)
+        """Number of updates; one of k times the samples of the first counts k times."""
+        self.growth = 1.0
+        """k of the next update, which keeps beta^k of p: more than 1 where memory is in samples and the batch grows."""
         self._layer_sizes, self._gamma, self._beta = layer_sizes, gamma, beta
 
     @property
@@ -151,7 +158,7 @@ class Factors:
         update = self._update_by_native_operator if fits_native_fp32(self.variance) else self._update_in_plain_torch
         measured_fraction = moments.num_measured / moments.num_samples
         num_at_gamma, num_at_one = update(moments, measured_fraction if self.is_initialised else 1.0)
-        self.num_updates += 1
+        self.num_updates += self.growth
         num_elements = self.variance.numel()
         return ClippedFractions(num_at_gamma / num_elements, num_at_one / num_elements)
 
@@ -168,7 +175,7 @@ class Factors:
             MIN_VARIANCE_FRACTION,
             measured_fraction,
             self._gamma,
-            1 - self._beta,
+            1 - self._beta**self.growth,
         )
 
     def _update_in_plain_torch(self, moments: Moments, measured_fraction: float) -> tuple[int, int]:
@@ -187,7 +194,7 @@ class Factors:
         for layer_ratio, is_layer_alive in layers:
             self._clip(layer_ratio, is_layer_alive)
         factor = ratio
-        self.smoothed.lerp_(factor, 1 - self._beta)
+        self.smoothed.lerp_(factor, 1 - self._beta**self.growth)
         num_at_gamma, num_at_one = torch.stack(
             [torch.eq(factor, bound, out=is_alive).sum() for bound in (self._gamma, 1.0)]
         ).tolist()

@@ -1,10 +1,16 @@
 """Optimizers of the dense parameters, and the learning rates of a step."""
 
-from dlrm.optimizers.dense import make_dense_optimizer, set_batch_fraction, set_learning_rate
+from dlrm.optimizers.dense import (
+    make_dense_optimizer,
+    set_average_weight,
+    set_batch_fraction,
+    set_learning_rate,
+)
 from dlrm.optimizers.lamb import Lamb
 from dlrm.optimizers.lars import Lars
 from dlrm.optimizers.nadamw import NAdamW
 from dlrm.optimizers.rates import LearningRates, StepRates
+from dlrm.optimizers.sample_memory import SampleMemory
 from dlrm.optimizers.schedule_free import ScheduleFree
 from dlrm.optimizers.soap import Soap
 
@@ -13,10 +19,12 @@ __all__ = [
     "Lars",
     "LearningRates",
     "NAdamW",
+    "SampleMemory",
     "ScheduleFree",
     "Soap",
     "StepRates",
     "make_dense_optimizer",
+    "set_average_weight",
     "set_batch_fraction",
     "set_learning_rate",
 ]

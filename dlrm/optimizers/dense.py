@@ -51,6 +51,12 @@ def set_batch_fraction(optimizer: Optimizer, fraction: float) -> None:
         optimizer.batch_fraction = fraction
 
 
+def set_average_weight(optimizer: Optimizer, weight: float) -> None:
+    """Set the factor by which the next step counts in an average of the weights, where the optimizer keeps one."""
+    if isinstance(optimizer, ScheduleFree):
+        optimizer.average_weight = weight
+
+
 def _make(config: DenseOptimizerConfig, groups: list[dict[str, Any]]) -> Optimizer:
     rate = config.learning_rate
     match config.name:

@@ -7,10 +7,15 @@ from dlrm.config import BatchStage, DenseOptimizerConfig, JobConfig, TableOptimi
 
 @dataclass(frozen=True)
 class StepRates:
-    """Learning rates of one step, both for the true (unscaled, mean) gradient."""
+    """Learning rates of one step, both for the true (unscaled, mean) gradient, and the size of its batch."""
 
     dense: float
     table: float
+    growth: float = 1.0
+    """k, rows of a full batch as a multiple of those of the run's first batch."""
+    average_weight: float = 1.0
+    """Factor on lr^2 in an average that weights steps by it, so that all samples after the warm-up count alike:
+    k (peak of the first batch / peak)^2. Rates that scale with the root of the batch do so by themselves."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +35,14 @@ class LearningRates:
 
     def at(self, num_samples: int, stage: BatchStage) -> StepRates:
         """Compute the rates of a step of `stage`. num_samples: rows consumed before it."""
+        dense = self.job.dense_optimizer
+        first_peak, peak = (compute_peak_rate(dense, size) for size in (self.first.global_size, stage.global_size))
+        growth = stage.full_rows / self.first.full_rows
         return StepRates(
-            dense=self._compute_rate(self.job.dense_optimizer, num_samples, stage),
+            dense=self._compute_rate(dense, num_samples, stage),
             table=self._compute_rate(self.job.table_optimizer, num_samples, stage),
+            growth=growth,
+            average_weight=growth * (first_peak / peak) ** 2,
         )
 
     def _compute_rate(

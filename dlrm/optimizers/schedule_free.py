@@ -20,11 +20,12 @@ from sharding.embedding import swap_tensors
 class ScheduleFree(GroupwiseOptimizer):
     """Schedule-free AdamW (Defazio et al. 2024, arXiv 2405.15682, algorithm 1), at step t with the gradient g at y:
 
-    z = z - lr (g / (sqrt(v_hat) + eps) + weight_decay y),   x = x + c (z - x),   c = lr^2 / (sum of lr^2 so far),
+    z = z - lr (g / (sqrt(v_hat) + eps) + weight_decay y),   x = x + c (z - x),   c = a lr^2 / (sum of a lr^2 so far),
     y = (1 - beta1) z + beta1 x
 
     with Adam's v. Training is at y, the parameters; x is the model that is evaluated and kept. lr rises in a warm-up
-    and never falls: steps of the warm-up count less in x. The algorithm multiplies lr by sqrt(1 - beta2^t), also in c;
+    and never falls: steps of the warm-up count less in x. a is 1 in the algorithm, whose batches have one size; where
+    the batch grows it is `average_weight`. The algorithm multiplies lr by sqrt(1 - beta2^t), also in c;
     here, as in the authors' code, that is part of v_hat alone. x is kept beside z, so that y and x are restored without
     rounding.
     """
@@ -39,6 +40,8 @@ class ScheduleFree(GroupwiseOptimizer):
         weight_decay: float = 0.0,
     ) -> None:
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
+        self.average_weight = 1.0
+        """a of the next step."""
         self.register_load_state_dict_post_hook(_restore_weights)
 
     @contextmanager
@@ -50,6 +53,17 @@ class ScheduleFree(GroupwiseOptimizer):
         self._swap()
         yield
         self._swap()
+
+    @torch.no_grad()
+    def restart(self) -> None:
+        """Begin a new run at x, with v as it is: z, y and x are the same, and no step has weight in x yet.
+
+        Otherwise the steps of earlier runs, whose number grows with each, would have nearly all weight in x.
+        """
+        for parameter, state in self.state.items():
+            parameter.copy_(state["x"])
+            state["z"].copy_(state["x"])
+            state["squared_rates"].zero_()
 
     def list_averages(self, named_parameters: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
         """Return x of each parameter by its name, not copied: the parameter itself before its first step."""
@@ -66,9 +80,10 @@ class ScheduleFree(GroupwiseOptimizer):
         torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
         torch._foreach_add_(z, updates, alpha=-rate)
         if rate > 0:
-            torch._foreach_add_(sums, rate**2)
+            weight = self.average_weight * rate**2
+            torch._foreach_add_(sums, weight)
             for average, weights, total in zip(x, z, sums, strict=True):
-                average.lerp_(weights, rate**2 / total)
+                average.lerp_(weights, weight / total)
         _interpolate(parameters, z, x, beta1)
 
     def _get_state(self, parameter: Tensor) -> dict[str, Tensor]:

@@ -28,7 +28,10 @@ class BatchAdvice(_Part):
     """Advice at the end of a run; without a noise scale there is none, and the event's message says why."""
 
     batch: int
-    """Number of samples of this run's batch."""
+    """Number of samples of this run's batch; of one that grew, of the last one."""
+    first_batch: int | None = None
+    """Number of samples of this run's first batch, if its batch grew; None if all have one size, and in advice of
+    earlier versions."""
     noise_scale: float | None
     """Noise scale in samples, of the last steps of the run and of the dense parameters alone; None: unknown."""
     noise_scale_low: float | None = None
@@ -38,4 +41,4 @@ class BatchAdvice(_Part):
     largest_useful_batch: int | None
     """Largest useful batch, in samples; None: unknown."""
     table: list[BatchCost]
-    """Costs by batch, this run's own batch included; empty where there is no noise scale."""
+    """Costs by batch, this run's own batch included, or its first and its last; empty where there is no noise scale."""

@@ -15,7 +15,7 @@ from dlrm.gradient_stats.groups import GroupMoments
 from dlrm.gradient_stats.noise import LayerNoise
 from dlrm.gradient_stats.variance_reduction import VarianceReduction
 from dlrm.model import encode_table_name, make_dense_part
-from dlrm.optimizers import ScheduleFree, make_dense_optimizer
+from dlrm.optimizers import SampleMemory, ScheduleFree, make_dense_optimizer
 from dlrm.optimizers.weight_average import WeightAverage
 from dlrm.planning.machine_resources import describe_machine
 from dlrm.planning.request import make_checked_plan
@@ -109,6 +109,7 @@ def build_parts(resolved: ResolvedJob, schema: DataSchema, plan: Plan, ranks: Ra
         moments_every=resolved.moments_every,
         mean_weight=rows.mean_weight,
         clock=clock,
+        memory=SampleMemory(optimizer) if job.dense_optimizer.memory == "samples" else None,
     )
     average = _make_average(job, model, tables, ranks, rows)
     return Parts(model, tables, optimizer, reduction, step, average)

@@ -57,7 +57,7 @@ def run(context: RunContext) -> Outcome:
         report_step_parts(reporter, trainer.step.clock, progress.step - first_step)
         message = _report_early_end(reporter, progress) if reason is EndReason.NO_IMPROVEMENT else ""
         if reason is not EndReason.STOP_REQUESTED:
-            report_advice(reporter, resolved, progress, trainer.stages.last.full_rows)
+            report_advice(reporter, resolved, progress, trainer.stages.count_samples())
         checkpoint = trainer.save()
     # This frees shards, optimizer state and buffers: the programs that compare and blend need their memory.
     del trainer

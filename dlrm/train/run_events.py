@@ -9,7 +9,9 @@ from dlrm.checkpoint.progress import Progress
 from dlrm.config import BatchStage, JobConfig, ResolvedJob, format_count
 from dlrm.data.dataset import Dataset
 from dlrm.gradient_stats.batch_advice import (
+    RunCost,
     advise,
+    compute_run_cost,
     find_largest_useful_batch,
     find_surely_useful_batch,
     get_settled_noise,
@@ -234,33 +236,34 @@ def report_step_parts(reporter: Reporter, clock: PartClock, num_steps: int) -> N
     reporter.event(STEP_PARTS, f"seconds of a step by part: {figures}", num_steps=num_steps, seconds=seconds)
 
 
-def report_advice(reporter: Reporter, resolved: ResolvedJob, progress: Progress, full_rows: int) -> None:
+def report_advice(reporter: Reporter, resolved: ResolvedJob, progress: Progress, samples: dict[int, int]) -> None:
     """Report at the end of a run which batch the model can use, or why that is unknown, and what to do about it.
 
     Nothing is reported where that is unknown and the document left both the batch and the epochs open: its author did
-    not ask for advice. full_rows: rows of a full batch at the end of the run.
+    not ask for advice. samples: number of samples that the run trained on by the rows of a full batch.
     """
     noise = get_settled_noise(progress.noise, progress.last_evaluation)
     if noise is None and {"batch.global_size", "run.epochs"} <= {item.field for item in resolved.decisions}:
         return
-    advice = advise(full_rows, noise)
+    advice = advise(samples, noise)
     if noise is None:
         message = _explain_missing_advice(resolved, progress)
     else:
-        message = _describe_advice(advice, noise, progress)
+        message = _describe_advice(advice, noise, progress, compute_run_cost(samples, noise.value))
     reporter.event(BATCH_ADVICE, message, **advice.model_dump())
 
 
-def _describe_advice(advice: BatchAdvice, noise: NoiseInterval, progress: Progress) -> str:
-    own = next(row for row in advice.table if row.batch == advice.batch)
+def _describe_advice(advice: BatchAdvice, noise: NoiseInterval, progress: Progress, own: RunCost) -> str:
+    run = f"This run's {advice.batch:,} takes"
+    if advice.first_batch is not None:
+        run = f"This run, whose batch grew from {advice.first_batch:,} to {advice.batch:,}, took"
     return (
         f"the noise scale is {_format_number(noise.value)} samples (95 % interval {_format_number(noise.low)} to "
         f"{_format_number(noise.high)}, from {progress.noise.num_measured} measurements): batches are useful up to "
-        f"about {advice.largest_useful_batch:,}. This run's {advice.batch:,} takes "
-        f"{_format_number(own.steps_of_fewest)} times the fewest steps and {_format_number(own.samples_of_fewest)} "
-        "times the fewest samples. This estimate is from the dense parameters alone, over the last steps, and ignores "
-        "curvature; it is cautious: on one synthetic log the measured critical batch was several times as large. "
-        "Another batch needs its own learning rate"
+        f"about {advice.largest_useful_batch:,}. {run} {_format_number(own.steps_of_fewest)} times the fewest steps "
+        f"and {_format_number(own.samples_of_fewest)} times the fewest samples. This estimate is from the dense "
+        "parameters alone, over the last steps, and ignores curvature; it is cautious: on one synthetic log the "
+        "measured critical batch was several times as large. Another batch needs its own learning rate"
     )
 
 
@@ -309,6 +312,11 @@ def _explain_missing_advice(resolved: ResolvedJob, progress: Progress) -> str:
         why = "no step had two samples or groups to compare: set a larger batch.global_size, or a smaller moments.every"
     elif sum(noise.traces.values()) <= 0:
         why = "the gradients of single samples do not differ, so every batch is equally good"
+    elif interval is None and noise.num_measured >= MIN_MEASUREMENTS:
+        why = (
+            "the last few batches, which are the largest, have most of the samples, too few of them to tell how the "
+            f"measurements scatter. Measure more, with {_suggest_measurements(resolved, progress)}"
+        )
     elif interval is None:
         why = (
             f"the noise scale comes from only {format_count(noise.num_measured, 'measurement')}. Measure at least "
@@ -319,6 +327,14 @@ def _explain_missing_advice(resolved: ResolvedJob, progress: Progress) -> str:
         why = (
             f"the model's log-loss of {last.log_loss:.4f} is no better than the {last.constant_log_loss:.4f} of the "
             f"constant predictor, and the noise of such a model says nothing about one that learns: {remedy}"
+        )
+    elif noise.is_drift_larger:
+        bounds = f"above {_format_number(interval.low)}"
+        if not math.isinf(interval.high):
+            bounds = f"between {_format_number(interval.low)} and {_format_number(interval.high)}"
+        why = (
+            f"the noise scale is {bounds} samples: batches of one shuffle window may have much in common, as in a log "
+            "that drifts, and the run saw too few windows. Files whose rows are in random order would tell it"
         )
     elif math.isinf(interval.high):
         why = (

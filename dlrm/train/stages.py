@@ -64,6 +64,15 @@ class StageSequence:
         """Stage of the last batch that was trained on; the first one before any."""
         return _find_stage(self.stages, max(self._progress.num_samples - 1, 0))
 
+    def count_samples(self) -> dict[int, int]:
+        """Count the samples that the run has trained on by the rows of a full batch, in the order of the run."""
+        counts: dict[int, int] = {}
+        for stage in self.stages:
+            count = min(stage.end_row, self._progress.num_samples) - stage.start_row
+            if count > 0:
+                counts[stage.full_rows] = counts.get(stage.full_rows, 0) + count
+        return counts
+
     @property
     def is_growing(self) -> bool:
         """Whether the run begins with smaller batches than its largest."""

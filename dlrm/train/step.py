@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 from dlrm.gradient_stats.estimator import Estimator, Share
 from dlrm.gradient_stats.noise import LayerNoise, StepNoise
 from dlrm.gradient_stats.variance_reduction import ClippedFractions, VarianceReduction
-from dlrm.optimizers import StepRates, set_batch_fraction, set_learning_rate
+from dlrm.optimizers import SampleMemory, StepRates, set_average_weight, set_batch_fraction, set_learning_rate
 from dlrm.train.batch import DeviceBatch
 from dlrm.train.profiler import PartClock
 from sharding.comm.gradient_buffer import GradientBuffer
@@ -118,6 +118,8 @@ class TrainingStep:
     mean_weight: float
     """Mean weight of the training rows."""
     clock: PartClock
+    memory: SampleMemory | None = None
+    """Memory of means in samples; None where they forget by steps."""
 
     def resize(self, full_rows: int, moments_every: int) -> "TrainingStep":
         """Return the step for batches of another size. Both have the same parts, so that all state stays."""
@@ -188,8 +190,18 @@ class TrainingStep:
             noise = None if moments is None else self.layer_noise(moments)
             set_learning_rate(self.optimizer, rates.dense)
             set_batch_fraction(self.optimizer, batch.num_valid / self.full_rows)
+            set_average_weight(self.optimizer, rates.average_weight)
+            self._set_growth(rates.growth)
             clipped = None if self.reduction is None else self.reduction.precondition(moments, batch.index)
             self.optimizer.step()
             if self.reduction is not None:
                 self.reduction.finish_update()
         return noise, clipped
+
+    def _set_growth(self, growth: float) -> None:
+        """Set the growth of the batch for the means that forget by samples."""
+        if self.memory is None:
+            return
+        self.memory.growth = growth
+        if self.reduction is not None:
+            self.reduction.set_growth(growth)

@@ -151,7 +151,8 @@ class Trainer:
         progress.num_samples += num_rows
         progress.training_seconds += seconds
         if result.noise is not None:
-            progress.noise.add(result.noise)
+            stage = self.stages.last
+            progress.noise.add(result.noise, stage.moments_every * stage.full_rows)
         if result.clipped is not None:
             progress.at_gamma, progress.at_one = result.clipped.at_gamma, result.clipped.at_one
         self._report_step(result, rates, num_rows / seconds)

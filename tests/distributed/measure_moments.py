@@ -10,6 +10,7 @@ from dlrm.config import ModelConfig, MomentsConfig
 from dlrm.gradient_stats.estimator import Estimator, Share
 from dlrm.gradient_stats.exact import ExactMoments
 from dlrm.gradient_stats.groups import GroupMoments
+from dlrm.gradient_stats.moments import NoiseEstimate
 from dlrm.model import make_dense_part
 from dlrm.train.batch import DeviceBatch
 from dlrm.train.profiler import PartClock
@@ -75,7 +76,7 @@ class MeasuredMoments:
     num_samples: int
     num_compared: int
     variance: torch.Tensor
-    noise: tuple[list[float], list[float]]
+    noise: NoiseEstimate
 
 
 class FixedEmbeddings:

@@ -31,12 +31,18 @@ from tests.distributed.training import (
 from tests.rank_pool.pool import RankPools
 
 SIZES = (128, 256, 512)
+REDUCED: dict[str, Any] = {"variance_reduction": {}}
 SCHEDULE = [{"until_fraction": 0.25, "global_size": 128}, {"until_fraction": 0.6, "global_size": 256}]
 
 
 def resolve_growing(**changes: Any) -> ResolvedJob:
-    batch = {"global_size": 512, "schedule": SCHEDULE}
-    return resolve(JobConfig.model_validate({**DOCUMENT, "batch": batch, **changes}))
+    """Resolve a job whose batch grows, with means that forget by samples."""
+    document = {
+        **DOCUMENT,
+        "batch": {"global_size": 512, "schedule": SCHEDULE},
+        "dense_optimizer": {**DOCUMENT["dense_optimizer"], "memory": "samples"},
+    }
+    return resolve(JobConfig.model_validate({**document, **changes}))
 
 
 def train_in_sizes(ranks: Ranks, setting: TrainingSetting, batches: list[GlobalBatch]) -> TrainedModel:
@@ -143,7 +149,7 @@ def test_a_run_trains_on_every_row_once_in_order_at_the_rate_of_the_present_batc
 @pytest.fixture(scope="module")
 def straight(rank_pools: RankPools, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("growing")
-    outcome: Outcome = rank_pools.of(2).run(run_attempt, path, 1, resolve_growing(), None)[0]
+    outcome: Outcome = rank_pools.of(2).run(run_attempt, path, 1, resolve_growing(**REDUCED), None)[0]
     assert outcome.state == "succeeded"
     return path
 
@@ -176,10 +182,10 @@ def test_a_run_stopped_before_at_and_after_a_border_ends_as_if_it_had_not_been(
     stopped_at: set[int | None] = set()
     for num_looks in looks:
         path = tmp_path / str(num_looks)
-        stopped: Outcome = rank_pools.of(2).run(run_attempt, path, 1, resolve_growing(), num_looks)[0]
+        stopped: Outcome = rank_pools.of(2).run(run_attempt, path, 1, resolve_growing(**REDUCED), num_looks)[0]
         assert stopped.reason is EndReason.STOP_REQUESTED
         stopped_at.add(stopped.step)
-        rank_pools.of(2).run(run_attempt, path, 2, resolve_growing(), None)
+        rank_pools.of(2).run(run_attempt, path, 2, resolve_growing(**REDUCED), None)
         assert list_figures(read_curve(path, 2)) == expected
         assert (RunDirectory(path).model / "model.safetensors").read_bytes() == weights
     assert {first - 1, first, first + 1, second - 1, second, second + 1} <= stopped_at
@@ -187,8 +193,8 @@ def test_a_run_stopped_before_at_and_after_a_border_ends_as_if_it_had_not_been(
 
 def test_a_run_goes_on_at_a_border_with_another_number_of_ranks(rank_pools: RankPools, straight: Path, tmp_path: Path):
     first = list_borders(straight)[0]
-    rank_pools.of(2).run(run_attempt, tmp_path, 1, resolve_growing(), first)
-    job = resolve_growing(resources={"workers_per_node": 1})
+    rank_pools.of(2).run(run_attempt, tmp_path, 1, resolve_growing(**REDUCED), first)
+    job = resolve_growing(**REDUCED, resources={"workers_per_node": 1})
     rank_pools.of(1).run(run_attempt, tmp_path, 2, job, None)
     expected, found = read_curve(straight, 1), read_curve(tmp_path, 2)
     assert [step.num_samples for step in found.steps] == [step.num_samples for step in expected.steps]

@@ -111,7 +111,9 @@ def test_variances_do_not_depend_on_ranks_or_chunk(rank_pools: RankPools, moment
 def test_the_noise_of_a_batch_is_its_covariance_without_bias(rank_pools: RankPools):
     (measured,) = rank_pools.of(1).run(measure_moments, LAST)
     gradients = get_exact_gradients(LAST)
-    for trace, squared_norm, of_parameter in zip(*measured.noise, gradients, strict=True):
+    for trace, squared_norm, of_parameter in zip(
+        measured.noise.traces, measured.noise.squared_norms, gradients, strict=True
+    ):
         expected = of_parameter.var(dim=0, correction=1).sum().item()
         assert trace == pytest.approx(expected, rel=1e-9)
         assert squared_norm == pytest.approx(of_parameter.mean(dim=0).square().sum().item() - expected / 47, rel=1e-9)

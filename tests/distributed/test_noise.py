@@ -29,6 +29,7 @@ GROUPS = MomentsConfig(estimator="groups")
 class NoiseMoments:
     trace: float
     squared_norm: float
+    drift: float = 0.0
 
 
 class FrozenLayer:
@@ -71,6 +72,7 @@ class FrozenLayer:
         return NoiseMoments(
             sum(step.traces["layer"] for step in self._steps) / len(self._steps),
             sum(step.squared_norms["layer"] for step in self._steps) / len(self._steps),
+            sum(step.drift for step in self._steps) / len(self._steps),
         )
 
 
@@ -165,4 +167,8 @@ def test_the_noise_scale_of_rows_in_order_of_time_is_the_known_one_within_ten_pe
     expected = data.compute_noise()
     for found in rank_pools.of(world_size).run(measure_noise_over_windows, config, data, 480):
         assert found.trace == pytest.approx(expected.trace, rel=0.05)
+        # Half of the variance lies between blocks. A batch draws on the 1,024 of a window; of those over the ends of
+        # windows every other one draws on all blocks, and the rest on 2,048.
+        drift = NUM_COLUMNS / BLOCKS_PER_WINDOW
+        assert found.drift == pytest.approx(drift / 4 if data.offset else drift, rel=0.15)
         assert found.trace / found.squared_norm == pytest.approx(expected.trace / expected.squared_norm, rel=0.1)

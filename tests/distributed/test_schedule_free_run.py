@@ -75,3 +75,9 @@ def test_a_warm_start_goes_on_from_the_average(
     started, source = (load_file(RunDirectory(path).model / "model.safetensors") for path in (tmp_path, trained))
     for name, tensor in source.items():
         torch.testing.assert_close(started[name], tensor, rtol=0, atol=1e-6)
+    # The average begins anew: no step of the earlier run, at 0.01, has a weight in it.
+    assert outcome.step is not None
+    saved = read_whole(RunDirectory(tmp_path).checkpoint(outcome.step))
+    totals = [value.item() for name, value in saved.items() if name.endswith("squared_rates")]
+    assert max(totals) == pytest.approx(min(totals))
+    assert 0.0 < max(totals) < 1e-20

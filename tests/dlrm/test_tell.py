@@ -44,6 +44,7 @@ def told(
     log_loss: float = 0.4,
     best_evaluation: EvaluationReport | None = None,
     num_evaluations_since_best: int = 0,
+    samples: dict[int, int] | None = None,
     **document: Any,
 ) -> EventReport:
     """The event at the end of a run that has measured `noise`; the constant predictor's log-loss is 0.5."""
@@ -58,7 +59,7 @@ def told(
         num_evaluations_since_best=num_evaluations_since_best,
     )
     resolved = resolve(JobConfig.model_validate({"data": {"format": "synthetic"}, **document}))
-    report_advice(reporter, resolved, progress, full_rows=resolved.job.batch.global_size)
+    report_advice(reporter, resolved, progress, samples=samples or {resolved.job.batch.global_size: 10**6})
     reporter.close()
     (line,) = SpoolReader(attempt.spool_file(0, "events")).read()
     report = parse_report(line)
@@ -67,12 +68,15 @@ def told(
     return report
 
 
-def measured(trace: float, squared_norm: float, scatter: float = 0.0, num_measured: int = 50) -> NoiseState:
-    """After so many measurements, whose |G|^2 lies by `scatter` above and below in turn."""
+def measured(
+    trace: float, squared_norm: float, scatter: float = 0.0, num_measured: int = 50, drift: float = 0.0
+) -> NoiseState:
+    """After so many measurements, whose |G|^2 lies by `scatter` above and below in turn; ten in each window."""
     noise = NoiseState()
     for number in range(num_measured):
         norm = squared_norm + (scatter if number % 2 else -scatter)
-        noise.add(StepNoise({"a": 0.9 * trace, "b": 0.1 * trace}, {"a": 0.5 * norm, "b": 0.5 * norm}))
+        traces, norms = {"a": 0.9 * trace, "b": 0.1 * trace}, {"a": 0.5 * norm, "b": 0.5 * norm}
+        noise.add(StepNoise(traces, norms, drift=drift, window=number // 10), 4096)
     return noise
 
 
@@ -165,6 +169,13 @@ def test_the_advice_names_the_noise_scale_its_bounds_the_largest_useful_batch_an
     assert [row.batch for row in advice.table] == [2048, 8192, 16_384, 32_768, 131_072, 524_288]
 
 
+def test_the_advice_speaks_of_the_run_that_was_where_its_batch_grew(tmp_path: Path):
+    samples = {1000: 400_000, 4000: 200_000, 32_000: 1_400_000}
+    message = told(tmp_path, measured(8000.0, 1.0), samples=samples).message
+    # 493.75 steps of 2,000,000 samples did what 96.1 of the fewest do, or 768,889 of the fewest samples.
+    assert "This run, whose batch grew from 1,000 to 32,000, took 5.14 times the fewest steps and 2.6 times" in message
+
+
 @pytest.mark.parametrize(
     ("noise", "log_loss", "document", "words"),
     [
@@ -181,6 +192,7 @@ def test_the_advice_names_the_noise_scale_its_bounds_the_largest_useful_batch_an
         (measured(1.0, 0.0, 1e-9), 0.4, {}, "A larger batch.global_size is useful, up to"),
         (measured(500.0, 1.0, 3.0), 0.4, {}, "too noisy to tell how far above. Measure more, with"),
         (measured(500.0, 1.0, 2.0), 0.4, {}, "too wide a range for advice, from 50 measurements. Measure more"),
+        (measured(500.0, 1.0, drift=2.0), 0.4, {}, "as in a log that drifts, and the run saw too few windows"),
         (measured(50.0, 1.0, num_measured=5), 0.4, {"batch": {"global_size": 256}}, "a smaller moments.every"),
     ],
     ids=[
@@ -192,6 +204,7 @@ def test_the_advice_names_the_noise_scale_its_bounds_the_largest_useful_batch_an
         "noise alone",
         "noise alone, in a large batch",
         "too wide",
+        "drift",
         "seldom",
     ],
 )
@@ -226,7 +239,7 @@ def test_where_batch_and_epochs_were_left_open_nothing_is_said_of_missing_advice
     progress = Progress(num_steps=9, noise=noise, last_evaluation=evaluation(0.4))
     document = JobSpec.model_validate({"data": {"format": "synthetic"}})
     resolved = resolve(document, facts=DataFacts(num_train_rows=10**6))
-    report_advice(reporter, resolved, progress, full_rows=resolved.job.batch.global_size)
+    report_advice(reporter, resolved, progress, samples={resolved.job.batch.global_size: 10**6})
     reporter.close()
     messages = [parse_report(line).message for line in SpoolReader(attempt.spool_file(0, "events")).read()]
     assert [message.startswith("the noise scale is 30,768 samples") for message in messages] == [True] * is_known

@@ -127,6 +127,13 @@ class PackedRows:
             self._check_ids(feature, IDS, ids)
         return Rows(labels, dense, JaggedIds(self._concatenate_ids(single, lists), lengths), weights)
 
+    def read_weights(self, row_numbers: NDArray[np.int64]) -> NDArray[np.float32] | None:
+        """Read weights, see RowSource."""
+        if self._weights is None:
+            return None
+        self._release_excess_pages(row_numbers)
+        return self._weights.items[row_numbers]
+
     def look_ahead(self, now: Runs, soon: Runs) -> None:
         """Announce the rows to the mapped files, see RowSource."""
         max_areas = MAX_AREAS // len(self._files)

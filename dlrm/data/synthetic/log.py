@@ -63,6 +63,10 @@ class SyntheticRows:
         """Generate the rows of these numbers [n]; see `RowSource.read`."""
         return self._generate(row_numbers)[0]
 
+    def read_weights(self, row_numbers: NDArray[np.int64]) -> None:  # noqa: ARG002
+        """Return None: all rows have the same weight."""
+        return
+
     def look_ahead(self, now: Runs, soon: Runs) -> None:
         """Do nothing: generated rows need no prefetch."""
 

@@ -33,13 +33,19 @@ def print_advice_message(console: Console, events: Iterable[Event]) -> None:
 def make_advice_table(advice: BatchAdvice) -> Table:
     """Return a table with a row per batch size.
 
-    Steps and samples to the same loss are multiples of this run's, and of the smallest possible numbers.
+    Steps and samples to the same loss are multiples of this run's, and of the smallest possible numbers. A run whose
+    batch grew has a row for its first and its last size.
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in HEADINGS:
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
     for row in advice.table:
-        notes = ((advice.batch, "this run"), (advice.largest_useful_batch, "largest useful"))
+        own = "this run" if advice.first_batch is None else "this run's last"
+        notes = (
+            (advice.first_batch, "this run's first"),
+            (advice.batch, own),
+            (advice.largest_useful_batch, "largest useful"),
+        )
         note = ", ".join(text for batch, text in notes if batch == row.batch)
         multiples = (row.steps, row.samples, row.steps_of_fewest, row.samples_of_fewest)
         table.add_row(f"{row.batch:,}", *map(_format_multiple, multiples), Text(note, style="dim"))

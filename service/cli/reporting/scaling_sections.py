@@ -18,8 +18,8 @@ from service.cli.reporting.targets import Reached
 NUM_CURVE_POINTS = 40
 _FIT_NOTE = (
     "Fit: samples(B) = samples_min (1 + B / B_crit), and so steps(B) = steps_min (1 + B_crit / B) (McCandlish et al. "
-    "2018, arXiv 1812.06162, equation 2.11), by least squares in logarithms. Its 95 % interval is that of a bootstrap "
-    "over the seeds of each batch, which for few seeds is too narrow, and tells nothing of whether batches lie on the "
+    "2018, arXiv 1812.06162, equation 2.11), by least squares in logarithms. Its 95 % interval is "
+    "Student's, by the scatter of seeds pooled over the batches; it tells nothing of whether batches lie on the "
     "curve. Perfect scaling: as many samples as at the smallest batch."
 )
 _NOISE_NOTE = (

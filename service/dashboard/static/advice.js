@@ -13,7 +13,12 @@ export function showAdvice(figure, event) {
 }
 
 function makeRow(row, advice) {
-  const notes = [[advice.batch, "this run"], [advice.largest_useful_batch, "largest useful"]];
+  const own = advice.first_batch ? "this run's last" : "this run";
+  const notes = [
+    [advice.first_batch, "this run's first"],
+    [advice.batch, own],
+    [advice.largest_useful_batch, "largest useful"],
+  ];
   const notesOfRow = notes.filter(([batch]) => batch === row.batch).map(([, words]) => words);
   const multiples = [row.steps, row.samples, row.steps_of_fewest, row.samples_of_fewest];
   return element(

@@ -50,6 +50,11 @@ def test_a_given_field_is_kept_and_null_takes_the_default(name: str):
         ({"beta1": 1.0}, "beta1", "less than 1"),
         ({"name": "lars", "beta1": 0.9}, "beta1", "lars has no beta1 (valid: leave it out, or use adam or adamw or"),
         ({"name": "lamb", "trust_coefficient": 0.1}, "trust_coefficient", "or use lars"),
+        (
+            {"name": "momentum", "memory": "samples"},
+            "memory",
+            "momentum has no memory (valid: leave it out, or use adam",
+        ),
         ({"name": "adagrad", "momentum_dtype": "bf16"}, "momentum_dtype", "adagrad has no momentum_dtype"),
         (
             {"name": "adam", "shampoo_beta": 0.9},

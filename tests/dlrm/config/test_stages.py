@@ -135,6 +135,20 @@ def test_the_peak_follows_the_present_batch(scaling: str, exponent: float) -> No
         assert rate == pytest.approx(ratio**exponent)
 
 
+@pytest.mark.parametrize("scaling", ["none", "sqrt", "linear"])
+def test_a_sample_counts_alike_in_an_average_by_squared_rates_at_every_batch(scaling: str) -> None:
+    schedule = {"scaling": scaling, "base_batch": 512, "warmup_fraction": 0.0, "decay": "constant"}
+    optimizer = {"name": "schedule_free", "learning_rate": 0.3, "schedule": schedule}
+    job = make_job({"global_size": 2048, "schedule": SCHEDULE}, dense_optimizer=optimizer)
+    stages = list_stages(job, 102_400)
+    for stage in stages:
+        rates = LearningRates(job, 102_400, stages[0]).at(stage.start_row, stage)
+        assert rates.average_weight * rates.dense**2 / stage.full_rows == pytest.approx(0.3**2 / 512)
+    constant = make_job({"global_size": 2048}, dense_optimizer=optimizer)
+    (stage,) = list_stages(constant, 102_400)
+    assert LearningRates(constant, 102_400, stage).at(0, stage).average_weight == 1.0
+
+
 @pytest.mark.parametrize(
     ("name", "factors"),
     [

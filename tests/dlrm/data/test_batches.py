@@ -35,6 +35,9 @@ class NumberedRows:
             weights,
         )
 
+    def read_weights(self, row_numbers: NDArray[np.int64]) -> None:  # noqa: ARG002
+        return None
+
     def look_ahead(self, now: Runs, soon: Runs) -> None:
         """Nothing."""
 

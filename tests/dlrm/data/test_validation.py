@@ -1,6 +1,7 @@
 """The split of training rows into trained ones and validation rows."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Literal
 
@@ -10,8 +11,10 @@ import pytest
 from dlrm.config import DataConfig, count_validation_rows
 from dlrm.data.dataset import Dataset
 from dlrm.data.open import open_data
+from dlrm.data.packed.open import open_packed
 from dlrm.data.rows import RowSource, Runs
 from dlrm.data.validation import hold_out_validation
+from tests.dlrm.data.packed_files import ONE_ID, random_rows, write_packed
 
 
 def open_log(num_rows: int) -> Dataset:
@@ -129,6 +132,9 @@ class Weighted:
     def read(self, row_numbers: np.ndarray[tuple[int], np.dtype[np.int64]]) -> object:
         return SimpleNamespace(weights=self.weights[row_numbers])
 
+    def read_weights(self, row_numbers: np.ndarray[tuple[int], np.dtype[np.int64]]) -> np.ndarray:
+        return self.weights[row_numbers]
+
 
 def test_rows_without_weight_are_not_held_out_alone():
     whole = open_log(500)
@@ -141,6 +147,19 @@ def test_rows_without_weight_are_not_held_out_alone():
     for row in find_held_out(100, 0.1, 0):
         weights[row] = 0
     assert hold_out_validation(dataset, 0.1, "hash", seed=0) is dataset
+
+
+@pytest.mark.parametrize("split", ["hash", "tail"])
+def test_the_mean_weight_is_that_of_the_rows_that_are_trained_on(tmp_path: Path, split: Literal["hash", "tail"]):
+    """Weights grow with time, as where recent rows count more: those of the last rows are the largest."""
+    rows = random_rows(70_001, (ONE_ID,), num_dense=1)
+    write_packed(tmp_path, replace(rows, weights=np.geomspace(1e-3, 10, 70_001, dtype=np.float32)), rows, (ONE_ID,))
+    whole = open_packed(tmp_path)
+    parts = hold_out_validation(whole, 0.2, split, seed=1)
+    trained = parts.train.read(np.arange(parts.train.num_rows)).weights
+    assert trained is not None
+    assert parts.mean_train_weight == pytest.approx(trained.mean(dtype=np.float64), rel=1e-12)
+    assert abs(parts.mean_train_weight / whole.mean_train_weight - 1) > (0.5 if split == "tail" else 1e-9)
 
 
 def test_the_last_rows_are_as_many_as_asked_for():

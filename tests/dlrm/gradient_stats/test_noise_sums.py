@@ -19,11 +19,12 @@ def test_traces_and_squared_norms_are_the_sums_in_float64(kernels: str):
     given = draw_moments()
     noise = given.estimate_noise(SIZES)
     assert noise is not None
-    traces, squared_norms = noise
     parts = zip(
         *(flat.double().split(SIZES) for flat in (given.mean_square, given.measured_mean, given.mean)), strict=True
     )
-    for trace, squared_norm, (mean_square, measured_mean, mean) in zip(traces, squared_norms, parts, strict=True):
+    for trace, squared_norm, (mean_square, measured_mean, mean) in zip(
+        noise.traces, noise.squared_norms, parts, strict=True
+    ):
         expected = 16 / 15 * (mean_square - measured_mean.square()).sum().item()
         assert trace == pytest.approx(expected, rel=1e-10)
         assert squared_norm == pytest.approx(mean.square().sum().item() - expected / 64, rel=1e-10, abs=1e-10)

@@ -7,7 +7,7 @@ from pytorch_optimizer import ScheduleFreeAdamW
 from torch.nn import Parameter
 from torch.optim import AdamW
 
-from dlrm.optimizers import ScheduleFree, set_learning_rate
+from dlrm.optimizers import ScheduleFree, set_average_weight, set_learning_rate
 from tests.dlrm.optimizers.steps import assert_same, draw_parameters, make_optimizer, take_steps
 
 GROUPS = [
@@ -22,9 +22,10 @@ class Reference:
     """Schedule-free AdamW on one tensor in numpy's float64, from algorithm 1 of Defazio et al. 2024 (arXiv 2405.15682),
     with Adam's correction of v in its denominator alone."""
 
-    def __init__(self, weights: np.ndarray, rate_factor: float, weight_decay: float) -> None:
+    def __init__(self, weights: np.ndarray, rate_factor: float = 1.0, weight_decay: float = 0.0) -> None:
         self.trained, self.rate_factor, self.weight_decay = weights, rate_factor, weight_decay
         self.weights, self.gradients = [weights], list[np.ndarray]()
+        self.batches: list[float] = []
 
     def step(self, gradient: np.ndarray, beta1: float, beta2: float, eps: float) -> None:
         """Make a step. Means are written as sums over all steps so far, not as recurrences."""
@@ -38,8 +39,9 @@ class Reference:
 
     @property
     def average(self) -> np.ndarray:
-        """x, the mean of all z after a step, weighted by the squares of the rates."""
-        return np.average(self.weights[1:], axis=0, weights=np.square(RATES[: len(self.gradients)]))
+        """x, the mean of all z after a step, weighted by the squares of the rates and, where set, by the batches."""
+        weights = np.square(RATES) * (self.batches or np.ones(len(RATES)))
+        return np.average(self.weights[1:], axis=0, weights=weights[: len(self.gradients)])
 
 
 def set_rate(optimizer: torch.optim.Optimizer, step: int) -> None:
@@ -76,6 +78,40 @@ def test_a_run_with_a_warm_up_follows_the_formula_in_float64(
     assert_same({name: Parameter(value.detach().double()) for name, value in named.items()}, trained, tolerance)
     with optimizer.swap_in():
         assert_same({name: Parameter(value.detach().double()) for name, value in named.items()}, averages, tolerance)
+
+
+def test_samples_count_alike_in_the_average_where_the_batch_grows():
+    named = {"weight": Parameter(torch.randn(4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)))}
+    reference = Reference(named["weight"].detach().numpy().copy())
+    reference.batches = [256.0] * 10 + [1024.0] * 5 + [8192.0] * 5
+    optimizer = ScheduleFree(named.values(), lr=0.01, betas=(0.8, 0.99), eps=1e-3)
+    for step, size in enumerate(reference.batches):
+        set_average_weight(optimizer, size / 256)
+        optimizer.param_groups[0]["lr"] = RATES[step]
+        take_steps(optimizer, named.values(), 1, seed=step)
+        assert named["weight"].grad is not None
+        reference.step(named["weight"].grad.numpy(), 0.8, 0.99, 1e-3)
+    with optimizer.swap_in():
+        np.testing.assert_allclose(named["weight"].detach().numpy(), reference.average, rtol=1e-12)
+
+
+def test_a_new_run_begins_at_the_average_of_the_earlier_one_which_has_no_weight_in_its_own():
+    named = draw_parameters(dtype=torch.float64)
+    optimizer = ScheduleFree(named.values(), lr=0.01, betas=(0.9, 0.99))
+    take_steps(optimizer, named.values(), 30)
+    with optimizer.swap_in():
+        begun = {name: value.detach().numpy().copy() for name, value in named.items()}
+    optimizer.restart()
+    optimizer.param_groups[0]["lr"] = 0.01 / 3
+    visited: dict[str, list[np.ndarray]] = {name: [] for name in named}
+    for step in range(4):
+        take_steps(optimizer, named.values(), 1, seed=step)
+        for name, value in named.items():
+            visited[name].append(optimizer.state[value]["z"].numpy().copy())
+    for name, average in optimizer.list_averages(named.items()).items():
+        np.testing.assert_allclose(average.numpy(), np.mean(visited[name], axis=0), rtol=1e-12)
+        # v goes on, so that the first step is no longer than the gradients of the earlier run let it be.
+        assert np.abs(visited[name][0] - begun[name]).max() < 0.01
 
 
 def test_it_is_that_of_the_library_where_its_warm_up_is():

@@ -37,6 +37,9 @@ class MemoryRows:
         lengths = self.rows.ids.lengths[:, row_numbers]
         return Rows(self.rows.labels[row_numbers], self.rows.dense[row_numbers], JaggedIds(values, lengths), weights)
 
+    def read_weights(self, row_numbers: NDArray[np.int64]) -> NDArray[np.float32] | None:
+        return None if self.rows.weights is None else self.rows.weights[row_numbers]
+
     def look_ahead(self, now: Runs, soon: Runs) -> None:
         """Nothing."""
 

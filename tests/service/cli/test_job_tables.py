@@ -212,7 +212,7 @@ def test_the_noise_scale_is_a_whole_number_of_samples_at_the_end_of_the_line() -
 
 
 def test_advice_is_a_row_a_batch_with_this_run_and_the_largest_useful_one_named() -> None:
-    lines = [line.split() for line in advised(advise(64, NoiseInterval(12.0, 16.0, 20.0))).splitlines()]
+    lines = [line.split() for line in advised(advise({64: 1}, NoiseInterval(12.0, 16.0, 20.0))).splitlines()]
     assert lines[1] == ["batch", "steps", "samples", "steps/fewest", "samples/fewest"]
     assert lines[2:-1] == [
         ["1", "13.60", "0.21", "17.00", "1.06"],
@@ -227,4 +227,4 @@ def test_advice_is_a_row_a_batch_with_this_run_and_the_largest_useful_one_named(
 
 
 def test_without_a_noise_scale_the_advice_is_its_reason_alone() -> None:
-    assert advised(advise(64, None)) == "what it means\n"
+    assert advised(advise({64: 1}, None)) == "what it means\n"

@@ -84,7 +84,7 @@ def measure_noise(directory: RunDirectory, attempt: AttemptDirectory) -> int:
             "share_at_one": 0.125,
         }
         metrics.write(make_step_report(number).model_copy(update=noise))
-    details = advise(64, NoiseInterval(0.8 * scales[-1], scales[-1], 1.3 * scales[-1])).model_dump()
+    details = advise({64: 1}, NoiseInterval(0.8 * scales[-1], scales[-1], 1.3 * scales[-1])).model_dump()
     SpoolWriter(attempt.spool_file(0, "events")).write(
         EventReport(name=BATCH_ADVICE, message="batches are useful up to about 32", details=details)
     )

@@ -79,6 +79,21 @@ def test_over_steps_factors_and_variances_are_those_of_the_formulas(kernels: str
         assert 0 < clipped.at_one < clipped.at_gamma < 0.99
 
 
+def test_factors_forget_by_samples_where_the_batch_grows(kernels: str):
+    """An update of k times the samples keeps beta^k of the factors so far."""
+    beta, growth = 0.9, [1.0, 1.0, 2.0, 8.0, 32.0]
+    found, of_steps = make_factors(beta), make_factors()
+    smoothed = torch.zeros(NUM_ELEMENTS, dtype=torch.float64)
+    for step, found.growth in enumerate(growth):
+        moments = draw_moments(step)
+        of_steps.update(replace(moments, mean_square=moments.mean_square.clone()))
+        found.update(moments)
+        kept = beta ** growth[step]
+        smoothed = kept * smoothed + (1 - kept) * of_steps.smoothed.double()
+        expected = smoothed / (1 - beta ** sum(growth[: step + 1]))
+        torch.testing.assert_close(found.correct_bias().double(), expected, rtol=1e-5, atol=1e-6)
+
+
 def test_with_gamma_one_factors_are_one_to_the_bit(kernels: str):
     found = make_factors(gamma=1.0)
     for step in range(3):

@@ -3,7 +3,9 @@
 import math
 import random
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from service.cli.reporting.critical_batch import fit_critical_batch
 
@@ -41,6 +43,45 @@ def test_the_interval_of_scattered_seeds_holds_the_truth_and_is_the_same_each_ti
     assert fit.high is not None
     assert fit.low < 5000.0 < fit.high < 2.0 * fit.low
     assert fit_critical_batch(samples) == fit
+
+
+@pytest.mark.parametrize("num_seeds", [2, 3, 5])
+def test_the_interval_holds_the_truth_in_95_of_100_sweeps_however_few_the_seeds(num_seeds: int) -> None:
+    generator, num_inside = random.Random(num_seeds), 0
+    for _ in range(200):
+        samples = {
+            batch: [compute_samples(batch, 5000.0) * generator.lognormvariate(0.0, 0.1) for _ in range(num_seeds)]
+            for batch in BATCHES
+        }
+        fit = fit_critical_batch(samples)
+        assert fit is not None
+        assert fit.low is not None
+        assert fit.high is not None
+        num_inside += fit.low <= 5000.0 <= fit.high
+    # Of 200 with probability 0.95: 190, with a standard deviation of 3.1.
+    assert 181 <= num_inside <= 199
+
+
+def test_the_bounds_are_where_the_sum_of_squares_has_grown_by_students_quantile() -> None:
+    generator = random.Random(3)
+    samples = {
+        batch: [compute_samples(batch, 20_000.0) * generator.lognormvariate(0.0, 0.1) for _ in range(3)]
+        for batch in BATCHES
+    }
+    fit = fit_critical_batch(samples)
+    assert fit is not None
+    assert fit.low is not None
+    assert fit.high is not None
+    logs = np.log([samples[batch] for batch in BATCHES])
+
+    def compute_squares(critical: float) -> float:
+        rests = logs - np.log1p(np.array(BATCHES) / critical)[:, None]
+        return np.square(rests - rests.mean()).sum()
+
+    scatter = logs.var(axis=1, ddof=1).mean()
+    for bound in (fit.low, fit.high):
+        grown = compute_squares(bound) - compute_squares(fit.critical_batch)
+        assert grown == pytest.approx(stats.t.ppf(0.975, 8) ** 2 * scatter, rel=1e-3)
 
 
 def test_two_batches_are_too_few_and_one_seed_has_no_interval() -> None:
