@@ -107,7 +107,7 @@ def _cut_blocks(
         buffer_size=buffer_bytes,
         pre_buffer=False,
     ) as source:
-        rows = ParquetRows(source, file)
+        rows = ParquetRows(source, file, [*columns.values()])
         # In a damaged file the total number of rows may differ from the sum over row groups.
         num_rows = max(sum(rows.count_rows(group) for group in range(metadata.num_row_groups)), 1)
         first = 0
