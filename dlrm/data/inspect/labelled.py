@@ -37,9 +37,10 @@ class EncodedColumn:
     def encode(cls, values: pl.Series) -> "EncodedColumn":
         """Encode a column of numbers, texts or times."""
         # Polars panics where the name of what it converts has a NUL.
-        encoded = values.alias("").to_arrow().dictionary_encode()
+        name = values.name.replace("\0", "")
+        encoded = values.alias(name).to_arrow().dictionary_encode()
         codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-        return cls(values.name, codes, pl.Series(encoded.dictionary, dtype=values.dtype))
+        return cls(values.name, codes, pl.Series(name, encoded.dictionary, dtype=values.dtype))
 
     @cached_property
     def num_rows_of_value(self) -> NDArray[np.int64]:

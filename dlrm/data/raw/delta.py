@@ -1,6 +1,8 @@
 """Files of a table of Delta Lake, by its log: those of one version, without the rows of its deletion vectors."""
 
 import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -9,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dlrm.config.patterns import is_remote
+from dlrm.data.raw.delta_log import copy_log
 from dlrm.data.raw.table_directory import TableDirectory, sort_files
 from dlrm.data.raw.table_file import TableColumn, TableFile, TableVersion
 
@@ -24,18 +27,22 @@ def list_delta_files(directory: TableDirectory, version: str | None) -> list[Tab
     """
     from deltalake import DeltaTable
 
-    options = {"aws_allow_http": "true"} if is_remote(directory.name) else None
-    table = DeltaTable(directory.name, version=None if version is None else int(version), storage_options=options)
-    actions = pa.table(table.get_add_actions())
-    values = _list_partition_values(actions)
-    columns, deleted = _list_columns(table), _find_deleted_rows(table)
+    number = None if version is None else int(version)
+    with TemporaryDirectory() as temporary:
+        place = directory.name
+        if is_remote(place):
+            place = str(Path(temporary).resolve())
+            copy_log(directory, number, Path(place))
+        table = DeltaTable(place, version=number)
+        actions = pa.table(table.get_add_actions())
+        deleted = _find_deleted_rows(table, place)
+    values, columns = _list_partition_values(actions), _list_columns(table)
     read = TableVersion(directory.name, str(table.version()))
     files: list[tuple[int, TableFile]] = []
-    for row, path in enumerate(actions["path"].to_pylist()):
-        name = unquote(path if _is_absolute(path) else f"{directory.name}/{path}")
-        found = vars(directory.find(name))
+    for row, path in enumerate(map(unquote, actions["path"].to_pylist())):
+        found = vars(directory.find(path if _is_absolute(path) else f"{directory.name}/{path}"))
         constants = {column: array[row] for column, array in values.items()}
-        rows = deleted.pop(_remove_scheme(name), np.empty(0, dtype=np.int64))
+        rows = deleted.pop(_remove_scheme(path), np.empty(0, dtype=np.int64))
         file = TableFile(**found, table=read, columns=columns, constants=constants, deleted_rows=rows)
         files.append((actions["modification_time"][row].as_py(), file))
     if deleted:
@@ -63,13 +70,13 @@ def _list_columns(table: "DeltaTable") -> list[TableColumn]:
     return columns
 
 
-def _find_deleted_rows(table: "DeltaTable") -> dict[str, NDArray[np.int64]]:
-    """Find the numbers of the deleted rows in the files, by path without scheme."""
+def _find_deleted_rows(table: "DeltaTable", place: str) -> dict[str, NDArray[np.int64]]:
+    """Find the numbers of the deleted rows in the files, by path without scheme, relative to `place` inside it."""
     deleted: dict[str, NDArray[np.int64]] = {}
     for batch in map(pa.record_batch, table.deletion_vectors()):
         for name, is_kept in zip(batch["filepath"].to_pylist(), batch["selection_vector"], strict=True):
             mask = is_kept.values.to_numpy(zero_copy_only=False)
-            deleted[_remove_scheme(unquote(name))] = np.flatnonzero(~mask).astype(np.int64)
+            deleted[_remove_scheme(unquote(name)).removeprefix(f"{place}/")] = np.flatnonzero(~mask).astype(np.int64)
     return deleted
 
 

@@ -11,7 +11,7 @@ from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.path_values import find_path_values
 from dlrm.data.raw.remote import find_remote_files
 from dlrm.data.raw.table_directory import TableDirectory
-from dlrm.data.raw.table_logs import ICEBERG, METADATA, find_kind, refuse_table_files
+from dlrm.data.raw.table_logs import ICEBERG, find_kind, refuse_table_files
 from dlrm.data.raw.tables import list_table_files
 from dlrm.data.roots import Roots
 
@@ -132,7 +132,7 @@ def _find_table(path: Path, field: str | None, roots: Roots) -> tuple[TableDirec
     if real.is_dir():
         kind = find_kind(real)
         return (TableDirectory(str(real), field, roots), kind) if kind else None
-    if real.parent.name != "metadata" or not METADATA.fullmatch(real.name) or not real.is_file():
+    if real.parent.name != "metadata" or ".metadata.json" not in real.name or not real.is_file():
         return None
     directory = TableDirectory(str(real.parent.parent), field, roots)
     directory.metadata_name = real.name

@@ -39,7 +39,7 @@ class IcebergSnapshot:
 
     def find(self, name: str) -> DataFile:
         """Find a file by its name in the metadata. A table that was copied or moved has it in its own directory."""
-        place = self.metadata.location.rstrip("/")
+        place, name = self.metadata.location.removeprefix("./").rstrip("/"), name.removeprefix("./")
         is_inside = name.startswith(f"{place}/")
         return self._directory.find(f"{self._directory.name}{name.removeprefix(place)}" if is_inside else name)
 

@@ -110,7 +110,7 @@ def _cut_blocks(
         pre_buffer=False,
         coerce_int96_timestamp_unit=INT96_UNIT,
     ) as source:
-        rows = ParquetRows(source, file)
+        rows = ParquetRows(source, file, [*columns.values()])
         # In a damaged file the total number of rows may differ from the sum over row groups.
         num_rows = max(sum(rows.count_rows(group) for group in range(metadata.num_row_groups)), 1)
         first = 0

@@ -10,6 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import parquet
 
+from dlrm.data.errors import DataError
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.table_file import TableColumn, TableFile, TableVersion
 
@@ -82,10 +83,12 @@ def make_read_schema(columns: Sequence[ReadColumn]) -> pa.Schema:
 class ParquetRows:
     """Rows of an open Parquet file."""
 
-    def __init__(self, opened: parquet.ParquetFile, file: DataFile) -> None:
-        """Find the columns and the deleted rows of `opened`, which is `file`."""
+    def __init__(
+        self, opened: parquet.ParquetFile, file: DataFile, columns: Sequence[ReadColumn] | None = None
+    ) -> None:
+        """Find the columns and the deleted rows of `opened`, which is `file`. columns: those to read; None for all."""
         self._opened = opened
-        self.columns = list_read_columns(file, opened.schema_arrow)
+        self.columns = list_read_columns(file, opened.schema_arrow) if columns is None else columns
         metadata = opened.metadata
         sizes = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
         self._starts = np.cumsum([0, *sizes])
@@ -157,14 +160,17 @@ def _find_equal_rows(keys: pl.DataFrame, deleted: pl.DataFrame) -> NDArray[np.in
 
 def _read_keys(file: DataFile, keys: Sequence[TableColumn], constants: Mapping[str, pa.Scalar]) -> pl.DataFrame:
     """Read columns of a whole file. In the result their names are their numbers, since names of columns may change."""
-    with file.open() as raw, parquet.ParquetFile(raw) as opened:
-        columns = _find_columns(keys, constants, opened.schema_arrow)
-        stored = [column.stored_name for column in columns if column.stored_name is not None]
-        batches = opened.iter_batches(_KEY_BATCH_ROWS, columns=stored)
-        parts = [
-            pl.DataFrame({str(index): pl.Series(_read_column(column, batch)) for index, column in enumerate(columns)})
-            for batch in batches
-        ]
+    parts: list[pl.DataFrame] = []
+    try:
+        with file.open() as raw, parquet.ParquetFile(raw) as opened:
+            columns = _find_columns(keys, constants, opened.schema_arrow)
+            stored = [column.stored_name for column in columns if column.stored_name is not None]
+            for batch in opened.iter_batches(_KEY_BATCH_ROWS, columns=stored):
+                arrays = [_read_column(column, batch) for column in columns]
+                parts.append(pl.DataFrame({str(index): pl.Series(values) for index, values in enumerate(arrays)}))
+    except pa.ArrowException as error:
+        reason = str(error).partition("\n")[0]
+        raise DataError(f"not readable as Parquet: {reason}", file.name, valid="a complete Parquet file") from None
     if not parts:
-        return pl.DataFrame(schema={str(index): pl.Null() for index in range(len(columns))})
+        return pl.DataFrame(schema={str(index): pl.Null() for index in range(len(keys))})
     return pl.concat(parts, how="vertical_relaxed")

@@ -27,6 +27,10 @@ class TableDirectory:
         """Name of the file of metadata that a user has chosen, for Iceberg; None: the present one."""
         self._roots, self._objects = roots, objects or {}
 
+    def list_objects(self) -> dict[str, DataFile]:
+        """List all objects of a table in a store, by their name in its directory."""
+        return {name.removeprefix(f"{self.name}/"): file for name, file in self._objects.items()}
+
     def list_names(self, folder: str) -> list[str]:
         """List the names of the files directly in a folder of the table."""
         start = f"{self.name}/{folder}/"

@@ -167,7 +167,6 @@ def _print_uses(output: Path, result: Mapping[str, Any]) -> None:
         f"{name} is only in the paths of the files ({name}=…), {unread}" for name in result.get("path_columns", [])
     ]
     print_warnings(console, in_paths)
-    print_warnings(console, [f"{choice['name']}: {choice['warning']}" for choice in choices if choice["warning"]])
     known = "is it known before the label?"
     print_warnings(console, [f"{name} is left out: {reason}" for name, reason in unshared.items()])
     print_warnings(console, [f"{choice['name']}: {choice['warning']}" for choice in choices if choice["warning"]])

@@ -329,16 +329,22 @@ def test_values_that_are_taken_as_missing_are_counted_by_column(here: Path, dlrm
     assert len(json.loads(prepared.out.splitlines()[-1])["odd_values"]) == 1
 
 
-def test_a_column_that_only_the_paths_have_is_said_to_be_left_out(here: Path, dlrm: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("header", ["label,x,kind\n", ""])
+def test_a_column_that_only_the_paths_have_is_used_or_said_to_be_left_out(
+    here: Path, dlrm: Callable[..., Any], header: str
+) -> None:
     for country in ("US", "DE"):
         directory = here / "clicks" / f"country={country}" / "kind=a"
         directory.mkdir(parents=True)
         rows = "".join(f"{row % 2},{row % 9},a\n" for row in range(50))
-        (directory / "part-0.csv").write_text("label,x,kind\n" + rows)
+        (directory / "part-0.csv").write_text(header + rows)
     ended = dlrm("prepare", "--infer", "clicks", "-o", "job.toml")
     assert ended.code == 0, ended.err
-    assert "warning: country is only in the paths of the files (country=…), and is not read" in ended.err
-    assert "kind is only" not in ended.err
+    warning = "warning: country is only in the paths of the files (country=…), and is not read"
+    assert (warning in ended.err) != bool(header)
+    names = [column.name for column in read_job(here / "job.toml")[1].data.raw_schema.categorical]
+    assert ("country" in names) == bool(header)
+    assert dlrm("prepare", "job.toml", "-o", "packed", "--threads", "1").code == 0
 
 
 def test_a_column_that_gives_the_label_away_is_said_loudly(here: Path, dlrm: Callable[..., Any]) -> None:
