@@ -1,7 +1,8 @@
 """Sampling of the rows of JSON Lines."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import polars as pl
@@ -35,10 +36,11 @@ def sample_jsonl(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> 
     no JSON objects.
     """
     pieces, num_rows, is_estimate = read_pieces(files, MAX_ROWS, max_bytes=_MAX_BYTES)
+    stated = {file.name: file.path_values for file in (*files, *others)}
     for file in others:
         lines = next(read_lines(file))
-        _collect([TextPiece(file.name, lines.data[: lines.data.index(b"\n") + 1], 1)])
-    values, height, bad_share = _collect(pieces)
+        _collect([TextPiece(file.name, lines.data[: lines.data.index(b"\n") + 1], 1)], stated)
+    values, height, bad_share = _collect(pieces, stated)
     kept = sorted(values, key=lambda name: -len(values[name]))[:_MAX_COLUMNS]
     columns = {name: _make_column(name, found, height) for name, found in values.items() if name in set(kept)}
     texts = [series for series, kind in columns.values() if kind == "text"]
@@ -55,9 +57,10 @@ def sample_jsonl(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> 
     return FileSample(pl.DataFrame(rows), max(num_rows, height), types, is_estimate, bad_share, missing=missing)
 
 
-def _collect(pieces: Sequence[TextPiece]) -> tuple[_Values, int, float]:
+def _collect(pieces: Sequence[TextPiece], stated: Mapping[str, Mapping[str, str | None]]) -> tuple[_Values, int, float]:
     """Collect the values of all rows. Return them, the number of rows, and the share of lines that are no rows.
 
+    stated: values that the path of a file states for keys that lines lack, by file and name.
     Raises DataError, that of the first bad line, where most lines are no rows.
     """
     values: _Values = defaultdict(dict)
@@ -70,7 +73,7 @@ def _collect(pieces: Sequence[TextPiece]) -> tuple[_Values, int, float]:
             except JsonLineError as error:
                 bad.add_one(number, error.field, (error.message, error.valid))
                 continue
-            for name, value in _flatten(found):
+            for name, value in chain(stated[piece.file].items(), _flatten(found)):
                 present = values[name]
                 if value is not None:
                     present[num_rows] = value

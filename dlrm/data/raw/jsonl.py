@@ -1,8 +1,8 @@
 """Reader of JSON Lines with a schema: one JSON object per line, whose keys name the columns.
 
-`user.id` names the key `id` of the object `user`. A key that a line lacks is a missing value, and so are null, NaN, a
-blank text and one that the schema lists as `missing`. Values are read as their text, so that 1, 1.0 and "1" are the
-same; lists are multi-hot values.
+`user.id` names the key `id` of the object `user`. A key that a line lacks has the value that the path of the file
+states, or else a missing one; so have null, NaN, a blank text and one that the schema lists as `missing`. Values are
+read as their text, so that 1, 1.0 and "1" are the same; lists are multi-hot values.
 """
 
 import io
@@ -36,12 +36,12 @@ def cut_jsonl_blocks(
     with_labels: read the label and the weight.
     """
     for lines in read_lines(file, block_bytes):
-        parse = partial(_parse, lines, file.name, schema, with_labels)
+        parse = partial(_parse, lines, file, schema, with_labels)
         yield Block(file.name, lines.num_lines, lines.num_bytes, parse)
 
 
-def _parse(lines: Lines, file: str, schema: SchemaConfig, with_labels: bool, keep_going: bool) -> Parsed:
-    bad = BadRows(file, lines.first_number, lines.num_lines)
+def _parse(lines: Lines, file: DataFile, schema: SchemaConfig, with_labels: bool, keep_going: bool) -> Parsed:
+    bad = BadRows(file.name, lines.first_number, lines.num_lines)
     lists = {column.name for column in schema.categorical if column.multi_hot}
     columns = {name: name in lists for name in list_columns_to_read(schema, with_labels)}
     try:
@@ -54,6 +54,8 @@ def _parse(lines: Lines, file: str, schema: SchemaConfig, with_labels: bool, kee
         name: values if columns[name] else _clean(values, words, is_number=name in numbers)
         for name, values in found.items()
     }
+    stated = {name: value for name, value in file.path_values.items() if name in texts and value not in (None, *words)}
+    texts |= {name: texts[name].fill_null(value) for name, value in stated.items()}
     table = pa.table({name: values.to_arrow(compat_level=pl.CompatLevel.oldest()) for name, values in texts.items()})
     return parse_columns(table, schema, bad, keep_going, with_labels)
 
