@@ -13,7 +13,7 @@ from dlrm.config.parameter_groups import ParameterGroupConfig
 from dlrm.config.schedule import ScheduleConfig
 
 _MOMENTUM = {"momentum": 0.9, "momentum_dtype": "fp32"}
-_ADAM = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "memory": "steps", "momentum_dtype": "fp32"}
+_ADAM = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "momentum_dtype": "fp32"}
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "sgd": {"learning_rate": 0.1, "weight_decay": 0.0},
@@ -40,7 +40,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "beta1": 0.9,
         "beta2": 0.999,
         "eps": 1e-8,
-        "memory": "steps",
     },
 }
 """Settings of each optimizer with their defaults; learning rates are for a batch of 2,048 samples
@@ -89,11 +88,11 @@ class DenseOptimizerSpec(Config):
     beta2: float | None = Field(default=None, ge=0.0, lt=1.0)
     """Share of the mean squared gradient that is kept from step to step, in adam, adamw, nadamw, lamb, soap and
     schedule_free; default 0.999, in soap 0.95."""
-    memory: Literal["steps", "samples"] | None = None
+    memory: Literal["steps", "samples"] = "steps"
     """Unit in which means of gradients forget, where the batch grows. steps: each step keeps the same share. samples: a
     mean keeps its half-life in samples: a step of k times the samples of the run's first batch keeps beta^k
     (Marek et al. 2025, arXiv 2507.07101). It holds for beta1 (not of schedule_free, where it is no mean), beta2,
-    shampoo_beta and variance_reduction.beta3, in adam, adamw, nadamw, lamb, soap and schedule_free; default steps."""
+    shampoo_beta and variance_reduction.beta3, in adam, adamw, nadamw, lamb, soap and schedule_free."""
     eps: Positive | None = None
     """Value added to the root of the squares in the denominator; default 1e-8 in adam, adamw, nadamw, soap and
     schedule_free, 1e-6 in lamb, 1e-10 in adagrad."""
@@ -152,6 +151,9 @@ class DenseOptimizerSpec(Config):
             if getattr(self, field) is not None:
                 optimizers = " or ".join(name for name, settings in SETTINGS.items() if field in settings)
                 raise invalid(field, f"{self.name} has no {field}", f"leave it out, or use {optimizers}")
+        if self.memory == "samples" and "beta2" not in SETTINGS[self.name]:
+            optimizers = " or ".join(name for name, settings in SETTINGS.items() if "beta2" in settings)
+            raise invalid("memory", f"{self.name} has no mean that forgets by beta2", f'"steps", or use {optimizers}')
         for number, group in enumerate(self.groups):
             if group.trust_ratio is not None and not self.is_trust_scaled:
                 message = f"{self.name} has no trust ratio"

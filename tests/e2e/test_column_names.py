@@ -88,7 +88,9 @@ def check_names(write: Callable[..., None], names: Sequence[str], kinds: Sequenc
         except (pa.ArrowInvalid, csv.Error):
             return
         try:
-            inferred = infer_schema({"files": [str(path)], "eval": None, "label": names[0]})
+            inferred = infer_schema(
+                {"files": [str(path)], "eval": None, "label": names[0], "positive": None, "weight": None}
+            )
         except DataError:
             return
         job = parse_job(tomllib.loads(format_job_document(inferred, [str(path)], "names")))

@@ -31,7 +31,7 @@ def test_a_resolved_document_has_what_its_optimizer_has_and_reads_back_as_it_is(
     job = parse_job({**DATA, "dense_optimizer": {"name": name}})
     dumped = job.model_dump(mode="json")
     given = {field for field, value in dumped["dense_optimizer"].items() if value is not None}
-    assert given == {"name", "groups", "schedule", *SETTINGS[name]}
+    assert given == {"name", "groups", "schedule", "memory", *SETTINGS[name]}
     assert parse_job(dumped) == job
     assert JobSpec.model_validate_json(job.model_dump_json()) == job
 
@@ -53,7 +53,7 @@ def test_a_given_field_is_kept_and_null_takes_the_default(name: str):
         (
             {"name": "momentum", "memory": "samples"},
             "memory",
-            "momentum has no memory (valid: leave it out, or use adam",
+            'momentum has no mean that forgets by beta2 (valid: "steps", or use adam',
         ),
         ({"name": "adagrad", "momentum_dtype": "bf16"}, "momentum_dtype", "adagrad has no momentum_dtype"),
         (

@@ -65,6 +65,7 @@ def test_there_is_none_without_a_weight():
     weightless = SimpleNamespace(
         num_rows=dataset.train.num_rows,
         read=lambda numbers: replace(dataset.train.read(numbers), weights=np.zeros(len(numbers), np.float32)),
+        read_weights=lambda numbers: np.zeros(len(numbers), np.float32),
     )
     changed = replace(dataset, train=weightless, has_weights=True)  # pyright: ignore[reportArgumentType]
     assert sample_train_rows(changed, 100) is None

@@ -47,7 +47,7 @@ job = "small.toml"
 [set]
 dense_optimizer.name = "sgd"
 [grid]
-"dense_optimizer.learning_rate" = [0.3, 1e30]
+"dense_optimizer.learning_rate" = [0.3, 1e6]
 """
 CONFIRMED = """
 job = "small.toml"
