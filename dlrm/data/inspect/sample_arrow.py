@@ -71,7 +71,7 @@ def sample_as_parquet(file: DataFile, step: int | None) -> ParquetSample:
     sink = io.BytesIO()
     parquet.write_table(table, sink, compression="none", use_dictionary=False)
     content = sink.getvalue()
-    return ParquetSample(file.name, len(content), 0, content=content)
+    return ParquetSample(file.name, len(content), 0, path_values=file.path_values, content=content)
 
 
 def _fits_parquet(field: pa.Field) -> bool:

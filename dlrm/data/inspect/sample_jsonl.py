@@ -1,7 +1,7 @@
 """Sampling of the rows of JSON Lines."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -37,8 +37,8 @@ def sample_jsonl(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> 
     pieces, num_rows, is_estimate = read_pieces(files, MAX_ROWS, max_bytes=_MAX_BYTES)
     for file in others:
         lines = next(read_lines(file))
-        _collect([TextPiece(file.name, lines.data[: lines.data.index(b"\n") + 1], 1)])
-    values, height, bad_share = _collect(pieces)
+        _collect([TextPiece(file.name, lines.data[: lines.data.index(b"\n") + 1], 1)], {})
+    values, height, bad_share = _collect(pieces, {file.name: file.path_values for file in files})
     kept = sorted(values, key=lambda name: -len(values[name]))[:_MAX_COLUMNS]
     columns = {name: _make_column(name, found, height) for name, found in values.items() if name in set(kept)}
     texts = [series for series, kind in columns.values() if kind == "text"]
@@ -55,9 +55,10 @@ def sample_jsonl(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> 
     return FileSample(pl.DataFrame(rows), max(num_rows, height), types, is_estimate, bad_share, missing=missing)
 
 
-def _collect(pieces: Sequence[TextPiece]) -> tuple[_Values, int, float]:
+def _collect(pieces: Sequence[TextPiece], stated: Mapping[str, Mapping[str, str | None]]) -> tuple[_Values, int, float]:
     """Collect the values of all rows. Return them, the number of rows, and the share of lines that are no rows.
 
+    stated: values that the path of a file states, by file and name, for rows that lack them.
     Raises DataError, that of the first bad line, where most lines are no rows.
     """
     values: _Values = defaultdict(dict)
@@ -74,6 +75,9 @@ def _collect(pieces: Sequence[TextPiece]) -> tuple[_Values, int, float]:
                 present = values[name]
                 if value is not None:
                     present[num_rows] = value
+            for name, value in stated.get(piece.file, {}).items():
+                if value is not None:
+                    values[name].setdefault(num_rows, value)
             num_rows += 1
         num_bad += len(bad.good) - int(bad.good.sum())
         if num_bad > _MAX_BAD_SHARE * (num_rows + num_bad) and piece.first_line is not None:

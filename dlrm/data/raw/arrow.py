@@ -13,6 +13,7 @@ from dlrm.data.raw.block import Block, Parsed
 from dlrm.data.raw.columns import list_columns_to_read
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.file_kinds import ARROW, ARROW_STREAM, START_BYTES, identify, remove_buffer
+from dlrm.data.raw.parquet_rows import ReadColumn, list_read_columns, make_read_schema
 from dlrm.data.raw.typed import check_columns, parse_table
 
 MAX_BLOCK_ROWS = 131_072
@@ -33,14 +34,19 @@ def cut_arrow_blocks(
     its line. Raises DataError where the file is not Arrow IPC, or does not have the columns of the schema.
     """
     with open_arrow(file) as found:
-        check_columns(found.schema, schema, file.name, with_labels)
+        names = list_columns_to_read(schema, with_labels)
+        columns = _check_columns(found, file, schema, with_labels=with_labels)
+        stored = [column.name for column in columns if column.stored_name is not None and column.name in names]
+        stated = {column.name: column.value for column in columns if column.is_stated and column.name in names}
         first, place = 0, 0
-        for table, end in _join_batches(found.read(list_columns_to_read(schema, with_labels)), block_bytes):
+        for table, end in _join_batches(found.read(stored), block_bytes):
             num_rows = max(1, min(block_rows, block_bytes * table.num_rows // max(table.nbytes, 1)))
             for start in range(0, table.num_rows, num_rows):
                 piece = table.slice(start, num_rows)
                 num_bytes = (end - place) * (start + piece.num_rows) // table.num_rows
                 num_bytes -= (end - place) * start // table.num_rows
+                for name, value in stated.items():
+                    piece = piece.append_column(name, pa.repeat(value, piece.num_rows))
                 parse = partial(_parse, piece, first + start + 1, file.name, schema, with_labels)
                 yield Block(file.name, piece.num_rows, num_bytes, parse)
             first, place = first + table.num_rows, end
@@ -49,7 +55,16 @@ def cut_arrow_blocks(
 def check_arrow_columns(file: DataFile, schema: SchemaConfig) -> None:
     """Check that `file` has the columns of the schema, label and weight included. Raises DataError."""
     with open_arrow(file) as found:
-        check_columns(found.schema, schema, file.name, with_labels=True)
+        _check_columns(found, file, schema, with_labels=True)
+
+
+def _check_columns(
+    found: "ArrowBatches", file: DataFile, schema: SchemaConfig, *, with_labels: bool
+) -> list[ReadColumn]:
+    """Return all columns of a file, with those of its path. Raises DataError where it lacks columns of the schema."""
+    columns = list_read_columns(file, found.schema)
+    check_columns(make_read_schema(columns), schema, file.name, with_labels)
+    return columns
 
 
 def _parse(

@@ -1,8 +1,8 @@
 """Reader of JSON Lines with a schema: one JSON object per line, whose keys name the columns.
 
-`user.id` names the key `id` of the object `user`. A key that a line lacks is a missing value, and so are null, NaN, a
-blank text and one that the schema lists as `missing`. Values are read as their text, so that 1, 1.0 and "1" are the
-same; lists are multi-hot values.
+`user.id` names the key `id` of the object `user`. A key that a line lacks has the value that the path of the file
+states, or else is a missing value, and so are null, NaN, a blank text and one that the schema lists as `missing`.
+Values are read as their text, so that 1, 1.0 and "1" are the same; lists are multi-hot values.
 """
 
 import io
@@ -36,18 +36,21 @@ def cut_jsonl_blocks(
     with_labels: read the label and the weight.
     """
     for lines in read_lines(file, block_bytes):
-        parse = partial(_parse, lines, file.name, schema, with_labels)
+        parse = partial(_parse, lines, file, schema, with_labels)
         yield Block(file.name, lines.num_lines, lines.num_bytes, parse)
 
 
-def _parse(lines: Lines, file: str, schema: SchemaConfig, with_labels: bool, keep_going: bool) -> Parsed:
-    bad = BadRows(file, lines.first_number, lines.num_lines)
+def _parse(lines: Lines, file: DataFile, schema: SchemaConfig, with_labels: bool, keep_going: bool) -> Parsed:
+    bad = BadRows(file.name, lines.first_number, lines.num_lines)
     lists = {column.name for column in schema.categorical if column.multi_hot}
     columns = {name: name in lists for name in list_columns_to_read(schema, with_labels)}
     try:
         found = _read_with_polars(lines, columns)
     except (_DoubtfulError, pl.exceptions.PolarsError):
         found = _read_line_by_line(lines.data, columns, bad, keep_going)
+    for name, value in file.path_values.items():
+        if value is not None and columns.get(name) is False:
+            found[name] = found[name].fill_null(value)
     numbers = _list_numbers(schema)
     words = ["", *schema.missing]
     texts = {

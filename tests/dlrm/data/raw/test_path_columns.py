@@ -1,24 +1,35 @@
 """Columns that the paths of files state, as in day=2026-11-27/country=US/part-0.parquet."""
 
+import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyarrow import csv, parquet
+from pyarrow import csv, feather, parquet
 
 from dlrm.config import CategoricalColumn, DataConfig, DenseColumn, SchemaConfig
 from dlrm.data.errors import DataError
 from dlrm.data.inspect.infer import infer
-from dlrm.data.inspect.sample_csv import sample_csv
-from dlrm.data.inspect.sample_parquet import sample_parquet
+from dlrm.data.inspect.sample_files import sample_files
 from dlrm.data.prepare.fingerprint import get_identities
 from dlrm.data.raw.files import find_files
 from tests.dlrm.data.raw.plain import Row, plain_rows, tables_of
 
-WRITERS: dict[str, Callable[..., None]] = {"parquet": parquet.write_table, "csv": csv.write_csv}
+
+def write_jsonl(table: pa.Table, path: Path) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+
+
+WRITERS: dict[str, Callable[..., None]] = {
+    "parquet": parquet.write_table,
+    "csv": csv.write_csv,
+    "arrow": partial(feather.write_feather, compression="uncompressed"),
+    "jsonl": write_jsonl,
+}
 FORMATS = pytest.mark.parametrize("kind", [*WRITERS])
 
 
@@ -71,7 +82,7 @@ def test_the_column_of_a_file_counts_before_that_of_its_path(tmp_path: Path, kin
     assert [row.categorical for row in plain_rows(table)] == [("own",), ("other",)]
 
 
-@FORMATS
+@pytest.mark.parametrize("kind", ["parquet", "csv", "arrow"])
 def test_a_path_without_the_column_is_refused_with_its_file(tmp_path: Path, kind: str) -> None:
     write(tmp_path / "t/site=x/a", kind, label=[0, 1])
     write(tmp_path / "t/b", kind, label=[0, 1])
@@ -96,7 +107,7 @@ def test_inference_finds_their_types(tmp_path: Path, kind: str) -> None:
         place = tmp_path / f"t/n={number}/code=0{number % 3}/country={'AB'[number % 2]}/day=2026-10-{1 + number:02}/a"
         write(place, kind, label=label, x=label + np.random.default_rng(number).normal(size=400))
     files = find_files(["t"], None, None, tmp_path)
-    sample = sample_parquet(files) if kind == "parquet" else sample_csv(files)
+    sample = sample_files(kind, files)
     types = {name: str(sample.rows[name].dtype) for name in sample.rows.columns}
     assert types == {
         "label": "Int64",
