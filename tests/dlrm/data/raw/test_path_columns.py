@@ -14,6 +14,7 @@ from pyarrow import csv, feather, parquet
 from dlrm.config import CategoricalColumn, DataConfig, DenseColumn, SchemaConfig
 from dlrm.data.errors import DataError
 from dlrm.data.inspect.infer import infer
+from dlrm.data.inspect.job_files import check_files
 from dlrm.data.inspect.sample_files import sample_files
 from dlrm.data.prepare.fingerprint import get_identities
 from dlrm.data.raw.files import find_files
@@ -119,6 +120,8 @@ def test_inference_finds_their_types(tmp_path: Path, kind: str) -> None:
     }
     choices = {choice.name: choice for choice in infer(sample, "label").choices}
     assert choices["n"].categorical == [{"type": "integer"}]
+    schema = SchemaConfig(categorical=[CategoricalColumn(name="country")])
+    check_files(DataConfig(train=[str(tmp_path / "t")], format=kind, schema=schema))
     assert choices["country"].categorical == choices["code"].categorical == [{"type": "string"}]
     assert "times from 2026-10-01 to 2026-10-20" in choices["day"].why
 
