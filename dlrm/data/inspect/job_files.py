@@ -56,8 +56,9 @@ def _check_columns(config: DataConfig, file: DataFile) -> None:
 
 
 def _check_keys(schema: SchemaConfig, files: Sequence[DataFile]) -> None:
-    """Raise DataError where the first lines of all files lack a key of the schema: a misspelt one is always missing."""
-    wanted = set(schema.names)
+    """Raise DataError where the first lines of all files lack a key of the schema, and their paths state no such value:
+    a misspelt one is always missing."""
+    wanted = set(schema.names).difference(*(file.path_values for file in files))
     for number in spread_evenly(len(files), _MAX_FILES):
         data = next(read_lines(files[number])).data
         # A key may be written with escapes, which the names of few columns need.

@@ -14,6 +14,7 @@ from dlrm.data.inspect.sample import MAX_ROWS, FileSample
 from dlrm.data.inspect.sample_parquet import sample_parquet
 from dlrm.data.raw.arrow import open_arrow
 from dlrm.data.raw.data_file import DataFile
+from dlrm.data.raw.typed import simplify_type, simplify_types
 
 _MAX_BYTES = 256 << 20
 """Approximate limit on the bytes of the sampled rows: fewer are taken where rows are long."""
@@ -57,15 +58,16 @@ def sample_as_parquet(file: DataFile, step: int | None) -> ParquetSample:
     Columns of types that Parquet does not have are left out.
     """
     with open_arrow(file) as found:
-        places = [place for place, field in enumerate(found.schema) if _fits_parquet(field)]
+        schema = pa.schema([(field.name, simplify_type(field.type)) for field in found.schema])
+        places = [place for place, field in enumerate(schema) if _fits_parquet(field)]
         parts: list[pa.Table] = []
         position = 0
         for batch, _ in found.read() if step is not None else ():
             rows = np.arange(position, position + batch.num_rows) // 2
             position += batch.num_rows
-            part = pa.Table.from_batches([batch]).select(places)
+            part = simplify_types(pa.Table.from_batches([batch])).select(places)
             parts.append(part.take(pa.array(np.flatnonzero(rows % step == 0))))
-        table = pa.concat_tables(parts) if parts else found.schema.empty_table().select(places)
+        table = pa.concat_tables(parts) if parts else pa.schema([schema.field(place) for place in places]).empty_table()
     sink = io.BytesIO()
     parquet.write_table(table, sink, compression="none", use_dictionary=False)
     content = sink.getvalue()
@@ -75,6 +77,6 @@ def sample_as_parquet(file: DataFile, step: int | None) -> ParquetSample:
 def _fits_parquet(field: pa.Field) -> bool:
     try:
         parquet.write_table(pa.schema([field]).empty_table(), io.BytesIO())
-    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid, OSError):
         return False
     return True

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 import polars as pl
@@ -36,11 +35,10 @@ def sample_jsonl(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> 
     no JSON objects.
     """
     pieces, num_rows, is_estimate = read_pieces(files, MAX_ROWS, max_bytes=_MAX_BYTES)
-    stated = {file.name: file.path_values for file in (*files, *others)}
     for file in others:
         lines = next(read_lines(file))
-        _collect([TextPiece(file.name, lines.data[: lines.data.index(b"\n") + 1], 1)], stated)
-    values, height, bad_share = _collect(pieces, stated)
+        _collect([TextPiece(file.name, lines.data[: lines.data.index(b"\n") + 1], 1)], {})
+    values, height, bad_share = _collect(pieces, {file.name: file.path_values for file in files})
     kept = sorted(values, key=lambda name: -len(values[name]))[:_MAX_COLUMNS]
     columns = {name: _make_column(name, found, height) for name, found in values.items() if name in set(kept)}
     texts = [series for series, kind in columns.values() if kind == "text"]
@@ -60,7 +58,7 @@ def sample_jsonl(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> 
 def _collect(pieces: Sequence[TextPiece], stated: Mapping[str, Mapping[str, str | None]]) -> tuple[_Values, int, float]:
     """Collect the values of all rows. Return them, the number of rows, and the share of lines that are no rows.
 
-    stated: values that the path of a file states for keys that lines lack, by file and name.
+    stated: values that the path of a file states, by file and name, for rows that lack them.
     Raises DataError, that of the first bad line, where most lines are no rows.
     """
     values: _Values = defaultdict(dict)
@@ -73,10 +71,13 @@ def _collect(pieces: Sequence[TextPiece], stated: Mapping[str, Mapping[str, str 
             except JsonLineError as error:
                 bad.add_one(number, error.field, (error.message, error.valid))
                 continue
-            for name, value in chain(stated[piece.file].items(), _flatten(found)):
+            for name, value in _flatten(found):
                 present = values[name]
                 if value is not None:
                     present[num_rows] = value
+            for name, value in stated.get(piece.file, {}).items():
+                if value is not None:
+                    values[name].setdefault(num_rows, value)
             num_rows += 1
         num_bad += len(bad.good) - int(bad.good.sum())
         if num_bad > _MAX_BAD_SHARE * (num_rows + num_bad) and piece.first_line is not None:

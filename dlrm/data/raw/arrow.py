@@ -34,15 +34,19 @@ def cut_arrow_blocks(
     its line. Raises DataError where the file is not Arrow IPC, or does not have the columns of the schema.
     """
     with open_arrow(file) as found:
-        columns = _check_columns(found, file, schema, with_labels)
-        stored = [column.name for column in columns if not column.is_stated]
+        names = list_columns_to_read(schema, with_labels)
+        columns = _check_columns(found, file, schema, with_labels=with_labels)
+        stored = [column.name for column in columns if column.stored_name is not None and column.name in names]
+        stated = {column.name: column.value for column in columns if column.is_stated and column.name in names}
         first, place = 0, 0
         for table, end in _join_batches(found.read(stored), block_bytes):
             num_rows = max(1, min(block_rows, block_bytes * table.num_rows // max(table.nbytes, 1)))
             for start in range(0, table.num_rows, num_rows):
-                piece = _append_stated(table.slice(start, num_rows), columns)
+                piece = table.slice(start, num_rows)
                 num_bytes = (end - place) * (start + piece.num_rows) // table.num_rows
                 num_bytes -= (end - place) * start // table.num_rows
+                for name, value in stated.items():
+                    piece = piece.append_column(name, pa.repeat(value, piece.num_rows))
                 parse = partial(_parse, piece, first + start + 1, file.name, schema, with_labels)
                 yield Block(file.name, piece.num_rows, num_bytes, parse)
             first, place = first + table.num_rows, end
@@ -54,19 +58,13 @@ def check_arrow_columns(file: DataFile, schema: SchemaConfig) -> None:
         _check_columns(found, file, schema, with_labels=True)
 
 
-def _check_columns(found: "ArrowBatches", file: DataFile, schema: SchemaConfig, with_labels: bool) -> list[ReadColumn]:
-    """Return the columns of the schema, those that the path states included. Raises DataError if some are absent."""
+def _check_columns(
+    found: "ArrowBatches", file: DataFile, schema: SchemaConfig, *, with_labels: bool
+) -> list[ReadColumn]:
+    """Return all columns of a file, with those of its path. Raises DataError where it lacks columns of the schema."""
     columns = list_read_columns(file, found.schema)
     check_columns(make_read_schema(columns), schema, file.name, with_labels)
-    wanted = {*list_columns_to_read(schema, with_labels)}
-    return [column for column in columns if column.name in wanted]
-
-
-def _append_stated(table: pa.Table, columns: Sequence[ReadColumn]) -> pa.Table:
-    for column in columns:
-        if column.is_stated:
-            table = table.append_column(column.name, pa.repeat(column.value, table.num_rows))
-    return table
+    return columns
 
 
 def _parse(

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from dlrm.data.raw.bytes_text import convert_bytes, decode_utf8, is_bytes
 
 MAX_FLOAT32 = float(np.finfo(np.float32).max)
-_BOOLEANS = {"true": 1.0, "false": 0.0}
+BOOLEANS = {"true": 1.0, "false": 0.0}
 
 
 def convert_to_numbers(values: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
@@ -60,7 +60,7 @@ def parse_numbers(texts: pl.Series, kind: pl.DataType) -> pl.Series:
 def read_booleans(texts: pl.Series) -> pl.Series:
     """Read the texts [n] of booleans, in any letters, as 1.0 and 0.0; null where a text is none."""
     words = texts.str.strip_chars().str.to_lowercase()
-    return words.replace_strict(_BOOLEANS, default=None, return_dtype=pl.Float64)
+    return words.replace_strict(BOOLEANS, default=None, return_dtype=pl.Float64)
 
 
 def convert_to_strings(values: pa.Array) -> pa.Array:

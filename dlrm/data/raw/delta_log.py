@@ -38,6 +38,9 @@ def _find_checkpoint(names: Iterable[str], version: int | None) -> int:
 
 
 def _is_needed(name: str, start: int) -> bool:
+    # Stores take any text for a name, and the copy must stay in its directory.
+    if name.startswith("/") or ".." in name.split("/"):
+        return False
     commit = _COMMIT.fullmatch(name)
     return int(commit[1]) >= start if commit else _BESIDE.fullmatch(name) is not None
 

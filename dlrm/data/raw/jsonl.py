@@ -1,8 +1,8 @@
 """Reader of JSON Lines with a schema: one JSON object per line, whose keys name the columns.
 
 `user.id` names the key `id` of the object `user`. A key that a line lacks has the value that the path of the file
-states, or else a missing one; so have null, NaN, a blank text and one that the schema lists as `missing`. Values are
-read as their text, so that 1, 1.0 and "1" are the same; lists are multi-hot values.
+states, or else is a missing value, and so are null, NaN, a blank text and one that the schema lists as `missing`.
+Values are read as their text, so that 1, 1.0 and "1" are the same; lists are multi-hot values.
 """
 
 import io
@@ -48,14 +48,15 @@ def _parse(lines: Lines, file: DataFile, schema: SchemaConfig, with_labels: bool
         found = _read_with_polars(lines, columns)
     except (_DoubtfulError, pl.exceptions.PolarsError):
         found = _read_line_by_line(lines.data, columns, bad, keep_going)
+    for name, value in file.path_values.items():
+        if value is not None and columns.get(name) is False:
+            found[name] = found[name].fill_null(value)
     numbers = _list_numbers(schema)
     words = ["", *schema.missing]
     texts = {
         name: values if columns[name] else _clean(values, words, is_number=name in numbers)
         for name, values in found.items()
     }
-    stated = {name: value for name, value in file.path_values.items() if name in texts and value not in (None, *words)}
-    texts |= {name: texts[name].fill_null(value) for name, value in stated.items()}
     table = pa.table({name: values.to_arrow(compat_level=pl.CompatLevel.oldest()) for name, values in texts.items()})
     return parse_columns(table, schema, bad, keep_going, with_labels)
 

@@ -16,6 +16,7 @@ from dlrm.data.errors import DataError
 from dlrm.data.raw.block import Block, Parsed
 from dlrm.data.raw.columns import list_columns_to_read
 from dlrm.data.raw.data_file import DataFile
+from dlrm.data.raw.file_kinds import remove_buffer
 from dlrm.data.raw.parquet_rows import ParquetRows, ReadColumn, list_read_columns, make_read_schema
 from dlrm.data.raw.typed import check_columns, parse_table
 
@@ -47,7 +48,8 @@ def cut_parquet_blocks(
     columns of the schema.
     """
     with _open(file) as raw:
-        yield from _cut_blocks(_remove_buffer(raw), file, schema, block_rows, block_bytes, with_labels)
+        # Arrow buffers each column, and a shared buffer is lost at each change of column.
+        yield from _cut_blocks(remove_buffer(raw), file, schema, block_rows, block_bytes, with_labels)
 
 
 def check_parquet_columns(file: DataFile, schema: SchemaConfig) -> None:
@@ -80,11 +82,6 @@ def _check_columns(
     check_columns(make_read_schema(columns), schema, file.name, with_labels)
     wanted = {*list_columns_to_read(schema, with_labels)}
     return {column.name: column for column in columns if column.name in wanted}
-
-
-def _remove_buffer(raw: BinaryIO) -> BinaryIO | io.RawIOBase:
-    """Remove the buffer of `raw`: Arrow buffers each column, and a shared buffer is lost at each change of column."""
-    return raw.raw if isinstance(raw, io.BufferedReader) else raw
 
 
 def _cut_blocks(

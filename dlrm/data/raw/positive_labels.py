@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 from dlrm.data.errors import DataError
 from dlrm.data.raw.bad_rows import format_value
 from dlrm.data.raw.bytes_text import decode_utf8
-from dlrm.data.raw.convert import convert_to_numbers, convert_to_strings, holds_text
+from dlrm.data.raw.convert import BOOLEANS, convert_to_numbers, convert_to_strings, holds_text
 
 MAX_LABEL_VALUES = 10
 """Largest number of values of the label column that are kept for a message."""
-_BOOLEANS = {"true": 1.0, "false": 0.0}
 _COMPARISON = re.compile(r"(>=|<=|>|<)\s*(\S+)")
 _OPERATORS: dict[str, Callable[[NDArray[np.float64], float], NDArray[np.bool_]]] = {
     ">=": operator.ge,
@@ -46,8 +45,8 @@ class PositiveNumbers:
     def parse(cls, positive: str) -> "PositiveNumbers | None":
         """Parse `positive`; None if it is neither a number, a boolean nor a comparison with a finite number."""
         positive = positive.strip()
-        if positive.lower() in _BOOLEANS:
-            return cls("", _BOOLEANS[positive.lower()])
+        if positive.lower() in BOOLEANS:
+            return cls("", BOOLEANS[positive.lower()])
         found = _COMPARISON.fullmatch(positive)
         sign, text = ("", positive) if found is None else found.groups()
         bound = _parse_number(text)
@@ -84,7 +83,7 @@ def match_positive(values: pa.Array, positive: str) -> tuple[NDArray[np.float32]
     texts = pl.Series(decode_utf8(values), dtype=pl.String).str.strip_chars()
     positive = positive.strip()
     is_positive, is_missing = (texts == positive).fill_null(False), texts.is_null()
-    if positive.lower() in _BOOLEANS:
+    if positive.lower() in BOOLEANS:
         is_positive |= (texts.str.to_lowercase() == positive.lower()).fill_null(False)
     elif numbers_for_1 is not None:
         numbers = texts.cast(pl.Float64, strict=False)

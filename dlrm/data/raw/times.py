@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dlrm.config.time_format import TimePart, make_time_pattern
 from dlrm.data.raw.bad_rows import format_value
 from dlrm.data.raw.convert import convert_to_strings, find_missing, holds_text
+from dlrm.data.raw.integers import convert_to_integers
 
 VALID_TIMES = (
     "timestamps, dates, ISO 8601 text such as 2024-01-31 or 2024-01-31T17:05:00Z, integers such as 20240131, or "
@@ -43,7 +44,7 @@ _LEAP_YEAR = 1972
 def is_time_type(kind: pa.DataType) -> bool:
     """Whether a column of this Arrow type may hold times."""
     types = pa.types
-    is_number = types.is_integer(kind) or types.is_floating(kind)
+    is_number = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
     return types.is_timestamp(kind) or types.is_date(kind) or is_number or holds_text(kind) or types.is_null(kind)
 
 
@@ -55,6 +56,10 @@ def parse_times(values: pa.Array, time_format: str | None = None) -> tuple[NDArr
     """
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
+    if pa.types.is_decimal(values.type):
+        # Warehouses unload integers as decimals.
+        is_whole = values.type.scale <= 0
+        values = convert_to_integers(values).ids if is_whole else values.cast(pa.float64(), safe=False)
     kind, is_present = values.type, ~find_missing(values)
     if time_format is not None and not pa.types.is_temporal(kind):
         return _match_times(_convert_to_texts(values), make_time_pattern(time_format))

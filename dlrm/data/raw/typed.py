@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 
+import polars as pl
 import pyarrow as pa
 
 from dlrm.config import CategoricalColumn, SchemaConfig
@@ -28,7 +29,7 @@ def parse_table(
     unless `keep_going`, and pyarrow.ArrowIndexError where a dictionary is damaged.
     """
     bad = BadRows(source, first_row, table.num_rows)
-    return parse_columns(_simplify_types(table), schema, bad, keep_going, with_labels)
+    return parse_columns(simplify_types(table), schema, bad, keep_going, with_labels)
 
 
 def check_columns(found: pa.Schema, schema: SchemaConfig, file: str | None, with_labels: bool) -> None:
@@ -121,20 +122,38 @@ def _get_value_type(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def _simplify_types(table: pa.Table) -> pa.Table:
+def simplify_types(table: pa.Table) -> pa.Table:
     """Convert columns of views and of extension types, such as UUIDs, to plain ones: Arrow cannot take or filter views
     yet, and few of its functions know extension types."""
-
-    def simplify(kind: pa.DataType) -> pa.DataType:
-        if _is_list(kind) and simplify(kind.value_type) != kind.value_type:
-            return pa.large_list(simplify(kind.value_type))
-        if pa.types.is_string_view(kind):
-            return pa.large_string()
-        if isinstance(kind, pa.BaseExtensionType):
-            return kind.storage_type
-        return pa.large_binary() if pa.types.is_binary_view(kind) else kind
-
-    kinds = [simplify(kind) for kind in table.schema.types]
+    kinds = [simplify_type(kind) for kind in table.schema.types]
     if kinds == table.schema.types:
         return table
-    return table.cast(pa.schema(zip(table.schema.names, kinds, strict=True)))
+    columns = [_simplify_column(column, kind) for column, kind in zip(table.columns, kinds, strict=True)]
+    return pa.Table.from_arrays(columns, names=table.schema.names)
+
+
+def simplify_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type that `simplify_types` gives a column of this type."""
+    if _is_list(kind) and simplify_type(kind.value_type) != kind.value_type:
+        return pa.large_list(simplify_type(kind.value_type))
+    if pa.types.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, simplify_type(kind.value_type), kind.ordered)
+    if pa.types.is_string_view(kind):
+        return pa.large_string()
+    if isinstance(kind, pa.BaseExtensionType):
+        return kind.storage_type
+    return pa.large_binary() if pa.types.is_binary_view(kind) else kind
+
+
+def _simplify_column(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:
+    if column.type == kind:
+        return column
+    # Arrow casts no dictionaries of views, as Polars writes categories.
+    if pa.types.is_dictionary(kind):
+        chunks = [(chunk.indices, chunk.dictionary.cast(kind.value_type)) for chunk in column.chunks]
+        return pa.chunked_array(
+            [pa.DictionaryArray.from_arrays(*parts, ordered=kind.ordered) for parts in chunks], kind
+        )
+    if _is_list(kind) and pa.types.is_dictionary(kind.value_type):
+        return pl.Series(column).to_arrow(compat_level=pl.CompatLevel.oldest())
+    return column.cast(kind)

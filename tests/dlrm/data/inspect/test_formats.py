@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pytest
 from pyarrow import csv, feather, ipc, parquet
@@ -46,6 +47,8 @@ def write(path: Path, kind: str) -> None:
         parquet.write_table(table, path)
     elif kind == "feather":
         feather.write_feather(table, path, chunksize=500)
+    elif kind == "polars":
+        pl.DataFrame(ROWS).with_columns(pl.col("site").cast(pl.Categorical)).write_ipc(path)
     elif kind == "stream":
         with pa.OSFile(str(path), "wb") as sink, ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table, max_chunksize=700)
@@ -67,7 +70,8 @@ def make_config(inferred: dict[str, Any], path: Path) -> DataConfig:
 
 
 @pytest.mark.parametrize(
-    ("kind", "format_name"), [("csv", "csv"), ("feather", "arrow"), ("stream", "arrow"), ("jsonl.gz", "jsonl")]
+    ("kind", "format_name"),
+    [("csv", "csv"), ("feather", "arrow"), ("stream", "arrow"), ("polars", "arrow"), ("jsonl.gz", "jsonl")],
 )
 def test_a_table_is_inferred_and_read_alike_in_every_format(tmp_path: Path, kind: str, format_name: str) -> None:
     results: list[Any] = []

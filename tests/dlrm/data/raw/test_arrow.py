@@ -5,6 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pytest
 from pyarrow import feather, ipc, parquet
@@ -64,6 +65,14 @@ def test_rows_are_those_of_parquet_whatever_the_batches(
 def test_feather_is_read(tmp_path: Path) -> None:
     feather.write_feather(TABLE, tmp_path / "rows", chunksize=300)
     assert len(rows_of(cut_arrow_blocks(found(tmp_path / "rows"), SCHEMA))) == ROWS
+
+
+def test_views_of_polars_are_read(tmp_path: Path) -> None:
+    frame = pl.DataFrame(TABLE).with_columns(pl.col("site").cast(pl.Categorical))
+    frame.with_columns(pl.col("tags").cast(pl.List(pl.Categorical))).write_ipc_stream(tmp_path / "rows")
+    parquet.write_table(TABLE, tmp_path / "parquet")
+    blocks = cut_arrow_blocks(found(tmp_path / "rows"), SCHEMA)
+    assert rows_of(blocks) == rows_of(cut_parquet_blocks(found(tmp_path / "parquet"), SCHEMA))
 
 
 def test_a_bad_row_is_named_by_its_number(tmp_path: Path) -> None:

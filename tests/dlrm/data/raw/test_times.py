@@ -1,6 +1,7 @@
 """Parts of times, whatever the form of the times."""
 
 from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,8 @@ def forms_of(moment: datetime) -> list[pa.Array]:
         *(pa.array([number], pa.int64()).cast(pa.timestamp(unit)) for unit, number in units.items()),
         pa.array([seconds], pa.int64()).cast(pa.timestamp("s", "Asia/Kolkata")),
         pa.array([float(seconds)]),
+        pa.array([Decimal(seconds)], pa.decimal128(38, 0)),
+        pa.array([Decimal(f"{seconds}.25")], pa.decimal128(20, 3)),
         pa.array([f"{seconds}.25"]),
         pa.array([f"{seconds / 10**8:.8f}E8"]),
         pa.array([f"{text.isoformat(' ')}.123456 UTC"]),
