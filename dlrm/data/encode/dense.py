@@ -27,7 +27,8 @@ class DenseEncoder(BaseModel):
     @property
     def names(self) -> list[str]:
         """Names of the one or two features that the column becomes."""
-        return [self.column.name, f"{self.column.name} missing"] if self.has_indicator else [self.column.name]
+        name = self.column.feature
+        return [name, f"{name} missing"] if self.has_indicator else [name]
 
     def encode(self, values: NDArray[np.float64]) -> list[NDArray[np.float32]]:
         """Compute the features of the column: one or two arrays [n], finite.
