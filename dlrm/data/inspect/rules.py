@@ -117,8 +117,8 @@ def _choose_for_lists(present: pl.Series, type_name: str, missing_share: float) 
 def _choose_for_number_lists(present: pl.Series, type_name: str, missing_share: float) -> Choice:
     """Choose the use of lists of numbers that are not all whole: a dense column for each element if all lists but empty
     ones, which are missing, have one length."""
-    lengths = present.list.len()
-    lengths = lengths.filter(lengths > 0)
+    lengths = present.list.len().to_numpy()
+    lengths = lengths[lengths > 0]
     low, high = int(lengths.min()), int(lengths.max())
     if low < high:
         return leave_out(present.name, f"{type_name}: lists of {low:,} to {high:,} numbers, not of one length")
