@@ -2,6 +2,7 @@
 
 import reprlib
 from collections import Counter
+from itertools import product
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field, StringConstraints, ValidationError, ValidationInfo, field_validator, model_validator
@@ -27,7 +28,7 @@ TIME_PART_VALUES: dict[TimePart, range] = {
 
 
 class DenseColumn(Config):
-    """A column of numbers."""
+    """A column of numbers, or one element of a column of lists of numbers."""
 
     name: ColumnName
     """Name of the column in the files."""
@@ -39,6 +40,20 @@ class DenseColumn(Config):
     """Decimal mark of numbers in text as people write them, such as 1.234,50 € with ",". Groups of three digits, which
     the other mark, a space, an apostrophe or _ separates, a currency and a percent sign are read over; negative ones
     have a minus or parentheses. Null: plain numbers."""
+    element: int | None = Field(default=None, ge=0, lt=MAX_COLUMNS)
+    """Position in the column's lists, from 0, of the number that is taken; null: the column has no lists. All lists of
+    a column have one length, and each of their elements is used."""
+
+    @property
+    def feature(self) -> str:
+        """Name of the feature: the column's, followed by the element such as `[3]`."""
+        return self.name if self.element is None else f"{self.name}[{self.element}]"
+
+    @model_validator(mode="after")
+    def _check_element(self) -> "DenseColumn":
+        if self.element is not None and self.decimal_mark is not None:
+            raise invalid("decimal_mark", "is set for lists, whose values are plain numbers", "leave it out")
+        return self
 
 
 class CategoricalColumn(Config):
@@ -114,7 +129,8 @@ class SchemaConfig(Config):
     weight: ColumnName | None = None
     """Name of the column of sample weights, which are at least 0; null: all rows count the same."""
     dense: list[DenseColumn] = Field(default=[], max_length=MAX_COLUMNS)
-    """Columns of numbers."""
+    """Columns of numbers. `{ name = "embedding", length = 64 }` stands for the elements 0 to 63 of a column whose rows
+    are lists of 64 numbers, such as an embedding computed elsewhere."""
     categorical: list[CategoricalColumn] = Field(default=[], max_length=MAX_COLUMNS)
     """Columns of ids, ranges or parts of times; each has a table. A column may be used several times, if each use gives
     another feature. Here and in `dense`, `{ name = "c{}", count = 3 }` stands for c0, c1 and c2."""
@@ -140,19 +156,24 @@ class SchemaConfig(Config):
         """Names of the columns that the model takes, each once: dense, then categorical."""
         return list(dict.fromkeys(column.name for column in (*self.dense, *self.categorical)))
 
+    @property
+    def list_lengths(self) -> dict[str, int]:
+        """Length of the lists of each column of lists of numbers, by name."""
+        return dict(Counter(column.name for column in self.dense if column.element is not None))
+
     @field_validator("dense", "categorical", mode="before")
     @classmethod
     def _expand_columns(cls, value: Any, info: ValidationInfo) -> Any:
         """Expand an entry with a `count` into that many columns, with 0, 1 and so on in place of the `{}` in its
-        name."""
+        name, and one with a `length` into that many elements."""
         if not isinstance(value, list):
             return value
         entries = cast("list[Any]", value)
         # Counted before entries are expanded: a small document may stand for more columns than memory holds.
-        num_columns = sum(_count_columns(entry, number) for number, entry in enumerate(entries))
+        kind = DenseColumn if info.field_name == "dense" else CategoricalColumn
+        num_columns = sum(_count_columns(entry, number, kind) for number, entry in enumerate(entries))
         if num_columns > MAX_COLUMNS:
             raise invalid("", f"names {num_columns:,} columns", f"up to {MAX_COLUMNS:,}")
-        kind = DenseColumn if info.field_name == "dense" else CategoricalColumn
         return [column for entry in entries for column in _expand_entry(entry, kind)]
 
     @model_validator(mode="after")
@@ -174,6 +195,7 @@ class SchemaConfig(Config):
         if repeated:
             raise invalid("", f"names {repeated[0]!r} twice", "label, weight and features from different columns")
         self._check_features()
+        self._check_lists()
         if not self.dense and not self.categorical:
             raise invalid(
                 "categorical", "there are no columns except the label", "at least one dense or categorical column"
@@ -189,25 +211,52 @@ class SchemaConfig(Config):
 
     def _check_features(self) -> None:
         for field, names in (
-            ("dense", [column.name for column in self.dense]),
+            ("dense", [column.feature for column in self.dense]),
             ("categorical", [column.feature for column in self.categorical]),
         ):
             if repeated := [name for name, count in Counter(names).items() if count > 1]:
                 raise invalid(field, f"has the feature {repeated[0]!r} twice", "each feature once")
+
+    def _check_lists(self) -> None:
         num_uses = Counter(column.name for column in (*self.dense, *self.categorical))
         if lists := [column.name for column in self.categorical if column.multi_hot and num_uses[column.name] > 1]:
             raise invalid("categorical", f"{lists[0]!r} holds lists and is used twice", "one use of a multi_hot column")
+        lengths = self.list_lengths
+        for column in self.dense:
+            if column.element is not None and num_uses[column.name] > lengths[column.name]:
+                raise invalid("dense", f"{column.name!r} holds lists and has another use", "its elements alone")
+            if column.element is not None and column.element >= lengths[column.name]:
+                fault = f"{column.name!r} has element {column.element}, but not all before it"
+                raise invalid("dense", fault, "every element of a list, as length = 64 gives 0 to 63")
 
 
-def _count_columns(entry: Any, number: int) -> int:
+_Column = type[DenseColumn] | type[CategoricalColumn]
+
+
+def _count_columns(entry: Any, number: int, kind: _Column) -> int:
     """Count the columns that an entry stands for. Raises an error that names the part of the entry at
     fault."""
-    if not isinstance(entry, dict) or "count" not in entry:
+    if not isinstance(entry, dict):
         return 1
     fields = cast("dict[str, Any]", entry)
-    count, name = fields["count"], fields.get("name")
-    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_COLUMNS:
-        raise invalid(f"{number}.count", f"{shorten_value(count)} is not a number of columns", f"1 to {MAX_COLUMNS:,}")
+    num_names = _count_names(fields, number) if "count" in fields else 1
+    if kind is not DenseColumn or "length" not in fields:
+        return num_names
+    if "element" in fields:
+        raise invalid(f"{number}.element", "not together with length", "one of element and length")
+    return num_names * _check_number(fields, "length", number)
+
+
+def _check_number(fields: dict[str, Any], field: str, number: int) -> int:
+    value = fields[field]
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_COLUMNS:
+        fault = f"{shorten_value(value)} is not a number of columns"
+        raise invalid(f"{number}.{field}", fault, f"1 to {MAX_COLUMNS:,}")
+    return value
+
+
+def _count_names(fields: dict[str, Any], number: int) -> int:
+    count, name = _check_number(fields, "count", number), fields.get("name")
     if not isinstance(name, str) or name.count("{}") != 1:
         message = f"{reprlib.repr(name)} does not give {count} columns different names"
         raise invalid(f"{number}.name", message, 'a name with one {}, such as "c{}"')
@@ -217,18 +266,28 @@ def _count_columns(entry: Any, number: int) -> int:
     return count
 
 
-def _expand_entry(entry: Any, kind: type[DenseColumn] | type[CategoricalColumn]) -> list[Any]:
-    if not isinstance(entry, dict) or "count" not in entry:
+def _expand_entry(entry: Any, kind: _Column) -> list[Any]:
+    if not isinstance(entry, dict):
         return [entry]
     fields = cast("dict[str, Any]", entry)
-    name, count = cast("str", fields["name"]), cast("int", fields["count"])
-    first = {field: value for field, value in fields.items() if field != "count"} | {"name": name.replace("{}", "0")}
+    count = cast("int | None", fields.get("count"))
+    length = cast("int | None", fields.get("length")) if kind is DenseColumn else None
+    if count is None and length is None:
+        return [entry]
+    name = fields.get("name")
+    names = [name] if count is None else [cast("str", name).replace("{}", str(index)) for index in range(count)]
+    elements = [None] if length is None else range(length)
+    updates = [
+        {"name": name} if element is None else {"name": name, "element": element}
+        for name, element in product(names, elements)
+    ]
+    first = {field: value for field, value in fields.items() if field not in ("count", "length")} | updates[0]
     try:
         column = kind.model_validate(first)
     except ValidationError:
         # All columns of the entry have the same error: report it once.
         return [first]
-    return [column.model_copy(update={"name": name.replace("{}", str(index))}) for index in range(count)]
+    return [column.model_copy(update=update) for update in updates]
 
 
 CRITEO_SCHEMA = SchemaConfig(

@@ -116,7 +116,13 @@ def _render_columns(config: SavedConfig, encoders: Encoders | None) -> str:
     if encoders is None:
         names = ", ".join(f"{format_code(name)} {rows:,}" for name, rows in config.table_rows.items())
         return f"Columns of the synthetic log, with the rows of their tables: {names}."
-    rows = [(format_code(column.name), "number", column.transform) for column in encoders.schema.dense]
+    lengths = encoders.schema.list_lengths
+    # The elements of a list, which mostly have one transform, share a row.
+    uses = dict.fromkeys((column.name, column.transform) for column in encoders.schema.dense)
+    rows = [
+        (format_code(name), f"list of {lengths[name]} numbers" if name in lengths else "number", transform)
+        for name, transform in uses
+    ]
     for column, vocabulary in zip(encoders.schema.categorical, encoders.vocabularies, strict=True):
         use = _describe_use(column, vocabulary)
         rows.append((format_code(column.name), _describe_values(column), f"{use} {vocabulary.num_ids:,} table rows"))

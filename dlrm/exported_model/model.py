@@ -100,9 +100,9 @@ class SavedModel:
     def predict(self, rows: Mapping[str, Any]) -> NDArray[np.float32]:
         """Predict the probabilities [n] of label 1.
 
-        rows: n values for each of `columns`, in a list or a numpy array; n lists of values for a multi-hot column. Or
-        one row: one value for each column, a list for a multi-hot one; n is 1 then. Where all columns are multi-hot,
-        only the first form, with n lists per column, is possible. Label and weight may be present and are ignored.
+        rows: n values for each of `columns`, in a list or a numpy array; n lists for a column of lists. Or one row: one
+        value for each column, a list for one of lists; n is 1 then. If all columns have lists, only the first form,
+        with n lists per column, is possible. Label and weight may be present and are ignored.
         Raises DataError where a column is missing, unknown, or of another length or type.
         """
         return self.predict_table(make_table(rows, self._schema_to_read))

@@ -30,7 +30,7 @@ def make_table(rows: Mapping[str, Any], schema: SchemaConfig) -> pa.Table:
         raise DataError(f"the rows are a {type(rows).__name__}, not a dict", valid=valid)
     uses = _group_by_name(schema)
     _check_names(rows, list(uses), {schema.label, schema.weight})
-    scalars = {name: _is_scalar(rows[name]) for name, columns in uses.items() if not any(map(_is_multi_hot, columns))}
+    scalars = {name: _is_scalar(rows[name]) for name, columns in uses.items() if not any(map(_has_lists, columns))}
     is_one_row = bool(scalars) and all(scalars.values())
     arrays: dict[str, pa.Array] = {}
     for name, columns in uses.items():
@@ -78,7 +78,7 @@ def _convert_values(values: Any, columns: Sequence[_Column]) -> pa.Array:
     if isinstance(values, np.ndarray) and values.ndim > 1:
         values = list(values)
     try:
-        array = _make_array(values, is_list=any(map(_is_multi_hot, columns)))
+        array = _make_array(values, is_list=any(map(_has_lists, columns)))
     # Which of these errors Arrow raises depends on the value.
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         cause = " ".join(str(error).split())[:_MAX_SHOWN]
@@ -96,6 +96,8 @@ def _make_array(values: Any, *, is_list: bool) -> pa.Array | pa.ChunkedArray:
 
 
 def _describe_valid(column: _Column) -> str:
+    if isinstance(column, DenseColumn) and column.element is not None:
+        return "lists of numbers, None where missing"
     if isinstance(column, DenseColumn) or column.bucketize is not None:
         return "numbers, None where missing"
     if column.time_part is not None:
@@ -105,8 +107,8 @@ def _describe_valid(column: _Column) -> str:
     return f"lists of {values}, None where missing" if column.multi_hot else f"{values}, None where missing"
 
 
-def _is_multi_hot(column: _Column) -> bool:
-    return isinstance(column, CategoricalColumn) and column.multi_hot
+def _has_lists(column: _Column) -> bool:
+    return column.multi_hot if isinstance(column, CategoricalColumn) else column.element is not None
 
 
 def _is_scalar(value: Any) -> bool:

@@ -143,4 +143,4 @@ def _detect_format(file: DataFile, schema: SchemaConfig, model_format: str) -> s
 
 def _list_columns(schema: SchemaConfig) -> tuple[list[str], list[tuple[str, str, bool]]]:
     categorical = [(column.feature, column.type, column.multi_hot) for column in schema.categorical]
-    return [column.name for column in schema.dense], categorical
+    return [column.feature for column in schema.dense], categorical

@@ -16,6 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from dlrm.config import Counting, DataConfig, ResolvedJob
+from dlrm.data.encode.dense import is_missing_as_before
 from dlrm.planning.raw_sample import RawSample, count_rows, read_sample
 from dlrm.planning.shortages import RowCounts
 from dlrm.planning.sizes import Sizes, make_table
@@ -129,11 +130,14 @@ def _count_rows(resolved: ResolvedJob, sample: RawSample) -> RowCounts:
 
 
 def _count_dense(resolved: ResolvedJob, sample: RawSample) -> int:
-    """Count the dense features: a column with missing values has a second one, unless its transform is `log`."""
-    columns = resolved.job.data.raw_schema.dense
-    has_missing = [any(np.isnan(piece.dense[index]).any() for piece in sample.pieces) for index in range(len(columns))]
+    """Count the dense features: a column with missing values has a second one, unless its transform is `log` or it is
+    missing with the one before it."""
+    columns, pieces = resolved.job.data.raw_schema.dense, sample.pieces
     return len(columns) + sum(
-        missing and column.transform != "log" for column, missing in zip(columns, has_missing, strict=True)
+        column.transform != "log"
+        and any(np.isnan(piece.dense[index]).any() for piece in pieces)
+        and not all(is_missing_as_before(columns, index, piece.dense.__getitem__) for piece in pieces)
+        for index, column in enumerate(columns)
     )
 
 

@@ -186,7 +186,9 @@ def _list_group_sizes(file: DataFile, schema: SchemaConfig) -> list[int]:
 
 
 def _choose_num_rows(schema: SchemaConfig) -> int:
-    return max(1, min(MAX_ROWS, MAX_VALUES // len(list_columns_to_read(schema, with_labels=True))))
+    num_elements = sum(schema.list_lengths.values())
+    num_columns = len(list_columns_to_read(schema, with_labels=True)) + num_elements
+    return max(1, min(MAX_ROWS, MAX_VALUES // num_columns))
 
 
 def _read_group(

@@ -1,5 +1,7 @@
 """Encoders of dense columns: they turn raw values into dense features of the model."""
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
@@ -9,6 +11,19 @@ from dlrm.config import DenseColumn
 MISSING_COUNT = np.float32(-1.0)
 """Feature of a missing value with transform `log`; a present value gives at least 0."""
 _MAX_FLOAT32 = float(np.finfo(np.float32).max)
+
+
+def is_missing_as_before(
+    columns: Sequence[DenseColumn], index: int, get_values: Callable[[int], NDArray[np.float64]]
+) -> bool:
+    """Whether a column and the one before it are elements of the same lists, and missing in the same rows.
+
+    get_values: returns the values [n] of the column with an index. One indicator then serves both: mostly a whole list
+    is missing.
+    """
+    if index == 0 or columns[index].element is None or columns[index - 1].name != columns[index].name:
+        return False
+    return np.array_equal(np.isnan(get_values(index - 1)), np.isnan(get_values(index)))
 
 
 class DenseEncoder(BaseModel):
@@ -27,7 +42,8 @@ class DenseEncoder(BaseModel):
     @property
     def names(self) -> list[str]:
         """Names of the one or two features that the column becomes."""
-        return [self.column.name, f"{self.column.name} missing"] if self.has_indicator else [self.column.name]
+        name = self.column.feature
+        return [name, f"{name} missing"] if self.has_indicator else [name]
 
     def encode(self, values: NDArray[np.float64]) -> list[NDArray[np.float32]]:
         """Compute the features of the column: one or two arrays [n], finite.

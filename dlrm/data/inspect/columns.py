@@ -70,11 +70,13 @@ class Names:
         """Return the names of the features of raw rows."""
         columns = schema.categorical
         return cls(
-            [column.name for column in schema.dense],
+            [column.feature for column in schema.dense],
             [column.feature for column in columns],
             num_ranges={column.feature: column.bucketize for column in columns if column.bucketize},
             fixed_rows={column.feature: column.max_table_rows for column in columns if column.max_table_rows},
-            only_dense={column.name for column in schema.dense if column.decimal_mark is None}
+            only_dense={
+                column.name for column in schema.dense if column.decimal_mark is None and column.element is None
+            }
             - {column.name for column in columns},
         )
 

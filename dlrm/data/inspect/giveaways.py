@@ -15,7 +15,10 @@ QUESTION = "is it known before the label?"
 
 def find_giveaway(choice: Choice, values: pl.Series, column: EncodedColumn | None, rows: LabelledRows) -> str:
     """Describe how the column of `values` [n] gives the label away, in words that go on from its name; empty if it does
-    not. column: the encoded values; None if they are lists of a typed file."""
+    not, and for lists of numbers, which have no values in common. column: the encoded values; None if they are lists of
+    a typed file."""
+    if column is None and not choice.categorical:
+        return ""
     if choice.auc is not None and choice.auc >= LEAK_AUC:
         return f"alone predicts the label with an AUC of {choice.auc:.4f}"
     if column is not None and not any("multi_hot" in settings for settings in choice.categorical):

@@ -130,10 +130,16 @@ def _check_classes(label: Label, sample: FileSample) -> None:
 
 
 def _leave_out_clashes(choices: Sequence[Choice]) -> list[Choice]:
-    """Leave out ranges and parts of times whose feature has the name of another column, such as `price:buckets`."""
+    """Leave out ranges, parts of times and elements of lists whose feature has the name of another column, such as
+    `price:buckets`."""
     ids = {choice.name for choice in choices if any("type" in settings for settings in choice.categorical)}
+    numbers = {choice.name for choice in choices if choice.dense is not None}
     kept: list[Choice] = []
     for choice in choices:
+        elements = (f"{choice.name}[{element}]" for element in range(int((choice.dense or {}).get("length", 0))))
+        if clash := next((name for name in elements if name in numbers), None):
+            kept.append(leave_out(choice.name, f"{choice.why}; its element {clash!r} has the name of another column"))
+            continue
         features = {CategoricalColumn.model_validate({"name": choice.name, **s}).feature: s for s in choice.categorical}
         clash = next((name for name in features if name != choice.name and name in ids), None)
         if clash is None:

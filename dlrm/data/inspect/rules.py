@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from dlrm.config import format_count
 from dlrm.config.schema import MAX_NAME_LENGTH
 from dlrm.data.inspect.choice import Choice, Settings, format_aucs, format_missing, leave_out
 from dlrm.data.inspect.labelled import EncodedColumn, LabelledRows
@@ -17,6 +18,8 @@ from dlrm.data.raw.convert import find_extremes
 
 _INDEX_NAMES = ("__index_level_", "Unnamed: ")
 """Beginnings of the names that pandas gives to the index, when it writes it as a column."""
+_MAX_LIST_LENGTH = 1024
+"""Largest number of elements of a list that become dense columns."""
 _MAX_WRITTEN_OUT = 10**12
 """Least integer that is shown in short, as 9.22e+18."""
 
@@ -99,13 +102,32 @@ def _find_fault(values: pl.Series, type_name: str) -> str:
 def _choose_for_lists(present: pl.Series, type_name: str, missing_share: float) -> Choice:
     inner = present.explode().drop_nulls()
     kind = "string" if inner.dtype == pl.String else "integer"
-    if kind == "integer" and not (inner.dtype == pl.Boolean or (inner.dtype.is_numeric() and _can_be_ids(inner))):
-        return leave_out(present.name, f"{type_name}: lists of values that are neither text nor whole numbers")
+    if kind == "integer" and inner.dtype != pl.Boolean:
+        if not inner.dtype.is_numeric():
+            return leave_out(present.name, f"{type_name}: lists of values that are neither text nor numbers")
+        if not _can_be_ids(inner):
+            return _choose_for_number_lists(present, type_name, missing_share)
     if not len(inner):
         return leave_out(present.name, f"{type_name}: all lists are empty")
     why = f"lists of {present.list.len().mean():.1f} values on average, {inner.n_unique():,} distinct"
     settings: Settings = {"type": kind, "multi_hot": True}
     return Choice(present.name, why + format_missing(missing_share), None, [settings])
+
+
+def _choose_for_number_lists(present: pl.Series, type_name: str, missing_share: float) -> Choice:
+    """Choose the use of lists of numbers that are not all whole: a dense column for each element if all lists but empty
+    ones, which are missing, have one length."""
+    lengths = present.list.len().to_numpy()
+    lengths = lengths[lengths > 0]
+    low, high = int(lengths.min()), int(lengths.max())
+    if low < high:
+        return leave_out(present.name, f"{type_name}: lists of {low:,} to {high:,} numbers, not of one length")
+    why = f"{type_name}: lists of {format_count(low, 'number')}"
+    if low > _MAX_LIST_LENGTH:
+        return leave_out(present.name, why, f"numbers, with length = {low} in data.schema.dense")
+    missing_share = 1 - (1 - missing_share) * len(lengths) / len(present)
+    settings: Settings = {"length": low, "transform": "standardise"}
+    return Choice(present.name, why + format_missing(missing_share), settings)
 
 
 def _choose_for_constant(column: EncodedColumn, type_name: str, rows: LabelledRows) -> Choice:

@@ -120,12 +120,19 @@ def _make_column(name: str, found: dict[int, Any], height: int) -> tuple[pl.Seri
     items = {type(item) for value in found.values() for item in value} - {type(None)}
     if items & {list, dict}:
         return _make_empty(name, height, "not a number, a text or a list of them: a list of lists or objects")
+    if items <= {int, float} and not all(_is_whole(item) for value in found.values() for item in value):
+        return pl.Series(name, full, pl.List(pl.Float64), strict=False), "list of numbers"
     texts = pl.Series(name, [value and [_to_text(item) for item in value] for value in full], pl.List(pl.String))
     if items <= {int, float}:
+        # As floats, large ids would be rounded.
         numbers = texts.cast(pl.List(pl.Int64), strict=False)
         is_whole = numbers.explode().null_count() == texts.explode().null_count()
         return numbers if is_whole else texts.cast(pl.List(pl.Float64)), "list of numbers"
     return texts, "list of texts"
+
+
+def _is_whole(number: float | None) -> bool:
+    return number is None or isinstance(number, int) or number.is_integer()
 
 
 def _make_empty(name: str, height: int, reason: str) -> tuple[pl.Series, str]:

@@ -53,7 +53,7 @@ def check_extends(encoders: Encoders, base: Encoders, directory: Path, valid: st
     _check_schema(encoders.schema, base.schema, directory, valid)
     for actual, expected in zip(encoders.dense, base.dense, strict=True):
         if actual != expected:
-            message = f"{expected.column.name} is encoded with other statistics than in the base that it must extend"
+            message = f"{expected.column.feature} is encoded with other statistics than in the base that it must extend"
             raise DataError(message, directory, field="dense", valid=valid)
     for column, actual, expected in zip(base.schema.categorical, encoders.vocabularies, base.vocabularies, strict=True):
         if not _extends(actual, expected):
@@ -72,7 +72,7 @@ def _check_schema(schema: SchemaConfig, expected: SchemaConfig, directory: Path 
 
     directory: packed directory that has `schema`; None where it is the schema of a job document.
     """
-    dense, expected_dense = ({c.name: c.transform for c in columns.dense} for columns in (schema, expected))
+    dense, expected_dense = ({c.feature: c.transform for c in columns.dense} for columns in (schema, expected))
     categorical, expected_categorical = (
         {column.feature: _describe_use(column) for column in columns.categorical} for columns in (schema, expected)
     )

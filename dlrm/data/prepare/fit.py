@@ -160,7 +160,8 @@ def _fit_dense_encoders(columns: Sequence[DenseColumn], measures: Sequence[PartM
     encoders: list[DenseEncoder] = []
     for index, column in enumerate(columns):
         total = sum((measure.dense[index] for measure in measures), start=Moments())
-        has_indicator = total.num_missing > 0
+        shares_one = all(measure.is_missing_as_before[index] for measure in measures)
+        has_indicator = total.num_missing > 0 and not shares_one
         if column.transform == "standardise":
             encoders.append(
                 DenseEncoder(

@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from dlrm.data.encode.dense import is_missing_as_before
 from dlrm.data.packed.layout import Split
 from dlrm.data.prepare.moments import Moments
 from dlrm.data.prepare.part_files import StagedPart
@@ -36,6 +37,8 @@ class PartMeasure:
     splits: dict[Split, SplitMeasure]
     dense: list[Moments]
     """Moments of each dense column over the training rows; empty moments where the transform needs none."""
+    is_missing_as_before: list[bool]
+    """Whether each dense column is missing in the same training rows as the one before it, in the same lists."""
 
 
 def measure_parts(rows: StagedRows, workers: Workers, progress: Progress) -> list[PartMeasure]:
@@ -54,11 +57,18 @@ def _measure_part(rows: StagedRows, part: Part) -> PartMeasure:
     measures: dict[Split, SplitMeasure] = {
         split: _measure_split(rows, staged, is_held_out == (split == "eval")) for split in SPLITS
     }
+    columns = rows.schema.dense
+
+    def get_values(index: int) -> NDArray[np.float64]:
+        return staged.dense(index)[~is_held_out]
+
     dense = [
-        Moments() if column.transform == "log" else Moments.from_values(staged.dense(index)[~is_held_out])
-        for index, column in enumerate(rows.schema.dense)
+        Moments() if column.transform == "log" else Moments.from_values(get_values(index))
+        for index, column in enumerate(columns)
     ]
-    return PartMeasure(measures, dense)
+    return PartMeasure(
+        measures, dense, [is_missing_as_before(columns, index, get_values) for index in range(len(columns))]
+    )
 
 
 def _measure_split(rows: StagedRows, staged: StagedPart, is_in: NDArray[np.bool_]) -> SplitMeasure:

@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dlrm.config import CategoricalColumn, DenseColumn, SchemaConfig
+from dlrm.config import CategoricalColumn, DenseColumn, SchemaConfig, format_count
 from dlrm.config.time_format import TimePart
 from dlrm.data.raw.bad_rows import BadRows, format_value
 from dlrm.data.raw.block import Parsed
@@ -72,6 +72,8 @@ class _ColumnReader:
         self._schema, self._bad, self._rows, self._with_labels = schema, bad, rows, with_labels
         self._times: dict[tuple[str, str | None], tuple[NDArray[np.int64], NDArray[np.bool_]]] = {}
         """Parsed times by column and form, which several parts may be taken from."""
+        self._lists: dict[str, NDArray[np.float64]] = {}
+        """Numbers [L, n] of lists of L values, by column: each dense column takes one element."""
         self.odd_values: OddValues = {}
 
     def read_table(self, table: pa.Table) -> RawTable:
@@ -84,7 +86,7 @@ class _ColumnReader:
         return RawTable(
             labels=self._read_label(columns[schema.label]) if has_labels else make_unknown_labels(table.num_rows),
             weights=None if weight is None else self._read_weight(weight, columns[weight]),
-            dense=[self._read_numbers(column, columns[column.name]) for column in schema.dense],
+            dense=[self._read_dense(column, columns[column.name]) for column in schema.dense],
             categorical=[self._read_categorical(column, columns[column.name]) for column in schema.categorical],
             label_values=list_label_values(columns[schema.label]) if is_matched else (),
         )
@@ -104,7 +106,34 @@ class _ColumnReader:
         self._record_bad_values(name, is_bad, values, _explain_bad_weight)
         return np.where(is_bad, 0, numbers).astype(np.float32)
 
-    def _read_numbers(self, column: DenseColumn | CategoricalColumn, values: pa.Array) -> NDArray[np.float64]:
+    def _read_dense(self, column: DenseColumn, values: pa.Array) -> NDArray[np.float64]:
+        if column.element is None:
+            return self._read_numbers(column, values)
+        if column.name not in self._lists:
+            self._lists[column.name] = self._read_lists(column, values)
+        return self._lists[column.name][column.element]
+
+    def _read_lists(self, column: DenseColumn, lists: pa.Array) -> NDArray[np.float64]:
+        """Read lists [n] of L numbers as an array [L, n], NaN where a number or a list is missing, or a list empty."""
+        length = self._schema.list_lengths[column.name]
+        numbers = np.full((length, len(lists)), np.nan)
+        if pa.types.is_null(lists.type):
+            return numbers
+        if pa.types.is_fixed_size_list(lists.type):
+            lists = lists.cast(pa.list_(lists.type.value_type))
+        # Some formats have no null list.
+        lengths = np.where(find_missing(lists), 0, lists.value_lengths().fill_null(0).to_numpy())
+        explain = partial(_explain_bad_length, length=length)
+        self._record_bad_values(column.name, (lengths != length) & (lengths != 0), lists, explain)
+        rows = np.flatnonzero(lengths == length)
+        flat = (lists if len(rows) == len(lists) else lists.take(pa.array(rows))).flatten()
+        numbers[:, rows] = self._read_numbers(column, flat, np.repeat(rows, length)).reshape(-1, length).T
+        return numbers
+
+    def _read_numbers(
+        self, column: DenseColumn | CategoricalColumn, values: pa.Array, row_of: NDArray[np.int64] | None = None
+    ) -> NDArray[np.float64]:
+        """Read the numbers of a column, NaN where missing. row_of: as for `_encode_values`."""
         explain: _Explain = _explain_bad_number
         if column.decimal_mark is not None and holds_text(values.type):
             numbers, is_wrong = convert_number_texts(values, column.decimal_mark)
@@ -113,7 +142,7 @@ class _ColumnReader:
             numbers, is_wrong = convert_to_numbers(values)
         if is_wrong.any() and self._schema.missing:
             is_wrong &= ~find_words(values, self._schema.missing)
-        self._record_bad_values(column.name, is_wrong, values, explain)
+        self._record_bad_values(column.name, is_wrong, values, explain, row_of)
         is_extreme = find_extremes(numbers)
         self._count_odd_values("extreme", column.name, int(np.count_nonzero(is_extreme)))
         return np.where(is_extreme, np.nan, numbers) if is_extreme.any() else numbers
@@ -239,6 +268,10 @@ def _explain_bad_weight(value: pa.Scalar) -> tuple[str, str]:
 
 def _explain_bad_number(value: pa.Scalar) -> tuple[str, str]:
     return f"{format_value(value.as_py())} is not a number", "a finite number; a missing value is blank or null"
+
+
+def _explain_bad_length(value: pa.Scalar, length: int) -> tuple[str, str]:
+    return f"has {format_count(len(value), 'value')}", f"a list of {format_count(length, 'number')}, or null"
 
 
 def _explain_bad_integer(value: pa.Scalar) -> tuple[str, str]:

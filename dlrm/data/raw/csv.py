@@ -47,8 +47,12 @@ def cut_csv_blocks(
     """Cut `file` into blocks of about `block_bytes` of decompressed text.
 
     with_labels: read the label and the weight. Otherwise a file without a header may lack them: the number of values in
-    its first line decides. Raises DataError where the header is wrong, and as `read_lines` does.
+    its first line decides. Raises DataError where the header is wrong or the schema has lists of numbers, and as
+    `read_lines` does.
     """
+    if lists := [*schema.list_lengths]:
+        valid = "jsonl, parquet or arrow; or CSV with a column for each number"
+        raise DataError("CSV has no lists of numbers", file.name, field=lists[0], valid=valid)
     reader, header = None, None
     for lines in _read_lines(file, schema.delimiter, block_bytes):
         rows = lines

@@ -63,7 +63,8 @@ def read_texts(found: Mapping[str, Any], name: str, *, is_list: bool) -> Any:
         return None
     if is_list:
         if not isinstance(value, list):
-            raise JsonLineError(name, "is not a list", 'a list such as ["a", "b"], or multi_hot: false in the schema')
+            valid = "a list such as [1, 2]; or in the schema multi_hot: false, or no length"
+            raise JsonLineError(name, "is not a list", valid)
         return [None if item is None else _to_text(item, name) for item in value]
     return _to_text(value, name)
 
@@ -94,7 +95,7 @@ def _to_text(value: Any, name: str) -> str:
         kind = "a list" if isinstance(value, list) else "an object"
         valid = "a text, a number, true, false or null"
         raise JsonLineError(
-            name, f"is {kind}", valid + ("; or multi_hot: true in the schema" if kind == "a list" else "")
+            name, f"is {kind}", valid + ("; or in the schema multi_hot: true, or length" if kind == "a list" else "")
         )
     try:
         if not value.isascii():

@@ -2,7 +2,8 @@
 
 `user.id` names the key `id` of the object `user`. A key that a line lacks has the value that the path of the file
 states, or else is a missing value, and so are null, NaN, a blank text and one that the schema lists as `missing`.
-Values are read as their text, so that 1, 1.0 and "1" are the same; lists are multi-hot values.
+Values are read as their text, so that 1, 1.0 and "1" are the same; lists are multi-hot values, or numbers of dense
+columns.
 """
 
 import io
@@ -42,7 +43,7 @@ def cut_jsonl_blocks(
 
 def _parse(lines: Lines, file: DataFile, schema: SchemaConfig, with_labels: bool, keep_going: bool) -> Parsed:
     bad = BadRows(file.name, lines.first_number, lines.num_lines)
-    lists = {column.name for column in schema.categorical if column.multi_hot}
+    lists = {column.name for column in schema.categorical if column.multi_hot} | {*schema.list_lengths}
     columns = {name: name in lists for name in list_columns_to_read(schema, with_labels)}
     try:
         found = _read_with_polars(lines, columns)

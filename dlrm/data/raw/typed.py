@@ -2,11 +2,12 @@
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 import polars as pl
 import pyarrow as pa
 
-from dlrm.config import CategoricalColumn, SchemaConfig
+from dlrm.config import CategoricalColumn, SchemaConfig, format_count
 from dlrm.data.errors import DataError
 from dlrm.data.raw.bad_rows import BadRows
 from dlrm.data.raw.block import Parsed
@@ -47,8 +48,15 @@ def check_columns(found: pa.Schema, schema: SchemaConfig, file: str | None, with
         _check_label(found, schema, file)
     if with_labels and schema.weight is not None:
         _check_type(found, schema.weight, _is_number, _NUMBERS, file)
-    for column in schema.dense:
-        _check_type(found, column.name, _is_number, _NUMBERS, file)
+    lengths = schema.list_lengths
+    for name in {column.name: None for column in schema.dense}:
+        if name in lengths:
+            valid = f"lists of {format_count(lengths[name], 'number')}"
+            _check_type(found, name, partial(_is_list_of_numbers, length=lengths[name]), valid, file)
+        else:
+            has_lists = _is_list(_get_value_type(found.field(name).type))
+            hint = "; or length in the schema, for lists of numbers" if has_lists else ""
+            _check_type(found, name, _is_number, _NUMBERS + hint, file)
     for column in schema.categorical:
         _check_categorical(found, column, file)
 
@@ -98,6 +106,14 @@ def _is_number(kind: pa.DataType) -> bool:
     types, value = pa.types, _get_value_type(kind)
     is_typed = types.is_boolean(value) or types.is_floating(value) or types.is_decimal(value)
     return is_typed or types.is_integer(value) or _is_text(kind)
+
+
+def _is_list_of_numbers(kind: pa.DataType, length: int) -> bool:
+    kind = _get_value_type(kind)
+    if pa.types.is_null(kind):
+        return True
+    has_length = not pa.types.is_fixed_size_list(kind) or kind.list_size == length
+    return _is_list(kind) and has_length and _is_number(kind.value_type)
 
 
 def _fits_strings(kind: pa.DataType) -> bool:

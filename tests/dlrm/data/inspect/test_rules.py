@@ -250,7 +250,7 @@ def test_whether_a_constant_is_missing_may_predict() -> None:
         ("__index_level_0__", DRAW.integers(0, 5, N), "index of a pandas table"),
         ("Unnamed: 0", DRAW.integers(0, 5, N), "index of a pandas table"),
         ("note", [f"the parcel number {row} had been left at the door" for row in range(N)], "free text"),
-        ("embedding", [[0.1, 0.2], [0.3]], "lists of values"),
+        ("embedding", [[0.1, 0.2], [0.3]], "not of one length"),
         ("ratio", [np.inf, 1e39] * (N // 2), "all values are infinite, beyond float32"),
         (" ", [1, 2], "no name"),
     ],
