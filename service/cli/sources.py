@@ -61,7 +61,9 @@ def resolve_files(sources: Sequence[str]) -> list[str]:
     """Return the files, directories or patterns with absolute paths. Raises BadInputError where one names no file."""
     documents = [source for source in sources if is_document(source)]
     if documents:
-        raise BadInputError(f"{documents[0]}: pass either one job document or data files")
+        name = documents[0]
+        rows = "; rows in a .json file are JSON Lines, one object per line" if name.lower().endswith(".json") else ""
+        raise BadInputError(f"{name}: pass either one job document or data files{rows}")
     faults = [fault for source in sources if (fault := find_pattern_fault(source))]
     if faults:
         raise BadInputError(*(f"{fault} (valid: {valid})" for fault, valid in faults))

@@ -1,5 +1,6 @@
 """Inference of a schema: which column is the label, which one the weight, and how the others are used."""
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -156,7 +157,7 @@ def _compare_with_label_and_others(
 ) -> tuple[list[Choice], dict[str, str]]:
     """Leave out columns with the content of an earlier one that is used in the same way, and outcomes that give the
     label away. Return all choices, and how others give it away, by name."""
-    names_of: dict[tuple[bytes, str], str] = {}
+    names_of: dict[tuple[bytes, bytes, str], str] = {}
     kept: list[Choice] = []
     leaks: dict[str, str] = {}
     for choice in choices:
@@ -168,12 +169,7 @@ def _compare_with_label_and_others(
         giveaway = find_giveaway(choice, values, column, labelled)
         checked = doubt_outcome(choice, giveaway, column)
         if column is not None and not checked.is_left_out:
-            # Ids may have other names; numbers must be the same numbers.
-            is_text = column.distinct.dtype == pl.String
-            distinct = column.distinct if is_text else column.distinct.cast(pl.Float64)
-            numbers = "" if choice.dense is None else str(distinct.hash().sum())
-            uses = f"{numbers} {[settings for settings in choice.categorical if 'type' not in settings]}"
-            first = names_of.setdefault((column.digest, uses), choice.name)
+            first = names_of.setdefault(_identify_content(choice, column), choice.name)
             if first != choice.name:
                 left_out = leave_out(choice.name, f"the same content as {first!r} in every row")
                 checked = replace(left_out, auc=choice.auc)
@@ -181,3 +177,14 @@ def _compare_with_label_and_others(
             leaks[choice.name] = giveaway
         kept.append(checked)
     return kept, leaks
+
+
+def _identify_content(choice: Choice, column: EncodedColumn) -> tuple[bytes, bytes, str]:
+    """Return what is equal for columns with the same content in the same use: ids may have other names, numbers and
+    times must be the same."""
+    uses = str([settings for settings in choice.categorical if "type" not in settings])
+    if choice.dense is None and all("type" in settings for settings in choice.categorical):
+        return column.digest, b"", uses
+    distinct = column.distinct
+    values = distinct if distinct.dtype == pl.String else distinct.cast(pl.Float64)
+    return column.digest, hashlib.blake2b(values.hash().to_numpy().tobytes()).digest(), uses

@@ -137,6 +137,10 @@ def _make_unclear_error(rows: pl.DataFrame, candidates: list[str], positive: str
     graded = [f"--label {shlex.quote(name)} --positive {_suggest_positive(rows[name])}" for name in _list_graded(rows)]
     if not candidates:
         valid = " or ".join(graded) or "files with a column of two values, such as 0 and 1"
+        if len(rows.columns) == 1:
+            # Probably all of them, with a delimiter that is not known.
+            message += f": the only column is called {rows.columns[0]!r}"
+            valid = "files with several columns, separated by a comma, tab, ;, |, ::, Ctrl-A, ^, ~ or space"
         return DataError(f"{message}: no column has exactly two values", valid=valid)
     binary = [name for name in candidates if _is_binary(rows[name])]
     is_chance = rows.height < _MIN_ROWS_FOR_PLACE
@@ -158,7 +162,10 @@ def _read_label(values: pl.Series, how: str, positive: str | None) -> Label:
     if positive is not None:
         labels, is_missing = match_positive(values.to_arrow(), positive)
         is_positive = pl.Series(values.name, labels == 1).set(pl.Series(is_missing), None)
-        why = f"{how}; {positive if _is_comparison(positive) else repr(positive)} is 1, {_describe_share(is_positive)}"
+        is_one = f"{positive if _is_comparison(positive) else repr(positive)} is 1"
+        if not _is_comparison(positive):
+            is_one += f" and {_format_values(values.filter(~is_positive))} 0"
+        why = f"{how}; {is_one}, {_describe_share(is_positive)}"
         return Label(values.name, positive, why, is_positive)
     if _is_binary(values):
         is_positive = values.cast(pl.Float64) == 1.0

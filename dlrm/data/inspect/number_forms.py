@@ -113,7 +113,7 @@ def _find_doubt(texts: pl.Series, numbers: pl.Series, mark: DecimalMark, delimit
 
 
 def _describe_others(texts: pl.Series, readings: Mapping[DecimalMark, pl.Series], is_plain: pl.Series) -> str:
-    """Describe texts of which most, not all, are numbers; empty for others, and where those are plain numbers."""
+    """Describe texts of which most, not all, are numbers; empty for others, and where those are plain whole numbers."""
     mark = max(_MARKS, key=lambda mark: readings[mark].count())
     is_read, is_unread = readings[mark].is_not_null(), texts.str.contains(_UNREAD)
     num_known = (is_read | is_unread).sum()
@@ -122,7 +122,9 @@ def _describe_others(texts: pl.Series, readings: Mapping[DecimalMark, pl.Series]
     if len(texts) >= _MIN_UNREAD and (is_unread & ~is_read).sum() > _SOME * len(texts):
         example = texts.filter(is_unread & ~is_read)[0]
         return f"texts such as {example!r} are numbers of a form that is not read: write plain numbers"
-    if is_read.sum() < _MOST * len(texts) or (is_plain | ~is_read).all():
+    # Names may be plain whole numbers for the most part.
+    is_named = (is_plain | ~is_read).all() and not texts.filter(is_read).str.contains(r"[0-9][.,][0-9]").any()
+    if is_read.sum() < _MOST * len(texts) or is_named:
         return ""
     others = texts.filter(~is_read)
     number = f"{len(others):,} of {len(texts):,} distinct texts are no numbers, such as {others[0]!r}"

@@ -37,6 +37,7 @@ from dlrm.data.raw.text import Lines, get_first_line, is_utf8, read_lines
 _FIRST_BYTES = 1 << 18
 _NAME = re.compile(r"[^\W\d].{0,99}")
 _WHOLE_NUMBER = r"^\s*-?(0|[1-9][0-9]*)\s*$"
+_PHONE_NUMBER = r"^\s*\+[0-9]{7,}\s*$"
 _CRITEO_CELLS = [r"[01]", *[r"(-?[0-9]+)?"] * 13, *[r"([0-9a-fA-F]{1,8})?"] * 26]
 _MAX_BAD_SHARE = 0.5
 """Largest share of lines that are no rows: beyond it, the files are not CSV, or of another delimiter."""
@@ -257,10 +258,11 @@ def convert_column(texts: pl.Series) -> pl.Series:
         read = (parse_numbers(texts, kind) for kind in (pl.Int64(), pl.UInt64()))
         return next((integers for integers in read if integers.null_count() == texts.null_count()), texts)
     numbers = parse_numbers(texts, pl.Float64())
-    # A number with leading zeros, such as 007, is a name.
-    if numbers.null_count() == texts.null_count() and not present.str.contains(r"^\s*-?0[0-9]").any():
-        return texts if has_points_between_thousands(present) else numbers
-    return texts
+    if numbers.null_count() != texts.null_count():
+        return texts
+    # A number with leading zeros, such as 007, is a name, and so are those of phones.
+    is_name = present.str.contains(r"^\s*-?0[0-9]").any() or present.str.contains(_PHONE_NUMBER).all()
+    return texts if is_name or has_points_between_thousands(present) else numbers
 
 
 def name_type(kind: pl.DataType) -> str:

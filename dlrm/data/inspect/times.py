@@ -32,7 +32,9 @@ _MIN_SECONDS, _MAX_SECONDS = -2_208_988_800, 4_102_444_800
 _DAY_SECONDS = 86_400
 _MAX_LENGTH = 60
 """Largest number of characters of a text that may be a time of an unknown form, rather than a sentence with one."""
-_CLOCK, _YEAR = r"\b[0-2]?[0-9]:[0-5][0-9]\b", r"\b(?:19|20)[0-9]{2}\b"
+_CLOCK, _YEAR, _PART = r"\b[0-2]?[0-9]:[0-5][0-9]\b", "(?:19|20)[0-9]{2}", r"\D{1,3}[0-9]{1,2}"
+_DATE_AND_CLOCK = rf"(?:^|\D){_YEAR}(?:{_PART}){{4}}|\b[0-9]{{1,2}}{_PART}\D{{1,3}}{_YEAR}(?:{_PART}){{2}}"
+"""A year with a clock time anywhere, or a date and a clock time in numbers, whatever is between them."""
 _SERIAL_1980, _SERIAL_2100 = 29_221, 73_051
 """Days since 1900 as spreadsheets count them."""
 
@@ -137,7 +139,8 @@ def _describe_doubt(texts: pl.Series, read: list[Times], shares: dict[str, float
         valid = f"list such texts in data.schema.missing, and use {_format_line(texts.name, form)}"
         number = f"{len(others):,} of {len(texts):,} distinct texts are no times of the form {form}"
         return f"{number}, such as {others[0]!r}: {valid}"
-    has_time = texts.str.contains(_CLOCK) & texts.str.contains(_YEAR) & (texts.str.len_chars() <= _MAX_LENGTH)
+    has_time = (texts.str.contains(_CLOCK) & texts.str.contains(rf"\b{_YEAR}\b")) | texts.str.contains(_DATE_AND_CLOCK)
+    has_time &= texts.str.len_chars() <= _MAX_LENGTH
     if has_time.to_numpy().mean() >= _MOST:
         return f"{texts[0]!r} looks like a time of a form that is not known: write ISO 8601, or give its time_format"
     return ""

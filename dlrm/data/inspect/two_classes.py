@@ -9,6 +9,7 @@ _EVENTS = frozenset(
     re.findall(
         r"\S+",
         """
+        はい 예 igen wahr vrai vero verdadero verdadeiro
         yes true ja oui si sí sim tak да 是 有 + pos positive presence present with click clicked clicks conv
         conversion convert converted purchase purchased buy buyer bought sale sold order ordered transaction
         install installed attributed subscribe subscribed signup registered responded response accept accepted
@@ -25,6 +26,7 @@ _RESTS = frozenset(
     re.findall(
         r"\S+",
         """
+        いいえ 아니요 nem nej falsch faux falso
         no false nein nao não nie нет 否 无 - neg negative absence absent without none never nothing impression
         impressions exposure exposed shown show showed view viewed pv skip skipped ignore ignored browse reject
         rejected decline declined refuse refused denied lose loser lost loss failure fail failed failing

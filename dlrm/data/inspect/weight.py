@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
 import polars as pl
 
 from dlrm.config import format_some
@@ -18,6 +19,7 @@ _SURE_NAME = re.compile(
     r"(sample|instance|case|row|record|example|obs|observation|survey|sampling|training|train|importance|loss)_?weights?"
 )
 _BARE_NAME = re.compile(r"weights?")
+_MAX_WEIGHT = float(np.finfo(np.float32).max)
 _VALID = "a column of finite numbers of at least 0, one in every row"
 
 
@@ -85,4 +87,6 @@ def _find_fault(sample: FileSample, name: str) -> str:
         return "holds infinity"
     if (numbers < 0).any():
         return f"holds numbers below 0, such as {numbers.min():g}"
+    if (numbers > _MAX_WEIGHT).any():
+        return f"holds numbers beyond float32, such as {numbers.max():g}"
     return "" if (numbers > 0).any() else "is 0 in every row"

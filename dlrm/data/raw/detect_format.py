@@ -1,8 +1,9 @@
 """Detection of the format of a file by what it holds."""
 
+from dlrm.data.raw.csv_start import list_first_lines
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.file_kinds import identify_file, is_json_lines
-from dlrm.data.raw.text import get_first_line, read_lines
+from dlrm.data.raw.text import read_lines
 
 _FIRST_BYTES = 1 << 18
 
@@ -17,4 +18,5 @@ def detect_format(file: DataFile) -> str:
         raise kind.make_error(file.name)
     if kind.format != "text":
         return kind.format
-    return "jsonl" if is_json_lines(get_first_line(next(read_lines(file, _FIRST_BYTES)))) else "text"
+    first_lines = list_first_lines(next(read_lines(file, _FIRST_BYTES)))
+    return "jsonl" if is_json_lines(first_lines, file.name) else "text"

@@ -41,6 +41,12 @@ class Kind:
 
 TEXT = Kind("is text", "text")
 JSON_LINES = Kind("is JSON Lines", "jsonl")
+_JSON_ARRAYS = Kind("has a JSON array on each line", valid="JSON Lines with one object per line, or CSV")
+_BROKEN_JSON = Kind(
+    "begins like JSON Lines, but has no whole object on a line",
+    valid="one JSON object per line, with names and texts in double quotes, and nothing before or after it",
+)
+_JSON_START = re.compile(rb"[\s\x1e]*\{\s*[\"']")
 PARQUET = Kind("is a Parquet file", "parquet")
 ARROW = Kind("is an Arrow IPC file", "arrow")
 GZIP, ZSTD = Kind("is compressed with gzip", "text"), Kind("is compressed with zstd", "text")
@@ -105,7 +111,7 @@ _TEXTS: list[tuple[str, Kind]] = [
         Kind("is a pointer of Git LFS, not the file itself", valid="the file that `git lfs pull` fetches"),
     ),
     (
-        r"<!doctype\s+html|<html",
+        r"(<!--[^>]*-->\s*)*<(!doctype\s+html|html)",
         Kind("is an HTML page, such as a server's login or error page", valid="the file that was to be fetched"),
     ),
     (
@@ -116,6 +122,10 @@ _TEXTS: list[tuple[str, Kind]] = [
     (
         r"\[\s*(\{|\[|\])",
         Kind("is a JSON array", valid="JSON Lines, one object per line, as `jq -c '.[]' FILE` makes"),
+    ),
+    (
+        r'\{\s*"error"\s*:\s*\{',
+        Kind("is a server's error message in JSON", valid="the file that was to be fetched"),
     ),
     (
         r"\{\s*\n",
@@ -138,6 +148,10 @@ _TEXTS: list[tuple[str, Kind]] = [
     (
         r"[+-]?[\d.]+([ \t]\d+:\d+:[-+\d.e]+){2,}[ \t]*(\n|$)",
         Kind("has rows in the format of libffm", valid="rows with a value for each column"),
+    ),
+    (
+        r"[+-]?[\d.]+( [\d.]+){0,2}( '?[^\s|]+)? ?\|[a-z]\w*(:[\d.]+)? [^|\n]*(:|=|\|)",
+        Kind("has rows in the format of Vowpal Wabbit", valid="rows with a value for each column"),
     ),
 ]
 """Patterns of the beginning of text that is no table of rows, any letter case."""
@@ -195,18 +209,35 @@ def remove_buffer(raw: BinaryIO) -> BinaryIO | io.RawIOBase:
     return raw.raw if isinstance(raw, io.BufferedReader) else raw
 
 
-def is_json_lines(first_line: bytes) -> bool:
-    """Whether the first line of a text is a whole JSON object."""
-    try:
-        return first_line.startswith(b"{") and isinstance(json.loads(first_line), dict)
-    except (ValueError, RecursionError):
+def is_json_lines(first_lines: Sequence[bytes], file: str) -> bool:
+    """Whether a text begins like JSON, comments and blank lines aside, and some of its first lines are whole objects.
+
+    Raises DataError if it begins so, but none is.
+    """
+    rows = (line for line in first_lines if line.strip() and not line.startswith((b"#", b"//")))
+    if not _JSON_START.match(next(rows, b"")):
         return False
+    if not any(_is_json(line, b"{") for line in first_lines):
+        raise _BROKEN_JSON.make_error(file)
+    return True
 
 
 def refuse_json_lines(first_line: bytes, file: str) -> None:
-    """Raise DataError where the first line of a text with delimiters is a JSON object."""
-    if is_json_lines(first_line):
+    """Raise DataError where the first line of a text with delimiters is a JSON object or array, or begins like one."""
+    if _is_json(first_line, b"{"):
         raise JSON_LINES.make_error(file)
+    if _JSON_START.match(first_line):
+        raise _BROKEN_JSON.make_error(file)
+    if _is_json(first_line, b"["):
+        raise _JSON_ARRAYS.make_error(file)
+
+
+def _is_json(line: bytes, start: bytes) -> bool:
+    """Whether a line is a whole value of JSON that starts so."""
+    try:
+        return line.startswith(start) and json.loads(line) is not None
+    except (ValueError, RecursionError):
+        return False
 
 
 def _decode(start: bytes) -> str | None:

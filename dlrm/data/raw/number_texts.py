@@ -17,7 +17,8 @@ _CODES = (
     "USD|EUR|GBP|JPY|CNY|RMB|INR|CHF|CAD|AUD|NZD|SEK|NOK|DKK|PLN|CZK|HUF|RON|BGN|TRY|RUB|UAH|BRL|MXN|ARS|CLP|COP|PEN"
     "|ZAR|NGN|KES|EGP|ILS|AED|SAR|THB|IDR|MYR|SGD|HKD|TWD|KRW|VND|PHP|PKR|BDT"
 )
-_CURRENCY = rf"(?:[A-Z]{{0,3}}\p{{Sc}}|{_CODES}|Rs\.?|Fr\.?|Ft|kr\.?|lei|zł|Kč)"
+_WORDS = r"Rs\.?|Fr\.?|Ft|kr\.?|lei|zł|Kč|TL|руб\.?|грн\.?|元|円|원"  # noqa: RUF001, Cyrillic letters
+_CURRENCY = rf"(?:[A-Z]{{0,3}}\p{{Sc}}|{_CODES}|{_WORDS})"
 _EXAMPLES: dict[DecimalMark, str] = {".": "1,234.50, -12.5 or $12.50", ",": "1.234,50, -12,5 or 12,50 €"}
 
 
