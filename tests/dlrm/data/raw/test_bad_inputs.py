@@ -159,15 +159,20 @@ def test_csv(bad: Bad, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ['{"url": "here", "admin_key": "hunter2-hunter2"', "hunter2-hunter2", "user,hunter2 hunter2", "a,\x1b[2J"]
+    ("line", "sentence"),
+    [
+        ('{"url": "here", "admin_key": "hunter2-hunter2"', "begins like JSON Lines, but has no whole object on a line"),
+        *((line, "the first line does not look like a header") for line in ("hunter2-hunter2", "user,hunter2 hunter2")),
+        ("a,\x1b[2J", "there is no such column; the first line does not look like a header"),
+    ],
 )
-def test_an_error_does_not_show_text_of_a_file_that_is_no_csv(tmp_path: Path, line: str) -> None:
+def test_an_error_does_not_show_text_of_a_file_that_is_no_csv(tmp_path: Path, line: str, sentence: str) -> None:
     path = tmp_path / "a"
     path.write_text(f"{line}\n{line}\n")
     config = DataConfig(train=["a"], format="csv", schema=SCHEMA)
     with pytest.raises(DataError) as caught:
         rows_of(cut_blocks(config, [found(path)]))
-    assert "there is no such column; the first line does not look like a header" in str(caught.value)
+    assert sentence in str(caught.value)
     assert "hunter2" not in str(caught.value)
     assert "\x1b" not in str(caught.value)
 
