@@ -33,6 +33,9 @@ def list_delta_files(directory: TableDirectory, version: str | None) -> list[Tab
         if is_remote(place):
             place = str(Path(temporary).resolve())
             copy_log(directory, number, Path(place))
+        else:
+            # The library follows links wherever they lead, and its errors quote what it finds there.
+            directory.list_names("_delta_log")
         table = DeltaTable(place, version=number)
         actions = pa.table(table.get_add_actions())
         deleted = _find_deleted_rows(table, place)

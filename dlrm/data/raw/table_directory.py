@@ -32,12 +32,16 @@ class TableDirectory:
         return {name.removeprefix(f"{self.name}/"): file for name, file in self._objects.items()}
 
     def list_names(self, folder: str) -> list[str]:
-        """List the names of the files directly in a folder of the table."""
+        """List the names of the visible files directly in a folder of the table. Raises DataError for a link that leads
+        out of the data roots."""
         start = f"{self.name}/{folder}/"
         if is_remote(self.name):
             return [name.removeprefix(start) for name in self._objects if name.rpartition("/")[0] + "/" == start]
         self._roots.check(Path(start), start, self.field, "a table")
-        return [path.name for path in Path(start).iterdir()]
+        paths = [path for path in Path(start).iterdir() if not path.name.startswith(".")]
+        for path in paths:
+            self._roots.check(path, path, self.field)
+        return [path.name for path in paths]
 
     def find(self, name: str) -> DataFile:
         """Find a file by its path or URI. Raises DataError where it is missing, or outside the data roots."""

@@ -196,7 +196,8 @@ def _find_fault(pods: Sequence[PodState], now: datetime, pull_seconds: float) ->
     """Find a pod that does not start on its node; None where each may."""
     placed = [pod for pod in pods if pod.phase is PodPhase.WAITING and pod.placed_at is not None]
     for pod in sorted(placed, key=_get_wait_order):
-        if "(Invalid" in pod.message:
+        # Warnings of other kinds may quote a system's "(Invalid argument)", and pass.
+        if pod.reason is Reason.IMAGE_PULL and "(Invalid" in pod.message:
             return pod
         if pod.placed_at is not None and (now - pod.placed_at).total_seconds() > pull_seconds:
             message = f"{pod.message}; that has taken longer than pull_seconds = {pull_seconds:.0f}"

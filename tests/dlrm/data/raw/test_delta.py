@@ -139,6 +139,11 @@ def test_a_file_outside_the_data_roots_is_refused(tmp_path: Path) -> None:
     log.write_text(log.read_text().replace(Path(file.name).name, "..%2F..%2Fsecret.parquet"))
     with pytest.raises(DataError, match="is outside the data roots"):
         find_files(["t"], "data.train", [str(tmp_path / "data")], tmp_path / "data")
+    (tmp_path / "secret.json").write_text("secret")
+    log.unlink()
+    log.symlink_to(tmp_path / "secret.json")
+    with pytest.raises(DataError, match="is outside the data roots"):
+        find_files(["t"], "data.train", [str(tmp_path / "data")], tmp_path / "data")
 
 
 def test_a_column_that_a_file_lacks_is_missing_there(tmp_path: Path) -> None:

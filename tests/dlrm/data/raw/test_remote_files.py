@@ -210,7 +210,7 @@ def test_tables_are_read_by_their_logs(endpoint: str, tmp_path: Path) -> None:
     deltalake.write_deltalake(tmp_path / "delta", rows, partition_by=["place"])
     deltalake.DeltaTable(tmp_path / "delta").create_checkpoint()
     deltalake.DeltaTable(tmp_path / "delta").delete("id = 3")
-    next((tmp_path / "delta/_delta_log").glob("*0.json")).unlink()
+    (tmp_path / f"delta/_delta_log/{0:020}.json").unlink()
     catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=tmp_path.as_uri())
     catalog.create_namespace("n")
     table = catalog.create_table("n.ice", schema=rows.schema)

@@ -190,6 +190,8 @@ WAITS: dict[str, tuple[Object, tuple[Object, ...], Reason, str]] = {
                           Reason.LAUNCH_FAILED, "(FailedPrepareDynamicResources): no gRPC client for driver"),
     "network": (CREATING, (warn("FailedMount", "old", 500), warn("FailedCreatePodSandBox", "netplugin failed")),
                 Reason.LAUNCH_FAILED, "(FailedCreatePodSandBox): netplugin failed"),
+    "volume": (CREATING, (warn("FailedMount", "mount failed (Invalid argument)"),),
+               Reason.LAUNCH_FAILED, "(FailedMount): mount failed (Invalid argument)"),
     "no addresses": (CREATING, (warn("FailedMount", "old", 500), warn(
         "FailedCreatePodSandBox", "(combined from similar events): no IP addresses available",
         lastTimestamp=None, eventTime=ago(600), series={"lastObservedTime": ago(5), "count": 106}
