@@ -59,6 +59,7 @@ def find_times(distinct: pl.Series) -> Times | str:
     """
     if not is_time_type(distinct.to_arrow().type):
         return ""
+    distinct = _make_whole(distinct)
     is_text, is_number = distinct.dtype == pl.String, distinct.dtype.is_numeric()
     is_named = _TIME_NAME.search(distinct.name) is not None
     is_iso = is_text and bool(distinct.str.contains("-", literal=True).all())
@@ -70,6 +71,14 @@ def find_times(distinct: pl.Series) -> Times | str:
     if is_number and not is_named and len(distinct) < _MIN_DIGITS:
         return ""
     return _find_form(distinct, plain, is_named=is_named)
+
+
+def _make_whole(distinct: pl.Series) -> pl.Series:
+    """Return whole floats as integers: libraries without missing integers turn a column that has some into floats."""
+    if not distinct.dtype.is_float():
+        return distinct
+    whole = distinct.cast(pl.Int64, strict=False)
+    return whole if (whole.cast(distinct.dtype) == distinct).all() and not whole.has_nulls() else distinct
 
 
 def _parse_plain(distinct: pl.Series) -> Times | None:

@@ -67,6 +67,7 @@ def read(path: Path, choice: Choice, between: str = ",", missing: tuple[str, ...
         ("%b %d %H:%M:%S", "%b %d %H:%M:%S"),
         ("%Y%m%d%H", "%Y%m%d%H"),
         ("%y%m%d%H%M%S", "%y%m%d%H%M%S"),
+        ("%y%m%d%H.0", "%y%m%d%H"),
         ("%Y-%m-%d %H:%M:%S.123 UTC", None),
     ],
 )
