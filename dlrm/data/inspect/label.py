@@ -43,6 +43,8 @@ def find_label(rows: pl.DataFrame, name: str | None = None, positive: str | None
     DataError where `name` is no column with two values, or none that `positive` divides, and where it is not clear
     which column is the label.
     """
+    if positive is not None and not positive.strip():
+        raise DataError("is blank", field="--positive", valid="a value of the label, or a comparison such as '>= 4'")
     if name is not None:
         _check_label(rows, name, positive)
         return _read_label(rows[name], "as told", positive)
@@ -164,7 +166,7 @@ def _read_label(values: pl.Series, how: str, positive: str | None) -> Label:
         is_positive = pl.Series(values.name, labels == 1).set(pl.Series(is_missing), None)
         is_one = f"{positive if _is_comparison(positive) else repr(positive)} is 1"
         if not _is_comparison(positive):
-            is_one += f" and {_format_values(values.filter(~is_positive))} 0"
+            is_one += f", other values such as {_format_values(values.filter(~is_positive))} are 0"
         why = f"{how}; {is_one}, {_describe_share(is_positive)}"
         return Label(values.name, positive, why, is_positive)
     if _is_binary(values):

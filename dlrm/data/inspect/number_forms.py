@@ -22,13 +22,13 @@ _SOME = 0.02
 _MIN_GROUPED = 1000.0
 _UNITS = (
     "[kKMGT]i?B|mln|bn|mio|mrd|[kmµ]?g|lbs?|oz|[kcmµn]?m|mi|ft|in|[mµn]?s|secs?|mins?|minutes?|h|hrs?|hours?|d|days?"
-    "|weeks?|mos?|months?|y|yrs?|years?|[mkMG]?Hz|k?Wh?|m?l|px|pcs?|°?[CF]"
+    "|weeks?|mos?|months?|y|yrs?|years?|[mkMG]?Hz|k?Wh?|m?l|px|pcs?|°?[CF]|[kc]?m²|km/h|‰"
 )
 _UNREAD = (
-    r"^[~<>≤≥]?\s*[-+]?(?:0x[0-9a-fA-F]+|(?:[0-9]+\s+)?[0-9]+/[0-9]+|[0-9]+(?:[.,][0-9]+)*"
-    rf"\s*(?:[kKmMbB]|\+|(?:{_UNITS})\.?))$"
+    r"^(?:[~<>≤≥]\s*[0-9][0-9.,]*|[~<>≤≥]?\s*\p{Sc}?\s*[-+]?(?:0x[0-9a-fA-F]+|(?:[0-9]+\s+)?[0-9]+/[0-9]+"
+    rf"|[0-9]+(?:[.,][0-9]+)*\s*(?:[kKmMbB]|\+|(?:{_UNITS})\.?)))$"
 )
-"""Numbers with a suffix or a unit, fractions, and hexadecimal numbers."""
+"""Numbers with a suffix, a unit or a sign such as <, fractions, and hexadecimal numbers."""
 _MIN_UNREAD = 30
 """Least number of distinct texts of such forms that are worth a warning: fewer are good ids."""
 

@@ -41,7 +41,7 @@ def sample_jsonl(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> 
     values, height, bad_share = _collect(pieces, {file.name: file.path_values for file in files})
     kept = sorted(values, key=lambda name: -len(values[name]))[:_MAX_COLUMNS]
     columns = {name: _make_column(name, found, height) for name, found in values.items() if name in set(kept)}
-    texts = [series for series, kind in columns.values() if kind == "text"]
+    texts = {name: series for name, (series, kind) in columns.items() if kind == "text"}
     _, typed, missing = convert_texts(pl.DataFrame(texts)) if texts else (None, pl.DataFrame(), [])
     chosen = pl.Series(spread_evenly(height, MAX_ROWS), dtype=pl.UInt32)
     rows: dict[str, pl.Series] = {}
@@ -74,7 +74,7 @@ def _collect(pieces: Sequence[TextPiece], stated: Mapping[str, Mapping[str, str 
             for name, value in _flatten(found):
                 present = values[name]
                 if value is not None:
-                    present[num_rows] = value
+                    present[num_rows] = _DottedKey() if num_rows in present else value
             for name, value in stated.get(piece.file, {}).items():
                 if value is not None:
                     values[name].setdefault(num_rows, value)
@@ -85,7 +85,12 @@ def _collect(pieces: Sequence[TextPiece], stated: Mapping[str, Mapping[str, str 
     if not num_rows:
         raise DataError("there are no rows", pieces[0].file if pieces else None, valid="files with rows")
     # An object is null in some lines.
-    objects = {name.rpartition(".")[0] for name in values}
+    objects = {name[:place] for name in values for place, letter in enumerate(name) if letter == "." and place}
+    # It is something else in some lines: neither can be read.
+    for mixed in [name for name in objects if values.get(name)]:
+        for name in values:
+            if name == mixed or name.startswith(f"{mixed}."):
+                values[name][-1] = {}
     kept = {name: found for name, found in values.items() if found or name not in objects}
     return kept, num_rows, num_bad / (num_rows + num_bad)
 

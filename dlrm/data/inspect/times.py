@@ -33,8 +33,10 @@ _DAY_SECONDS = 86_400
 _MAX_LENGTH = 60
 """Largest number of characters of a text that may be a time of an unknown form, rather than a sentence with one."""
 _CLOCK, _YEAR, _PART = r"\b[0-2]?[0-9]:[0-5][0-9]\b", "(?:19|20)[0-9]{2}", r"\D{1,3}[0-9]{1,2}"
-_DATE_AND_CLOCK = rf"(?:^|\D){_YEAR}(?:{_PART}){{4}}|\b[0-9]{{1,2}}{_PART}\D{{1,3}}{_YEAR}(?:{_PART}){{2}}"
-"""A year with a clock time anywhere, or a date and a clock time in numbers, whatever is between them."""
+_DATE = rf"(?:^|\D)(?:{_YEAR}(?:{_PART}){{2}}|[0-9]{{1,2}}{_PART}\D{{1,3}}{_YEAR})(?:\D|$)"
+_MONTH = rf"(?i)\b(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)[a-z]*\W.*{_YEAR}\b"
+_LOOKS = rf"{_CLOCK}.*\b{_YEAR}\b|\b{_YEAR}\b.*{_CLOCK}|{_DATE}|{_MONTH}"
+"""A year with a clock time, a day and a month in numbers, or the name of a month."""
 _SERIAL_1980, _SERIAL_2100 = 29_221, 73_051
 """Days since 1900 as spreadsheets count them."""
 
@@ -57,6 +59,7 @@ def find_times(distinct: pl.Series) -> Times | str:
     """
     if not is_time_type(distinct.to_arrow().type):
         return ""
+    distinct = _make_whole(distinct)
     is_text, is_number = distinct.dtype == pl.String, distinct.dtype.is_numeric()
     is_named = _TIME_NAME.search(distinct.name) is not None
     is_iso = is_text and bool(distinct.str.contains("-", literal=True).all())
@@ -64,10 +67,18 @@ def find_times(distinct: pl.Series) -> Times | str:
     if plain is not None and not (is_number and _is_future(plain)):
         return plain
     if distinct.dtype.is_float():
-        return plain or (_describe_serials(distinct) if is_named else "")
+        return plain or (_describe_numbers(distinct) if is_named else "")
     if is_number and not is_named and len(distinct) < _MIN_DIGITS:
         return ""
     return _find_form(distinct, plain, is_named=is_named)
+
+
+def _make_whole(distinct: pl.Series) -> pl.Series:
+    """Return whole floats as integers: libraries without missing integers turn a column that has some into floats."""
+    if not distinct.dtype.is_float():
+        return distinct
+    whole = distinct.cast(pl.Int64, strict=False)
+    return whole if (whole.cast(distinct.dtype) == distinct).all() and not whole.has_nulls() else distinct
 
 
 def _parse_plain(distinct: pl.Series) -> Times | None:
@@ -102,7 +113,7 @@ def _find_form(distinct: pl.Series, plain: Times | None, *, is_named: bool) -> T
     if len(universal) == 1:
         return universal[0]
     if distinct.dtype != pl.String:
-        return plain or ""
+        return plain or (_describe_numbers(distinct) if is_named else "")
     return _describe_doubt(distinct, universal or read, shares)
 
 
@@ -113,7 +124,7 @@ def _is_credible(form: str, distinct: pl.Series, *, is_named: bool) -> bool:
     has_clock = "hour" in list_parts(form)
     if not re.sub("%.", "", form):
         return has_clock and len(distinct) >= _MIN_DIGITS
-    return has_clock or "%Y" in form or "%b" in form
+    return has_clock or "%Y" in form or "%b" in form or ("/" in form and len(distinct) >= _MIN_DIGITS)
 
 
 def _is_future(times: Times) -> bool:
@@ -139,10 +150,10 @@ def _describe_doubt(texts: pl.Series, read: list[Times], shares: dict[str, float
         valid = f"list such texts in data.schema.missing, and use {_format_line(texts.name, form)}"
         number = f"{len(others):,} of {len(texts):,} distinct texts are no times of the form {form}"
         return f"{number}, such as {others[0]!r}: {valid}"
-    has_time = (texts.str.contains(_CLOCK) & texts.str.contains(rf"\b{_YEAR}\b")) | texts.str.contains(_DATE_AND_CLOCK)
-    has_time &= texts.str.len_chars() <= _MAX_LENGTH
+    has_time = texts.str.contains(_LOOKS) & (texts.str.len_chars() <= _MAX_LENGTH)
     if has_time.to_numpy().mean() >= _MOST:
-        return f"{texts[0]!r} looks like a time of a form that is not known: write ISO 8601, or give its time_format"
+        why = f"{texts[0]!r} looks like a time, but no known form reads all texts"
+        return f"{why}: write ISO 8601, or give the time_format"
     return ""
 
 
@@ -152,7 +163,14 @@ def _format_line(name: str, form: str) -> str:
     return "{{ name = {}, time_part = {}, time_format = {} }}".format(*quoted)
 
 
-def _describe_serials(numbers: pl.Series) -> str:
-    """Describe numbers that may be the days of a spreadsheet; empty for others."""
-    is_serial = ((numbers >= _SERIAL_1980) & (numbers < _SERIAL_2100)).all() and (numbers != numbers.floor()).any()
-    return f"{numbers[0]} may be days since 1900, as spreadsheets count: write times as ISO 8601" if is_serial else ""
+def _describe_numbers(numbers: pl.Series) -> str:
+    """Describe numbers of which most are times, and those that may be the days of a spreadsheet; empty for others."""
+    _, is_time = parse_times(numbers.to_arrow())
+    if is_time.mean() >= _MOST:
+        others = numbers.filter(pl.Series(~is_time))
+        line = f'{{ name = {json.dumps(numbers.name, ensure_ascii=False)}, time_part = "hour" }}'
+        number = f"{len(others):,} of {len(numbers):,} distinct numbers are no times, such as {others[0]}"
+        return f"{number}: leave such values blank, and use {line}"
+    if not ((numbers >= _SERIAL_1980) & (numbers < _SERIAL_2100)).all() or len(numbers) < _MIN_DIGITS:
+        return ""
+    return f"{numbers[0]} may be days since 1900, as spreadsheets count: write times as ISO 8601"

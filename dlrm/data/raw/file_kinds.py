@@ -150,7 +150,7 @@ _TEXTS: list[tuple[str, Kind]] = [
         Kind("has rows in the format of libffm", valid="rows with a value for each column"),
     ),
     (
-        r"[+-]?[\d.]+( [\d.]+){0,2}( '?[^\s|]+)? ?\|[a-z]\w*(:[\d.]+)? [^|\n]*(:|=|\|)",
+        r"[+-]?[\d.]+( [\d.]+){0,2}( '?[^\s|]+)? ?\|[a-z]\w*(:[\d.]+)? [^|\n]*( \|[a-z]\w* |\S:[-\d.])",
         Kind("has rows in the format of Vowpal Wabbit", valid="rows with a value for each column"),
     ),
 ]

@@ -6,6 +6,7 @@ disjoint, so that the magnitude of a number tells its unit. Below all of them, i
 the parts of a time stand.
 """
 
+import re
 from datetime import UTC, datetime
 
 import numpy as np
@@ -62,7 +63,11 @@ def parse_times(values: pa.Array, time_format: str | None = None) -> tuple[NDArr
         values = convert_to_integers(values).ids if is_whole else values.cast(pa.float64(), safe=False)
     kind, is_present = values.type, ~find_missing(values)
     if time_format is not None and not pa.types.is_temporal(kind):
-        return _match_times(_convert_to_texts(values), make_time_pattern(time_format))
+        texts = _convert_to_texts(values)
+        if not re.sub("%.", "", time_format):
+            # Whole floats in CSV.
+            texts = texts.str.strip_suffix(".0")
+        return _match_times(texts, make_time_pattern(time_format))
     if holds_text(kind):
         texts = convert_to_strings(values)
         parsed = _parse_alike_texts(texts)

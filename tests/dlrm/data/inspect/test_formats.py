@@ -129,6 +129,20 @@ def test_columns_of_json_lines_have_the_types_of_their_values(tmp_path: Path) ->
     assert "list of lists" in sample.types["deep"]
 
 
+def test_names_of_json_lines_that_no_reader_can_tell_apart_are_not_used(tmp_path: Path) -> None:
+    sample = sample_json(
+        tmp_path / "rows",
+        {"": 1, "a.b": 1, "a": {"b": 2}, "c": {"d": {"e": 3}}},
+        {"": 2, "a.b": 1, "a": {"b": 2}, "c": "text"},
+    )
+    assert sample.types == {
+        "": "integer",
+        "a.b": "not readable: a key of an object has a dot",
+        "c.d.e": "not of one type: integer, object",
+        "c": "not of one type: object, text",
+    }
+
+
 def test_a_key_that_no_line_has_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     path = tmp_path / "rows"
     path.write_text('{"label": 0, "user": {"id": 1}}\n{"label": 1}\n')

@@ -67,6 +67,7 @@ def read(path: Path, choice: Choice, between: str = ",", missing: tuple[str, ...
         ("%b %d %H:%M:%S", "%b %d %H:%M:%S"),
         ("%Y%m%d%H", "%Y%m%d%H"),
         ("%y%m%d%H%M%S", "%y%m%d%H%M%S"),
+        ("%y%m%d%H.0", "%y%m%d%H"),
         ("%Y-%m-%d %H:%M:%S.123 UTC", None),
     ],
 )
@@ -82,6 +83,33 @@ def test_times_of_other_programs_are_read_in_the_form_that_the_rows_have(
     assert {"time_part": "hour", **form} in choice.categorical
     hours = [None if row == 7 else moment.hour for row, moment in enumerate(MOMENTS)]
     assert read(path, choice, missing=("NULL",)) == hours
+
+
+def test_times_of_the_same_form_are_no_copies_of_each_other_though_each_row_has_its_own(tmp_path: Path) -> None:
+    texts = [
+        [(time + timedelta(seconds=row / by)).isoformat() for row, time in enumerate(MOMENTS)] for by in (1e3, 2e3)
+    ]
+    labels = (DRAW.random(N) < np.where(LATE, 0.8, 0.2)).astype(int)
+    with (tmp_path / "a.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([["label", "seen", "again", "copy"], *zip(labels, *texts, texts[0], strict=True)])
+    choices = infer(sample_csv([found(tmp_path / "a.csv")])).choices
+    assert [choice.categorical for choice in choices] == [[{"time_part": "hour"}], [{"time_part": "hour"}], []]
+    assert choices[2].why == "the same content as 'seen' in every row"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "warning"),
+    [
+        ([0, *(int(moment.timestamp()) for moment in MOMENTS[1:])], "no times, such as 0: leave such values blank"),
+        ([45_000 + row % 300 for row in range(N)], "may be days since 1900, as spreadsheets count"),
+        ([row % 300 for row in range(N)], "^$"),
+    ],
+)
+def test_numbers_that_are_called_times_and_are_not_all_are_warned_of(
+    tmp_path: Path, numbers: list[int], warning: str
+) -> None:
+    choice = judge(tmp_path / "a.csv", [str(number) for number in numbers], LATE, "created_at")
+    assert pl.Series([choice.warning]).str.contains(warning, literal=warning != "^$").all(), choice.warning
 
 
 def swap(text: str) -> str:
@@ -131,14 +159,21 @@ def test_numbers_as_people_write_them_are_numbers(tmp_path: Path, write: Callabl
         ([f"{day}.1.2024" for day in range(1, 32)] + ["soon"], "no times of the form %d.%m.%Y, such as 'soon'"),
         ([f"2024-01-{day:02} 17:05 PST" for day in range(1, 32)], "names a zone that has no fixed offset"),
         ([f"{number // 60:02}:{number % 60:02}" for number in range(600)], "may be a time of day"),
-        ([f"{day}. janvier 2024 17:05" for day in range(1, 32)], "a form that is not known"),
+        ([f"{day}. janvier 2024 17:05" for day in range(1, 32)], "no known form reads all"),
+        ([f"25/01/2024 à 14h{minute:02}" for minute in range(60)], "no known form reads all"),
+        ([f"1/{day}/2024" if day % 2 else f"2024-1-{day}" for day in range(1, 32)], "no known form reads all"),
         ([f"1,{number}" for number in range(200, 300)], "may be 1200 or 1.2: in data.schema.dense"),
         ([f"{number % 9 + 1},{number % 41 + 1}" for number in range(99)], "may be a number or a list of two"),
         ([f"555 {number}" for number in range(200, 300)], "a name of several parts"),
         ([f"{'$€'[number % 2]}{number}" for number in range(99)], "numbers of several units"),
         ([f"{number}%" if number % 2 else f"0.{number}" for number in range(10, 99)], "only some texts have %"),
         ([f"${number}" for number in range(99)] + ["free"], "no numbers, such as 'free'"),
+        ([f"{number / 10}" for number in range(99)] + ["EUR"], "no numbers, such as 'EUR'"),
         ([f"{number / 10}K" for number in range(99)], "are numbers of a form that is not read"),
+        ([f"${number}K" for number in range(99)], "are numbers of a form that is not read"),
+        ([f"<{number}" for number in range(99)], "are numbers of a form that is not read"),
+        ([f"+49151{number}" for number in range(200, 300)], "^$"),
+        ([f"INV-2024-01-0{number}" for number in range(200, 300)], "^$"),
         ([f"site-{number % 9}" for number in range(99)], "^$"),
         ([f"{number:05}" for number in range(99)], "^$"),
         ([f"1.{number % 9}.{number % 7}" for number in range(99)], "^$"),
