@@ -19,7 +19,7 @@ from dlrm.data.inspect.missing_words import MISSING_WORDS, find_missing_words
 from dlrm.data.inspect.number_forms import has_points_between_thousands
 from dlrm.data.inspect.sample import MAX_ROWS, FileSample, pick_columns, replace_nan, spread_evenly
 from dlrm.data.raw.bad_rows import BadRows
-from dlrm.data.raw.convert import parse_numbers
+from dlrm.data.raw.convert import parse_numbers, read_booleans
 from dlrm.data.raw.csv_lines import CsvLineChecker
 from dlrm.data.raw.csv_start import (
     count_lines_before_rows,
@@ -248,7 +248,8 @@ def _parse_rows(data: bytes, names: list[str], delimiter: str, bad: BadRows) -> 
 
 
 def convert_column(texts: pl.Series) -> pl.Series:
-    """Convert texts to integers or numbers if all of them are; texts stay otherwise."""
+    """Convert texts to integers or numbers if all of them are; texts stay otherwise. Booleans beside 1 and 0 are
+    these."""
     present = texts.drop_nulls()
     if not len(present):
         return texts
@@ -260,6 +261,10 @@ def convert_column(texts: pl.Series) -> pl.Series:
     # A number with leading zeros, such as 007, is a name.
     if numbers.null_count() == texts.null_count() and not present.str.contains(r"^\s*-?0[0-9]").any():
         return texts if has_points_between_thousands(present) else numbers
+    if texts.null_count() < numbers.null_count() < len(texts):
+        flags = numbers.fill_null(read_booleans(texts))
+        if flags.null_count() == texts.null_count() and flags.drop_nulls().is_in([0.0, 1.0]).all():
+            return flags.cast(pl.Int64)
     return texts
 
 

@@ -41,7 +41,7 @@ def sample_jsonl(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> 
     values, height, bad_share = _collect(pieces)
     kept = sorted(values, key=lambda name: -len(values[name]))[:_MAX_COLUMNS]
     columns = {name: _make_column(name, found, height) for name, found in values.items() if name in set(kept)}
-    texts = [series for series, kind in columns.values() if kind == "text"]
+    texts = {name: series for name, (series, kind) in columns.items() if kind == "text"}
     _, typed, missing = convert_texts(pl.DataFrame(texts)) if texts else (None, pl.DataFrame(), [])
     chosen = pl.Series(spread_evenly(height, MAX_ROWS), dtype=pl.UInt32)
     rows: dict[str, pl.Series] = {}

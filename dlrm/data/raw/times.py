@@ -43,7 +43,7 @@ _LEAP_YEAR = 1972
 def is_time_type(kind: pa.DataType) -> bool:
     """Whether a column of this Arrow type may hold times."""
     types = pa.types
-    is_number = types.is_integer(kind) or types.is_floating(kind)
+    is_number = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
     return types.is_timestamp(kind) or types.is_date(kind) or is_number or holds_text(kind) or types.is_null(kind)
 
 
@@ -55,6 +55,9 @@ def parse_times(values: pa.Array, time_format: str | None = None) -> tuple[NDArr
     """
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
+    if pa.types.is_decimal(values.type):
+        # Warehouses unload every integer as a decimal; whole seconds of every unit are exact as floats.
+        values = values.cast(pa.float64(), safe=False)
     kind, is_present = values.type, ~find_missing(values)
     if time_format is not None and not pa.types.is_temporal(kind):
         return _match_times(_convert_to_texts(values), make_time_pattern(time_format))
