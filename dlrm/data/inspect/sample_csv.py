@@ -248,8 +248,8 @@ def _parse_rows(data: bytes, names: list[str], delimiter: str, bad: BadRows) -> 
 
 
 def convert_column(texts: pl.Series) -> pl.Series:
-    """Convert texts to integers or numbers if all of them are; texts stay otherwise. Booleans beside 1 and 0 are
-    these."""
+    """Convert texts to integers, numbers or booleans if all of them are; texts stay otherwise. Booleans beside 1 and 0
+    are these."""
     present = texts.drop_nulls()
     if not len(present):
         return texts
@@ -261,15 +261,18 @@ def convert_column(texts: pl.Series) -> pl.Series:
     # A number with leading zeros, such as 007, is a name.
     if numbers.null_count() == texts.null_count() and not present.str.contains(r"^\s*-?0[0-9]").any():
         return texts if has_points_between_thousands(present) else numbers
-    if texts.null_count() < numbers.null_count() < len(texts):
+    has_numbers = numbers.null_count() < len(texts)
+    if has_numbers or not read_booleans(present.head(1)).has_nulls():
         flags = numbers.fill_null(read_booleans(texts))
         if flags.null_count() == texts.null_count() and flags.drop_nulls().is_in([0.0, 1.0]).all():
-            return flags.cast(pl.Int64)
+            return flags.cast(pl.Int64 if has_numbers else pl.Boolean)
     return texts
 
 
 def name_type(kind: pl.DataType) -> str:
     """Name the type of a column of text files."""
+    if kind == pl.Boolean:
+        return "bool"
     return "integer" if kind.is_integer() else "number" if kind == pl.Float64 else "text"
 
 
