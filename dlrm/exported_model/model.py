@@ -114,7 +114,8 @@ class SavedModel:
         found by name, and other columns are ignored. Warns of values that it reads otherwise than they stand, such as
         infinity, which is missing. Raises DataError where a column is missing or of another type.
         """
-        rows, schema = pa.table(table), self._schema_to_read
+        # Arrow's exchange between libraries, which copies no data, cuts names at a NUL.
+        rows, schema = table if isinstance(table, pa.Table) else pa.table(table), self._schema_to_read
         check_columns(rows.schema, schema, None, with_labels=False)
         scores, odd_values = [np.empty(0, dtype=np.float32)], OddValues()
         for start in range(0, rows.num_rows, _SLICE_ROWS):

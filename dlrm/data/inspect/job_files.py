@@ -1,5 +1,6 @@
 """Check of the files of a job before anything is written: their columns, and the values of the label."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,6 +22,8 @@ _MAX_FILES = 64
 """Largest number of files of each split whose columns are checked."""
 _MAX_LABEL_BYTES = 64 << 20
 """Bytes of the files after which the search for both values of the label is given up."""
+_UNESCAPED = re.compile(r"[\w .-]*", re.ASCII)
+"""Names that every program writes as they are."""
 
 
 def check_files(config: DataConfig) -> None:
@@ -61,12 +64,20 @@ def _check_keys(schema: SchemaConfig, files: Sequence[DataFile]) -> None:
     wanted = set(schema.names).difference(*(file.path_values for file in files))
     for number in spread_evenly(len(files), _MAX_FILES):
         data = next(read_lines(files[number])).data
-        # A key may be written with escapes, which the names of few columns need.
-        wanted = {name for name in wanted if name.isascii() and f'"{name.rpartition(".")[2]}"'.encode() not in data}
+        wanted = {name for name in wanted if _lacks_key(data, name)}
         if not wanted:
             return
     name = next(name for name in schema.names if name in wanted)
     raise DataError("no line has this key", files[0].name, field=name, valid="a key of the JSON objects")
+
+
+def _lacks_key(data: bytes, name: str) -> bool:
+    """Whether no line of JSON has a key, which may be one with dots or the last of nested ones.
+
+    Programs may write other names with escapes: of these it is not known.
+    """
+    keys = (name, name.rpartition(".")[2])
+    return _UNESCAPED.fullmatch(name) is not None and all(f'"{key}"'.encode() not in data for key in keys)
 
 
 def _check_positive(config: DataConfig, positive: str, files: Sequence[DataFile], kind: str) -> None:

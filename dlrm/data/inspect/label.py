@@ -162,7 +162,7 @@ def _format_values(values: pl.Series) -> str:
 
 def _read_label(values: pl.Series, how: str, positive: str | None) -> Label:
     if positive is not None:
-        labels, is_missing = match_positive(values.to_arrow(), positive)
+        labels, is_missing = match_positive(values.alias("").to_arrow(), positive)
         is_positive = pl.Series(values.name, labels == 1).set(pl.Series(is_missing), None)
         is_one = f"{positive if _is_comparison(positive) else repr(positive)} is 1"
         if not _is_comparison(positive):
@@ -222,7 +222,7 @@ def _divides(positive: str, values: pl.Series) -> bool:
     """Whether some present values are positive, and others not."""
     if not _can_be_label(values):
         return False
-    labels, is_missing = match_positive(values.to_arrow(), positive)
+    labels, is_missing = match_positive(values.alias("").to_arrow(), positive)
     present = labels[~is_missing]
     return len(present) > 0 and 0 < present.sum() < len(present)
 

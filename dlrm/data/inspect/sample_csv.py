@@ -19,7 +19,7 @@ from dlrm.data.inspect.missing_words import MISSING_WORDS, find_missing_words
 from dlrm.data.inspect.number_forms import has_points_between_thousands
 from dlrm.data.inspect.sample import MAX_ROWS, FileSample, pick_columns, replace_nan, spread_evenly
 from dlrm.data.raw.bad_rows import BadRows
-from dlrm.data.raw.convert import parse_numbers
+from dlrm.data.raw.convert import parse_numbers, read_booleans
 from dlrm.data.raw.csv_lines import CsvLineChecker
 from dlrm.data.raw.csv_start import (
     count_lines_before_rows,
@@ -249,7 +249,8 @@ def _parse_rows(data: bytes, names: list[str], delimiter: str, bad: BadRows) -> 
 
 
 def convert_column(texts: pl.Series) -> pl.Series:
-    """Convert texts to integers or numbers if all of them are; texts stay otherwise."""
+    """Convert texts to integers, numbers or booleans if all of them are; texts stay otherwise. Booleans beside 1 and 0
+    are these."""
     present = texts.drop_nulls()
     if not len(present):
         return texts
@@ -258,15 +259,22 @@ def convert_column(texts: pl.Series) -> pl.Series:
         read = (parse_numbers(texts, kind) for kind in (pl.Int64(), pl.UInt64()))
         return next((integers for integers in read if integers.null_count() == texts.null_count()), texts)
     numbers = parse_numbers(texts, pl.Float64())
-    if numbers.null_count() != texts.null_count():
-        return texts
-    # A number with leading zeros, such as 007, is a name, and so are those of phones.
-    is_name = present.str.contains(r"^\s*-?0[0-9]").any() or present.str.contains(_PHONE_NUMBER).all()
-    return texts if is_name or has_points_between_thousands(present) else numbers
+    if numbers.null_count() == texts.null_count():
+        # A number with leading zeros, such as 007, is a name, and so are those of phones.
+        is_name = present.str.contains(r"^\s*-?0[0-9]").any() or present.str.contains(_PHONE_NUMBER).all()
+        return texts if is_name or has_points_between_thousands(present) else numbers
+    has_numbers = numbers.null_count() < len(texts)
+    if has_numbers or not read_booleans(present.head(1)).has_nulls():
+        flags = numbers.fill_null(read_booleans(texts))
+        if flags.null_count() == texts.null_count() and flags.drop_nulls().is_in([0.0, 1.0]).all():
+            return flags.cast(pl.Int64 if has_numbers else pl.Boolean)
+    return texts
 
 
 def name_type(kind: pl.DataType) -> str:
     """Name the type of a column of text files."""
+    if kind == pl.Boolean:
+        return "bool"
     return "integer" if kind.is_integer() else "number" if kind == pl.Float64 else "text"
 
 

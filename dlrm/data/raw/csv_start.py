@@ -61,10 +61,14 @@ def split_header(lines: Lines, file: str, delimiter: str) -> list[str]:
     """
     line = get_first_line(lines)
     try:
-        names = next(csv.reader([line.decode()], delimiter=get_character(delimiter)), [])
+        reader = csv.reader([line.decode(), ""], delimiter=get_character(delimiter))
+        names = next(reader, [])
     except (UnicodeDecodeError, csv.Error) as error:
         message = f"the header cannot be read: {error}"
         raise DataError(message, file, lines.first_number, valid=HEADER_VALID) from None
+    if reader.line_num > 1:
+        valid = "names without line ends, all in one line"
+        raise DataError("a name in the header has a line end", file, lines.first_number, valid=valid)
     if line.startswith(b"#") and len(names) > 1:
         names[0] = names[0].lstrip("# ")
     rows = split_rows(lines, delimiter)[1:]

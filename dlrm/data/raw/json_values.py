@@ -77,6 +77,8 @@ def find_value(found: Mapping[str, Any], name: str) -> Any:
     nested: Any = found
     for key in keys:
         if nested is not None and not isinstance(nested, dict):
+            if name in found:
+                return value
             raise JsonLineError(name, "stands in something else than an object", _show_nested(keys))
         nested = None if nested is None else nested.get(key)
     if value is not None and nested is not None:

@@ -58,7 +58,9 @@ def _parse(lines: Lines, file: DataFile, schema: SchemaConfig, with_labels: bool
         name: values if columns[name] else _clean(values, words, is_number=name in numbers)
         for name, values in found.items()
     }
-    table = pa.table({name: values.to_arrow(compat_level=pl.CompatLevel.oldest()) for name, values in texts.items()})
+    # Polars cannot export a name with a NUL.
+    arrays = [values.alias("").to_arrow(compat_level=pl.CompatLevel.oldest()) for values in texts.values()]
+    table = pa.Table.from_arrays(arrays, [*texts])
     return parse_columns(table, schema, bad, keep_going, with_labels)
 
 

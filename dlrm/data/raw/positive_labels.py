@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dlrm.data.errors import DataError
 from dlrm.data.raw.bad_rows import format_value
 from dlrm.data.raw.bytes_text import decode_utf8
-from dlrm.data.raw.convert import BOOLEANS, convert_to_numbers, convert_to_strings, holds_text
+from dlrm.data.raw.convert import BOOLEANS, convert_to_numbers, convert_to_strings, holds_text, read_booleans
 
 MAX_LABEL_VALUES = 10
 """Largest number of values of the label column that are kept for a message."""
@@ -69,9 +69,9 @@ def match_positive(values: pa.Array, positive: str) -> tuple[NDArray[np.float32]
     """Return the labels [n], 1 where a value is `positive` and 0 elsewhere, and a mask [n] of missing or bad values.
 
     values: text, numbers, booleans, or a dictionary of them. Text is compared without spaces around it, and is also
-    positive if it is the same number, the same boolean in other letters, or a number that passes the comparison. NaN is
-    a missing number, and text that is not UTF-8 is missing, too. Beside a comparison text must be a number, or name a
-    range of numbers itself, such as "<=50K".
+    positive if it is the same number, or one that passes the comparison; booleans are 1 and 0. NaN is a missing number,
+    and text that is not UTF-8 is missing, too. Beside a comparison text must be a number, or name a range of numbers
+    itself, such as "<=50K".
     """
     values = _decode_dictionary(values)
     numbers_for_1 = PositiveNumbers.parse(positive)
@@ -83,10 +83,10 @@ def match_positive(values: pa.Array, positive: str) -> tuple[NDArray[np.float32]
     texts = pl.Series(decode_utf8(values), dtype=pl.String).str.strip_chars()
     positive = positive.strip()
     is_positive, is_missing = (texts == positive).fill_null(False), texts.is_null()
-    if positive.lower() in BOOLEANS:
-        is_positive |= (texts.str.to_lowercase() == positive.lower()).fill_null(False)
-    elif numbers_for_1 is not None:
+    if numbers_for_1 is not None:
         numbers = texts.cast(pl.Float64, strict=False)
+        if numbers.null_count() > texts.null_count():
+            numbers = numbers.fill_null(read_booleans(texts))
         is_positive |= pl.Series(numbers_for_1.match(numbers.to_numpy()))
         is_missing |= numbers.is_nan().fill_null(False)
         if numbers_for_1.sign:

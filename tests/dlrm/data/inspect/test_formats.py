@@ -19,7 +19,7 @@ from dlrm.data.raw.detect_format import detect_format
 from dlrm.data.raw.open import cut_blocks
 from dlrm.planning.raw_sample import read_sample
 from dlrm.programs.inspect import infer_schema
-from tests.dlrm.data.raw.plain import found
+from tests.dlrm.data.raw.plain import found, rows_of
 
 GENERATOR = random.Random(2)
 NUM_ROWS = 3000
@@ -63,6 +63,7 @@ def make_config(inferred: dict[str, Any], path: Path) -> DataConfig:
     choices = inferred["choices"]
     schema = {
         "label": inferred["label"],
+        "positive": inferred["positive"],
         "dense": [{"name": choice["name"], **choice["dense"]} for choice in choices if choice["dense"]],
         "categorical": [{"name": choice["name"], **use} for choice in choices for use in choice["categorical"]],
     }
@@ -148,6 +149,8 @@ def test_a_key_that_no_line_has_is_refused_before_anything_is_written(tmp_path: 
     path.write_text('{"label": 0, "user": {"id": 1}}\n{"label": 1}\n')
     config = {"train": [str(path)], "format": "jsonl", "schema": {"categorical": [{"name": "user.id"}]}}
     check_files(DataConfig.model_validate(config))
+    path.write_text('{"label": 0, "user.id": 1}\n{"label": 1}\n')
+    check_files(DataConfig.model_validate(config))
     config["schema"] = {"categorical": [{"name": "user.age"}]}
     with pytest.raises(DataError, match=r"rows, user\.age: no line has this key"):
         check_files(DataConfig.model_validate(config))
@@ -158,3 +161,21 @@ def test_formats_are_told_by_content_alone(tmp_path: Path) -> None:
         path = tmp_path / "rows.csv"
         write(path, kind)
         assert detect_format(found(path)) == format_name
+
+
+def test_a_document_of_json_lines_with_keys_of_any_characters_is_one_that_reads_them(tmp_path: Path) -> None:
+    keys = ["", ".a", 'a"b', "a\0b", "a\nb", "a/b", "a<b", "\u00e9", "user", "user.id"]
+    rows = [
+        {"cli\0ck": GENERATOR.choice("ny")} | {key: f"{key}{GENERATOR.randrange(11)}" for key in keys}
+        for _ in range(200)
+    ]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    # Some programs write more characters with escapes than Python does.
+    (tmp_path / "rows").write_text(text.replace("<", "\\u003c").replace('a/b":', 'a\\/b":'))
+    request = {"files": [str(tmp_path / "rows")], "eval": None, "label": None, "positive": None, "weight": None}
+    config = make_config(infer_schema(request | {"label": "cli\0ck", "positive": "y"}), tmp_path / "rows")
+    check_files(config)
+    names = [column.name for column in config.raw_schema.categorical]
+    assert set(names) == set(keys) - {""}
+    read = rows_of(cut_blocks(config, [found(tmp_path / "rows")]))
+    assert [row.categorical for row in read] == [tuple(row[name] for name in names) for row in rows]

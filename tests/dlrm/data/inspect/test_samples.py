@@ -139,3 +139,13 @@ def test_a_file_in_another_encoding_is_refused_and_single_damaged_lines_are_not(
             sample_csv(files(path))
     else:
         assert sample_csv(files(path)).bad_share == share
+
+
+def test_booleans_of_text_are_booleans_and_beside_0_and_1_these(tmp_path: Path) -> None:
+    (tmp_path / "1.csv").write_text("label,flag,code,known\n" + "True,1,1,True\nFalse,,true,FALSE\n" * 20)
+    (tmp_path / "2.csv").write_text("label,flag,code,known\n" + "1.0,FALSE,2,\n0, true,3,false\n" * 20)
+    rows = sample_csv(files(tmp_path / "1.csv", tmp_path / "2.csv")).rows
+    assert rows["label"].to_list() == [1, 0] * 40
+    assert rows["flag"].to_list() == [1, None] * 20 + [0, 1] * 20
+    assert rows["code"].dtype == pl.String
+    assert rows["known"].to_list() == [True, False] * 20 + [None, False] * 20

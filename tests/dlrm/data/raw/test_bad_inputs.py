@@ -148,6 +148,7 @@ CSV = [
     Bad(
         "a name twice", csv_of(GOOD + ",1", HEADER + ",x"), 1, "x", "the header has this name twice", "a different name"
     ),
+    Bad("a name in two lines", csv_of(GOOD, f'{HEADER},"a\nb"'), 1, None, "has a line end", "all in one line"),
     Bad("a header that is no text", b"\xff\xfa\n", 1, None, "the header cannot be read", "column names"),
     Bad("truncated gzip", compressed(csv_of(GOOD), "gzip")[:-3], None, None, "truncated", "a complete file"),
 ]

@@ -39,7 +39,10 @@ def of_parquet(path: Path, values: pa.Array, positive: str) -> list[float]:
         (["2", " 2", "2.0 ", " 1"], "2", [1, 1, 1, 0]),
         ([" true", "True ", "false"], "true", [1, 1, 0]),
         (["2", "2.0"], "2.0", [1, 1]),
-        (["True", "False", "true", "1"], "true", [1, 0, 1, 0]),
+        # Of the files of several days some have booleans, and others 1 and 0.
+        (["True", "FALSE", " true", "1", "0.0", "1.0", "yes"], "true", [1, 0, 1, 1, 0, 1, 0]),
+        (["True", "false", "1", "0"], "0", [0, 1, 0, 1]),
+        (["True", "false", "3"], "> 0", [1, 0, 1]),
         (["-1", "1"], "-1", [1, 0]),
         (["<=50K", ">50K"], ">50K", [0, 1]),
         (["4", "3.5", "5", "4.0 "], ">= 4", [1, 0, 1, 1]),

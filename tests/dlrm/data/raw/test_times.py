@@ -51,6 +51,8 @@ def forms_of(moment: datetime) -> list[pa.Array]:
         pa.array([float(seconds)]),
         pa.array([Decimal(seconds)], pa.decimal128(38, 0)),
         pa.array([Decimal(f"{seconds}.25")], pa.decimal128(20, 3)),
+        *(pa.array([Decimal(number)], pa.decimal128(38, 0)) for number in units.values()),
+        pa.array([Decimal(seconds) + Decimal("0.5")], pa.decimal128(38, 9)),
         pa.array([f"{seconds}.25"]),
         pa.array([f"{seconds / 10**8:.8f}E8"]),
         pa.array([f"{text.isoformat(' ')}.123456 UTC"]),
@@ -140,7 +142,13 @@ def test_a_column_with_a_form_of_times_takes_text_digits_and_typed_times(tmp_pat
         return [row.categorical for row in rows_of(cut_parquet_blocks(found(tmp_path / "a.parquet"), schema))]
 
     expected = [(17, 4, 29, 2, 2024), (None,) * 5]
-    for values in ([24022917, None], [24022917.0, np.nan], ["24022917", None], [datetime(2024, 2, 29, 17), None]):
+    for values in (
+        [24022917, None],
+        [Decimal(24022917), None],
+        [24022917.0, np.nan],
+        ["24022917", None],
+        [datetime(2024, 2, 29, 17), None],
+    ):
         assert parts("%y%m%d%H", pa.array(values, from_pandas=True)) == expected
     texts = pa.array(["29/Feb/2024:12:00:00 -0500", None])
     assert parts("%d/%b/%Y:%H:%M:%S %z", texts.dictionary_encode()) == expected
