@@ -62,6 +62,7 @@ def _collect(pieces: Sequence[TextPiece], stated: Mapping[str, Mapping[str, str 
     Raises DataError, that of the first bad line, where most lines are no rows.
     """
     values: _Values = defaultdict(dict)
+    objects: set[str] = set()
     num_rows = num_bad = 0
     for piece in pieces:
         bad = BadRows(piece.file, piece.first_line or 0, piece.data.count(b"\n"))
@@ -71,7 +72,7 @@ def _collect(pieces: Sequence[TextPiece], stated: Mapping[str, Mapping[str, str 
             except JsonLineError as error:
                 bad.add_one(number, error.field, (error.message, error.valid))
                 continue
-            for name, value in _flatten(found):
+            for name, value in _flatten(found, objects):
                 present = values[name]
                 if value is not None:
                     present[num_rows] = _DottedKey() if num_rows in present else value
@@ -84,13 +85,12 @@ def _collect(pieces: Sequence[TextPiece], stated: Mapping[str, Mapping[str, str 
             bad.raise_first()
     if not num_rows:
         raise DataError("there are no rows", pieces[0].file if pieces else None, valid="files with rows")
-    # An object is null in some lines.
-    objects = {name[:place] for name in values for place, letter in enumerate(name) if letter == "." and place}
-    # It is something else in some lines: neither can be read.
+    # What is an object in some lines and something else in others cannot be read.
     for mixed in [name for name in objects if values.get(name)]:
         for name in values:
             if name == mixed or name.startswith(f"{mixed}."):
                 values[name][-1] = {}
+    # An object is null in some lines.
     kept = {name: found for name, found in values.items() if found or name not in objects}
     return kept, num_rows, num_bad / (num_rows + num_bad)
 
@@ -99,14 +99,16 @@ class _DottedKey:
     """Stands for a value in an object under a key with a dot, which no name can tell from keys of nested objects."""
 
 
-def _flatten(found: dict[str, Any], prefix: str = "", level: int = 1) -> Iterator[tuple[str, Any]]:
-    """Yield the names and the values of an object and of nested objects; None for a missing value."""
+def _flatten(found: dict[str, Any], objects: set[str], prefix: str = "", level: int = 1) -> Iterator[tuple[str, Any]]:
+    """Yield the names and the values of an object and of nested objects, whose names are added to `objects`; None for a
+    missing value."""
     for key, value in found.items():
         name = prefix + key
         if prefix and "." in key:
             yield name, _DottedKey()
         elif isinstance(value, dict) and value and level < _MAX_LEVELS:
-            yield from _flatten(value, f"{name}.", level + 1)
+            objects.add(name)
+            yield from _flatten(value, objects, f"{name}.", level + 1)
         else:
             yield name, None if value == "" else value
 

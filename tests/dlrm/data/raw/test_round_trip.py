@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
@@ -172,6 +172,8 @@ def test_csv_rows_at_fault_are_left_out_and_no_other(
             lines[place] = as_csv([row], NAMES, ",", "", has_header=False)
         elif not good:
             lines[place] = data.draw(st.sampled_from(BAD_LINES))
+    # Alone, a line with a carriage return inside is a file whose lines end in it.
+    assume(len(lines) > 1 or b"\r" not in lines[0])
     path = tmp_path_factory.mktemp("csv") / "rows"
     path.write_bytes(b"\n".join(lines) + b"\n")
     schema = SCHEMA.model_copy(update={"columns": NAMES})
