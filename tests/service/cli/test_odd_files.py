@@ -78,7 +78,7 @@ GOOD = [
         "codes.csv", lines(LABELS, [f"{row % 7}.0" if row % 9 else "" for row in range(N)], PRICES), {"city": "ranges"}
     ),
     Odd("mixed.csv", lines(LABELS, [row % 40 if row % 9 else "none" for row in range(N)], PRICES), {"city": "ids"}),
-    Odd("words.csv", lines(LABELS, ["true" if row % 3 else "false" for row in range(N)], PRICES), {"city": "ids"}),
+    Odd("words.csv", lines(LABELS, ["true" if row % 3 else "false" for row in range(N)], PRICES), {"city": "dense"}),
     Odd("nan.csv", lines(LABELS, CITIES, ["NaN" if row % 5 else row / 7 for row in range(N)]), {"price": "dense"}),
     Odd(
         "words for missing.csv",
