@@ -14,7 +14,9 @@ from dlrm.config import SchemaConfig
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
 from dlrm.data.prepare.bad_row_count import BadRowCount
+from dlrm.data.raw.columns import list_columns_to_read
 from dlrm.data.raw.files import find_files
+from dlrm.data.raw.jsonl import check_keys
 from dlrm.data.raw.odd_values import OddValues, add_odd_values, describe_odd_values
 from dlrm.data.raw.open import cut_raw_blocks
 from dlrm.data.raw.typed import check_columns, parse_table
@@ -193,6 +195,8 @@ class SavedModel:
             raise DataError("is one of the files that are scored", output, field="--output", valid="another name")
         kind = find_format(files, encoders.schema, model_format, file_format, arguments)
         schema = self._schema_to_read
+        if kind == "jsonl":
+            check_keys(list_columns_to_read(schema, with_labels), files)
         blocks = cut_raw_blocks(kind, schema, files, with_labels=with_labels, block_bytes=_BLOCK_BYTES)
         blocks = add_format_hints(blocks, kind, schema, model_format, arguments)
         return make_block_pieces(blocks, encoders, keep_going), sum(file.num_bytes for file in files)

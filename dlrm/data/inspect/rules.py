@@ -161,4 +161,5 @@ def _can_be_ids(numbers: pl.Series) -> bool:
 
 
 def _format_bound(number: Any) -> str:
-    return f"{number:,}" if isinstance(number, int) and abs(number) < _MAX_WRITTEN_OUT else f"{number:.6g}"
+    is_written_out = abs(number) < _MAX_WRITTEN_OUT and number == int(number)
+    return f"{int(number):,}" if is_written_out else f"{number:.6g}"

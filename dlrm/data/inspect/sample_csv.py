@@ -39,6 +39,7 @@ _NAME = re.compile(r"[^\W\d].{0,99}")
 _WHOLE_NUMBER = r"^\s*-?(0|[1-9][0-9]*)\s*$"
 _PHONE_NUMBER = r"^\s*\+[0-9]{7,}\s*$"
 _CRITEO_CELLS = [r"[01]", *[r"(-?[0-9]+)?"] * 13, *[r"([0-9a-fA-F]{1,8})?"] * 26]
+_UTF8 = "UTF-8 text, as `iconv -f cp1252 -t utf-8` makes of what Excel writes"
 _MAX_BAD_SHARE = 0.5
 """Largest share of lines that are no rows: beyond it, the files are not CSV, or of another delimiter."""
 _MAX_UNDECODABLE_SHARE = 0.01
@@ -161,7 +162,7 @@ def _read_start(file: DataFile) -> Lines:
     try:
         line.decode()
     except UnicodeDecodeError as error:
-        raise DataError(f"not UTF-8 (byte {error.start} of the line)", file.name, 1, valid="UTF-8 text") from None
+        raise DataError(f"not UTF-8 (byte {error.start} of the line)", file.name, 1, valid=_UTF8) from None
     return lines
 
 
@@ -227,7 +228,7 @@ def _check_encoding(pieces: Sequence[TextPiece]) -> None:
     for file, number in num_undecodable.items():
         if number > _MAX_UNDECODABLE_SHARE * num_lines[file]:
             message = f"{number / num_lines[file]:.2%} of the lines are not UTF-8: the file has another encoding"
-            raise DataError(message, file, valid="UTF-8 text, as `iconv -f latin1 -t utf-8` makes of Latin-1")
+            raise DataError(message, file, valid=_UTF8)
 
 
 def _parse_rows(data: bytes, names: list[str], delimiter: str, bad: BadRows) -> pl.DataFrame:

@@ -1,22 +1,26 @@
 """Sampling of the rows of JSON Lines."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
 from dlrm.data.errors import DataError
 from dlrm.data.inspect.csv_pieces import TextPiece, read_pieces
+from dlrm.data.inspect.file_columns import UnsharedColumn, find_unshared_columns
 from dlrm.data.inspect.sample import MAX_ROWS, SEVERAL_TYPES, FileSample, spread_evenly
 from dlrm.data.inspect.sample_csv import convert_texts, name_type
 from dlrm.data.raw.bad_rows import BadRows
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.json_values import JsonLineError, format_float, parse_object
+from dlrm.data.raw.jsonl import lacks_key
 from dlrm.data.raw.text import enumerate_lines, read_lines
 
 _MAX_BYTES = 64 << 20
 """Largest number of bytes of text of the sampled rows, which take several times as much memory as objects."""
+_NAME_BYTES = 64 << 10
+"""Bytes of the lines of another file from which its names are taken."""
 _MAX_COLUMNS = 1000
 """Largest number of names that are judged: objects whose keys are ids have any number."""
 _MAX_BAD_SHARE = 0.5
@@ -30,15 +34,15 @@ _Values = dict[str, dict[int, Any]]
 def sample_jsonl(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> FileSample:
     """Sample rows of `files`, at many positions; of compressed files, from their beginning.
 
-    others: files of which only the first lines are looked at. Columns are named by keys; those of nested objects have
-    dots between the keys. Raises DataError, which names the file, where a file cannot be read, and where most lines are
-    no JSON objects.
+    others: files that should have the same columns; only their first lines are looked at. Columns are named by keys;
+    those of nested objects have dots between the keys. Raises DataError, which names the file, where a file cannot be
+    read, and where most lines are no JSON objects.
     """
     pieces, num_rows, is_estimate = read_pieces(files, MAX_ROWS, max_bytes=_MAX_BYTES)
-    for file in others:
-        lines = next(read_lines(file))
-        _collect([TextPiece(file.name, lines.data[: lines.data.index(b"\n") + 1], 1)], {})
     values, height, bad_share = _collect(pieces, {file.name: file.path_values for file in files})
+    unshared: dict[str, UnsharedColumn] = {}
+    for file in others:
+        unshared = _find_unshared_keys(values, files[0], file) | unshared
     kept = sorted(values, key=lambda name: -len(values[name]))[:_MAX_COLUMNS]
     columns = {name: _make_column(name, found, height) for name, found in values.items() if name in set(kept)}
     texts = {name: series for name, (series, kind) in columns.items() if kind == "text"}
@@ -51,8 +55,25 @@ def sample_jsonl(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> 
         if types[name] == "text":
             series = typed[name]
             types[name] = name_type(series.dtype)
+        types[name] = str(unshared.get(name, types[name]))
         rows[name] = series.gather(chosen)
-    return FileSample(pl.DataFrame(rows), max(num_rows, height), types, is_estimate, bad_share, missing=missing)
+    return FileSample(
+        pl.DataFrame(rows), max(num_rows, height), types, is_estimate, bad_share, missing=missing, unshared=unshared
+    )
+
+
+def _find_unshared_keys(names: Collection[str], first: DataFile, other: DataFile) -> dict[str, UnsharedColumn]:
+    """Find the names that the first lines of another file lack. first: a file that has them."""
+    lines = next(read_lines(other))
+    found, _, _ = _collect([TextPiece(other.name, lines.data[: _find_end(lines.data)], 1)], {})
+    shared = [name for name in names if name in other.path_values or not lacks_key(lines.data, name)]
+    unshared = find_unshared_columns({first.name: names, other.name: [*shared, *found]})
+    return {name: column for name, column in unshared.items() if name in names}
+
+
+def _find_end(data: bytes) -> int:
+    """Find the end of the lines from which names of another file are taken."""
+    return data.find(b"\n", min(_NAME_BYTES, len(data) - 1)) + 1
 
 
 def _collect(pieces: Sequence[TextPiece], stated: Mapping[str, Mapping[str, str | None]]) -> tuple[_Values, int, float]:

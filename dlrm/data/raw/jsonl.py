@@ -7,7 +7,8 @@ columns.
 """
 
 import io
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ import polars as pl
 import pyarrow as pa
 
 from dlrm.config import SchemaConfig
+from dlrm.data.errors import DataError
 from dlrm.data.raw.bad_rows import BadRows
 from dlrm.data.raw.block import Block, Parsed
 from dlrm.data.raw.columns import list_columns_to_read, parse_columns
@@ -22,7 +24,10 @@ from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.json_values import JsonLineError, parse_object, read_texts
 from dlrm.data.raw.text import BLOCK_BYTES, Lines, enumerate_lines, read_lines
 
-_MAX_U64_DIGITS = 20
+_MAX_FILES = 64
+"""Largest number of files whose keys are checked."""
+_UNESCAPED = re.compile(r"[\w .-]*", re.ASCII)
+"""Names that every program writes as they are."""
 
 
 class _DoubtfulError(Exception):
@@ -39,6 +44,29 @@ def cut_jsonl_blocks(
     for lines in read_lines(file, block_bytes):
         parse = partial(_parse, lines, file, schema, with_labels)
         yield Block(file.name, lines.num_lines, lines.num_bytes, parse)
+
+
+def check_keys(names: Sequence[str], files: Sequence[DataFile]) -> None:
+    """Raise DataError if the first lines of all files lack one of the keys `names`, and their paths state no such
+    value: a key that is called otherwise would be missing in every row, without a word."""
+    wanted = set(names).difference(*(file.path_values for file in files))
+    for file in files[:: -(-len(files) // _MAX_FILES)]:
+        data = next(read_lines(file)).data
+        wanted = {name for name in wanted if lacks_key(data, name)}
+        if not wanted:
+            return
+    name = next(name for name in names if name in wanted)
+    raise DataError("no line has this key", files[0].name, field=name, valid="a key of the JSON objects")
+
+
+def lacks_key(data: bytes, name: str) -> bool:
+    """Whether no line of JSON has a key, which may be one with dots or nested ones.
+
+    Programs may write other names with escapes: of these it is not known.
+    """
+    ways = ([name], name.split("."))
+    has_key = any(all(f'"{key}"'.encode() in data for key in keys) for keys in ways)
+    return _UNESCAPED.fullmatch(name) is not None and not has_key
 
 
 def _parse(lines: Lines, file: DataFile, schema: SchemaConfig, with_labels: bool, keep_going: bool) -> Parsed:

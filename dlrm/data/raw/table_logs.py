@@ -70,5 +70,5 @@ def make_table_error(name: str, kind: str, field: str | None) -> DataError:
     """
     message = f"is a table of {kind}, whose directory holds deleted rows too"
     copy = "files with a copy of its present rows"
-    whole = f"{copy}, or" if kind == HUDI else "this directory, to read the table by its log, or"
-    return DataError(message, name, field=field, valid=f"{whole} the names of the files that have them")
+    whole = f"{copy}, or" if kind == HUDI else f"{name}, to read its present rows by its log, or"
+    return DataError(message, name, field=field, valid=f"{whole} the names of files that hold no other rows")

@@ -259,6 +259,13 @@ def test_bytes_of_criteo_categories_that_are_not_utf_8_are_at_fault(criteo: Path
         load_saved_model(criteo).predict(rows)
 
 
+def test_lines_of_json_that_all_lack_a_key_are_refused(made: Made, tmp_path: Path):
+    """Otherwise a key that is called otherwise one day would be missing in every row, without a word."""
+    (tmp_path / "rows.jsonl").write_text(json.dumps(dict.fromkeys(NAMES[:-1], 1)) + "\n")
+    with pytest.raises(DataError, match=rf"rows.jsonl, {NAMES[-1]}: no line has this key"):
+        list(load_saved_model(made.path).predict_files(str(tmp_path / "rows.jsonl"), file_format="jsonl"))
+
+
 def test_the_error_about_a_file_of_another_format_names_the_option(
     criteo: Path, made: Made, predict: Predict, tmp_path: Path
 ):

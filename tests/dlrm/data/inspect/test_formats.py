@@ -179,3 +179,12 @@ def test_a_document_of_json_lines_with_keys_of_any_characters_is_one_that_reads_
     assert set(names) == set(keys) - {""}
     read = rows_of(cut_blocks(config, [found(tmp_path / "rows")]))
     assert [row.categorical for row in read] == [tuple(row[name] for name in names) for row in rows]
+
+
+def test_names_of_json_lines_that_the_evaluation_lacks_are_told_with_their_twins(tmp_path: Path) -> None:
+    (tmp_path / "train").write_text('{"label": 0, "ctx": {"site": "a"}, "x": 1}\n{"label": 1, "x": 2}\n')
+    (tmp_path / "eval").write_text('{"label": 0, "context": {"site": "a"}, "x": 1}\n')
+    sample = sample_files("jsonl", [found(tmp_path / "train")], [found(tmp_path / "eval")])
+    assert sample.types["x"] == "integer"
+    assert "not in" in sample.types["ctx.site"]
+    assert "which has 'context.site'" in sample.types["ctx.site"]
