@@ -1,7 +1,7 @@
 """Inference of a schema: which column is the label, which one the weight, and how the others are used."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -80,11 +80,8 @@ def infer(
             choices.append(choose(rows[name], sample.types[name], labelled, sample.delimiter))
     choices, leaks = _compare_with_label_and_others(choices, rows, labelled)
     choices = _leave_out_clashes(choices)
-    if all(choice.is_left_out for choice in choices):
-        reasons = [f"{name} is {reason}" for name, reason in _list_unshared(sample).items()]
-        reasons += [f"{choice.name}: {choice.warning}" for choice in choices if choice.warning]
-        message = f"no column is left to learn from{': ' if reasons else ''}{'; '.join(reasons)}"
-        raise DataError(message, valid="at least one dense or categorical column")
+    unshared = _list_unshared(sample)
+    _check_use(choices, unshared)
     missing_share = 1.0 - len(labels) / sample.rows.height
     return InferredSchema(
         label=found.name,
@@ -96,8 +93,17 @@ def infer(
         weight_why=weights.why,
         choices=choices,
         leaks=leaks,
-        unshared=_list_unshared(sample),
+        unshared=unshared,
     )
+
+
+def _check_use(choices: Sequence[Choice], unshared: Mapping[str, str]) -> None:
+    """Raise DataError where no column is used. unshared: as in InferredSchema."""
+    if all(choice.is_left_out for choice in choices):
+        reasons = [f"{name} is {reason}" for name, reason in unshared.items()]
+        reasons += [f"{choice.name}: {choice.warning}" for choice in choices if choice.warning]
+        message = f"no column is left to learn from{': ' if reasons else ''}{'; '.join(reasons)}"
+        raise DataError(message, valid="at least one dense or categorical column")
 
 
 def _check_label_is_everywhere(sample: FileSample, label: str | None) -> None:

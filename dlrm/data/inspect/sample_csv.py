@@ -60,13 +60,10 @@ def sample_csv(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> Fi
     layouts = {file.name: _read_layout(file, delimiter) for file in (*files, *others)}
     first = layouts[files[0].name]
     has_header = _is_header(first, delimiter)
-    names_by_file: dict[str, list[str]] = {}
-    for file, layout in layouts.items():
-        if not has_header and len(layout.names) != len(first.names):
-            message = f"has {format_count(len(layout.names), 'column')}"
-            raise DataError(message, file, layout.lines.first_number, valid=f"{len(first.names)}, as the first file")
-        numbered = [f"column_{number}" for number in range(1, len(first.names) + 1)]
-        names_by_file[file] = layout.names if has_header else numbered
+    if has_header:
+        names_by_file = {file: layout.names for file, layout in layouts.items()}
+    else:
+        names_by_file = dict.fromkeys(layouts, _number_columns(layouts))
     faults = _find_name_faults(names_by_file.values())
     # Files without a header have the columns that the document lists, and no others.
     stated = {file.name: file.path_values if has_header else {} for file in (*files, *others)}
@@ -108,6 +105,17 @@ def sample_csv(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> Fi
         missing,
         unshared,
     )
+
+
+def _number_columns(layouts: "Mapping[str, _Layout]") -> list[str]:
+    """Name the columns of files without a header. Raises DataError where a file has another number of columns than the
+    first one."""
+    num_columns = len(next(iter(layouts.values())).names)
+    for file, layout in layouts.items():
+        if len(layout.names) != num_columns:
+            message = f"has {format_count(len(layout.names), 'column')}"
+            raise DataError(message, file, layout.lines.first_number, valid=f"{num_columns}, as the first file")
+    return [f"column_{number}" for number in range(1, num_columns + 1)]
 
 
 def convert_texts(rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, list[str]]:

@@ -76,15 +76,7 @@ def sample_parquet(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -
     usable = [name for name, kind in _find_types(schemas, unshared_here).items() if is_usable(kind)]
     types = _find_types(all_schemas, unshared)
     chosen = [groups[index] for index in spread_evenly(len(groups), _MAX_DECODED_ROWS * len(groups) // num_rows)]
-    max_rows = max(1, min(MAX_ROWS, _MAX_BYTES // row_bytes))
-    step = -(-sum(size for *_, size in chosen) // max_rows)
-    batch_rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES // row_bytes))
-    parts: list[pl.DataFrame] = []
-    for file, group, _ in chosen:
-        try:
-            parts.append(_read_rows(file, group, usable, step, batch_rows))
-        except pa.ArrowInvalid:
-            raise DataError("not readable: it is damaged", file.name, valid="a complete Parquet file") from None
+    parts = _read_groups(chosen, usable, row_bytes)
     # A column that is not UTF-8 text in one file is left out of all.
     types |= {name: _NO_TEXT for name in usable if any(name not in part.columns for part in parts)}
     usable = [name for name in usable if types[name] != _NO_TEXT]
@@ -98,6 +90,20 @@ def sample_parquet(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -
     missing = [pl.Series(name, [None] * rows.height, pl.Null) for name in types if name not in usable]
     rows = pick_columns(replace_nan(rows.with_columns(missing)), types)
     return FileSample(rows, num_rows, types, unshared=unshared)
+
+
+def _read_groups(chosen: Sequence[tuple[DataFile, int, int]], columns: list[str], row_bytes: int) -> list[pl.DataFrame]:
+    """Read rows of row groups, given with their numbers of rows, that are evenly spread over them; see `_read_rows`."""
+    max_rows = max(1, min(MAX_ROWS, _MAX_BYTES // row_bytes))
+    step = -(-sum(size for *_, size in chosen) // max_rows)
+    batch_rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES // row_bytes))
+    parts: list[pl.DataFrame] = []
+    for file, group, _ in chosen:
+        try:
+            parts.append(_read_rows(file, group, columns, step, batch_rows))
+        except pa.ArrowInvalid:
+            raise DataError("not readable: it is damaged", file.name, valid="a complete Parquet file") from None
+    return parts
 
 
 def _estimate_row_bytes(group: parquet.RowGroupMetaData) -> int:

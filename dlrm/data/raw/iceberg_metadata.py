@@ -113,10 +113,10 @@ class _Files(FileIO):
         return _Input(location, self._snapshot.find(location))
 
     def new_output(self, location: str) -> NoReturn:
-        raise NotImplementedError("tables are only read")
+        raise PermissionError(f"{location}: tables are only read")
 
     def delete(self, location: object) -> NoReturn:
-        raise NotImplementedError("tables are only read")
+        raise PermissionError(f"{location}: tables are only read")
 
 
 class _Input(InputFile):
