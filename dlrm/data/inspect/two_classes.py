@@ -42,8 +42,10 @@ _PREFIXES = ("non", "not", "no", "un", "in", "im", "ir", "dis")
 _PAIRS = frozenset((("y", "n"), ("t", "f"), ("p", "n"), ("m", "b"), ("w", "l"), ("on", "off")))
 """Pairs of letters for yes and no, true and false, positive and negative, malignant and benign, win and loss, and
 other words that mean nothing beside another one."""
-_NO_SHOW = frozenset(("no show", "noshow", "did not show"))
-"""Words for what appointments are predicted by, although they are a negation."""
+_FAULTS = frozenset(
+    ("no show", "noshow", "did not show", "unhealthy", "abnormal", "unsafe", "insolvent", "illegal", "illegitimate")
+)
+"""Words for what is predicted, although they are a negation."""
 _LOW = re.compile(r"[<≤]|-\s*[0-9]|(under|below|less|fewer|at most|up to)\b")
 _HIGH = re.compile(r"[>≥]|(over|above|more|at least)\b|.*[0-9]\s*\+\W*$")
 
@@ -98,8 +100,8 @@ def _read_number(value: object) -> float | None:
 def _means_positive(text: str, other: str) -> bool:
     """Whether `text`, in small letters, rather than `other`, says that something happened or was found."""
     words, others = _split(text), _split(other)
-    if " ".join(words) in _NO_SHOW or " ".join(others) in _NO_SHOW:
-        return " ".join(words) in _NO_SHOW
+    if " ".join(words) in _FAULTS or " ".join(others) in _FAULTS:
+        return " ".join(words) in _FAULTS
     if _is_negation(others, words) != _is_negation(words, others):
         return _is_negation(others, words)
     if _LOW.match(other) or _HIGH.match(text):

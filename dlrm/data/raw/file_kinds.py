@@ -52,7 +52,7 @@ ARROW = Kind("is an Arrow IPC file", "arrow")
 GZIP, ZSTD = Kind("is compressed with gzip", "text"), Kind("is compressed with zstd", "text")
 ARROW_STREAM = Kind("is an Arrow IPC stream", "arrow")
 
-_UNCOMPRESSED = "a plain file, or one compressed with gzip or zstd"
+_UNCOMPRESSED = "a plain file, or text compressed with gzip or zstd"
 _UTF_8 = "UTF-8 text, as `iconv -f {} -t utf-8 FILE` makes"
 _COMPLETE = "a complete copy of the file"
 _MAGIC: list[tuple[int, bytes, Kind]] = [

@@ -19,6 +19,7 @@ from dlrm.data.inspect.two_classes import choose_positive
         # Diabetes of Weka, breast cancer recurrence, hotel bookings, appointments, heart disease.
         *(("tested_positive", "tested_negative"), ("recurrence-events", "no-recurrence-events")),
         *(("Canceled", "Check-Out"), ("No-show", "Show"), ("Presence", "Absence"), ("success", "failure")),
+        *(("unhealthy", "healthy"), ("Abnormal", "Normal"), ("active", "inactive"), ("satisfied", "dissatisfied")),
     ],
 )
 @pytest.mark.parametrize("num_rows", [(90, 10), (10, 90)])
