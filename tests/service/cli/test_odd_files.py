@@ -130,7 +130,7 @@ GOOD = [
     Odd("half.parquet", typed(x=pa.array(PRICES.astype(np.float16))), {"x": "dense"}),
     Odd("lists.parquet", typed(x=[[f"t{n}" for n in range(row % 4)] for row in range(N)]), {"x": "lists"}),
     Odd("numbers.parquet", typed(x=[[1, 2, row % 5] if row % 7 else None for row in range(N)]), {"x": "lists"}),
-    Odd("vectors.parquet", typed(x=[[0.5, 1.5]] * N), {"x": "out"}),
+    Odd("vectors.parquet", typed(x=[[0.5, 1.5]] * N), {"x": "dense"}),
     Odd("structs.parquet", typed(x=[{"a": 1, "b": {"c": row}} for row in range(N)]), {"x": "out"}),
     Odd("maps.parquet", typed(x=pa.array([[("a", 1)]] * N, pa.map_(pa.string(), pa.int64()))), {"x": "out"}),
     Odd(
