@@ -13,12 +13,9 @@ from dlrm.data.raw.block import Block, Parsed
 from dlrm.data.raw.columns import list_columns_to_read
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.file_kinds import ARROW, ARROW_STREAM, START_BYTES, identify, remove_buffer
+from dlrm.data.raw.parquet import BLOCK_BYTES, MAX_BLOCK_ROWS
 from dlrm.data.raw.parquet_rows import ReadColumn, list_read_columns, make_read_schema
 from dlrm.data.raw.typed import check_columns, parse_table
-
-MAX_BLOCK_ROWS = 131_072
-BLOCK_BYTES = 32 << 20
-"""Approximate bytes of the columns of a block, if record batches are not larger."""
 
 
 def cut_arrow_blocks(
