@@ -20,8 +20,9 @@ from dlrm.optimizers.weight_average import WeightAverage
 from dlrm.planning.machine_resources import describe_machine
 from dlrm.planning.request import make_checked_plan
 from dlrm.planning.sizes import make_tables
+from dlrm.train.dense_pass import DensePass
 from dlrm.train.profiler import PartClock
-from dlrm.train.step import DensePass, TrainingStep
+from dlrm.train.step import TrainingStep
 from sharding.comm.gradient_buffer import GradientBuffer
 from sharding.comm.process_groups import Ranks
 from sharding.embedding import CowClip, ShardedTables, TableOptimizer, TransportError, TransportName
