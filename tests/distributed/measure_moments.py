@@ -13,8 +13,8 @@ from dlrm.gradient_stats.groups import GroupMoments
 from dlrm.gradient_stats.moments import NoiseEstimate
 from dlrm.model import make_dense_part
 from dlrm.train.batch import DeviceBatch
-from dlrm.train.profiler import PartClock
 from dlrm.train.dense_pass import DensePass
+from dlrm.train.profiler import PartClock
 from sharding.comm.gradient_buffer import GradientBuffer
 from sharding.comm.process_groups import Ranks
 from sharding.jagged import JaggedIds
