@@ -58,6 +58,8 @@ class Estimator:
 
     is_measuring: bool = False
     """Whether the batch of the last `begin_batch` is measured."""
+    is_adding_squares: bool = False
+    """Whether the backward pass of the next chunk adds squares of single samples' gradients."""
 
     def begin_batch(self, share: Share, *, is_whole: bool) -> list[SampleSpan]:  # noqa: ARG002
         """Prepare for a batch, and cut this rank's share into spans; the last one ends with the share.

@@ -5,10 +5,14 @@ from typing import Any
 import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
 
 from dlrm.config import ModelConfig
 from dlrm.model.mlp import Perceptron, make_bottom
 from dlrm.native import fits_native_fp32
+
+VECTORS_OF_A_TILE = 8
+"""Vectors of bf16 up to a multiple of which a GPU multiplies matrices by aligned tiles."""
 
 
 class DLRM(nn.Module):
@@ -42,14 +46,11 @@ class Interaction(nn.Module):
     …, the bottom's output being vector 0.
     """
 
-    lower_triangle: torch.Tensor
-    """[V (V - 1) / 2] indices of the pairs in a flat V x V matrix."""
-
     def __init__(self, num_vectors: int) -> None:
         """Number the pairs. num_vectors: V."""
         super().__init__()
-        row, column = torch.tril_indices(num_vectors, num_vectors, offset=-1)
-        self.register_buffer("lower_triangle", row * num_vectors + column, persistent=False)
+        self.products = PairProducts(num_vectors, num_vectors)
+        self.padded_products = PairProducts(num_vectors, -(-num_vectors // VECTORS_OF_A_TILE) * VECTORS_OF_A_TILE)
 
     def forward(self, bottom: torch.Tensor | None, pooled: torch.Tensor) -> torch.Tensor:
         """Map bottom [c, D] and pooled [c, F, D] to [c, direct + V (V - 1) / 2], in the dtype of the bottom."""
@@ -59,11 +60,60 @@ class Interaction(nn.Module):
 
     def _interact_in_plain_torch(self, bottom: torch.Tensor | None, pooled: torch.Tensor) -> torch.Tensor:
         vectors = concatenate_vectors(bottom, pooled)  # [c, V, D]
-        # z_ij = v_i . v_j for all pairs, of which the lower triangle i > j is kept.
-        products = torch.bmm(vectors, vectors.transpose(1, 2)).flatten(1)  # [c, V^2]
-        pairs = products.index_select(1, self.lower_triangle)  # [c, V (V - 1) / 2]
+        if torch.is_autocast_enabled(vectors.device.type):
+            vectors = vectors.to(torch.get_autocast_dtype(vectors.device.type))
+        # The compiler appends vectors of zeros without a pass of their own; else they cost more than tiles gain.
+        products = self.padded_products if torch.compiler.is_compiling() else self.products
         direct = pooled.flatten(1) if bottom is None else bottom
-        return torch.cat([direct, pairs], dim=1)
+        return torch.cat([direct, products(vectors)], dim=1)
+
+
+class PairProducts(nn.Module):
+    """Dot products of all pairs of vectors: [c, V, D] to [c, V (V - 1) / 2]."""
+
+    pairs: torch.Tensor
+    """[V (V - 1) / 2] places of the pairs i > j in a flat matrix of all products."""
+    pair_of_product: torch.Tensor
+    """[size^2] number of the pair at each place of that matrix; V (V - 1) / 2 where there is none."""
+
+    def __init__(self, num_vectors: int, size: int) -> None:
+        """Number the pairs. num_vectors: V. size: rows of the matrix, V or more, of which the last are of zeros."""
+        super().__init__()
+        self.num_missing = size - num_vectors
+        row, column = torch.tril_indices(num_vectors, num_vectors, offset=-1)
+        pair_of_product = torch.full((size, size), len(row))
+        pair_of_product[row, column] = pair_of_product[column, row] = torch.arange(len(row))
+        self.register_buffer("pairs", row * size + column, persistent=False)
+        self.register_buffer("pair_of_product", pair_of_product.flatten(), persistent=False)
+
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Map [c, V, D] to [c, V (V - 1) / 2]."""
+        padded = F.pad(vectors, (0, 0, 0, self.num_missing)) if self.num_missing else vectors
+        return _PairProducts.apply(padded, self.pairs, self.pair_of_product)
+
+
+class _PairProducts(torch.autograd.Function):
+    """z_ij = v_i . v_j, of which the pairs i > j are kept; so dv_i = sum_j dz_ij v_j, with dz_ij = dz_ji and dz_ii = 0.
+
+    Both ways one product of matrices and one gather: autograd would make two products of the way back, and scatter.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, vectors: torch.Tensor, pairs: torch.Tensor, pair_of_product: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(vectors, pair_of_product)
+        return torch.bmm(vectors, vectors.transpose(1, 2)).flatten(1).index_select(1, pairs)
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *grad_outputs: torch.Tensor
+    ) -> tuple[torch.Tensor, None, None]:
+        (gradient,) = grad_outputs
+        vectors, pair_of_product = ctx.saved_tensors
+        size = vectors.shape[1]
+        # A last column of zeros, for the products that are no pair.
+        of_products = F.pad(gradient, (0, 1)).index_select(1, pair_of_product)
+        return torch.bmm(of_products.view(-1, size, size), vectors), None, None
 
 
 def concatenate_vectors(bottom: torch.Tensor | None, pooled: torch.Tensor) -> torch.Tensor:

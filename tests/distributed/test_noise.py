@@ -13,6 +13,7 @@ from dlrm.gradient_stats.estimator import Estimator, Share
 from dlrm.gradient_stats.exact import ExactMoments
 from dlrm.gradient_stats.groups import GroupMoments
 from dlrm.gradient_stats.noise import LayerNoise, StepNoise
+from dlrm.model.mlp import Linear
 from sharding.comm.gradient_buffer import GradientBuffer
 from sharding.comm.process_groups import Ranks
 from tests.rank_pool.pool import RankPools
@@ -38,7 +39,7 @@ class FrozenLayer:
     def __init__(
         self, ranks: Ranks, config: MomentsConfig, num_inputs: int, chunk_size: int, *, has_halves: bool = False
     ) -> None:
-        model = nn.ModuleDict({"layer": nn.Linear(num_inputs, 1, bias=False)})
+        model = nn.ModuleDict({"layer": Linear(num_inputs, 1, bias=False)})
         self._chunk_size = chunk_size
         self._layer = model["layer"]
         self._sums = GradientBuffer(list(model.parameters()), ranks, num_extra_sums=config.num_extra_sums + has_halves)

@@ -12,6 +12,7 @@ from dlrm.config import DenseOptimizerConfig, MomentsConfig, VarianceReductionCo
 from dlrm.gradient_stats.exact import ExactMoments
 from dlrm.gradient_stats.moments import Moments
 from dlrm.gradient_stats.variance_reduction import ClippedFractions, VarianceReduction
+from dlrm.model.mlp import Linear
 from dlrm.optimizers import make_dense_optimizer, set_learning_rate
 from sharding.comm.gradient_buffer import GradientBuffer
 from sharding.comm.process_groups import Ranks
@@ -311,7 +312,7 @@ def test_a_parameter_that_no_estimator_covers_is_refused(rank_pools: RankPools):
 
 
 def find_refusal_of_uncovered_parameter(ranks: Ranks) -> str:
-    model = nn.ModuleDict({"top": nn.Linear(2, 1)})
+    model = nn.ModuleDict({"top": Linear(2, 1)})
     model["top"].register_parameter("scale", nn.Parameter(torch.ones(1)))
     sums = GradientBuffer(list(model.parameters()), ranks, num_extra_sums=1)
     try:

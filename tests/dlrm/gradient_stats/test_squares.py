@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from dlrm.gradient_stats.exact import square_output_gradient
+from dlrm.model.squares import square_output_gradient
 from dlrm.native import has_native_operators
 
 SHAPES = [(1, 1), (3, 64), (130, 65), (129, 200), (2048, 7)]

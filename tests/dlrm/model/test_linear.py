@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from dlrm.model import mlp
-from dlrm.model.mlp import Linear, has_onednn_products
+from dlrm.model.mlp import Linear
+from dlrm.model.products import has_onednn_products
 
 CPU = torch.device("cpu")
 SHAPES = [(300, 13, 48), (65, 40, 31), (1, 33, 8), (64, 64, 1), (5, 1, 3)]

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from dlrm.model import mlp
-from dlrm.model.mlp import apply_linear, compute_input_gradient, has_onednn_products, pad_to_tiles
+from dlrm.model import products
+from dlrm.model.products import apply_linear, compute_input_gradient, has_onednn_products, pad_to_tiles
 
 NAN = float("nan")
 WIDTHS = [1, 5, 13, 16, 31, 32, 33, 34, 48, 50, 65, 415]
@@ -16,7 +16,7 @@ def _processor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     if not has_onednn_products(torch.device("cpu"), torch.bfloat16):
         pytest.skip("torch has no bf16 products of oneDNN here")
     if request.param == "as AMX does":
-        monkeypatch.setattr(mlp, "_HAS_AMX", True)
+        monkeypatch.setattr(products, "_HAS_AMX", True)
 
 
 @pytest.mark.parametrize("num_columns", WIDTHS)

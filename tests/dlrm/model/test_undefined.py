@@ -7,7 +7,7 @@ import torch
 
 from dlrm.config import ModelConfig
 from dlrm.model import make_dense_part, mlp
-from dlrm.model.mlp import has_onednn_products
+from dlrm.model.products import has_onednn_products
 from dlrm.native import has_native_operators
 
 NAN = float("nan")
