@@ -16,6 +16,9 @@ BATCH_GROWN = "batch_grown"
 TABLES_RESET = "tables_reset"
 """Name of the event that an epoch begins with newly drawn tables."""
 
+GRAPHS_NOT_USED = "graphs_not_used"
+"""Name of the warning that a GPU runs the dense part without CUDA graphs, or without compiled ones, and why."""
+
 FEWER_NODES = "fewer_nodes"
 """Name of the event that an attempt begins with fewer machines than the job may have."""
 
@@ -60,6 +63,7 @@ WARNINGS = frozenset(
         BLEND_FAILED,
         BLEND_LEFT_OUT,
         CANNOT_GROW,
+        GRAPHS_NOT_USED,
         SCORES_LOST,
         UPLOAD_FAILED,
         UPLOADS_LEFT,

@@ -1,12 +1,14 @@
 """Builds what a job trains: the plan of its tables, the model, the optimizers, the step."""
 
+import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import get_args
 
 from torch import nn
 from torch.optim import Optimizer
 
-from dlrm.config import JobSpec, ResolvedJob, compute_full_batch_rows
+from dlrm.config import JobConfig, JobSpec, ResolvedJob, compute_full_batch_rows
 from dlrm.data.errors import DataError
 from dlrm.data.rows import DataSchema
 from dlrm.gradient_stats.estimator import Estimator
@@ -20,7 +22,8 @@ from dlrm.optimizers.weight_average import WeightAverage
 from dlrm.planning.machine_resources import describe_machine
 from dlrm.planning.request import make_checked_plan
 from dlrm.planning.sizes import make_tables
-from dlrm.train.dense_pass import DensePass
+from dlrm.train.chunk_graph import ChunkShape, CudaRecorder, GraphedChunk
+from dlrm.train.dense_pass import ChunkPass, DensePass, EagerChunk
 from dlrm.train.profiler import PartClock
 from dlrm.train.step import TrainingStep
 from sharding.comm.gradient_buffer import GradientBuffer
@@ -28,6 +31,12 @@ from sharding.comm.process_groups import Ranks
 from sharding.embedding import CowClip, ShardedTables, TableOptimizer, TransportError, TransportName
 from sharding.planner import Plan, PlanError
 from sharding.planner.report import PlanReport, make_plan_report
+
+COMPILE_FROM_SAMPLES = 1_000_000_000
+"""Samples of a run from which compiled kernels are worth their compilation: on an H100 they took 27 ns less a sample
+(docs/experiments.md), so that half a minute of compilation is won back."""
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -82,8 +91,18 @@ class TrainRows:
     """Shuffle windows of an epoch; with several, the batches of one share what its blocks of rows have in common."""
 
 
-def build_parts(resolved: ResolvedJob, schema: DataSchema, plan: Plan, ranks: Ranks, rows: TrainRows) -> Parts:
-    """Build all parts in their initial state, a function of the job's seed alone. Collective. Raises DataError."""
+def build_parts(
+    resolved: ResolvedJob,
+    schema: DataSchema,
+    plan: Plan,
+    ranks: Ranks,
+    rows: TrainRows,
+    tell_fallback: Callable[[str], None] = log.warning,
+) -> Parts:
+    """Build all parts in their initial state, a function of the job's seed alone. Collective. Raises DataError.
+
+    tell_fallback: called with the reason where CUDA graphs cannot be used.
+    """
     job = resolved.job
     model = make_dense_part(job.model, schema.num_dense, len(schema.features), job.run.seed).to(ranks.device)
     tables = _make_tables(resolved, plan, ranks)
@@ -97,9 +116,15 @@ def build_parts(resolved: ResolvedJob, schema: DataSchema, plan: Plan, ranks: Ra
     reduction = _make_reduction(job, model, gradients, layer_noise.sizes)
     estimator = make_estimator(resolved, model, gradients, has_halves=has_halves)
     clock = PartClock()
-    is_bf16 = job.precision == "bf16"
+    run_chunk: ChunkPass = EagerChunk(clock, model, is_bf16=job.precision == "bf16")
+    if ranks.device.type == "cuda" and job.resources.cuda_graphs != "off":
+        shape = ChunkShape(resolved.chunk_size, schema.num_dense, len(schema.features), job.model.embedding_dim)
+        is_compiled = _is_compiled(job, rows)
+        run_chunk = GraphedChunk(
+            run_chunk, estimator, gradients, shape, CudaRecorder(), is_compiled=is_compiled, tell_fallback=tell_fallback
+        )
     step = TrainingStep(
-        dense_pass=DensePass(clock, model, estimator, chunk_size=resolved.chunk_size, is_bf16=is_bf16),
+        dense_pass=DensePass(run_chunk, estimator, chunk_size=resolved.chunk_size),
         tables=tables,
         gradients=gradients,
         optimizer=optimizer,
@@ -114,6 +139,13 @@ def build_parts(resolved: ResolvedJob, schema: DataSchema, plan: Plan, ranks: Ra
     )
     average = _make_average(job, model, tables, ranks, rows)
     return Parts(model, tables, optimizer, reduction, step, average)
+
+
+def _is_compiled(job: JobConfig, rows: TrainRows) -> bool:
+    """Whether torch.compile makes the kernels of CUDA graphs."""
+    assert job.run.epochs != "auto", "the length of a resolved job is decided"
+    is_long = rows.num_rows * job.run.epochs >= COMPILE_FROM_SAMPLES
+    return job.resources.cuda_graphs == "compiled" or is_long
 
 
 def make_estimator(

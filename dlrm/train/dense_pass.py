@@ -1,6 +1,8 @@
 """The forward and backward pass of the dense part over a rank's share of a batch."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import nn
@@ -12,21 +14,33 @@ from dlrm.train.profiler import PartClock
 from sharding.embedding import PooledBatch
 
 
+class ChunkPass(Protocol):
+    """The forward and backward pass of one chunk."""
+
+    def __call__(
+        self, batch: DeviceBatch, pooled: PooledBatch, start: int, end: int, to_scaled_mean: float
+    ) -> torch.Tensor:
+        """Train on samples [start, end) of the share, and return their weighted loss sum: NaN where a gradient of
+        pooled embeddings is not finite.
+
+        Adds the dense gradient of the loss sum to the gradient buffer, and writes the gradient of the pooled embeddings
+        back, times `to_scaled_mean`.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class DensePass:
-    """The forward and backward pass of the dense part, chunk by chunk: gradient accumulation over micro-batches.
+    """The dense pass, chunk by chunk: gradient accumulation over micro-batches.
 
     Activations exist for one chunk at a time; a chunk that fits the cache is also several times faster.
     """
 
-    clock: PartClock
-    model: nn.Module
+    run_chunk: ChunkPass
     estimator: Estimator
     """Cuts the share into spans, and takes what it needs of the gradient at the end of each."""
     chunk_size: int
     """c, samples of a chunk; the last one of a span may be short."""
-    is_bf16: bool
-    """Whether matrix products are under bf16 autocast."""
 
     def __call__(
         self, batch: DeviceBatch, pooled: PooledBatch, share: Share, divisor: float, *, is_whole: bool
@@ -37,32 +51,62 @@ class DensePass:
         embeddings back, times scale / divisor. divisor: what a sum over the samples of the global batch is divided by.
         is_whole: see `Estimator.begin_batch`.
         """
-        to_scaled_mean = pooled.scale / divisor
         loss_sum = torch.zeros((), dtype=torch.float64, device=batch.labels.device)
         span_start = 0
         for span in self.estimator.begin_batch(share, is_whole=is_whole):
             # Pooled embeddings arrive in the order of the samples.
             for start in range(span_start, span.end, self.chunk_size):
                 end = min(start + self.chunk_size, span.end)
-                with self.clock.part("lookup"):
-                    chunk = pooled.read_chunk(start, end).requires_grad_()  # [c, F, D]
-                with self.clock.part("dense"):
-                    loss_sum += self._backward(batch, start, end, chunk)
-                    gradient = chunk.grad
-                if gradient is not None:  # there are tables
-                    with self.clock.part("give_back"):
-                        loss_sum += pooled.write_gradient(start, end, gradient.mul_(to_scaled_mean))
+                loss_sum += self.run_chunk(batch, pooled, start, end, pooled.scale / divisor)
             span.at_end()
             span_start = span.end
         return loss_sum
 
-    def _backward(self, batch: DeviceBatch, start: int, end: int, pooled: torch.Tensor) -> torch.Tensor:
-        """Make the forward and backward pass of samples [start, end), and return their weighted loss sum."""
-        with torch.autocast(batch.labels.device.type, torch.bfloat16, enabled=self.is_bf16):
-            logits = self.model(batch.dense[start:end], pooled)  # [c]
-        labels = batch.labels[start:end]
+
+@dataclass(frozen=True)
+class EagerChunk:
+    """The pass of a chunk as torch runs it, one operation after another."""
+
+    clock: PartClock
+    model: nn.Module
+    is_bf16: bool
+    """Whether matrix products are under bf16 autocast."""
+
+    def __call__(
+        self, batch: DeviceBatch, pooled: PooledBatch, start: int, end: int, to_scaled_mean: float
+    ) -> torch.Tensor:
+        with self.clock.part("lookup"):
+            chunk = pooled.read_chunk(start, end).requires_grad_()  # [c, F, D]
+        with self.clock.part("dense"):
+            rows = ChunkRows(batch.dense[start:end], chunk, batch.labels[start:end], batch.weights[start:end])
+            loss = rows.train(self.model, is_bf16=self.is_bf16)
+            gradient = chunk.grad
+        if gradient is None:  # there are no tables
+            return loss
+        with self.clock.part("give_back"):
+            return loss + pooled.write_gradient(start, end, gradient.mul_(to_scaled_mean))
+
+
+@dataclass(frozen=True)
+class ChunkRows:
+    """What the pass of a chunk reads."""
+
+    dense: torch.Tensor
+    """[c, N]"""
+    pooled: torch.Tensor
+    """[c, F, D], the leaf that gets the gradient."""
+    labels: torch.Tensor
+    """[c]"""
+    weights: torch.Tensor
+    """[c]"""
+
+    def train(self, model: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], *, is_bf16: bool) -> torch.Tensor:
+        """Make the forward and backward pass, and return the weighted loss sum."""
+        # Every weight is used once, so that a cache of converted ones would only be one more thing to keep.
+        with torch.autocast(self.labels.device.type, torch.bfloat16, enabled=is_bf16, cache_enabled=False):
+            logits = model(self.dense, self.pooled)  # [c]
         loss = F.binary_cross_entropy_with_logits(
-            logits.to(labels.dtype), labels, weight=batch.weights[start:end], reduction="sum"
+            logits.to(self.labels.dtype), self.labels, weight=self.weights, reduction="sum"
         )
         loss.backward()
         return loss.detach()

@@ -18,6 +18,7 @@ from dlrm.data.rows import RowSource
 from dlrm.data.train_sample import sample_train_rows
 from dlrm.model import set_output_bias
 from dlrm.optimizers import LearningRates
+from dlrm.record import GRAPHS_NOT_USED
 from dlrm.train.build import Parts, PlannedTables, TrainRows, build_parts, plan_tables
 from dlrm.train.context import RunContext
 from dlrm.train.evaluator import Evaluator
@@ -46,7 +47,8 @@ def open_trainer(context: RunContext, dataset: Dataset, identity: RunIdentity) -
     report_warnings(reporter, resolved)
     report_data_and_plan(reporter, dataset, planned, context.resolved.job)
     reporter.progress("building", "building model and tables")
-    parts = build_parts(resolved, dataset.schema, planned.plan, ranks, _describe_rows(dataset))
+    tell_fallback = partial(reporter.rank_event, GRAPHS_NOT_USED)
+    parts = build_parts(resolved, dataset.schema, planned.plan, ranks, _describe_rows(dataset), tell_fallback)
     state = TrainingState(parts.model, parts.tables, parts.optimizer, parts.reduction, ranks, parts.average)
     restored = _restore(context, state, identity)
     if restored is None:

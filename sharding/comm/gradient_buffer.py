@@ -62,21 +62,26 @@ class GradientBuffer:
         for parameter, gradient in zip(parameters, self.unflatten(self.gradient), strict=True):
             parameter.grad = gradient
 
+    @property
+    def sums(self) -> torch.Tensor:
+        """[(1 + num_extra_sums) P] this rank's gradient and all extra sums."""
+        return self._all_reducer.buffer
+
     def unflatten(self, flat: torch.Tensor) -> list[torch.Tensor]:
         """View `flat` [P] as tensors of the parameters' shapes, in their order."""
         return [part.view(shape) for part, shape in zip(flat.split(self.sizes), self._shapes, strict=True)]
 
     def zero(self) -> None:
         """Set the gradient and all extra sums to zero."""
-        self._all_reducer.buffer.zero_()
+        self.sums.zero_()
 
     def sum_elements(self) -> torch.Tensor:
         """Sum this rank's whole buffer to a scalar, which is not finite where any element is not."""
-        return self._all_reducer.buffer.sum()
+        return self.sums.sum()
 
     def start_all_reduce(self, *, with_extra_sums: bool) -> Waitable:
         """Start to sum over all ranks; `wait()` on the result before reading. Collective, after a vote."""
-        num_elements = len(self._all_reducer.buffer) if with_extra_sums else len(self.gradient)
+        num_elements = len(self.sums) if with_extra_sums else len(self.gradient)
         return self._all_reducer.start(num_elements)
 
 

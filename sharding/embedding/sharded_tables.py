@@ -169,17 +169,18 @@ class PooledBatch:
         lengths: [F, b] int32, where sums of bags are made means.
         """
         self._shares, self._optimizer, self._num_rows = shares, optimizer, num_rows
-        self._dtype, self._buffer, self._lengths = dtype, buffer, lengths
+        self.exchange_dtype = dtype
+        self._buffer, self._lengths = buffer, lengths
         # Gradients of a smaller batch than that of S would exceed fp16's largest number, 65,504, if they were at S.
         self.scale = min(optimizer.gradient_scale, float(2 ** round(math.log2(num_rows))))
         """Scale of gradients in transit: `write_gradient` takes `scale` times d(mean loss) / d(pooled)."""
 
-    def read_chunk(self, start: int, end: int) -> torch.Tensor:
+    def read_chunk(self, start: int, end: int, out: torch.Tensor | None = None) -> torch.Tensor:
         """Return the pooled embeddings [c, F, D] of samples [start, end), [c, 0, 0] where there are no features.
 
-        They are valid until the next chunk is read.
+        out: where to write them; else they are valid until the next chunk is read.
         """
-        chunk = self._buffer.view(end - start)
+        chunk = self._buffer.view(end - start) if out is None else out
         for share in self._shares:
             share.read_chunk(start, end, chunk)
         if self._lengths is not None:
@@ -193,7 +194,7 @@ class PooledBatch:
         """
         if self._lengths is not None:
             gradient = gradient / self._count_ids(start, end)
-        gradient = gradient.to(self._dtype)
+        gradient = gradient.to(self.exchange_dtype)
         for share in self._shares:
             share.write_gradient(start, end, gradient)
         # 0 times a number is 0; 0 times infinity or NaN is NaN. No wait for the device, as a comparison would need.

@@ -13,7 +13,7 @@ from dlrm.gradient_stats.groups import GroupMoments
 from dlrm.gradient_stats.moments import NoiseEstimate
 from dlrm.model import make_dense_part
 from dlrm.train.batch import DeviceBatch
-from dlrm.train.dense_pass import DensePass
+from dlrm.train.dense_pass import DensePass, EagerChunk
 from dlrm.train.profiler import PartClock
 from sharding.comm.gradient_buffer import GradientBuffer
 from sharding.comm.process_groups import Ranks
@@ -110,7 +110,7 @@ def measure_moments(ranks: Ranks, setting: MomentsSetting) -> MeasuredMoments:
     none = torch.empty(0, dtype=torch.int64)
     batch = DeviceBatch(0, dense, JaggedIds(none, none.view(0, 0)), labels, weights, weights, setting.num_valid)
     divisor = setting.num_valid * setting.mean_weight
-    dense_pass = DensePass(PartClock(), model, estimator, setting.chunk_size, setting.is_bf16)
+    dense_pass = DensePass(EagerChunk(PartClock(), model, setting.is_bf16), estimator, setting.chunk_size)
     dense_pass(batch, FixedEmbeddings(pooled), share, divisor, is_whole=False)
     sums.start_all_reduce(with_extra_sums=estimator.is_measuring).wait()
     sums.gradient /= divisor

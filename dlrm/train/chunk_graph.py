@@ -1,0 +1,259 @@
+"""The pass of a chunk as one launch: recorded once as a CUDA graph, then replayed.
+
+A GPU is done with the operations of a small chunk sooner than the host has launched them. A graph is one launch; it
+always reads and writes the same memory, so that rows are copied there first, and it has a fixed number of rows. There
+is one graph for each number of rows up to the chunk, in steps of an eighth of it, without squares of gradients and with
+them; a chunk of another number is filled up with rows of zeros, whose weight is 0.
+"""
+
+# torch has no public names for the foreach operations that its own optimizers use.
+# pyright: reportPrivateImportUsage=false
+
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import nn
+
+from dlrm.gradient_stats.estimator import Estimator
+from dlrm.train.batch import DeviceBatch
+from dlrm.train.dense_pass import ChunkRows, EagerChunk
+from sharding.comm.gradient_buffer import GradientBuffer
+from sharding.embedding import PooledBatch
+
+SIZES_OF_A_CHUNK = 8
+"""Numbers of rows for which there may be graphs: an eighth of the chunk, two eighths, and so on."""
+TOLERANCE = {False: 1e-4, True: 5e-2}
+"""Largest difference between a graph's results and the eager ones, as a fraction of their L2 norm, by whether matrix
+products are in bf16. Both round, in other orders where the compiler fuses operations; a faulty graph is off by all."""
+
+log = logging.getLogger(__name__)
+
+
+class Recorder(Protocol):
+    """Recorder of operations on a device."""
+
+    def warm_up(self, function: Callable[[], None]) -> None:
+        """Run a function as it must run once before it is recorded."""
+        ...
+
+    def record(self, function: Callable[[], None]) -> Callable[[], None]:
+        """Record the operations of a function, and return what runs them."""
+        ...
+
+
+class CudaRecorder:
+    """Recorder of CUDA graphs, which share their memory: no two run at once, and none leaves anything in it."""
+
+    def __init__(self) -> None:
+        self._pool = torch.cuda.graph_pool_handle()
+        self._stream = torch.cuda.Stream()
+
+    def warm_up(self, function: Callable[[], None]) -> None:
+        # What libraries set up at their first call must not be recorded, and belongs to a stream.
+        current = torch.cuda.current_stream()
+        self._stream.wait_stream(current)
+        with torch.cuda.stream(self._stream):
+            function()
+        current.wait_stream(self._stream)
+
+    def record(self, function: Callable[[], None]) -> Callable[[], None]:
+        graph = torch.cuda.CUDAGraph()
+        # Other threads may allocate or query events meanwhile, as NCCL's and that of the batches do.
+        with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
+            function()
+        return graph.replay
+
+
+@dataclass(frozen=True)
+class ChunkShape:
+    """Shape of a chunk."""
+
+    num_rows: int
+    """c, the most rows of a chunk."""
+    num_dense: int
+    num_features: int
+    dim: int
+
+
+@dataclass(frozen=True)
+class _Variant:
+    """What a graph is recorded for."""
+
+    num_rows: int
+    is_adding_squares: bool
+
+
+class GraphedChunk:
+    """The pass of a chunk as one launch, compared with the eager pass at the first chunk.
+
+    Where it differs by more than rounding, or cannot be recorded, chunks run eagerly from there on.
+    """
+
+    def __init__(
+        self,
+        eager: EagerChunk,
+        estimator: Estimator,
+        gradients: GradientBuffer,
+        shape: ChunkShape,
+        recorder: Recorder,
+        *,
+        is_compiled: bool,
+        tell_fallback: Callable[[str], None],
+    ) -> None:
+        """Allocate what graphs read and write.
+
+        eager: the same pass without graphs. gradients: of its model. is_compiled: have torch.compile make the kernels;
+        where it cannot, graphs have the eager ones. tell_fallback: called with the reason where something of this
+        cannot be.
+        """
+        self._eager, self._estimator, self._gradients, self._recorder = eager, estimator, gradients, recorder
+        self._tell_fallback = tell_fallback
+        model = eager.model
+        self._candidates: list[tuple[str, nn.Module | Callable[..., torch.Tensor]]] = [("CUDA graphs", model)]
+        if is_compiled:
+            self._candidates.insert(0, ("compiled CUDA graphs", torch.compile(model, dynamic=True)))
+        self._replays: dict[_Variant, Callable[[], None]] = {}
+        self._step_rows = max(1, shape.num_rows // SIZES_OF_A_CHUNK)
+        device = gradients.gradient.device
+        num_rows = math.ceil(shape.num_rows / self._step_rows) * self._step_rows
+        self._rows = ChunkRows(
+            torch.zeros(num_rows, shape.num_dense, device=device),
+            torch.zeros(num_rows, shape.num_features, shape.dim, device=device),
+            torch.zeros(num_rows, device=device),
+            torch.zeros(num_rows, device=device),
+        )
+        self._to_scaled_mean = torch.ones((), device=device)
+        self._last_factor = 1.0
+        self._loss = torch.zeros((), device=device)
+        self._gradient = torch.empty(0, device=device)
+        """[c, F, D] gradient of the pooled embeddings times `to_scaled_mean`, in the dtype of their exchange."""
+
+    def __call__(
+        self, batch: DeviceBatch, pooled: PooledBatch, start: int, end: int, to_scaled_mean: float
+    ) -> torch.Tensor:
+        replay = None
+        if self._candidates:
+            num_rows = math.ceil((end - start) / self._step_rows) * self._step_rows
+            variant = _Variant(num_rows, self._estimator.is_adding_squares)
+            with self._eager.clock.part("lookup"):
+                self._fill(batch, pooled, start, end, num_rows)
+                self._set_factor(pooled, to_scaled_mean)
+            replay = self._replays.get(variant) or self._prepare(variant)
+        if replay is None:
+            return self._eager(batch, pooled, start, end, to_scaled_mean)
+        with self._eager.clock.part("dense"):
+            replay()
+        with self._eager.clock.part("give_back"):
+            return self._loss + pooled.write_gradient(start, end, self._gradient[: end - start])
+
+    def _fill(self, batch: DeviceBatch, pooled: PooledBatch, start: int, end: int, num_rows: int) -> None:
+        """Copy samples [start, end) to where graphs read them, followed by zeros up to `num_rows`."""
+        rows, count = self._rows, end - start
+        pooled.read_chunk(start, end, out=rows.pooled[:count])
+        kept = [rows.dense[:count], rows.labels[:count], rows.weights[:count]]
+        torch._foreach_copy_(kept, [batch.dense[start:end], batch.labels[start:end], batch.weights[start:end]])
+        if count < num_rows:
+            # NaN of an earlier chunk would stay NaN under a weight of 0.
+            for tensor in (rows.dense, rows.pooled, rows.labels, rows.weights):
+                tensor[count:num_rows].zero_()
+
+    def _set_factor(self, pooled: PooledBatch, to_scaled_mean: float) -> None:
+        if to_scaled_mean != self._last_factor:
+            self._to_scaled_mean.fill_(to_scaled_mean)
+            self._last_factor = to_scaled_mean
+        if not len(self._gradient):
+            self._gradient = torch.empty_like(self._rows.pooled, dtype=pooled.exchange_dtype)
+
+    def _prepare(self, variant: _Variant) -> Callable[[], None] | None:
+        """Record the graph of a variant; None where this chunk must run eagerly. The gradient buffer stays as it is.
+
+        What is recorded for the first time, without squares or with them, is compared on the first eighth of the chunk:
+        the eager pass of a whole chunk might not fit into memory beside the graphs that are there.
+        """
+        smallest = _Variant(self._step_rows, variant.is_adding_squares)
+        before = self._gradients.sums.clone()
+        try:
+            while self._candidates:
+                name, forward = self._candidates[0]
+                if smallest not in self._replays:
+                    expected = self._run_eagerly(smallest, before)
+                    if not all(bool(result.isfinite().all()) for result in expected.values()):
+                        # Nothing to compare with: this step will be dropped, and a later one tries again.
+                        return None
+                    obstacle = self._record(smallest, forward, before) or self._compare(smallest, expected, before)
+                else:
+                    obstacle = None
+                if obstacle is None and variant not in self._replays:
+                    obstacle = self._record(variant, forward, before)
+                if obstacle is None:
+                    log.info("the pass of %d samples is launched as one of %s", variant.num_rows, name)
+                    return self._replays[variant]
+                self._give_up(f"{name} {obstacle}")
+        finally:
+            self._gradients.sums.copy_(before)
+        return None
+
+    def _record(self, variant: _Variant, forward: Callable[..., torch.Tensor], before: torch.Tensor) -> str | None:
+        """Record the graph of a variant; return why that cannot be."""
+        run = self._make_pass(variant, forward)
+        try:
+            if variant.num_rows == self._step_rows:
+                self._recorder.warm_up(run)
+            self._replays[variant] = self._recorder.record(run)
+        except Exception as error:
+            log.exception("the dense part cannot be recorded")
+            return f"cannot be recorded ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
+        finally:
+            self._gradients.sums.copy_(before)
+        return None
+
+    def _run_eagerly(self, variant: _Variant, before: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Run the pass of a variant one operation after another, and return its results."""
+        self._recorder.warm_up(self._make_pass(variant, self._eager.model))
+        return self._take_results(variant, before)
+
+    def _compare(self, variant: _Variant, expected: dict[str, torch.Tensor], before: torch.Tensor) -> str | None:
+        """Replay the graph of a variant; return how it differs from the eager results by more than rounding."""
+        self._replays[variant]()
+        tolerance = TOLERANCE[self._eager.is_bf16]
+        for name, found in self._take_results(variant, before).items():
+            norm = torch.linalg.vector_norm(expected[name]).item()
+            difference = torch.linalg.vector_norm(found - expected[name]).item()
+            if not difference <= tolerance * norm:
+                return f"are wrong: their {name} is off by {difference:.2g}, its norm is {norm:.2g}"
+        return None
+
+    def _take_results(self, variant: _Variant, before: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Return what a pass has left, and put the gradient buffer back."""
+        sums = (self._gradients.sums - before).view(-1, len(self._gradients.gradient))
+        self._gradients.sums.copy_(before)
+        return {
+            "loss": self._loss.clone(),
+            "gradient of pooled embeddings": self._gradient[: variant.num_rows].to(torch.float32, copy=True),
+            "dense gradient": sums[0],
+            "sum of squares": sums[1:],
+        }
+
+    def _give_up(self, reason: str) -> None:
+        """Go on with the next candidate, or eagerly where there is none."""
+        del self._candidates[0]
+        self._replays.clear()
+        then = self._candidates[0][0] if self._candidates else "single operations"
+        self._tell_fallback(f"the dense part is launched as {then}: {reason}")
+
+    def _make_pass(self, variant: _Variant, forward: Callable[..., torch.Tensor]) -> Callable[[], None]:
+        """Return the pass over the first rows of the kept memory."""
+        rows, num_rows = self._rows, variant.num_rows
+
+        def run() -> None:
+            pooled = rows.pooled[:num_rows].detach().requires_grad_()
+            of_variant = ChunkRows(rows.dense[:num_rows], pooled, rows.labels[:num_rows], rows.weights[:num_rows])
+            self._loss.copy_(of_variant.train(forward, is_bf16=self._eager.is_bf16))
+            if pooled.grad is not None:  # there are tables
+                torch.mul(pooled.grad, self._to_scaled_mean, out=self._gradient[:num_rows])
+
+        return run
