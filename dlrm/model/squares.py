@@ -21,7 +21,7 @@ class SquareSlots:
     weight: torch.Tensor
     """[outputs, inputs]"""
     bias: torch.Tensor | None
-    """[outputs]; None where the layer has no bias."""
+    """[outputs], or None where the layer has no bias."""
     dtype: torch.dtype
     """Number format of the squares; their sums have that of the slots."""
 

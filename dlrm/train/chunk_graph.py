@@ -26,9 +26,11 @@ from sharding.embedding import PooledBatch
 
 SIZES_OF_A_CHUNK = 8
 """Numbers of rows for which there may be graphs: an eighth of the chunk, two eighths, and so on."""
-TOLERANCE = {False: 1e-4, True: 5e-2}
-"""Largest difference between a graph's results and the eager ones, as a fraction of their L2 norm, by whether matrix
-products are in bf16. Both round, in other orders where the compiler fuses operations; a faulty graph is off by all."""
+TOLERANCE = {False: 1e-4, True: 0.25}
+"""Largest difference between a graph's results and those of single operations, as a fraction of their L2 norm, by
+whether matrix products are in bf16. Both round, in other orders where the compiler fuses operations; in bf16 the
+gradients of a small DCN-v2 are off by up to 0.12 either way. A graph that reads or leaves out the wrong memory is off
+by all."""
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +83,7 @@ class ChunkShape:
 
 @dataclass(frozen=True)
 class _Variant:
-    """What a graph is recorded for."""
+    """Key of a graph: the passes that it serves."""
 
     num_rows: int
     is_adding_squares: bool
@@ -217,7 +219,7 @@ class GraphedChunk:
         return self._take_results(variant, before)
 
     def _compare(self, variant: _Variant, expected: dict[str, torch.Tensor], before: torch.Tensor) -> str | None:
-        """Replay the graph of a variant; return how it differs from the eager results by more than rounding."""
+        """Compare a graph with single operations; return how it differs by more than rounding."""
         self._replays[variant]()
         tolerance = TOLERANCE[self._eager.is_bf16]
         for name, found in self._take_results(variant, before).items():

@@ -89,7 +89,7 @@ class EagerChunk:
 
 @dataclass(frozen=True)
 class ChunkRows:
-    """What the pass of a chunk reads."""
+    """Samples of a chunk, as its pass reads them."""
 
     dense: torch.Tensor
     """[c, N]"""
