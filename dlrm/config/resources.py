@@ -98,10 +98,10 @@ class ResourcesConfig(Config):
     gpus_per_worker: Literal[0, 1] = 0
     """Number of GPUs of one rank: 0 trains on the CPU over gloo, 1 on CUDA over NCCL."""
     cuda_graphs: Literal["auto", "compiled", "off"] = "auto"
-    """Way in which a GPU runs the dense part of a chunk. auto: in one launch, a CUDA graph, whose kernels torch.compile makes
-    where a run has a billion samples or more. compiled: with such kernels however short the run. off: one operation
-    after another. A graph that differs from single operations by more than rounding is not used, and an event says so.
-    """
+    """Way in which a GPU runs the dense part of a chunk. auto: in one launch, a CUDA graph, whose kernels torch.compile
+    makes where a run has a billion samples or more. compiled: with such kernels however short the run. off: one
+    operation after another. A graph that differs from single operations by more than rounding is not used, and an event
+    says so."""
 
     kubernetes: KubernetesConfig = KubernetesConfig()
     """Placement on a cluster, for the launcher kubernetes alone."""

@@ -244,6 +244,9 @@ class GraphedChunk:
         """Go on with the next candidate, or eagerly where there is none."""
         del self._candidates[0]
         self._replays.clear()
+        if not self._candidates:
+            # Single operations have memory of their own.
+            del self._rows, self._gradient
         then = self._candidates[0][0] if self._candidates else "single operations"
         self._tell_fallback(f"the dense part is launched as {then}: {reason}")
 
