@@ -17,7 +17,7 @@ def draw_moments() -> Moments:
 
 def test_traces_and_squared_norms_are_the_sums_in_float64(kernels: str):
     given = draw_moments()
-    noise = given.estimate_noise(SIZES)
+    noise = given.estimate_noise(given.compute_sums(SIZES))
     assert noise is not None
     parts = zip(
         *(flat.double().split(SIZES) for flat in (given.mean_square, given.measured_mean, given.mean)), strict=True
