@@ -8,6 +8,7 @@ differences).
 # torch has no public names for the foreach operations that its own optimizers use.
 # pyright: reportPrivateImportUsage=false
 
+import math
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -88,8 +89,9 @@ class VarianceReduction:
             return
         before, factors = (self._gradients.unflatten(flat) for flat in (self._before, self._update_factor))
         # w = w_before + r (w_stepped - w_before)
-        torch._foreach_lerp_(before, self._parameters, factors)
-        torch._foreach_copy_(self._parameters, before)
+        parameters = list[torch.Tensor](self._parameters)
+        torch._foreach_lerp_(before, parameters, factors)
+        torch._foreach_copy_(parameters, before)
         self._update_factor, self._before = None, torch.empty(0)
 
     def set_growth(self, growth: float) -> None:
@@ -197,7 +199,7 @@ class Factors:
         # below, since a `where` or a comparison takes as long as several such passes.
         is_alive = (moments.mean.abs() + moments.mean_square).sign_().mul_(self.variance.sign())
         # An element whose ratio is not finite counts as dead: it must not make the mean of its layer NaN.
-        is_alive.mul_(ratio.div_(variance).isfinite()).nan_to_num_(nan=0.0)
+        is_alive.mul_(ratio.div_(variance) < math.inf).nan_to_num_(nan=0.0)
         ratio.nan_to_num_(nan=0.0).mul_(is_alive)
         factor = self._clip(ratio, is_alive)
         self.smoothed.lerp_(factor, 1 - self._beta**self.growth)
@@ -216,13 +218,12 @@ class Factors:
         self.variance.lerp_(moments.compute_variance(), weight)
 
     def _clip(self, ratio: torch.Tensor, is_alive: torch.Tensor) -> torch.Tensor:
-        """Turn the ratios r [P] into factors clip(r / mean r over the layer, gamma, 1), in place. is_alive: [P], 1 or 0.
+        """Turn the ratios r [P] into factors clip(r / mean r over the layer, gamma, 1), in place.
 
         Dead elements do not count in the mean and get gamma; a layer of dead elements only gets 1, no scaling.
+        is_alive: [P], 1 or 0.
         """
         sums, num_alive = sum_parts([ratio, is_alive], self._layer_sizes)
         mean_ratio = (sums / num_alive).to(ratio.dtype)
         # 0 / 0 is NaN: in a layer without a live element, or with a mean of 0.
-        return (
-            ratio.div_(expand_parts(mean_ratio, self._layer_sizes)).clamp_(self._gamma, 1.0).nan_to_num_(nan=1.0)
-        )
+        return ratio.div_(expand_parts(mean_ratio, self._layer_sizes)).clamp_(self._gamma, 1.0).nan_to_num_(nan=1.0)

@@ -139,8 +139,9 @@ def _clear_without_gradient(update: Tensor, mean: Tensor) -> None:
     and with the number of ranks.
     """
     if mean.ndim == 2:
+        is_alive = mean != 0
         for dim in (0, 1):
-            update.mul_((mean != 0).any(dim=dim, keepdim=True))
+            update.mul_(is_alive.any(dim=dim, keepdim=True))
 
 
 def _decompose(factor: Tensor) -> Tensor:

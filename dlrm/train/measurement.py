@@ -1,4 +1,4 @@
-"""What a measured step tells of the dense gradient, and how it comes into the progress of the run."""
+"""The measurement of a step, and its way into the progress of the run."""
 
 from dataclasses import dataclass
 

@@ -20,7 +20,8 @@ class Readback(Generic[Result]):
             # Only a copy to pinned memory does not hold up the host.
             self._on_host = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True)
             self._on_host.copy_(numbers, non_blocking=True)
-            self._arrival = torch.cuda.current_stream(numbers.device).record_event()
+            self._arrival = torch.cuda.Event()
+            self._arrival.record(torch.cuda.current_stream(numbers.device))
 
     @property
     def is_immediate(self) -> bool:

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from dlrm.gradient_stats.moments import Moments
+from dlrm.gradient_stats.moments import HalfMean, Moments
 from dlrm.gradient_stats.variance_reduction import Factors
 from dlrm.native import has_native_operators
+from tests.dlrm.device_calls import ON_DEVICE, DeviceCalls
 
 SIZES = [5, 20_000, 0, 16, 8192, 1]
 """Around the operator's blocks of 8,192 and its 16 sums side by side."""
@@ -144,6 +145,27 @@ def test_elements_that_were_not_seen_keep_their_variance(kernels: str):
     found.update(unseen)
     assert torch.equal(found.variance[is_unseen], before[is_unseen])
     assert not torch.equal(found.variance, before)
+
+
+def count_calls_of_an_update(num_layers: int) -> list[str]:
+    """Update factors and sum noise on a device, after the first measurement; return the operators in their order."""
+    mean, mean_square, first_half = torch.empty(3, 8 * num_layers, device=ON_DEVICE)
+    half = HalfMean(first_half, 0.5, 0.1, 0)
+    moments = Moments(mean, mean_square, mean, 64, 16, 16, half)
+    factors = Factors(torch.zeros_like(mean), [8] * num_layers, GAMMA, 0.9)
+    factors.num_updates += 1
+    with DeviceCalls() as calls:
+        moments.compute_sums([8] * num_layers)
+        factors.update(moments)
+    return calls.names
+
+
+def test_many_layers_take_a_device_as_many_calls_as_few():
+    few = count_calls_of_an_update(2)
+    assert count_calls_of_an_update(40) == few
+    assert len(few) < 45
+    # The host reads nothing back.
+    assert not {"aten::_local_scalar_dense", "aten::is_nonzero"} & set(few)
 
 
 def test_the_result_does_not_depend_on_the_threads():
