@@ -168,9 +168,9 @@ class Factors:
             return None
         update = self._update_by_native_operator if fits_native_fp32(self.variance) else self._update_in_plain_torch
         measured_fraction = moments.num_measured / moments.num_samples
-        counts = update(moments, measured_fraction if self.is_initialised else 1.0)
+        fractions = update(moments, measured_fraction if self.is_initialised else 1.0)
         self.num_updates += self.growth
-        return counts / self.variance.numel()
+        return fractions
 
     def _update_by_native_operator(self, moments: Moments, measured_fraction: float) -> torch.Tensor:
         """Do the same as `_update_in_plain_torch`, in two passes over the elements instead of about twenty."""
@@ -187,24 +187,22 @@ class Factors:
             self._gamma,
             1 - self._beta**self.growth,
         )
-        return torch.tensor(counts, dtype=torch.float64)
+        return torch.tensor(counts, dtype=torch.float64) / self.variance.numel()
 
     def _update_in_plain_torch(self, moments: Moments, measured_fraction: float) -> torch.Tensor:
-        """Update variance and smoothed factors in place. Return the numbers [2] of factors at gamma and at 1."""
+        """Update variance and smoothed factors in place. Return the fractions [2] of factors at gamma and at 1."""
         self._update_variance(moments, measured_fraction)
         # r = g^2 / max(sigma^2, 2^-20 g^2): at most 2^20, however few samples of an element were measured.
         ratio = moments.mean.square()
         variance = torch.maximum(self.variance, MIN_VARIANCE_FRACTION * ratio)
-        # An element is alive (1, else 0) if it has a gradient in this step and a variance. Computed by signs, here and
-        # below, since a `where` or a comparison takes as long as several such passes.
-        is_alive = (moments.mean.abs() + moments.mean_square).sign_().mul_(self.variance.sign())
-        # An element whose ratio is not finite counts as dead: it must not make the mean of its layer NaN.
-        is_alive.mul_(ratio.div_(variance) < math.inf).nan_to_num_(nan=0.0)
-        ratio.nan_to_num_(nan=0.0).mul_(is_alive)
-        factor = self._clip(ratio, is_alive)
+        ratio.div_(variance)
+        # An element is alive if it has a gradient in this step and a variance. One whose ratio is not finite counts as
+        # dead: it must not make the mean of its layer NaN.
+        is_alive = (ratio < math.inf).logical_and_(self.variance)
+        is_alive.logical_and_(torch.logical_or(moments.mean, moments.mean_square))
+        factor = self._clip(torch.where(is_alive, ratio, 0.0), is_alive)
         self.smoothed.lerp_(factor, 1 - self._beta**self.growth)
-        bounds = (self._gamma, 1.0)
-        return torch.stack([torch.eq(factor, bound, out=is_alive).sum(dtype=torch.float64) for bound in bounds])
+        return torch.stack([factor <= self._gamma, factor >= 1.0]).mean(dim=1, dtype=torch.float64)
 
     def _update_variance(self, moments: Moments, measured_fraction: float) -> None:
         """Move the variance towards that of this step, sigma^2 += weight (sigma_now^2 - sigma^2).
@@ -221,9 +219,9 @@ class Factors:
         """Turn the ratios r [P] into factors clip(r / mean r over the layer, gamma, 1), in place.
 
         Dead elements do not count in the mean and get gamma; a layer of dead elements only gets 1, no scaling.
-        is_alive: [P], 1 or 0.
+        is_alive: [P] bool.
         """
-        sums, num_alive = sum_parts([ratio, is_alive], self._layer_sizes)
+        sums, num_alive = sum_parts([ratio, is_alive.to(ratio.dtype)], self._layer_sizes)
         mean_ratio = (sums / num_alive).to(ratio.dtype)
         # 0 / 0 is NaN: in a layer without a live element, or with a mean of 0.
         return ratio.div_(expand_parts(mean_ratio, self._layer_sizes)).clamp_(self._gamma, 1.0).nan_to_num_(nan=1.0)

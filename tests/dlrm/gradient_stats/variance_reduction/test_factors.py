@@ -163,7 +163,7 @@ def count_calls_of_an_update(num_layers: int) -> list[str]:
 def test_many_layers_take_a_device_as_many_calls_as_few():
     few = count_calls_of_an_update(2)
     assert count_calls_of_an_update(40) == few
-    assert len(few) < 45
+    assert len(few) < 40
     # The host reads nothing back.
     assert not {"aten::_local_scalar_dense", "aten::is_nonzero"} & set(few)
 
