@@ -200,7 +200,7 @@ class Factors:
         # dead: it must not make the mean of its layer NaN.
         is_alive = (ratio < math.inf).logical_and_(self.variance)
         is_alive.logical_and_(torch.logical_or(moments.mean, moments.mean_square))
-        factor = self._clip(torch.where(is_alive, ratio, 0.0), is_alive)
+        factor = self._clip(ratio.masked_fill_(is_alive.logical_not(), 0.0), is_alive)
         self.smoothed.lerp_(factor, 1 - self._beta**self.growth)
         return torch.stack([factor <= self._gamma, factor >= 1.0]).mean(dim=1, dtype=torch.float64)
 

@@ -15,7 +15,7 @@ def compute_norms(tensors: list[torch.Tensor] | tuple[torch.Tensor, ...]) -> tor
 
 def select_ratios(weight_norms: torch.Tensor, other_norms: torch.Tensor, ratio: torch.Tensor) -> torch.Tensor:
     """Return `ratio` [n] for n tensors, 1 where one of the tensor's two norms [n] is 0."""
-    return torch.where((weight_norms > 0) & (other_norms > 0), ratio, 1.0)
+    return ratio.masked_fill(((weight_norms > 0) & (other_norms > 0)).logical_not_(), 1.0)
 
 
 def scale_each(tensors: list[torch.Tensor], ratios: torch.Tensor) -> None:
