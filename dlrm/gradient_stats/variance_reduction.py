@@ -192,15 +192,13 @@ class Factors:
     def _update_in_plain_torch(self, moments: Moments, measured_fraction: float) -> torch.Tensor:
         """Update variance and smoothed factors in place. Return the fractions [2] of factors at gamma and at 1."""
         self._update_variance(moments, measured_fraction)
-        # r = g^2 / max(sigma^2, 2^-20 g^2): at most 2^20, however few samples of an element were measured.
-        ratio = moments.mean.square()
-        variance = torch.maximum(self.variance, MIN_VARIANCE_FRACTION * ratio)
-        ratio.div_(variance)
+        ratio = moments.mean.square().div_(self.variance)
         # An element is alive if it has a gradient in this step and a variance. One whose ratio is not finite counts as
-        # dead: it must not make the mean of its layer NaN.
-        is_alive = (ratio < math.inf).logical_and_(self.variance)
-        is_alive.logical_and_(torch.logical_or(moments.mean, moments.mean_square))
-        factor = self._clip(ratio.masked_fill_(is_alive.logical_not(), 0.0), is_alive)
+        # dead: it must not make the mean of its layer NaN. Without a variance the ratio is infinite, or 0 / 0.
+        is_alive = (ratio < math.inf).logical_and_(torch.logical_or(moments.mean, moments.mean_square))
+        # r = g^2 / max(sigma^2, 2^-20 g^2): at most 2^20, however few samples of an element were measured.
+        ratio.nan_to_num_(nan=0.0, posinf=0.0).clamp_(max=1 / MIN_VARIANCE_FRACTION)
+        factor = self._clip(ratio, is_alive)
         self.smoothed.lerp_(factor, 1 - self._beta**self.growth)
         return torch.stack([factor <= self._gamma, factor >= 1.0]).mean(dim=1, dtype=torch.float64)
 

@@ -48,6 +48,6 @@ class Lamb(GroupwiseOptimizer):
         torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
         if group["is_trust_scaled"]:
             # ratio = ||w|| / ||u|| for each tensor; x / 0 is replaced by 1 in `select_ratios`.
-            of_weights, of_updates = compute_norms(parameters), compute_norms(updates)
-            scale_each(updates, select_ratios(of_weights, of_updates, of_weights / of_updates))
+            of_weights, of_updates = norms = compute_norms(parameters, updates)
+            scale_each(updates, select_ratios(norms, of_weights / of_updates))
         torch._foreach_add_(parameters, updates, alpha=-group["lr"])

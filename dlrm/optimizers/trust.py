@@ -8,14 +8,14 @@ import torch
 from dlrm.gradient_stats.parts import expand_parts
 
 
-def compute_norms(tensors: list[torch.Tensor] | tuple[torch.Tensor, ...]) -> torch.Tensor:
-    """Compute the L2 norms [n] of n tensors of one dtype, without waiting for a device."""
-    return torch.stack(torch._foreach_norm(tensors))
+def compute_norms(weights: list[torch.Tensor], others: list[torch.Tensor]) -> torch.Tensor:
+    """Compute the L2 norms [2, n] of n weights and n other tensors, all of one dtype, without waiting for a device."""
+    return torch.stack(torch._foreach_norm([*weights, *others])).view(2, len(weights))
 
 
-def select_ratios(weight_norms: torch.Tensor, other_norms: torch.Tensor, ratio: torch.Tensor) -> torch.Tensor:
-    """Return `ratio` [n] for n tensors, 1 where one of the tensor's two norms [n] is 0."""
-    return ratio.masked_fill(((weight_norms > 0) & (other_norms > 0)).logical_not_(), 1.0)
+def select_ratios(norms: torch.Tensor, ratio: torch.Tensor) -> torch.Tensor:
+    """Return `ratio` [n] for n tensors, 1 where one of the tensor's two norms [2, n] is not above 0."""
+    return ratio.masked_fill((norms > 0).all(dim=0).logical_not_(), 1.0)
 
 
 def scale_each(tensors: list[torch.Tensor], ratios: torch.Tensor) -> None:
