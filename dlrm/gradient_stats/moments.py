@@ -71,10 +71,10 @@ class Moments:
         return torch.maximum(variance, least, out=least).mul_(self.per_sample_scale)
 
     def compute_sums(self, sizes: list[int]) -> torch.Tensor:
-        """Sum over each part of the parameters what its noise follows from: [3 or 5, parts] float64, on the device.
+        """Sum s, g^2 and g_m^2 over each part of the parameters: [3, parts] float64, on the device.
 
-        sizes: elements of each part, in order. The sums are those of s, g^2 and g_m^2, and where the batch has halves
-        of g_1^2 and d^2, d = g_1 - g.
+        If the batch has halves, the sums of g_1^2 and of (g_1 - g)^2 follow: [5, parts]. sizes: elements of each part,
+        in order.
         """
         half = self.first_half
         of_half = [] if half is None else [half.mean, half.mean - self.mean]

@@ -201,12 +201,14 @@ class LayerNoise:
         return list(self._sizes.values())
 
     def compute_sums(self, moments: "Moments") -> "torch.Tensor":
-        """Sum over each layer what its noise follows from: see `Moments.compute_sums`."""
+        """Compute the sums over each layer that its noise is estimated from: see `Moments.compute_sums`."""
         return moments.compute_sums(self.sizes)
 
     def estimate(self, moments: "Moments", sums: "torch.Tensor") -> StepNoise | None:
-        """Estimate the noise of each layer from `sums`, on the host; None where `Moments.estimate_noise` has no
-        estimate. Of `moments` no tensor is read."""
+        """Estimate the noise of each layer; None if `Moments.estimate_noise` has no estimate.
+
+        sums: those of `compute_sums`, on the host. No tensor of `moments` is read.
+        """
         noise = moments.estimate_noise(sums)
         if noise is None:
             return None

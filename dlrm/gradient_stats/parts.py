@@ -32,7 +32,8 @@ def expand_parts(values: torch.Tensor, sizes: Sequence[int]) -> torch.Tensor:
 
 
 def _compute_norms(flats: Sequence[torch.Tensor], sizes: Sequence[int], order: int) -> torch.Tensor:
-    # Of all reductions, only norms take a list of tensors in one call.
+    # torch has no sum that takes a list of tensors in one call, but norms: of order 1 they are sums of what is not
+    # below 0.
     parts = [part for flat in flats for part in flat.split(list(sizes))]
     return torch.stack(torch._foreach_norm(parts, order, dtype=torch.float64)).view(len(flats), len(sizes))
 
