@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
+from dlrm.gradient_stats.parts import sum_parts, sum_squares_of_parts
 from dlrm.native import fits_native_fp32
 
 MIN_VARIANCE_FRACTION = 2.0**-20
@@ -69,11 +70,26 @@ class Moments:
         least = self.mean_square * MIN_VARIANCE_FRACTION
         return torch.maximum(variance, least, out=least).mul_(self.per_sample_scale)
 
-    def estimate_noise(self, sizes: list[int]) -> NoiseEstimate | None:
+    def compute_sums(self, sizes: list[int]) -> torch.Tensor:
+        """Sum s, g^2 and g_m^2 over each part of the parameters: [3, parts] float64, on the device.
+
+        If the batch has halves, the sums of g_1^2 and of (g_1 - g)^2 follow: [5, parts]. sizes: elements of each part,
+        in order.
+        """
+        half = self.first_half
+        of_half = [] if half is None else [half.mean, half.mean - self.mean]
+        if not fits_native_fp32(self.mean):
+            squares = sum_squares_of_parts([self.mean, self.measured_mean, *of_half], sizes)
+            return torch.cat([sum_parts([self.mean_square], sizes), squares])
+        sums = torch.ops.dlrm_dense.sum_moments(self.mean_square, self.mean, self.measured_mean, sizes)
+        return torch.cat([sums, sum_squares_of_parts(of_half, sizes)]) if of_half else sums
+
+    def estimate_noise(self, sums: torch.Tensor) -> NoiseEstimate | None:
         """Estimate tr(Sigma) and |G|^2 of each part of the parameters, and the drift between blocks, without bias.
 
-        sizes: elements of each part, in order. Sigma is the covariance of the gradients of single samples, G their true
-        mean; the estimate of |G|^2 may be negative, that of tr(Sigma) only by rounding. Over the elements of a part:
+        sums: those of `compute_sums`, on the host. The tensors of these moments are not read: they may have changed
+        since. Sigma is the covariance of the gradients of single samples, G their true mean; the estimate of |G|^2 may
+        be negative, that of tr(Sigma) only by rounding. Over the elements of a part:
 
             tr(Sigma) = m / (k - 1) (sum s - |g_m|^2)
             |G|^2 = |g|^2 - tr(Sigma) / n
@@ -92,35 +108,15 @@ class Moments:
         half = self.first_half
         if half is not None and not 0 < half.fraction < 1:
             return None
-        # sum s, |g|^2 and |g_m|^2 of each part, in one transfer from the device.
-        squares, squared_norms, measured_norms = self._compute_sums(sizes).cpu()
+        squares, squared_norms, measured_norms, *of_half = sums
         traces = self.per_sample_scale * (squares - measured_norms)
         true_norms = squared_norms - traces / self.num_samples
         drift = torch.zeros_like(true_norms)
         if half is not None:
-            drift = true_norms - self._multiply_halves(half, squared_norms, sizes)
+            first_norms, squared_differences = of_half
+            drift = true_norms - _multiply_halves(half.fraction, squared_norms, first_norms, squared_differences)
             true_norms = true_norms - (1 - half.coverage) * drift
         return NoiseEstimate(traces.tolist(), true_norms.tolist(), drift.sum().item())
-
-    def _multiply_halves(self, half: HalfMean, squared_norms: torch.Tensor, sizes: list[int]) -> torch.Tensor:
-        """Compute g_1 g_2 [parts], the product of the means of the first half and of the rest.
-
-        With d = g_1 - g and a the first half's fraction of the samples, g = a g_1 + (1 - a) g_2, and so g_1 = g + d and
-        g_2 = g - a / (1 - a) d:
-
-            g_1 g_2 = |g|^2 + (1 - a / (1 - a)) g d - a / (1 - a) |d|^2
-
-        The last two terms are small, so that little is lost to rounding; and g_2 needs no memory.
-        """
-        rest = half.fraction / (1 - half.fraction)
-        difference = half.mean - self.mean
-        along = torch.stack(
-            [
-                torch.dot(part.double(), mean.double())
-                for part, mean in zip(difference.split(sizes), self.mean.split(sizes), strict=True)
-            ]
-        ).cpu()
-        return squared_norms + (1 - rest) * along - rest * _compute_squared_norms(difference, sizes).cpu()
 
     @property
     def per_sample_scale(self) -> float:
@@ -130,15 +126,19 @@ class Moments:
         """
         return self.num_measured / (self.num_compared - 1)
 
-    def _compute_sums(self, sizes: list[int]) -> torch.Tensor:
-        """Sum s, g^2 and g_m^2 over each part: [3, parts] float64."""
-        if fits_native_fp32(self.mean):
-            return torch.ops.dlrm_dense.sum_moments(self.mean_square, self.mean, self.measured_mean, sizes)
-        squares = torch.stack([part.sum(dtype=torch.float64) for part in self.mean_square.split(sizes)])
-        return torch.stack(
-            [squares, _compute_squared_norms(self.mean, sizes), _compute_squared_norms(self.measured_mean, sizes)]
-        )
 
+def _multiply_halves(
+    fraction: float, squared_norms: torch.Tensor, first_norms: torch.Tensor, squared_differences: torch.Tensor
+) -> torch.Tensor:
+    """Compute g_1 g_2 [parts], the product of the means of the first half and of the rest.
 
-def _compute_squared_norms(flat: torch.Tensor, sizes: list[int]) -> torch.Tensor:
-    return torch.stack([torch.linalg.vector_norm(part, dtype=torch.float64).square() for part in flat.split(sizes)])
+    fraction: a, the first half's fraction of the samples. Others: |g|^2, |g_1|^2 and |d|^2 [parts], with d = g_1 - g.
+    Since g = a g_1 + (1 - a) g_2, g_1 = g + d and g_2 = g - a / (1 - a) d:
+
+        g_1 g_2 = |g|^2 + (1 - a / (1 - a)) g d - a / (1 - a) |d|^2,   g d = (|g_1|^2 - |g|^2 - |d|^2) / 2
+
+    The last two terms of the first are small, so that little is lost to rounding; and g_2 needs no memory.
+    """
+    rest = fraction / (1 - fraction)
+    along = (first_norms - squared_norms - squared_differences) / 2
+    return squared_norms + (1 - rest) * along - rest * squared_differences

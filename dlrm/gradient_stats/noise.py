@@ -10,7 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from dlrm.gradient_stats.window_drift import WindowDrift
 
 if TYPE_CHECKING:
-    # It needs torch, which is not installed wherever advice is computed.
+    # They need torch, which is not installed wherever advice is computed.
+    import torch
+
     from dlrm.gradient_stats.moments import Moments
 
 RECENCY = 2
@@ -198,9 +200,16 @@ class LayerNoise:
         """Number of elements of each layer, in their order."""
         return list(self._sizes.values())
 
-    def __call__(self, moments: "Moments") -> StepNoise | None:
-        """Estimate the noise of each layer; None where `Moments.estimate_noise` has no estimate."""
-        noise = moments.estimate_noise(self.sizes)
+    def compute_sums(self, moments: "Moments") -> "torch.Tensor":
+        """Compute the sums over each layer that its noise is estimated from: see `Moments.compute_sums`."""
+        return moments.compute_sums(self.sizes)
+
+    def estimate(self, moments: "Moments", sums: "torch.Tensor") -> StepNoise | None:
+        """Estimate the noise of each layer; None if `Moments.estimate_noise` has no estimate.
+
+        sums: those of `compute_sums`, on the host. No tensor of `moments` is read.
+        """
+        noise = moments.estimate_noise(sums)
         if noise is None:
             return None
         half = moments.first_half

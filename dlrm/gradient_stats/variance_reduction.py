@@ -5,13 +5,19 @@ over the layer and clipped to [gamma, 1] (arXiv 2309.13681, algorithms 1 to 5; d
 differences).
 """
 
+# torch has no public names for the foreach operations that its own optimizers use.
+# pyright: reportPrivateImportUsage=false
+
+import math
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import torch
 
 from dlrm.config import VarianceReductionConfig
 from dlrm.gradient_stats.moments import MIN_VARIANCE_FRACTION, Moments
+from dlrm.gradient_stats.parts import expand_parts, sum_parts
 from dlrm.native import fits_native_fp32
 from sharding.comm.gradient_buffer import GradientBuffer
 
@@ -54,15 +60,15 @@ class VarianceReduction:
         self._factors = Factors(torch.zeros_like(gradients.gradient), layer_sizes, config.gamma, beta)
         self._update_factor: torch.Tensor | None = None
         """[P] factors of the optimizer's step, where `finish_update` scales the step; else None."""
-        self._before: list[torch.Tensor] = []
-        """The parameters before that step."""
+        self._before = torch.empty(0)
+        """[P] the parameters before that step."""
 
-    def precondition(self, moments: Moments | None, index: int) -> ClippedFractions | None:
+    def precondition(self, moments: Moments | None, index: int) -> torch.Tensor | None:
         """Update the factors by the moments of this step, and scale the gradient by them. The optimizer steps next.
 
         Between measurements the last factors hold; before the first one the gradient stays as it is. index: number of
-        batches before this one. Returns the fractions of this step's own factors, before they are smoothed; None where
-        nothing was measured.
+        batches before this one. Returns the fractions of this step's own factors at gamma and at 1, before they are
+        smoothed: [2] float64 on the device; None where nothing was measured.
         """
         clipped = None if moments is None else self._factors.update(moments)
         self._update_factor = None
@@ -72,7 +78,8 @@ class VarianceReduction:
         if self._config.scale == "gradient":
             self._gradients.gradient *= factor
         else:
-            self._update_factor, self._before = factor, [parameter.detach().clone() for parameter in self._parameters]
+            self._update_factor = factor
+            self._before = torch.cat([parameter.detach().flatten() for parameter in self._parameters])
         return clipped
 
     @torch.no_grad()
@@ -80,11 +87,12 @@ class VarianceReduction:
         """Scale the optimizer's step where `scale` says so. Called after each step of the optimizer."""
         if self._update_factor is None:
             return
-        factors = self._gradients.unflatten(self._update_factor)
-        for parameter, before, factor in zip(self._parameters, self._before, factors, strict=True):
-            # w = w_before + r (w_stepped - w_before)
-            torch.lerp(before, parameter, factor, out=parameter)
-        self._update_factor, self._before = None, []
+        before, factors = (self._gradients.unflatten(flat) for flat in (self._before, self._update_factor))
+        # w = w_before + r (w_stepped - w_before)
+        parameters = list[torch.Tensor](self._parameters)
+        torch._foreach_lerp_(before, parameters, factors)
+        torch._foreach_copy_(parameters, before)
+        self._update_factor, self._before = None, torch.empty(0)
 
     def set_growth(self, growth: float) -> None:
         """Set how many times the samples of the run's first batch the next step has, so that memory is in samples."""
@@ -104,13 +112,15 @@ class VarianceReduction:
         """Replace the factors [P] of each layer by their mean, or shuffle them, as a control experiment."""
         if self._config.control is None:
             return factor
-        layers = factor.split(self._layer_sizes)
         if self._config.control == "mean":
-            return torch.cat([layer.mean().expand_as(layer) for layer in layers])
+            sums, counts = sum_parts([factor, torch.ones_like(factor)], self._layer_sizes)
+            return expand_parts((sums / counts).to(factor.dtype), self._layer_sizes)
         # The same order on every rank and in every attempt, another one in every step.
         generator = torch.Generator().manual_seed((self._seed * 1_000_003 + index) % 2**63)
-        orders = [torch.randperm(len(layer), generator=generator).to(layer.device) for layer in layers]
-        return torch.cat([layer[order] for layer, order in zip(layers, orders, strict=True)])
+        orders = [torch.randperm(size, generator=generator) for size in self._layer_sizes]
+        starts = accumulate(self._layer_sizes, initial=0)
+        order = torch.cat([start + order for start, order in zip(starts, orders, strict=False)])
+        return factor.index_select(0, order.to(factor.device))
 
 
 class Factors:
@@ -146,25 +156,25 @@ class Factors:
         """Compute p / (1 - beta^t) [P], the smoothed factors without the bias of p = 0 at the start, as Adam does."""
         return self.smoothed / (1 - self._beta ** self.num_updates.item())
 
-    def update(self, moments: Moments) -> ClippedFractions | None:
+    def update(self, moments: Moments) -> torch.Tensor | None:
         """Update variance and factors by the moments of one step, in place.
 
         The variance moves by the fraction of the batch that was measured, the first time by all of it. Returns the
-        fractions of this step's own factors, before they are smoothed; None, and nothing changes, as long as no sample
-        had a gradient, as in a batch whose weights are all 0.
+        fractions of this step's own factors at gamma and at 1, before they are smoothed: [2] float64 on the device;
+        None, and nothing changes, as long as no sample had a gradient, as in a batch whose weights are all 0.
         """
+        # The host waits for the device until the first measurement, and no more after it.
         if not self.is_initialised and not moments.mean_square.any():
             return None
         update = self._update_by_native_operator if fits_native_fp32(self.variance) else self._update_in_plain_torch
         measured_fraction = moments.num_measured / moments.num_samples
-        num_at_gamma, num_at_one = update(moments, measured_fraction if self.is_initialised else 1.0)
+        fractions = update(moments, measured_fraction if self.is_initialised else 1.0)
         self.num_updates += self.growth
-        num_elements = self.variance.numel()
-        return ClippedFractions(num_at_gamma / num_elements, num_at_one / num_elements)
+        return fractions
 
-    def _update_by_native_operator(self, moments: Moments, measured_fraction: float) -> tuple[int, int]:
+    def _update_by_native_operator(self, moments: Moments, measured_fraction: float) -> torch.Tensor:
         """Do the same as `_update_in_plain_torch`, in two passes over the elements instead of about twenty."""
-        return torch.ops.dlrm_dense.update_factors(
+        counts = torch.ops.dlrm_dense.update_factors(
             self.variance,
             self.smoothed,
             moments.mean,
@@ -177,28 +187,20 @@ class Factors:
             self._gamma,
             1 - self._beta**self.growth,
         )
+        return torch.tensor(counts, dtype=torch.float64) / self.variance.numel()
 
-    def _update_in_plain_torch(self, moments: Moments, measured_fraction: float) -> tuple[int, int]:
-        """Update variance and smoothed factors in place. Return the numbers of factors at gamma and at 1."""
+    def _update_in_plain_torch(self, moments: Moments, measured_fraction: float) -> torch.Tensor:
+        """Update variance and smoothed factors in place. Return the fractions [2] of factors at gamma and at 1."""
         self._update_variance(moments, measured_fraction)
+        ratio = moments.mean.square().div_(self.variance)
+        # An element is alive if it has a gradient in this step and a variance. One whose ratio is not finite counts as
+        # dead: it must not make the mean of its layer NaN. Without a variance the ratio is infinite, or 0 / 0.
+        is_alive = (ratio < math.inf).logical_and_(torch.logical_or(moments.mean, moments.mean_square))
         # r = g^2 / max(sigma^2, 2^-20 g^2): at most 2^20, however few samples of an element were measured.
-        ratio = moments.mean.square()
-        variance = torch.maximum(self.variance, MIN_VARIANCE_FRACTION * ratio)
-        # An element is alive (1, else 0) if it has a gradient in this step and a variance. Computed by signs, here and
-        # below, since a `where` or a comparison takes as long as several such passes.
-        is_alive = (moments.mean.abs() + moments.mean_square).sign_().mul_(self.variance.sign())
-        # An element whose ratio is not finite counts as dead: it must not make the mean of its layer NaN.
-        is_alive.mul_(ratio.div_(variance).isfinite()).nan_to_num_(nan=0.0)
-        ratio.nan_to_num_(nan=0.0).mul_(is_alive)
-        layers = zip(ratio.split(self._layer_sizes), is_alive.split(self._layer_sizes), strict=True)
-        for layer_ratio, is_layer_alive in layers:
-            self._clip(layer_ratio, is_layer_alive)
-        factor = ratio
+        ratio.nan_to_num_(nan=0.0, posinf=0.0).clamp_(max=1 / MIN_VARIANCE_FRACTION)
+        factor = self._clip(ratio, is_alive)
         self.smoothed.lerp_(factor, 1 - self._beta**self.growth)
-        num_at_gamma, num_at_one = torch.stack(
-            [torch.eq(factor, bound, out=is_alive).sum() for bound in (self._gamma, 1.0)]
-        ).tolist()
-        return num_at_gamma, num_at_one
+        return torch.stack([factor <= self._gamma, factor >= 1.0]).mean(dim=1, dtype=torch.float64)
 
     def _update_variance(self, moments: Moments, measured_fraction: float) -> None:
         """Move the variance towards that of this step, sigma^2 += weight (sigma_now^2 - sigma^2).
@@ -211,11 +213,13 @@ class Factors:
         weight = torch.addcmul(has_gradient, has_gradient, self.variance.sign(), value=measured_fraction - 1.0)
         self.variance.lerp_(moments.compute_variance(), weight)
 
-    def _clip(self, ratio: torch.Tensor, is_alive: torch.Tensor) -> None:
-        """Turn the ratios r of one layer into its factors clip(r / mean r, gamma, 1), in place. is_alive: 1 or 0.
+    def _clip(self, ratio: torch.Tensor, is_alive: torch.Tensor) -> torch.Tensor:
+        """Turn the ratios r [P] into factors clip(r / mean r over the layer, gamma, 1), in place.
 
         Dead elements do not count in the mean and get gamma; a layer of dead elements only gets 1, no scaling.
+        is_alive: [P] bool.
         """
-        mean_ratio = ratio.sum() / is_alive.sum()
+        sums, num_alive = sum_parts([ratio, is_alive.to(ratio.dtype)], self._layer_sizes)
+        mean_ratio = (sums / num_alive).to(ratio.dtype)
         # 0 / 0 is NaN: in a layer without a live element, or with a mean of 0.
-        ratio.div_(mean_ratio).clamp_(self._gamma, 1.0).nan_to_num_(nan=1.0)
+        return ratio.div_(expand_parts(mean_ratio, self._layer_sizes)).clamp_(self._gamma, 1.0).nan_to_num_(nan=1.0)

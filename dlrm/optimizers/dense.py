@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
+import torch
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
@@ -58,16 +59,16 @@ def set_average_weight(optimizer: Optimizer, weight: float) -> None:
 
 
 def _make(config: DenseOptimizerConfig, groups: list[dict[str, Any]]) -> Optimizer:
-    rate = config.learning_rate
+    rate, kernels = config.learning_rate, _choose_kernels(groups[0]["params"][0].device)
     match config.name:
         case "sgd":
-            return UncompiledSGD(groups, lr=rate, foreach=True)
+            return UncompiledSGD(groups, lr=rate, **kernels)
         case "momentum":
-            return UncompiledSGD(groups, lr=rate, momentum=_require(config.momentum), foreach=True)
+            return UncompiledSGD(groups, lr=rate, momentum=_require(config.momentum), **kernels)
         case "adam":
-            return UncompiledAdam(groups, lr=rate, betas=_get_betas(config), eps=_require(config.eps), foreach=True)
+            return UncompiledAdam(groups, lr=rate, betas=_get_betas(config), eps=_require(config.eps), **kernels)
         case "adamw":
-            return UncompiledAdamW(groups, lr=rate, betas=_get_betas(config), eps=_require(config.eps), foreach=True)
+            return UncompiledAdamW(groups, lr=rate, betas=_get_betas(config), eps=_require(config.eps), **kernels)
         case "nadamw":
             return NAdamW(groups, lr=rate, betas=_get_betas(config), eps=_require(config.eps))
         case "adagrad":
@@ -93,6 +94,15 @@ def _make(config: DenseOptimizerConfig, groups: list[dict[str, Any]]) -> Optimiz
                 precondition_every=_require(config.precondition_every),
                 max_precondition_dim=_require(config.max_precondition_dim),
             )
+
+
+def _choose_kernels(device: torch.device) -> dict[str, bool]:
+    """Choose between torch's implementations of its optimizers: on CUDA one kernel makes the whole step.
+
+    Its state is that of the others, but for the count of steps, which it keeps on the device. torch moves the count to
+    where it belongs when state is loaded.
+    """
+    return {"fused" if device.type == "cuda" else "foreach": True}
 
 
 def _get_betas(config: DenseOptimizerConfig) -> tuple[float, float]:

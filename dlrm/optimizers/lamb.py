@@ -10,7 +10,7 @@ from torch.optim.optimizer import ParamsT
 
 from dlrm.optimizers.adam_moments import update_moments
 from dlrm.optimizers.groupwise import GroupwiseOptimizer
-from dlrm.optimizers.trust import compute_norms, select_ratios
+from dlrm.optimizers.trust import compute_norms, scale_each, select_ratios
 
 
 class Lamb(GroupwiseOptimizer):
@@ -43,11 +43,11 @@ class Lamb(GroupwiseOptimizer):
     def _step_group(self, group: dict[str, Any], parameters: list[torch.Tensor], gradients: list[torch.Tensor]) -> None:
         # u = m_hat / (sqrt(v_hat) + eps) + weight_decay w
         moments = update_moments(self, group, parameters, gradients)
-        updates = torch._foreach_div(moments.means, moments.denominators)
+        updates = list(torch._foreach_div(moments.means, moments.denominators))
         torch._foreach_div_(updates, moments.mean_corrections)
         torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
         if group["is_trust_scaled"]:
             # ratio = ||w|| / ||u|| for each tensor; x / 0 is replaced by 1 in `select_ratios`.
-            of_weights, of_updates = compute_norms(parameters), compute_norms(updates)
-            torch._foreach_mul_(updates, select_ratios(of_weights, of_updates, of_weights / of_updates))
+            of_weights, of_updates = norms = compute_norms(parameters, updates)
+            scale_each(updates, select_ratios(norms, of_weights / of_updates))
         torch._foreach_add_(parameters, updates, alpha=-group["lr"])

@@ -9,7 +9,7 @@ import torch
 from torch.optim.optimizer import ParamsT
 
 from dlrm.optimizers.groupwise import GroupwiseOptimizer
-from dlrm.optimizers.trust import compute_norms, select_ratios
+from dlrm.optimizers.trust import compute_norms, scale_each, select_ratios
 
 
 class Lars(GroupwiseOptimizer):
@@ -48,13 +48,13 @@ class Lars(GroupwiseOptimizer):
         decay = group["weight_decay"]
         velocities = [self._get_velocity(parameter) for parameter in parameters]
         # g + decay w
-        pushes = torch._foreach_add(gradients, parameters, alpha=decay)
+        pushes = list(torch._foreach_add(gradients, parameters, alpha=decay))
         if group["is_trust_scaled"]:
-            of_weights, of_gradients = compute_norms(parameters), compute_norms(gradients)
+            of_weights, of_gradients = norms = compute_norms(parameters, gradients)
             coefficient = self.batch_fraction * group["trust_coefficient"]
             # The norms of g and decay w are added, as in the paper, not the norm of their sum.
             ratio = coefficient * of_weights / (of_gradients + decay * of_weights)
-            torch._foreach_mul_(pushes, select_ratios(of_weights, of_gradients, ratio))
+            scale_each(pushes, select_ratios(norms, ratio))
         # v = momentum v + ratio (g + decay w), w = w - lr v
         torch._foreach_mul_(velocities, group["momentum"])
         torch._foreach_add_(velocities, pushes)

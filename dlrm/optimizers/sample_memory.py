@@ -1,7 +1,11 @@
 """Memory in samples: means of gradients forget by samples, not by steps, where the batch grows."""
 
+# torch has no public names for the foreach operations that its own optimizers use.
+# pyright: reportPrivateImportUsage=false
+
 from typing import Any
 
+import torch
 from torch.optim import Optimizer
 
 from dlrm.optimizers.schedule_free import ScheduleFree
@@ -47,5 +51,6 @@ class SampleMemory:
 
 
 def _scale_steps(optimizer: Optimizer, factor: float) -> None:
-    for state in optimizer.state.values():
-        state["step"] *= factor
+    steps = [state["step"] for state in optimizer.state.values()]
+    if steps:
+        torch._foreach_mul_(steps, factor)

@@ -82,8 +82,7 @@ class ScheduleFree(GroupwiseOptimizer):
         if rate > 0:
             weight = self.average_weight * rate**2
             torch._foreach_add_(sums, weight)
-            for average, weights, total in zip(x, z, sums, strict=True):
-                average.lerp_(weights, weight / total)
+            torch._foreach_lerp_(x, z, [(weight / total).item() for total in sums])
         _interpolate(parameters, z, x, beta1)
 
     def _get_state(self, parameter: Tensor) -> dict[str, Tensor]:
@@ -93,8 +92,8 @@ class ScheduleFree(GroupwiseOptimizer):
             state["exp_avg_sq"] = torch.zeros_like(parameter)
             state["z"] = parameter.clone()
             state["x"] = parameter.clone()
-            # A tensor on the device of the parameter, so that no step waits for it.
-            state["squared_rates"] = torch.zeros((), dtype=parameter.dtype, device=parameter.device)
+            # On the host, as the step count: every step reads it.
+            state["squared_rates"] = torch.zeros((), dtype=parameter.dtype)
         return state
 
     def _swap(self) -> None:
@@ -109,7 +108,9 @@ def _interpolate(parameters: list[Tensor], z: list[Tensor], x: list[Tensor], bet
 
 @torch.no_grad()
 def _restore_weights(optimizer: Optimizer) -> None:
-    """Set the parameters to y of the state that was loaded."""
+    """Set the parameters to y of the state that was loaded, and bring its sums, which torch moves, to the host."""
+    for state in optimizer.state.values():
+        state["squared_rates"] = state["squared_rates"].cpu()
     for group in optimizer.param_groups:
         states = {
             parameter: optimizer.state[parameter] for parameter in group["params"] if parameter in optimizer.state

@@ -67,8 +67,7 @@ class Soap(GroupwiseOptimizer):
         ]
         if moved:
             self._move_weights(group, [parameter for parameter, _ in moved], [gradient for _, gradient in moved])
-        for parameter, gradient in moved:
-            self._move_bases(group, self.state[parameter], gradient)
+            self._move_bases(group, [self.state[parameter] for parameter, _ in moved], [pair[1] for pair in moved])
 
     def _begin(self, group: dict[str, Any], parameter: Tensor, gradient: Tensor) -> bool:
         """Make the state of a parameter that has none; return whether this step does no more with it."""
@@ -95,14 +94,18 @@ class Soap(GroupwiseOptimizer):
         torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])
         torch._foreach_add_(parameters, updates, alpha=-group["lr"])
 
-    def _move_bases(self, group: dict[str, Any], state: dict[str, Tensor], gradient: Tensor) -> None:
-        """Take the gradient into the factors after the step, and move their bases where that is due."""
-        is_due = int(state["step"]) % group["precondition_every"] == 0
-        for dim, side in enumerate(SIDES):
-            if side not in state:
-                continue
-            state[side].lerp_(_multiply_by_itself(gradient, dim), 1 - group["shampoo_beta"])
-            if is_due:
+    def _move_bases(self, group: dict[str, Any], states: list[dict[str, Tensor]], gradients: list[Tensor]) -> None:
+        """Take gradients into the factors after the step, and move their bases where that is due."""
+        sides = [(state, gradient, dim) for state, gradient in zip(states, gradients, strict=True) for dim in (0, 1)]
+        sides = [(state, gradient, dim) for state, gradient, dim in sides if SIDES[dim] in state]
+        if not sides:
+            return
+        factors = [state[SIDES[dim]] for state, _, dim in sides]
+        squares = [_multiply_by_itself(gradient, dim) for _, gradient, dim in sides]
+        torch._foreach_lerp_(factors, squares, 1 - group["shampoo_beta"])
+        for state, _, dim in sides:
+            if int(state["step"]) % group["precondition_every"] == 0:
+                side = SIDES[dim]
                 basis, order = _iterate(state[side], state[f"{side}_basis"])
                 state[f"{side}_basis"] = basis
                 state["exp_avg_sq"] = state["exp_avg_sq"].index_select(dim, order)
@@ -139,8 +142,9 @@ def _clear_without_gradient(update: Tensor, mean: Tensor) -> None:
     and with the number of ranks.
     """
     if mean.ndim == 2:
+        is_alive = mean != 0
         for dim in (0, 1):
-            update.mul_((mean != 0).any(dim=dim, keepdim=True))
+            update.mul_(is_alive.any(dim=dim, keepdim=True))
 
 
 def _decompose(factor: Tensor) -> Tensor:

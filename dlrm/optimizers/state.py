@@ -1,5 +1,8 @@
 """State of an optimizer: numbered by the place of its parameter in the model, its momentum in bf16 where set."""
 
+# torch has no public names for the foreach operations that its own optimizers use.
+# pyright: reportPrivateImportUsage=false
+
 from collections.abc import Sequence
 from typing import Any
 
@@ -42,16 +45,24 @@ def keep_in_bf16(optimizer: Optimizer, name: str) -> None:
     """
 
     def widen(optimizer: Optimizer, *_: object) -> None:
-        for parameter, state in optimizer.state.items():
-            if name in state:
-                state[name] = state[name].to(parameter.dtype)
+        _convert(optimizer, name, None)
 
     def narrow(optimizer: Optimizer, *_: object) -> None:
-        for state in optimizer.state.values():
-            if name in state:
-                state[name] = state[name].to(torch.bfloat16)
+        _convert(optimizer, name, torch.bfloat16)
 
     optimizer.register_step_pre_hook(widen)
     optimizer.register_step_post_hook(narrow)
     # torch converts state to the dtype of the parameter when it loads it.
     optimizer.register_load_state_dict_post_hook(narrow)
+
+
+@torch.no_grad()
+def _convert(optimizer: Optimizer, name: str, dtype: torch.dtype | None) -> None:
+    """Convert the state `name` of every parameter to `dtype`; None: to that of the parameter."""
+    before = {parameter: state[name] for parameter, state in optimizer.state.items() if name in state}
+    if not before:
+        return
+    after = [torch.empty_like(value, dtype=dtype or parameter.dtype) for parameter, value in before.items()]
+    torch._foreach_copy_(after, list(before.values()))
+    for parameter, value in zip(before, after, strict=True):
+        optimizer.state[parameter][name] = value

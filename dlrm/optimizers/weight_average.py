@@ -1,5 +1,8 @@
 """Exponential moving average of all weights of a run, for its evaluations and its model; training never reads it."""
 
+# torch has no public names for the foreach operations that its own optimizers use.
+# pyright: reportPrivateImportUsage=false
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -53,8 +56,7 @@ class WeightAverage:
         if num_before and num_samples - num_before < self.samples_per_update:
             return
         weight = self._fade(num_samples - num_before) / self._fade(num_samples)
-        for name, parameter in self._parameters.items():
-            self._dense[name].lerp_(parameter, weight)
+        torch._foreach_lerp_(list(self._dense.values()), list(self._parameters.values()), weight)
         self._tables.move(weight)
         self._num_samples.fill_(num_samples)
 

@@ -11,12 +11,14 @@ import torch
 from torch.optim import Optimizer
 
 from dlrm.gradient_stats.estimator import Share
-from dlrm.gradient_stats.noise import LayerNoise, StepNoise
-from dlrm.gradient_stats.variance_reduction import ClippedFractions, VarianceReduction
+from dlrm.gradient_stats.noise import LayerNoise
+from dlrm.gradient_stats.variance_reduction import VarianceReduction
 from dlrm.optimizers import SampleMemory, StepRates, set_average_weight, set_batch_fraction, set_learning_rate
 from dlrm.train.batch import DeviceBatch
 from dlrm.train.dense_pass import DensePass
+from dlrm.train.measurement import StepMeasurement, start_readback
 from dlrm.train.profiler import PartClock
+from dlrm.train.readback import Readback
 from sharding.comm.gradient_buffer import GradientBuffer
 from sharding.comm.process_groups import Ranks
 from sharding.comm.step_vote import DEFAULT_VOTE, StepVote, all_reduce_votes
@@ -36,10 +38,8 @@ class StepResult:
     """Whether some rank was asked to stop; this step still counts."""
     is_save_due: bool
     """Whether every rank is ready to save what this step has left."""
-    noise: StepNoise | None = None
-    """Noise of the dense gradient; None where moments were not measured."""
-    clipped: ClippedFractions | None = None
-    """Fractions of the factors of variance reduction at their bounds; None where moments were not measured."""
+    measurement: Readback[StepMeasurement] | None = None
+    """Noise of the dense gradient and bounds of variance reduction; None where moments were not measured."""
 
 
 @dataclass(frozen=True)
@@ -98,9 +98,9 @@ class TrainingStep:
             # One transfer from the device.
             loss, total = torch.stack([loss_sum, self.gradients.sum_elements().double()]).tolist()
             decision = all_reduce_votes(self.ranks, vote, is_finite=math.isfinite(loss + total), loss_sum=loss)
-        noise, clipped = None, None
+        measurement = None
         if decision.is_finite:
-            noise, clipped = self._update(pooled, batch, divisor, rates)
+            measurement = self._update(pooled, batch, divisor, rates)
         else:
             pooled.discard()
         return StepResult(
@@ -108,8 +108,7 @@ class TrainingStep:
             is_dropped=not decision.is_finite,
             is_stop_requested=decision.is_stop_requested,
             is_save_due=decision.is_save_due,
-            noise=noise,
-            clipped=clipped,
+            measurement=measurement,
         )
 
     def _make_share(self, batch: DeviceBatch) -> Share:
@@ -119,7 +118,7 @@ class TrainingStep:
 
     def _update(
         self, pooled: PooledBatch, batch: DeviceBatch, divisor: float, rates: StepRates
-    ) -> tuple[StepNoise | None, ClippedFractions | None]:
+    ) -> Readback[StepMeasurement] | None:
         """Update tables and dense parameters: the dense gradients are summed while owners update their rows."""
         with self.clock.part("wait_for_sum"):
             dense_sum = self.gradients.start_all_reduce(with_extra_sums=self.dense_pass.estimator.is_measuring)
@@ -130,7 +129,8 @@ class TrainingStep:
         with self.clock.part("optimizer"):
             self.gradients.gradient /= divisor
             moments = self.dense_pass.estimator.compute_moments(batch.num_valid, self.mean_weight)
-            noise = None if moments is None else self.layer_noise(moments)
+            # Before the gradient is scaled, of which the moments are views.
+            sums = None if moments is None else self.layer_noise.compute_sums(moments)
             set_learning_rate(self.optimizer, rates.dense)
             set_batch_fraction(self.optimizer, batch.num_valid / self.full_rows)
             set_average_weight(self.optimizer, rates.average_weight)
@@ -139,7 +139,9 @@ class TrainingStep:
             self.optimizer.step()
             if self.reduction is not None:
                 self.reduction.finish_update()
-        return noise, clipped
+            if moments is None or sums is None:
+                return None
+            return start_readback(self.layer_noise, moments, sums, clipped)
 
     def _set_growth(self, growth: float) -> None:
         """Set the growth of the batch for the means that forget by samples."""

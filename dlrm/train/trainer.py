@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from dlrm.checkpoint.progress import Progress
@@ -18,6 +18,7 @@ from dlrm.reporting.reporter import Reporter
 from dlrm.train.divergence import DivergedError
 from dlrm.train.evaluator import EvaluationStoppedError, Evaluator
 from dlrm.train.input_pipeline import prefetch_input_dist
+from dlrm.train.measurement import ComingMeasurement
 from dlrm.train.profiler import StepProfiler
 from dlrm.train.run_events import report_growth, report_guess, report_large_batch
 from dlrm.train.stages import StageSequence
@@ -66,6 +67,9 @@ class Trainer:
     table_reset: TableReset | None = None
     """Reset of the tables at the beginning of an epoch; None where they go on."""
     profiler: StepProfiler | None = None
+    measurement: ComingMeasurement = field(default_factory=ComingMeasurement)
+    """Measurement that the progress lacks until it is taken in: before an evaluation, a checkpoint, a stop and the end
+    of a stage."""
 
     def train(self) -> EndReason:
         """Train until the run ends, and return why it did. Collective. Raises DivergedError."""
@@ -114,6 +118,7 @@ class Trainer:
                 # Frees its memory before the next batch is fetched.
                 del batch, handle
                 started = time.monotonic()
+        self.measurement.take_in(progress)
         return None
 
     def save(self) -> Path | None:
@@ -150,11 +155,10 @@ class Trainer:
         progress.step += 1
         progress.num_samples += num_rows
         progress.training_seconds += seconds
-        if result.noise is not None:
-            stage = self.stages.last
-            progress.noise.add(result.noise, stage.moments_every * stage.full_rows)
-        if result.clipped is not None:
-            progress.at_gamma, progress.at_one = result.clipped.at_gamma, result.clipped.at_one
+        stage = self.stages.last
+        self.measurement.replace(result.measurement, stage.moments_every * stage.full_rows, progress)
+        if result.is_stop_requested or result.is_save_due or self._is_evaluation_due:
+            self.measurement.take_in(progress)
         self._report_step(result, rates, num_rows / seconds)
         self._count_dropped(result)
 
@@ -206,7 +210,7 @@ class Trainer:
     def _evaluate_if_due(self) -> EndReason | None:
         """Evaluate once after each evaluation step; return why the run ends here, if it does."""
         progress = self.progress
-        if progress.step not in self.stages.evaluation_steps or progress.step == progress.evaluated_step:
+        if not self._is_evaluation_due:
             return None
         self.reporter.progress("evaluating", f"after step {progress.step}")
         with (
@@ -230,6 +234,11 @@ class Trainer:
         if self._is_target_reached():
             return EndReason.TARGET_REACHED
         return EndReason.NO_IMPROVEMENT if self._is_patience_over() else None
+
+    @property
+    def _is_evaluation_due(self) -> bool:
+        step = self.progress.step
+        return step in self.stages.evaluation_steps and step != self.progress.evaluated_step
 
     def _evaluate(self) -> EvaluationReport:
         """Evaluate on the evaluation rows, and on validation rows and a sample of training rows where there are any."""

@@ -116,7 +116,7 @@ def measure_moments(ranks: Ranks, setting: MomentsSetting) -> MeasuredMoments:
     sums.gradient /= divisor
     moments = estimator.compute_moments(setting.num_valid, setting.mean_weight)
     assert moments is not None
-    noise = moments.estimate_noise([parameter.numel() for parameter in parameters])
+    noise = moments.estimate_noise(moments.compute_sums([parameter.numel() for parameter in parameters]))
     assert noise is not None
     return MeasuredMoments(
         [part.clone() for part in sums.unflatten(moments.mean)],

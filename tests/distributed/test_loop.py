@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from dlrm.checkpoint.progress import Progress
-from dlrm.config import BatchStage
+from dlrm.config import BatchStage, MomentsConfig, VarianceReductionConfig
 from dlrm.data.batches import Batch
 from dlrm.optimizers import LearningRates
 from dlrm.record import AttemptDirectory, EndReason, EventReport, SpoolReader, StartReport, StepReport, parse_report
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.divergence import DivergedError
+from dlrm.train.readback import Readback
 from dlrm.train.stages import StageSequence
 from dlrm.train.stop_request import StopRequest
 from dlrm.train.trainer import Trainer
@@ -43,8 +44,9 @@ def run_loop(
     transport: str = "auto",
     start: Progress | None = None,
     num_rows: int | None = None,
+    setting: TrainingSetting = SETTING,
 ) -> tuple[str, Progress]:
-    setting = replace(SETTING, transport=transport)
+    setting = replace(setting, transport=transport)
     resolved = setting.resolve_job(ranks.world_size)
     reporter = Reporter(AttemptDirectory(directory), ranks.rank)
     stop = StopRequest()
@@ -83,6 +85,36 @@ def run_loop(
     except DivergedError as error:
         ended = str(error)
     return ended, progress
+
+
+def run_measured_loop(
+    ranks: Ranks, directory: Path, batches: list[GlobalBatch], stop_rank_1_in_step: int | None, *, is_immediate: bool
+) -> tuple[str, Progress]:
+    """Run the loop with variance reduction. is_immediate: whether measurements are on the host at once, as on a CPU."""
+    setting = replace(SETTING, moments=MomentsConfig(every=1), variance_reduction=VarianceReductionConfig())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Readback, "is_immediate", is_immediate)
+        return run_loop(ranks, directory, batches, stop_rank_1_in_step, setting=setting)
+
+
+@pytest.mark.parametrize("stop_in_step", [None, 4], ids=["to its end", "to a stop"])
+def test_measurements_that_arrive_late_are_in_the_progress_at_the_end_and_in_reports_a_step_later(
+    rank_pools: RankPools, tmp_path: Path, stop_in_step: int | None
+):
+    progresses: list[Progress] = []
+    by_step: list[list[object]] = []
+    for is_immediate in (True, False):
+        directory = tmp_path / str(is_immediate)
+        batches = draw_batches_with_nan({2})
+        answers = rank_pools.of(2).run(run_measured_loop, directory, batches, stop_in_step, is_immediate=is_immediate)
+        progresses += [progress.model_copy(update={"training_seconds": 0.0}) for _, progress in answers]
+        reports = [report for report in read_reports(directory, 0, "metrics") if isinstance(report, StepReport)]
+        by_step.append([(report.gsnr, report.share_at_gamma) for report in reports])
+    assert progresses[0].noise.num_measured == (stop_in_step or 8) - 1
+    assert all(progress == progresses[0] for progress in progresses)
+    at_once, late = by_step
+    assert late[:-1] == [(None, None), *at_once[:-2]]
+    assert late[-1] == (at_once[-2] if stop_in_step is None else at_once[-1])
 
 
 def read_reports(directory: Path, rank: int, stream: str) -> list[object]:

@@ -64,7 +64,7 @@ class FrozenLayer:
         self._sums.gradient /= share.num_valid
         moments = self._estimator.compute_moments(share.num_valid, 1.0)
         assert moments is not None
-        noise = self._layer_noise(moments)
+        noise = self._layer_noise.estimate(moments, self._layer_noise.compute_sums(moments))
         assert noise is not None
         self._steps.append(noise)
 

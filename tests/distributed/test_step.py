@@ -336,7 +336,7 @@ def train_on_a_short_batch_between_two(
     parts = setting.build_parts(ranks)
     rates = StepRates(dense=setting.dense_rate, table=setting.table_rate)
     return [
-        parts.step(to_device(replace(setting.cut_share(batch, ranks), index=index), ranks.device), rates).noise
+        parts.step(to_device(replace(setting.cut_share(batch, ranks), index=index), ranks.device), rates).measurement
         is not None
         for index, batch in enumerate(batches)
     ]

@@ -1,9 +1,11 @@
 """The noise of one step from its moments, by the native operator and in plain torch."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from dlrm.gradient_stats.moments import Moments
+from dlrm.gradient_stats.moments import HalfMean, Moments
 from dlrm.native import has_native_operators
 
 SIZES = [1, 20_000, 0, 17, 8192]
@@ -17,7 +19,7 @@ def draw_moments() -> Moments:
 
 def test_traces_and_squared_norms_are_the_sums_in_float64(kernels: str):
     given = draw_moments()
-    noise = given.estimate_noise(SIZES)
+    noise = given.estimate_noise(given.compute_sums(SIZES))
     assert noise is not None
     parts = zip(
         *(flat.double().split(SIZES) for flat in (given.mean_square, given.measured_mean, given.mean)), strict=True
@@ -28,6 +30,25 @@ def test_traces_and_squared_norms_are_the_sums_in_float64(kernels: str):
         expected = 16 / 15 * (mean_square - measured_mean.square()).sum().item()
         assert trace == pytest.approx(expected, rel=1e-10)
         assert squared_norm == pytest.approx(mean.square().sum().item() - expected / 64, rel=1e-10, abs=1e-10)
+
+
+@pytest.mark.parametrize("fraction", [0.5, 0.25])
+def test_halves_of_other_blocks_give_the_drift_and_take_it_from_the_squared_norm(kernels: str, fraction: float):
+    given, apart, coverage = draw_moments(), torch.randn(sum(SIZES), generator=torch.Generator().manual_seed(3)), 0.125
+    given = replace(given, first_half=HalfMean(given.mean + 0.01 * apart, fraction, coverage, window=0))
+    assert given.first_half is not None
+    noise = given.estimate_noise(given.compute_sums(SIZES))
+    whole = replace(given, first_half=None)
+    random = whole.estimate_noise(whole.compute_sums(SIZES))
+    assert noise is not None
+    assert random is not None
+    mean, first = given.mean.double(), given.first_half.mean.double()
+    rest = (mean - fraction * first) / (1 - fraction)
+    products = [part.sum().item() for part in (first * rest).split(SIZES)]
+    pairs = zip(random.squared_norms, products, strict=True)
+    expected = [coverage * norm + (1 - coverage) * product for norm, product in pairs]
+    assert noise.squared_norms == pytest.approx(expected, rel=1e-7, abs=1e-7)
+    assert noise.drift == pytest.approx(sum(random.squared_norms) - sum(products), rel=1e-6)
 
 
 def test_the_operator_refuses_wrong_arguments():

@@ -44,7 +44,7 @@ def take_steps(
         size = 10.0 ** torch.empty(()).uniform_(-2, 1, generator=generator)
         for parameter in trained:
             noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
-            parameter.grad = (size * noise).to(parameter.dtype)
+            parameter.grad = (size * noise).to(parameter)
         optimizer.step()
 
 
