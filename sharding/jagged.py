@@ -1,10 +1,20 @@
 """Ids of many bags in one flat array, as TorchRec's KeyedJaggedTensor holds them. Imports neither numpy nor torch."""
 
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 Array = TypeVar("Array")
 """An array of numpy or a tensor of torch."""
+
+
+@dataclass(frozen=True)
+class BagSizes:
+    """Sizes of the bags of F features, in numbers of the host."""
+
+    num_ids: list[int]
+    """Number of ids of each feature."""
+    are_single: bool
+    """Whether every bag has exactly one id."""
 
 
 @dataclass(frozen=True)
@@ -16,6 +26,17 @@ class JaggedIds(Generic[Array]):
     """
 
     values: Array
-    """[sum of lengths] int64, row numbers of the tables; feature by feature, sample by sample."""
+    """[sum of lengths] int64 or int32, row numbers of the tables; feature by feature, sample by sample."""
     lengths: Array
     """[F, n] int32, number of ids in each bag."""
+    sizes: BagSizes | None = None
+    """Sizes that were measured before the lengths went to a GPU: reading them there waits for all of its work."""
+
+    def measure_sizes(self) -> BagSizes:
+        """Return the sizes of the bags; read the lengths if `sizes` is absent."""
+        if self.sizes is not None:
+            return self.sizes
+        lengths: Any = self.lengths
+        if bool((lengths == 1).all()):
+            return BagSizes([lengths.shape[1]] * lengths.shape[0], are_single=True)
+        return BagSizes(lengths.sum(axis=1).tolist(), are_single=False)
