@@ -143,7 +143,7 @@ class _PooledShare:
             if gradient is None or looked_up.grad_fn is None:
                 continue
             if params.gradient_multiplier != 1.0:
-                gradient *= params.gradient_multiplier
+                gradient.mul_(params.gradient_multiplier)
             looked_up.backward(gradient)
         self._release()
 
