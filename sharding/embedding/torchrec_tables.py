@@ -82,19 +82,16 @@ class TorchRecTables:
         self.module: ShardedEmbeddingBagCollection = sharder.shard(unsharded, sharding_plan, env, ranks.device)
         self._device = ranks.device
         self._shards = _list_shards(self.module, self.tables, optimizer, ranks.rank)
-        self.features = _name_features(self.tables, len(plan.tables))
-        """Names of all features, by number, if every table of TorchRec's is whole: then it takes ids as they are; else
-        those of its own tables."""
+        self.are_whole = all(table.is_whole for table in self.tables)
+        """Whether every table of TorchRec's is a whole one of ours."""
+        of_ours = (name_feature(feature) for feature in range(len(plan.tables)))
+        self.features = list(of_ours) if self.are_whole else [table.name for table in self.tables]
+        """Names of the features that TorchRec takes: all of ours if its tables are whole, else one for each of them."""
         parts = {table.name: table.part for table in self.tables}
         self.columns = BlockColumns([parts[name] for name in self.module._embedding_names], ranks.device)
         """Columns of the block [b, C] of pooled embeddings."""
         if ranks.world_size == 1:
             self._keep_ids()
-
-    @property
-    def are_whole(self) -> bool:
-        """Whether every table of TorchRec's is a whole table of ours."""
-        return all(table.is_whole for table in self.tables)
 
     def list_shards(self) -> list[Shard]:
         """List this rank's shards, for reading and writing until the next lookup, in the order of our tables.
@@ -148,12 +145,6 @@ def _choose_index_type(tables: list[TorchRecTable]) -> torch.dtype:
     num_rows = sum(block.num_rows for table in tables for block in table.blocks)
     is_cached = any(table.part.table.is_cached for table in tables)
     return torch.int64 if is_cached or num_rows > torch.iinfo(torch.int32).max else torch.int32
-
-
-def _name_features(tables: list[TorchRecTable], num_features: int) -> list[str]:
-    if all(table.is_whole for table in tables):
-        return [name_feature(feature) for feature in range(num_features)]
-    return [table.name for table in tables]
 
 
 def _make_codecs(dtype: torch.dtype, device: torch.device) -> dict[str, Any] | None:
