@@ -37,6 +37,9 @@ class JaggedIds(Generic[Array]):
         if self.sizes is not None:
             return self.sizes
         lengths: Any = self.lengths
-        if bool((lengths == 1).all()):
-            return BagSizes([lengths.shape[1]] * lengths.shape[0], are_single=True)
-        return BagSizes(lengths.sum(axis=1).tolist(), are_single=False)
+        num_features, num_samples = lengths.shape
+        # In int32, which holds the ids of a feature in a share: sums in int64 take ten times as long.
+        num_ids: list[int] = lengths.sum(axis=1, dtype=lengths.dtype).tolist()
+        # As many ids as bags, and none of two.
+        has_as_many = num_ids == [num_samples] * num_features
+        return BagSizes(num_ids, are_single=has_as_many and (sum(num_ids) == 0 or int(lengths.max()) == 1))
