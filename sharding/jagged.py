@@ -1,10 +1,20 @@
 """Ids of many bags in one flat array, as TorchRec's KeyedJaggedTensor holds them. Imports neither numpy nor torch."""
 
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 Array = TypeVar("Array")
 """An array of numpy or a tensor of torch."""
+
+
+@dataclass(frozen=True)
+class BagSizes:
+    """Sizes of the bags of F features, in numbers of the host."""
+
+    num_ids: list[int]
+    """Number of ids of each feature."""
+    are_single: bool
+    """Whether every bag has exactly one id."""
 
 
 @dataclass(frozen=True)
@@ -16,6 +26,20 @@ class JaggedIds(Generic[Array]):
     """
 
     values: Array
-    """[sum of lengths] int64, row numbers of the tables; feature by feature, sample by sample."""
+    """[sum of lengths] int64 or int32, row numbers of the tables; feature by feature, sample by sample."""
     lengths: Array
     """[F, n] int32, number of ids in each bag."""
+    sizes: BagSizes | None = None
+    """Sizes that were measured before the lengths went to a GPU: reading them there waits for all of its work."""
+
+    def measure_sizes(self) -> BagSizes:
+        """Return the sizes of the bags; read the lengths if `sizes` is absent."""
+        if self.sizes is not None:
+            return self.sizes
+        lengths: Any = self.lengths
+        num_features, num_samples = lengths.shape
+        # In int32, which holds the ids of a feature in a share: sums in int64 take ten times as long.
+        num_ids: list[int] = lengths.sum(axis=1, dtype=lengths.dtype).tolist()
+        # As many ids as bags, and none of two.
+        has_as_many = num_ids == [num_samples] * num_features
+        return BagSizes(num_ids, are_single=has_as_many and (sum(num_ids) == 0 or int(lengths.max()) == 1))

@@ -5,6 +5,7 @@ import os
 import sys
 import threading
 import uuid
+from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -78,6 +79,9 @@ def _make_config(workers_per_node: int, group: NodeGroup | None) -> "LaunchConfi
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
     from torch.distributed.launcher.api import LaunchConfig
 
+    # Torch 2.11 has no such setting: there ranks are killed after its own 30 seconds.
+    has_timeout = "shutdown_timeout" in {field.name for field in fields(LaunchConfig)}
+    timeout = {"shutdown_timeout": SHUTDOWN_TIMEOUT_SECONDS} if has_timeout else {}
     make = partial(
         LaunchConfig,
         nproc_per_node=workers_per_node,
@@ -85,7 +89,7 @@ def _make_config(workers_per_node: int, group: NodeGroup | None) -> "LaunchConfi
         logs_specs=DefaultLogsSpecs(log_dir=os.devnull),
         # The stopper handles SIGTERM and SIGINT: the ranks stop after a checkpoint instead of being torn down.
         signals_to_handle="SIGQUIT",
-        shutdown_timeout=SHUTDOWN_TIMEOUT_SECONDS,
+        **timeout,
     )
     if group is None:
         # The ranks of one node need neither a network nor a host name that resolves.

@@ -38,7 +38,8 @@ def to_device(batch: Batch, device: torch.device) -> DeviceBatch:
     arrays = (batch.dense, batch.ids.values, batch.ids.lengths, batch.labels, batch.mask)
     dense, values, lengths, labels, mask = (_to_tensor(array, device) for array in arrays)
     weights = mask if batch.weights is None else _to_tensor(batch.weights, device)
-    ids = JaggedIds(values, lengths)
+    # Measured here, since reading them on a GPU would hold up the host.
+    ids = JaggedIds(values, lengths, None if device.type == "cpu" else batch.ids.measure_sizes())
     return DeviceBatch(batch.index, dense, ids, labels, mask, weights, batch.num_valid, batch.halves)
 
 

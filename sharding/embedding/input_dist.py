@@ -79,7 +79,7 @@ class ShardSelector:
 
     def __init__(self, ids: JaggedIds[torch.Tensor]) -> None:
         self._lengths = ids.lengths
-        self._ids = ids.values.split(ids.lengths.sum(dim=1).tolist())
+        self._ids = ids.values.split(ids.measure_sizes().num_ids)
 
     def select(self, spec: ShardSpec) -> ShardIds:
         """Select the ids of the shard's rows, numbered from its first row; a bag keeps those of its ids that remain."""

@@ -43,7 +43,7 @@ class _PooledShare:
         self, shards: list[Shard], ids: JaggedIds[torch.Tensor], optimizer: TableOptimizer, ranks: Ranks
     ) -> None:
         self._optimizer, self._ranks = optimizer, ranks
-        ids_by_feature = ids.values.split(ids.lengths.sum(dim=1).tolist())
+        ids_by_feature = ids.values.split(ids.measure_sizes().num_ids)
         features = [shard.spec.feature for shard in shards]
         self._tables = [
             _TableShare(shard, ids_by_feature[feature], compute_offsets(ids.lengths[feature]))

@@ -93,7 +93,7 @@ class ShardedTables:
             transport.lookup(of_transport, scaled_rate)
             for transport, of_transport in zip(self._transports, handle.handles, strict=True)
         ]
-        has_means = self._pooling == "mean" and not bool((handle.ids.lengths == 1).all())
+        has_means = self._pooling == "mean" and not handle.ids.measure_sizes().are_single
         lengths = handle.ids.lengths if has_means else None
         return PooledBatch(shares, self._optimizer, num_rows, self._dtype, self._chunk_buffer, lengths)
 

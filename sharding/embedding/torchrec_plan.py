@@ -44,6 +44,16 @@ class TorchRecTable:
     blocks: tuple[Block, ...]
     """Shards, as blocks of our table; all have rows and columns."""
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is a whole table of ours."""
+        return self.part.shape == (self.part.table.num_rows, self.part.table.embedding_dim)
+
+
+def name_feature(feature: int) -> str:
+    """Name a feature of ours, and the whole table that it reads, in TorchRec."""
+    return f"t{feature}"
+
 
 def list_torchrec_tables(plan: Plan, ranks_per_node: int) -> list[TorchRecTable]:
     """List the tables of a plan that are not replicated, as TorchRec can shard them."""
@@ -54,10 +64,10 @@ def list_torchrec_tables(plan: Plan, ranks_per_node: int) -> list[TorchRecTable]
             continue
         if sharding_type := _find_type(planned, plan.world_size, ranks_per_node):
             whole = Block(blocks[0].rank, 0, table.num_rows, 0, table.embedding_dim)
-            tables.append(TorchRecTable(f"t{feature}", ShardSpec(feature, table, whole), sharding_type, blocks))
+            tables.append(TorchRecTable(name_feature(feature), ShardSpec(feature, table, whole), sharding_type, blocks))
             continue
         tables += [
-            TorchRecTable(f"t{feature}_{number}", ShardSpec(feature, table, block), "table_wise", (block,))
+            TorchRecTable(f"{name_feature(feature)}_{number}", ShardSpec(feature, table, block), "table_wise", (block,))
             for number, block in enumerate(blocks)
         ]
     return tables

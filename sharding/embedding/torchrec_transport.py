@@ -13,7 +13,6 @@ of it depends on chunks.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import accumulate
 from typing import Any
 
 import torch
@@ -25,7 +24,7 @@ from sharding.comm.process_groups import Ranks
 from sharding.embedding.fused_optimizer import FusedUpdateParams, TableOptimizer
 from sharding.embedding.input_dist import ShardSelector
 from sharding.embedding.shard import Shard
-from sharding.embedding.torchrec_plan import TorchRecTable
+from sharding.embedding.torchrec_columns import BlockColumns
 from sharding.embedding.torchrec_tables import TorchRecTables
 from sharding.jagged import JaggedIds
 from sharding.planner import Plan
@@ -73,20 +72,31 @@ class TorchRecTransport:
         self._tables.set_learning_rate(learning_rate)
         with undivided_gradients():
             looked_up = module.compute(handle.context, handle.receive())
-            # Cut off, so that the gradient of each can be brought to the scale of the update after its arrival.
-            arriving = [block.detach().requires_grad_(torch.is_grad_enabled()) for block in looked_up]
+            # Cut off, so that the gradient of each can be brought to the scale of the update after its arrival. The
+            # empty tensor of a rank without a shard of some type is fp32, whatever the others send and receive.
+            arriving = [
+                block.detach().to(self._tables.block_dtype).requires_grad_(torch.is_grad_enabled())
+                for block in looked_up
+            ]
             pooled = module.output_dist(handle.context, arriving).wait()
-        return _PooledShare(self._tables.tables, looked_up, arriving, pooled, learning_rate)
+        return _PooledShare(self._tables.columns, looked_up, arriving, pooled.values(), learning_rate)
 
     def _make_features(self, ids: JaggedIds[torch.Tensor]) -> KeyedJaggedTensor:
-        """Return the ids as TorchRec's features, one for each of its tables."""
-        selector = ShardSelector(ids)
-        selected = [selector.select(table.part) for table in self._tables.tables]
+        """Return the ids as TorchRec's features, with the numbers of ids that it would else ask the device for."""
+        if self._tables.are_whole:
+            values, lengths, num_ids = ids.values, ids.lengths.flatten(), ids.measure_sizes().num_ids
+        else:
+            selector = ShardSelector(ids)
+            selected = [selector.select(table.part) for table in self._tables.tables]
+            values = torch.cat([of_table.ids for of_table in selected])
+            lengths = torch.cat([of_table.lengths for of_table in selected])
+            num_ids = [len(of_table.ids) for of_table in selected]
         return KeyedJaggedTensor(
-            keys=[table.name for table in self._tables.tables],
-            values=torch.cat([of_table.ids for of_table in selected]),
-            lengths=torch.cat([of_table.lengths for of_table in selected]),
+            keys=self._tables.features,
+            values=values,
+            lengths=lengths,
             stride=ids.lengths.shape[1],
+            length_per_key=num_ids,
         )
 
 
@@ -95,45 +105,28 @@ class _PooledShare:
 
     def __init__(
         self,
-        tables: list[TorchRecTable],
+        columns: BlockColumns,
         looked_up: list[torch.Tensor],
         arriving: list[torch.Tensor],
-        pooled: Any,
+        pooled: torch.Tensor,
         learning_rate: float,
     ) -> None:
         """Keep both halves of the autograd graph, which is cut after the lookup.
 
         looked_up: results of the lookup, the end of the first half. arriving: the same tensors detached, the beginning
-        of the second half, whose result is `pooled`, TorchRec's KeyedTensor [b, C]. learning_rate: the one that the
-        lookup has fixed for the update.
+        of the second half, whose result is `pooled`, [b, C]. learning_rate: the one that the lookup has fixed for the
+        update.
         """
-        self._looked_up, self._arriving, self._learning_rate = looked_up, arriving, learning_rate
-        self._pooled: torch.Tensor = pooled.values()
-        self._block = self._pooled.detach()
+        self._columns, self._learning_rate = columns, learning_rate
+        self._looked_up, self._arriving, self._pooled = looked_up, arriving, pooled
+        self._block = pooled.detach()
         """[b, C] pooled embeddings of samples that were not written yet, gradients of those that were."""
-        # The order of TorchRec's keys is not that of its features.
-        widths = pooled.length_per_key()
-        columns = {
-            key: slice(end - width, end)
-            for key, width, end in zip(pooled.keys(), widths, accumulate(widths), strict=True)
-        }
-        # Parts of the same columns come in the order of their rows: the first one is copied, the others are added.
-        self._columns = sorted(
-            ((table.part, columns[table.name]) for table in tables), key=lambda found: found[0].sort_key
-        )
 
     def read_chunk(self, start: int, end: int, out: torch.Tensor) -> None:
-        for part, columns in self._columns:
-            target, source = out[:, part.feature, part.columns], self._block[start:end, columns]
-            if part.block.first_row == 0:
-                target.copy_(source)
-            else:
-                target.add_(source)
+        self._columns.read(self._block[start:end], out)
 
     def write_gradient(self, start: int, end: int, gradient: torch.Tensor) -> None:
-        for part, columns in self._columns:
-            # Every range of rows gets the whole gradient: the derivative of a sum is 1 for each of its terms.
-            self._block[start:end, columns] = gradient[:, part.feature, part.columns]
+        self._columns.write(gradient, self._block[start:end])
 
     def discard(self) -> None:
         # No gradient has left this rank yet.
@@ -143,14 +136,14 @@ class _PooledShare:
         """Send gradients to the owners of rows, and update these. Collective."""
         assert params.learning_rate == self._learning_rate, "FBGEMM has fixed the learning rate in the lookup"
         with undivided_gradients():
-            self._pooled.backward(self._block)
-        for looked_up, arriving in zip(self._looked_up, self._arriving, strict=True):
-            gradient = arriving.grad
+            # On one rank the gradients are the block itself; `backward` would copy it, since it is still in use.
+            gradients = torch.autograd.grad(self._pooled, self._arriving, self._block, allow_unused=True)
+        for looked_up, gradient in zip(self._looked_up, gradients, strict=True):
             # A rank without a shard of some type has looked nothing up.
             if gradient is None or looked_up.grad_fn is None:
                 continue
             if params.gradient_multiplier != 1.0:
-                gradient *= params.gradient_multiplier
+                gradient.mul_(params.gradient_multiplier)
             looked_up.backward(gradient)
         self._release()
 

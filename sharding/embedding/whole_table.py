@@ -40,7 +40,10 @@ def sum_gradients_by_row(ids: torch.Tensor, offsets: torch.Tensor, gradients: to
     # blocks, since their gradients are repeated for every id; the ids of a block are those between two bounds.
     sums = torch.zeros(out.shape, dtype=torch.float64, device=out.device)
     first_bags = range(0, len(gradients), BAGS_PER_BLOCK)
-    id_bounds = torch.cat([offsets[:-1:BAGS_PER_BLOCK], offsets[-1:]]).tolist()
+    id_bounds = [0, len(ids)]
+    if len(gradients) > BAGS_PER_BLOCK:
+        # On a GPU this waits for all of its work.
+        id_bounds = torch.cat([offsets[:-1:BAGS_PER_BLOCK], offsets[-1:]]).tolist()
     for first_bag, (start_id, end_id) in zip(first_bags, pairwise(id_bounds), strict=True):
         lengths = offsets[first_bag : first_bag + BAGS_PER_BLOCK + 1].diff()
         by_bag = gradients[first_bag : first_bag + BAGS_PER_BLOCK].double()

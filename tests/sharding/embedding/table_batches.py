@@ -8,6 +8,7 @@ from torch.nn import functional as F
 from sharding.jagged import JaggedIds
 from sharding.planner import Table
 
+CPU = torch.device("cpu")
 DIM, GLOBAL_SIZE, LEARNING_RATE, EPS = 16, 24, 0.5, 1e-8
 ROWS = {"large": 500, "small": 3, "one": 1, "middle": 40, "other": 77, "third": 9, "last": 130}
 TABLES = [Table(name, rows, DIM) for name, rows in ROWS.items()]
@@ -25,14 +26,14 @@ class TableBatch:
     """[B, F, D] gradient of the mean loss."""
     num_valid: int = GLOBAL_SIZE
 
-    def share(self, rank: int, world_size: int) -> JaggedIds[torch.Tensor]:
-        """Cut out the ids of one rank."""
+    def share(self, rank: int, world_size: int, device: torch.device = CPU) -> JaggedIds[torch.Tensor]:
+        """Cut out the ids of one rank, and copy them to its device."""
         size = GLOBAL_SIZE // world_size
         lengths = self.lengths.split(size, dim=1)
         of_rank = [
             ids.split([int(part[feature].sum()) for part in lengths])[rank] for feature, ids in enumerate(self.ids)
         ]
-        return JaggedIds(torch.cat(of_rank), lengths[rank].contiguous())
+        return JaggedIds(torch.cat(of_rank).to(device), lengths[rank].contiguous().to(device))
 
 
 def draw_batch(*, min_length: int = 0, max_length: int, num_valid: int = GLOBAL_SIZE, seed: int = 3) -> TableBatch:

@@ -68,7 +68,7 @@ class TablesResult:
 
 def copy_weights(tables: ShardedTables) -> ShardWeights:
     return {
-        (shard.spec.table.name, shard.spec.block.first_row, shard.spec.block.first_column): shard.weights.clone()
+        (shard.spec.table.name, shard.spec.block.first_row, shard.spec.block.first_column): shard.weights.clone().cpu()
         for shard in tables.list_shards()
     }
 
@@ -87,16 +87,17 @@ def look_up_and_update(ranks: Ranks, layout: TableLayout, batches: list[TableBat
         tables = layout.make_tables(ranks)
         result = TablesResult(copy_weights(tables), {}, [], [])
         # As in training, the ids of a batch travel while the one before it is updated.
-        handles = [tables.start_input_dist(batches[0].share(ranks.rank, ranks.world_size))]
+        handles = [tables.start_input_dist(batches[0].share(ranks.rank, ranks.world_size, ranks.device))]
         for number, batch in enumerate(batches):
             if number + 1 < len(batches):
-                handles.append(tables.start_input_dist(batches[number + 1].share(ranks.rank, ranks.world_size)))
+                ahead = batches[number + 1].share(ranks.rank, ranks.world_size, ranks.device)
+                handles.append(tables.start_input_dist(ahead))
             result.evaluated.append(look_up(tables, batch, ranks))
             pooled = tables.lookup(handles[number], batch.num_valid, LEARNING_RATE)
-            gradient = batch.gradient.split(size)[ranks.rank]
+            gradient = batch.gradient.split(size)[ranks.rank].to(ranks.device)
             chunks: list[torch.Tensor] = []
             for start, end in list_chunks(size):
-                chunks.append(pooled.read_chunk(start, end).clone())
+                chunks.append(pooled.read_chunk(start, end).clone().cpu())
                 assert pooled.write_gradient(start, end, gradient[start:end] * pooled.scale) == 0.0
             all_reduce_votes(ranks, DEFAULT_VOTE)
             pooled.apply_update(LEARNING_RATE)
@@ -108,6 +109,7 @@ def look_up_and_update(ranks: Ranks, layout: TableLayout, batches: list[TableBat
 @torch.no_grad()
 def look_up(tables: ShardedTables, batch: TableBatch, ranks: Ranks) -> torch.Tensor:
     """Return the pooled embeddings [b, F, D] of this rank's share, without an update."""
-    pooled = tables.lookup(tables.start_input_dist(batch.share(ranks.rank, ranks.world_size)), batch.num_valid)
+    ids = batch.share(ranks.rank, ranks.world_size, ranks.device)
+    pooled = tables.lookup(tables.start_input_dist(ids), batch.num_valid)
     size = GLOBAL_SIZE // ranks.world_size
-    return torch.cat([pooled.read_chunk(start, end).clone() for start, end in list_chunks(size)])
+    return torch.cat([pooled.read_chunk(start, end).clone().cpu() for start, end in list_chunks(size)])

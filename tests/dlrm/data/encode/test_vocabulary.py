@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlrm.data.encode.vocabulary import MISSING_ID, OUT_OF_VOCABULARY_ID, CountedVocabulary, HashedVocabulary
+from dlrm.data.encode.ranges import RangeVocabulary
+from dlrm.data.encode.vocabulary import (
+    MISSING_ID,
+    OUT_OF_VOCABULARY_ID,
+    CountedVocabulary,
+    HashedVocabulary,
+    Vocabulary,
+)
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 NUMBERS = st.integers(-(2**63), 2**63 - 1)
@@ -97,6 +104,21 @@ def test_hashed_values_stay_within_the_table_and_off_the_row_of_the_missing(
     assert ((rows >= 1) & (rows < hash_size)).all()
     np.testing.assert_array_equal(vocabulary.encode(series(values[::-1])), rows[::-1])
     assert vocabulary.missing_id == 0
+
+
+@settings(deadline=None)
+@given(st.one_of(st.tuples(st.lists(values, min_size=1), st.lists(values)) for values in (TEXTS, NUMBERS)))
+def test_no_value_seen_or_unseen_has_an_id_beyond_its_table(values: tuple[list, list]) -> None:
+    """FBGEMM reads the rows of ids without looking whether tables have them."""
+    seen, unseen = values
+    vocabularies: list[Vocabulary] = [counted(seen, 1), counted(seen, 2), HashedVocabulary.for_column(3, 2)]
+    if not isinstance(seen[0], str):
+        vocabularies.append(RangeVocabulary(tuple(sorted({float(value) for value in seen}))))
+    for vocabulary in vocabularies:
+        asked = sorted({*seen, *unseen}, key=lambda value: value.encode() if isinstance(value, str) else value)
+        ids = np.append(vocabulary.encode(series(asked)), vocabulary.missing_id)
+        assert ids.min() >= 0
+        assert ids.max() < vocabulary.num_ids
 
 
 @pytest.mark.parametrize("kind", [int, str])
