@@ -1,11 +1,12 @@
 """The input pipeline: the ids of a batch travel to the tables while the batch before it trains."""
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 
 import torch
 
 from dlrm.data.batches import Batch
+from dlrm.record import WAIT_FOR_ROWS
 from dlrm.train.batch import DeviceBatch
 from dlrm.train.input_copies import copy_to_device
 from dlrm.train.step import TrainingStep
@@ -23,7 +24,7 @@ def prefetch_input_dist(
     ahead: tuple[DeviceBatch, BatchInputDist] | None = None
     try:
         with closing(copy_to_device(batches, device, step.tables.id_dtype)) as copies:
-            for batch in copies:
+            while (batch := _fetch(copies, step)) is not None:
                 current, ahead = ahead, (batch, step.start_input_dist(batch))
                 if current is not None:
                     yield current
@@ -34,3 +35,9 @@ def prefetch_input_dist(
     finally:
         if ahead is not None:
             ahead[1].wait()
+
+
+def _fetch(batches: Iterator[DeviceBatch], step: TrainingStep) -> DeviceBatch | None:
+    """Return the next batch, None after the last one, and count the time until it is there."""
+    with step.clock.part(WAIT_FOR_ROWS):
+        return next(batches, None)
