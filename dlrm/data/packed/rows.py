@@ -130,7 +130,7 @@ class PackedRows:
                 self._weights.items.take(numbers, out=weights[piece], mode="clip")
             taken = self._ids.items.take(numbers, axis=0)
             # As unsigned numbers, since negative ids are the largest then.
-            if (taken.view(self._unsigned).max(axis=0) >= self._num_single_ids).any():
+            if (_find_largest(taken.view(self._unsigned)) >= self._num_single_ids).any():
                 for feature, ids in zip(self._single, taken.T, strict=True):
                     self._check_ids(feature, IDS, ids)
             single[:, piece] = taken.T
@@ -197,3 +197,13 @@ class PackedRows:
                 self._is_mapped[:] = False
                 self._num_mapped = len(np.unique(grains))
             self._is_mapped[grains] = True
+
+
+def _find_largest(ids: NDArray[np.unsignedinteger[Any]]) -> NDArray[np.unsignedinteger[Any]]:
+    """Find the largest id of each feature in ids [n, F], n at least 1.
+
+    numpy takes rows of F ids one at a time, which are short, so most of them are compared 64 rows at a time first.
+    """
+    num_wide, num_features = len(ids) // 64, ids.shape[1]
+    wide = ids[: 64 * num_wide].reshape(num_wide, 64 * num_features).max(axis=0, initial=0)
+    return np.concatenate([wide.reshape(64, num_features), ids[64 * num_wide :]]).max(axis=0)
