@@ -1,8 +1,8 @@
-"""Speed and memory of loading shuffled batches of packed rows on one core, with prefetch.
+"""Speed and memory of loading shuffled batches of packed rows, with prefetch, on as many cores as threads read.
 
 `python -m benchmarks.loader`: writes Criteo-shaped rows (13 dense values, 26 ids, a label: 160 bytes) to a temporary
-directory, and reads batches of one rank from them on one core. For comparison, in the same run: a plain `take` of as
-many rows in the same order from the mapped files, which transposes, widens and hands over nothing. Memory is that of
+directory, and reads batches of one rank from them. For comparison, in the same run: a plain `take` of as many rows in
+the same order from the mapped files, by one thread, which transposes, widens and hands over nothing. Memory is that of
 the process while it reads, minus what it had before.
 """
 
@@ -21,6 +21,7 @@ from dlrm.data.batches import TrainBatches
 from dlrm.data.order import SampleOrder
 from dlrm.data.packed.layout import DENSE, IDS, LABELS, FeatureMeta, FileMeta, PackedMeta, SplitMeta
 from dlrm.data.packed.rows import PackedRows
+from dlrm.data.rows import RowSource
 from dlrm.data.synthetic.log import SyntheticRows
 
 GENERATED_ROWS = 1 << 20
@@ -48,24 +49,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=[4_000_000, 20_000_000], help="rows of each data set")
     parser.add_argument("--seconds", type=float, default=10.0, help="most seconds for each measurement")
+    parser.add_argument("--threads", type=int, default=1, help="threads that read, and cores of this process")
     parser.add_argument("--directory", type=Path, help="directory of the rows (default: a temporary directory)")
     arguments = parser.parse_args()
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: arguments.threads])
     print("| rows | batch | samples/s | plain take, rows/s | anonymous MB | mapped MB |\n|---|---|---|---|---|---|")  # noqa: T201
     for num_rows in arguments.rows:
         with tempfile.TemporaryDirectory(dir=arguments.directory) as directory:
             meta = write_rows(Path(directory), num_rows)
             for batch_size in BATCH_SIZES:
                 take_rate = measure_take(Path(directory), meta, batch_size, arguments.seconds / 2)
-                rate, memory = measure_loader(Path(directory), meta, batch_size, arguments.seconds)
+                source = PackedRows(Path(directory), "train", meta, arguments.threads)
+                rate, memory = measure_loader(source, batch_size, arguments.seconds)
                 figures = f"{memory.anonymous / 1e6:,.0f} | {memory.mapped / 1e6:,.0f}"
                 print(f"| {num_rows:,} | {batch_size:,} | {rate:,.0f} | {take_rate:,.0f} | {figures} |", flush=True)  # noqa: T201
 
 
-def measure_loader(directory: Path, meta: PackedMeta, batch_size: int, seconds: float) -> tuple[float, Memory]:
+def measure_loader(source: RowSource, batch_size: int, seconds: float) -> tuple[float, Memory]:
     """Measure the samples per second from the request of the first batch on, and the memory."""
     memory = Memory()
-    source = PackedRows(directory, "train", meta)
     num_samples, started = 0, time.perf_counter()
     with TrainBatches(source, batch_size, rank=0, world_size=1, seed=0, num_epochs=1000) as batches:
         while (elapsed := time.perf_counter() - started) < seconds:

@@ -1,4 +1,4 @@
-"""Speed of one core in making synthetic rows, labels and teacher included: `python -m benchmarks.synthetic_rows`.
+"""Speed of making synthetic rows, labels and teacher included: `python -m benchmarks.synthetic_rows`.
 
 Recorded on a machine of two cores with other users, so that CPU time is the figure to trust:
 
@@ -26,15 +26,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows to make")
     parser.add_argument("--num-ids", type=int, default=10_000, help="ids of the largest feature")
+    parser.add_argument("--threads", type=int, default=1, help="threads that make the rows of a read")
     arguments = parser.parse_args()
-    source = SyntheticRows(SyntheticConfig(num_rows=max(arguments.rows, 10), num_ids=arguments.num_ids))
+    config = SyntheticConfig(num_rows=max(arguments.rows, 10), num_ids=arguments.num_ids)
+    source = SyntheticRows(config, arguments.threads)
     source.read(np.arange(READ_ROWS, dtype=np.int64))
     started, cpu_started = time.perf_counter(), time.process_time()
     for start in range(0, arguments.rows, READ_ROWS):
         source.read(np.arange(start, min(start + READ_ROWS, arguments.rows), dtype=np.int64))
     seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu_started
     lines = [
-        f"{arguments.rows:,} rows in reads of {READ_ROWS:,}, largest table {arguments.num_ids:,} ids",
+        f"{arguments.rows:,} rows in reads of {READ_ROWS:,} by {arguments.threads} threads, largest table"
+        f" {arguments.num_ids:,} ids",
         f"{arguments.rows / seconds:,.0f} rows/s ({arguments.rows / cpu_seconds:,.0f} a second of CPU time)",
         f"{_read_processor_name()}; Python {platform.python_version()}, numpy {np.__version__}, {platform.system()}",
     ]

@@ -91,7 +91,7 @@ class ResourcesConfig(Config):
     workers_per_node: int = Field(default=2, ge=1, le=MAX_WORKERS)
     """Number of ranks on each machine; one for each GPU where there are GPUs."""
     threads_per_worker: int = Field(default=1, ge=1, le=1024)
-    """Number of cores of one rank."""
+    """Number of cores of one rank, and of threads that read its rows."""
     memory: Annotated[int, parse_size_from(2**28), Field(ge=2**28, le=MAX_MEMORY)] = 8 * 2**30
     """Bytes that the job may use on each machine, shared by its ranks; also written as "8GiB". A job of the service
     that uses more is killed, without a checkpoint; one of `dlrm train` is not."""

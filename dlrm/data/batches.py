@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dlrm.config import compute_full_batch_rows, count_run_rows
 from dlrm.data.order import BlockHalves, SampleOrder
 from dlrm.data.prefetch import prefetch
-from dlrm.data.rows import NumpyIds, RowSource, pad_with_empty_bags
+from dlrm.data.rows import NumpyIds, RowSource, Runs, pad_with_empty_bags
 
 Number = TypeVar("Number", bound=np.generic)
 
@@ -37,16 +37,32 @@ class Batch:
     """Halves of the GLOBAL batch by blocks of the data; None where its rows are in uniformly random order."""
 
 
+@dataclass(frozen=True)
+class _BatchOrder:
+    """Rows of one rank's share of a global batch, which are not yet read."""
+
+    index: int
+    row_numbers: NDArray[np.int64]
+    """[b] or fewer row numbers."""
+    num_valid: int
+    """Rows of the GLOBAL batch."""
+    halves: BlockHalves | None
+    windows: tuple[Runs, Runs] | None
+    """Rows of the windows that the batch is in, and of the one after them; None if those of the batch before are."""
+
+
 class TrainBatches:
-    """Iterator over one rank's batches of one size, in the global order, prepared ahead by one background thread.
+    """Iterator over one rank's batches of one size, in the global order, prepared ahead by two background threads.
+
+    One thread finds the order of a batch while the other reads the rows of the one before.
 
     They are those of a whole run, or of a stage of it. A batch may cross the end of an epoch, so that only the last
     batch of the run can be short. Where an epoch has fewer rows than B, each batch is an epoch.
 
     Rank r of W takes rows r, r + W, r + 2 W, ... of every global batch, so that the first rows of the global batch are
     also the first rows of the ranks' shares. Where the batch is cut into groups, row i belongs to group
-    i mod `num_groups`, and a share contains its groups one after another. Iterating raises the errors of the thread.
-    Leaving the context manager ends the thread.
+    i mod `num_groups`, and a share contains its groups one after another. Iterating raises the errors of the threads.
+    Leaving the context manager ends the threads.
     """
 
     def __init__(
@@ -86,7 +102,8 @@ class TrainBatches:
         self._last_window = self._order.find_windows(num_rows - 1, num_rows)[1]
         self._announced = (-1, -1)
         """First and last window that are being read, as last announced to the source."""
-        self._batches = prefetch(self._read, range(start_batch, self.num_batches))
+        self._orders = prefetch(self._find_order, range(start_batch, self.num_batches))
+        self._batches = prefetch(self._read, self._orders)
 
     def __iter__(self) -> Iterator[Batch]:
         return self
@@ -99,22 +116,34 @@ class TrainBatches:
 
     def __exit__(self, *_: object) -> None:
         self._batches.close()
+        self._orders.close()
 
-    def _read(self, index: int) -> Batch:
+    def _find_order(self, index: int) -> _BatchOrder:
         start = self._start_row + (index - self._start_batch) * self._full_rows
         end = min(start + self._full_rows, self._end_row)
-        self._look_ahead(start, end)
+        windows = self._find_new_windows(start, end)
         rows = self._order.find_rows(start, end)
         row_numbers = np.concatenate([rows.row_numbers[group] for group in self._groups])
-        return _read_batch(self._source, row_numbers, self._share_size, index, end - start, rows.halves)
+        return _BatchOrder(index, row_numbers, end - start, rows.halves, windows)
 
-    def _look_ahead(self, start: int, end: int) -> None:
-        """Announce to the source the windows of positions [start, end) and, to be fetched meanwhile, the next one."""
+    def _find_new_windows(self, start: int, end: int) -> tuple[Runs, Runs] | None:
+        """Find the rows of the windows of positions [start, end), and of the next one, to be fetched meanwhile.
+
+        Return None if the last call had the same windows.
+        """
         first, last = self._order.find_windows(start, end)
-        if self._announced != (first, last):
-            after = min(last + 1, self._last_window)
-            self._source.look_ahead(self._order.get_runs(first, last), self._order.get_runs(after, after))
-            self._announced = first, last
+        if self._announced == (first, last):
+            return None
+        self._announced = first, last
+        after = min(last + 1, self._last_window)
+        return self._order.get_runs(first, last), self._order.get_runs(after, after)
+
+    def _read(self, order: _BatchOrder) -> Batch:
+        if order.windows is not None:
+            self._source.look_ahead(*order.windows)
+        return _read_batch(
+            self._source, order.row_numbers, self._share_size, order.index, order.num_valid, order.halves
+        )
 
 
 def read_evaluation_batches(

@@ -19,20 +19,22 @@ _RATE_ROWS = 1 << 18
 """Synthetic training rows that the label rate is estimated from; each has to be generated for it."""
 
 
-def open_data(config: DataConfig, data_roots: Sequence[str] | None, prepared: Path | None) -> Dataset:
+def open_data(
+    config: DataConfig, data_roots: Sequence[str] | None, prepared: Path | None, num_threads: int = 1
+) -> Dataset:
     """Open the rows that `config` names.
 
     data_roots: as in `find_files`, checked against the real path of packed rows. prepared: packed directory that raw
-    rows were prepared into; None for other formats. Raises DataError that names the file and field at fault, and
-    ValueError where raw rows have not been prepared.
+    rows were prepared into; None for other formats. num_threads: that read the rows of one batch. Raises DataError
+    that names the file and field at fault, and ValueError where raw rows have not been prepared.
     """
     if config.synthetic is not None:
-        return _open_synthetic(config.synthetic, config.eval_fraction)
+        return _open_synthetic(config.synthetic, config.eval_fraction, num_threads)
     if config.format == "packed":
-        return open_packed(find_packed_directory(config, data_roots))
+        return open_packed(find_packed_directory(config, data_roots), num_threads)
     if prepared is None:
         raise ValueError(f"rows of format {config.format} must be prepared first")
-    return open_packed(prepared)
+    return open_packed(prepared, num_threads)
 
 
 def find_packed_directory(config: DataConfig, data_roots: Sequence[str] | None) -> Path:
@@ -52,8 +54,8 @@ def find_packed_directory(config: DataConfig, data_roots: Sequence[str] | None) 
     return real
 
 
-def _open_synthetic(config: SyntheticConfig, eval_fraction: float) -> Dataset:
-    rows = SyntheticRows(config)
+def _open_synthetic(config: SyntheticConfig, eval_fraction: float, num_threads: int) -> Dataset:
+    rows = SyntheticRows(config, num_threads)
     train_numbers, eval_numbers = _split_rows(rows.num_rows, eval_fraction)
     rate = float(rows.read(train_numbers[:_RATE_ROWS]).labels.mean(dtype=np.float64))
     return Dataset(rows.schema, Subset(rows, train_numbers), Subset(rows, eval_numbers), rate, encoders=None)

@@ -28,9 +28,9 @@ the process that measures the machine: 192 MiB, while a rank has no more than 20
 HOST_PROGRAM_BYTES = 3 * 2**30
 """Bytes of the machine's memory that a rank on a GPU is assumed to take beside its tables: interpreter, libraries of
 CUDA, and batches that are read ahead."""
-NUM_BATCHES = {"cpu": 5, "cuda": 3}
+NUM_BATCHES = {"cpu": 5, "cuda": 4}
 """Batches that a rank holds at the same time: the one that trained last, the one that trains, the one in the input
-dist, and in the memory of the host two that are read ahead."""
+dist, on a GPU the one that is copied to it, and in the memory of the host two that are read ahead."""
 DENSE_EFFICIENCY = 0.5
 """Speed of the dense part on a CPU, over that of its matrix products alone: activations, interactions and copies take
 about as long again."""

@@ -87,7 +87,7 @@ from dlrm.record.reports import (
 from dlrm.record.run_store import RUN_STORE_VARIABLE, RunStoreRecord, checksum_file, is_uploaded, mark_uploaded
 from dlrm.record.scores import ScoresDirectory, ScoresRecord
 from dlrm.record.spool import SpoolReader, SpoolWriter
-from dlrm.record.step_parts import PART_DESCRIPTIONS, PLAN, STEP_PARTS
+from dlrm.record.step_parts import PART_DESCRIPTIONS, PLAN, STEP_PARTS, WAIT_FOR_ROWS
 from dlrm.record.trained import ModelRecord, NoModelError, TrainedModel
 from dlrm.record.yardsticks import (
     LOGISTIC_REGRESSION,
@@ -145,6 +145,7 @@ __all__ = [
     "UPLOAD_EVENTS",
     "UPLOAD_FAILED",
     "UPLOAD_RECOVERED",
+    "WAIT_FOR_ROWS",
     "WARNINGS",
     "YARDSTICKS",
     "AttemptDirectory",

@@ -7,7 +7,10 @@ STEP_PARTS = "step_parts"
 """Event with measured times. Details: `num_steps`, and `seconds`, those of one step by part, on rank 0 of the
 attempt."""
 
+WAIT_FOR_ROWS = "wait_for_rows"
+
 PART_DESCRIPTIONS = {
+    WAIT_FOR_ROWS: "wait for the rows of a batch to be read or generated, before its ids are sent",
     "lookup": "ids sent to the owners of their rows, rows read and pooled, pooled embeddings sent back",
     "dense": "dense part, forward and backward",
     "give_back": "gradients of pooled embeddings handed to the owners of the rows",

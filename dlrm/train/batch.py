@@ -1,10 +1,8 @@
 """A batch as the training step takes it: tensors on this rank's device."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-from numpy.typing import NDArray
 
 from dlrm.data.batches import Batch
 from dlrm.data.order import BlockHalves
@@ -34,18 +32,10 @@ class DeviceBatch:
 
 
 def to_device(batch: Batch, device: torch.device) -> DeviceBatch:
-    """Copy a batch of numpy arrays to `device`; on a CPU share their memory."""
+    """Copy a batch of numpy arrays to `device`, and wait for it; on a CPU share their memory."""
     arrays = (batch.dense, batch.ids.values, batch.ids.lengths, batch.labels, batch.mask)
-    dense, values, lengths, labels, mask = (_to_tensor(array, device) for array in arrays)
-    weights = mask if batch.weights is None else _to_tensor(batch.weights, device)
+    dense, values, lengths, labels, mask = (torch.from_numpy(array).to(device) for array in arrays)
+    weights = mask if batch.weights is None else torch.from_numpy(batch.weights).to(device)
     # Measured here, since reading them on a GPU would hold up the host.
     ids = JaggedIds(values, lengths, None if device.type == "cpu" else batch.ids.measure_sizes())
     return DeviceBatch(batch.index, dense, ids, labels, mask, weights, batch.num_valid, batch.halves)
-
-
-def _to_tensor(array: NDArray[Any], device: torch.device) -> torch.Tensor:
-    tensor = torch.from_numpy(array)
-    if device.type == "cpu":
-        return tensor
-    # From pinned memory the copy does not hold up the host.
-    return tensor.pin_memory().to(device, non_blocking=True)

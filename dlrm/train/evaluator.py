@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,8 +16,8 @@ from dlrm.data.dataset import Dataset
 from dlrm.data.rows import RowSource
 from dlrm.metrics.binary import BinaryMetrics, auc, compute_binary_metrics, constant_log_loss
 from dlrm.record import EvaluationReport
-from dlrm.train.batch import to_device
 from dlrm.train.divergence import DivergedError
+from dlrm.train.input_copies import copy_to_device
 from dlrm.train.stop_request import StopRequest
 from sharding.comm.collectives import broadcast_from_rank0
 from sharding.comm.process_groups import Ranks
@@ -127,20 +128,23 @@ class Evaluator:
         logits: list[torch.Tensor] = []
         labels: list[torch.Tensor] = []
         weights: list[torch.Tensor] = []
-        batches = read_evaluation_batches(self._rows, self._share_size, self._ranks.rank, self._ranks.world_size)
-        for numpy_batch in batches:
-            if all_reduce_votes(self._ranks, StepVote(is_stop_requested=self._stop.is_requested)).is_stop_requested:
-                batches.close()
-                raise EvaluationStoppedError
-            batch = to_device(numpy_batch, self._ranks.device)
-            pooled = self._tables.lookup(self._tables.start_input_dist(batch.ids), batch.num_valid)
-            for start in range(0, self._share_size, self._chunk_size):
-                end = min(start + self._chunk_size, self._share_size)
-                logits.append(self._model(batch.dense[start:end], pooled.read_chunk(start, end)))
-            labels.append(torch.where(batch.mask > 0, batch.labels, torch.nan))
-            weights.append(batch.weights)
-            # Frees its memory before the next lookup.
-            del batch, pooled
+        rank, world_size = self._ranks.rank, self._ranks.world_size
+        with (
+            closing(read_evaluation_batches(self._rows, self._share_size, rank, world_size)) as batches,
+            closing(copy_to_device(batches, self._ranks.device, self._tables.id_dtype)) as copies,
+        ):
+            for batch in copies:
+                if all_reduce_votes(self._ranks, StepVote(is_stop_requested=self._stop.is_requested)).is_stop_requested:
+                    raise EvaluationStoppedError
+                pooled = self._tables.lookup(self._tables.start_input_dist(batch.ids), batch.num_valid)
+                for start in range(0, self._share_size, self._chunk_size):
+                    end = min(start + self._chunk_size, self._share_size)
+                    logits.append(self._model(batch.dense[start:end], pooled.read_chunk(start, end)))
+                labels.append(torch.where(batch.mask > 0, batch.labels, torch.nan))
+                # A copy: on a GPU the weights are a part of the batch's block, which would stay.
+                weights.append(batch.weights.clone())
+                # Frees its memory before the next lookup.
+                del batch, pooled
         return torch.stack([torch.cat(logits), torch.cat(labels), torch.cat(weights)])
 
     def _gather(self, mine: torch.Tensor) -> Scores | None:

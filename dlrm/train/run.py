@@ -44,8 +44,9 @@ def run(context: RunContext) -> Outcome:
     resolved, directory, reporter = context.resolved, context.directory, context.reporter
     reporter.progress("loading", "reading the data")
     prepared = PreparedData.read(directory.data)
-    opened = open_data(resolved.job.data, resolved.data_roots, prepared and Path(prepared.directory))
     job = resolved.job
+    directory_of_rows = prepared and Path(prepared.directory)
+    opened = open_data(job.data, resolved.data_roots, directory_of_rows, job.resources.threads_per_worker)
     dataset = hold_out_validation(opened, job.run.validation_fraction, job.data.split, job.run.seed)
     if job.run.validation_fraction > 0.0 and dataset.validation is None:
         reporter.event(NO_VALIDATION, "there are too few training rows with a weight to hold out validation rows")

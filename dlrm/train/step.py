@@ -4,10 +4,8 @@ Nothing moves before every rank knows that the step is finite, and tables do not
 not depend on the number of ranks or the chunk beyond fp32 rounding.
 """
 
-import math
 from dataclasses import dataclass, replace
 
-import torch
 from torch.optim import Optimizer
 
 from dlrm.gradient_stats.estimator import Share
@@ -95,9 +93,9 @@ class TrainingStep:
         is_first = self.reduction is not None and not self.reduction.is_initialised
         loss_sum = self.dense_pass(batch, pooled, self._make_share(batch), divisor, is_whole=is_first)
         with self.clock.part("agree"):
-            # One transfer from the device.
-            loss, total = torch.stack([loss_sum, self.gradients.sum_elements().double()]).tolist()
-            decision = all_reduce_votes(self.ranks, vote, is_finite=math.isfinite(loss + total), loss_sum=loss)
+            # 0 times a number is 0; 0 times infinity or NaN is NaN.
+            checked_sum = loss_sum + 0.0 * self.gradients.sum_elements()
+            decision = all_reduce_votes(self.ranks, vote, checked_sum)
         measurement = None
         if decision.is_finite:
             measurement = self._update(pooled, batch, divisor, rates)

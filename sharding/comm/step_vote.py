@@ -1,5 +1,6 @@
 """The vote of all ranks that ends the forward and backward pass of a step, before anything is updated."""
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -36,22 +37,35 @@ class StepDecision:
     """Loss summed over the valid rows of the global batch; NaN where it is not finite on some rank."""
 
 
-def all_reduce_votes(ranks: Ranks, vote: StepVote, *, is_finite: bool = True, loss_sum: float = 0.0) -> StepDecision:
-    """Combine the votes of all ranks in one blocking all-reduce of four numbers. Collective.
+def all_reduce_votes(ranks: Ranks, vote: StepVote, loss_sum: torch.Tensor | None = None) -> StepDecision:
+    """Combine the votes of all ranks in one blocking all-reduce of three numbers. Collective.
 
-    is_finite: whether loss and gradients of this rank are. loss_sum: over the valid rows of this rank.
+    loss_sum: float64 scalar on the device of `ranks`, over the valid rows of this rank; not finite where a gradient of
+    this rank is not.
+
+    The host waits for the device once, for the sum of all ranks; a rank without others reads its own. That one wait
+    costs little: the ids of the next batch travel already, and an update is few launches. The numbers that the host
+    contributes go to the device as arguments of kernels, because a copy from pageable memory would be another wait.
     """
-    # Counts of ranks against, so that a sum of 0 means that none is.
-    counts = torch.tensor(
-        [not is_finite, vote.is_stop_requested, not vote.is_ready_to_save, loss_sum if is_finite else 0.0],
-        dtype=torch.float64,
-        device=ranks.device,
-    )
-    dist.all_reduce(counts, group=ranks.dense_group)
-    num_not_finite, num_stops, num_not_ready, total = counts.tolist()
+    votes = torch.zeros(3, dtype=torch.float64, device=ranks.device)
+    if loss_sum is not None:
+        votes[0].copy_(loss_sum)
+    # Numbers of ranks that want a stop, and that cannot save: one of them is enough.
+    votes[1].fill_(vote.is_stop_requested)
+    votes[2].fill_(not vote.is_ready_to_save)
+    if ranks.world_size > 1:
+        dist.all_reduce(votes, group=ranks.dense_group)
+    # What is not finite on one rank is not finite in the sum.
+    total, num_stops, num_not_ready = read_numbers(votes)
+    is_finite = math.isfinite(total)
     return StepDecision(
-        is_finite=num_not_finite == 0,
+        is_finite=is_finite,
         is_stop_requested=num_stops > 0,
         is_save_due=num_not_ready == 0,
-        loss_sum=total if num_not_finite == 0 else float("nan"),
+        loss_sum=total if is_finite else float("nan"),
     )
+
+
+def read_numbers(numbers: torch.Tensor) -> list[float]:
+    """Read `numbers` [n] on the host, which waits for the device: one transfer."""
+    return numbers.tolist()

@@ -78,6 +78,12 @@ class ShardedTables:
         self._chunk_buffer = _ChunkBuffer(len(plan.tables), dim, ranks.device)
         self._begin_rows(0)
 
+    @property
+    def id_dtype(self) -> torch.dtype:
+        """Dtype in which ids come from the host: int32 for GPUs if the rows of every table can be counted in it."""
+        is_small = all(planned.table.num_rows < 2**31 for planned in self._plan.tables)
+        return torch.int32 if self._ranks.device.type == "cuda" and is_small else torch.int64
+
     def start_input_dist(self, ids: JaggedIds[torch.Tensor]) -> BatchInputDist:
         """Start to send the ids of this rank's share of a batch; the handle is for `lookup`. Collective."""
         return BatchInputDist(ids, [transport.start_input_dist(ids) for transport in self._transports])

@@ -25,8 +25,11 @@ def is_packed(path: Path) -> bool:
     return (path / META).is_file()
 
 
-def open_packed(directory: Path) -> Dataset:
-    """Open the rows of a packed directory. Raises DataError that names the invalid file or property."""
+def open_packed(directory: Path, num_threads: int = 1) -> Dataset:
+    """Open the rows of a packed directory. Raises DataError that names the invalid file or property.
+
+    num_threads: that read the rows of one batch.
+    """
     meta = open_packed_meta(directory)
     _check_rows(meta, directory)
     encoders = open_encoders(directory)
@@ -34,8 +37,8 @@ def open_packed(directory: Path) -> Dataset:
     train = meta.splits["train"]
     return Dataset(
         schema=meta.schema_of_rows,
-        train=PackedRows(directory, "train", meta),
-        evaluation=PackedRows(directory, "eval", meta),
+        train=PackedRows(directory, "train", meta, num_threads),
+        evaluation=PackedRows(directory, "eval", meta, num_threads),
         train_label_rate=train.label_rate,
         encoders=encoders,
         has_weights=meta.has_weights,

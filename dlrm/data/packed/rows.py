@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from dlrm.data.packed.layout import (
     get_bag_values_name,
 )
 from dlrm.data.packed.mapped import MappedArray
+from dlrm.data.piece_threads import PieceThreads
 from dlrm.data.rows import DataSchema, Rows, Runs
 from sharding.jagged import JaggedIds
 
@@ -66,8 +68,11 @@ class PackedRows:
     order, but other rows only in contiguous runs: the kernel also maps the pages around those that are accessed.
     """
 
-    def __init__(self, directory: Path, split: Split, meta: PackedMeta) -> None:
-        """Map the files of a split. Raises DataError that names a file that is missing or has another size."""
+    def __init__(self, directory: Path, split: Split, meta: PackedMeta, num_threads: int = 1) -> None:
+        """Map the files of a split. Raises DataError that names a file that is missing or has another size.
+
+        num_threads: that read the rows of one call; what they read does not depend on it.
+        """
         self.schema: DataSchema = meta.schema_of_rows
         self._directory = directory / split
         self.num_rows = meta.splits[split].num_rows
@@ -88,17 +93,22 @@ class PackedRows:
         self._weights = map_file(WEIGHTS, FLOAT, n) if meta.has_weights else None
         self._dense = map_file(DENSE, FLOAT, n, len(meta.dense))
         self._ids = map_file(IDS, meta.id_dtype, n, len(self._single))
+        self._unsigned = np.dtype(f"u{meta.id_dtype.itemsize}")
+        self._num_single_ids = np.array([self.schema.features[feature].num_ids for feature in self._single])
         self._lists = {feature: map_bags(feature) for feature in meta.multi_hot_features}
         self.row_bytes = -(-sum(file.num_bytes for file in self._files) // max(n, 1))
         self._is_mapped = np.zeros(-(-n // _GRAIN_ROWS), dtype=np.bool_)
         self._num_mapped = 0
         """Number of grains that are mapped."""
+        self._count_lock = Lock()
+        """Lock of the two counts above."""
+        self._threads = PieceThreads(num_threads)
 
     def read(self, row_numbers: NDArray[np.int64]) -> Rows:
         """Read rows, see RowSource.
 
         Raises IndexError where a row number is out of range, and DataError where an id is not a row of its table: the
-        lookup would ignore such an id silently.
+        lookup on a GPU would read other memory for such an id.
         """
         num_rows = len(row_numbers)
         if num_rows and not (row_numbers.min() >= 0 and row_numbers.max() < self.num_rows):
@@ -108,8 +118,8 @@ class PackedRows:
         dense = np.empty((num_rows, self.schema.num_dense), dtype=np.float32)
         single = np.empty((len(self._single), num_rows), dtype=np.int64)
         lengths = np.ones((len(self.schema.features), num_rows), dtype=np.int32)
-        lists: dict[int, list[NDArray[Any]]] = {feature: [] for feature in self._lists}
-        for start in range(0, num_rows, _PIECE_ROWS):
+
+        def read_piece(start: int) -> dict[int, NDArray[Any]]:
             piece = slice(start, start + _PIECE_ROWS)
             numbers = row_numbers[piece]
             self._release_excess_pages(numbers)
@@ -118,13 +128,19 @@ class PackedRows:
             self._dense.items.take(numbers, axis=0, out=dense[piece], mode="clip")
             if self._weights is not None and weights is not None:
                 self._weights.items.take(numbers, out=weights[piece], mode="clip")
-            single[:, piece] = self._ids.items.take(numbers, axis=0).T
+            taken = self._ids.items.take(numbers, axis=0)
+            # As unsigned numbers, since negative ids are the largest then.
+            if (_find_largest(taken.view(self._unsigned)) >= self._num_single_ids).any():
+                for feature, ids in zip(self._single, taken.T, strict=True):
+                    self._check_ids(feature, IDS, ids)
+            single[:, piece] = taken.T
+            lists: dict[int, NDArray[Any]] = {}
             for feature, bags in self._lists.items():
-                lengths[feature, piece], ids = bags.read(numbers)
-                lists[feature].append(ids)
-                self._check_ids(feature, get_bag_values_name(feature), ids)
-        for feature, ids in zip(self._single, single, strict=True):
-            self._check_ids(feature, IDS, ids)
+                lengths[feature, piece], lists[feature] = bags.read(numbers)
+                self._check_ids(feature, get_bag_values_name(feature), lists[feature])
+            return lists
+
+        lists = self._threads.map(read_piece, range(0, num_rows, _PIECE_ROWS))
         return Rows(labels, dense, JaggedIds(self._concatenate_ids(single, lists), lengths), weights)
 
     def read_weights(self, row_numbers: NDArray[np.int64]) -> NDArray[np.float32] | None:
@@ -161,21 +177,33 @@ class PackedRows:
                 valid=f"0 to {feature.num_ids - 1}, as its meta.json says; prepare the data again",
             )
 
-    def _concatenate_ids(self, single: NDArray[np.int64], lists: dict[int, list[NDArray[Any]]]) -> NDArray[np.int64]:
-        """Concatenate the ids of all features, in the order of the features."""
-        if not lists:
+    def _concatenate_ids(self, single: NDArray[np.int64], lists: list[dict[int, NDArray[Any]]]) -> NDArray[np.int64]:
+        """Concatenate the ids of all features, in the order of the features. lists: multi-hot ones of each piece."""
+        if not self._lists:
             return single.reshape(-1)
-        parts = {feature: [ids] for feature, ids in zip(self._single, single, strict=True)} | lists
+        parts = {feature: [ids] for feature, ids in zip(self._single, single, strict=True)}
+        parts |= {feature: [of_piece[feature] for of_piece in lists] for feature in self._lists}
         ordered = [part for feature in sorted(parts) for part in parts[feature]]
         return np.concatenate([np.empty(0, dtype=np.int64), *ordered], dtype=np.int64)
 
     def _release_excess_pages(self, row_numbers: NDArray[np.int64]) -> None:
         """Count the pages of rows that are about to be read; once too many are mapped, release all pages first."""
         grains = row_numbers // _GRAIN_ROWS
-        self._num_mapped += len(np.unique(grains[~self._is_mapped[grains]]))
-        if self._num_mapped * _GRAIN_ROWS * self.row_bytes > MAX_MAPPED_BYTES:
-            for file in self._files:
-                file.drop_pages()
-            self._is_mapped[:] = False
-            self._num_mapped = len(np.unique(grains))
-        self._is_mapped[grains] = True
+        with self._count_lock:
+            self._num_mapped += len(np.unique(grains[~self._is_mapped[grains]]))
+            if self._num_mapped * _GRAIN_ROWS * self.row_bytes > MAX_MAPPED_BYTES:
+                for file in self._files:
+                    file.drop_pages()
+                self._is_mapped[:] = False
+                self._num_mapped = len(np.unique(grains))
+            self._is_mapped[grains] = True
+
+
+def _find_largest(ids: NDArray[np.unsignedinteger[Any]]) -> NDArray[np.unsignedinteger[Any]]:
+    """Find the largest id of each feature in ids [n, F], n at least 1.
+
+    numpy takes rows of F ids one at a time, which are short, so most of them are compared 64 rows at a time first.
+    """
+    num_wide, num_features = len(ids) // 64, ids.shape[1]
+    wide = ids[: 64 * num_wide].reshape(num_wide, 64 * num_features).max(axis=0, initial=0)
+    return np.concatenate([wide.reshape(64, num_features), ids[64 * num_wide :]]).max(axis=0)

@@ -7,16 +7,18 @@ from rich.table import Table
 from rich.text import Text
 
 from dlrm.config import format_count
-from dlrm.record import PART_DESCRIPTIONS, ProfileDirectory, StepProfile
+from dlrm.record import PART_DESCRIPTIONS, WAIT_FOR_ROWS, ProfileDirectory, StepProfile
 from service.cli.render.console import print_heading
 from service.cli.render.text_format import UNKNOWN
 
 BETWEEN_STEPS = "between steps"
 """Name of the time that belongs to no part of a step."""
 REST = "the rest: smaller operators, Python, waiting"
+MAX_WAIT_FOR_ROWS = 0.1
+"""Fraction of a step in which a rank may wait for rows before a message says how to avoid that."""
 DESCRIPTIONS = {
     **PART_DESCRIPTIONS,
-    BETWEEN_STEPS: "fetching the next batch, reports, copies for a checkpoint; excluding evaluations",
+    BETWEEN_STEPS: "ids of the next batch on their way, reports, copies for a checkpoint; excluding evaluations",
 }
 
 
@@ -30,6 +32,7 @@ def print_profile(console: Console, directory: ProfileDirectory) -> None:
     steps = f"steps {first.first_step} to {first.first_step + first.num_steps - 1}, {_describe_warm_up(first)}"
     print_heading(console, f"time of a step: {1e3 * first.seconds_per_step:,.1f} ms, mean of {steps}")
     console.print(make_parts_table(profiles))
+    _print_wait_for_rows(console, profiles)
     if first.exchanges:
         print_heading(console, f"exchange with other ranks while rank {first.rank} computes")
         console.print(make_exchanges_table(first))
@@ -42,6 +45,16 @@ def print_profile(console: Console, directory: ProfileDirectory) -> None:
         _print_line(console, f"{shown}, the others left no profile here: {theirs}, and of the run in its bucket")
     traces = ", ".join(str(directory.trace(profile.rank)) for profile in profiles)
     _print_line(console, f"traces, for https://ui.perfetto.dev: {traces}")
+
+
+def _print_wait_for_rows(console: Console, profiles: Sequence[StepProfile]) -> None:
+    """Print how to make rows faster, if some rank waits long for them."""
+    waits = {profile.rank: profile.parts.get(WAIT_FOR_ROWS, 0.0) / profile.seconds_per_step for profile in profiles}
+    slowest = max(waits, key=lambda rank: waits[rank])
+    if waits[slowest] > MAX_WAIT_FOR_ROWS:
+        remedy = "more resources.threads_per_worker read them faster; prepared rows are read faster than synthetic ones"
+        share = f"{100 * waits[slowest]:.0f} % of a step"
+        _print_line(console, f"rank {slowest} waits for rows in {share}: {remedy} are generated")
 
 
 def make_parts_table(profiles: Sequence[StepProfile]) -> Table:

@@ -193,11 +193,11 @@ def test_an_error_of_the_thread_is_raised_where_its_batch_is_asked_for() -> None
         next(batches)
 
 
-def test_leaving_early_ends_the_thread() -> None:
+def test_leaving_early_ends_both_threads() -> None:
     before = threading.active_count()
     with TrainBatches(NumberedRows(10_000), 10, 0, 1, seed=0, num_epochs=1) as batches:
         next(batches)
-        assert threading.active_count() == before + 1
+        assert threading.active_count() == before + 2
     assert threading.active_count() == before
 
 

@@ -55,6 +55,13 @@ def test_rows_do_not_depend_on_how_many_there_are_but_on_the_seed(rows: Rows) ->
     assert not np.array_equal(few.labels, other.labels)
 
 
+def test_several_threads_generate_the_same_rows(rows: Rows) -> None:
+    found = SyntheticRows(SyntheticConfig(num_rows=2**40), num_threads=3).read(NUMBERS[:20_000])
+    np.testing.assert_array_equal(found.id_matrix, rows.id_matrix[:, :20_000])
+    np.testing.assert_array_equal(found.dense, rows.dense[:20_000])
+    np.testing.assert_array_equal(found.labels, rows.labels[:20_000])
+
+
 @pytest.mark.parametrize("num_ids", [4, 5, 1000, 2**31 - 1])
 def test_ids_stay_within_their_tables(num_ids: int) -> None:
     source = SyntheticRows(SyntheticConfig(num_ids=num_ids))

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from dlrm.record import (
     PART_DESCRIPTIONS,
+    WAIT_FOR_ROWS,
     EndReason,
     ExchangeProfile,
     OperatorTime,
@@ -55,6 +56,16 @@ def test_parts_come_with_their_share_and_the_slowest_rank(
     assert "100.0 ms, mean of steps 6 to 8, after 5 warm-up steps" in text
     assert str(directory.trace(0)) in text
     assert str(directory.trace(1)) in text
+
+
+@pytest.mark.parametrize(("waited", "is_said"), [(0.009, False), (0.034, True)])
+def test_a_rank_that_waits_for_rows_is_named_with_a_remedy(
+    directory: ProfileDirectory, capsys: pytest.CaptureFixture[str], waited: float, is_said: bool
+) -> None:
+    last = directory.read()[1]
+    last.model_copy(update={"parts": {WAIT_FOR_ROWS: waited, **last.parts}}).write(directory.figures(1))
+    text = " ".join(word for line in shown(directory, capsys) for word in line)
+    assert ("rank 1 waits for rows in 34 % of a step: more resources.threads_per_worker" in text) == is_said
 
 
 def test_steps_without_others_before_them_say_so(

@@ -63,9 +63,13 @@ def test_any_rows_are_read_in_any_order(directory: Path, train: Rows, numbers: l
     assert (found.ids.values.dtype, found.ids.lengths.dtype) == (np.int64, np.int32)
 
 
-def test_a_read_of_many_pieces_is_whole(directory: Path, train: Rows) -> None:
+@pytest.mark.parametrize("num_threads", [1, 3])
+def test_a_read_of_many_pieces_is_whole(
+    directory: Path, train: Rows, num_threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packed_rows, "_PIECE_ROWS", 300)
     numbers = np.random.default_rng(0).permutation(NUM_ROWS)
-    assert_rows(open_packed(directory).train.read(numbers), train, numbers)
+    assert_rows(open_packed(directory, num_threads).train.read(numbers), train, numbers)
 
 
 @pytest.mark.parametrize(
