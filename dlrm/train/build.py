@@ -52,6 +52,8 @@ class Parts:
 class PlannedTables:
     """The plan of a run's tables, and what it is expected to take."""
 
+    resolved: ResolvedJob
+    """Job with the chunk of the plan."""
     plan: Plan
     """Plan whose tables are named as in models."""
     report: PlanReport
@@ -69,7 +71,8 @@ def plan_tables(resolved: ResolvedJob, schema: DataSchema) -> PlannedTables:
         # A preview may assume a memory, but a run would use it up.
         message = "the memory of the GPUs is unknown: nvidia-smi does not answer on this machine"
         raise DataError(message, field="sharding.topology.gpu_memory", valid='the memory of one GPU, such as "80GB"')
-    return PlannedTables(plan.rename_tables(encode_table_name), make_plan_report(request, plan))
+    planned_job = resolved.with_planned_chunk(request.chunk_size)
+    return PlannedTables(planned_job, plan.rename_tables(encode_table_name), make_plan_report(request, plan))
 
 
 @dataclass(frozen=True)

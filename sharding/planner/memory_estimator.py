@@ -2,7 +2,7 @@
 
 Bytes are counted as the tables of `sharding.embedding` allocate them; a test compares the sums with the buffers of a
 real batch. TorchRec, with FBGEMM's kernels, looks a whole batch up at once; the native operators work slice by slice.
-Letters: B samples of a step on all ranks, b on one rank, D columns of a table.
+Letters: B samples of a step on all ranks, b on one rank, c in a chunk, F tables, D columns of a table.
 """
 
 import math
@@ -10,7 +10,15 @@ from collections.abc import Iterable, Sequence
 
 from sharding.planner.cache_size import count_device_bytes
 from sharding.planner.slice_size import SLICES_IN_FLIGHT, compute_slice_size
-from sharding.planner.types import FLOAT_BYTES, Block, PlanRequest, Table, TablePlan, count_weight_and_state_bytes
+from sharding.planner.types import (
+    ACTIVATIONS,
+    FLOAT_BYTES,
+    Block,
+    PlanRequest,
+    Table,
+    TablePlan,
+    count_weight_and_state_bytes,
+)
 
 ID_BYTES = 8
 LENGTH_BYTES = 4
@@ -35,6 +43,8 @@ class MemoryEstimator:
         # Rounded up: a batch need not be divisible by the number of ranks.
         self._share = math.ceil(request.share_size)
         self._is_torchrec = request.transport == "torchrec"
+        # TorchRec hands ids and pooled embeddings of a single rank on as they are.
+        self._is_alone = self._is_torchrec and request.topology.world_size == 1
         self._in_flight = self._count_samples_in_flight(split_columns)
 
     @classmethod
@@ -80,12 +90,25 @@ class MemoryEstimator:
         """Return the bytes of a shard's buffers on its owner, in TorchRec's tables."""
         size = self._request.global_size
         num_ids = size * table.ids_per_sample * num_rows / table.num_rows
-        # Received ids and their order by shard, of two batches, and what FBGEMM sorts; offsets likewise.
-        id_bytes = 2 * NUM_ID_BATCHES * ID_BYTES + SORTED_BYTES["fbgemm"]
-        ids = num_ids * (id_bytes + (CACHE_ID_BYTES if table.is_cached else 0))
-        ids += size * 2 * NUM_ID_BATCHES * (LENGTH_BYTES + ID_BYTES)
-        # The lookup's output of all B samples is kept for its backward pass; their gradients come back beside it.
-        return math.ceil(ids + size * num_columns * 2 * FLOAT_BYTES)
+        if self._is_alone:
+            # Offsets of the batch that trains, as TorchRec makes them and as FBGEMM takes them.
+            ids = size * (LENGTH_BYTES + ID_BYTES)
+        else:
+            # Received ids and their order by shard, of two batches; offsets likewise.
+            ids = 2 * NUM_ID_BATCHES * (num_ids * ID_BYTES + size * (LENGTH_BYTES + ID_BYTES))
+        ids += num_ids * CACHE_ID_BYTES if table.is_cached else 0
+        # The lookup's output of all B samples is kept for its backward pass; on a single rank their gradients are then
+        # written over it.
+        looked_up = size * num_columns * FLOAT_BYTES
+        return math.ceil(ids + looked_up) + self._estimate_torchrec_update_bytes(num_ids, num_columns)
+
+    def _estimate_torchrec_update_bytes(self, num_ids: float, num_columns: int) -> int:
+        """Return the further bytes of a shard on its owner in an update: gradients of all B samples, and sorted ids.
+
+        On a single rank autograd copies the gradients, which are still needed elsewhere.
+        """
+        gradients = self._request.global_size * num_columns * FLOAT_BYTES
+        return math.ceil(gradients + num_ids * SORTED_BYTES["fbgemm"])
 
     def estimate_copy_bytes(self, table: Table) -> int:
         """Return the bytes of a copy of the table, on each rank: weights, state and buffers."""
@@ -123,7 +146,7 @@ class MemoryEstimator:
             is_summed = num_ranges in (topology.world_size, topology.ranks_per_node)
             num_columns = table.embedding_dim if is_summed else sum(block.num_columns for block in blocks)
             # Pooled embeddings, which gradients replace, and the copy of these that leaves.
-            arriving = self._share * num_columns * (FLOAT_BYTES + wire_bytes)
+            arriving = 0 if self._is_alone else self._share * num_columns * (FLOAT_BYTES + wire_bytes)
             # Ids and lengths by TorchRec's features, and once more in the order in which they leave.
             leaving = 2 * self._share * (table.ids_per_sample * ID_BYTES + len(blocks) * LENGTH_BYTES)
             return math.ceil(arriving + leaving)
@@ -151,7 +174,39 @@ class MemoryEstimator:
             # Copies too are updated one after the other.
             "update": math.ceil(sorting) + max(map(self.estimate_copy_update_bytes, replicated), default=0),
             **request.dense.memory_bytes,
+            **self._estimate_gpu_chunk_bytes(),
         }
+
+    def _estimate_gpu_chunk_bytes(self) -> dict[str, int]:
+        """Return the bytes on every GPU, by use, of a chunk's pooled embeddings [c, F, D] and of its activations.
+
+        On CPUs the former count as activations, which they are.
+        """
+        request, dense = self._request, self._request.dense
+        if request.topology.device == "cpu" or not self._is_torchrec:
+            return {}
+        chunk_size = min(request.chunk_size, self._share)
+        # The gradients of a chunk stay until those of the next one are there.
+        num_copies = 1 + (dense.are_activations_kept or chunk_size < self._share)
+        chunk = num_copies * chunk_size * sum(table.embedding_dim for table in request.tables) * FLOAT_BYTES
+        if not dense.memory_bytes.get(ACTIVATIONS):
+            return {"chunk": chunk}
+        activations = max(0, dense.memory_bytes[ACTIVATIONS] - self._count_reused_bytes())
+        return {"chunk": chunk, ACTIVATIONS: activations}
+
+    def _count_reused_bytes(self) -> int:
+        """Count the bytes of an update that take the place of activations.
+
+        None are counted with several ranks, whose updates are not known before the plan.
+        """
+        request = self._request
+        has_copies = "data_parallel" in (request.plan, *(rule.type for rule in request.rules))
+        if request.dense.are_activations_kept or not self._is_alone or has_copies:
+            return 0
+        return sum(
+            self._estimate_torchrec_update_bytes(request.global_size * table.ids_per_sample, table.embedding_dim)
+            for table in request.tables
+        )
 
     def _count_samples_in_flight(self, split_columns: int) -> int:
         """Return the samples of one rank whose pooled embeddings are in flight at the same time."""

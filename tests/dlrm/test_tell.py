@@ -264,7 +264,7 @@ def test_the_plan_is_told_by_the_names_of_columns_with_all_that_ranks_hold(tmp_p
     attempt = AttemptDirectory(tmp_path)
     attempt.create()
     reporter = Reporter(attempt, rank=0)
-    report_plan(reporter, planned.report)
+    report_plan(reporter, planned.report, planned.resolved)
     reporter.close()
     report = parse_report(SpoolReader(attempt.spool_file(0, "events")).read()[0])
     assert isinstance(report, EventReport)
@@ -300,7 +300,7 @@ def test_rows_of_one_label_are_told_from_rows_whose_other_labels_all_have_weight
     attempt = AttemptDirectory(tmp_path / "attempt")
     attempt.create()
     reporter = Reporter(attempt, rank=0)
-    report_data_and_plan(reporter, dataset, plan_tables(resolve(job), dataset.schema), job)
+    report_data_and_plan(reporter, dataset, plan_tables(resolve(job), dataset.schema))
     reporter.close()
     reports = [parse_report(line) for line in SpoolReader(attempt.spool_file(0, "events")).read()]
     told = {report.name: report.message for report in reports if isinstance(report, EventReport)}
