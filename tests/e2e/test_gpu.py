@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from dlrm.record import PLAN, EventReport, RunDirectory, find_newest_checkpoint
 from tests.e2e.launching import ended, read_losses, reports_of, start, start_attempt
 from tests.patience import wait_until
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU here")
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cuda_device")]
 
 GPU = {"gpus_per_worker": 1, "workers_per_node": 1, "memory": "8GB"}
 LARGE_TABLES = {
