@@ -46,6 +46,8 @@ class Cell:
     @property
     def shape(self) -> Shape:
         is_best = self.comparison == "best"
+        # A single GPU exchanges nothing.
+        is_narrow = is_best and (self.device == "cpu" or self.world_size > 1)
         return Shape(
             batch_size=self.batch_size,
             world_size=self.world_size,
@@ -54,7 +56,7 @@ class Cell:
             embedding_dim=self.embedding_dim,
             architecture="dlrm",
             precision="bf16" if is_best else "fp32",
-            exchange_dtype="fp16" if is_best else "fp32",
+            exchange_dtype="fp16" if is_narrow else "fp32",
             ids=self.ids,
             transport=self.transport,
             device=self.device,
