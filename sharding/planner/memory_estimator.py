@@ -178,21 +178,19 @@ class MemoryEstimator:
         }
 
     def _estimate_gpu_chunk_bytes(self) -> dict[str, int]:
-        """Return the bytes on every GPU, by use, of a chunk's pooled embeddings [c, F, D] and of its activations.
+        """Return the bytes on every GPU, by use, of a chunk's pooled embeddings [c, F, D], and of its activations.
 
-        On CPUs the former count as activations, which they are.
+        The gradients of the pooled embeddings count as activations; on CPUs both do.
         """
         request, dense = self._request, self._request.dense
         if request.topology.device == "cpu" or not self._is_torchrec:
             return {}
         chunk_size = min(request.chunk_size, self._share)
+        pooled = chunk_size * sum(table.embedding_dim for table in request.tables) * FLOAT_BYTES
         # The gradients of a chunk stay until those of the next one are there.
-        num_copies = 1 + (dense.are_activations_kept or chunk_size < self._share)
-        chunk = num_copies * chunk_size * sum(table.embedding_dim for table in request.tables) * FLOAT_BYTES
-        if not dense.memory_bytes.get(ACTIVATIONS):
-            return {"chunk": chunk}
-        activations = max(0, dense.memory_bytes[ACTIVATIONS] - self._count_reused_bytes())
-        return {"chunk": chunk, ACTIVATIONS: activations}
+        gradients = pooled if dense.are_activations_kept or chunk_size < self._share else 0
+        activations = dense.memory_bytes.get(ACTIVATIONS, 0) + gradients - self._count_reused_bytes()
+        return {"chunk": pooled, ACTIVATIONS: max(0, activations)}
 
     def _count_reused_bytes(self) -> int:
         """Count the bytes of an update that take the place of activations.

@@ -6,6 +6,7 @@ import pytest
 
 from dlrm.config import DataFacts, ResolvedJob, parse_job, resolve
 from dlrm.data.rows import DataSchema, Feature
+from dlrm.planning.planned_chunk import MAX_FILLED
 from dlrm.train.build import plan_tables
 from sharding.planner.report import RankReport
 
@@ -25,24 +26,32 @@ def resolve_for_gpus(global_size: int, gpu_memory: str, **changes: Any) -> Resol
     return resolve(parse_job(document), facts=DataFacts(num_train_rows=10**8))
 
 
-@pytest.mark.parametrize(
-    ("gpu_memory", "changes", "chunk_size", "words"),
-    [
-        ("80GB", {}, 524_288, "the whole share, for which the plan has room"),
-        ("28GB", {}, 262_144, "the share, halved until it fits"),
-        ("16GB", {}, 65_536, "the share, halved until it fits"),
-        ("80GB", {"batch": {"chunk_size": 1000}}, 1000, "set in the job"),
-        ("80GB", {"resources": {"workers_per_node": 4}}, 131_072, "the whole share"),
-    ],
-)
-def test_an_automatic_chunk_is_the_largest_for_which_the_gpus_of_a_plan_have_room(
-    gpu_memory: str, changes: dict[str, Any], chunk_size: int, words: str
-):
-    planned = plan_tables(resolve_for_gpus(524_288, gpu_memory, **changes), SCHEMA)
+def count_bytes(chunk_size: int, **changes: Any) -> int:
+    """Count the bytes of a plan whose chunk is set in the job."""
+    resolved = resolve_for_gpus(524_288, "80GB", batch={"chunk_size": chunk_size}, **changes)
+    return plan_tables(resolved, SCHEMA).report.largest_bytes
+
+
+@pytest.mark.parametrize("num_gpus", [1, 4])
+@pytest.mark.parametrize("num_chunks", [1, 2, 8])
+def test_an_automatic_chunk_is_the_largest_for_which_the_gpus_of_a_plan_have_room(num_gpus: int, num_chunks: int):
+    resources = {"workers_per_node": num_gpus}
+    chunk_size = max(65_536, 524_288 // num_gpus // num_chunks)
+    enough = 1.01 * count_bytes(chunk_size, resources=resources) / MAX_FILLED
+    resolved = resolve_for_gpus(524_288, f"{enough / 1e9:.3f}GB", resources=resources)
+    planned = plan_tables(resolved, SCHEMA)
     (told,) = (number for number in planned.resolved.derived if number.name == "chunk_size")
     assert (planned.resolved.chunk_size, told.value) == (chunk_size, chunk_size)
-    assert words in told.reason
-    assert planned.report.largest_bytes <= planned.report.memory_bytes
+    is_whole = chunk_size == resolved.share_size
+    assert ("the whole share" if is_whole else "the share, halved until it fits") in told.reason
+    assert planned.report.largest_bytes == pytest.approx(enough * MAX_FILLED / 1.01)
+
+
+def test_a_chunk_that_is_set_stays():
+    resolved = resolve_for_gpus(524_288, "80GB", batch={"chunk_size": 1000})
+    planned = plan_tables(resolved, SCHEMA)
+    assert planned.resolved == resolved
+    assert planned.resolved.chunk_size == 1000
 
 
 def count_tensor_bytes(rank: RankReport) -> int:
