@@ -44,7 +44,7 @@ serve: $(READY) ## Serve on loopback, state in .dlrm/; the sign-in link is print
 	@$(BIN)/dlrm serve
 
 bench: $(READY) ## Run the measurements of benchmarks/ that need no data of yours
-	@for name in synthetic_rows loader prepare step against_torchrec variance_reduction checkpoint predict; do \
+	@for name in synthetic_rows loader prepare step operations against_torchrec variance_reduction checkpoint predict; do \
 		echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 # The lock files are complete, hence --no-deps; why that matters is told in requirements/cpu.txt.

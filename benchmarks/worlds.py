@@ -25,6 +25,8 @@ from sharding.comm.process_groups import Ranks
 
 Engine = Literal["ours", "torchrec", "torchrec_fp16_wire"]
 ENGINES = get_args(Engine)
+MAX_QUEUED = 8
+"""Number of TorchRec's steps after which the host waits for a GPU, so that it does not run ahead without end."""
 NUM_WARM = 2
 """Number of warm-up steps, not measured, in which TorchRec's pipeline, data-parallel part and the allocator settle."""
 
@@ -105,7 +107,11 @@ class TheirSteps:
         self._losses: list[torch.Tensor] = []
 
     def make(self, num_steps: int) -> None:
-        self._losses = [self._step() for _ in range(num_steps)]
+        self._losses = []
+        for number in range(num_steps):
+            self._losses.append(self._step())
+            if number % MAX_QUEUED == MAX_QUEUED - 1:
+                synchronize(self._ranks.device)
 
     def losses(self) -> list[float]:
         """Return the losses as `OurSteps.losses` does. Collective, since a rank knows only the mean of its share."""
