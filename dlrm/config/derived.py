@@ -84,7 +84,7 @@ class ResolvedJob(Config):
         return self.job.batch.chunk_size == "auto" and self.job.resources.gpus_per_worker > 0
 
     def with_planned_chunk(self, chunk_size: int) -> "ResolvedJob":
-        """Return the job with the chunk of its plan; unchanged where a plan does not decide it."""
+        """Return the job with the chunk of its plan; unchanged if a plan does not decide it."""
         if not self.is_chunk_planned:
             return self
         planned = self.model_copy(update={"chunk_size": chunk_size})
@@ -221,7 +221,7 @@ def _derive_chunk_size(job: JobConfig, share_size: int) -> tuple[int, str]:
         return job.batch.chunk_size, "set in the job"
     chunk_size = min(share_size, CHUNK_BEFORE_PLAN[job.resources.gpus_per_worker])
     if job.resources.gpus_per_worker:
-        return chunk_size, "or more, up to the whole share, where the plan has room for that on a GPU"
+        return chunk_size, "or more, up to the whole share, if the plan has room for that on a GPU"
     return chunk_size, "the largest chunk whose activations stay in a core's cache, or the whole share"
 
 

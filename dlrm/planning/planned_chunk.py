@@ -14,7 +14,7 @@ cannot use again: at a batch of 524,288 on an H100 it had taken 12.7 GB for 10.0
 def enlarge_chunk(
     resolved: ResolvedJob, request: PlanRequest, plan: Plan, make_request: Callable[[ResolvedJob], PlanRequest]
 ) -> PlanRequest:
-    """Return the request of the same plan with the largest chunk that it has room for; unchanged where none is larger.
+    """Return the request of the same plan with the largest chunk that it has room for; unchanged if none is larger.
 
     Tries the share of a rank, half of it, half of that and so on. Tables stay where they are: a larger chunk saves
     launches, while tables that made room for it would be exchanged or fetched. make_request: makes the request of a
