@@ -2,14 +2,16 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 NATIVE := sharding/native sharding/native/tables dlrm/native
-LOCKS := $(patsubst %,requirements/%.txt,service kubernetes postgres tables cpu dev)
+# The build of torch: cpu or cuda.
+TORCH ?= cpu
+LOCKS := $(patsubst %,requirements/%.txt,service kubernetes postgres tables $(TORCH) dev)
 OPERATORS := setup.py $(wildcard $(patsubst %,%/*.cpp,$(NATIVE)) $(patsubst %,%/*.h,$(NATIVE)))
 READY := .venv/.ready
 # Many tests wait for processes, and leave a core to others. A file is run in one piece: its tests share what they set up.
 SIDE_BY_SIDE := --numprocesses logical --maxprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all soak lint serve bench
+.PHONY: help setup demo test test-all test-gpu soak lint serve bench
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,6 +27,9 @@ test: $(READY) ## The tests of every change
 test-all: $(READY) ## The slow tests too
 	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not soak"
 
+test-gpu: $(READY) ## The tests that need a GPU; TORCH=cuda sets .venv up for one
+	$(BIN)/pytest -m gpu
+
 soak: $(READY) ## The long tests
 	$(BIN)/pytest -m soak
 
@@ -39,7 +44,7 @@ serve: $(READY) ## Serve on loopback, state in .dlrm/; the sign-in link is print
 	@$(BIN)/dlrm serve
 
 bench: $(READY) ## Run the measurements of benchmarks/ that need no data of yours
-	@for name in synthetic_rows loader prepare step against_torchrec variance_reduction checkpoint predict; do \
+	@for name in synthetic_rows loader prepare step operations against_torchrec variance_reduction checkpoint predict; do \
 		echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 # The lock files are complete, hence --no-deps; why that matters is told in requirements/cpu.txt.

@@ -11,6 +11,7 @@ interrupted, as long as code, versions and machine have not changed. Where memor
 run one after the other, each restarted for every round.
 
   python -m benchmarks.against_torchrec --batch 32768 --ranks 2 --ids uniform --bags one --rounds 7
+  python -m benchmarks.against_torchrec --device cuda --ids uniform --bags one --comparison best
 """
 
 import argparse
@@ -24,17 +25,21 @@ from itertools import product
 from pathlib import Path
 
 import psutil
+import torch
 
-from benchmarks.cells import BAGS, COMPARISONS, IDS, TRANSPORTS, Cell
+from benchmarks.cells import BAGS, COMPARISONS, IDS, TRANSPORTS, Cell, OurTransport
 from benchmarks.comparison_report import format_json, format_markdown, format_trial
+from benchmarks.devices import DeviceKind, add_device_option
 from benchmarks.roofline import measure_rates
 from benchmarks.trials import Trial, Trials
 from benchmarks.worlds import NUM_WARM, Engine, Stretch, World, WorldError
-from dlrm.config import ConfigError
 
 RESULTS = Path(__file__).parent / "results" / "against_torchrec.jsonl"
-MAX_BYTES_PER_SAMPLE = 30_000
-"""Most bytes per sample that a step of either engine needs, over all ranks, where bags have one id; see README.md."""
+RANKS = {"cpu": [1, 2], "cuda": [1]}
+TRANSPORT: dict[DeviceKind, list[OurTransport]] = {"cpu": ["memory"], "cuda": ["torchrec"]}
+MAX_BYTES_PER_SAMPLE = {"cpu": 30_000, "cuda": 50_000}
+"""Most bytes per sample that a step of either engine needs, over all ranks, where bags have one id, by device; see
+README.md. On an H100 TorchRec's took 35,000 for tensors; what torch reserves is more."""
 MAX_BYTES_PER_ID = 64
 """Most further bytes per id beyond one in a bag: in batches, in the input dist, and sorted for the update."""
 BYTES_PER_RANK = 1.0e9
@@ -47,19 +52,26 @@ their comparison is not valid."""
 
 
 def main() -> int:
-    arguments = _make_parser().parse_args()
+    arguments = _parse_arguments()
     combinations = product(arguments.ranks, arguments.batch, arguments.ids, arguments.bags, arguments.comparison)
     cells = [
-        Cell(batch, ranks, ids, bags, comparison, transport=transport)
+        Cell(
+            batch,
+            ranks,
+            ids,
+            bags,
+            comparison,
+            transport=transport,
+            device=arguments.device,
+            chunk_size=arguments.chunk or "auto",
+        )
         for ranks, batch, ids, bags, comparison in combinations
         for transport in arguments.transport
     ]
     cells.sort(key=lambda cell: cell.batch_size * cell.ids_per_bag)
     for cell in cells:
-        try:
-            _ = cell.shape.job
-        except ConfigError as error:
-            print(error, file=sys.stderr)  # noqa: T201
+        if fault := cell.shape.find_fault():
+            print(fault, file=sys.stderr)  # noqa: T201
             return 2
     deadline = time.monotonic() + 60 * arguments.minutes
     trials = Trials(arguments.results)
@@ -92,7 +104,7 @@ def measure_cell(cell: Cell, before: list[Trial], num_rounds: int, seconds: floa
             if num_that_fit == 0:
                 yield Trial(cell, number, failure=f"needs {_estimate_bytes(cell) / 1e9:.0f} GB of free memory")
                 return
-            rates = measure_rates(len(os.sched_getaffinity(0)))
+            rates = measure_rates(len(os.sched_getaffinity(0)), torch.device(cell.device))
             # The engines take turns in going first.
             first = number % len(engines)
             turns = engines[first:] + engines[:first]
@@ -136,13 +148,18 @@ def list_engines(cell: Cell) -> list[Engine]:
 
 
 def _count_fitting_worlds(cell: Cell) -> int:
-    return int((psutil.virtual_memory().available - RESERVED_BYTES) // _estimate_bytes(cell))
+    available, needed = psutil.virtual_memory().available, _estimate_bytes(cell)
+    if cell.device == "cuda":
+        available, needed = torch.cuda.mem_get_info()[0], needed / cell.world_size
+    return int((available - RESERVED_BYTES) // needed)
 
 
 def _estimate_bytes(cell: Cell) -> float:
     """Estimate the bytes of memory that all ranks of one engine need together."""
     more_ids = cell.num_tables * (cell.ids_per_bag - 1)
-    return cell.world_size * BYTES_PER_RANK + cell.batch_size * (MAX_BYTES_PER_SAMPLE + MAX_BYTES_PER_ID * more_ids)
+    return cell.world_size * BYTES_PER_RANK + cell.batch_size * (
+        MAX_BYTES_PER_SAMPLE[cell.device] + MAX_BYTES_PER_ID * more_ids
+    )
 
 
 def _write_reports(trials: Trials, cells: list[Cell], arguments: argparse.Namespace) -> str:
@@ -155,9 +172,17 @@ def _write_reports(trials: Trials, cells: list[Cell], arguments: argparse.Namesp
     return table
 
 
+def _parse_arguments() -> argparse.Namespace:
+    arguments = _make_parser().parse_args()
+    arguments.ranks = arguments.ranks or RANKS[arguments.device]
+    arguments.transport = arguments.transport or TRANSPORT[arguments.device]
+    return arguments
+
+
 def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
+    add_device_option(parser)
     add(
         "--batch",
         type=int,
@@ -169,13 +194,13 @@ def _make_parser() -> argparse.ArgumentParser:
         "--ranks",
         type=int,
         nargs="+",
-        default=[1, 2],
-        help="numbers of processes, which share the cores (default: 1 2)",
+        help="numbers of processes, which share the cores (default: 1 2; on GPUs 1)",
     )
     add("--ids", choices=IDS, nargs="+", default=IDS, help="zipf: the k-th id in proportion to 1 / k (default: both)")
     add("--bags", choices=BAGS, nargs="+", default=BAGS, help="ids per feature: one, or 1 to 9 (default: both)")
     add("--comparison", choices=COMPARISONS, nargs="+", default=COMPARISONS, help="see above (default: both)")
-    add("--transport", choices=TRANSPORTS, nargs="+", default=["memory"], help="of our tables (default: memory)")
+    add("--transport", choices=TRANSPORTS, nargs="+", help="of our tables (default: memory; on GPUs torchrec)")
+    add("--chunk", type=int, help="samples of a chunk of our step (default: the product's choice)")
     add("--rounds", type=int, default=3, help="rounds per cell, each a stretch of every engine (default: %(default)s)")
     add(
         "--seconds",

@@ -5,7 +5,8 @@ from typing import Literal, get_args
 
 import torch
 
-from benchmarks.training import NUM_DENSE, Shape, draw_ids
+from benchmarks.devices import DeviceKind
+from benchmarks.training import CPU, NUM_DENSE, Shape, draw_ids
 from dlrm.train.batch import DeviceBatch
 from sharding.jagged import JaggedIds
 
@@ -37,11 +38,16 @@ class Cell:
     rows_per_table: int = 100_000
     embedding_dim: int = 64
     transport: OurTransport = "memory"
-    """Transport of our tables; TorchRec's are always exchanged over gloo."""
+    """Transport of our tables; TorchRec's are always exchanged over gloo, on GPUs over NCCL as ours are."""
+    device: DeviceKind = "cpu"
+    chunk_size: int | Literal["auto"] = "auto"
+    """Samples of a chunk of our step."""
 
     @property
     def shape(self) -> Shape:
         is_best = self.comparison == "best"
+        # A single GPU exchanges nothing.
+        is_narrow = is_best and (self.device == "cpu" or self.world_size > 1)
         return Shape(
             batch_size=self.batch_size,
             world_size=self.world_size,
@@ -50,9 +56,11 @@ class Cell:
             embedding_dim=self.embedding_dim,
             architecture="dlrm",
             precision="bf16" if is_best else "fp32",
-            exchange_dtype="fp16" if is_best else "fp32",
+            exchange_dtype="fp16" if is_narrow else "fp32",
             ids=self.ids,
             transport=self.transport,
+            device=self.device,
+            chunk_size=self.chunk_size,
         )
 
     @property
@@ -60,21 +68,27 @@ class Cell:
         """Mean number of ids in a bag."""
         return 1.0 if self.bags == "one" else sum(MANY) / len(MANY)
 
-    def draw_batches(self, rank: int) -> list[DeviceBatch]:
-        """Draw this rank's share of the batches, the same for both kinds of step."""
+    def draw_batches(self, rank: int, device: torch.device = CPU) -> list[DeviceBatch]:
+        """Draw this rank's share of the batches on `device`, the same for both kinds of step."""
         num_batches = max(NUM_IN_FLIGHT, NUM_DRAWN // self.batch_size)
-        return [self._draw_batch(index, rank) for index in range(num_batches)]
+        return [self._draw_batch(index, rank, device) for index in range(num_batches)]
 
-    def _draw_batch(self, index: int, rank: int) -> DeviceBatch:
-        generator = torch.Generator().manual_seed(index * self.world_size + rank)
+    def _draw_batch(self, index: int, rank: int, device: torch.device) -> DeviceBatch:
+        generator = torch.Generator(device).manual_seed(index * self.world_size + rank)
         size = self.batch_size // self.world_size
         if self.bags == "one":
-            lengths = torch.ones((self.num_tables, size), dtype=torch.int32)
+            lengths = torch.ones((self.num_tables, size), dtype=torch.int32, device=device)
         else:
-            shape = (self.num_tables, size)
-            lengths = torch.randint(MANY.start, MANY.stop, shape, dtype=torch.int32, generator=generator)
-        ids = draw_ids(self.ids, int(lengths.sum()), self.rows_per_table, generator)
-        dense = torch.rand(size, NUM_DENSE, generator=generator)
-        labels = (torch.rand(size, generator=generator) < 0.25).float()
-        ones = torch.ones(size)
+            lengths = torch.randint(
+                MANY.start,
+                MANY.stop,
+                (self.num_tables, size),
+                dtype=torch.int32,
+                generator=generator,
+                device=device,
+            )
+        ids = draw_ids(self.ids, int(lengths.sum()), self.rows_per_table, generator, device)
+        dense = torch.rand(size, NUM_DENSE, generator=generator, device=device)
+        labels = (torch.rand(size, generator=generator, device=device) < 0.25).float()
+        ones = torch.ones(size, device=device)
         return DeviceBatch(index, dense, JaggedIds(ids, lengths), labels, ones, ones, self.batch_size)

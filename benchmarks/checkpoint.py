@@ -54,7 +54,7 @@ def main() -> None:
     )
     memory_bytes = 0 if arguments.no_room else MEMORY_BYTES
     with tempfile.TemporaryDirectory(dir=arguments.directory) as directory:
-        run_on_ranks(WORLD_SIZE, run_rank, shape, arguments.rounds, memory_bytes, Path(directory))
+        run_on_ranks(WORLD_SIZE, "cpu", run_rank, shape, arguments.rounds, memory_bytes, Path(directory))
 
 
 def run_rank(ranks: Ranks, shape: Shape, num_rounds: int, memory_bytes: int, directory: Path) -> None:

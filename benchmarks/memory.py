@@ -6,15 +6,15 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class PeakMemory:
-    """Peak memory of one process, without the files of its libraries.
+    """Peak memory of one process, without the files of its libraries; on a GPU that of torch's tensors there.
 
     An upper bound: file pages that the kernel has reclaimed since the peak still count.
     """
 
     own_bytes: int
-    """Peak bytes of anonymous memory and of the process's proportional share of shared memory."""
+    """Peak bytes of anonymous memory and of the process's proportional share of shared memory; on a GPU of tensors."""
     mapped_bytes: int
-    """Peak bytes of anonymous memory and of shared memory, counted in full."""
+    """Peak bytes of anonymous memory and of shared memory, counted in full; on a GPU those that torch has reserved."""
 
 
 def measure_peak_memory() -> PeakMemory:

@@ -14,18 +14,20 @@ import torch
 from torch.nn import functional as F
 
 from benchmarks.cells import Cell
-from benchmarks.training import NUM_DENSE
+from benchmarks.devices import synchronize
+from benchmarks.training import CPU, NUM_DENSE
 
 COPY_BYTES = 2**28
 """Bytes of a timed copy: far more than caches hold."""
-ROWS, WIDTH = 8192, 512
-"""Sizes of the timed matrix products [ROWS, WIDTH] x [WIDTH, WIDTH]: samples of a chunk, width of the default MLPs."""
+ROWS, WIDTH = {"cpu": 8192, "cuda": 2**18}, 512
+"""Sizes of the timed matrix products [ROWS, WIDTH] x [WIDTH, WIDTH]: samples of a chunk, by device, and width of the
+default MLPs."""
 NUM_TRIES = 5
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Measured rates of all cores together, the best of several tries."""
+    """Measured rates of all cores together, or of a GPU, the best of several tries."""
 
     copy_bytes_per_second: float
     """Bytes per second of a copy; bytes read and bytes written both count."""
@@ -34,11 +36,11 @@ class Rates:
     """FLOPs per second of matrix products in bf16: the best of torch's functions and a direct call of oneDNN."""
 
 
-def measure_rates(num_threads: int) -> Rates:
+def measure_rates(num_threads: int, device: torch.device = CPU) -> Rates:
     torch.set_num_threads(num_threads)
-    source, target = torch.ones(COPY_BYTES, dtype=torch.uint8), torch.ones(COPY_BYTES, dtype=torch.uint8)
-    copy = _time_fastest(lambda: target.copy_(source), 1)
-    return Rates(2 * COPY_BYTES / copy, _measure_flops(torch.float32), _measure_flops(torch.bfloat16))
+    source, target = (torch.ones(COPY_BYTES, dtype=torch.uint8, device=device) for _ in range(2))
+    copy = _time_fastest(lambda: target.copy_(source), 1, device)
+    return Rates(2 * COPY_BYTES / copy, _measure_flops(torch.float32, device), _measure_flops(torch.bfloat16, device))
 
 
 def compute_least_seconds(cell: Cell, rates: Rates) -> dict[str, float]:
@@ -111,14 +113,15 @@ def _count_pairs(cell: Cell) -> int:
     return (cell.num_tables + 1) * cell.num_tables // 2
 
 
-def _measure_flops(dtype: torch.dtype) -> float:
-    inputs, weight = torch.rand(ROWS, WIDTH).to(dtype), torch.rand(WIDTH, WIDTH).to(dtype)
-    bias, transposed = torch.rand(WIDTH).to(dtype), weight.t().contiguous()
+def _measure_flops(dtype: torch.dtype, device: torch.device) -> float:
+    num_rows = ROWS[device.type]
+    inputs, weight = (torch.rand(rows, WIDTH, device=device).to(dtype) for rows in (num_rows, WIDTH))
+    bias, transposed = torch.rand(WIDTH, device=device).to(dtype), weight.t().contiguous()
     products: list[Callable[[], torch.Tensor]] = [
         lambda: torch.mm(inputs, transposed),
         lambda: F.linear(inputs, weight, bias),
     ]
-    if torch.backends.mkldnn.is_available():
+    if device.type == "cpu" and torch.backends.mkldnn.is_available():
         onednn: Callable[[], torch.Tensor] = lambda: torch.ops.mkldnn._linear_pointwise(  # noqa: E731
             inputs, weight, bias, "none", [], ""
         )
@@ -129,16 +132,18 @@ def _measure_flops(dtype: torch.dtype) -> float:
             # Such as bf16 on a processor without its instructions.
             reason = str(error).partition("\n")[0]
             sys.stderr.write(f"without the products of oneDNN in {dtype}, which it refuses here: {reason}\n")
-    return 2 * ROWS * WIDTH**2 / min(_time_fastest(product, 3) for product in products)
+    return 2 * num_rows * WIDTH**2 / min(_time_fastest(product, 3, device) for product in products)
 
 
-def _time_fastest(work: Callable[[], torch.Tensor], num_times: int) -> float:
+def _time_fastest(work: Callable[[], torch.Tensor], num_times: int, device: torch.device) -> float:
     """Measure the seconds of one call, as the mean of `num_times` calls in a row; return the least of several tries."""
     work()
     tries: list[float] = []
     for _ in range(NUM_TRIES):
+        synchronize(device)
         started = time.perf_counter()
         for _ in range(num_times):
             work()
+        synchronize(device)
         tries.append((time.perf_counter() - started) / num_times)
     return min(tries)

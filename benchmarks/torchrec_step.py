@@ -40,7 +40,6 @@ from sharding.comm.process_groups import Ranks
 from sharding.embedding.initial_weights import fill_uniform
 
 ADAGRAD_EPS = 1e-8
-CPU = torch.device("cpu")
 
 
 class TorchRecStep:
@@ -58,18 +57,20 @@ class TorchRecStep:
         for name in ("torchrec", "torch.fx._symbolic_trace"):
             logging.getLogger(name).setLevel(logging.ERROR)
         names = [feature.name for feature in cell.shape.schema.features]
-        model = _make_model(cell, names)
+        model, self._device = _make_model(cell, names, ranks.device), ranks.device
         _copy_our_dense_weights(cell, model)
-        sharder = _make_sharder(has_fp16_wire=has_fp16_wire)
+        sharder = _make_sharder(ranks.device, has_fp16_wire=has_fp16_wire)
         plan = _make_plan(cell, model, sharder, names, ranks)
         rate = {"lr": rates.table, "eps": ADAGRAD_EPS}
         apply_optimizer_in_backward(RowWiseAdagrad, model.model.sparse_arch.parameters(), rate)
-        self.model = DistributedModelParallel(model, device=CPU, plan=plan, sharders=[cast("Any", sharder)])
+        self.model = DistributedModelParallel(model, device=ranks.device, plan=plan, sharders=[cast("Any", sharder)])
         _draw_our_tables(cell, self.model)
         dense = {name: weight for name, weight in self.model.named_parameters() if "embedding_bags" not in name}
-        optimizer = KeyedOptimizerWrapper(dense, lambda weights: torch.optim.Adam(weights, lr=rates.dense))
+        # Fused is one launch on a GPU.
+        fused = ranks.device.type == "cuda" or None
+        optimizer = KeyedOptimizerWrapper(dense, lambda weights: torch.optim.Adam(weights, lr=rates.dense, fused=fused))
         forward = self._forward_in_bf16 if cell.shape.precision == "bf16" else None
-        self._pipeline = TrainPipelineSparseDist(self.model, optimizer, CPU, custom_model_fwd=forward)
+        self._pipeline = TrainPipelineSparseDist(self.model, optimizer, ranks.device, custom_model_fwd=forward)
         self._batches: Iterator[Batch] = cycle([_convert_batch(batch, names) for batch in batches])
 
     def __call__(self) -> torch.Tensor:
@@ -78,11 +79,11 @@ class TorchRecStep:
         return loss
 
     def _forward_in_bf16(self, batch: Batch | None) -> Any:
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast(self._device.type, torch.bfloat16):
             return self.model(batch)
 
 
-def _make_model(cell: Cell, names: list[str]) -> DLRMTrain:
+def _make_model(cell: Cell, names: list[str], device: torch.device) -> DLRMTrain:
     """Build TorchRec's DLRM with its tables on the meta device."""
     tables = [
         EmbeddingBagConfig(
@@ -96,18 +97,18 @@ def _make_model(cell: Cell, names: list[str]) -> DLRMTrain:
         dense_in_features=NUM_DENSE,
         dense_arch_layer_sizes=list(config.bottom_mlp),
         over_arch_layer_sizes=list(config.top_mlp),
-        dense_device=CPU,
+        dense_device=device,
     )
     return DLRMTrain(dlrm)
 
 
-def _make_sharder(*, has_fp16_wire: bool) -> EmbeddingBagCollectionSharder:
+def _make_sharder(device: torch.device, *, has_fp16_wire: bool) -> EmbeddingBagCollectionSharder:
     if not has_fp16_wire:
         return EmbeddingBagCollectionSharder()
     # In fp16 the gradients of a mean over a large batch flush to zero (TorchRec's loss scale does not help), so tables
     # do not learn. The speed can still be measured.
     config = QCommsConfig(forward_precision=CommType.FP16, backward_precision=CommType.FP16)
-    return EmbeddingBagCollectionSharder(qcomm_codecs_registry=get_qcomm_codecs_registry(config, device=CPU))
+    return EmbeddingBagCollectionSharder(qcomm_codecs_registry=get_qcomm_codecs_registry(config, device=device))
 
 
 def _make_plan(
@@ -120,8 +121,9 @@ def _make_plan(
     """
     topology = Topology(
         world_size=ranks.world_size,
-        compute_device="cpu",
+        compute_device=ranks.device.type,
         local_world_size=ranks.world_size,
+        hbm_cap=torch.cuda.mem_get_info(ranks.device)[1] if ranks.device.type == "cuda" else None,
         ddr_cap=psutil.virtual_memory().total // ranks.world_size,
     )
     constraint = ParameterConstraints(

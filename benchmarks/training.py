@@ -2,27 +2,28 @@
 
 import argparse
 import math
-import os
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 import torch
-import torch.distributed as dist
 import torch.multiprocessing as mp
 
-from dlrm.config import ModelConfig, ResolvedJob, parse_job, resolve
+from benchmarks.devices import DeviceKind, add_device_option, describe_missing_gpus, join_ranks
+from dlrm.config import ConfigError, ModelConfig, ResolvedJob, parse_job, resolve
+from dlrm.config.optimizers import SETTINGS
 from dlrm.data.rows import DataSchema, Feature
 from dlrm.optimizers import StepRates
-from dlrm.train.allocator import keep_freed_memory
 from dlrm.train.batch import DeviceBatch
 from dlrm.train.build import Parts, TrainRows, build_parts, plan_tables
-from sharding.comm.process_groups import Ranks, make_ranks
+from dlrm.train.chunk_graph import Recorder
+from sharding.comm.process_groups import Ranks
 from sharding.jagged import JaggedIds
 
 NUM_DENSE = 13
+CPU = torch.device("cpu")
+DEFAULT_RANKS = {"cpu": 2, "cuda": 1}
 RATES = StepRates(dense=0.0005, table=0.02)
 REDUCTIONS: dict[str, dict[str, Any]] = {
     "off": {"moments": None},
@@ -51,13 +52,17 @@ class Shape:
     ids: Literal["uniform", "zipf"]
     reduction: str = "off"
     transport: str = "auto"
+    device: DeviceKind = "cpu"
+    chunk_size: int | Literal["auto"] = "auto"
+    optimizer: str = "adam"
+    """Optimizer of the dense part."""
 
     @classmethod
     def from_arguments(cls, arguments: argparse.Namespace) -> Self:
         """Build the shape from the arguments of a parser to which `add_shape_options` has added options."""
         return cls(
             batch_size=arguments.batch,
-            world_size=arguments.ranks,
+            world_size=arguments.ranks or DEFAULT_RANKS[arguments.device],
             num_tables=arguments.tables,
             rows_per_table=arguments.rows,
             embedding_dim=arguments.dim,
@@ -66,6 +71,9 @@ class Shape:
             exchange_dtype=arguments.exchange,
             ids=arguments.ids,
             transport=arguments.transport,
+            device=arguments.device,
+            chunk_size=arguments.chunk or "auto",
+            optimizer=arguments.optimizer,
         )
 
     def with_reduction(self, reduction: str) -> Self:
@@ -77,43 +85,55 @@ class Shape:
         """Resolved job of this shape. Raises ConfigError where the shape is not a valid job."""
         document = {
             "data": {"format": "synthetic"},
-            "batch": {"global_size": self.batch_size},
+            "batch": {"global_size": self.batch_size, "chunk_size": self.chunk_size},
             "model": {
                 "architecture": self.architecture,
                 "embedding_dim": self.embedding_dim,
                 "bottom_mlp": [512, 256, self.embedding_dim],
                 "top_mlp": [512, 256, 1],
             },
+            "dense_optimizer": {"name": self.optimizer},
             "sharding": {"exchange_dtype": self.exchange_dtype, "transport": self.transport},
-            "precision": self.precision,
-            "resources": {"workers_per_node": self.world_size},
+            "precision": "bf16" if self.precision == "bf16" else "fp32",
+            "resources": {"workers_per_node": self.world_size, "gpus_per_worker": int(self.device == "cuda")},
             **REDUCTIONS[self.reduction],
         }
         return resolve(parse_job(document))
+
+    def find_fault(self, *reductions: str) -> str:
+        """Say why the shape cannot be measured here, with any of `reductions`; empty if it can."""
+        try:
+            for reduction in reductions or (self.reduction,):
+                _ = self.with_reduction(reduction).job
+        except ConfigError as error:
+            return str(error)
+        return describe_missing_gpus(self.device, self.world_size)
 
     @property
     def schema(self) -> DataSchema:
         return DataSchema(NUM_DENSE, tuple(Feature(f"C{n}", self.rows_per_table) for n in range(self.num_tables)))
 
-    def build_parts(self, ranks: Ranks) -> Parts:
-        """Build the same parts for this shape as `dlrm train`. Collective."""
-        plan = plan_tables(self.job, self.schema).plan
-        return build_parts(self.job, self.schema, plan, ranks, TrainRows(self.batch_size))
+    def build_parts(self, ranks: Ranks, recorder: Recorder | None = None) -> Parts:
+        """Build the same parts for this shape as `dlrm train`. Collective. recorder: as for `build_parts`."""
+        torch.set_float32_matmul_precision("high" if self.precision == "tf32" else "highest")
+        planned = plan_tables(self.job, self.schema)
+        rows = TrainRows(self.batch_size)
+        return build_parts(planned.resolved, self.schema, planned.plan, ranks, rows, recorder=recorder)
 
-    def draw_batches(self) -> Iterator[DeviceBatch]:
-        """Yield this rank's share of random batches without end."""
+    def draw_batches(self, device: torch.device = CPU) -> Iterator[DeviceBatch]:
+        """Yield this rank's share of random batches on `device`, without end."""
         size = self.batch_size // self.world_size
         num_ids = self.num_tables * size
         index = 0
         while True:
-            ones = torch.ones(size)
-            labels = (torch.rand(size) < 0.25).float()
-            lengths = torch.ones((self.num_tables, size), dtype=torch.int32)
-            dense = torch.rand(size, NUM_DENSE)
+            ones = torch.ones(size, device=device)
+            labels = (torch.rand(size, device=device) < 0.25).float()
+            lengths = torch.ones((self.num_tables, size), dtype=torch.int32, device=device)
+            dense = torch.rand(size, NUM_DENSE, device=device)
             yield DeviceBatch(
                 index,
                 dense,
-                JaggedIds(draw_ids(self.ids, num_ids, self.rows_per_table, torch.default_generator), lengths),
+                JaggedIds(draw_ids(self.ids, num_ids, self.rows_per_table, None, device), lengths),
                 labels,
                 ones,
                 ones,
@@ -122,25 +142,42 @@ class Shape:
             index += 1
 
 
-def draw_ids(ids: Literal["uniform", "zipf"], num_ids: int, num_rows: int, generator: torch.Generator) -> torch.Tensor:
-    """Draw [num_ids] row numbers of a table: all equally likely, or the k-th in proportion to 1 / k."""
+def draw_ids(
+    ids: Literal["uniform", "zipf"],
+    num_ids: int,
+    num_rows: int,
+    generator: torch.Generator | None,
+    device: torch.device,
+) -> torch.Tensor:
+    """Draw [num_ids] row numbers of a table: all equally likely, or the k-th in proportion to 1 / k.
+
+    generator: on `device`; None for torch's own.
+    """
     if ids == "uniform":
-        return torch.randint(0, num_rows, (num_ids,), generator=generator)
+        return torch.randint(0, num_rows, (num_ids,), generator=generator, device=device)
     # k in [1, rows + 1) has a uniform logarithm, so its integer part is k with probability about proportional to 1 / k.
-    k = torch.rand(num_ids, generator=generator).mul_(math.log(num_rows + 1)).exp_().long()
+    k = torch.rand(num_ids, generator=generator, device=device).mul_(math.log(num_rows + 1)).exp_().long()
     return k.sub_(1).clamp_(max=num_rows - 1)
 
 
 def add_shape_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `Shape`; their defaults are 26 tables of [100,000, 64] and the default MLPs."""
     parser.add_argument("--batch", type=int, default=32_768, help="samples of a step over all ranks")
-    parser.add_argument("--ranks", type=int, default=2, help="processes, which share the cores")
+    add_device_option(parser)
+    parser.add_argument("--ranks", type=int, help="processes, which share the cores; 2 on CPUs, 1 on a GPU")
     parser.add_argument("--tables", type=int, default=26, help="categorical features")
     parser.add_argument("--rows", type=int, default=100_000, help="rows of each table")
     parser.add_argument("--dim", type=int, default=64, help="D, embedding dimension")
     architectures = ModelConfig.model_json_schema()["properties"]["architecture"]
     parser.add_argument("--architecture", choices=architectures.get("enum", [architectures["default"]]), default="dlrm")
-    parser.add_argument("--precision", choices=["fp32", "bf16"], default="bf16", help="precision of the dense part")
+    parser.add_argument(
+        "--precision",
+        choices=["fp32", "tf32", "bf16"],
+        default="bf16",
+        help="precision of the dense part; tf32 on GPUs",
+    )
+    parser.add_argument("--chunk", type=int, help="samples of a chunk; default: the product's choice")
+    parser.add_argument("--optimizer", choices=sorted(SETTINGS), default="adam", help="optimizer of the dense part")
     parser.add_argument("--exchange", choices=["fp32", "fp16"], default="fp32", help="dtype of the exchange")
     transports = ["auto", "memory", "network", "torchrec"]
     parser.add_argument("--transport", choices=transports, default="auto", help="transport of the tables")
@@ -149,27 +186,22 @@ def add_shape_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run_on_ranks(world_size: int, function: Callable[..., None], *arguments: Any) -> None:
-    """Run `function(ranks, *arguments)` in `world_size` processes."""
+def run_on_ranks(world_size: int, kind: DeviceKind, function: Callable[..., None], *arguments: Any) -> None:
+    """Run `function(ranks, *arguments)` in `world_size` processes, on CPUs or with a GPU each."""
     with tempfile.TemporaryDirectory() as directory:
         mp.spawn(  # pyright: ignore[reportPrivateImportUsage]
-            _run_on_rank, (world_size, f"file://{directory}/rendezvous", function, arguments), nprocs=world_size
+            _run_on_rank, (world_size, f"file://{directory}/rendezvous", kind, function, arguments), nprocs=world_size
         )
 
 
 def _run_on_rank(
-    rank: int, world_size: int, rendezvous: str, function: Callable[..., None], arguments: tuple[Any, ...]
+    rank: int,
+    world_size: int,
+    rendezvous: str,
+    kind: DeviceKind,
+    function: Callable[..., None],
+    arguments: tuple[Any, ...],
 ) -> None:
-    with _join_ranks(rank, world_size, rendezvous) as ranks:
+    with join_ranks(rank, world_size, rendezvous, kind) as ranks:
         torch.manual_seed(rank)
         function(ranks, *arguments)
-
-
-@contextmanager
-def _join_ranks(rank: int, world_size: int, rendezvous: str) -> Iterator[Ranks]:
-    keep_freed_memory()
-    torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // world_size))
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=world_size)
-    yield make_ranks(torch.device("cpu"))
-    dist.destroy_process_group()

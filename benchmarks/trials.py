@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import psutil
+import torch
 
 import dlrm
 import sharding
@@ -22,7 +23,10 @@ from dlrm.native import has_native_operators
 from sharding.native import load_library
 
 SOURCES = (".py", ".cpp", ".h", ".so")
-STEPS = [Path(__file__).with_name(name) for name in ("cells.py", "torchrec_step.py", "training.py", "worlds.py")]
+STEPS = [
+    Path(__file__).with_name(name)
+    for name in ("cells.py", "our_steps.py", "torchrec_step.py", "training.py", "worlds.py")
+]
 """Source files that make both kinds of step."""
 
 
@@ -84,10 +88,16 @@ def describe_setting() -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)),
         "memory_gb": round(psutil.virtual_memory().total / 1e9, 1),
         "python": platform.python_version(),
-        **{name: version(name) for name in ("torch", "torchrec", "fbgemm-gpu-cpu")},
+        **({"gpu": torch.cuda.get_device_name()} if torch.cuda.is_available() else {}),
+        **{name: version(name) for name in ("torch", "torchrec", _find_fbgemm())},
         "operators": "own" if load_library("tables") and has_native_operators() else "those of libraries",
         "code": _compute_fingerprint(),
     }
+
+
+def _find_fbgemm() -> str:
+    """Return the name of FBGEMM's build that belongs to this build of torch."""
+    return "fbgemm-gpu-cpu" if torch.version.cuda is None else "fbgemm-gpu"
 
 
 def _compute_fingerprint() -> str:

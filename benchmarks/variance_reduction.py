@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import torch.distributed as dist
 
+from benchmarks.devices import synchronize
 from benchmarks.training import RATES, REDUCTIONS, Shape, add_shape_options, run_on_ranks
-from dlrm.config import ConfigError
 from dlrm.train.batch import DeviceBatch
 from dlrm.train.step import TrainingStep
 from sharding.comm.process_groups import Ranks
@@ -40,20 +40,17 @@ def main() -> int:
     parser.add_argument("--with", dest="kinds", nargs="+", choices=KINDS, default=KINDS, help="kinds to measure")
     arguments = parser.parse_args()
     shape = Shape.from_arguments(arguments)
-    try:
-        for kind in arguments.kinds:
-            _ = shape.with_reduction(kind).job
-    except ConfigError as error:
-        print(error, file=sys.stderr)  # noqa: T201
+    if fault := shape.find_fault(*arguments.kinds):
+        print(fault, file=sys.stderr)  # noqa: T201
         return 2
-    run_on_ranks(shape.world_size, run_rank, shape, arguments.kinds, arguments.pairs)
+    run_on_ranks(shape.world_size, shape.device, run_rank, shape, arguments.kinds, arguments.pairs)
     return 0
 
 
 def run_rank(ranks: Ranks, shape: Shape, kinds: list[str], num_rounds: int) -> None:
     steps = {kind: shape.with_reduction(kind).build_parts(ranks).step for kind in (WITHOUT, *kinds)}
     rounds: list[dict[str, Seconds]] = []
-    for batch in shape.draw_batches():
+    for batch in shape.draw_batches(ranks.device):
         if batch.index == NUM_WARM + num_rounds:
             break
         # The order is reversed in every other round, so that it favours no kind.
@@ -67,9 +64,11 @@ def run_rank(ranks: Ranks, shape: Shape, kinds: list[str], num_rounds: int) -> N
 
 def _time_step(step: TrainingStep, batch: DeviceBatch, ranks: Ranks) -> Seconds:
     step.clock.reset()
+    synchronize(ranks.device)
     dist.barrier(ranks.dense_group)
     started, cpu_started = time.perf_counter(), time.process_time()
     step(batch, RATES)
+    synchronize(ranks.device)
     return Seconds(time.perf_counter() - started, time.process_time() - cpu_started, step.clock.seconds["dense"])
 
 

@@ -7,7 +7,6 @@ import multiprocessing
 import statistics
 import time
 from dataclasses import dataclass
-from itertools import cycle
 from multiprocessing.connection import Connection
 from typing import Literal, Self, get_args
 
@@ -15,17 +14,19 @@ import torch
 import torch.distributed as dist
 
 from benchmarks.cells import Cell
-from benchmarks.memory import measure_peak_memory
+from benchmarks.devices import measure_peak, synchronize
+from benchmarks.our_steps import OurSteps
 from benchmarks.torchrec_step import TorchRecStep
 from benchmarks.training import RATES, run_on_ranks
 from dlrm.optimizers import StepRates
 from dlrm.train.batch import DeviceBatch
-from dlrm.train.build import Parts
 from sharding.comm.collectives import all_gather_object, broadcast_from_rank0
 from sharding.comm.process_groups import Ranks
 
 Engine = Literal["ours", "torchrec", "torchrec_fp16_wire"]
 ENGINES = get_args(Engine)
+MAX_QUEUED = 8
+"""Number of TorchRec's steps after which the host waits for a GPU, so that it does not run ahead without end."""
 NUM_WARM = 2
 """Number of warm-up steps, not measured, in which TorchRec's pipeline, data-parallel part and the allocator settle."""
 
@@ -44,9 +45,9 @@ class Stretch:
     part_seconds: dict[str, float]
     """Seconds of one step, by part; the mean over all ranks. Empty for TorchRec's step."""
     peak_memory_bytes: int
-    """Peak bytes since its start of the rank that took most: anonymous memory, and its share of shared memory."""
+    """Peak bytes since its start of the rank that took most, as in `PeakMemory.own_bytes`."""
     peak_mapped_bytes: int
-    """Peak bytes as in `peak_memory_bytes`, but shared memory counts in full on every rank that maps it."""
+    """Peak bytes as in `PeakMemory.mapped_bytes`."""
 
     @property
     def step_seconds(self) -> float:
@@ -68,7 +69,7 @@ class World:
         """Start the processes, and make NUM_WARM steps and one more. Raises WorldError where the processes end."""
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
-        arguments = (cell.world_size, _serve, cell, engine, rates, theirs)
+        arguments = (cell.world_size, cell.device, _serve, cell, engine, rates, theirs)
         self._process = context.Process(target=run_on_ranks, args=arguments)
         self._process.start()
         theirs.close()
@@ -98,26 +99,6 @@ class World:
         return stretch
 
 
-class OurSteps:
-    """Steps of our own, one batch after another."""
-
-    def __init__(self, parts: Parts, batches: list[DeviceBatch], rates: StepRates) -> None:
-        self._step, self._batches, self._rates = parts.step, cycle(batches), rates
-        self._losses: list[float] = []
-
-    def make(self, num_steps: int) -> None:
-        self._step.clock.reset()
-        self._losses = [self._step(next(self._batches), self._rates).loss for _ in range(num_steps)]
-
-    def losses(self) -> list[float]:
-        """Return the losses of the steps of the last `make`, each over the global batch."""
-        return self._losses
-
-    def part_seconds(self) -> dict[str, float]:
-        """Return the mean seconds of these steps on this rank, by part."""
-        return {part: seconds / len(self._losses) for part, seconds in self._step.clock.seconds.items()}
-
-
 class TheirSteps:
     """Steps of TorchRec, one batch after another."""
 
@@ -126,7 +107,11 @@ class TheirSteps:
         self._losses: list[torch.Tensor] = []
 
     def make(self, num_steps: int) -> None:
-        self._losses = [self._step() for _ in range(num_steps)]
+        self._losses = []
+        for number in range(num_steps):
+            self._losses.append(self._step())
+            if number % MAX_QUEUED == MAX_QUEUED - 1:
+                synchronize(self._ranks.device)
 
     def losses(self) -> list[float]:
         """Return the losses as `OurSteps.losses` does. Collective, since a rank knows only the mean of its share."""
@@ -135,6 +120,9 @@ class TheirSteps:
 
     def part_seconds(self) -> dict[str, float]:
         return {}
+
+    def close(self) -> None:
+        """Do nothing: TorchRec's pipeline is left as it is."""
 
 
 def make_steps(
@@ -149,11 +137,12 @@ def make_steps(
 
 def _serve(ranks: Ranks, cell: Cell, engine: Engine, rates: StepRates, connection: Connection) -> None:
     """Make as many steps as each message requests, until the other end of the connection is closed. Collective."""
-    steps = make_steps(cell, engine, ranks, cell.draw_batches(ranks.rank), rates)
+    steps = make_steps(cell, engine, ranks, cell.draw_batches(ranks.rank, ranks.device), rates)
     while num_steps := broadcast_from_rank0(ranks, _receive(connection) if ranks.rank == 0 else 0):
         stretch = _measure_stretch(steps, num_steps, ranks)
         if ranks.rank == 0:
             connection.send(stretch)
+    steps.close()
 
 
 def _receive(connection: Connection) -> int:
@@ -164,12 +153,14 @@ def _receive(connection: Connection) -> int:
 
 
 def _measure_stretch(steps: OurSteps | TheirSteps, num_steps: int, ranks: Ranks) -> Stretch:
+    synchronize(ranks.device)
     dist.barrier(ranks.dense_group)
     started, cpu_started = time.perf_counter(), time.process_time()
     steps.make(num_steps)
+    synchronize(ranks.device)
     dist.barrier(ranks.dense_group)
     seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu_started
-    measurement = (cpu_seconds, steps.part_seconds(), measure_peak_memory())
+    measurement = (cpu_seconds, steps.part_seconds(), measure_peak(ranks.device))
     cpu, parts, peaks = zip(*all_gather_object(ranks.background_group, measurement), strict=True)
     return Stretch(
         num_steps=num_steps,

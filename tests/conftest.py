@@ -5,6 +5,7 @@ import signal
 import sys
 
 import hypothesis
+import pytest
 
 # Tests start hundreds of processes, each of which would compile all that it imports where none may keep it compiled.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -19,3 +20,14 @@ def pytest_configure() -> None:
     # A shell has what it runs behind itself ignore interrupts, and so would all that tests start.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def cuda_device() -> str:
+    """The first GPU. Tests with the marker `gpu` use it, and are skipped where torch finds none."""
+    # Imported late: most tests need no torch.
+    import torch
+
+    if not torch.cuda.is_available():
+        pytest.skip(f"torch {torch.__version__} finds no GPU here")
+    return "cuda:0"

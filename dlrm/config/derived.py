@@ -15,9 +15,9 @@ from dlrm.config.job import JobConfig, JobSpec
 from dlrm.config.optimizers import DenseOptimizerConfig, TableOptimizerConfig, compute_peak_rate, get_noise_rule
 from dlrm.config.presets import BATCH_FIELD, PRESETS, RATE_FIELD
 
-CACHE_SIZED_CHUNK = {0: 2048, 1: 65_536}
-"""Largest number of samples in an automatic chunk, by `gpus_per_worker`; on a CPU the activations of 2,048 samples stay
-in a core's cache."""
+CHUNK_BEFORE_PLAN = {0: 2048, 1: 65_536}
+"""Largest number of samples in an automatic chunk that is decided without a plan, by `gpus_per_worker`: on a CPU the
+activations of 2,048 samples stay in a core's cache; on a GPU a plan may have room for more."""
 
 WARMUP_CAPPED, RATE_JUMPS = "warmup_capped", "rate_jumps"
 """Names of the events that report a warm-up shorter than its scaling asks for, and a learning rate that rises at once
@@ -77,6 +77,31 @@ class ResolvedJob(Config):
     def sample_scale(self) -> float:
         """Scale of a sample's own gradient in the gradient of the tables: S / B, in batches of any size."""
         return self.gradient_scale / self.job.batch.global_size
+
+    @property
+    def is_chunk_planned(self) -> bool:
+        """Whether a plan decides the chunk, by the memory of GPUs: `chunk_size` is then the least that it takes."""
+        return self.job.batch.chunk_size == "auto" and self.job.resources.gpus_per_worker > 0
+
+    def with_planned_chunk(self, chunk_size: int) -> "ResolvedJob":
+        """Return the job with the chunk of its plan; unchanged if a plan does not decide it."""
+        if not self.is_chunk_planned:
+            return self
+        planned = self.model_copy(update={"chunk_size": chunk_size})
+        update = {"value": chunk_size, "reason": planned.reason_of_planned_chunk}
+        derived = [
+            number.model_copy(update=update) if number.name == "chunk_size" else number for number in self.derived
+        ]
+        return planned.model_copy(update={"derived": derived})
+
+    @property
+    def reason_of_planned_chunk(self) -> str:
+        """Reason for the chunk if a plan has decided it; else empty."""
+        if not self.is_chunk_planned:
+            return ""
+        if self.chunk_size >= self.share_size:
+            return "the whole share, for which the plan has room on a GPU"
+        return "the largest for which the plan has room on a GPU: the share, halved until it fits"
 
     @property
     def table_initial_state(self) -> float:
@@ -194,9 +219,10 @@ def _derive_chunk_size(job: JobConfig, share_size: int) -> tuple[int, str]:
     """Decide the samples of a chunk, and say why."""
     if job.batch.chunk_size != "auto":
         return job.batch.chunk_size, "set in the job"
-    limit = "on a GPU" if job.resources.gpus_per_worker else "whose activations stay in a core's cache"
-    chunk_size = min(share_size, CACHE_SIZED_CHUNK[job.resources.gpus_per_worker])
-    return chunk_size, f"the largest chunk {limit}, or the whole share"
+    chunk_size = min(share_size, CHUNK_BEFORE_PLAN[job.resources.gpus_per_worker])
+    if job.resources.gpus_per_worker:
+        return chunk_size, "or more, up to the whole share, if the plan has room for that on a GPU"
+    return chunk_size, "the largest chunk whose activations stay in a core's cache, or the whole share"
 
 
 def _derive_moments_every(job: JobConfig) -> tuple[int, str]:

@@ -33,6 +33,9 @@ class DenseSize:
     """Multiplications of one sample in the forward pass."""
     num_activations: int
     """Numbers that the forward pass of one sample keeps for the backward pass."""
+    num_at_peak: int
+    """Numbers of one sample that exist at once in a backward pass in plain torch, where they are most: activations
+    that are still needed, and gradients."""
     matrices: tuple[tuple[int, int], ...]
     """Numbers of rows and columns of each matrix of parameters."""
 
@@ -49,6 +52,9 @@ def count_dense_size(model: ModelConfig, num_dense: int, num_features: int) -> D
         num_concatenated = 1 if num_dense else num_features
         num_inputs, products = num_concatenated * dim + pairs, pairs * dim
         crossing: list[tuple[int, int]] = []
+        # The gradients of the top's inputs and of all V^2 products, the vectors, and a gradient of them for each of the
+        # two operands of the products.
+        kept, in_crossing = num_vectors * dim, num_inputs + num_vectors**2 + 3 * num_vectors * dim
     else:
         assert model.cross_layers is not None, "the architecture has them"
         assert model.cross_rank is not None, "the architecture has it"
@@ -56,7 +62,13 @@ def count_dense_size(model: ModelConfig, num_dense: int, num_features: int) -> D
         # A cross layer is a product of two matrices of low rank, and one elementwise product with the inputs.
         rank = min(model.cross_rank, num_inputs)
         crossing = [(num_inputs, rank), (rank, num_inputs)] * model.cross_layers
+        # Each layer keeps its input and both products; the last one has gradients of its output and of both factors.
+        kept = model.cross_layers * (2 * num_inputs + rank)
+        in_crossing = kept + 3 * num_inputs
+    num_in_bottom = sum(n for _, n in layers)
     layers += _list_layers(num_inputs, model.top_mlp)
+    # A layer of the top has the gradient of its output twice, before and after its ReLU.
+    in_top = kept + num_inputs + sum(model.top_mlp) + 2 * max(model.top_mlp)
     # The first matrix of a cross layer has no bias.
     num_biases = sum(n for _, n in layers + crossing[1::2])
     layers += crossing
@@ -65,6 +77,7 @@ def count_dense_size(model: ModelConfig, num_dense: int, num_features: int) -> D
         num_parameters=matrices + num_biases,
         num_multiplications=matrices + products,
         num_activations=num_vectors * dim + num_inputs + sum(n for _, n in layers),
+        num_at_peak=num_in_bottom + max(in_top, in_crossing),
         matrices=tuple(layers),
     )
 
@@ -99,8 +112,13 @@ def count_parameter_bytes(job: JobSpec, size: DenseSize, *, is_in_memory: bool) 
 
 
 def count_activation_bytes(size: DenseSize, chunk_size: int) -> int:
-    """Count the bytes of the activations of a chunk and of their gradients."""
+    """Count the bytes of the activations of a chunk and of their gradients, at most, on a CPU."""
     return 2 * FLOAT_BYTES * size.num_activations * chunk_size
+
+
+def count_gpu_activation_bytes(job: JobSpec, size: DenseSize, chunk_size: int) -> int:
+    """Count the bytes of the activations of a chunk and of their gradients on a GPU, half as many under autocast."""
+    return (2 if job.precision == "bf16" else FLOAT_BYTES) * size.num_at_peak * chunk_size
 
 
 def count_sum_bytes(resolved: ResolvedJob, size: DenseSize) -> int:

@@ -6,10 +6,12 @@ from dataclasses import replace
 from dlrm.config import JobSpec, ResolvedJob
 from dlrm.planning import dense_size as dense
 from dlrm.planning.machine_resources import MachineResources, choose_transport, is_for_this_machine
+from dlrm.planning.planned_chunk import enlarge_chunk
 from dlrm.planning.refusal import make_plan_or_refuse
 from sharding.planner import Dense, Plan, PlanError, PlanRequest, Rule, Table, Topology
 from sharding.planner.check import find_faults
 from sharding.planner.types import (
+    ACTIVATIONS,
     GPU_FLOPS,
     GPU_LINK_BANDWIDTH,
     GPU_MEMORY_BANDWIDTH,
@@ -45,7 +47,8 @@ def make_checked_plan(
 ) -> tuple[PlanRequest, Plan]:
     """Make and check the plan of a job's tables, named as its columns, on this machine.
 
-    Raises PlanError, with a field of the job's document, and InvalidPlanError.
+    The request has the chunk of the job: on GPUs an automatic one is as large as the plan has room for. Raises
+    PlanError, with a field of the job's document, and InvalidPlanError.
     """
     try:
         request = make_plan_request(resolved, tables, num_dense, here)
@@ -54,6 +57,7 @@ def make_checked_plan(
         raise replace(error, field=_get_job_field(error)) from None
     if faults := find_faults(request, plan):
         raise InvalidPlanError(f"the planner made an invalid plan: {'; '.join(faults)}")
+    request = enlarge_chunk(resolved, request, plan, lambda job: make_plan_request(job, tables, num_dense, here))
     return request, plan
 
 
@@ -87,12 +91,14 @@ def make_plan_request(
             memory_bytes={
                 # Each sample has N dense features, a label, a mask and a weight.
                 "samples": num_batches * dense.FLOAT_BYTES * share_size * (num_dense + 3),
-                "activations": dense.count_activation_bytes(size, min(resolved.chunk_size, share_size)),
+                ACTIVATIONS: _count_activation_bytes(job, size, min(resolved.chunk_size, share_size)),
                 "dense part": dense.count_parameter_bytes(job, size, is_in_memory=transport == "memory"),
                 "program": PROGRAM_BYTES[topology.device],
                 # Ranks of a CPU node share its memory with the launch process: an equal part each.
                 **({"launch process": -(-LAUNCH_PROGRAM_BYTES // ranks_per_node)} if is_on_cpu else {}),
             },
+            # Without CUDA graphs the update of tables takes the memory of activations on GPUs.
+            are_activations_kept=is_on_cpu or job.resources.cuda_graphs != "off",
             sum_bytes=dense.count_sum_bytes(resolved, size),
             flops=dense.count_flops(size, share_size),
             host_memory_bytes=ranks_per_node * HOST_PROGRAM_BYTES + LAUNCH_PROGRAM_BYTES,
@@ -101,6 +107,12 @@ def make_plan_request(
         is_averaged=job.averaging is not None,
         num_batches=num_batches,
     )
+
+
+def _count_activation_bytes(job: JobSpec, size: dense.DenseSize, chunk_size: int) -> int:
+    if job.resources.gpus_per_worker:
+        return dense.count_gpu_activation_bytes(job, size, chunk_size)
+    return dense.count_activation_bytes(size, chunk_size)
 
 
 def _make_topology(job: JobSpec, here: MachineResources) -> Topology:

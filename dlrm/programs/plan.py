@@ -3,15 +3,15 @@
 Reads one JSON document from stdin, `{"resolved": ResolvedJob, "run_directory": path or null, "limits": Limits or
 null, "place": Place}`, and writes one line of JSON to stdout:
 
-{"kind": "result", "resolved": the job with what its document left open decided, null where the table sizes are not
- known, "num_steps": steps of the run, null where its rows are not known or the noise scale decides how its batch
- grows, "num_samples": samples of the run, null where its rows are not known, "training_seconds": estimated seconds of
- all steps, null where there is no plan, or `num_steps` is null, or the speed of the dense part is not known,
- "sizes_from": source of the table sizes, in words, "plan": a `sharding.planner.report.PlanReport`, "warnings": what a
- run would have too little of, "notes": what is estimated or assumed, and obstacles to a run on this machine,
- "part_of_term": the part of a run's clock to which each term of the step belongs, "refusal": a `PlanError` where there
- is no plan, "unknown_sizes": reason why the table sizes are not known, where they are not, "seconds": time that the
- planning took}
+{"kind": "result", "resolved": the job with what its document left open decided, and with the chunk of the plan, null
+ where the table sizes are not known, "num_steps": steps of the run, null where its rows are not known or the noise
+ scale decides how its batch grows, "num_samples": samples of the run, null where its rows are not known,
+ "training_seconds": estimated seconds of all steps, null where there is no plan, or `num_steps` is null, or the speed
+ of the dense part is not known, "sizes_from": source of the table sizes, in words, "plan": a
+ `sharding.planner.report.PlanReport`, "warnings": what a run would have too little of, "notes": what is estimated or
+ assumed, and obstacles to a run on this machine, "part_of_term": the part of a run's clock to which each term of the
+ step belongs, "refusal": a `PlanError` where there is no plan, "unknown_sizes": reason why the table sizes are not
+ known, where they are not, "seconds": time that the planning took}
 
 Bad input gives one line on stderr and exit code 64, and so does a plan beyond the limits, which a service sets.
 """
@@ -135,7 +135,9 @@ def _make_plan(resolved: ResolvedJob, sizes: Sizes, machine: MachineResources) -
     except PlanError as error:
         return {"sizes_from": sizes.source, "refusal": error.as_dict()}
     report = make_plan_report(request, plan)
+    resolved = resolved.with_planned_chunk(request.chunk_size)
     return {
+        "resolved": resolved.model_dump(mode="json"),
         "training_seconds": _estimate_training_seconds(resolved, sizes, machine, plan),
         "sizes_from": sizes.source,
         "plan": report.as_json(),

@@ -22,7 +22,7 @@ from dlrm.optimizers.weight_average import WeightAverage
 from dlrm.planning.machine_resources import describe_machine
 from dlrm.planning.request import make_checked_plan
 from dlrm.planning.sizes import make_tables
-from dlrm.train.chunk_graph import ChunkShape, CudaRecorder, GraphedChunk
+from dlrm.train.chunk_graph import ChunkShape, CudaRecorder, GraphedChunk, Recorder
 from dlrm.train.dense_pass import ChunkPass, DensePass, EagerChunk
 from dlrm.train.profiler import PartClock
 from dlrm.train.step import TrainingStep
@@ -61,6 +61,8 @@ class Parts:
 class PlannedTables:
     """The plan of a run's tables, and what it is expected to take."""
 
+    resolved: ResolvedJob
+    """Job with the chunk of the plan."""
     plan: Plan
     """Plan whose tables are named as in models."""
     report: PlanReport
@@ -78,7 +80,8 @@ def plan_tables(resolved: ResolvedJob, schema: DataSchema) -> PlannedTables:
         # A preview may assume a memory, but a run would use it up.
         message = "the memory of the GPUs is unknown: nvidia-smi does not answer on this machine"
         raise DataError(message, field="sharding.topology.gpu_memory", valid='the memory of one GPU, such as "80GB"')
-    return PlannedTables(plan.rename_tables(encode_table_name), make_plan_report(request, plan))
+    planned_job = resolved.with_planned_chunk(request.chunk_size)
+    return PlannedTables(planned_job, plan.rename_tables(encode_table_name), make_plan_report(request, plan))
 
 
 @dataclass(frozen=True)
@@ -97,11 +100,14 @@ def build_parts(
     plan: Plan,
     ranks: Ranks,
     rows: TrainRows,
+    *,
+    recorder: Recorder | None = None,
     tell_fallback: Callable[[str], None] = log.warning,
 ) -> Parts:
     """Build all parts in their initial state, a function of the job's seed alone. Collective. Raises DataError.
 
-    tell_fallback: called with the reason where CUDA graphs cannot be used.
+    recorder: of chunks that are one launch each; absent: that of the device, if it has one and the job wants it.
+    tell_fallback: called with the reason if chunks cannot be recorded.
     """
     job = resolved.job
     model = make_dense_part(job.model, schema.num_dense, len(schema.features), job.run.seed).to(ranks.device)
@@ -117,11 +123,13 @@ def build_parts(
     estimator = make_estimator(resolved, model, gradients, has_halves=has_halves)
     clock = PartClock()
     run_chunk: ChunkPass = EagerChunk(clock, model, is_bf16=job.precision == "bf16")
-    if ranks.device.type == "cuda" and job.resources.cuda_graphs != "off":
+    if recorder is None and ranks.device.type == "cuda" and job.resources.cuda_graphs != "off":
+        recorder = CudaRecorder()
+    if recorder is not None:
         shape = ChunkShape(resolved.chunk_size, schema.num_dense, len(schema.features), job.model.embedding_dim)
         is_compiled = _is_compiled(job, rows)
         run_chunk = GraphedChunk(
-            run_chunk, estimator, gradients, shape, CudaRecorder(), is_compiled=is_compiled, tell_fallback=tell_fallback
+            run_chunk, estimator, gradients, shape, recorder, is_compiled=is_compiled, tell_fallback=tell_fallback
         )
     step = TrainingStep(
         dense_pass=DensePass(run_chunk, estimator, chunk_size=resolved.chunk_size),

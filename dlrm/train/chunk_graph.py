@@ -1,9 +1,9 @@
 """The pass of a chunk as one launch: recorded once as a CUDA graph, then replayed.
 
 A GPU is done with the operations of a small chunk sooner than the host has launched them. A graph is one launch; it
-always reads and writes the same memory, so that rows are copied there first, and it has a fixed number of rows. There
-is one graph for each number of rows up to the chunk, in steps of an eighth of it, without squares of gradients and with
-them; a chunk of another number is filled up with rows of zeros, whose weight is 0.
+always reads and writes the same memory, so that rows are copied there first, and it has a fixed number of rows. Graphs
+are recorded for the numbers of rows that occur, rounded up to a few for each power of two, without squares of gradients
+and with them. A chunk of another number is filled up with rows of zeros, whose weight is 0.
 """
 
 # torch has no public names for the foreach operations that its own optimizers use.
@@ -12,7 +12,7 @@ them; a chunk of another number is filled up with rows of zeros, whose weight is
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -24,8 +24,12 @@ from dlrm.train.dense_pass import ChunkRows, EagerChunk
 from sharding.comm.gradient_buffer import GradientBuffer
 from sharding.embedding import PooledBatch
 
-SIZES_OF_A_CHUNK = 8
-"""Numbers of rows for which there may be graphs: an eighth of the chunk, two eighths, and so on."""
+SIZES_OF_AN_OCTAVE = 8
+"""Numbers of rows from one power of two to the next for which there may be graphs, so that at most an eighth of a chunk
+is filled up."""
+COMPARED_FRACTION = 8
+"""Part of a chunk on which graphs are compared with single operations, whose memory might not fit beside the graphs of
+a whole chunk: an eighth."""
 TOLERANCE = {False: 1e-4, True: 0.25}
 """Largest difference between a graph's results and those of single operations, as a fraction of their L2 norm, by
 whether matrix products are in bf16. Both round, in other orders where the compiler fuses operations; in bf16 the
@@ -119,9 +123,10 @@ class GraphedChunk:
         if is_compiled:
             self._candidates.insert(0, ("compiled CUDA graphs", torch.compile(model, dynamic=True)))
         self._replays: dict[_Variant, Callable[[], None]] = {}
-        self._step_rows = max(1, shape.num_rows // SIZES_OF_A_CHUNK)
-        device = gradients.gradient.device
-        num_rows = math.ceil(shape.num_rows / self._step_rows) * self._step_rows
+        self._compared: set[bool] = set()
+        """Kinds of graphs that were compared: without squares, with them."""
+        self._num_compared_rows = _round_up(max(1, shape.num_rows // COMPARED_FRACTION))
+        device, num_rows = gradients.gradient.device, _round_up(shape.num_rows)
         self._rows = ChunkRows(
             torch.zeros(num_rows, shape.num_dense, device=device),
             torch.zeros(num_rows, shape.num_features, shape.dim, device=device),
@@ -139,10 +144,9 @@ class GraphedChunk:
     ) -> torch.Tensor:
         replay = None
         if self._candidates:
-            num_rows = math.ceil((end - start) / self._step_rows) * self._step_rows
-            variant = _Variant(num_rows, self._estimator.is_adding_squares)
+            variant = _Variant(_round_up(end - start), self._estimator.is_adding_squares)
             with self._eager.clock.part("lookup"):
-                self._fill(batch, pooled, start, end, num_rows)
+                self._fill(batch, pooled, start, end, variant.num_rows)
                 self._set_factor(pooled, to_scaled_mean)
             replay = self._replays.get(variant) or self._prepare(variant)
         if replay is None:
@@ -173,22 +177,20 @@ class GraphedChunk:
     def _prepare(self, variant: _Variant) -> Callable[[], None] | None:
         """Record the graph of a variant; None where this chunk must run eagerly. The gradient buffer stays as it is.
 
-        What is recorded for the first time, without squares or with them, is compared on the first eighth of the chunk:
-        the eager pass of a whole chunk might not fit into memory beside the graphs that are there.
+        What is recorded for the first time, without squares or with them, is compared on the first rows.
         """
-        smallest = _Variant(self._step_rows, variant.is_adding_squares)
+        compared = replace(variant, num_rows=min(variant.num_rows, self._num_compared_rows))
         before = self._gradients.sums.clone()
         try:
             while self._candidates:
                 name, forward = self._candidates[0]
-                if smallest not in self._replays:
-                    expected = self._run_eagerly(smallest, before)
+                obstacle = None
+                if variant.is_adding_squares not in self._compared:
+                    expected = self._run_eagerly(compared, before)
                     if not all(bool(result.isfinite().all()) for result in expected.values()):
                         # Nothing to compare with: this step will be dropped, and a later one tries again.
                         return None
-                    obstacle = self._record(smallest, forward, before) or self._compare(smallest, expected, before)
-                else:
-                    obstacle = None
+                    obstacle = self._record(compared, forward, before) or self._compare(compared, expected, before)
                 if obstacle is None and variant not in self._replays:
                     obstacle = self._record(variant, forward, before)
                 if obstacle is None:
@@ -203,7 +205,7 @@ class GraphedChunk:
         """Record the graph of a variant; return why that cannot be."""
         run = self._make_pass(variant, forward)
         try:
-            if variant.num_rows == self._step_rows:
+            if variant.is_adding_squares not in self._compared:
                 self._recorder.warm_up(run)
             self._replays[variant] = self._recorder.record(run)
         except Exception as error:
@@ -227,6 +229,7 @@ class GraphedChunk:
             difference = torch.linalg.vector_norm(found - expected[name]).item()
             if not difference <= tolerance * norm:
                 return f"are wrong: their {name} is off by {difference:.2g}, its norm is {norm:.2g}"
+        self._compared.add(variant.is_adding_squares)
         return None
 
     def _take_results(self, variant: _Variant, before: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -244,6 +247,7 @@ class GraphedChunk:
         """Go on with the next candidate, or eagerly where there is none."""
         del self._candidates[0]
         self._replays.clear()
+        self._compared.clear()
         if not self._candidates:
             # Single operations have memory of their own.
             del self._rows, self._gradient
@@ -262,3 +266,9 @@ class GraphedChunk:
                 torch.mul(pooled.grad, self._to_scaled_mean, out=self._gradient[:num_rows])
 
         return run
+
+
+def _round_up(num_rows: int) -> int:
+    """Return the least number of rows for which there may be a graph that is not below `num_rows`, at least 1."""
+    quantum = max(1, (1 << (num_rows.bit_length() - 1)) // SIZES_OF_AN_OCTAVE)
+    return math.ceil(num_rows / quantum) * quantum

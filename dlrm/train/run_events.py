@@ -52,8 +52,9 @@ MIN_LEARNING_FRACTION = 0.2
 """Share of the samples of a run before which it does not warn: its warm-up, and as much again."""
 
 
-def report_data_and_plan(reporter: Reporter, dataset: Dataset, planned: PlannedTables, job: JobConfig) -> None:
-    """Report the data that was loaded, and which rank has which tables."""
+def report_data_and_plan(reporter: Reporter, dataset: Dataset, planned: PlannedTables) -> None:
+    """Report the data that was loaded, which rank has which tables, and the chunk."""
+    job = planned.resolved.job
     reporter.event(
         "data_loaded",
         f"{dataset.train.num_rows:,} training rows, {dataset.evaluation.num_rows:,} evaluation rows, "
@@ -68,7 +69,7 @@ def report_data_and_plan(reporter: Reporter, dataset: Dataset, planned: PlannedT
         rows = "every training row with a weight above 0" if dataset.has_weights else "every training row"
         reporter.event(ONE_LABEL, f"{rows} has label {dataset.train_label_rate:.0f}: nothing can be learned")
     report_few_evaluation_rows(reporter, dataset, EvaluationSource.of_job(job.data.format, job.data.eval))
-    report_plan(reporter, planned.report)
+    report_plan(reporter, planned.report, planned.resolved)
 
 
 def report_few_evaluation_rows(reporter: Reporter, dataset: Dataset, source: EvaluationSource) -> None:
@@ -79,12 +80,16 @@ def report_few_evaluation_rows(reporter: Reporter, dataset: Dataset, source: Eva
         reporter.event(warning.name, warning.message)
 
 
-def report_plan(reporter: Reporter, plan: PlanReport) -> None:
-    """Report a plan: tables by the names of their columns, bytes by rank, and the memory that ranks share."""
+def report_plan(reporter: Reporter, plan: PlanReport, resolved: ResolvedJob) -> None:
+    """Report a plan: tables by the names of their columns, bytes by rank, the memory that ranks share, and the chunk.
+
+    resolved: the job with the chunk of the plan.
+    """
     reporter.event(
         PLAN,
         f"{_describe_types(plan)}; the largest rank holds {plan.imbalance_of_bytes:.2f} times the mean"
-        f"{_describe_caches(plan)}",
+        f"{_describe_caches(plan)}{_describe_chunk(resolved)}",
+        chunk_size=resolved.chunk_size,
         imbalance=plan.imbalance_of_bytes,
         imbalance_of_seconds=plan.imbalance,
         weight_bytes=[rank.weight_bytes for rank in plan.ranks],
@@ -102,6 +107,12 @@ def report_plan(reporter: Reporter, plan: PlanReport) -> None:
 def _describe_types(plan: PlanReport) -> str:
     numbers = Counter(table.type for table in plan.tables)
     return ", ".join(f"{number} {kind}" for kind, number in numbers.most_common()) or "no tables"
+
+
+def _describe_chunk(resolved: ResolvedJob) -> str:
+    """Describe the chunk if the plan has decided it; else return an empty text."""
+    reason = resolved.reason_of_planned_chunk
+    return f"; chunks of {resolved.chunk_size:,} samples, {reason}" if reason else ""
 
 
 def _describe_caches(plan: PlanReport) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 
 from dlrm.checkpoint.find import find_verified_checkpoint
@@ -41,14 +42,17 @@ from sharding.comm.collectives import run_on_all_ranks
 @contextmanager
 def open_trainer(context: RunContext, dataset: Dataset, identity: RunIdentity) -> Iterator[Trainer]:
     """Set up a trainer, and end its threads after the block. Collective. Raises DataError, CheckpointError."""
-    resolved, ranks, reporter = context.resolved, context.ranks, context.reporter
     planned = _plan_on_rank0(context, dataset)
+    context = replace(context, resolved=planned.resolved)
+    resolved, ranks, reporter = context.resolved, context.ranks, context.reporter
     report_decisions(reporter, resolved)
     report_warnings(reporter, resolved)
-    report_data_and_plan(reporter, dataset, planned, context.resolved.job)
+    report_data_and_plan(reporter, dataset, planned)
     reporter.progress("building", "building model and tables")
     tell_fallback = partial(reporter.rank_event, GRAPHS_NOT_USED)
-    parts = build_parts(resolved, dataset.schema, planned.plan, ranks, _describe_rows(dataset), tell_fallback)
+    parts = build_parts(
+        resolved, dataset.schema, planned.plan, ranks, _describe_rows(dataset), tell_fallback=tell_fallback
+    )
     state = TrainingState(parts.model, parts.tables, parts.optimizer, parts.reduction, ranks, parts.average)
     restored = _restore(context, state, identity)
     if restored is None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from sharding.planner.caching import CACHE_SHARES, count_host_bytes_by_node, place_tables
 from sharding.planner.partitioner import NoRoomError
-from sharding.planner.types import PlanError, PlanRequest
+from sharding.planner.types import ACTIVATIONS, PlanError, PlanRequest
 
 MAX_NODE_GROWTH = 8
 """Largest factor by which an alternative multiplies the number of nodes."""
@@ -18,8 +18,6 @@ MIN_CHUNK = 256
 """Samples of the smallest chunk that is tried: smaller ones are slow."""
 USUAL_CACHE_SHARE = 0.2
 """Largest of the smallest caches that are tried, as a share of a table's rows: that of TorchRec's planner."""
-ACTIVATIONS = "activations"
-"""Use in `Dense.memory_bytes` whose bytes are in proportion to the samples of a chunk."""
 
 RoundMemory = Callable[[int], int]
 """A function that rounds bytes of memory up to an amount that a job can state, such as a hundredth of a GiB."""

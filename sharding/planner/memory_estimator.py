@@ -2,7 +2,7 @@
 
 Bytes are counted as the tables of `sharding.embedding` allocate them; a test compares the sums with the buffers of a
 real batch. TorchRec, with FBGEMM's kernels, looks a whole batch up at once; the native operators work slice by slice.
-Letters: B samples of a step on all ranks, b on one rank, D columns of a table.
+Letters: B samples of a step on all ranks, b on one rank, c in a chunk, F tables, D columns of a table.
 """
 
 import math
@@ -10,14 +10,22 @@ from collections.abc import Iterable, Sequence
 
 from sharding.planner.cache_size import count_device_bytes
 from sharding.planner.slice_size import SLICES_IN_FLIGHT, compute_slice_size
-from sharding.planner.types import FLOAT_BYTES, Block, PlanRequest, Table, TablePlan, count_weight_and_state_bytes
+from sharding.planner.types import (
+    ACTIVATIONS,
+    FLOAT_BYTES,
+    Block,
+    PlanRequest,
+    Table,
+    TablePlan,
+    count_weight_and_state_bytes,
+)
 
 ID_BYTES = 8
 LENGTH_BYTES = 4
 NUM_ID_BATCHES = 2
 """Batches whose ids the owners of their rows hold at once: the input dist of the next batch overlaps this step."""
-SORTED_BYTES = {"native": 16, "fbgemm": 40}
-"""Bytes for each id while an update sorts them, by kernels."""
+SORTED_BYTES = {"native": 16, "fbgemm": 40, "fbgemm_narrow": 28}
+"""Bytes for each id while an update sorts them, by kernels; narrow: ids of 4 bytes."""
 CACHE_ID_BYTES = 36
 """Bytes for each id of a cached table before its lookup: its row's number among all cached rows, the same once more
 sorted, and once more without repetitions, 8 each, a copy of 8 for the sort, and 4 for its place in the cache."""
@@ -35,6 +43,20 @@ class MemoryEstimator:
         # Rounded up: a batch need not be divisible by the number of ranks.
         self._share = math.ceil(request.share_size)
         self._is_torchrec = request.transport == "torchrec"
+        # TorchRec hands ids and pooled embeddings of a single rank on as they are.
+        self._is_alone = self._is_torchrec and request.topology.world_size == 1
+        # FBGEMM writes bf16 itself where pooled embeddings travel so, on GPUs.
+        is_narrow = request.exchange_dtype == "bf16" and request.topology.device == "cuda"
+        self._block_bytes = request.exchange_bytes if is_narrow else FLOAT_BYTES
+        num_rows = sum(table.num_rows for table in request.tables)
+        # GPUs get ids of 4 bytes where these hold all rows, and no table is cached.
+        self._has_narrow_ids = (
+            self._is_torchrec
+            and request.topology.device == "cuda"
+            and num_rows < 2**31
+            and not any(table.is_cached for table in request.tables)
+        )
+        self._id_bytes = LENGTH_BYTES if self._has_narrow_ids else ID_BYTES
         self._in_flight = self._count_samples_in_flight(split_columns)
 
     @classmethod
@@ -80,12 +102,22 @@ class MemoryEstimator:
         """Return the bytes of a shard's buffers on its owner, in TorchRec's tables."""
         size = self._request.global_size
         num_ids = size * table.ids_per_sample * num_rows / table.num_rows
-        # Received ids and their order by shard, of two batches, and what FBGEMM sorts; offsets likewise.
-        id_bytes = 2 * NUM_ID_BATCHES * ID_BYTES + SORTED_BYTES["fbgemm"]
-        ids = num_ids * (id_bytes + (CACHE_ID_BYTES if table.is_cached else 0))
-        ids += size * 2 * NUM_ID_BATCHES * (LENGTH_BYTES + ID_BYTES)
-        # The lookup's output of all B samples is kept for its backward pass; their gradients come back beside it.
-        return math.ceil(ids + size * num_columns * 2 * FLOAT_BYTES)
+        if self._is_alone:
+            # Offsets of the batch that trains.
+            ids = size * self._id_bytes
+        else:
+            # Received ids and their order by shard, of two batches; offsets likewise.
+            ids = 2 * NUM_ID_BATCHES * (num_ids * self._id_bytes + size * (LENGTH_BYTES + ID_BYTES))
+        ids += num_ids * CACHE_ID_BYTES if table.is_cached else 0
+        # The lookup's output of all B samples is kept for its backward pass; on a single rank it is what gradients are
+        # written over.
+        looked_up = size * num_columns * self._block_bytes
+        return math.ceil(ids + looked_up) + self._estimate_torchrec_update_bytes(num_ids, num_columns)
+
+    def _estimate_torchrec_update_bytes(self, num_ids: float, num_columns: int) -> int:
+        """Return the further bytes of a shard on its owner in an update: gradients that arrive, and sorted ids."""
+        gradients = 0 if self._is_alone else self._request.global_size * num_columns * self._block_bytes
+        return math.ceil(gradients + num_ids * SORTED_BYTES["fbgemm_narrow" if self._has_narrow_ids else "fbgemm"])
 
     def estimate_copy_bytes(self, table: Table) -> int:
         """Return the bytes of a copy of the table, on each rank: weights, state and buffers."""
@@ -122,10 +154,13 @@ class MemoryEstimator:
             # TorchRec adds up partial embeddings of rows that are split over all ranks (of a node) on their way.
             is_summed = num_ranges in (topology.world_size, topology.ranks_per_node)
             num_columns = table.embedding_dim if is_summed else sum(block.num_columns for block in blocks)
+            # A single rank has the block of its lookup, and the ids of its batches.
+            if self._is_alone:
+                return 0
             # Pooled embeddings, which gradients replace, and the copy of these that leaves.
-            arriving = self._share * num_columns * (FLOAT_BYTES + wire_bytes)
+            arriving = self._share * num_columns * (self._block_bytes + wire_bytes)
             # Ids and lengths by TorchRec's features, and once more in the order in which they leave.
-            leaving = 2 * self._share * (table.ids_per_sample * ID_BYTES + len(blocks) * LENGTH_BYTES)
+            leaving = 2 * self._share * (table.ids_per_sample * self._id_bytes + len(blocks) * LENGTH_BYTES)
             return math.ceil(arriving + leaving)
         # Slices of pooled embeddings that arrive, and slices of gradients that go back. Each range of rows sends pooled
         # embeddings of its own, which this rank adds up: a table on R ranks by rows arrives R times.
@@ -139,7 +174,7 @@ class MemoryEstimator:
         """Return the bytes on every rank, by use, of a plan that replicates these tables."""
         request = self._request
         lengths = [table.ids_per_sample for table in request.tables]
-        sample_bytes = request.num_batches * (sum(lengths) * ID_BYTES + len(lengths) * LENGTH_BYTES)
+        sample_bytes = request.num_batches * (sum(lengths) * self._id_bytes + len(lengths) * LENGTH_BYTES)
         if request.transport == "memory":
             # Ids and offsets once more, in the shared buffer where the other ranks read them.
             sample_bytes += (sum(lengths) + len(lengths)) * ID_BYTES
@@ -151,7 +186,37 @@ class MemoryEstimator:
             # Copies too are updated one after the other.
             "update": math.ceil(sorting) + max(map(self.estimate_copy_update_bytes, replicated), default=0),
             **request.dense.memory_bytes,
+            **self._estimate_gpu_chunk_bytes(),
         }
+
+    def _estimate_gpu_chunk_bytes(self) -> dict[str, int]:
+        """Return the bytes on every GPU, by use, of a chunk's pooled embeddings [c, F, D], and of its activations.
+
+        The gradients of the pooled embeddings count as activations; on CPUs both do.
+        """
+        request, dense = self._request, self._request.dense
+        if request.topology.device == "cpu" or not self._is_torchrec:
+            return {}
+        chunk_size = min(request.chunk_size, self._share)
+        pooled = chunk_size * sum(table.embedding_dim for table in request.tables) * FLOAT_BYTES
+        # The gradients of a chunk stay until those of the next one are there.
+        gradients = pooled if dense.are_activations_kept or chunk_size < self._share else 0
+        activations = dense.memory_bytes.get(ACTIVATIONS, 0) + gradients - self._count_reused_bytes()
+        return {"chunk": pooled, ACTIVATIONS: max(0, activations)}
+
+    def _count_reused_bytes(self) -> int:
+        """Count the bytes of an update that take the place of activations.
+
+        None are counted with several ranks, whose updates are not known before the plan.
+        """
+        request = self._request
+        has_copies = "data_parallel" in (request.plan, *(rule.type for rule in request.rules))
+        if request.dense.are_activations_kept or not self._is_alone or has_copies:
+            return 0
+        return sum(
+            self._estimate_torchrec_update_bytes(request.global_size * table.ids_per_sample, table.embedding_dim)
+            for table in request.tables
+        )
 
     def _count_samples_in_flight(self, split_columns: int) -> int:
         """Return the samples of one rank whose pooled embeddings are in flight at the same time."""

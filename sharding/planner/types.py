@@ -22,6 +22,8 @@ EXCHANGE_BYTES: dict[ExchangeType, int] = {"fp32": 4, "fp16": 2, "bf16": 2}
 Device = Literal["cpu", "cuda"]
 Transport = Literal["memory", "network", "torchrec"]
 FLOAT_BYTES = 4
+ACTIVATIONS = "activations"
+"""Use in `Dense.memory_bytes` whose bytes are in proportion to the samples of a chunk."""
 
 GPU_MEMORY_BYTES = 80 * 10**9
 """Bytes of memory of a GPU that nobody has described: an A100 of 80 GB."""
@@ -270,6 +272,8 @@ class Dense:
     """Floating-point operations of one step."""
     host_memory_bytes: int = 0
     """Bytes of the memory of a node of GPUs, for all of its ranks together."""
+    are_activations_kept: bool = True
+    """Whether nothing else gets the memory of activations when they are gone, as where a CUDA graph has them."""
 
 
 @dataclass(frozen=True)

@@ -43,3 +43,11 @@ def test_an_invalid_shape_is_an_error_in_words(module: str):
     assert ran.returncode == 2
     assert "64 is not divisible by 3 ranks" in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize("module", ["step", "variance_reduction"])
+def test_gpus_that_are_missing_are_an_error_in_words(module: str):
+    ran = run(module, "--device", "cuda", "--ranks", "8")
+    assert ran.returncode == 2
+    assert "--device cuda needs 8 GPUs, one for each rank, and torch" in ran.stderr
+    assert "Traceback" not in ran.stderr

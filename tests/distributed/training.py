@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -93,11 +94,11 @@ class TrainingSetting:
         tables = [Table(name, rows, self.model.embedding_dim) for name, rows in self.table_rows]
         return make_plain_plan(tables, world_size, self.plan, optimizer=self.table_optimizer)  # pyright: ignore[reportArgumentType]
 
-    def build_parts(self, ranks: Ranks, num_windows: int = 1) -> Parts:
+    def build_parts(self, ranks: Ranks, num_windows: int = 1, **changes: Any) -> Parts:
         resolved, plan = self.resolve_job(ranks.world_size), self.make_plan(ranks.world_size)
         # A data set of one batch.
         rows = TrainRows(self.global_size, self.mean_weight, num_windows)
-        return build_parts(resolved, self.schema, plan, ranks, rows)
+        return build_parts(resolved, self.schema, plan, ranks, rows, **changes)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from dlrm.record import (
     parse_report,
 )
 from dlrm.reporting.reporter import Reporter
-from dlrm.train.build import plan_tables
+from dlrm.train.build import PlannedTables, plan_tables
 from dlrm.train.run_events import (
     report_advice,
     report_data_and_plan,
@@ -256,18 +256,29 @@ def test_a_run_that_got_worse_is_not_advised_to_train_longer_for_more_measuremen
     assert event.message.endswith('set run.keep_model = "best", which keeps that one, or fewer run.epochs')
 
 
-def test_the_plan_is_told_by_the_names_of_columns_with_all_that_ranks_hold(tmp_path: Path):
-    """What nobody asked the dashboard to know: how models name a table whose column has a dot in its name."""
-    job = JobConfig.model_validate({"data": {"format": "synthetic"}, "resources": {"memory": "4GiB"}})
-    schema = DataSchema(1, (Feature("user.id", 50), Feature("type", 60)))
-    planned = plan_tables(resolve(job), schema)
-    attempt = AttemptDirectory(tmp_path)
+def report_plan_of(document: dict[str, Any], directory: Path) -> tuple[EventReport, PlannedTables]:
+    job = JobConfig.model_validate({"data": {"format": "synthetic"}, **document})
+    planned = plan_tables(resolve(job), DataSchema(1, (Feature("user.id", 50), Feature("type", 60))))
+    attempt = AttemptDirectory(directory)
     attempt.create()
     reporter = Reporter(attempt, rank=0)
-    report_plan(reporter, planned.report)
+    report_plan(reporter, planned.report, planned.resolved)
     reporter.close()
     report = parse_report(SpoolReader(attempt.spool_file(0, "events")).read()[0])
     assert isinstance(report, EventReport)
+    return report, planned
+
+
+def test_a_chunk_that_the_plan_has_decided_is_told_with_its_reason(tmp_path: Path):
+    gpu = {"resources": {"workers_per_node": 1, "gpus_per_worker": 1}, "sharding": {"topology": {"gpu_memory": "80GB"}}}
+    report, _ = report_plan_of({**gpu, "batch": {"global_size": 131_072}}, tmp_path)
+    assert report.details["chunk_size"] == 131_072
+    assert report.message.endswith("; chunks of 131,072 samples, the whole share, for which the plan has room on a GPU")
+
+
+def test_the_plan_is_told_by_the_names_of_columns_with_all_that_ranks_hold(tmp_path: Path):
+    """What nobody asked the dashboard to know: how models name a table whose column has a dot in its name."""
+    report, planned = report_plan_of({"resources": {"memory": "4GiB"}}, tmp_path)
     assert report.name == PLAN
     details = report.details
     assert list(details["tables"]) == ["user.id", "type"]
@@ -300,7 +311,7 @@ def test_rows_of_one_label_are_told_from_rows_whose_other_labels_all_have_weight
     attempt = AttemptDirectory(tmp_path / "attempt")
     attempt.create()
     reporter = Reporter(attempt, rank=0)
-    report_data_and_plan(reporter, dataset, plan_tables(resolve(job), dataset.schema), job)
+    report_data_and_plan(reporter, dataset, plan_tables(resolve(job), dataset.schema))
     reporter.close()
     reports = [parse_report(line) for line in SpoolReader(attempt.spool_file(0, "events")).read()]
     told = {report.name: report.message for report in reports if isinstance(report, EventReport)}

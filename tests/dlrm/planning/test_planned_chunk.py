@@ -1,0 +1,53 @@
+"""On GPUs the plan decides an automatic chunk, by memory that the document says: no GPU is needed."""
+
+from typing import Any
+
+import pytest
+
+from dlrm.config import DataFacts, ResolvedJob, parse_job, resolve
+from dlrm.data.rows import DataSchema, Feature
+from dlrm.planning.planned_chunk import MAX_FILLED
+from dlrm.train.build import plan_tables
+
+SCHEMA = DataSchema(13, tuple(Feature(f"C{number}", 100_000) for number in range(26)))
+
+
+def resolve_for_gpus(global_size: int, gpu_memory: str, **changes: Any) -> ResolvedJob:
+    document = {
+        "data": {"format": "synthetic"},
+        "batch": {"global_size": global_size, **changes.pop("batch", {})},
+        "model": {"architecture": "dlrm", "embedding_dim": 64, "bottom_mlp": [512, 256, 64], "top_mlp": [512, 256, 1]},
+        "moments": None,
+        "sharding": {"topology": {"gpu_memory": gpu_memory}},
+        "resources": {"workers_per_node": 1, "gpus_per_worker": 1, "memory": "16GB", **changes.pop("resources", {})},
+        **changes,
+    }
+    return resolve(parse_job(document), facts=DataFacts(num_train_rows=10**8))
+
+
+def count_bytes(chunk_size: int, **changes: Any) -> int:
+    """Count the bytes of a plan whose chunk is set in the job."""
+    resolved = resolve_for_gpus(524_288, "80GB", batch={"chunk_size": chunk_size}, **changes)
+    return plan_tables(resolved, SCHEMA).report.largest_bytes
+
+
+@pytest.mark.parametrize("num_gpus", [1, 4])
+@pytest.mark.parametrize("num_chunks", [1, 2, 8])
+def test_an_automatic_chunk_is_the_largest_for_which_the_gpus_of_a_plan_have_room(num_gpus: int, num_chunks: int):
+    resources = {"workers_per_node": num_gpus}
+    chunk_size = max(65_536, 524_288 // num_gpus // num_chunks)
+    enough = 1.01 * count_bytes(chunk_size, resources=resources) / MAX_FILLED
+    resolved = resolve_for_gpus(524_288, f"{enough / 1e9:.3f}GB", resources=resources)
+    planned = plan_tables(resolved, SCHEMA)
+    (told,) = (number for number in planned.resolved.derived if number.name == "chunk_size")
+    assert (planned.resolved.chunk_size, told.value) == (chunk_size, chunk_size)
+    is_whole = chunk_size == resolved.share_size
+    assert ("the whole share" if is_whole else "the share, halved until it fits") in told.reason
+    assert planned.report.largest_bytes == pytest.approx(enough * MAX_FILLED / 1.01)
+
+
+def test_a_chunk_that_is_set_stays():
+    resolved = resolve_for_gpus(524_288, "80GB", batch={"chunk_size": 1000})
+    planned = plan_tables(resolved, SCHEMA)
+    assert planned.resolved == resolved
+    assert planned.resolved.chunk_size == 1000
