@@ -91,4 +91,6 @@ class Cell:
         dense = torch.rand(size, NUM_DENSE, generator=generator, device=device)
         labels = (torch.rand(size, generator=generator, device=device) < 0.25).float()
         ones = torch.ones(size, device=device)
-        return DeviceBatch(index, dense, JaggedIds(ids, lengths), labels, ones, ones, self.batch_size)
+        # The host knows the sizes of a run's batches too.
+        jagged = JaggedIds(ids, lengths, JaggedIds(ids, lengths).measure_sizes())
+        return DeviceBatch(index, dense, jagged, labels, ones, ones, self.batch_size)

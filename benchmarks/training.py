@@ -19,7 +19,7 @@ from dlrm.train.batch import DeviceBatch
 from dlrm.train.build import Parts, TrainRows, build_parts, plan_tables
 from dlrm.train.chunk_graph import Recorder
 from sharding.comm.process_groups import Ranks
-from sharding.jagged import JaggedIds
+from sharding.jagged import BagSizes, JaggedIds
 
 NUM_DENSE = 13
 CPU = torch.device("cpu")
@@ -125,6 +125,8 @@ class Shape:
         size = self.batch_size // self.world_size
         num_ids = self.num_tables * size
         index = 0
+        # Known to the host, as those of a run's batches are.
+        sizes = BagSizes([size] * self.num_tables, are_single=True)
         while True:
             ones = torch.ones(size, device=device)
             labels = (torch.rand(size, device=device) < 0.25).float()
@@ -133,7 +135,7 @@ class Shape:
             yield DeviceBatch(
                 index,
                 dense,
-                JaggedIds(draw_ids(self.ids, num_ids, self.rows_per_table, None, device), lengths),
+                JaggedIds(draw_ids(self.ids, num_ids, self.rows_per_table, None, device), lengths, sizes),
                 labels,
                 ones,
                 ones,

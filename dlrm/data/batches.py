@@ -14,6 +14,12 @@ from dlrm.data.rows import NumpyIds, RowSource, Runs, pad_with_empty_bags
 
 Number = TypeVar("Number", bound=np.generic)
 
+_MAX_ORDERS_AHEAD = 16
+"""Batches whose order is found ahead, at most. To shuffle a window takes tens of milliseconds, in which the rows of
+several small batches are read."""
+_MAX_ROWS_AHEAD = 1 << 20
+"""Rows in the order of these batches, at most, but for two batches: row numbers of 8 MiB."""
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -102,7 +108,8 @@ class TrainBatches:
         self._last_window = self._order.find_windows(num_rows - 1, num_rows)[1]
         self._announced = (-1, -1)
         """First and last window that are being read, as last announced to the source."""
-        self._orders = prefetch(self._find_order, range(start_batch, self.num_batches))
+        num_ahead = max(2, min(_MAX_ORDERS_AHEAD, _MAX_ROWS_AHEAD // self._share_size))
+        self._orders = prefetch(self._find_order, range(start_batch, self.num_batches), num_ahead)
         self._batches = prefetch(self._read, self._orders)
 
     def __iter__(self) -> Iterator[Batch]:

@@ -56,7 +56,8 @@ def train_graphed(ranks: Ranks, setting: TrainingSetting, batches: list[GlobalBa
     recorder, told = Repeater(fault), list[str]()
     parts = setting.build_parts(ranks, recorder=recorder, tell_fallback=told.append)
     if fault == "adds":
-        assert isinstance(chunk := parts.step.dense_pass.run_chunk, GraphedChunk)
+        chunk = parts.step.dense_pass.run_chunk
+        assert isinstance(chunk, GraphedChunk)
         recorder.loss = chunk._loss
     results = [
         parts.step(

@@ -1,7 +1,9 @@
 """An array in a file, mapped into memory."""
 
+import ctypes
 import errno
 import mmap
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,9 @@ from dlrm.config import format_count
 from dlrm.data.errors import DataError
 from dlrm.data.rows import Runs
 
+_LIBC = ctypes.CDLL(None, use_errno=True)
+"""The C library; calls of its functions release Python's lock."""
+_LIBC.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 _ADVICE_BYTES = 1 << 17
 """Bytes per call of madvise(MADV_WILLNEED): on most disks the kernel reads no more ahead on one call."""
 
@@ -44,11 +49,12 @@ class MappedArray:
         self._announced: set[tuple[int, int]] = set()
         """Byte ranges [start, end) of the rows that the last call of `read_ahead` named."""
         self.items: NDArray[Any] = np.frombuffer(self._map or b"", dtype=dtype).reshape(shape)
+        self._address = self.items.ctypes.data
 
     def drop_pages(self) -> None:
         """Release every page from the memory of this process; the kernel may keep the pages in its page cache."""
         if self._map is not None:
-            self._map.madvise(mmap.MADV_DONTNEED)
+            self._advise(mmap.MADV_DONTNEED, 0, self.num_bytes)
 
     def read_ahead(self, now: Runs, soon: Runs, max_areas: int) -> None:
         """Make the kernel fetch these rows from disk, without waiting and without mapping them.
@@ -61,15 +67,23 @@ class MappedArray:
         if self._map is None:
             return
         current = self._list_areas(now)
-        self._map.madvise(mmap.MADV_NORMAL)
+        self._advise(mmap.MADV_NORMAL, 0, self.num_bytes)
         if len(current) <= max_areas:
             for start, end in sorted(current):
-                self._map.madvise(mmap.MADV_RANDOM, start, end - start)
+                self._advise(mmap.MADV_RANDOM, start, end - start)
         announced = current | self._list_areas(soon)
         for start, end in sorted(announced - self._announced):
             for offset in range(start, end, _ADVICE_BYTES):
-                self._map.madvise(mmap.MADV_WILLNEED, offset, min(_ADVICE_BYTES, end - offset))
+                self._advise(mmap.MADV_WILLNEED, offset, min(_ADVICE_BYTES, end - offset))
         self._announced = announced
+
+    def _advise(self, advice: int, start: int, num_bytes: int) -> None:
+        """Tell the kernel how these bytes are used.
+
+        `mmap.madvise` would hold Python's lock, and a window takes thousands of calls: training would hardly go on.
+        """
+        if _LIBC.madvise(self._address + start, num_bytes, advice):
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
     def _list_areas(self, rows: Runs) -> set[tuple[int, int]]:
         """List the byte ranges [start, end) of these rows, each extended down to the start of its first page."""

@@ -15,7 +15,7 @@ from dlrm.train.readback import Readback
 from tests.dlrm.gradient_stats.variance_reduction.test_factors import GAMMA, SIZES, draw_moments
 from tests.dlrm.optimizers.steps import NAMES, WITH_MOMENTUM, assert_same, draw_parameters, make_optimizer, take_steps
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU here")
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cuda_device")]
 DEVICE = torch.device("cuda")
 DOCUMENTS = [{"name": name} for name in NAMES] + [{"name": name, "momentum_dtype": "bf16"} for name in WITH_MOMENTUM]
 
