@@ -52,9 +52,8 @@ def count_dense_size(model: ModelConfig, num_dense: int, num_features: int) -> D
         num_concatenated = 1 if num_dense else num_features
         num_inputs, products = num_concatenated * dim + pairs, pairs * dim
         crossing: list[tuple[int, int]] = []
-        # The gradients of the top's inputs and of all V^2 products, the vectors, and a gradient of them for each of the
-        # two operands of the products.
-        kept, in_crossing = num_vectors * dim, num_inputs + num_vectors**2 + 3 * num_vectors * dim
+        # The gradients of the top's inputs, of the pairs and of all V^2 products; the vectors and their gradient.
+        kept, in_crossing = num_vectors * dim, num_inputs + pairs + num_vectors**2 + 2 * num_vectors * dim
     else:
         assert model.cross_layers is not None, "the architecture has them"
         assert model.cross_rank is not None, "the architecture has it"

@@ -199,8 +199,8 @@ class MemoryEstimator:
             return {}
         chunk_size = min(request.chunk_size, self._share)
         pooled = chunk_size * sum(table.embedding_dim for table in request.tables) * FLOAT_BYTES
-        # The gradients of a chunk stay until those of the next one are there.
-        gradients = pooled if dense.are_activations_kept or chunk_size < self._share else 0
+        # The graph of a chunk writes their gradients to memory of their own.
+        gradients = pooled if dense.are_activations_kept else 0
         activations = dense.memory_bytes.get(ACTIVATIONS, 0) + gradients - self._count_reused_bytes()
         return {"chunk": pooled, ACTIVATIONS: max(0, activations)}
 

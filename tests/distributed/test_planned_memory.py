@@ -79,7 +79,9 @@ def test_a_plan_counts_the_tensors_of_a_step(number: int, measured: list[int]):
     """Ids that FBGEMM sorts are left out: on a CPU it does that without torch's memory."""
     shape = replace(SHAPES[number], device="cuda")
     sharding = shape.job.job.sharding.model_copy(update={"topology": TopologyConfig(gpu_memory="80GB")})
-    resolved = shape.job.model_copy(update={"job": shape.job.job.model_copy(update={"sharding": sharding})})
+    resources = shape.job.job.resources.model_copy(update={"cuda_graphs": "off"})
+    job = shape.job.job.model_copy(update={"sharding": sharding, "resources": resources})
+    resolved = shape.job.model_copy(update={"job": job})
     with mock.patch.dict(memory_estimator.SORTED_BYTES, dict.fromkeys(memory_estimator.SORTED_BYTES, 0)):
         (rank,) = plan_tables(resolved, shape.schema).report.ranks
     kept = {"program", "samples", "ids", "dense part"}
