@@ -8,12 +8,10 @@ import pytest
 import torch
 
 from dlrm.config import MomentsConfig, VarianceReductionConfig
-from dlrm.optimizers import StepRates
-from dlrm.train.batch import to_device
 from dlrm.train.chunk_graph import GraphedChunk
 from sharding.comm.process_groups import Ranks
 from tests.distributed.reference import GlobalBatch, add_lists_and_weights, draw_batches
-from tests.distributed.training import TrainedModel, TrainingSetting, copy_shards, train
+from tests.distributed.training import TrainedModel, TrainingSetting, train, train_parts
 from tests.rank_pool.pool import RankPools
 
 
@@ -52,27 +50,25 @@ class GraphedModel:
 
 
 def train_graphed(ranks: Ranks, setting: TrainingSetting, batches: list[GlobalBatch], fault: str = "") -> GraphedModel:
-    """What `train` does, with a graph a chunk."""
+    """Do what `train` does, with a recorded pass a chunk."""
     recorder, told = Repeater(fault), list[str]()
     parts = setting.build_parts(ranks, recorder=recorder, tell_fallback=told.append)
     if fault == "adds":
         chunk = parts.step.dense_pass.run_chunk
         assert isinstance(chunk, GraphedChunk)
         recorder.loss = chunk._loss
-    results = [
-        parts.step(
-            to_device(replace(setting.cut_share(batch, ranks), index=index), ranks.device),
-            StepRates(dense=setting.dense_rate, table=setting.table_rate),
-        )
-        for index, batch in enumerate(batches)
-    ]
-    trained = TrainedModel(
-        losses=[result.loss for result in results],
-        dropped=[result.is_dropped for result in results],
-        dense={name: tensor.detach().clone() for name, tensor in parts.model.state_dict().items()},
-        shards=copy_shards(parts.tables),
-    )
+    trained = train_parts(ranks, setting, parts, batches)
     return GraphedModel(trained, recorder.num_recorded, recorder.num_replayed, told)
+
+
+def train_on_gpu(ranks: Ranks, setting: TrainingSetting, batches: list[GlobalBatch], device: str) -> GraphedModel:
+    """Train with the graphs of a GPU."""
+    on_gpu, told = replace(ranks, device=torch.device(device)), list[str]()
+    parts = setting.build_parts(on_gpu, tell_fallback=told.append)
+    trained = train_parts(on_gpu, setting, parts, batches)
+    chunk = parts.step.dense_pass.run_chunk
+    assert isinstance(chunk, GraphedChunk)
+    return GraphedModel(trained, len(chunk._replays), 0, told)
 
 
 def assert_same(found: TrainedModel, expected: TrainedModel) -> None:
@@ -142,3 +138,21 @@ def test_what_cannot_be_recorded_or_differs_runs_one_operation_after_another_and
     (told,) = graphed.told
     assert told.startswith("the dense part is launched as single operations: CUDA graphs ")
     assert reason in told
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("cuda_graphs", ["auto", "compiled"])
+@pytest.mark.parametrize("estimator", ["none", "exact", "groups"])
+def test_a_gpu_records_graphs_that_train_the_model_of_a_cpu(
+    rank_pools: RankPools, cuda_device: str, estimator: str, cuda_graphs: str
+):
+    changes = {"dense_rate": 0.003 if estimator != "none" else 0.1, **make_moments(estimator)}
+    setting = TrainingSetting(512, 200, "rowwise_adagrad", table_rate=0.01, **changes)  # pyright: ignore[reportArgumentType]
+    rows = [rows for _, rows in setting.table_rows]
+    batches = add_lists_and_weights(draw_batches(5, 512, rows, seed=2, num_empty_in_last=300), rows)
+    (on_cpu,) = rank_pools.of(1).run(train, setting, batches)
+    graphed = replace(setting, cuda_graphs=cuda_graphs)
+    (on_gpu,) = rank_pools.of(1).run(train_on_gpu, graphed, batches, cuda_device)
+    assert not on_gpu.told
+    assert on_gpu.num_recorded > 1
+    torch.testing.assert_close(torch.tensor(on_gpu.trained.losses), torch.tensor(on_cpu.losses), rtol=1e-4, atol=0)

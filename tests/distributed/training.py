@@ -54,6 +54,7 @@ class TrainingSetting:
     cowclip: CowClipConfig | None = None
     count_exponent: float = 0.0
     initial_accumulator: float = 0.0
+    cuda_graphs: str = "auto"
 
     def resolve_job(self, world_size: int) -> ResolvedJob:
         document = {
@@ -76,7 +77,7 @@ class TrainingSetting:
             "averaging": self.averaging and self.averaging.model_dump(),
             "precision": self.precision,
             "run": {"seed": self.seed},
-            "resources": {"workers_per_node": world_size},
+            "resources": {"workers_per_node": world_size, "cuda_graphs": self.cuda_graphs},
         }
         return resolve(JobConfig.model_validate(document))
 
@@ -112,7 +113,10 @@ class TrainedModel:
 
 
 def train(ranks: Ranks, setting: TrainingSetting, batches: list[GlobalBatch]) -> TrainedModel:
-    parts = setting.build_parts(ranks)
+    return train_parts(ranks, setting, setting.build_parts(ranks), batches)
+
+
+def train_parts(ranks: Ranks, setting: TrainingSetting, parts: Parts, batches: list[GlobalBatch]) -> TrainedModel:
     results = [
         parts.step(
             to_device(replace(setting.cut_share(batch, ranks), index=index), ranks.device),
