@@ -94,6 +94,9 @@ class Repeater:
     def record(self, function: Callable[[], None]) -> Callable[[], None]:
         return partial(self.counter.call_as_one, function)
 
+    def forget(self) -> None:
+        pass
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -50,13 +50,17 @@ class Recorder(Protocol):
         """Record the operations of a function, and return what runs them."""
         ...
 
+    def forget(self) -> None:
+        """Begin anew, with memory of its own: what was recorded will be dropped, and is not running now."""
+        ...
+
 
 class CudaRecorder:
     """Recorder of CUDA graphs, which share their memory: no two run at once, and none leaves anything in it."""
 
     def __init__(self) -> None:
-        self._pool = torch.cuda.graph_pool_handle()
         self._stream = torch.cuda.Stream()
+        self.forget()
 
     def warm_up(self, function: Callable[[], None]) -> None:
         # What libraries set up at their first call must not be recorded, and belongs to a stream.
@@ -72,6 +76,11 @@ class CudaRecorder:
         with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
             function()
         return graph.replay
+
+    def forget(self) -> None:
+        torch.cuda.synchronize()
+        # The memory of a pool is freed with its last graph; the pool itself cannot be used again.
+        self._pool = torch.cuda.graph_pool_handle()
 
 
 @dataclass(frozen=True)
@@ -179,6 +188,9 @@ class GraphedChunk:
 
         What is recorded for the first time, without squares or with them, is compared on the first rows.
         """
+        if all(recorded.num_rows < variant.num_rows for recorded in self._replays):
+            # Smaller graphs find room in the memory of a larger one, and not the other way round.
+            self._forget()
         compared = replace(variant, num_rows=min(variant.num_rows, self._num_compared_rows))
         before = self._gradients.sums.clone()
         try:
@@ -246,13 +258,18 @@ class GraphedChunk:
     def _give_up(self, reason: str) -> None:
         """Go on with the next candidate, or eagerly where there is none."""
         del self._candidates[0]
-        self._replays.clear()
+        self._forget()
         self._compared.clear()
         if not self._candidates:
             # Single operations have memory of their own.
             del self._rows, self._gradient
         then = self._candidates[0][0] if self._candidates else "single operations"
         self._tell_fallback(f"the dense part is launched as {then}: {reason}")
+
+    def _forget(self) -> None:
+        """Drop all graphs and their memory; those that are needed again will be recorded again."""
+        self._recorder.forget()
+        self._replays.clear()
 
     def _make_pass(self, variant: _Variant, forward: Callable[..., torch.Tensor]) -> Callable[[], None]:
         """Return the pass over the first rows of the kept memory."""

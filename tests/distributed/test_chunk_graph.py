@@ -27,6 +27,9 @@ class Repeater:
     def warm_up(self, function: Callable[[], None]) -> None:
         function()
 
+    def forget(self) -> None:
+        pass
+
     def record(self, function: Callable[[], None]) -> Callable[[], None]:
         if self.fault == "refuses":
             raise RuntimeError("operation not permitted when stream is capturing")
