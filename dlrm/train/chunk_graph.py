@@ -12,6 +12,7 @@ and with them. A chunk of another number is filled up with rows of zeros, whose 
 import logging
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -24,9 +25,9 @@ from dlrm.train.dense_pass import ChunkRows, EagerChunk
 from sharding.comm.gradient_buffer import GradientBuffer
 from sharding.embedding import PooledBatch
 
-SIZES_OF_AN_OCTAVE = 8
-"""Numbers of rows from one power of two to the next for which there may be graphs, so that at most an eighth of a chunk
-is filled up."""
+SIZES_OF_AN_OCTAVE, SIZES_OF_A_CHUNK = 8, 32
+"""Numbers of rows for which there may be graphs: at most eight from one power of two to the next, and 32 in all. So the
+first half of a batch, whose length changes, needs no graph of its own each time."""
 COMPARED_FRACTION = 8
 """Part of a chunk on which graphs are compared with single operations, whose memory might not fit beside the graphs of
 a whole chunk: an eighth."""
@@ -60,6 +61,8 @@ class CudaRecorder:
 
     def __init__(self) -> None:
         self._stream = torch.cuda.Stream()
+        self._failed: list[torch.cuda.CUDAGraph] = []
+        """Graphs that could not be recorded: torch's allocator may still refer to them."""
         self.forget()
 
     def warm_up(self, function: Callable[[], None]) -> None:
@@ -71,10 +74,18 @@ class CudaRecorder:
         current.wait_stream(self._stream)
 
     def record(self, function: Callable[[], None]) -> Callable[[], None]:
-        graph = torch.cuda.CUDAGraph()
-        # Other threads may allocate or query events meanwhile, as NCCL's and that of the batches do.
-        with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
-            function()
+        graph, current = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
+        try:
+            # Other threads may query events meanwhile, as NCCL's do.
+            with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
+                function()
+        except BaseException:
+            # torch leaves these as they are where CUDA itself gives a recording up.
+            torch.cuda.set_stream(current)
+            self._failed.append(graph)
+            with suppress(RuntimeError):
+                torch._C._cuda_endAllocateToPool(current.device_index, self._pool)
+            raise
         return graph.replay
 
     def forget(self) -> None:
@@ -130,12 +141,13 @@ class GraphedChunk:
         model = eager.model
         self._candidates: list[tuple[str, nn.Module | Callable[..., torch.Tensor]]] = [("CUDA graphs", model)]
         if is_compiled:
-            self._candidates.insert(0, ("compiled CUDA graphs", torch.compile(model, dynamic=True)))
+            self._candidates.insert(0, ("compiled CUDA graphs", compile_for_all_sizes(model)))
         self._replays: dict[_Variant, Callable[[], None]] = {}
         self._compared: set[bool] = set()
         """Kinds of graphs that were compared: without squares, with them."""
-        self._num_compared_rows = _round_up(max(1, shape.num_rows // COMPARED_FRACTION))
-        device, num_rows = gradients.gradient.device, _round_up(shape.num_rows)
+        self._least_quantum = max(1, shape.num_rows // SIZES_OF_A_CHUNK)
+        self._num_compared_rows = self._round_up(max(1, shape.num_rows // COMPARED_FRACTION))
+        device, num_rows = gradients.gradient.device, self._round_up(shape.num_rows)
         self._rows = ChunkRows(
             torch.zeros(num_rows, shape.num_dense, device=device),
             torch.zeros(num_rows, shape.num_features, shape.dim, device=device),
@@ -146,14 +158,14 @@ class GraphedChunk:
         self._last_factor = 1.0
         self._loss = torch.zeros((), device=device)
         self._gradient = torch.empty(0, device=device)
-        """[c, F, D] gradient of the pooled embeddings times `to_scaled_mean`, in the dtype of their exchange."""
+        """[c, F, D] gradient of the pooled embeddings times `to_scaled_mean`, in the dtype that they are taken in."""
 
     def __call__(
         self, batch: DeviceBatch, pooled: PooledBatch, start: int, end: int, to_scaled_mean: float
     ) -> torch.Tensor:
         replay = None
         if self._candidates:
-            variant = _Variant(_round_up(end - start), self._estimator.is_adding_squares)
+            variant = _Variant(self._round_up(end - start), self._estimator.is_adding_squares)
             with self._eager.clock.part("lookup"):
                 self._fill(batch, pooled, start, end, variant.num_rows)
                 self._set_factor(pooled, to_scaled_mean)
@@ -181,15 +193,16 @@ class GraphedChunk:
             self._to_scaled_mean.fill_(to_scaled_mean)
             self._last_factor = to_scaled_mean
         if not len(self._gradient):
-            self._gradient = torch.empty_like(self._rows.pooled, dtype=pooled.exchange_dtype)
+            self._gradient = torch.empty_like(self._rows.pooled, dtype=pooled.gradient_dtype)
 
     def _prepare(self, variant: _Variant) -> Callable[[], None] | None:
         """Record the graph of a variant; None where this chunk must run eagerly. The gradient buffer stays as it is.
 
         What is recorded for the first time, without squares or with them, is compared on the first rows.
         """
-        if all(recorded.num_rows < variant.num_rows for recorded in self._replays):
-            # Smaller graphs find room in the memory of a larger one, and not the other way round.
+        # Smaller graphs find room in the memory of a larger one, and not the other way round.
+        is_largest = all(recorded.num_rows < variant.num_rows for recorded in self._replays)
+        if is_largest:
             self._forget()
         compared = replace(variant, num_rows=min(variant.num_rows, self._num_compared_rows))
         before = self._gradients.sums.clone()
@@ -203,6 +216,8 @@ class GraphedChunk:
                         # Nothing to compare with: this step will be dropped, and a later one tries again.
                         return None
                     obstacle = self._record(compared, forward, before) or self._compare(compared, expected, before)
+                    if obstacle is None and is_largest:
+                        self._forget()
                 if obstacle is None and variant not in self._replays:
                     obstacle = self._record(variant, forward, before)
                 if obstacle is None:
@@ -284,8 +299,23 @@ class GraphedChunk:
 
         return run
 
+    def _round_up(self, num_rows: int) -> int:
+        """Return the least number of rows for which there may be a graph that is not below `num_rows`, at least 1."""
+        quantum = max(self._least_quantum, (1 << (num_rows.bit_length() - 1)) // SIZES_OF_AN_OCTAVE)
+        return math.ceil(num_rows / quantum) * quantum
 
-def _round_up(num_rows: int) -> int:
-    """Return the least number of rows for which there may be a graph that is not below `num_rows`, at least 1."""
-    quantum = max(1, (1 << (num_rows.bit_length() - 1)) // SIZES_OF_AN_OCTAVE)
-    return math.ceil(num_rows / quantum) * quantum
+
+def compile_for_all_sizes(model: nn.Module) -> Callable[..., torch.Tensor]:
+    """Return the model as torch.compile makes it, once for all numbers of rows."""
+    # Imported late: only compiled graphs need it.
+    from torch.fx.experimental import _config
+
+    compiled = torch.compile(model, dynamic=True)
+
+    def forward(dense: torch.Tensor, pooled: torch.Tensor) -> torch.Tensor:
+        # Else torch takes sizes that are equal in the first call for the same one: as many rows as a layer is wide
+        # would have it compiled again for any other number, in the middle of a recording.
+        with _config.patch(use_duck_shape=False):
+            return compiled(dense, pooled)
+
+    return forward

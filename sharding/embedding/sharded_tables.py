@@ -101,7 +101,8 @@ class ShardedTables:
         ]
         has_means = self._pooling == "mean" and not handle.ids.measure_sizes().are_single
         lengths = handle.ids.lengths if has_means else None
-        return PooledBatch(shares, self._optimizer, num_rows, self._dtype, self._chunk_buffer, lengths)
+        is_mean = self._pooling == "mean"
+        return PooledBatch(shares, self._optimizer, num_rows, self._dtype, self._chunk_buffer, lengths, is_mean=is_mean)
 
     def state_dict(self) -> TableStateDict:
         """Return weights and optimizer state as torch.distributed.checkpoint saves them, and loads them in place.
@@ -169,14 +170,19 @@ class PooledBatch:
         dtype: torch.dtype,
         buffer: "_ChunkBuffer",
         lengths: torch.Tensor | None,
+        *,
+        is_mean: bool,
     ) -> None:
         """Keep what reading needs. num_rows: as for `lookup`. dtype: of the exchange.
 
-        lengths: [F, b] int32, where sums of bags are made means.
+        lengths: [F, b] int32, where sums of bags are made means. is_mean: whether they may be, in this batch or
+        another.
         """
         self._shares, self._optimizer, self._num_rows = shares, optimizer, num_rows
-        self.exchange_dtype = dtype
-        self._buffer, self._lengths = buffer, lengths
+        self._dtype, self._buffer, self._lengths = dtype, buffer, lengths
+        self.gradient_dtype = torch.float32 if is_mean else dtype
+        """Dtype in which `write_gradient` loses nothing more: gradients of means are rounded for the exchange after
+        they are divided."""
         # Gradients of a smaller batch than that of S would exceed fp16's largest number, 65,504, if they were at S.
         self.scale = min(optimizer.gradient_scale, float(2 ** round(math.log2(num_rows))))
         """Scale of gradients in transit: `write_gradient` takes `scale` times d(mean loss) / d(pooled)."""
@@ -200,7 +206,7 @@ class PooledBatch:
         """
         if self._lengths is not None:
             gradient = gradient / self._count_ids(start, end)
-        gradient = gradient.to(self.exchange_dtype)
+        gradient = gradient.to(self._dtype)
         for share in self._shares:
             share.write_gradient(start, end, gradient)
         # 0 times a number is 0; 0 times infinity or NaN is NaN. No wait for the device, as a comparison would need.

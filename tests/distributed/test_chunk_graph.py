@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dlrm.config import MomentsConfig, VarianceReductionConfig
-from dlrm.train.chunk_graph import GraphedChunk
+from dlrm.train.chunk_graph import CudaRecorder, GraphedChunk
 from sharding.comm.process_groups import Ranks
 from tests.distributed.reference import GlobalBatch, add_lists_and_weights, draw_batches
 from tests.distributed.training import TrainedModel, TrainingSetting, train, train_parts
@@ -159,3 +159,22 @@ def test_a_gpu_records_graphs_that_train_the_model_of_a_cpu(
     assert not on_gpu.told
     assert on_gpu.num_recorded > 1
     torch.testing.assert_close(torch.tensor(on_gpu.trained.losses), torch.tensor(on_cpu.losses), rtol=1e-4, atol=0)
+
+
+@pytest.mark.gpu
+def test_a_recording_that_fails_leaves_the_gpu_as_it_was(cuda_device: str):
+    numbers, recorder, stream = torch.ones(3, device=cuda_device), CudaRecorder(), torch.cuda.current_stream()
+    with pytest.raises(RuntimeError):
+        # To read a number is not permitted meanwhile.
+        recorder.record(lambda: numbers.fill_(numbers.sum().item()))
+    assert torch.cuda.current_stream() == stream
+    recorder.forget()
+    recorder.record(lambda: numbers.add_(1))()
+    assert numbers.tolist() == [2, 2, 2]
+    before = torch.cuda.memory_allocated()
+    for _ in range(3):
+        torch.empty(2**20, device=cuda_device).record_stream(torch.cuda.Stream())
+        torch.cuda.synchronize()
+    # Frees what other streams are done with.
+    torch.empty(1, device=cuda_device)
+    assert torch.cuda.memory_allocated() == before
