@@ -91,7 +91,7 @@ class ResourcesConfig(Config):
     workers_per_node: int = Field(default=2, ge=1, le=MAX_WORKERS)
     """Number of ranks on each machine; one for each GPU where there are GPUs."""
     threads_per_worker: int = Field(default=1, ge=1, le=1024)
-    """Number of cores of one rank, and of threads that read its rows."""
+    """Number of cores of one rank; with a GPU also of threads that read its rows."""
     memory: Annotated[int, parse_size_from(2**28), Field(ge=2**28, le=MAX_MEMORY)] = 8 * 2**30
     """Bytes that the job may use on each machine, shared by its ranks; also written as "8GiB". A job of the service
     that uses more is killed, without a checkpoint; one of `dlrm train` is not."""
@@ -99,9 +99,9 @@ class ResourcesConfig(Config):
     """Number of GPUs of one rank: 0 trains on the CPU over gloo, 1 on CUDA over NCCL."""
     cuda_graphs: Literal["auto", "compiled", "off"] = "auto"
     """Way in which a GPU runs the dense part of a chunk. auto: in one launch, a CUDA graph, whose kernels torch.compile
-    makes where a run has a billion samples or more. compiled: with such kernels however short the run. off: one
-    operation after another. A graph that differs from single operations by more than rounding is not used, and an event
-    says so."""
+    makes if a run has a billion samples or more. compiled: with such kernels however short the run. off: one operation
+    after another, as on CPUs always. A graph that differs from single operations by more than rounding is not used, and
+    an event says so."""
 
     kubernetes: KubernetesConfig = KubernetesConfig()
     """Placement on a cluster, for the launcher kubernetes alone."""

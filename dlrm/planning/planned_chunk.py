@@ -21,7 +21,7 @@ def enlarge_chunk(
     job with another chunk.
     """
     chunk_size = resolved.share_size if resolved.is_chunk_planned else 0
-    while chunk_size > resolved.chunk_size:
+    while chunk_size > request.chunk_size:
         larger = make_request(resolved.with_planned_chunk(chunk_size))
         if max(count_bytes_by_memory_domain(larger, plan)) <= MAX_FILLED * request.topology.memory_bytes:
             return larger

@@ -47,12 +47,12 @@ def make_checked_plan(
 ) -> tuple[PlanRequest, Plan]:
     """Make and check the plan of a job's tables, named as its columns, on this machine.
 
-    The request has the chunk of the job: on GPUs an automatic one is as large as the plan has room for. Raises
+    The request has the chunk of the job: on GPUs an automatic one is as large as there is room for. Raises
     PlanError, with a field of the job's document, and InvalidPlanError.
     """
     try:
         request = make_plan_request(resolved, tables, num_dense, here)
-        plan = make_plan_or_refuse(request)
+        request, plan = make_plan_or_refuse(request, is_chunk_open=resolved.is_chunk_planned)
     except PlanError as error:
         raise replace(error, field=_get_job_field(error)) from None
     if faults := find_faults(request, plan):

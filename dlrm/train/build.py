@@ -114,22 +114,17 @@ def build_parts(
     tables = _make_tables(resolved, plan, ranks)
     optimizer = make_dense_optimizer(job.dense_optimizer, model.named_parameters())
     has_halves = rows.num_windows > 1
-    num_extra = 0 if job.moments is None else job.moments.num_extra_sums + has_halves
-    gradients = GradientBuffer(
-        list(model.parameters()), ranks, num_extra_sums=num_extra, is_in_memory=tables.is_in_memory
-    )
+    gradients = _make_gradients(job, model, tables, ranks, has_halves=has_halves)
     layer_noise = LayerNoise([(name, parameter.numel()) for name, parameter in model.named_parameters()])
     reduction = _make_reduction(job, model, gradients, layer_noise.sizes)
     estimator = make_estimator(resolved, model, gradients, has_halves=has_halves)
-    clock = PartClock()
-    run_chunk: ChunkPass = EagerChunk(clock, model, is_bf16=job.precision == "bf16")
-    if recorder is None and ranks.device.type == "cuda" and job.resources.cuda_graphs != "off":
-        recorder = CudaRecorder()
-    if recorder is not None:
+    eager = EagerChunk(PartClock(), model, is_bf16=job.precision == "bf16")
+    run_chunk: ChunkPass = eager
+    if recorder := recorder or _make_recorder(job, ranks):
         shape = ChunkShape(resolved.chunk_size, schema.num_dense, len(schema.features), job.model.embedding_dim)
         is_compiled = _is_compiled(job, rows)
         run_chunk = GraphedChunk(
-            run_chunk, estimator, gradients, shape, recorder, is_compiled=is_compiled, tell_fallback=tell_fallback
+            eager, estimator, gradients, shape, recorder, is_compiled=is_compiled, tell_fallback=tell_fallback
         )
     step = TrainingStep(
         dense_pass=DensePass(run_chunk, estimator, chunk_size=resolved.chunk_size),
@@ -142,11 +137,14 @@ def build_parts(
         full_rows=compute_full_batch_rows(job.batch.global_size, rows.num_rows),
         moments_every=resolved.moments_every,
         mean_weight=rows.mean_weight,
-        clock=clock,
+        clock=eager.clock,
         memory=SampleMemory(optimizer) if job.dense_optimizer.memory == "samples" else None,
     )
-    average = _make_average(job, model, tables, ranks, rows)
-    return Parts(model, tables, optimizer, reduction, step, average)
+    return Parts(model, tables, optimizer, reduction, step, _make_average(job, model, tables, ranks, rows))
+
+
+def _make_recorder(job: JobSpec, ranks: Ranks) -> Recorder | None:
+    return CudaRecorder() if ranks.device.type == "cuda" and job.resources.cuda_graphs != "off" else None
 
 
 def _is_compiled(job: JobConfig, rows: TrainRows) -> bool:
@@ -205,6 +203,14 @@ def _make_tables(resolved: ResolvedJob, plan: Plan, ranks: Ranks) -> ShardedTabl
         others = [name for name in ("auto", *get_args(TransportName)) if name != job.sharding.transport]
         valid = ", ".join(f'"{name}"' for name in others)
         raise DataError(str(error), field="sharding.transport", valid=valid) from None
+
+
+def _make_gradients(
+    job: JobSpec, model: nn.Module, tables: ShardedTables, ranks: Ranks, *, has_halves: bool
+) -> GradientBuffer:
+    num_extra = 0 if job.moments is None else job.moments.num_extra_sums + has_halves
+    parameters = list(model.parameters())
+    return GradientBuffer(parameters, ranks, num_extra_sums=num_extra, is_in_memory=tables.is_in_memory)
 
 
 def _make_average(

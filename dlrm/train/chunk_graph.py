@@ -29,8 +29,7 @@ SIZES_OF_AN_OCTAVE, SIZES_OF_A_CHUNK = 8, 32
 """Numbers of rows for which there may be graphs: at most eight from one power of two to the next, and 32 in all. So the
 first half of a batch, whose length changes, needs no graph of its own each time."""
 COMPARED_FRACTION = 8
-"""Part of a chunk on which graphs are compared with single operations, whose memory might not fit beside the graphs of
-a whole chunk: an eighth."""
+"""Part of a chunk on whose rows graphs are compared with single operations: an eighth."""
 TOLERANCE = {False: 1e-4, True: 0.25}
 """Largest difference between a graph's results and those of single operations, as a fraction of their L2 norm, by
 whether matrix products are in bf16. Both round, in other orders where the compiler fuses operations; in bf16 the
@@ -114,9 +113,9 @@ class _Variant:
 
 
 class GraphedChunk:
-    """The pass of a chunk as one launch, compared with the eager pass at the first chunk.
+    """The pass of a chunk as one launch. Each graph is compared with the eager pass at its first chunk.
 
-    Where it differs by more than rounding, or cannot be recorded, chunks run eagerly from there on.
+    If it differs by more than rounding, or cannot be recorded, chunks run eagerly from there on.
     """
 
     def __init__(
@@ -133,8 +132,8 @@ class GraphedChunk:
         """Allocate what graphs read and write.
 
         eager: the same pass without graphs. gradients: of its model. is_compiled: have torch.compile make the kernels;
-        where it cannot, graphs have the eager ones. tell_fallback: called with the reason where something of this
-        cannot be.
+        if it cannot, graphs have the eager ones. tell_fallback: called with the reason if compiled graphs, or graphs,
+        are not possible.
         """
         self._eager, self._estimator, self._gradients, self._recorder = eager, estimator, gradients, recorder
         self._tell_fallback = tell_fallback
@@ -143,10 +142,8 @@ class GraphedChunk:
         if is_compiled:
             self._candidates.insert(0, ("compiled CUDA graphs", compile_for_all_sizes(model)))
         self._replays: dict[_Variant, Callable[[], None]] = {}
-        self._compared: set[bool] = set()
-        """Kinds of graphs that were compared: without squares, with them."""
         self._least_quantum = max(1, shape.num_rows // SIZES_OF_A_CHUNK)
-        self._num_compared_rows = self._round_up(max(1, shape.num_rows // COMPARED_FRACTION))
+        self._num_compared_rows = max(1, shape.num_rows // COMPARED_FRACTION)
         device, num_rows = gradients.gradient.device, self._round_up(shape.num_rows)
         self._rows = ChunkRows(
             torch.zeros(num_rows, shape.num_dense, device=device),
@@ -163,15 +160,19 @@ class GraphedChunk:
     def __call__(
         self, batch: DeviceBatch, pooled: PooledBatch, start: int, end: int, to_scaled_mean: float
     ) -> torch.Tensor:
-        replay = None
-        if self._candidates:
-            variant = _Variant(self._round_up(end - start), self._estimator.is_adding_squares)
-            with self._eager.clock.part("lookup"):
-                self._fill(batch, pooled, start, end, variant.num_rows)
-                self._set_factor(pooled, to_scaled_mean)
-            replay = self._replays.get(variant) or self._prepare(variant)
+        if not self._candidates:
+            return self._eager(batch, pooled, start, end, to_scaled_mean)
+        variant = _Variant(self._round_up(end - start), self._estimator.is_adding_squares)
+        self._set_factor(pooled, to_scaled_mean)
+        replay = self._replays.get(variant)
+        if replay is None:
+            few = min(end, start + self._num_compared_rows)
+            self._fill(batch, pooled, start, few, variant.num_rows)
+            replay = self._prepare(variant, few - start)
         if replay is None:
             return self._eager(batch, pooled, start, end, to_scaled_mean)
+        with self._eager.clock.part("lookup"):
+            self._fill(batch, pooled, start, end, variant.num_rows)
         with self._eager.clock.part("dense"):
             replay()
         with self._eager.clock.part("give_back"):
@@ -195,77 +196,67 @@ class GraphedChunk:
         if not len(self._gradient):
             self._gradient = torch.empty_like(self._rows.pooled, dtype=pooled.gradient_dtype)
 
-    def _prepare(self, variant: _Variant) -> Callable[[], None] | None:
+    def _prepare(self, variant: _Variant, num_compared: int) -> Callable[[], None] | None:
         """Record the graph of a variant; None where this chunk must run eagerly. The gradient buffer stays as it is.
 
-        What is recorded for the first time, without squares or with them, is compared on the first rows.
+        The graph is compared with single operations on `num_compared` rows, which the kept memory holds, followed by
+        zeros: single operations on a whole chunk might find no room beside the graphs.
         """
-        # Smaller graphs find room in the memory of a larger one, and not the other way round.
-        is_largest = all(recorded.num_rows < variant.num_rows for recorded in self._replays)
-        if is_largest:
+        if all(recorded.num_rows < variant.num_rows for recorded in self._replays):
+            # Smaller graphs find room in the memory of a larger one, and not the other way round.
             self._forget()
-        compared = replace(variant, num_rows=min(variant.num_rows, self._num_compared_rows))
+        few = replace(variant, num_rows=num_compared)
         before = self._gradients.sums.clone()
         try:
+            self._recorder.warm_up(self._make_pass(few, self._eager.model))
+            expected = self._take_results(num_compared, before)
+            if not all(bool(result.isfinite().all()) for result in expected.values()):
+                # Nothing to compare with: this step will be dropped, and a later one tries again.
+                return None
             while self._candidates:
                 name, forward = self._candidates[0]
-                obstacle = None
-                if variant.is_adding_squares not in self._compared:
-                    expected = self._run_eagerly(compared, before)
-                    if not all(bool(result.isfinite().all()) for result in expected.values()):
-                        # Nothing to compare with: this step will be dropped, and a later one tries again.
-                        return None
-                    obstacle = self._record(compared, forward, before) or self._compare(compared, expected, before)
-                    if obstacle is None and is_largest:
-                        self._forget()
-                if obstacle is None and variant not in self._replays:
-                    obstacle = self._record(variant, forward, before)
-                if obstacle is None:
-                    log.info("the pass of %d samples is launched as one of %s", variant.num_rows, name)
-                    return self._replays[variant]
+                try:
+                    replay = self._record(variant, few, forward)
+                except Exception as error:
+                    log.exception("the dense part cannot be recorded")
+                    obstacle = f"cannot be recorded ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
+                else:
+                    self._gradients.sums.copy_(before)
+                    replay()
+                    obstacle = self._compare(self._take_results(num_compared, before), expected)
+                    if obstacle is None:
+                        log.info("the pass of %d samples is launched as one of %s", variant.num_rows, name)
+                        self._replays[variant] = replay
+                        return replay
                 self._give_up(f"{name} {obstacle}")
         finally:
             self._gradients.sums.copy_(before)
         return None
 
-    def _record(self, variant: _Variant, forward: Callable[..., torch.Tensor], before: torch.Tensor) -> str | None:
-        """Record the graph of a variant; return why that cannot be."""
-        run = self._make_pass(variant, forward)
-        try:
-            if variant.is_adding_squares not in self._compared:
-                self._recorder.warm_up(run)
-            self._replays[variant] = self._recorder.record(run)
-        except Exception as error:
-            log.exception("the dense part cannot be recorded")
-            return f"cannot be recorded ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
-        finally:
-            self._gradients.sums.copy_(before)
-        return None
+    def _record(self, variant: _Variant, few: _Variant, forward: Callable[..., torch.Tensor]) -> Callable[[], None]:
+        """Record the graph of a variant. few: the same with few rows."""
+        if forward is not self._eager.model:
+            # The compiler works at the first call.
+            self._recorder.warm_up(self._make_pass(few, forward))
+        return self._recorder.record(self._make_pass(variant, forward))
 
-    def _run_eagerly(self, variant: _Variant, before: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Run the pass of a variant one operation after another, and return its results."""
-        self._recorder.warm_up(self._make_pass(variant, self._eager.model))
-        return self._take_results(variant, before)
-
-    def _compare(self, variant: _Variant, expected: dict[str, torch.Tensor], before: torch.Tensor) -> str | None:
-        """Compare a graph with single operations; return how it differs by more than rounding."""
-        self._replays[variant]()
+    def _compare(self, results: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> str | None:
+        """Compare results of a graph with those of single operations; return how they differ by more than rounding."""
         tolerance = TOLERANCE[self._eager.is_bf16]
-        for name, found in self._take_results(variant, before).items():
+        for name, found in results.items():
             norm = torch.linalg.vector_norm(expected[name]).item()
             difference = torch.linalg.vector_norm(found - expected[name]).item()
             if not difference <= tolerance * norm:
                 return f"are wrong: their {name} is off by {difference:.2g}, its norm is {norm:.2g}"
-        self._compared.add(variant.is_adding_squares)
         return None
 
-    def _take_results(self, variant: _Variant, before: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Return what a pass has left, and put the gradient buffer back."""
+    def _take_results(self, num_rows: int, before: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Return what a pass has left for the first rows, and put the gradient buffer back."""
         sums = (self._gradients.sums - before).view(-1, len(self._gradients.gradient))
         self._gradients.sums.copy_(before)
         return {
             "loss": self._loss.clone(),
-            "gradient of pooled embeddings": self._gradient[: variant.num_rows].to(torch.float32, copy=True),
+            "gradient of pooled embeddings": self._gradient[:num_rows].to(torch.float32, copy=True),
             "dense gradient": sums[0],
             "sum of squares": sums[1:],
         }
@@ -274,7 +265,6 @@ class GraphedChunk:
         """Go on with the next candidate, or eagerly where there is none."""
         del self._candidates[0]
         self._forget()
-        self._compared.clear()
         if not self._candidates:
             # Single operations have memory of their own.
             del self._rows, self._gradient
@@ -315,7 +305,7 @@ def compile_for_all_sizes(model: nn.Module) -> Callable[..., torch.Tensor]:
     def forward(dense: torch.Tensor, pooled: torch.Tensor) -> torch.Tensor:
         # Else torch takes sizes that are equal in the first call for the same one: as many rows as a layer is wide
         # would have it compiled again for any other number, in the middle of a recording.
-        with _config.patch(use_duck_shape=False):
+        with _config.patch(use_duck_shape=False):  # pyright: ignore[reportAttributeAccessIssue]
             return compiled(dense, pooled)
 
     return forward

@@ -52,9 +52,10 @@ def _print_wait_for_rows(console: Console, profiles: Sequence[StepProfile]) -> N
     waits = {profile.rank: profile.parts.get(WAIT_FOR_ROWS, 0.0) / profile.seconds_per_step for profile in profiles}
     slowest = max(waits, key=lambda rank: waits[rank])
     if waits[slowest] > MAX_WAIT_FOR_ROWS:
-        remedy = "more resources.threads_per_worker read them faster; prepared rows are read faster than synthetic ones"
+        remedy = "prepared rows are read faster than synthetic ones are generated"
         share = f"{100 * waits[slowest]:.0f} % of a step"
-        _print_line(console, f"rank {slowest} waits for rows in {share}: {remedy} are generated")
+        threads = "with a GPU, more resources.threads_per_worker read them faster"
+        _print_line(console, f"rank {slowest} waits for rows in {share}: {remedy}; {threads}")
 
 
 def make_parts_table(profiles: Sequence[StepProfile]) -> Table:

@@ -46,6 +46,13 @@ def test_an_automatic_chunk_is_the_largest_for_which_the_gpus_of_a_plan_have_roo
     assert planned.report.largest_bytes == pytest.approx(enough * MAX_FILLED / 1.01)
 
 
+def test_a_chunk_is_smaller_than_usual_if_a_gpu_has_no_room_otherwise():
+    resolved = resolve_for_gpus(65_536, "4GB")
+    planned = plan_tables(resolved, SCHEMA)
+    assert 4096 <= planned.resolved.chunk_size < 65_536
+    assert planned.report.largest_bytes <= 4e9
+
+
 def test_a_chunk_that_is_set_stays():
     resolved = resolve_for_gpus(524_288, "80GB", batch={"chunk_size": 1000})
     planned = plan_tables(resolved, SCHEMA)

@@ -65,7 +65,7 @@ def test_a_rank_that_waits_for_rows_is_named_with_a_remedy(
     last = directory.read()[1]
     last.model_copy(update={"parts": {WAIT_FOR_ROWS: waited, **last.parts}}).write(directory.figures(1))
     text = " ".join(word for line in shown(directory, capsys) for word in line)
-    assert ("rank 1 waits for rows in 34 % of a step: more resources.threads_per_worker" in text) == is_said
+    assert ("rank 1 waits for rows in 34 % of a step: prepared rows are read faster" in text) == is_said
 
 
 def test_steps_without_others_before_them_say_so(
