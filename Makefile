@@ -1,12 +1,13 @@
 # Every target sets up what it needs: Python 3.11, gcc and make are enough.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
-BIN := .venv/bin
-NATIVE := sharding/native sharding/native/tables dlrm/native
-# The build of torch: cpu or cuda.
+# The build of torch, cpu or cuda; each has a virtual environment of its own.
 TORCH ?= cpu
+VENV := .venv$(if $(filter cuda,$(TORCH)),-cuda)
+BIN := $(VENV)/bin
+NATIVE := sharding/native sharding/native/tables dlrm/native
 LOCKS := $(patsubst %,requirements/%.txt,service kubernetes postgres tables $(TORCH) dev)
 OPERATORS := setup.py $(wildcard $(patsubst %,%/*.cpp,$(NATIVE)) $(patsubst %,%/*.h,$(NATIVE)))
-READY := .venv/.ready
+READY := $(VENV)/.ready
 # Many tests wait for processes, and leave a core to others. A file is run in one piece: its tests share what they set up.
 SIDE_BY_SIDE := --numprocesses logical --maxprocesses 4 --dist loadfile
 
@@ -27,7 +28,9 @@ test: $(READY) ## The tests of every change
 test-all: $(READY) ## The slow tests too
 	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not soak"
 
-test-gpu: $(READY) ## The tests that need a GPU; TORCH=cuda sets .venv up for one
+test-gpu: $(READY) ## The tests that need a GPU; TORCH=cuda creates and uses .venv-cuda
+	@$(BIN)/python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' \
+		|| { echo "torch in $(VENV) finds no GPU: make TORCH=cuda test-gpu, on a machine with an NVIDIA GPU"; exit 1; }
 	$(BIN)/pytest -m gpu
 
 soak: $(READY) ## The long tests
@@ -48,12 +51,14 @@ bench: $(READY) ## Run the measurements of benchmarks/ that need no data of your
 		echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 # The lock files are complete, hence --no-deps; why that matters is told in requirements/cpu.txt.
+# Native operators lie in the checkout, built for one torch: the other environment is set up again before its next use.
 $(READY): $(LOCKS) pyproject.toml $(OPERATORS)
-	@echo "setting up .venv (some minutes the first time)"
+	@echo "setting up $(VENV) (some minutes the first time)"
 	@test -n "$(PYTHON)" && "$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Python 3.11 or later is needed: make PYTHON=/path/to/python3.11"; exit 1; }
-	@test -x $(BIN)/pip || "$(PYTHON)" -m venv .venv
+	@test -x $(BIN)/pip || "$(PYTHON)" -m venv $(VENV)
 	@$(BIN)/pip install -qq --disable-pip-version-check --no-deps $(LOCKS:%=-r %)
 	@$(BIN)/pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@$(BIN)/python -m sharding.native sharding/native dlrm/native
+	@rm -f .venv/.ready .venv-cuda/.ready
 	@touch $@

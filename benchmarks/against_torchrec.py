@@ -27,6 +27,7 @@ from pathlib import Path
 import psutil
 import torch
 
+from benchmarks.arguments import parse_count
 from benchmarks.cells import BAGS, COMPARISONS, IDS, TRANSPORTS, Cell, OurTransport
 from benchmarks.comparison_report import format_json, format_markdown, format_trial
 from benchmarks.devices import DeviceKind, add_device_option
@@ -185,14 +186,14 @@ def _make_parser() -> argparse.ArgumentParser:
     add_device_option(parser)
     add(
         "--batch",
-        type=int,
+        type=parse_count,
         nargs="+",
         default=[2048, 32_768, 131_072, 524_288],
         help="samples of a step, over all ranks (default: %(default)s)",
     )
     add(
         "--ranks",
-        type=int,
+        type=parse_count,
         nargs="+",
         help="numbers of processes, which share the cores (default: 1 2; on GPUs 1)",
     )
@@ -200,7 +201,7 @@ def _make_parser() -> argparse.ArgumentParser:
     add("--bags", choices=BAGS, nargs="+", default=BAGS, help="ids per feature: one, or 1 to 9 (default: both)")
     add("--comparison", choices=COMPARISONS, nargs="+", default=COMPARISONS, help="see above (default: both)")
     add("--transport", choices=TRANSPORTS, nargs="+", help="of our tables (default: memory; on GPUs torchrec)")
-    add("--chunk", type=int, help="samples of a chunk of our step (default: the product's choice)")
+    add("--chunk", type=parse_count, help="samples of a chunk of our step (default: the product's choice)")
     add("--rounds", type=int, default=3, help="rounds per cell, each a stretch of every engine (default: %(default)s)")
     add(
         "--seconds",

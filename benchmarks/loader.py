@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.arguments import parse_count
 from dlrm.config import SyntheticConfig
 from dlrm.data.batches import TrainBatches
 from dlrm.data.order import SampleOrder
@@ -49,7 +50,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=[4_000_000, 20_000_000], help="rows of each data set")
     parser.add_argument("--seconds", type=float, default=10.0, help="most seconds for each measurement")
-    parser.add_argument("--threads", type=int, default=1, help="threads that read, and cores of this process")
+    parser.add_argument("--threads", type=parse_count, default=1, help="threads that read, and cores of this process")
     parser.add_argument("--directory", type=Path, help="directory of the rows (default: a temporary directory)")
     arguments = parser.parse_args()
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: arguments.threads])

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from benchmarks.arguments import parse_count
 from benchmarks.processes import run_program
 from dlrm.config import CRITEO_SCHEMA, SyntheticConfig
 from dlrm.data.random import random_bits, stream_key
@@ -31,7 +32,7 @@ _WRITTEN_ROWS = 1 << 18
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=[5_000_000, 20_000_000])
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--threads", type=parse_count, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--ids", type=int, default=1_000_000, help="distinct ids of the largest column")
     parser.add_argument("--directory", type=Path, help="directory of all files (default: a temporary directory)")
     arguments = parser.parse_args()

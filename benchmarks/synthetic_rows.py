@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.arguments import parse_count
 from dlrm.config import SyntheticConfig
 from dlrm.data.synthetic.log import SyntheticRows
 
@@ -24,9 +25,9 @@ READ_ROWS = 16_384
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=1_000_000, help="rows to make")
-    parser.add_argument("--num-ids", type=int, default=10_000, help="ids of the largest feature")
-    parser.add_argument("--threads", type=int, default=1, help="threads that make the rows of a read")
+    parser.add_argument("--rows", type=parse_count, default=1_000_000, help="rows to make")
+    parser.add_argument("--num-ids", type=parse_count, default=10_000, help="ids of the largest feature")
+    parser.add_argument("--threads", type=parse_count, default=1, help="threads that make the rows of a read")
     arguments = parser.parse_args()
     config = SyntheticConfig(num_rows=max(arguments.rows, 10), num_ids=arguments.num_ids)
     source = SyntheticRows(config, arguments.threads)

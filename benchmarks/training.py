@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 import torch
 import torch.multiprocessing as mp
 
+from benchmarks.arguments import parse_count
 from benchmarks.devices import DeviceKind, add_device_option, describe_missing_gpus, join_ranks
 from dlrm.config import ConfigError, ModelConfig, ResolvedJob, parse_job, resolve
 from dlrm.config.optimizers import SETTINGS
@@ -107,6 +108,8 @@ class Shape:
                 _ = self.with_reduction(reduction).job
         except ConfigError as error:
             return str(error)
+        if self.precision == "tf32" and self.device == "cpu":
+            return "--precision tf32 needs --device cuda: CPUs compute its products in fp32"
         return describe_missing_gpus(self.device, self.world_size)
 
     @property
@@ -164,12 +167,12 @@ def draw_ids(
 
 def add_shape_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `Shape`; their defaults are 26 tables of [100,000, 64] and the default MLPs."""
-    parser.add_argument("--batch", type=int, default=32_768, help="samples of a step over all ranks")
+    parser.add_argument("--batch", type=parse_count, default=32_768, help="samples of a step over all ranks")
     add_device_option(parser)
-    parser.add_argument("--ranks", type=int, help="processes, which share the cores; 2 on CPUs, 1 on a GPU")
-    parser.add_argument("--tables", type=int, default=26, help="categorical features")
-    parser.add_argument("--rows", type=int, default=100_000, help="rows of each table")
-    parser.add_argument("--dim", type=int, default=64, help="D, embedding dimension")
+    parser.add_argument("--ranks", type=parse_count, help="processes, which share the cores; 2 on CPUs, 1 on a GPU")
+    parser.add_argument("--tables", type=parse_count, default=26, help="categorical features")
+    parser.add_argument("--rows", type=parse_count, default=100_000, help="rows of each table")
+    parser.add_argument("--dim", type=parse_count, default=64, help="D, embedding dimension")
     architectures = ModelConfig.model_json_schema()["properties"]["architecture"]
     parser.add_argument("--architecture", choices=architectures.get("enum", [architectures["default"]]), default="dlrm")
     parser.add_argument(
@@ -178,7 +181,7 @@ def add_shape_options(parser: argparse.ArgumentParser) -> None:
         default="bf16",
         help="precision of the dense part; tf32 on GPUs",
     )
-    parser.add_argument("--chunk", type=int, help="samples of a chunk; default: the product's choice")
+    parser.add_argument("--chunk", type=parse_count, help="samples of a chunk; default: the product's choice")
     parser.add_argument("--optimizer", choices=sorted(SETTINGS), default="adam", help="optimizer of the dense part")
     parser.add_argument("--exchange", choices=["fp32", "fp16"], default="fp32", help="dtype of the exchange")
     transports = ["auto", "memory", "network", "torchrec"]

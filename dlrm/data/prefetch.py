@@ -14,8 +14,8 @@ def prefetch(
 ) -> Generator[Result, None, None]:
     """Yield `make(item)` for every item, in order, computed by one thread at most `num_ahead` results ahead.
 
-    An error of `make` is raised when its result is due. Closing the generator drops the results that were computed
-    ahead and ends the thread.
+    An error of `make` is raised when its result is due. An error of `items` is raised when its item is taken, up to
+    `num_ahead` results earlier. Closing the generator drops the results that were computed ahead and ends the thread.
     """
     pending: deque[Future[Result]] = deque()
     executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="prefetch")

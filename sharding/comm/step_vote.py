@@ -56,7 +56,7 @@ def all_reduce_votes(ranks: Ranks, vote: StepVote, loss_sum: torch.Tensor | None
     if ranks.world_size > 1:
         dist.all_reduce(votes, group=ranks.dense_group)
     # What is not finite on one rank is not finite in the sum.
-    total, num_stops, num_not_ready = read_numbers(votes)
+    total, num_stops, num_not_ready = votes.tolist()
     is_finite = math.isfinite(total)
     return StepDecision(
         is_finite=is_finite,
@@ -64,8 +64,3 @@ def all_reduce_votes(ranks: Ranks, vote: StepVote, loss_sum: torch.Tensor | None
         is_save_due=num_not_ready == 0,
         loss_sum=total if is_finite else float("nan"),
     )
-
-
-def read_numbers(numbers: torch.Tensor) -> list[float]:
-    """Read `numbers` [n] on the host, which waits for the device: one transfer."""
-    return numbers.tolist()

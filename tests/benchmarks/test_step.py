@@ -38,10 +38,19 @@ def test_every_kind_of_variance_reduction_is_compared_with_none():
 
 
 @pytest.mark.parametrize("module", ["step", "variance_reduction"])
-def test_an_invalid_shape_is_an_error_in_words(module: str):
-    ran = run(module, "--ranks", "3")
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--ranks", "3", "64 is not divisible by 3 ranks"),
+        ("--ranks", "0", "--ranks: 0 is not a positive integer"),
+        ("--chunk", "-1", "--chunk: -1 is not a positive integer"),
+        ("--precision", "tf32", "--precision tf32 needs --device cuda"),
+    ],
+)
+def test_an_invalid_shape_is_an_error_in_words(module: str, option: str, value: str, message: str):
+    ran = run(module, option, value)
     assert ran.returncode == 2
-    assert "64 is not divisible by 3 ranks" in ran.stderr
+    assert message in ran.stderr
     assert "Traceback" not in ran.stderr
 
 

@@ -33,12 +33,14 @@ class NewerLaunchConfig(OlderLaunchConfig):
     shutdown_timeout: int
 
 
-@pytest.mark.parametrize("settings", [OlderLaunchConfig, NewerLaunchConfig])
+@pytest.mark.parametrize(
+    ("settings", "timeouts"), [(OlderLaunchConfig, {}), (NewerLaunchConfig, {"shutdown_timeout": 300})]
+)
 def test_ranks_get_their_time_to_end_where_torch_can_be_told_of_it(
-    settings: type[OlderLaunchConfig], monkeypatch: pytest.MonkeyPatch
+    settings: type[OlderLaunchConfig], timeouts: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     with mock.patch.object(api, "LaunchConfig", settings):
         config = ranks._make_config(3, None)
     assert config.nproc_per_node == 3
-    assert getattr(config, "shutdown_timeout", 300) == ranks.SHUTDOWN_TIMEOUT_SECONDS == 300
+    assert {name: value for name, value in vars(config).items() if "timeout" in name} == timeouts

@@ -13,10 +13,7 @@ from tests.sharding.embedding.table_batches import TABLES, TableBatch, draw_thre
 from tests.sharding.embedding.table_steps import OptimizerName, TableLayout, TablesResult, look_up_and_update
 from tests.sharding.embedding.test_sharded_tables import assert_follow_reference
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU here"),
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cuda_device")]
 
 CASES: list[tuple[int, ShardingType, OptimizerName]] = [
     *((1, "table_wise", optimizer) for optimizer in ("sgd", "rowwise_adagrad", "adagrad")),

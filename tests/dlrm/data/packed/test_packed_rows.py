@@ -1,5 +1,7 @@
+import gc
 import itertools
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from dlrm.data.packed.open import is_packed, open_packed
 from dlrm.data.packed.rows import PackedRows
 from dlrm.data.rows import Feature, Rows, Runs
 from tests.dlrm.data.packed_files import FEATURES, ONE_ID, OTHER_ID, random_rows, write_packed
+from tests.patience import wait_until
 
 NUM_ROWS = 10_000
 ONE_SPLIT = {"num_rows": 50, "num_positives": 1, "mean_weight": 1.0, "label_rate": 0.02}
@@ -249,6 +252,26 @@ def test_an_id_that_is_no_row_of_its_table_is_named(
         f"{path}, {feature.name}: contains the id {wrong}, but its table has {feature.num_ids:,} rows "
         f"(valid: 0 to {feature.num_ids - 1}, as its meta.json says; prepare the data again)"
     )
+
+
+def test_an_error_in_one_of_several_row_threads_reaches_the_reader_and_no_thread_is_left(
+    copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packed_rows, "_PIECE_ROWS", 5)
+    path = copy / "train" / "ids.bin"
+    ids = np.fromfile(path, dtype=np.int32)
+    ids[0] = -1
+    ids.tofile(path)
+    before = set(threading.enumerate())
+    source = open_packed(copy, num_threads=3).train
+    with TrainBatches(source, 50, 0, 1, seed=0, num_epochs=1) as batches:
+        with pytest.raises(DataError, match="contains the id -1"):
+            next(batches)
+        assert any(thread.name.startswith("rows") for thread in set(threading.enumerate()) - before)
+    # Row threads last as long as the source, which other batches may read.
+    del source, batches
+    gc.collect()
+    wait_until(lambda: set(threading.enumerate()) <= before)
 
 
 @pytest.mark.parametrize(
