@@ -50,7 +50,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=[4_000_000, 20_000_000], help="rows of each data set")
     parser.add_argument("--seconds", type=float, default=10.0, help="most seconds for each measurement")
-    parser.add_argument("--threads", type=parse_count, default=1, help="threads that read, and cores of this process")
+    parser.add_argument(
+        "--threads",
+        type=parse_count,
+        default=1,
+        help="threads that read, and cores of this process; several: as for a GPU",
+    )
     parser.add_argument("--directory", type=Path, help="directory of the rows (default: a temporary directory)")
     arguments = parser.parse_args()
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: arguments.threads])
@@ -61,16 +66,19 @@ def main() -> None:
             for batch_size in BATCH_SIZES:
                 take_rate = measure_take(Path(directory), meta, batch_size, arguments.seconds / 2)
                 source = PackedRows(Path(directory), "train", meta, arguments.threads)
-                rate, memory = measure_loader(source, batch_size, arguments.seconds)
+                is_ahead = arguments.threads > 1
+                rate, memory = measure_loader(source, batch_size, arguments.seconds, is_order_ahead=is_ahead)
                 figures = f"{memory.anonymous / 1e6:,.0f} | {memory.mapped / 1e6:,.0f}"
                 print(f"| {num_rows:,} | {batch_size:,} | {rate:,.0f} | {take_rate:,.0f} | {figures} |", flush=True)  # noqa: T201
 
 
-def measure_loader(source: RowSource, batch_size: int, seconds: float) -> tuple[float, Memory]:
+def measure_loader(source: RowSource, batch_size: int, seconds: float, *, is_order_ahead: bool) -> tuple[float, Memory]:
     """Measure the samples per second from the request of the first batch on, and the memory."""
     memory = Memory()
     num_samples, started = 0, time.perf_counter()
-    with TrainBatches(source, batch_size, rank=0, world_size=1, seed=0, num_epochs=1000) as batches:
+    with TrainBatches(
+        source, batch_size, rank=0, world_size=1, seed=0, num_epochs=1000, is_order_ahead=is_order_ahead
+    ) as batches:
         while (elapsed := time.perf_counter() - started) < seconds:
             num_samples += next(batches).num_valid
             memory.measure()

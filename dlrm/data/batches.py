@@ -58,17 +58,15 @@ class _BatchOrder:
 
 
 class TrainBatches:
-    """Iterator over one rank's batches of one size, in the global order, prepared ahead by two background threads.
-
-    One thread finds the order of a batch while the other reads the rows of the one before.
+    """Iterator over one rank's batches of one size, in the global order, prepared ahead by a background thread.
 
     They are those of a whole run, or of a stage of it. A batch may cross the end of an epoch, so that only the last
     batch of the run can be short. Where an epoch has fewer rows than B, each batch is an epoch.
 
     Rank r of W takes rows r, r + W, r + 2 W, ... of every global batch, so that the first rows of the global batch are
     also the first rows of the ranks' shares. Where the batch is cut into groups, row i belongs to group
-    i mod `num_groups`, and a share contains its groups one after another. Iterating raises the errors of the threads.
-    Leaving the context manager ends the threads.
+    i mod `num_groups`, and a share contains its groups one after another. Iterating raises the errors of the thread.
+    Leaving the context manager ends the thread.
     """
 
     def __init__(
@@ -83,14 +81,17 @@ class TrainBatches:
         start_batch: int = 0,
         start_row: int = 0,
         end_row: int | None = None,
+        *,
+        is_order_ahead: bool = False,
     ) -> None:
         """Set up the batches of rank `rank`, without reading any rows yet.
 
         global_size: B, rows of a global batch. num_epochs: passes over the rows; a fraction reads a share of them.
         num_groups: groups that a global batch is cut into, a multiple of the ranks; None: one for each rank.
         start_batch, start_row: number of batches of the run before these, and of the rows in them. end_row: position
-        behind the last row; None: that of the run. Raises ValueError where B or `num_groups` is not divisible by the
-        ranks.
+        behind the last row; None: that of the run. is_order_ahead: find orders in a thread of their own, which gets
+        more rows out of several cores, and takes more of a single one. Raises ValueError where B or `num_groups` is not
+        divisible by the ranks.
         """
         num_groups = num_groups or world_size
         for name, size in (("global_size", global_size), ("num_groups", num_groups)):
@@ -108,9 +109,14 @@ class TrainBatches:
         self._last_window = self._order.find_windows(num_rows - 1, num_rows)[1]
         self._announced = (-1, -1)
         """First and last window that are being read, as last announced to the source."""
-        num_ahead = max(2, min(_MAX_ORDERS_AHEAD, _MAX_ROWS_AHEAD // self._share_size))
-        self._orders = prefetch(self._find_order, range(start_batch, self.num_batches), num_ahead)
-        self._batches = prefetch(self._read, self._orders)
+        numbers = range(start_batch, self.num_batches)
+        if is_order_ahead:
+            num_ahead = max(2, min(_MAX_ORDERS_AHEAD, _MAX_ROWS_AHEAD // self._share_size))
+            self._orders = prefetch(self._find_order, numbers, num_ahead)
+            self._batches = prefetch(self._read, self._orders)
+        else:
+            self._orders = None
+            self._batches = prefetch(lambda number: self._read(self._find_order(number)), numbers)
 
     def __iter__(self) -> Iterator[Batch]:
         return self
@@ -123,7 +129,8 @@ class TrainBatches:
 
     def __exit__(self, *_: object) -> None:
         self._batches.close()
-        self._orders.close()
+        if self._orders is not None:
+            self._orders.close()
 
     def _find_order(self, index: int) -> _BatchOrder:
         start = self._start_row + (index - self._start_batch) * self._full_rows

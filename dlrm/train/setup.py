@@ -155,6 +155,7 @@ def _open_batches(context: RunContext, dataset: Dataset, stage: BatchStage) -> T
         start_batch=stage.start_step,
         start_row=stage.start_row,
         end_row=stage.end_row,
+        is_order_ahead=job.resources.gpus_per_worker > 0,
     )
 
 

@@ -1,6 +1,7 @@
 import itertools
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -50,7 +51,7 @@ class FailingRows(NumberedRows):
         raise OSError("the disk is gone")
 
 
-def train_batches(num_rows: int, global_size: int, rank: int = 0, world_size: int = 1, **more: int) -> list[Batch]:
+def train_batches(num_rows: int, global_size: int, rank: int = 0, world_size: int = 1, **more: Any) -> list[Batch]:
     options = {"seed": 3, "num_epochs": 2, **more}
     with TrainBatches(NumberedRows(num_rows), global_size, rank, world_size, **options) as batches:
         return list(batches)
@@ -145,7 +146,8 @@ def test_a_run_resumes_where_it_stopped(start_batch: int) -> None:
 
 def test_the_number_of_batches_is_that_of_the_whole_run_wherever_it_resumes() -> None:
     for start in (0, 12):
-        rows, options = NumberedRows(95), {"seed": 0, "num_epochs": 2, "start_batch": start, "start_row": 10 * start}
+        rows = NumberedRows(95)
+        options: dict[str, Any] = {"seed": 0, "num_epochs": 2, "start_batch": start, "start_row": 10 * start}
         with TrainBatches(rows, 10, 0, 1, **options) as batches:
             assert batches.num_batches == 19
             assert len(list(batches)) == 19 - start
@@ -193,12 +195,24 @@ def test_an_error_of_the_thread_is_raised_where_its_batch_is_asked_for() -> None
         next(batches)
 
 
-def test_leaving_early_ends_both_threads() -> None:
+@pytest.mark.parametrize(("is_order_ahead", "num_threads"), [(False, 1), (True, 2)])
+def test_leaving_early_ends_the_threads(is_order_ahead: bool, num_threads: int) -> None:
     before = threading.active_count()
-    with TrainBatches(NumberedRows(10_000), 10, 0, 1, seed=0, num_epochs=1) as batches:
+    rows = NumberedRows(10_000)
+    with TrainBatches(rows, 10, 0, 1, seed=0, num_epochs=1, is_order_ahead=is_order_ahead) as batches:
         next(batches)
-        assert threading.active_count() == before + 2
+        assert threading.active_count() == before + num_threads
     assert threading.active_count() == before
+
+
+def test_orders_that_are_found_ahead_give_the_same_batches() -> None:
+    """Of several windows, from the middle of a run on."""
+    options = {"world_size": 2, "start_batch": 3, "start_row": 3 * 700}
+    found, expected = (train_batches(3000, 700, 1, is_order_ahead=ahead, **options) for ahead in (True, False))
+    assert len(found) == len(expected) > 2
+    for one, other in zip(found, expected, strict=True):
+        assert (one.index, one.num_valid, one.halves) == (other.index, other.num_valid, other.halves)
+        assert np.array_equal(one.ids.values, other.ids.values)
 
 
 def test_no_more_is_made_ahead_than_asked_for() -> None:
