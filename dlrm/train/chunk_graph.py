@@ -30,7 +30,7 @@ SIZES_OF_AN_OCTAVE, SIZES_OF_A_CHUNK = 8, 32
 first half of a batch, whose length changes, needs no graph of its own each time."""
 COMPARED_FRACTION = 8
 """Part of a chunk on whose rows graphs are compared with single operations: an eighth."""
-TOLERANCE = {False: 1e-4, True: 0.25}
+TOLERANCE = {False: 1e-3, True: 0.25}
 """Largest difference between a graph's results and those of single operations, as a fraction of their L2 norm, by
 whether matrix products are in bf16. Both round, in other orders where the compiler fuses operations; in bf16 the
 gradients of a small DCN-v2 are off by up to 0.12 either way. A graph that reads or leaves out the wrong memory is off
@@ -207,9 +207,11 @@ class GraphedChunk:
             self._forget()
         few = replace(variant, num_rows=num_compared)
         before = self._gradients.sums.clone()
+        # What was added to large sums could not be told apart from their rounding.
+        self._gradients.sums.zero_()
         try:
             self._recorder.warm_up(self._make_pass(few, self._eager.model))
-            expected = self._take_results(num_compared, before)
+            expected = self._take_results(num_compared)
             if not all(bool(result.isfinite().all()) for result in expected.values()):
                 # Nothing to compare with: this step will be dropped, and a later one tries again.
                 return None
@@ -221,9 +223,9 @@ class GraphedChunk:
                     log.exception("the dense part cannot be recorded")
                     obstacle = f"cannot be recorded ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
                 else:
-                    self._gradients.sums.copy_(before)
+                    self._gradients.sums.zero_()
                     replay()
-                    obstacle = self._compare(self._take_results(num_compared, before), expected)
+                    obstacle = self._compare(self._take_results(num_compared), expected)
                     if obstacle is None:
                         log.info("the pass of %d samples is launched as one of %s", variant.num_rows, name)
                         self._replays[variant] = replay
@@ -250,10 +252,9 @@ class GraphedChunk:
                 return f"are wrong: their {name} is off by {difference:.2g}, its norm is {norm:.2g}"
         return None
 
-    def _take_results(self, num_rows: int, before: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Return what a pass has left for the first rows, and put the gradient buffer back."""
-        sums = (self._gradients.sums - before).view(-1, len(self._gradients.gradient))
-        self._gradients.sums.copy_(before)
+    def _take_results(self, num_rows: int) -> dict[str, torch.Tensor]:
+        """Copy what a pass has left for the first rows, where the gradient buffer was zero before it."""
+        sums = self._gradients.sums.clone().view(-1, len(self._gradients.gradient))
         return {
             "loss": self._loss.clone(),
             "gradient of pooled embeddings": self._gradient[:num_rows].to(torch.float32, copy=True),
