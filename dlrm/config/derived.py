@@ -101,7 +101,7 @@ class ResolvedJob(Config):
             return ""
         if self.chunk_size >= self.share_size:
             return "the whole share, for which the plan has room on a GPU"
-        return "the largest for which the plan has room on a GPU: the share, halved until it fits"
+        return "the share, halved until the plan has room for it on a GPU"
 
     @property
     def table_initial_state(self) -> float:

@@ -49,9 +49,11 @@ def check_devices(num_gpus: int) -> None:
     import torch
 
     if (num_found := torch.cuda.device_count()) < num_gpus:
+        build = f"torch {torch.__version__}" if torch.version.cuda else f"torch {torch.__version__}, a build for CPUs,"
+        fix = "" if torch.version.cuda else "; requirements/cuda.txt installs the build for GPUs"
         raise NoDeviceError(
-            f"resources.gpus_per_worker: the workers of this node ask for {num_gpus} GPU(s), but torch finds "
-            f"{num_found} (valid: 0, to train on the CPU)"
+            f"resources.gpus_per_worker: the workers of this node ask for {num_gpus} GPU(s), but {build} finds "
+            f"{num_found} (valid: 0, to train on the CPU{fix})"
         )
 
 

@@ -10,6 +10,9 @@ MAX_FILLED = 0.75
 """Share of a GPU's memory up to which an automatic chunk may fill it. The rest is for memory that torch's allocator
 cannot use again: at a batch of 524,288 on an H100 it had taken 12.7 GB for 10.0 GB of tensors."""
 
+LEAST_CHUNK = 2048
+"""Samples of the smallest chunk that a plan decides on."""
+
 
 def enlarge_chunk(
     resolved: ResolvedJob, request: PlanRequest, plan: Plan, make_request: Callable[[ResolvedJob], PlanRequest]

@@ -4,7 +4,6 @@ A setting is written as TOML has it, `resources.memory = "3.11GiB"`; words in pa
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 
 from dlrm.planning.byte_sizes import (
@@ -20,20 +19,16 @@ from sharding.planner.diagnosis import BlamedRule, MemoryUse
 from sharding.planner.types import count_weight_and_state_bytes
 
 
-def make_plan_or_refuse(request: PlanRequest, *, is_chunk_open: bool = False) -> tuple[PlanRequest, Plan]:
-    """Make the plan that answers the request of a job, and return both.
+def make_plan_or_refuse(request: PlanRequest) -> Plan:
+    """Make the plan that answers the request of a job.
 
-    is_chunk_open: whether the chunk may be smaller, if the tables do not fit otherwise. Raises PlanError. If they do
-    not fit at all, its message is for users, and `valid` contains settings of the job's document, each of which was
-    tried exactly as it is written.
+    Raises PlanError. If the tables do not fit, its message is for users, and `valid` contains settings of the job's
+    document, each of which was tried exactly as it is written.
     """
     try:
-        return request, make_plan(request, round_memory=partial(round_up_as_written, device=request.topology.device))
+        return make_plan(request, round_memory=partial(round_up_as_written, device=request.topology.device))
     except NoPlanError as error:
         diagnosis = error.diagnosis
-        for other in diagnosis.alternatives:
-            if is_chunk_open and other == replace(request, chunk_size=other.chunk_size, dense=other.dense):
-                return other, make_plan(other)
         valid = [", ".join(_list_settings(request, other, diagnosis.cache_share)) for other in diagnosis.alternatives]
         raise PlanError(_compose_message(diagnosis), valid, error.field, error.table, error.short_bytes) from None
 

@@ -1,12 +1,12 @@
 """Translates a job into a request for a plan: its document, its columns and the machine, for `sharding.planner`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from dlrm.config import JobSpec, ResolvedJob
 from dlrm.planning import dense_size as dense
 from dlrm.planning.machine_resources import MachineResources, choose_transport, is_for_this_machine
-from dlrm.planning.planned_chunk import enlarge_chunk
+from dlrm.planning.planned_chunk import LEAST_CHUNK, enlarge_chunk
 from dlrm.planning.refusal import make_plan_or_refuse
 from sharding.planner import Dense, Plan, PlanError, PlanRequest, Rule, Table, Topology
 from sharding.planner.check import find_faults
@@ -51,14 +51,28 @@ def make_checked_plan(
     PlanError, with a field of the job's document, and InvalidPlanError.
     """
     try:
-        request = make_plan_request(resolved, tables, num_dense, here)
-        request, plan = make_plan_or_refuse(request, is_chunk_open=resolved.is_chunk_planned)
+        request, plan = _plan_with_a_chunk(resolved, lambda job: make_plan_request(job, tables, num_dense, here))
     except PlanError as error:
         raise replace(error, field=_get_job_field(error)) from None
     if faults := find_faults(request, plan):
         raise InvalidPlanError(f"the planner made an invalid plan: {'; '.join(faults)}")
     request = enlarge_chunk(resolved, request, plan, lambda job: make_plan_request(job, tables, num_dense, here))
     return request, plan
+
+
+def _plan_with_a_chunk(
+    resolved: ResolvedJob, make_request: Callable[[ResolvedJob], PlanRequest]
+) -> tuple[PlanRequest, Plan]:
+    """Plan with the chunk of the job, or with the smallest if a plan decides it and has no room otherwise."""
+    request = make_request(resolved)
+    try:
+        return request, make_plan_or_refuse(request)
+    except PlanError:
+        smaller = resolved.with_planned_chunk(min(LEAST_CHUNK, resolved.chunk_size))
+        if smaller.chunk_size == resolved.chunk_size:
+            raise
+        request = make_request(smaller)
+        return request, make_plan_or_refuse(request)
 
 
 def make_plan_request(

@@ -1,10 +1,12 @@
 """On GPUs the plan decides an automatic chunk, by memory that the document says: no GPU is needed."""
 
+import re
 from typing import Any
 
 import pytest
 
 from dlrm.config import DataFacts, ResolvedJob, parse_job, resolve
+from dlrm.data.errors import DataError
 from dlrm.data.rows import DataSchema, Feature
 from dlrm.planning.planned_chunk import MAX_FILLED
 from dlrm.train.build import plan_tables
@@ -42,15 +44,22 @@ def test_an_automatic_chunk_is_the_largest_for_which_the_gpus_of_a_plan_have_roo
     (told,) = (number for number in planned.resolved.derived if number.name == "chunk_size")
     assert (planned.resolved.chunk_size, told.value) == (chunk_size, chunk_size)
     is_whole = chunk_size == resolved.share_size
-    assert ("the whole share" if is_whole else "the share, halved until it fits") in told.reason
+    assert ("the whole share" if is_whole else "the share, halved until") in told.reason
     assert planned.report.largest_bytes == pytest.approx(enough * MAX_FILLED / 1.01)
 
 
 def test_a_chunk_is_smaller_than_usual_if_a_gpu_has_no_room_otherwise():
-    resolved = resolve_for_gpus(65_536, "4GB")
-    planned = plan_tables(resolved, SCHEMA)
-    assert 4096 <= planned.resolved.chunk_size < 65_536
+    planned = plan_tables(resolve_for_gpus(65_536, "4GB"), SCHEMA)
+    assert 2048 <= planned.resolved.chunk_size < 65_536
     assert planned.report.largest_bytes <= 4e9
+
+
+def test_a_gpu_that_is_too_small_is_told_what_the_smallest_chunk_needs():
+    with pytest.raises(DataError) as refused:
+        plan_tables(resolve_for_gpus(65_536, "1.2GB"), SCHEMA)
+    needed = re.search(r"needs ([\d.]+) GB and has 1\.2 GB", str(refused.value))
+    assert needed is not None
+    assert plan_tables(resolve_for_gpus(65_536, f"{needed[1]}GB"), SCHEMA).resolved.chunk_size == 2048
 
 
 def test_a_chunk_that_is_set_stays():

@@ -153,10 +153,10 @@ def test_a_node_has_one_launch_process_beside_its_ranks(ranks: int):
 
 
 def test_a_plan_that_does_not_hold_is_no_plan(monkeypatch: pytest.MonkeyPatch):
-    def without_its_last_block(request: PlanRequest, **_: bool) -> tuple[PlanRequest, Plan]:
+    def without_its_last_block(request: PlanRequest) -> Plan:
         plan = make_plan(request)
         last = replace(plan.tables[-1], blocks=plan.tables[-1].blocks[:-1])
-        return request, replace(plan, tables=(*plan.tables[:-1], last))
+        return replace(plan, tables=(*plan.tables[:-1], last))
 
     monkeypatch.setattr("dlrm.planning.request.make_plan_or_refuse", without_its_last_block)
     with pytest.raises(InvalidPlanError, match="b: its blocks have 0 cells"):
