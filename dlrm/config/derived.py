@@ -80,7 +80,7 @@ class ResolvedJob(Config):
 
     @property
     def is_chunk_planned(self) -> bool:
-        """Whether a plan decides the chunk, by the memory of GPUs: `chunk_size` is then the least that it takes."""
+        """Whether a plan decides the chunk, by the memory of GPUs: `chunk_size` is then what tables are placed with."""
         return self.job.batch.chunk_size == "auto" and self.job.resources.gpus_per_worker > 0
 
     def with_planned_chunk(self, chunk_size: int) -> "ResolvedJob":
@@ -101,7 +101,7 @@ class ResolvedJob(Config):
             return ""
         if self.chunk_size >= self.share_size:
             return "the whole share, for which the plan has room on a GPU"
-        return "the share, halved until the plan has room for it on a GPU"
+        return "the share, halved until it leaves room on a GPU"
 
     @property
     def table_initial_state(self) -> float:
@@ -221,7 +221,7 @@ def _derive_chunk_size(job: JobConfig, share_size: int) -> tuple[int, str]:
         return job.batch.chunk_size, "set in the job"
     chunk_size = min(share_size, CHUNK_BEFORE_PLAN[job.resources.gpus_per_worker])
     if job.resources.gpus_per_worker:
-        return chunk_size, "or more, up to the whole share, if the plan has room for that on a GPU"
+        return chunk_size, "until a plan decides, by the memory of the GPU: the whole share, or a part of it"
     return chunk_size, "the largest chunk whose activations stay in a core's cache, or the whole share"
 
 

@@ -14,19 +14,21 @@ LEAST_CHUNK = 2048
 """Samples of the smallest chunk that a plan decides on."""
 
 
-def enlarge_chunk(
+def choose_chunk(
     resolved: ResolvedJob, request: PlanRequest, plan: Plan, make_request: Callable[[ResolvedJob], PlanRequest]
 ) -> PlanRequest:
-    """Return the request of the same plan with the largest chunk that it has room for; unchanged if none is larger.
+    """Return the request of the same plan with the chunk that it decides, the largest that it has room for.
 
     Tries the share of a rank, half of it, half of that and so on. Tables stay where they are: a larger chunk saves
     launches, while tables that made room for it would be exchanged or fetched. make_request: makes the request of a
     job with another chunk.
     """
-    chunk_size = resolved.share_size if resolved.is_chunk_planned else 0
-    while chunk_size > request.chunk_size:
-        larger = make_request(resolved.with_planned_chunk(chunk_size))
-        if max(count_bytes_by_memory_domain(larger, plan)) <= MAX_FILLED * request.topology.memory_bytes:
-            return larger
+    if not resolved.is_chunk_planned:
+        return request
+    chunk_size = resolved.share_size
+    while chunk_size > LEAST_CHUNK:
+        found = make_request(resolved.with_planned_chunk(chunk_size))
+        if max(count_bytes_by_memory_domain(found, plan)) <= MAX_FILLED * request.topology.memory_bytes:
+            return found
         chunk_size //= 2
-    return request
+    return make_request(resolved.with_planned_chunk(min(LEAST_CHUNK, resolved.share_size)))

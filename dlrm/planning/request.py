@@ -6,7 +6,7 @@ from dataclasses import replace
 from dlrm.config import JobSpec, ResolvedJob
 from dlrm.planning import dense_size as dense
 from dlrm.planning.machine_resources import MachineResources, choose_transport, is_for_this_machine
-from dlrm.planning.planned_chunk import LEAST_CHUNK, enlarge_chunk
+from dlrm.planning.planned_chunk import LEAST_CHUNK, choose_chunk
 from dlrm.planning.refusal import make_plan_or_refuse
 from sharding.planner import Dense, Plan, PlanError, PlanRequest, Rule, Table, Topology
 from sharding.planner.check import find_faults
@@ -56,7 +56,7 @@ def make_checked_plan(
         raise replace(error, field=_get_job_field(error)) from None
     if faults := find_faults(request, plan):
         raise InvalidPlanError(f"the planner made an invalid plan: {'; '.join(faults)}")
-    request = enlarge_chunk(resolved, request, plan, lambda job: make_plan_request(job, tables, num_dense, here))
+    request = choose_chunk(resolved, request, plan, lambda job: make_plan_request(job, tables, num_dense, here))
     return request, plan
 
 

@@ -30,11 +30,11 @@ SIZES_OF_AN_OCTAVE, SIZES_OF_A_CHUNK = 8, 32
 first half of a batch, whose length changes, needs no graph of its own each time."""
 COMPARED_FRACTION = 8
 """Part of a chunk on whose rows graphs are compared with single operations: an eighth."""
-TOLERANCE = {False: 1e-3, True: 0.25}
+TOLERANCE = {False: 0.05, True: 0.25}
 """Largest difference between a graph's results and those of single operations, as a fraction of their L2 norm, by
-whether matrix products are in bf16. Both round, in other orders where the compiler fuses operations; in bf16 the
-gradients of a small DCN-v2 are off by up to 0.12 either way. A graph that reads or leaves out the wrong memory is off
-by all."""
+whether matrix products are in bf16. Both round, in other orders if a product has more rows or the compiler fuses
+operations: a few ReLUs near zero open or shut, 0.003 of the gradient in TF32, and in bf16 the gradients of a small
+DCN-v2 are off by up to 0.12 either way. A graph that reads or leaves out the wrong memory is off by all."""
 
 log = logging.getLogger(__name__)
 
@@ -212,8 +212,9 @@ class GraphedChunk:
         try:
             self._recorder.warm_up(self._make_pass(few, self._eager.model))
             expected = self._take_results(num_compared)
-            if not all(bool(result.isfinite().all()) for result in expected.values()):
-                # Nothing to compare with: this step will be dropped, and a later one tries again.
+            is_finite = all(bool(result.isfinite().all()) for result in expected.values())
+            if not is_finite or not expected["dense gradient"].any():
+                # Nothing to compare with: the step will be dropped, or these rows do not count. A later one tries.
                 return None
             while self._candidates:
                 name, forward = self._candidates[0]
@@ -223,6 +224,9 @@ class GraphedChunk:
                     log.exception("the dense part cannot be recorded")
                     obstacle = f"cannot be recorded ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
                 else:
+                    # What the graph does not write must not pass for what single operations have left there.
+                    self._loss.fill_(math.nan)
+                    self._gradient[:num_compared].fill_(math.nan)
                     self._gradients.sums.zero_()
                     replay()
                     obstacle = self._compare(self._take_results(num_compared), expected)
@@ -230,6 +234,7 @@ class GraphedChunk:
                         log.info("the pass of %d samples is launched as one of %s", variant.num_rows, name)
                         self._replays[variant] = replay
                         return replay
+                    del replay
                 self._give_up(f"{name} {obstacle}")
         finally:
             self._gradients.sums.copy_(before)
