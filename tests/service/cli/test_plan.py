@@ -296,11 +296,10 @@ def test_a_gpu_that_is_nearly_full_is_noted_with_how_to_keep_some_free() -> None
     def planned(gpu_memory: int) -> dict[str, Any]:
         resources = {"workers_per_node": 1, "gpus_per_worker": 1}
         sharding = {"plan": "table_wise", "topology": {"gpu_memory": gpu_memory}}
-        return json.loads(
-            make_plan_line(
-                resolve(JobConfig.model_validate({**SYNTHETIC, "resources": resources, "sharding": sharding})), None
-            )
-        )
+        # An automatic chunk would leave more room.
+        batch = {"global_size": 8192, "chunk_size": 8192}
+        document = {**SYNTHETIC, "batch": batch, "resources": resources, "sharding": sharding}
+        return json.loads(make_plan_line(resolve(JobConfig.model_validate(document)), None))
 
     roomy = planned(80 * 10**9)
     tight = planned(int(roomy["plan"]["largest_bytes"] / 0.98))
