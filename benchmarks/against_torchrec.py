@@ -30,14 +30,15 @@ import torch
 from benchmarks.arguments import parse_count
 from benchmarks.cells import BAGS, COMPARISONS, IDS, TRANSPORTS, Cell, OurTransport
 from benchmarks.comparison_report import format_json, format_markdown, format_trial
-from benchmarks.devices import DeviceKind, add_device_option
+from benchmarks.devices import add_device_option
 from benchmarks.roofline import measure_rates
 from benchmarks.trials import Trial, Trials
 from benchmarks.worlds import NUM_WARM, Engine, Stretch, World, WorldError
+from sharding.planner.types import Device
 
 RESULTS = Path(__file__).parent / "results" / "against_torchrec.jsonl"
 RANKS = {"cpu": [1, 2], "cuda": [1]}
-TRANSPORT: dict[DeviceKind, list[OurTransport]] = {"cpu": ["memory"], "cuda": ["torchrec"]}
+TRANSPORT: dict[Device, list[OurTransport]] = {"cpu": ["memory"], "cuda": ["torchrec"]}
 MAX_BYTES_PER_SAMPLE = {"cpu": 30_000, "cuda": 50_000}
 """Most bytes per sample that a step of either engine needs, over all ranks, where bags have one id, by device; see
 README.md. On an H100 TorchRec's took 35,000 for tensors; what torch reserves is more."""

@@ -5,10 +5,10 @@ from typing import Literal, get_args
 
 import torch
 
-from benchmarks.devices import DeviceKind
 from benchmarks.training import CPU, NUM_DENSE, Shape, draw_ids
 from dlrm.train.batch import DeviceBatch
 from sharding.jagged import JaggedIds
+from sharding.planner.types import Device
 
 Ids = Literal["zipf", "uniform"]
 Bags = Literal["one", "many"]
@@ -39,7 +39,7 @@ class Cell:
     embedding_dim: int = 64
     transport: OurTransport = "memory"
     """Transport of our tables; TorchRec's are always exchanged over gloo, on GPUs over NCCL as ours are."""
-    device: DeviceKind = "cpu"
+    device: Device = "cpu"
     chunk_size: int | Literal["auto"] = "auto"
     """Samples of a chunk of our step."""
 

@@ -4,7 +4,7 @@ import argparse
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 import torch.distributed as dist
@@ -13,9 +13,9 @@ from benchmarks.memory import PeakMemory, measure_peak_memory
 from dlrm.config import format_count
 from dlrm.train.allocator import keep_freed_memory
 from sharding.comm.process_groups import Ranks, make_ranks
+from sharding.planner.types import Device
 
-DeviceKind = Literal["cpu", "cuda"]
-DEVICES = get_args(DeviceKind)
+DEVICES = get_args(Device)
 
 
 def add_device_option(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +23,7 @@ def add_device_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", choices=DEVICES, default="cpu", help="cuda: one GPU for each rank, over NCCL")
 
 
-def describe_missing_gpus(device: DeviceKind, num_ranks: int) -> str:
+def describe_missing_gpus(device: Device, num_ranks: int) -> str:
     """Say in one sentence which GPUs are missing for so many ranks; empty if none is."""
     num_found = torch.cuda.device_count() if device == "cuda" else num_ranks
     if num_found >= num_ranks:
@@ -46,7 +46,7 @@ def measure_peak(device: torch.device) -> PeakMemory:
 
 
 @contextmanager
-def join_ranks(rank: int, world_size: int, rendezvous: str, kind: DeviceKind) -> Iterator[Ranks]:
+def join_ranks(rank: int, world_size: int, rendezvous: str, kind: Device) -> Iterator[Ranks]:
     """Join the ranks of a measurement, and leave them at the end of the block. Collective."""
     keep_freed_memory()
     torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // world_size))

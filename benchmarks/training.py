@@ -11,7 +11,7 @@ import torch
 import torch.multiprocessing as mp
 
 from benchmarks.arguments import parse_count
-from benchmarks.devices import DeviceKind, add_device_option, describe_missing_gpus, join_ranks
+from benchmarks.devices import add_device_option, describe_missing_gpus, join_ranks
 from dlrm.config import ConfigError, ModelConfig, ResolvedJob, parse_job, resolve
 from dlrm.config.optimizers import SETTINGS
 from dlrm.data.rows import DataSchema, Feature
@@ -21,6 +21,7 @@ from dlrm.train.build import Parts, TrainRows, build_parts, plan_tables
 from dlrm.train.chunk_graph import Recorder
 from sharding.comm.process_groups import Ranks
 from sharding.jagged import BagSizes, JaggedIds
+from sharding.planner.types import Device
 
 NUM_DENSE = 13
 CPU = torch.device("cpu")
@@ -53,7 +54,7 @@ class Shape:
     ids: Literal["uniform", "zipf"]
     reduction: str = "off"
     transport: str = "auto"
-    device: DeviceKind = "cpu"
+    device: Device = "cpu"
     chunk_size: int | Literal["auto"] = "auto"
     optimizer: str = "adam"
     """Optimizer of the dense part."""
@@ -191,7 +192,7 @@ def add_shape_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run_on_ranks(world_size: int, kind: DeviceKind, function: Callable[..., None], *arguments: Any) -> None:
+def run_on_ranks(world_size: int, kind: Device, function: Callable[..., None], *arguments: Any) -> None:
     """Run `function(ranks, *arguments)` in `world_size` processes, on CPUs or with a GPU each."""
     with tempfile.TemporaryDirectory() as directory:
         mp.spawn(  # pyright: ignore[reportPrivateImportUsage]
@@ -203,7 +204,7 @@ def _run_on_rank(
     rank: int,
     world_size: int,
     rendezvous: str,
-    kind: DeviceKind,
+    kind: Device,
     function: Callable[..., None],
     arguments: tuple[Any, ...],
 ) -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.devices import DeviceKind
 from benchmarks.training import Shape, run_on_ranks
 from dlrm.optimizers import StepRates
 from dlrm.train.batch import DeviceBatch
 from sharding.comm.process_groups import Ranks
 from sharding.jagged import JaggedIds
+from sharding.planner.types import Device
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +23,7 @@ RATES = StepRates(dense=0.003, table=0.02)
 Losses = dict[str, list[float]]
 
 
-def train(kind: DeviceKind, transport: str, directory: Path) -> Losses:
+def train(kind: Device, transport: str, directory: Path) -> Losses:
     """Train a few steps of every case in a process of its own, and return the losses."""
     path = directory / f"{kind}-{transport}.pt"
     run_on_ranks(1, kind, train_all, transport, path)
@@ -70,7 +70,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Losses:
 
 @pytest.fixture(scope="module", params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Losses:
-    kind: DeviceKind = request.param
+    kind: Device = request.param
     if kind == "cuda":
         request.getfixturevalue("cuda_device")
     return train(kind, "torchrec", tmp_path_factory.mktemp(kind))
