@@ -20,7 +20,7 @@ help: ## List the targets
 setup: $(READY) ## Create .venv and install what is pinned; does nothing where that is done
 
 demo: $(READY) ## Train on 1,000,000 synthetic rows through the service; DATA=file.tsv trains on Criteo rows
-	@$(BIN)/python -m service.demo $(if $(DATA),--data '$(DATA)')
+	@$(BIN)/python -m cli.demo $(if $(DATA),--data '$(DATA)')
 
 test: $(READY) ## The tests of every change
 	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not slow and not soak"

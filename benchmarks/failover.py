@@ -74,7 +74,7 @@ class Service:
     def start(self) -> None:
         """Start the process, and wait until it accepts requests."""
         self._ready.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "service.cli", "serve", "--ready-file", str(self._ready)]
+        command = [sys.executable, "-m", "cli", "serve", "--ready-file", str(self._ready)]
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(command, env=self._environment, stdout=log, stderr=log)
         wait_for(self._ready.exists)

@@ -20,9 +20,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from cli.demo.service_process import run_service
 from dlrm.record import RunDirectory
 from service.client import Client, Job
-from service.demo.service_process import run_service
 
 NUM_ROWS = 20_000
 STAGES = ("queued", "process", "interpreter", "preparation", "ranks", "building", "step")

@@ -221,7 +221,7 @@ def start_service(directory: Path, database_url: str | None) -> Service:
         "DLRM_NUM_CORES": "1000",
         "DLRM_MEMORY_BYTES": str(2**40),
     } | ({"DLRM_DATABASE_URL": database_url} if database_url else {})
-    command = [sys.executable, "-m", "service.cli", "serve", "--ready-file", str(ready)]
+    command = [sys.executable, "-m", "cli", "serve", "--ready-file", str(ready)]
     with (directory / "log").open("wb") as log:
         process = subprocess.Popen(command, env=os.environ | settings, stdout=log, stderr=log)
     wait_for(lambda: ready.exists() or process.poll() is not None)

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.processes import run_program
+from cli.experiments.sweep.document import read_sweep
+from cli.experiments.sweep.trials import make_trial
+from cli.local.errors import BadInputError
 from dlrm.config import BatchConfig, ConfigError, resolve
-from service.cli.errors import BadInputError
-from service.cli.sweep.document import read_sweep
-from service.cli.sweep.trials import make_trial
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def estimate_step_seconds(job: Path, batch: int, num_nodes: int, settings: Seque
     """Estimate the seconds of one step of `batch` samples on `num_nodes` machines, by the job's plan."""
     sizes = [f"batch.global_size={batch}", "batch.schedule=[]", "batch.growth=false", f"resources.nodes={num_nodes}"]
     arguments = [text for setting in [*settings, *sizes] for text in ("--set", setting)]
-    result, _ = run_program(["service.cli", "plan", str(job), "--json", *arguments])
+    result, _ = run_program(["cli", "plan", str(job), "--json", *arguments])
     return result["plan"]["step"]["seconds"]
 
 
@@ -143,7 +143,7 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     arguments = parser.parse_args()
     target = [] if arguments.target_auc is None else ["--target-auc", str(arguments.target_auc)]
-    report, _ = run_program(["service.cli", "report", *map(str, arguments.results), "--json", *target])
+    report, _ = run_program(["cli", "report", *map(str, arguments.results), "--json", *target])
     sweeps = [directory / "sweep.toml" for directory in arguments.results]
     try:
         runs = list_runs(report, sweeps, arguments.methods)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dlrm.exported_model.model import SavedModel
 
-_OWN_PACKAGES = ("dlrm", "sharding", "service")
+_OWN_PACKAGES = ("dlrm", "sharding", "service", "cli")
 
 
 def load_model(path: "Path | str") -> "SavedModel":

@@ -26,7 +26,7 @@ def run(*command: str | Path, **environment: str) -> str:
     return ended.stdout
 
 
-PACKAGES = ("service", "dlrm", "sharding", "hostinfo")
+PACKAGES = ("cli", "service", "dlrm", "sharding", "hostinfo")
 SOURCES = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", *PACKAGES)
 OPERATORS = {
     f"{library}.{kind}" for library in ("sharding/native/_tables", "dlrm/native/_dense") for kind in ("so", "json")
@@ -89,7 +89,8 @@ def test_the_wheel_holds_migrations_templates_and_static_files(wheel: Path) -> N
     packed = set(zipfile.ZipFile(wheel).namelist())
     data = [
         path.relative_to(ROOT).as_posix()
-        for path in (ROOT / "service").rglob("*")
+        for package in ("service", "cli")
+        for path in (ROOT / package).rglob("*")
         if path.is_file() and path.suffix in {".html", ".css", ".js", ".svg", ".txt", ".mako", ".ini"}
     ]
     migrations = [path.relative_to(ROOT).as_posix() for path in (ROOT / "service").glob("**/migrations/**/*.py")]
@@ -186,7 +187,7 @@ def test_with_torch_alone_a_model_loads_and_scores_as_it_does_where_it_was_train
         data, None, tmp_path / "cache", base_directory=tmp_path, num_threads=1, on_event=lambda _: None
     )
     made_model(tmp_path / "model", data, packed)
-    said = run(sys.executable, "-m", "service.cli", "predict", tmp_path / "model", rows)
+    said = run(sys.executable, "-m", "cli", "predict", tmp_path / "model", rows)
     output = tmp_path / "scores.csv"
     run(scorer / "dlrm", "predict", tmp_path / "model", rows, "--output", output)
     assert output.read_text().splitlines() == ['"probability"', *said.splitlines()]

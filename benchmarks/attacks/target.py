@@ -103,7 +103,7 @@ class Target:
             "DLRM_MEMORY_BYTES": str(2**40),
             "DLRM_GRACE_PERIOD_SECONDS": "0",
         } | ({"DLRM_DATABASE_URL": self.database_url} if self.database_url else {})
-        command = [sys.executable, "-m", "service.cli", "serve", "--ready-file", str(ready)]
+        command = [sys.executable, "-m", "cli", "serve", "--ready-file", str(ready)]
         with self.log_file.open("ab") as log:
             process = subprocess.Popen(command, env=os.environ | settings, stdout=log, stderr=log)
         self._process = process

@@ -38,7 +38,7 @@ def train_job(job: Path, seed: int, directory: Path) -> dict[str, Any]:
 def _run_command(arguments: list[str], directory: Path) -> str:
     """Run a command of the product and return what it prints to stdout. Raises FailedError."""
     environment = os.environ | {"DLRM_PREPARED_DIRECTORY": str(directory / "prepared")}
-    command = [sys.executable, "-m", "service.cli", *arguments]
+    command = [sys.executable, "-m", "cli", *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         lines = (done.stdout + done.stderr).strip().splitlines()[-_SHOWN_LINES:]

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
+from cli.demo.service_process import run_service
 from service.client import Client
 from service.client.connection import get_ready_file_path
-from service.demo.service_process import run_service
 
 PICTURES = Path(__file__).parent
 EXAMPLE = PICTURES.parents[1] / "examples" / "demo.toml"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from benchmarks.wall_clock import Run, format_rows, list_runs
-from service.cli.errors import BadInputError
+from cli.local.errors import BadInputError
 
 SMALL = {"series": "small", "batches": [{"batch": 1000, "samples": 80_000.0}]}
 LARGE = {"series": "large", "batches": [{"batch": 4000, "samples": 160_000.0}, {"batch": 8000, "samples": None}]}

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
+from cli.commands.export import find_kept_checkpoint
 from dlrm.checkpoint.progress import Progress
 from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.config import ResolvedJob, list_differences
@@ -15,7 +16,6 @@ from dlrm.reporting.reporter import Reporter
 from dlrm.train.best_model import choose_model
 from dlrm.train.context import RunContext
 from dlrm.train.stop_request import StopRequest
-from service.cli.commands.export import find_kept_checkpoint
 from sharding.comm.process_groups import Ranks
 from tests.distributed.test_run import list_figures, read_curve, resolve_job, run_attempt
 from tests.rank_pool.pool import RankPools

@@ -47,7 +47,7 @@ def job(tmp_path: Path) -> Path:
 
 
 def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "service.cli", *map(str, arguments)]
+    return [sys.executable, "-m", "cli", *map(str, arguments)]
 
 
 def run(*arguments: object) -> str:

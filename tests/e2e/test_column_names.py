@@ -14,13 +14,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from cli.render.inferred_document import format_job_document, is_left_out
 from dlrm.config import parse_job
 from dlrm.data.errors import DataError
 from dlrm.data.packed.open import open_packed
 from dlrm.data.prepare.prepare import prepare
 from dlrm.data.raw.files import find_splits
 from dlrm.programs.inspect import infer_schema
-from service.cli.render.inferred_document import format_job_document, is_left_out
 
 NUM_ROWS = 1000
 SOAK_SECONDS = 600

@@ -17,7 +17,7 @@ NUM_DENSE, NUM_CATEGORICAL = 13, 26
 
 
 def demo_command(state_directory: Path, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", "service.demo", "--state-directory", str(state_directory), *arguments]
+    return [sys.executable, "-m", "cli.demo", "--state-directory", str(state_directory), *arguments]
 
 
 def write_criteo_rows(path: Path, num_rows: int) -> None:

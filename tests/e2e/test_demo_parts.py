@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from cli.demo.job import make_criteo_job, make_synthetic_job
+from cli.demo.report import find_failure
+from cli.local.errors import BadInputError
 from dlrm.config import parse_job
-from service.cli.errors import BadInputError
 from service.client import JobDetails
-from service.demo.job import make_criteo_job, make_synthetic_job
-from service.demo.report import find_failure
 
 
 def ended(state: str = "SUCCEEDED", **metrics: float | None) -> JobDetails:

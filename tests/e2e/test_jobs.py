@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from cli.demo.service_process import run_service
 from service.client import Client, Job
-from service.demo.service_process import run_service
 from tests.e2e.launching import ONE_RANK
 
 MODEL = {"embedding_dim": 8, "bottom_mlp": [16, 8], "top_mlp": [16, 1]}

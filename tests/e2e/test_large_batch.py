@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cli.demo.service_process import run_service
 from dlrm.record import BATCH_ADVICE, BatchAdvice
 from service.client import Client, Job
-from service.demo.service_process import run_service
 
 pytestmark = pytest.mark.slow
 

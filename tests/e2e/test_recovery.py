@@ -10,8 +10,8 @@ from typing import Any
 import psutil
 import pytest
 
+from cli.demo.service_process import run_service
 from service.client import Client, Job
-from service.demo.service_process import run_service
 from service.launchers.processes import find_marked
 from tests.patience import PATIENCE_SECONDS
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from cli.demo.service_process import run_service
 from service.client import Client
-from service.demo.service_process import run_service
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1200)]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from cli.local.run_directory import create_next_attempt
 from dlrm.config import DataFacts, parse_job, resolve
 from dlrm.record import EndReason, ProgressReport, RunDirectory, StepReport, find_newest_checkpoint
-from service.cli.run_directory import create_next_attempt
 from tests.e2e.launching import (
     TINY,
     ended,

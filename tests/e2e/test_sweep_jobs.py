@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cli.commands.patience import make_patience
+from cli.demo.service_process import run_service
+from cli.experiments.sweep.document import read_sweep
+from cli.experiments.sweep.jobs import JobRunner
+from cli.experiments.sweep.plan import Plan
+from cli.experiments.sweep.results import can_pair, read_results
 from dlrm.record import EXIT_STOPPED
-from service.cli.patience import make_patience
-from service.cli.sweep.document import read_sweep
-from service.cli.sweep.jobs import JobRunner
-from service.cli.sweep.plan import Plan
-from service.cli.sweep.results import can_pair, read_results
 from service.client import Client
-from service.demo.service_process import run_service
 from tests.patience import wait_until
 
 DOCUMENT = """
@@ -44,7 +44,7 @@ def test_an_interrupted_sweep_takes_the_jobs_that_it_has_submitted(service: Clie
     (tmp_path / "jobs.toml").write_text(DOCUMENT)
     key = service.create_key("sweeper", "submitter").key
     environment = {**os.environ, "DLRM_API_KEY": str(key)}
-    command = [sys.executable, "-m", "service.cli", "sweep", "jobs.toml", "-o", "out", "--service", service.url]
+    command = [sys.executable, "-m", "cli", "sweep", "jobs.toml", "-o", "out", "--service", service.url]
     sweeping = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
     wait_until(lambda: len(list(service.jobs(label="sweep:jobs"))) == 2)
     os.kill(sweeping.pid, signal.SIGINT)

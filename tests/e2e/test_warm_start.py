@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import dlrm
+from cli.demo.service_process import run_service
 from dlrm.data.encode.vocabulary import CountedVocabulary
 from dlrm.exported_model.model import SavedModel
 from dlrm.record import EndReason, EventReport, RunDirectory
 from service.client import Client
-from service.demo.service_process import run_service
 from tests.e2e.launching import ended, reports_of, start, start_attempt
 
 SCHEMA: dict[str, Any] = {
@@ -103,7 +103,7 @@ def test_packed_rows_must_extend_the_model_and_the_command_that_does_it_is_named
 ):
     document = tmp_path / "job.json"
     document.write_text(json.dumps({"data": data_of(days[1])}))
-    prepare = [sys.executable, "-m", "service.cli", "prepare", str(document), "--output"]
+    prepare = [sys.executable, "-m", "cli", "prepare", str(document), "--output"]
     subprocess.run([*prepare, str(tmp_path / "alone")], check=True, capture_output=True)
     extend = [*prepare, str(tmp_path / "extended"), "--extend", str(day_1.model)]
     assert "20 values: site 20" in subprocess.run(extend, check=True, capture_output=True, text=True).stdout

@@ -202,7 +202,7 @@ def test_services_on_postgresql_share_a_state_directory_and_one_of_them_makes_th
     settings: Settings, tmp_path: Path
 ) -> None:
     environment = {**os.environ, **make_environment(settings)}
-    command = [sys.executable, "-m", "service.cli", "serve", "--port", "0"]
+    command = [sys.executable, "-m", "cli", "serve", "--port", "0"]
     outputs = [tmp_path / f"output-{number}" for number in range(3)]
     services = [subprocess.Popen(command, env=environment, stdout=output.open("wb")) for output in outputs]
     try:

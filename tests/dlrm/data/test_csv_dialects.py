@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cli.render.inferred_document import format_job_document
 from dlrm.config import DataConfig, SchemaConfig
 from dlrm.data.errors import DataError
 from dlrm.data.inspect.job_files import check_files
@@ -22,7 +23,6 @@ from dlrm.data.inspect.sample_csv import sample_csv
 from dlrm.data.raw.csv import cut_csv_blocks
 from dlrm.data.raw.open import cut_blocks
 from dlrm.programs.inspect import infer_schema
-from service.cli.render.inferred_document import format_job_document
 from tests.dlrm.data.raw.plain import found, rows_of
 
 FUZZ_SECONDS = 600

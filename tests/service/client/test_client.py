@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from cli.demo.service_process import run_service
 from service.client import Client, EvaluationMetric, ServiceError
-from service.demo.service_process import run_service
 from tests.service.databases import lend_database
 
 pytestmark = pytest.mark.slow_on_postgresql

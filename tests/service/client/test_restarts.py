@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from cli.demo.service_process import run_service
 from service.client import Client, Job, JobDetails
-from service.demo.service_process import run_service
 from service.ids import new_id
 from tests.patience import wait_until
 from tests.service.api import write_fake_python
@@ -76,7 +76,7 @@ def make_command(client: Client, *arguments: str) -> tuple[list[str], dict[str, 
     """Make a command against the service of `client`, and its environment."""
     key = client.create_key(new_id("key"), "admin").key or ""
     environment = {**os.environ, "DLRM_URL": client.url, "DLRM_API_KEY": key, "COLUMNS": "200"}
-    return [sys.executable, "-m", "service.cli", *arguments], environment
+    return [sys.executable, "-m", "cli", *arguments], environment
 
 
 def run_dlrm(client: Client, *arguments: str) -> str:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from service.cli.commands import jobs as commands
-from service.cli.connect import MAX_WAIT_SECONDS, connect
+from cli.commands import jobs as commands
+from cli.commands.connect import MAX_WAIT_SECONDS, connect
 from service.client import Client, Patience, ServiceAwayError, ServiceUnreachableError, patience, waiting
-from tests.service.cli.conftest import dlrm as dlrm  # the fixture
+from tests.cli.conftest import dlrm as dlrm  # the fixture
 from tests.service.client.test_retries import JOB, serve_statuses
 
 WAIT_SECONDS = 0.3

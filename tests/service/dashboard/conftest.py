@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from cli.demo.service_process import run_service
 from service.client.connection import get_ready_file_path
-from service.demo.service_process import run_service
 from tests.patience import PATIENCE_SECONDS
 from tests.service.api import write_fake_python
 from tests.service.dashboard.site import Site

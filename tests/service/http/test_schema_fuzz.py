@@ -12,8 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from cli.demo.service_process import run_service
 from service.client import Client
-from service.demo.service_process import run_service
 from tests.service.databases import lend_database
 
 SEED = os.environ.get("DLRM_FUZZ_SEED", "1")

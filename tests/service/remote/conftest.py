@@ -7,7 +7,7 @@ import pytest
 
 from service.settings import Settings
 from tests.service.api import Api, serve_api
-from tests.service.conftest import lend_settings
+from tests.service.fixtures import lend_settings
 from tests.service.remote.reporting import end_all_jobs
 from tests.service.remote.silent_launcher import SilentLauncher
 

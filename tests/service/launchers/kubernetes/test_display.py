@@ -48,7 +48,7 @@ class Place:
 
     def run(self, *arguments: str, code: int = 0) -> str:
         """Run a command of `dlrm`, and return what it prints."""
-        command = [sys.executable, "-m", "service.cli", *arguments]
+        command = [sys.executable, "-m", "cli", *arguments]
         environment = {**os.environ, "DLRM_URL": self.api.url, "DLRM_API_KEY": self.key, "COLUMNS": "80"}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == code, done.stderr

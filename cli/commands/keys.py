@@ -1,0 +1,150 @@
+"""Commands `dlrm keys list`, `create` and `revoke`, and `dlrm login-link`: who may use the service."""
+
+import json
+import re
+from typing import Annotated
+
+import typer
+
+from cli.commands.connect import connect
+from cli.local.console import console_on
+from cli.local.errors import BadInputError
+from cli.render.key_tables import make_keys_table
+from service.client import RoleName
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+keys = typer.Typer(
+    no_args_is_help=True,
+    help="""List, create and revoke API keys.
+
+    A key has an owner (a person, a team or a program) and a role. viewer reads
+    the jobs of its owner; submitter also submits and controls them; admin sees
+    and controls the jobs of all owners, and manages keys.
+
+    A command uses the key in DLRM_API_KEY, else the admin key that `dlrm serve`
+    saved.
+    """,
+)
+
+
+def _check_key_id(key_id: str) -> str:
+    """Check that the id can be part of a URL, and return it. Raises BadInputError where it cannot."""
+    if not re.fullmatch(r"[\w-]+", key_id, re.ASCII) or key_id.startswith("dlrm_"):
+        raise BadInputError("KEY_ID: this is not the id of a key (valid: key_01J…, as listed by `dlrm keys list`)")
+    return key_id
+
+
+@keys.command("list")
+def list_keys(
+    include_revoked: Annotated[bool, typer.Option("--all", help="Also list revoked keys.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the API keys: those of all owners for an admin, those of one's own owner for others.
+
+    The column `used` says how long ago a key was last used. With --json, each key
+    is one line of JSON.
+
+        dlrm keys list
+
+        dlrm keys list --all --json | jq -r .id
+    """
+    with connect() as client:
+        every = client.keys()
+        listed = (key for key in every if include_revoked or key.revoked_at is None)
+        if as_json:
+            for key in listed:
+                typer.echo(key.model_dump_json(exclude={"key"}))
+        else:
+            console_on().print(make_keys_table(listed))
+
+
+@keys.command()
+def create(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the key, such as `laptop`.", show_default=False)],
+    role: Annotated[RoleName, typer.Option(help="Role of the key.", show_default=False)],
+    owner: Annotated[
+        str | None,
+        typer.Option(help="Person, team or program that the key belongs to.", show_default="the name of the key"),
+    ] = None,
+    expires_in_days: Annotated[
+        int | None, typer.Option(min=1, max=3650, help="Days after which the key is refused.", show_default="never")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Create an API key and print its secret, which is shown only this once.
+
+    stdout has the secret alone, so that a script can keep it. All keys of one
+    owner see the same jobs. Only an admin creates keys.
+
+        dlrm keys create laptop --owner ann --role submitter
+
+        key=$(dlrm keys create ci --role submitter --expires-in-days 90)
+    """
+    with connect() as client:
+        key = client.create_key(name, role, owner=owner, expires_in_days=expires_in_days)
+    if as_json:
+        typer.echo(key.model_dump_json())
+        return
+    end = f"expires {key.expires_at:%Y-%m-%d %H:%M} UTC" if key.expires_at else "never expires"
+    console_on(stderr=True).print(
+        f"{key.id}: {key.role} of owner {key.owner}, {end}; this is its secret, shown only now:",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
+    typer.echo(key.key)
+
+
+@keys.command()
+def revoke(
+    key_id: Annotated[
+        str,
+        typer.Argument(
+            metavar="KEY_ID",
+            help="Id of the key, as listed by `dlrm keys list`.",
+            show_default=False,
+            callback=_check_key_id,
+        ),
+    ],
+) -> None:
+    """Revoke an API key: it is refused from now on, and its browsers are signed out.
+
+    The key stays in `dlrm keys list --all`. Jobs that it submitted continue. The
+    last admin key cannot be revoked.
+
+        dlrm keys revoke key_01J…
+    """
+    with connect() as client:
+        client.revoke_key(key_id)
+    typer.echo(f"{key_id} revoked")
+
+
+def login_link(
+    role: Annotated[RoleName | None, typer.Option(help="Role of the session.", show_default="yours")] = None,
+    owner: Annotated[str | None, typer.Option(help="Owner whose jobs the session sees.", show_default="yours")] = None,
+    minutes: Annotated[int, typer.Option(min=1, max=1440, help="Minutes within which the link works.")] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Print a link that signs one browser in to the dashboard, once.
+
+    The session has the role and owner of your key, or a lower role; an admin may
+    choose any owner. It lasts seven days, unless your key is revoked before.
+
+        dlrm login-link
+
+        dlrm login-link --role viewer --owner ann --minutes 60
+    """
+    with connect() as client:
+        link = client.create_login_link(role, owner=owner, minutes=minutes)
+    url = f"{client.url}/signin#token={link.token}"
+    if as_json:
+        typer.echo(json.dumps({"url": url} | link.model_dump(mode="json", exclude={"token"})))
+        return
+    console_on(stderr=True).print(
+        f"{link.role} of owner {link.owner}; works once, until {link.expires_at:%H:%M} UTC:",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
+    typer.echo(url)

@@ -1,0 +1,81 @@
+"""Command `dlrm serve`: runs the service in this process."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+
+from cli.local.errors import BadInputError, CommandError
+from service.client.connection import get_ready_file_path, save_admin_key
+
+
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Port to listen on; 0 picks a free one.", show_default="8080")
+    ] = None,
+    data_root: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Directory, or s3://bucket/key, that jobs may read data from; may be repeated.",
+            show_default="current directory",
+        ),
+    ] = None,
+    state_directory: Annotated[
+        Path | None, typer.Option(help="Directory of the database, the runs and the admin key.", show_default=".dlrm")
+    ] = None,
+    ready_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="File to write url, admin_key and signin_link to, as JSON.",
+            show_default="ready.json in the state directory",
+        ),
+    ] = None,
+) -> None:
+    """Run the service, with its REST API and dashboard, until Ctrl-C; jobs keep running without it.
+
+    The first start prints an admin key. Every start prints a link that signs a
+    browser in. Other `dlrm` commands find the service and the key by themselves
+    if you run them in the same directory or below it.
+
+        dlrm serve --data-root /data/criteo
+
+        dlrm serve --port 0 --state-directory ~/dlrm-try
+
+    Each option can also be set by an environment variable, such as DLRM_PORT; the
+    README lists these and further ones.
+    """
+    # Imported here so that other commands, such as `dlrm jobs`, do not load the server's libraries.
+    from service.database.errors import DatabaseUnusableError, DatabaseUrlError
+    from service.launchers.kubernetes.options import KubernetesError
+    from service.serve import AddressError
+    from service.serve import serve as run_service
+    from service.settings import Settings
+    from service.state_directory import StateDirectoryError
+
+    options: dict[str, Any] = {
+        "host": host,
+        "port": port,
+        "data_roots": data_root,
+        "state_directory": state_directory,
+    }
+    try:
+        settings = Settings(**{name: value for name, value in options.items() if value is not None})
+    except ValidationError as error:
+        raise BadInputError(*_format_errors(error)) from None
+    save_admin_key(settings.state_directory)
+    try:
+        run_service(settings, ready_file or get_ready_file_path(settings.state_directory))
+    except (DatabaseUrlError, KubernetesError) as error:
+        raise BadInputError(str(error)) from None
+    except (StateDirectoryError, AddressError, DatabaseUnusableError) as error:
+        raise CommandError(str(error)) from None
+
+
+def _format_errors(error: ValidationError) -> list[str]:
+    """Format validation errors, one line per setting, which is named by its environment variable."""
+    errors = error.errors(include_url=False)
+    # Leave out defaults that could not be computed because another setting is invalid.
+    own = [details for details in errors if details["type"] != "default_factory_not_called"]
+    return [f"DLRM_{str(details['loc'][0]).upper()}: {details['msg']}, got {details['input']!r}" for details in own]

@@ -1,0 +1,187 @@
+"""Command `dlrm sweep`: trains a job with many settings, and keeps every result."""
+
+import dataclasses
+import json
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.commands.connect import connect
+from cli.commands.patience import make_patience
+from cli.experiments.sweep.document import Sweep, read_sweep
+from cli.experiments.sweep.jobs import JobRunner
+from cli.experiments.sweep.local import LocalRunner
+from cli.experiments.sweep.loop import Loop, Standing
+from cli.experiments.sweep.plan import Plan
+from cli.experiments.sweep.results import FILE_NAME, TrialResult
+from cli.experiments.sweep.runner import Runner, SweepStopped
+from cli.experiments.sweep.settings import count_settings
+from cli.experiments.sweep.summary import summarise
+from cli.experiments.sweep.trials import check_all
+from cli.experiments.trials.lock import hold_directory
+from cli.local.console import console_on, print_heading
+from cli.render.sweep import (
+    describe_left,
+    describe_rows,
+    format_result,
+    list_trial_lines,
+    make_row_record,
+    make_summary_table,
+)
+from dlrm.record import EXIT_STOPPED
+from service.client.patience import DEFAULT_PATIENCE_SECONDS
+
+ANY_SERVICE = "auto"
+"""Value of --service for the service that the other commands find."""
+
+
+def sweep(
+    document: Annotated[
+        Path, typer.Argument(metavar="SWEEP.toml", help="The document of the sweep.", show_default=False)
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Directory of the sweep. [dim]Default: ./runs/NAME-sweep[/dim]"),
+    ] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(min=0.01, help="Time for all trials together.", show_default="as the document says"),
+    ] = None,
+    service: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL|auto",
+            help="Train as jobs of this service; `auto`: of the one that other commands find.",
+            show_default="on this machine",
+        ),
+    ] = None,
+    patience: Annotated[
+        float, typer.Option(min=0.0, help="Seconds to wait for a service that is away; with --service.")
+    ] = DEFAULT_PATIENCE_SECONDS,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the trials, and train none.")] = False,
+    keep_runs: Annotated[bool, typer.Option("--keep-runs", help="Keep the run directories of all trials.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON on stdout.")] = False,
+) -> None:
+    r"""Train a job with every combination of settings, and compare methods.
+
+    The document names a job, the methods, and the values to try of each field of
+    the job document; every method has the same number of settings:
+
+        job = "demo.toml"
+        seeds = [0, 1]
+        confirm_seeds = [10, 11, 12]
+        compare = ["batch.global_size"]
+        \[methods.adam]
+        dense_optimizer.name = "adam"
+        \[methods.vr-adam]
+        dense_optimizer.name = "adam"
+        variance_reduction = {}
+        \[grid]
+        batch.global_size = [4096, 65536]
+        dense_optimizer.learning_rate = [0.002, 0.005, 0.01]
+
+        dlrm sweep batches.toml --dry-run
+
+        dlrm sweep batches.toml --output results/batches --minutes 600
+
+    Of each method, at each value of the compared fields, the log-loss on
+    validation rows chooses the best setting, as its mean over `seeds`. It is
+    trained again with `confirm_seeds`, and these runs alone are the result. The
+    evaluation rows choose nothing.
+
+    --output gets results.jsonl with a line for each trial, and scores/ with the
+    logits of all evaluation rows. What is in the file is never trained again:
+    Ctrl-C stops after a checkpoint, and the same command continues, also after a
+    kill, with more --minutes, or with more values in the document. A trial that
+    diverged is a result; one that failed is tried again.
+
+        dlrm sweep batches.toml --service http://trainer:8000
+
+    With --service each trial is a job with the label sweep-trial. Jobs go on
+    without the command, and the next one takes their results.
+
+    docs/sweeps.md describes every field. Exit code: 0 ended, with or without
+    trials left, 2 bad document or data, 3 the service stayed away, 75 stopped on
+    request, 1 any other failure.
+    """
+    read = _read_with_minutes(document, minutes)
+    check_all(read)
+    directory = output or Path("runs") / f"{read.config.name}-sweep"
+    loop = Loop(Plan(read), directory / FILE_NAME, _print_result)
+    if dry_run:
+        _print_trials(loop, as_json=as_json)
+        return
+    with hold_directory(directory, "dlrm sweep"):
+        # Another command may have added to it until now.
+        loop.read()
+        with _open_runner(read, directory, service, patience, keep_runs=keep_runs) as runner:
+            try:
+                loop.run(runner)
+            except (SweepStopped, KeyboardInterrupt):
+                jobs = "" if service is None else "; the jobs that were submitted go on"
+                _print(f"stopped{jobs}; repeat the same command to continue")
+                raise typer.Exit(EXIT_STOPPED) from None
+    _print_summary(loop, as_json=as_json)
+
+
+def _read_with_minutes(document: Path, minutes: float | None) -> Sweep:
+    read = read_sweep(document)
+    if minutes is None:
+        return read
+    return dataclasses.replace(read, config=read.config.model_copy(update={"minutes": minutes}))
+
+
+@contextmanager
+def _open_runner(
+    read: Sweep, directory: Path, service: str | None, patience: float, *, keep_runs: bool
+) -> Generator[Runner]:
+    if service is None:
+        yield LocalRunner(directory, read.job_path, keeps_runs=keep_runs)
+        return
+    with connect(url=None if service == ANY_SERVICE else service) as client:
+        yield JobRunner(client, make_patience(patience, _print), read.config.name, directory, read.config.parallel)
+
+
+def _print(line: str) -> None:
+    console_on(stderr=True).print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _print_result(result: TrialResult, standing: Standing) -> None:
+    _print(format_result(result, standing))
+
+
+def _print_trials(loop: Loop, *, as_json: bool) -> None:
+    entries = loop.list_entries()
+    if as_json:
+        typer.echo(json.dumps([entry.to_record() for entry in entries]))
+        return
+    for line in list_trial_lines(entries, loop.get_standing()):
+        console_on().print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _print_summary(loop: Loop, *, as_json: bool) -> None:
+    config = loop.plan.sweep.config
+    rows, standing = summarise(loop.plan, loop.results), loop.get_standing()
+    if as_json:
+        result = {
+            "results": str(loop.file),
+            "num_trials": standing.num_all,
+            "num_left": standing.num_left,
+            "seconds": round(standing.seconds, 3),
+            "rows": [make_row_record(row) for row in rows],
+        }
+        typer.echo(json.dumps(result))
+        return
+    console = console_on()
+    is_chosen = any(count_settings(config, method) > 1 for method in config.methods)
+    of_best = ", of the settings best on validation rows" if is_chosen else ""
+    print_heading(console, f"AUC and log-loss on the evaluation rows{of_best}")
+    console.print(make_summary_table(rows, config.compare))
+    lines = describe_rows(rows, is_chosen_by_result=is_chosen and not config.confirm_seeds)
+    if standing.num_left:
+        lines.append(describe_left(standing))
+    for line in [*lines, f"results: {loop.file}"]:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)

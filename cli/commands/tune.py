@@ -1,0 +1,154 @@
+"""Command `dlrm tune`: searches for better settings of a job by training it with many of them."""
+
+import json
+import shlex
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cli.commands.infer import shorten_path
+from cli.experiments.trials.fields import get_field, set_absolute_paths, set_fields
+from cli.experiments.trials.lock import hold_directory
+from cli.experiments.tuning.best_document import format_best_document, read_source
+from cli.experiments.tuning.records import TrialRecord, TuningDirectory
+from cli.experiments.tuning.space import list_parameters
+from cli.experiments.tuning.tuner import Search, Tuner, Tuning, TuningStopped
+from cli.local.console import console_on, print_heading
+from cli.local.data_files import check_data_files
+from cli.local.documents import make_paths_absolute, read_job, require_data_files
+from cli.local.errors import BadInputError
+from cli.local.set_option import SetOption
+from cli.local.trainer import require_trainer
+from cli.render.tuning import describe_next_step, describe_verdict, format_trial, make_finals_table
+from dlrm.config import resolve
+from dlrm.record import EXIT_STOPPED, write_atomically
+
+HEADER_WIDTH = 100
+"""Longest line of the comment at the beginning of the document, in characters."""
+
+
+def tune(
+    job: Annotated[
+        Path, typer.Argument(metavar="DOCUMENT", help="The job document, .toml or .json.", show_default=False)
+    ],
+    settings: SetOption = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Directory of the tuning. [dim]Default: ./runs/NAME-tune[/dim]"),
+    ] = None,
+    minutes: Annotated[float, typer.Option(min=0.01, help="Time for all trials together.")] = 30.0,
+    trials: Annotated[int, typer.Option(min=1, max=729, help="Most trials, where there is time for them.")] = 27,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the settings that are tried.")] = 0,
+    is_all: Annotated[bool, typer.Option("--all", help="Tune the fields too that the document sets.")] = False,
+    keep_runs: Annotated[bool, typer.Option("--keep-runs", help="Keep the run directories of all trials.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON on stdout.")] = False,
+) -> None:
+    """Search for better settings of a job, by successive halving within a time.
+
+    First the job is trained as it is. Then trials with other learning rates,
+    batch, embedding dimension, architecture and top_mlp are trained for a ninth
+    of its epochs, the best third of them for a third, and the best third of those
+    to the end. Fields that the document sets stay as they are, without --all.
+
+        dlrm tune job.toml
+
+        dlrm tune job.toml --minutes 120 --output tuned/january
+
+    Trials are compared by the log-loss on validation rows, which are held out of
+    the training rows. The evaluation rows choose nothing, so that the AUC at the
+    end is an honest one.
+
+    --output gets a line for each trial in trials.jsonl, and at the end best.toml:
+    the job document with the settings of the best trial. The model of that trial,
+    and of the job as it is, are in runs/ there.
+
+    Ctrl-C stops after a checkpoint. The same command continues, also after a
+    kill; with more --minutes or --trials it goes on after its end.
+
+    Exit code: 0 tuned, 2 bad document or data, 75 stopped on request, 1 any other
+    failure.
+    """
+    document, spec = read_job(job, settings)
+    spec = make_paths_absolute(spec, job)
+    require_data_files(spec, job)
+    if not list_parameters(document, resolve(spec).job, is_all=is_all):
+        raise BadInputError(f"{job}: sets every field that is tuned (valid: --all, which tunes those too)")
+    require_trainer()
+    check_data_files(job, settings)
+    source = read_source(job)
+    absolute = set_absolute_paths(document, spec)
+    directory = TuningDirectory(output or Path("runs") / f"{spec.name}-tune")
+    search = Search(trials, 60 * minutes, seed, is_all, keep_runs)
+    with hold_directory(directory.path, "dlrm tune"):
+        try:
+            tuning = Tuner(absolute, directory, search, _print_trial).tune()
+        except TuningStopped:
+            _print("stopped; repeat the same command to continue")
+            raise typer.Exit(EXIT_STOPPED) from None
+        verdict = describe_verdict(tuning)
+        header = _make_header(tuning, job, verdict)
+        relative = _shorten_paths(absolute, directory.path.resolve())
+        text = format_best_document(source, relative, tuning.best.settings, tuning.untuned.settings, header)
+        try:
+            write_atomically(directory.best, text)
+        except OSError as error:
+            raise BadInputError(f"{directory.best}: {error.strerror}") from None
+    untuned = ["dlrm", "train", str(job), *(part for setting in settings or () for part in ("--set", setting))]
+    _print_result(tuning, directory, verdict, untuned, as_json=as_json)
+
+
+def _print(line: str) -> None:
+    console_on(stderr=True).print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _print_trial(record: TrialRecord) -> None:
+    _print(format_trial(record))
+
+
+def _make_header(tuning: Tuning, job: Path, verdict: str) -> list[str]:
+    best, untuned = tuning.best.validation_log_loss, tuning.untuned.validation_log_loss
+    what = f"trial {tuning.best.trial}" if tuning.is_better else "the untuned job"
+    text = (
+        f"Written by `dlrm tune {job.name}`: {what}, the best of {tuning.num_trials} trials and the untuned job by the "
+        f"log-loss on validation rows: {best:.5f}, untuned {untuned:.5f}. {verdict[0].upper()}{verdict[1:]}."
+    )
+    return textwrap.wrap(text, HEADER_WIDTH)
+
+
+def _shorten_paths(document: Mapping[str, Any], base: Path) -> dict[str, Any]:
+    """Return the document with data paths as a document in the directory `base` names them."""
+    changed = {
+        field: [shorten_path(path, base) for path in paths]
+        for field in ("data.train", "data.eval")
+        if (paths := get_field(document, field))
+    }
+    return set_fields(document, changed)
+
+
+def _print_result(
+    tuning: Tuning, directory: TuningDirectory, verdict: str, untuned: list[str], *, as_json: bool
+) -> None:
+    """Print the result of a tuning. untuned: command that trains the document as it is."""
+    if as_json:
+        result = {
+            "best": tuning.best.model_dump(mode="json"),
+            "untuned": tuning.untuned.model_dump(mode="json"),
+            "num_trials": tuning.num_trials,
+            "seconds": round(tuning.seconds, 3),
+            "verdict": verdict,
+            "document": str(directory.best),
+            "run_directory": str(directory.run(tuning.best.trial, tuning.best.fraction).path),
+        }
+        typer.echo(json.dumps(result))
+        return
+    console = console_on()
+    print_heading(console, "runs of the whole length, best first")
+    console.print(make_finals_table(tuning))
+    for line in (
+        verdict,
+        describe_next_step(tuning, shlex.join(untuned), shlex.join(["dlrm", "train", str(directory.best)])),
+    ):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,1 @@
+"""Controlled experiments: trials, sweeps, tuning, and reports of what they measured."""

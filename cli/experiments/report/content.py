@@ -1,0 +1,91 @@
+"""Content of a report, which its HTML and its Markdown both show: texts, tables of texts, and plots."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cli.local.text_format import UNKNOWN
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """Sentences."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Notes:
+    """List of remarks."""
+
+    sentences: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table."""
+
+    heading: str
+    is_number: bool = True
+    """Whether its cells are numbers, which stand at the right."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Table of texts, of numbers as they are shown."""
+
+    caption: str
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[str]]
+    """Cells of each row, as many as columns; the first one names the row."""
+
+    def drop_unknown_columns(self) -> "Table":
+        """Return the table without the columns in which no row has a value; all of them where there is no row."""
+        kept = [
+            number
+            for number in range(len(self.columns))
+            if not self.rows or any(row[number] not in ("", UNKNOWN) for row in self.rows)
+        ]
+        return Table(
+            self.caption,
+            [self.columns[number] for number in kept],
+            [[row[number] for number in kept] for row in self.rows],
+        )
+
+
+@dataclass(frozen=True)
+class Plot:
+    """Plot as SVG."""
+
+    name: str
+    """Name in letters, digits and hyphens: that of its file, and the beginning of its ids."""
+    title: str
+    description: str
+    """Content of the plot in words."""
+    svg: str
+
+
+Block = Paragraph | Notes | Table | Plot
+
+
+@dataclass(frozen=True)
+class Section:
+    """Part of a report under one heading."""
+
+    heading: str
+    blocks: Sequence[Block]
+    is_folded: bool = False
+    """Whether only the heading is shown until a reader opens it."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """Whole content of a report."""
+
+    title: str
+    lead: str
+    """Sentences under the title: what the report is of."""
+    sections: Sequence[Section]
+
+    def list_plots(self) -> list[Plot]:
+        """List all plots, in their order."""
+        return [block for section in self.sections for block in section.blocks if isinstance(block, Plot)]

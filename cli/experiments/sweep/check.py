@@ -1,0 +1,160 @@
+"""Checks of a sweep's document that concern several of its fields."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+from typing import Any, cast
+
+from cli.experiments.sweep.config import SweepConfig, flatten, list_fields
+from cli.experiments.sweep.settings import count_settings
+from dlrm.config import FieldError
+
+SEED = "run.seed"
+
+
+def list_faults(sweep: SweepConfig) -> list[FieldError]:
+    """List what is wrong with a sweep whose fields are each valid."""
+    return [
+        *_list_seed_faults(sweep),
+        *_list_compare_faults(sweep),
+        *_list_overlaps(sweep),
+        *_list_replaced(sweep),
+        *_list_effort_faults(sweep),
+    ]
+
+
+def list_table_faults(document: Mapping[str, Any]) -> list[FieldError]:
+    """List the fields of a document as read that are written twice, and the values to try that are no lists of them."""
+    faults: list[FieldError] = []
+    for name, table, is_grid in _list_tables(document):
+        counts = Counter(field for field, _ in list_fields(table))
+        twice = [field for field, count in counts.items() if count > 1]
+        faults += [FieldError(f"{name}.{field}", "is written twice, in two spellings", "once") for field in twice]
+        for field, values in flatten(table).items() if is_grid else ():
+            if not isinstance(values, list) or not values:
+                got = json.dumps(values, default=str)
+                faults.append(FieldError(f"{name}.{field}", f"should be a list of values to try, got {got}", "[…]"))
+    return faults
+
+
+def _list_tables(document: Mapping[str, Any]) -> list[tuple[str, dict[str, Any], bool]]:
+    """List the tables of a document that have fields of the job: name, table, and whether it has values to try."""
+    tables = [("set", document.get("set"), False), ("grid", document.get("grid"), True)]
+    methods = document.get("methods")
+    if isinstance(methods, dict):
+        for name, method in cast("dict[str, Any]", methods).items():
+            if isinstance(method, dict):
+                fields = cast("dict[str, Any]", method)
+                own = {field: value for field, value in fields.items() if field != "grid"}
+                tables += [(f"methods.{name}", own, False), (f"methods.{name}.grid", fields.get("grid"), True)]
+    return [
+        (name, cast("dict[str, Any]", table), is_grid) for name, table, is_grid in tables if isinstance(table, dict)
+    ]
+
+
+def list_emptied(sweep: SweepConfig, job: Mapping[str, Any]) -> list[FieldError]:
+    """List empty tables that would leave out fields which the job, or all trials, have."""
+    faults: dict[str, FieldError] = {}
+    for name, method in sweep.methods.items():
+        for table, fields, earlier in (
+            ("set", sweep.fields, {"the job": flatten(job)}),
+            (f"methods.{name}", method.fields, {"the job": flatten(job), "[set]": sweep.fields}),
+        ):
+            for field in (field for field, value in fields.items() if value == {}):
+                for source, others in earlier.items():
+                    if lost := [other for other in others if other.startswith(f"{field}.")]:
+                        message = f"is an empty table, which would leave out {', '.join(lost)} of {source}"
+                        valid = "leave it out, or state these fields in it again"
+                        faults[f"{table}.{field}"] = FieldError(f"{table}.{field}", message, valid)
+    return [*faults.values()]
+
+
+def _list_seed_faults(sweep: SweepConfig) -> Iterator[FieldError]:
+    tables = {"set": sweep.fields, "grid": sweep.grid}
+    for name, method in sweep.methods.items():
+        tables |= {f"methods.{name}": method.fields, f"methods.{name}.grid": method.grid}
+    for table, fields in tables.items():
+        if isinstance(fields.get("run"), list):
+            yield FieldError(f"{table}.run", "its values would replace all of run", "fields of run")
+        if SEED in fields:
+            yield FieldError(f"{table}.{SEED}", "seeds and confirm_seeds set it", "leave it out")
+    for field, seeds in (("seeds", sweep.seeds), ("confirm_seeds", sweep.confirm_seeds)):
+        if len(set(seeds)) < len(seeds):
+            yield FieldError(field, f"has a seed twice: {seeds}", "each seed once")
+    if both := sorted({*sweep.seeds} & {*sweep.confirm_seeds}):
+        message = f"has {', '.join(map(str, both))} of seeds too: the runs that choose must not be the result"
+        yield FieldError("confirm_seeds", message, "other seeds than those of seeds")
+
+
+def _list_compare_faults(sweep: SweepConfig) -> Iterator[FieldError]:
+    for field in sweep.compare:
+        if field not in sweep.grid:
+            valid = ", ".join(sweep.grid) or "a field that [grid] has values of"
+            yield FieldError("compare", f"{field} is not in [grid]", valid)
+        for name, method in sweep.methods.items():
+            if field in method.grid:
+                message = "is compared, so that all methods have the same values of it"
+                yield FieldError(f"methods.{name}.grid.{field}", message, "leave it out")
+    if len({*sweep.compare}) < len(sweep.compare):
+        yield FieldError("compare", "has a field twice", "each field once")
+    lists = {f"grid.{field}": values for field, values in sweep.grid.items()}
+    for name, method in sweep.methods.items():
+        lists |= {f"methods.{name}.grid.{field}": values for field, values in method.grid.items()}
+    for field, values in lists.items():
+        if any(one == other for one, other in combinations(values, 2)):
+            yield FieldError(field, f"has a value twice: {values}", "each value once")
+
+
+def _list_overlaps(sweep: SweepConfig) -> list[FieldError]:
+    """List fields that a grid would replace, so that what is written there would have no effect, and fields of a grid
+    within one another."""
+    faults: dict[str, FieldError] = {}
+    for name, method in sweep.methods.items():
+        grid = {**sweep.grid, **method.grid}
+        # A method may try values of its own of a field that the others have from [set].
+        common = [field for field in sweep.fields if field not in method.grid and field not in method.fields]
+        of_grid = [(f"methods.{name}.grid" if field not in sweep.grid else "grid", field) for field in grid]
+        stated = [*((f"methods.{name}", field) for field in method.fields), *(("set", field) for field in common)]
+        replaced = [(table, field, tried) for table, field in stated for tried in grid if field == tried]
+        replaced += [
+            (table, field, tried)
+            for table, field in [*stated, *of_grid]
+            for tried in grid
+            if field.startswith(f"{tried}.")
+        ]
+        for table, field, tried in replaced:
+            message = f"the values of {tried} in the grid would replace it"
+            valid = "either the field or its values in the grid"
+            faults.setdefault(f"{table}.{field}", FieldError(f"{table}.{field}", message, valid))
+    return [*faults.values()]
+
+
+def _list_replaced(sweep: SweepConfig) -> list[FieldError]:
+    """List values that are no tables, such as false, though a grid has values of their fields, which would replace
+    them."""
+    faults: dict[str, FieldError] = {}
+    for name, method in sweep.methods.items():
+        for field, value in {**sweep.fields, **method.fields}.items():
+            is_replaced_by_method = field not in method.fields and any(
+                own.startswith(f"{field}.") for own in method.fields
+            )
+            if isinstance(value, dict) or is_replaced_by_method:
+                continue
+            table = f"methods.{name}" if field in method.fields else "set"
+            for tried in {**sweep.grid, **method.grid}:
+                if tried.startswith(f"{field}."):
+                    message = (
+                        f"is {json.dumps(value, default=str)}, which the values of {tried} in the grid would replace"
+                    )
+                    valid = "a table, or no values of its fields in the grid"
+                    faults[f"{table}.{field}"] = FieldError(f"{table}.{field}", message, valid)
+    return [*faults.values()]
+
+
+def _list_effort_faults(sweep: SweepConfig) -> Iterator[FieldError]:
+    counts = {name: count_settings(sweep, name) for name in sweep.methods}
+    if len(set(counts.values())) > 1 and not sweep.allow_unequal_effort:
+        told = ", ".join(f"{name} {count}" for name, count in counts.items())
+        message = f"have different numbers of settings: {told}; the best of more settings looks better"
+        yield FieldError("methods", message, "the same number for each, or allow_unequal_effort = true")

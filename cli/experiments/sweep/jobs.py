@@ -1,0 +1,132 @@
+"""Runner of trials as jobs of a service."""
+
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from cli.experiments.sweep.curve import make_curve
+from cli.experiments.sweep.environment import describe_environment
+from cli.experiments.sweep.outcome import RunEnd, is_blended, make_result
+from cli.experiments.sweep.results import CurvePoint, TrialResult
+from cli.experiments.sweep.scores import copy_scores
+from cli.experiments.sweep.trials import Trial
+from cli.local.progress import ProgressLine
+from dlrm.record import DECIDED, EndReason, EvaluationReport, RunDirectory, StepReport
+from service.client import Client, Job, JobDetails, Patience
+
+SWEEP_LABEL, TRIAL_LABEL = "sweep", "sweep-trial"
+"""Labels of the jobs: the name of the sweep, and the key of the trial, by which a later command finds its job."""
+POLL_SECONDS = 1.0
+"""Seconds from one look at the running jobs to the next."""
+MAX_STEP_REPORTS = 2000
+"""Largest number of step reports that are fetched: enough to tell the samples at each evaluation."""
+
+
+class JobRunner:
+    """Runner of several trials at a time, each a job that goes on without the command."""
+
+    is_stop_requested = False
+    """A stop ends the wait for the jobs at once."""
+
+    def __init__(self, client: Client, patience: Patience, name: str, output: Path, max_running: int) -> None:
+        """Prepare to run trials. name: that of the sweep, and of its jobs. output: directory of the sweep."""
+        self.max_running = max_running
+        self._client = client
+        self._patience = patience
+        self._name = name
+        self._output = output
+        self._running: dict[str, tuple[Trial, str]] = {}
+        """Trials that run, and their labels, by the id of the job."""
+
+    def start(self, trial: Trial, label: str) -> None:
+        """Submit the job of a trial, or take the one that an earlier command has submitted."""
+        job = self._find(trial) or self._submit(trial)
+        self._running[job.id] = trial, label
+
+    def wait(self) -> Sequence[tuple[Trial, TrialResult]]:
+        """Poll the jobs until some have ended. Raises ServiceAwayError."""
+        with ProgressLine() as line:
+            while True:
+                jobs = [self._fetch(job_id) for job_id in self._running]
+                if ended := [job for job in jobs if job.has_ended]:
+                    return [self._end(job) for job in ended]
+                shown = max(jobs, key=lambda job: job.progress.done_fraction or 0.0)
+                trial, label = self._running[shown.id]
+                others = f" and {len(jobs) - 1} more" if len(jobs) > 1 else ""
+                line.show(f"{label} {shown.state.lower()}{others}: {trial.cell}", shown.progress)
+                time.sleep(POLL_SECONDS)
+
+    def finish(self, keys: Iterable[str]) -> None:
+        """Leave the jobs as they are: the service keeps them until they are deleted."""
+
+    def _end(self, job: JobDetails) -> tuple[Trial, TrialResult]:
+        trial, _ = self._running.pop(job.id)
+        return trial, self._make_result(trial, job)
+
+    def _find(self, trial: Trial) -> Job | None:
+        """Find the job of a trial that has not failed; None where there is none."""
+        for job in self._list_jobs(trial):
+            if job.state not in ("FAILED", "CANCELLED") or job.reason == EndReason.DIVERGED:
+                return job
+        return None
+
+    def _submit(self, trial: Trial) -> Job:
+        labels: dict[str, Any] = {**trial.spec.labels, SWEEP_LABEL: self._name, TRIAL_LABEL: trial.key}
+        document = {**trial.document, "name": self._name, "labels": labels}
+        # A job that has failed keeps its key for a day; how many there are would come again where one is deleted.
+        failed = self._list_jobs(trial)
+        key = f"{trial.key}-{failed[0].id if failed else 0}"
+        return self._patience.call(lambda: self._client.submit(document, idempotency_key=key))
+
+    def _list_jobs(self, trial: Trial) -> list[Job]:
+        return self._patience.call(lambda: list(self._client.jobs(label=f"{TRIAL_LABEL}:{trial.key}")))
+
+    def _fetch(self, job_id: str) -> JobDetails:
+        return self._patience.call(lambda: self._client.job(job_id))
+
+    def _make_result(self, trial: Trial, job: JobDetails) -> TrialResult:
+        end = self._read_end(job)
+        run = _find_run(job)
+        has_scores = run is not None and end.is_done and not is_blended(end)
+        return make_result(trial, end, copy_scores(trial.key, run, self._output) if run and has_scores else None)
+
+    def _read_end(self, job: JobDetails) -> RunEnd:
+        num_steps = job.metrics.get("last_step")
+        started, finished = job.started_at, job.finished_at
+        return RunEnd(
+            is_done=job.state == "SUCCEEDED",
+            reason=job.reason or job.state.lower(),
+            message=job.message or "",
+            metrics=job.metrics,
+            num_steps=None if num_steps is None else round(num_steps),
+            seconds=(finished - started).total_seconds() if started and finished else 0.0,
+            num_attempts=job.num_attempts,
+            curve=self._patience.call(lambda: self._read_curve(job.id)),
+            decided=self._patience.call(lambda: self._read_decided(job.id)),
+            environment=describe_environment() if _find_run(job) else None,
+        )
+
+    def _read_curve(self, job_id: str) -> list[CurvePoint]:
+        steps = self._client.metrics(job_id, kind="step", max_points=MAX_STEP_REPORTS)
+        evaluations = self._client.metrics(job_id, kind="evaluation")
+        return make_curve(
+            [step for step in steps if isinstance(step, StepReport)],
+            [evaluation for evaluation in evaluations if isinstance(evaluation, EvaluationReport)],
+        )
+
+    def _read_decided(self, job_id: str) -> dict[str, Any]:
+        decisions = [
+            decision
+            for event in self._client.events(job_id)
+            if event.name == DECIDED
+            for decision in (event.details or {}).get("decisions", [])
+        ]
+        return {decision["field"]: decision["value"] for decision in decisions}
+
+
+def _find_run(job: JobDetails) -> RunDirectory | None:
+    """Find the directory of a job that ran on this machine; None where it ran elsewhere."""
+    if job.launcher != "local" or job.files_at is None or not Path(job.files_at).is_dir():
+        return None
+    return RunDirectory(Path(job.files_at))

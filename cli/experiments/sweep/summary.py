@@ -1,0 +1,84 @@
+"""Summary of a sweep: for each method, at each combination of the compared values, what its chosen settings reach."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cli.experiments.sweep.plan import Cell, Plan
+from cli.experiments.sweep.results import TrialResult, index_results
+from cli.experiments.sweep.settings import get_grid
+from cli.experiments.trials.fields import Settings
+from cli.experiments.trials.intervals import Estimate, estimate_mean
+
+
+@dataclass(frozen=True)
+class Row:
+    """Result of one method at one combination of the compared values."""
+
+    method: str
+    compared: Settings
+    num_settings: int
+    """Settings that are tried; of a single one nothing is chosen."""
+    is_chosen: bool
+    """Whether the choice is made: all trials that choose are done or have diverged."""
+    settings: Settings | None
+    """Chosen settings; None while they are not known, and where all settings diverge."""
+    is_confirmed: bool
+    """Whether all seeds that confirm are done; where there are none, the result is that of the trials that chose."""
+    results: Sequence[TrialResult]
+    """Trials that are the result and are done, a seed each."""
+    num_seeds: int
+    """Number of seeds of the result, those included that have diverged or are not done."""
+    num_diverged: int
+    """Trials that have diverged, of those that choose and those that confirm."""
+    num_failed: int
+    """Trials that have failed and are not done since."""
+    edges: Sequence[str]
+    """Fields whose chosen value is the lowest or the highest that was tried, with that word: a better one may be
+    beyond."""
+
+    def estimate(self, metric: str) -> Estimate | None:
+        """Estimate the mean of a metric over the seeds that are done; None where one has none."""
+        values = [result.metrics.get(metric) for result in self.results]
+        known = [value for value in values if value is not None]
+        return estimate_mean(known) if known and len(known) == len(values) else None
+
+
+def summarise(plan: Plan, results: Sequence[TrialResult]) -> list[Row]:
+    """Summarise the results of a sweep, in the order of its compared values and methods."""
+    return [_make_row(plan, cell, results) for cell in plan.cells]
+
+
+def _make_row(plan: Plan, cell: Cell, results: Sequence[TrialResult]) -> Row:
+    done = index_results(results)
+    state = plan.follow(cell, done)
+    keys = {trial.key for trial in state.known}
+    trials = state.confirming or state.chosen
+    ended = [done[trial.key] for trial in trials if trial.key in done]
+    grid = get_grid(plan.sweep.config, cell.method)
+    settings = state.chosen[0].settings if state.chosen else None
+    return Row(
+        method=cell.method,
+        compared=cell.compared,
+        num_settings=len(cell.settings),
+        is_chosen=state.is_chosen,
+        settings=settings,
+        is_confirmed=bool(state.confirming) and all(trial.key in done for trial in state.confirming),
+        results=[result for result in ended if result.outcome == "done"],
+        num_seeds=len(trials),
+        num_diverged=sum(done[key].outcome == "diverged" for key in keys if key in done),
+        num_failed=len({result.key for result in results if result.key in keys - done.keys()}),
+        edges=list_edges(grid, settings or {}),
+    )
+
+
+def list_edges(grid: Mapping[str, Sequence[Any]], settings: Settings) -> list[str]:
+    """List the fields whose value is the lowest or the highest number that `grid` has of it, with that word."""
+    edges: list[str] = []
+    for field, value in settings.items():
+        numbers = [tried for tried in grid[field] if isinstance(tried, int | float) and not isinstance(tried, bool)]
+        if len(numbers) < 2 or len(numbers) < len(grid[field]):
+            continue
+        if value in (min(numbers), max(numbers)):
+            edges.append(f"{'lowest' if value == min(numbers) else 'highest'} {field}")
+    return edges

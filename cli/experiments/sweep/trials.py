@@ -1,0 +1,178 @@
+"""Trials of a sweep: each a job document with its seed, known by a key that another machine computes alike."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cli.experiments.sweep.document import Sweep
+from cli.experiments.sweep.results import Stage
+from cli.experiments.sweep.settings import list_compared, list_settings
+from cli.experiments.trials.fields import Settings, get_field, set_fields, shorten_fields
+from cli.local.errors import BadInputError
+from dlrm.config import EXECUTION_SETTINGS, ConfigError, JobSpec, parse_job
+
+VALIDATION_FRACTION = 0.1
+"""Share of the training rows that choose settings and models, where the document leaves it open."""
+MAX_FAULTS = 10
+"""Largest number of faults that are listed: those of one setting are often those of all."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run of a sweep."""
+
+    stage: Stage
+    method: str
+    settings: Settings
+    """Values of the grid's fields among which is chosen."""
+    compared: Settings
+    """Values of the compared fields."""
+    seed: int
+    fraction: float
+    """Share of the job's epochs."""
+    document: Mapping[str, Any]
+    """Job document, with paths as written."""
+    spec: JobSpec
+    """The same document, validated."""
+    key: str
+    """Hash of the document without what depends on the machine, so that equal trials have equal keys anywhere."""
+
+    @property
+    def cell(self) -> str:
+        """Words for the method and the compared values, such as "adam, 4096"."""
+        return format_cell(self.method, self.compared)
+
+    @property
+    def label(self) -> str:
+        """Words that tell the trial from the others, such as "adam, 4096, learning_rate 0.01, seed 0"."""
+        settings = [format_settings(self.settings)] if self.settings else []
+        part = [] if self.fraction == 1.0 else [f"1/{1 / self.fraction:.0f} of the epochs"]
+        return ", ".join([self.cell, *settings, f"seed {self.seed}", *part])
+
+
+def format_value(value: Any) -> str:
+    """Format a value of a field briefly; a date or time of TOML, which no field has, as it is written."""
+    if isinstance(value, float):
+        return f"{value:g}"
+    return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def format_cell(method: str, compared: Settings) -> str:
+    """Format a method and the compared values, such as "adam, 4096"."""
+    return ", ".join([method, *map(format_value, compared.values())])
+
+
+def format_settings(settings: Settings) -> str:
+    """Format settings by the last names of their fields, or by longer ones where these are the same."""
+    return ", ".join(f"{name} {format_value(settings[field])}" for field, name in shorten_fields(settings).items())
+
+
+def make_trial(
+    sweep: Sweep, stage: Stage, method: str, compared: Settings, settings: Settings, seed: int, fraction: float = 1.0
+) -> Trial:
+    """Make a trial. Raises BadInputError where its document is not valid."""
+    config = sweep.config
+    varied = {**config.methods[method].fields, **compared, **settings}
+    try:
+        document = set_fields(sweep.job, {**config.fields, **varied, "run.seed": seed})
+        document = set_fields(document, make_fixed_settings(document))
+        if fraction != 1.0:
+            epochs = get_field(document, "run.epochs")
+            if not isinstance(epochs, int | float):
+                raise BadInputError(
+                    "run.epochs: [halving] needs a number of epochs (valid: set it in the job or in [set])"
+                )
+            document = set_fields(document, {"run.epochs": float(f"{epochs * fraction:.6g}")})
+        spec = parse_job(document)
+    except BadInputError as error:
+        raise BadInputError(*(line.removeprefix("--set ") for line in error.lines)) from None
+    except ConfigError as error:
+        raise BadInputError(*map(str, error.errors)) from None
+    return Trial(stage, method, settings, compared, seed, fraction, document, spec, _make_key(spec, varied))
+
+
+def make_fixed_settings(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is set for all trials: where the document leaves it open, rows that choose, no models beside it, and
+    scores that are kept; and no end that the evaluation rows decide."""
+    fixed: dict[str, Any] = {
+        "run.validation_fraction": VALIDATION_FRACTION,
+        "run.blend": "none",
+        "run.yardsticks": "none",
+        "run.keep_scores": True,
+    }
+    fixed = {field: value for field, value in fixed.items() if get_field(document, field) in (None, "auto")}
+    if get_field(document, "run.target_auc") is not None:
+        fixed["run.target_auc"] = 1.0
+    return fixed
+
+
+def check_all(sweep: Sweep) -> None:
+    """Check the documents of all settings before the first is trained. Raises BadInputError."""
+    faults: dict[str, None] = {}
+    methods: dict[frozenset[str], str] = {}
+    for method in sweep.config.methods:
+        settings_of_method = list_settings(sweep.config, method)
+        keys: set[str] = set()
+        faults_of_method: list[str] = []
+        for compared in list_compared(sweep.config):
+            for settings in settings_of_method:
+                found = _check_setting(sweep, method, compared, settings, len(settings_of_method))
+                if isinstance(found, Trial):
+                    keys.add(found.key)
+                else:
+                    faults_of_method += found
+        num_jobs = len(list_compared(sweep.config)) * len(settings_of_method)
+        if not faults_of_method and len(keys) < num_jobs:
+            what = f"has {num_jobs} settings, of which only {len(keys)} are different job documents"
+            faults[f"methods.{method}: {what} (valid: values that differ in what they change)"] = None
+        faults |= dict.fromkeys(faults_of_method)
+        if not faults_of_method and (first := methods.setdefault(frozenset(keys), method)) != method:
+            what = f"has the same job documents as methods.{first}, so that there is nothing to compare"
+            faults[f"methods.{method}: {what} (valid: methods that differ)"] = None
+    if faults:
+        shown = [*faults][:MAX_FAULTS]
+        more = [f"and {len(faults) - MAX_FAULTS} more"] if len(faults) > MAX_FAULTS else []
+        raise BadInputError(*(f"{sweep.path}: {line}" for line in [*shown, *more]))
+
+
+def _check_setting(
+    sweep: Sweep, method: str, compared: Settings, settings: Settings, num_settings: int
+) -> Trial | list[str]:
+    """Return a trial of a setting, or what is wrong with it."""
+    given = {**compared, **settings}
+    where = f"methods.{method}" + "".join(f", {field} = {format_value(value)}" for field, value in given.items())
+    try:
+        fraction = 1.0 if sweep.config.halving is None else 0.5
+        trial = make_trial(sweep, "grid", method, compared, settings, sweep.config.seeds[0], fraction)
+    except BadInputError as error:
+        return [f"{where}: {line}" for line in error.lines]
+    spec = trial.spec
+    if sweep.config.halving is not None and spec.preset is not None and spec.batch.global_size == "auto":
+        what = f"the preset {spec.preset} would choose smaller batches for the shorter runs of [halving]"
+        return [f"methods.{method}: batch.global_size: {what} (valid: a number, in the job or in [set])"]
+    run = spec.run
+    if run.validation_fraction == 0.0 and (num_settings > 1 or run.keep_model == "best"):
+        what = "settings" if num_settings > 1 else "the model that a run keeps"
+        valid = 'above 0, or with one setting for each method run.keep_model = "last"'
+        return [
+            f"{where}: run.validation_fraction: is 0, so that the evaluation rows would choose {what} (valid: {valid})"
+        ]
+    return trial
+
+
+def _make_key(spec: JobSpec, varied: Settings) -> str:
+    """Hash a document. varied: fields in which trials of the sweep differ, which count even where others like them do
+    not."""
+    # Without defaults, so that a new field of a later version leaves the keys of earlier results as they are.
+    identity = spec.model_dump(mode="json", exclude=EXECUTION_SETTINGS, exclude_defaults=True)
+    # A section whose only settings are left out is as if it were not stated.
+    identity = {name: value for name, value in identity.items() if value != {} or name not in EXECUTION_SETTINGS}
+    if spec.preset is not None and "auto" in (spec.batch.global_size, spec.model.architecture):
+        # A preset chooses these by a rule of its own; its other values are in the fields that it has filled.
+        identity["preset"] = spec.preset
+    left_out = spec.model_dump(mode="json", include=EXECUTION_SETTINGS)
+    named = {field: value for field in varied if (value := get_field(left_out, field)) is not None}
+    text = json.dumps([identity, named], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

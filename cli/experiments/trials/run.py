@@ -1,0 +1,137 @@
+"""One run of a trial, trained as `dlrm train` does."""
+
+import json
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from cli.experiments.trials.fields import Settings
+from cli.local.attempt_run import run_attempt
+from cli.local.console import console_on
+from cli.local.errors import BadInputError
+from cli.local.progress import PREPARING, ProgressLine
+from cli.local.run_directory import (
+    DifferentRunError,
+    NewAttempt,
+    SucceededError,
+    create_next_attempt,
+    create_run,
+    require_unfinished,
+)
+from dlrm.record import Outcome, PreparedData, RunDirectory, RunInUseError, hold_run_lock
+from service.client import Progress
+
+RETRY_SECONDS = 1.0
+"""Seconds from one look at a run that an earlier command has left running to the next."""
+
+
+@dataclass(frozen=True)
+class TrialEnd:
+    """End of a trial's run, or of an attempt of it that was stopped."""
+
+    outcome: Outcome
+    seconds: float
+    """Seconds, without those of a preparation for all trials; of earlier attempts, and of a run that had already ended,
+    those of the steps alone."""
+    is_stop_requested: bool
+    """Whether the command was asked to stop while the run went on, perhaps too late to stop that."""
+
+
+def run_trial(document: Path, directory: RunDirectory, settings: Settings, label: str, *, is_first: bool) -> TrialEnd:
+    """Train a job document with some fields set, or continue the run that an earlier command has begun.
+
+    A run that continues takes from the document how it is trained, such as the memory. label: words shown next to the
+    progress. is_first: whether the run may have to prepare the data, for all that follow. Raises CommandError.
+    """
+    try:
+        started = _start(document, directory, settings)
+    except SucceededError as succeeded:
+        return TrialEnd(
+            succeeded.outcome, compute_training_seconds(succeeded.outcome.metrics) or 0.0, is_stop_requested=False
+        )
+    clock = _Clock(counts_preparation=not is_first)
+    with ProgressLine() as line:
+        is_terminal = console_on(stderr=True).is_terminal
+
+        def watch(progress: Progress) -> None:
+            clock.watch(progress)
+            if is_terminal:
+                line.show(label, progress)
+
+        end = run_attempt(started, _ignore, watch)
+    # The clock knows nothing of attempts that were stopped before.
+    seconds = max(clock.read_seconds(), compute_training_seconds(end.outcome.metrics) or 0.0)
+    return TrialEnd(end.outcome, seconds, end.is_stop_requested)
+
+
+def read_data_checksum(directory: RunDirectory) -> str | None:
+    """Read the checksum of the prepared rows of a run; None for a synthetic log."""
+    prepared = PreparedData.read(directory.data)
+    return None if prepared is None else prepared.checksum
+
+
+def read_metric(outcome: Outcome, name: str) -> float | None:
+    """Return a metric of a run that has succeeded; None of any other."""
+    return outcome.metrics.get(name) if outcome.state == "succeeded" else None
+
+
+def compute_training_seconds(metrics: Mapping[str, float | None]) -> float | None:
+    """Compute the seconds of all steps of a run, those of earlier attempts too; None where its metrics do not tell."""
+    num_samples, speed = metrics.get("num_samples"), metrics.get("samples_per_second")
+    return num_samples / speed if num_samples and speed else None
+
+
+class _Clock:
+    """Clock of a run, which may stand still while data is prepared."""
+
+    def __init__(self, *, counts_preparation: bool) -> None:
+        self._counts_preparation = counts_preparation
+        self._last = time.monotonic()
+        self._seconds = 0.0
+
+    def watch(self, progress: Progress) -> None:
+        """Count the time since the last call, unless it went into a preparation that does not count."""
+        now = time.monotonic()
+        if self._counts_preparation or progress.phase != PREPARING:
+            self._seconds += now - self._last
+        self._last = now
+
+    def read_seconds(self) -> float:
+        """Return the seconds counted so far."""
+        return self._seconds
+
+
+def _start(document: Path, directory: RunDirectory, settings: Settings) -> NewAttempt:
+    assignments = [f"{field}={json.dumps(value)}" for field, value in settings.items()]
+    if not directory.spec.exists():
+        # A kill may have left a directory without a document.
+        shutil.rmtree(directory.path, ignore_errors=True)
+        return create_run(document, directory.path, assignments, remedy="name another directory with --output")
+    _wait_until_free(directory)
+    # The document, and the data that it names, do not matter any more to a run that is done.
+    require_unfinished(directory)
+    try:
+        return create_next_attempt(directory.path, document, assignments)
+    except DifferentRunError as error:
+        remedy = f"with these settings it is a different run: remove {directory.path}, and it starts from the beginning"
+        raise BadInputError(*error.differences, remedy) from None
+
+
+def _wait_until_free(directory: RunDirectory) -> None:
+    """Wait for the launch process of a command that was killed: it trains on until its end."""
+    is_announced = False
+    while True:
+        try:
+            with hold_run_lock(directory):
+                return
+        except RunInUseError as error:
+            if not is_announced:
+                is_announced = True
+                console_on(stderr=True).print(f"waiting: {error}", markup=False, highlight=False)
+            time.sleep(RETRY_SECONDS)
+
+
+def _ignore(line: str) -> None:
+    """Print no line of a trial: its progress and its figures are shown."""

@@ -1,0 +1,126 @@
+"""Record of a tuning, in its directory: what it tunes, and each trial that has finished."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from cli.local.errors import BadInputError, CommandError
+from dlrm.record import EndReason, OutcomeState, RunDirectory, write_atomically
+
+UNTUNED = 0
+"""Number of the trial with the settings that the job has without tuning."""
+
+
+class TrialRecord(BaseModel):
+    """A run of one trial that has ended, one line of `trials.jsonl`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    trial: int
+    """Number of the trial; 0 is the untuned job."""
+    rung: int
+    """Number of the rung, from 0, which has the shortest runs."""
+    fraction: float
+    """Share of the job's epochs that the run had."""
+    settings: dict[str, Any]
+    """Values of the tuned fields, by dotted path in the job document."""
+    state: OutcomeState
+    reason: EndReason
+    message: str = ""
+    """Error of a run that failed, in one line."""
+    validation_log_loss: float | None = None
+    """Log-loss on the validation rows, by which trials are chosen; null where the run failed."""
+    auc: float | None = None
+    """Area under the ROC curve on the evaluation rows, which choose nothing."""
+    auc_standard_error: float | None = None
+    """Standard error of the AUC, by the choice of the evaluation rows."""
+    log_loss: float | None = None
+    """Log-loss on the evaluation rows."""
+    data_checksum: str | None = None
+    """Checksum of the rows of the run; null for a synthetic log, and in records of earlier versions."""
+    num_steps: int | None = None
+    """Number of batches that the run trained on."""
+    seconds: float
+    """Seconds of the run, without the preparation of data by the first one; of its last attempt where it was
+    interrupted."""
+
+    @property
+    def is_retryable(self) -> bool:
+        """Whether the same run may end otherwise once its cause is mended, such as a full disk or too little memory."""
+        is_repeatable = self.reason.is_retried or self.reason is EndReason.OUT_OF_MEMORY or self.trial == UNTUNED
+        return self.state == "failed" and is_repeatable
+
+
+@dataclass(frozen=True)
+class TuningDirectory:
+    """Directory of one tuning."""
+
+    path: Path
+
+    @property
+    def document(self) -> Path:
+        """Job document without tuning, with absolute paths, which every trial starts from."""
+        return self.path / "untuned.json"
+
+    @property
+    def trials(self) -> Path:
+        """File with a line of JSON for each run of a trial that has ended."""
+        return self.path / "trials.jsonl"
+
+    @property
+    def best(self) -> Path:
+        """Job document with the settings of the best trial."""
+        return self.path / "best.toml"
+
+    @property
+    def _search(self) -> Path:
+        """File with the settings of the search, which must stay the same."""
+        return self.path / "search.json"
+
+    def run(self, trial: int, fraction: float) -> RunDirectory:
+        """Return the run directory of a trial with this share of the job's epochs."""
+        name = "untuned" if trial == UNTUNED else f"trial-{trial}-of-{100 * fraction:.0f}-percent"
+        return RunDirectory((self.path / "runs" / name).resolve())
+
+    def open(self, document: Mapping[str, Any], search: Mapping[str, Any]) -> None:
+        """Create the directory for a tuning of `document`, or check that it belongs to the same one.
+
+        search: settings of the search by name. Raises BadInputError where it belongs to another one.
+        """
+        contents = {self.document: document, self._search: search}
+        for path, content in contents.items():
+            if path.exists() and json.loads(path.read_bytes()) != content:
+                what = "job document" if path == self.document else "seed, or without the same --all"
+                valid = "the same command to continue, or another --output"
+                raise BadInputError(f"{self.path}: has trials of another {what} (valid: {valid})")
+        for path, content in contents.items():
+            _write(path, json.dumps(content, indent=1))
+
+    def read_records(self) -> list[TrialRecord]:
+        """Read the runs that have ended, in their order. Raises BadInputError where a line is not one."""
+        lines = self.trials.read_text().splitlines() if self.trials.exists() else []
+        records: list[TrialRecord] = []
+        for number, line in enumerate(lines, 1):
+            try:
+                records.append(TrialRecord.model_validate_json(line))
+            except ValidationError:
+                raise BadInputError(
+                    f"{self.trials}: line {number} is not a trial (valid: delete the line, and its trial is repeated)"
+                ) from None
+        return records
+
+    def write_records(self, records: list[TrialRecord]) -> None:
+        """Write the runs that have ended, one line each; a kill leaves the file as it was, or as it becomes."""
+        _write(self.trials, "".join(f"{record.model_dump_json()}\n" for record in records))
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file whole. Raises CommandError where it cannot."""
+    try:
+        write_atomically(path, text)
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}; the same command continues once it can be written") from None

@@ -1,0 +1,1 @@
+"""One attempt on this machine without a service: documents, run directories, child programs, run stores."""

@@ -1,0 +1,57 @@
+"""One attempt of a run on this machine: its launch process, watched until it ends."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cli.local.run_directory import NewAttempt
+from cli.local.spool import SpoolProgress
+from cli.local.trainer import make_module_command, run_and_watch
+from dlrm.record import AttemptDirectory, EndReason, Outcome
+from hostinfo.node_place import NodePlace
+from service.client import Progress
+from service.launchers.log_files import read_last_line
+
+
+@dataclass(frozen=True)
+class AttemptEnd:
+    """End of an attempt."""
+
+    code: int
+    """Exit code of the launch process."""
+    outcome: Outcome
+    reported: SpoolProgress
+    """Everything that was reported."""
+    is_stop_requested: bool
+    """Whether SIGINT or SIGTERM came while it ran, perhaps too late to stop it."""
+
+
+def run_attempt(
+    started: NewAttempt,
+    on_line: Callable[[str], None],
+    on_progress: Callable[[Progress], None],
+    place: NodePlace | None = None,
+) -> AttemptEnd:
+    """Run the attempt to its end. SIGINT and SIGTERM stop it after a checkpoint.
+
+    on_line: called with each line that the user should see. on_progress: called with the progress, several times a
+    second. place: of this machine among several that run the job; None where it is the only one.
+    """
+    attempt = started.attempt
+    options = [] if place is None else place.options
+    command = make_module_command(
+        "dlrm.launch", [str(started.directory.path), "--attempt", str(started.number), *options]
+    )
+    progress = SpoolProgress(attempt, on_line, started.checkpoint and started.checkpoint.num_steps)
+    end = run_and_watch(command, attempt.launch_log, lambda: on_progress(progress.read()))
+    for count in progress.omitted_warnings:
+        on_line(count)
+    outcome = Outcome.read(attempt.outcome) or _make_crash_outcome(attempt, end.code)
+    return AttemptEnd(end.code, outcome, progress, end.is_stop_requested)
+
+
+def _make_crash_outcome(attempt: AttemptDirectory, code: int) -> Outcome:
+    """Make the outcome of a launch process that wrote none: it was killed, or another one holds the run directory."""
+    line = read_last_line(attempt.launch_log)
+    log = f"; its last log line: {line}" if line else ""
+    message = f"the launch process ended with exit code {code} and wrote no outcome{log}"
+    return Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message=message)

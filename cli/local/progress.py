@@ -1,0 +1,97 @@
+"""Live display of a job's progress on stderr: a bar on a terminal, an occasional line elsewhere."""
+
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, SpinnerColumn, TaskProgressColumn, TextColumn
+from rich.progress import Progress as Bar
+
+from cli.local.text_format import escape_unprintable, format_number
+from service.client import Progress
+
+NUM_PLAIN_LINES = 10
+"""Number of progress lines during training where stderr is not a terminal, in addition to one line per phase."""
+PREPARING = "preparing"
+"""Name of the phase whose message contains its progress, in rows."""
+EVALUATING = "evaluating"
+"""Name of the phase at whose end the AUC is known."""
+
+
+class ProgressLine:
+    """Progress display of a job. Used as a context manager."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._bar = Bar(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[figures]}", markup=False),
+            console=self._console,
+            transient=True,
+            disable=not self._console.is_terminal,
+        )
+        self._task = self._bar.add_task("waiting", total=1.0, figures="")
+        self._last_line: tuple[str, int] | None = None
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def show(self, label: str, progress: Progress, *, has_ended: bool = False) -> None:
+        """Show the current progress. label: phase or state of the job, a word or two."""
+        if progress.phase == EVALUATING and not has_ended:
+            # The known AUC is not that of this step.
+            progress = progress.model_copy(update={"auc": None})
+        fraction, figures = progress.done_fraction, describe_progress(progress, has_ended=has_ended)
+        self._bar.update(self._task, description=f"{label:<10}", completed=fraction or 0.0, figures=figures)
+        current = (label, int((fraction or 0.0) * NUM_PLAIN_LINES))
+        # An evaluation within the run is followed by a line that has its result.
+        is_awaited = label == EVALUATING and (fraction or 0.0) < 1.0
+        if not self._console.is_terminal and current != self._last_line and not is_awaited:
+            self._last_line = current
+            done = "" if fraction is None else f"{fraction:4.0%}"
+            self._console.print(f"{label:<10} {done} {figures}".rstrip(), highlight=False, soft_wrap=True, markup=False)
+
+    def print_line(self, text: str) -> None:
+        """Print a permanent line above the progress bar."""
+        self._bar.console.print(escape_unprintable(text), highlight=False, soft_wrap=True, markup=False)
+
+
+def describe_progress(progress: Progress, *, has_ended: bool = False) -> str:
+    """Format the known values in a fixed order; without the remaining time where the job has ended."""
+    if progress.phase == PREPARING and not has_ended:
+        # Any other values come from an earlier attempt.
+        return escape_unprintable(progress.message or "")
+    figures: list[str] = []
+    if progress.step is not None and progress.num_steps:
+        figures.append(f"step {progress.step:,}/{progress.num_steps:,}")
+    if progress.loss is not None:
+        figures.append(f"loss {format_number(progress.loss)}")
+    if progress.auc is not None:
+        figures.append(f"AUC {progress.auc:.4f}")
+    if progress.samples_per_second is not None:
+        figures.append(f"{progress.samples_per_second:,.0f} samples/s")
+    if progress.eta_seconds is not None and not has_ended:
+        figures.append(f"{format_duration(progress.eta_seconds)} left")
+    if progress.noise_scale is not None:
+        # Last, because the end of a line that is too long is cut off.
+        figures.append(f"noise scale {format_number(progress.noise_scale, 'noise_scale')}")
+    return " · ".join(figures)
+
+
+def format_duration(seconds: float) -> str:
+    """Format seconds, such as "42 s", "3 min 05 s" or "2 h 10 min"."""
+    whole = max(0, round(seconds))
+    minutes, rest = divmod(whole, 60)
+    if not minutes:
+        return f"{rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"

@@ -1,0 +1,82 @@
+"""Start of the training program as a child process, so that the code of the service never imports torch."""
+
+import importlib.util
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from cli.local.errors import CommandError
+from hostinfo.stop_signals import STOP_SIGNALS, defer_stop_signals
+
+POLL_SECONDS = 0.2
+"""Seconds between two calls of `watch`."""
+
+
+@dataclass(frozen=True)
+class ChildEnd:
+    """End of a launch process."""
+
+    code: int
+    """Exit code."""
+    is_stop_requested: bool
+    """Whether SIGINT or SIGTERM came while it ran: too late for it where it has succeeded or failed all the same."""
+
+
+def require_trainer(module: str = "torch") -> None:
+    """Raise CommandError where `module`, which the trainer imports, is not installed."""
+    if importlib.util.find_spec(module) is None:
+        raise CommandError(
+            "the trainer is not installed here: pip install --no-deps -r requirements/cpu.txt "
+            "(cuda.txt for NVIDIA GPUs), from the source tree"
+        )
+
+
+def make_module_command(module: str, arguments: Sequence[str]) -> list[str]:
+    """Return the command that runs a module of the training program with this Python interpreter."""
+    return [sys.executable, "-m", module, *arguments]
+
+
+def run_and_watch(command: Sequence[str], log: Path, watch: Callable[[], None]) -> ChildEnd:
+    """Run the launch process `command` to its end, with its output appended to `log`.
+
+    `watch` is called every POLL_SECONDS, and once at the end. SIGINT and SIGTERM are passed on as SIGTERM, which stops
+    the run after a checkpoint; this process waits for that.
+    """
+    with ExitStack() as started:
+        with defer_stop_signals():
+            output = started.enter_context(log.open("ab"))
+            # In a session of its own: Ctrl-C at the terminal must reach it only once, through this process.
+            child = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+            started.enter_context(child)
+            received = started.enter_context(forward_signals(child))
+        while True:
+            try:
+                code = child.wait(POLL_SECONDS)
+            except subprocess.TimeoutExpired:
+                watch()
+            else:
+                watch()
+                return ChildEnd(code, bool(received))
+
+
+@contextmanager
+def forward_signals(child: subprocess.Popen[Any]) -> Generator[list[int]]:
+    """Pass SIGINT and SIGTERM on to `child` as SIGTERM within the block. Yields the list of signals received so far."""
+    received: list[int] = []
+
+    def stop(signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        received.append(signal_number)
+        child.terminate()
+
+    old_handlers = {number: signal.signal(number, stop) for number in STOP_SIGNALS}
+    try:
+        yield received
+    finally:
+        for number, handler in old_handlers.items():
+            signal.signal(number, handler)

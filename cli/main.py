@@ -1,0 +1,138 @@
+"""Assembly of the `dlrm` command from its subcommands."""
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from cli.commands.evaluate import evaluate
+from cli.commands.export import export
+from cli.commands.inspect import data
+from cli.commands.job_control import cancel, delete, hold, pause, release, restart, resume
+from cli.commands.jobs import jobs, logs, show
+from cli.commands.keys import keys, login_link
+from cli.commands.plan import plan
+from cli.commands.predict import predict
+from cli.commands.prepare import prepare
+from cli.commands.report import report
+from cli.commands.serve import serve
+from cli.commands.submit import submit
+from cli.commands.sweep import sweep
+from cli.commands.train import train
+from cli.commands.tune import tune
+from cli.commands.upload import upload
+from cli.commands.version import print_version
+from cli.local.errors import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_SERVICE_AWAY, CommandError
+from cli.local.text_format import escape_unprintable
+from service.client import ServiceAwayError, ServiceError, ServiceUnknownError, ServiceUnreachableError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    help="""Train DLRM click-through-rate models at large batches.
+
+With a service, in two terminals:
+
+    dlrm serve
+
+    dlrm submit examples/demo.toml --follow
+
+Without one:
+
+    dlrm train examples/demo.toml
+
+Train on your own files, and search for better settings:
+
+    dlrm train clicks.csv
+
+    dlrm tune job.toml --minutes 60
+
+Compare methods, with every result in a file:
+
+    dlrm sweep examples/sweeps/batches.toml
+
+    dlrm report runs/batches-sweep --output report.html
+
+Show how tables will be placed, the memory they take, and the step time:
+
+    dlrm plan examples/demo.toml
+
+Write a job document for your own files, and inspect their content:
+
+    dlrm prepare --infer 'logs/*.parquet' --output job.toml
+
+    dlrm data inspect job.toml --html report.html
+
+Score rows that have no labels yet with a trained model:
+
+    dlrm predict runs/NAME/model rows.parquet --output scores.parquet
+
+A job document is a TOML or JSON file; every field except [bold]data.train[/bold] has a default.
+Commands find the service by DLRM_URL and DLRM_API_KEY, else by the files that
+`dlrm serve` wrote to .dlrm in this directory or one above it.""",
+)
+
+
+@app.callback()
+def _begin(
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=print_version, help="Print the versions of dlrm and of torch."
+        ),
+    ] = False,
+) -> None: ...
+
+
+SERVICE, LOCAL, DATA = "With a service", "Without a service", "Data"
+app.command(rich_help_panel=SERVICE)(serve)
+app.command(rich_help_panel=SERVICE)(submit)
+app.command(rich_help_panel=SERVICE)(jobs)
+app.command(rich_help_panel=SERVICE)(show)
+app.command(rich_help_panel=SERVICE)(logs)
+app.command(rich_help_panel=SERVICE)(cancel)
+app.command(rich_help_panel=SERVICE)(pause)
+app.command(rich_help_panel=SERVICE)(resume)
+app.command(rich_help_panel=SERVICE)(hold)
+app.command(rich_help_panel=SERVICE)(release)
+app.command(rich_help_panel=SERVICE)(restart)
+app.command(rich_help_panel=SERVICE)(delete)
+app.add_typer(keys, name="keys", rich_help_panel=SERVICE)
+app.command("login-link", rich_help_panel=SERVICE)(login_link)
+app.command(rich_help_panel=LOCAL)(train)
+app.command(rich_help_panel=LOCAL)(tune)
+app.command(rich_help_panel=LOCAL)(sweep)
+app.command(rich_help_panel=LOCAL)(report)
+app.command(rich_help_panel=LOCAL)(plan)
+app.command(rich_help_panel=LOCAL)(evaluate)
+app.command(rich_help_panel=LOCAL)(predict)
+app.command(rich_help_panel=LOCAL)(export)
+app.command(rich_help_panel=LOCAL)(upload)
+app.command(rich_help_panel=DATA)(prepare)
+app.add_typer(data, rich_help_panel=DATA)
+
+
+def main() -> None:
+    """Run the command line. Expected errors are printed as one line per fault, and set the exit code."""
+    try:
+        app()
+    except CommandError as error:
+        _fail(error.lines, error.exit_code)
+    except ServiceError as error:
+        is_service_at_fault = error.problem.status >= 500
+        _fail(error.problem.lines(), EXIT_FAILED if is_service_at_fault else EXIT_BAD_INPUT)
+    except ServiceAwayError as error:
+        _fail([f"{error}; --patience SECONDS waits longer"], EXIT_SERVICE_AWAY)
+    except (ServiceUnknownError, ServiceUnreachableError) as error:
+        _fail([str(error)], EXIT_FAILED)
+
+
+def _fail(lines: "list[str] | tuple[str, ...]", exit_code: int) -> None:
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    for line in lines:
+        console.print("[bold red]error:[/bold red]", end=" ")
+        console.print(escape_unprintable(line), markup=False)
+    sys.exit(exit_code)

@@ -1,0 +1,156 @@
+"""Text report of `dlrm data inspect`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from cli.local.text_format import escape_unprintable, format_percent, format_quantity
+from dlrm.config import format_count
+from service.sizes import format_size
+
+Report = Mapping[str, Any]
+"""JSON form of `dlrm.data.inspect.report.Report`, or of a part of it."""
+
+SERIOUS = frozenset({"leak", "one_class"})
+"""Kinds of warnings that are shown in red."""
+
+
+def print_report(console: Console, report: Report) -> None:
+    console.print(_make_facts_table(report))
+    if report["dense"]:
+        _print(console, "dense columns", _make_dense_table(report["dense"]))
+    if report["categorical"]:
+        _print(console, "categorical columns", _make_categorical_table(report["categorical"]))
+        _print(console, f"tables: rows by min_count, {format_total_size(report)}", _make_sizes_table(report))
+    _print(console, "warnings", *(format_warnings(report) or ["none"]))
+
+
+def _print(console: Console, heading: str, *content: Table | Text | str) -> None:
+    console.print(f"\n[bold]{heading}[/bold]")
+    for part in content:
+        console.print(part, soft_wrap=not isinstance(part, Table))
+
+
+def describe_rows_read(report: Report) -> str:
+    """Describe how many rows were read: all of them, or a sample."""
+    num_rows, num_read = report["num_rows"], report["num_rows_looked_at"]
+    if num_read + report["num_bad_rows"] >= num_rows:
+        return f"all {format_count(num_rows, 'row')}"
+    share = format_percent(num_read / num_rows)
+    return f"a sample of {num_read:,} of {format_count(num_rows, 'row')} ({share}), spread evenly; --rows reads more"
+
+
+def format_warnings(report: Report) -> list[Text]:
+    """Format the warnings, one line each; serious ones begin in red."""
+    return [
+        Text.assemble(
+            (warning["kind"].replace("_", " "), "bold red" if warning["kind"] in SERIOUS else "bold yellow"),
+            escape_unprintable(f" {warning['column']}" if warning["column"] else ""),
+            escape_unprintable(f": {warning['message']}"),
+        )
+        for warning in report["warnings"]
+    ]
+
+
+def _make_facts_table(report: Report) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    table.add_row("read", describe_rows_read(report))
+    table.add_row("label rate", format_percent(report["label_rate"]))
+    rates = [format_percent(part["label_rate"]) for part in report["parts"]]
+    table.add_row("by tenth of the rows", "  ".join(rates))
+    if report["num_bad_rows"]:
+        table.add_row("bad rows", f"{report['num_bad_rows']:,} left out; the first:")
+        for fault in report["faults"]:
+            table.add_row("", Text(escape_unprintable(fault)))
+    return table
+
+
+def _make_dense_table(columns: Sequence[Report]) -> Table:
+    headings = ["column", "missing", "distinct", "min", "1 %", "median", "99 %", "max", "mean", "AUC"]
+    table = _make_table(headings)
+    for column in columns:
+        quantiles = column["quantiles"]
+        figures = [
+            column["min"],
+            *(quantiles.get(share) for share in ("0.01", "0.5", "0.99")),
+            column["max"],
+            column["mean"],
+        ]
+        table.add_row(
+            Text(escape_unprintable(column["name"])),
+            format_percent(column["missing_share"]),
+            f"{column['num_distinct']:,}",
+            *map(format_quantity, figures),
+            _format_auc(column),
+        )
+    return table
+
+
+def _make_categorical_table(columns: Sequence[Report]) -> Table:
+    table = _make_table(
+        ["column", "missing", "distinct", "seen once", "top 10", "top 100", "top 1000", "AUC", "most frequent"]
+    )
+    for column in columns:
+        covered = column["covered_by"]
+        table.add_row(
+            Text(escape_unprintable(f"{column['name']}{' (lists)' if column['is_multi_hot'] else ''}")),
+            format_percent(column["missing_share"]),
+            f"{column['num_distinct']:,}",
+            f"{column['num_seen_once']:,}",
+            *(format_percent(covered[top]) for top in ("10", "100", "1000")),
+            _format_auc(column),
+            Text(escape_unprintable(", ".join(value for value, _ in column["top_values"][:3]))),
+        )
+    table.columns[-1].justify = "left"
+    table.columns[-1].no_wrap = True
+    table.columns[-1].overflow = "ellipsis"
+    return table
+
+
+def _make_sizes_table(report: Report) -> Table:
+    columns: Sequence[Report] = report["categorical"]
+    table = _make_table(["column", *(format_rows_heading(size) for size in columns[0]["tables"]), "bytes", "hash?"])
+    for column in columns:
+        hashing = f"hash_size {column['hash_size']:,}: {column['why_hash']}" if column["hash_size"] else ""
+        rows = [f"{entry['num_rows']:,}" for entry in column["tables"]]
+        table.add_row(
+            Text(escape_unprintable(column["name"])),
+            *rows,
+            format_size(get_table_bytes(column, report["min_count"])),
+            hashing,
+        )
+    table.columns[-1].justify = "left"
+    return table
+
+
+def format_rows_heading(table: Report) -> str:
+    return "rows" if table["min_count"] is None else f"min_count {table['min_count']}"
+
+
+def get_table_bytes(column: Report, min_count: int) -> int:
+    """Return the bytes of a column's embedding table: the existing one, or the one that the job's `min_count` gives."""
+    return next(table["num_bytes"] for table in column["tables"] if table["min_count"] in (None, min_count))
+
+
+def format_total_size(report: Report) -> str:
+    """Format the total size of all embedding tables, with the settings on which it depends."""
+    total = sum(get_table_bytes(column, report["min_count"]) for column in report["categorical"])
+    is_counted = any(table["min_count"] for column in report["categorical"] for table in column["tables"])
+    settings = f"min_count {report['min_count']}, " if is_counted else ""
+    return f"{format_size(total)} at {settings}embedding_dim {report['embedding_dim']}"
+
+
+def _format_auc(column: Report) -> str:
+    return "" if column["auc"] is None else f"{column['auc']:.4f}"
+
+
+def _make_table(headings: Sequence[str]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading == "column" else "right")
+    return table

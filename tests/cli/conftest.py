@@ -1,0 +1,67 @@
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from cli.main import main
+from tests.bucket.fixtures import bucket
+from tests.service.fixtures import (
+    api,
+    browser,
+    data_root,
+    database_kind,
+    live_api,
+    log_level,
+    own_clock,
+    postgres_server,
+    pytest_itemcollected,
+    rounds_without_time_limit,
+    settings,
+    shared_api,
+    sqlite_template,
+    trainer_python,
+)
+
+__all__ = [
+    "api",
+    "browser",
+    "bucket",
+    "data_root",
+    "database_kind",
+    "live_api",
+    "log_level",
+    "own_clock",
+    "postgres_server",
+    "pytest_itemcollected",
+    "rounds_without_time_limit",
+    "settings",
+    "shared_api",
+    "sqlite_template",
+    "trainer_python",
+]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def dlrm(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
+    """Runs the command line in this process."""
+
+    monkeypatch.setenv("COLUMNS", "160")
+
+    def run(*arguments: str) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["dlrm", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        captured = capsys.readouterr()
+        return Ended(int(ended.value.code or 0), captured.out, captured.err)
+
+    return run
