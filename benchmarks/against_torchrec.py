@@ -138,7 +138,7 @@ def _measure_stretch(
 
 
 def _compare_losses(losses: list[list[float]]) -> str:
-    """Return a message where losses of the same steps differ by more than LOSS_TOLERANCE; empty where they do not."""
+    """Return a message where losses of the same steps differ by more than LOSS_TOLERANCE; empty if they do not."""
     largest = max(max(several) - min(several) for several in zip(*losses, strict=True))
     return f"the losses of the first steps differ by {largest:.1e}: {losses}" if largest > LOSS_TOLERANCE else ""
 

@@ -162,7 +162,7 @@ def _list_left_out(trials: Trials, cells: Sequence[Cell]) -> list[tuple[Cell, st
 
 
 def _format_doubt(summaries: Sequence[Summary]) -> list[str]:
-    """Return a warning where a part of a step was faster than the measured rates allow; empty where none was."""
+    """Return a warning where a part of a step was faster than the measured rates allow; empty if none was."""
     parts = [
         (summary.part_seconds[part], least) for summary in summaries for part, least in summary.least_seconds.items()
     ]

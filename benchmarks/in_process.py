@@ -69,7 +69,7 @@ def prepare_rows(path: Path, scratch: Path) -> Path:
 
 
 def train_to_auc(resolved: ResolvedJob, data: Path | None, scratch: Path, ranks: Ranks) -> float:
-    """Train once and return the AUC. Raises DivergedError where the run diverges.
+    """Train once and return the AUC. Raises DivergedError if the run diverges.
 
     data: directory of packed rows; None for a synthetic log.
     """

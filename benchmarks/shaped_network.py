@@ -61,7 +61,7 @@ class ShapedMachine:
 
 @contextmanager
 def shaped_machines(number: int, link: Link) -> Iterator[list[ShapedMachine]]:
-    """Make machines for the block. Raises OSError or CalledProcessError where this process may not."""
+    """Make machines for the block. Raises OSError or CalledProcessError if this process may not."""
     names = [f"dlrm-{os.getpid()}-{machine}" for machine in range(number)]
     machines = [ShapedMachine(name, f"10.214.0.{machine + 1}") for machine, name in enumerate(names)]
     try:

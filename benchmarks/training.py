@@ -84,7 +84,7 @@ class Shape:
 
     @property
     def job(self) -> ResolvedJob:
-        """Resolved job of this shape. Raises ConfigError where the shape is not a valid job."""
+        """Resolved job of this shape. Raises ConfigError if the shape is not a valid job."""
         document = {
             "data": {"format": "synthetic"},
             "batch": {"global_size": self.batch_size, "chunk_size": self.chunk_size},

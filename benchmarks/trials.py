@@ -40,7 +40,7 @@ class Trial:
     stretches: dict[str, Stretch] = field(default_factory=dict[str, Stretch])
     """Measured stretches, by engine; empty where the round failed."""
     rates: Rates | None = None
-    """Rates of the machine, measured right before the stretches; None where nothing ran."""
+    """Rates of the machine, measured right before the stretches; None if nothing ran."""
     failure: str = ""
     """Reason for a round without stretches: what did not fit or did not run; else empty."""
 

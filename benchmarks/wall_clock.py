@@ -56,7 +56,7 @@ def list_runs(report: Mapping[str, Any], sweeps: Sequence[Path], methods: Sequen
 
     Of several runs with the smallest batch the one with the fewest samples is first. Runs that do not reach the target
     are left out. sweeps: documents of the sweeps, read where a batch grows. methods: those that count, with compared
-    values other than the batch; empty for all. Raises ValueError where none is left, and BadInputError where no
+    values other than the batch; empty for all. Raises ValueError if none is left, and BadInputError where no
     document says how a batch grows.
     """
     entries = [(scaling["series"], entry) for scaling in report["scalings"] for entry in scaling["batches"]]
@@ -79,7 +79,7 @@ def _split_samples(entry: Mapping[str, Any], sweeps: Sequence[Path]) -> dict[int
 def read_batch(sweeps: Sequence[Path], entry: Mapping[str, Any]) -> BatchConfig:
     """Read from the documents of sweeps how the batch of one of their results grows.
 
-    Raises BadInputError where no document has its method with a batch that grows by shares of the samples.
+    Raises BadInputError if no document has its method with a batch that grows by shares of the samples.
     """
     for sweep in map(read_sweep, sweeps):
         if entry["method"] in sweep.config.methods:

@@ -66,7 +66,7 @@ class World:
     """World of W processes that make steps of one kind. A context manager, which ends the processes at its exit."""
 
     def __init__(self, cell: Cell, engine: Engine, rates: StepRates = RATES) -> None:
-        """Start the processes, and make NUM_WARM steps and one more. Raises WorldError where the processes end."""
+        """Start the processes, and make NUM_WARM steps and one more. Raises WorldError if the processes end."""
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
         arguments = (cell.world_size, cell.device, _serve, cell, engine, rates, theirs)
@@ -88,7 +88,7 @@ class World:
         self._process.join()
 
     def measure_stretch(self, num_steps: int) -> Stretch:
-        """Make and measure the next `num_steps` steps. Raises WorldError where the processes end."""
+        """Make and measure the next `num_steps` steps. Raises WorldError if the processes end."""
         try:
             self._connection.send(num_steps)
             stretch: Stretch = self._connection.recv()

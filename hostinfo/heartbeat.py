@@ -36,7 +36,7 @@ class SilentRank:
 
     rank: int
     pid: int | None
-    """Process id; None where the rank has never sent a heartbeat."""
+    """Process id; None if the rank has never sent a heartbeat."""
     silent_seconds: float
     state: str
     """State of the process, in words; empty where it explains nothing."""
@@ -73,7 +73,7 @@ class _Heard:
     at: float
     """Time in seconds of the monotonic clock."""
     process: psutil.Process | None
-    """Process of the rank; None where no heartbeat has come: `at` is then the first heartbeat of any rank."""
+    """Process of the rank; None if no heartbeat has come: `at` is then the first heartbeat of any rank."""
 
 
 @dataclass
@@ -153,7 +153,7 @@ class RankMonitor:
                 heard.process = psutil.Process(pid)
 
     def _look_at(self, rank: int, heard: _Heard, silent_seconds: float) -> SilentRank | None:
-        """Describe a rank that sends nothing; None where its process has ended."""
+        """Describe a rank that sends nothing; None if its process has ended."""
         if heard.process is None:
             return SilentRank(rank, None, silent_seconds, "")
         try:

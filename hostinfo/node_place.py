@@ -29,7 +29,7 @@ class NodePlace:
 
 
 def find_place(node_rank: int | None, rendezvous: str | None, environment: Mapping[str, str]) -> NodePlace | None:
-    """Return the place that the options name, or else Slurm's variables; None where both name none: one node.
+    """Return the place that the options name, or else Slurm's variables; None if both name none: one node.
 
     Raises NodePlaceError.
     """

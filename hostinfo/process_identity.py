@@ -16,7 +16,7 @@ class ProcessIdentity:
     """One process, among those of all machines."""
 
     space: str
-    """Name of the process numbers of one boot of one machine, or of one container; empty where it is not known."""
+    """Name of the process numbers of one boot of one machine, or of one container; empty if it is not known."""
     pid: int
     start_ticks: int
     """Time at which the process began, in ticks since the boot: no setting of a clock changes it."""

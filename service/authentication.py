@@ -9,7 +9,7 @@ from service.services import get_services
 
 
 def identify(request: Request) -> Identity:
-    """Return the sender of a request to the API. Raises ProblemError where its credentials are wrong."""
+    """Return the sender of a request to the API. Raises ProblemError if its credentials are wrong."""
     services = get_services(request)
     path: str = request.scope["path"]
     if path.startswith(INGEST_PREFIX):

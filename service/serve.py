@@ -120,7 +120,7 @@ def _choose_max_connections() -> int:
 
 
 def bind_socket(settings: Settings) -> socket.socket:
-    """Bind the socket to listen on, before anything else is started. Raises AddressError where that fails."""
+    """Bind the socket to listen on, before anything else is started. Raises AddressError if that fails."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listener = Listener(family, settings.connections_per_second_per_address, settings.trusted_proxies)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

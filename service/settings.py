@@ -169,7 +169,7 @@ class Settings(StateSettings):
     def find_unknown_variables(self, names: Iterable[str]) -> dict[str, str | None]:
         """Find those of the environment variables that look like settings and are none, each with the nearest setting.
 
-        It is None where none is near.
+        It is None if none is near.
         """
         valid = [f"{PREFIX}{field.upper()}" for field in type(self).model_fields]
         known = OTHER_VARIABLES | set(valid) | set(self.worker_environment)

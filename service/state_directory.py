@@ -15,7 +15,7 @@ class StateDirectoryError(Exception):
 
 
 def make_state_directory(path: Path, variable: str = "DLRM_STATE_DIRECTORY") -> None:
-    """Create `path` where it does not exist yet, accessible only to its owner: it contains keys and data of jobs.
+    """Create `path` if it does not exist yet, accessible only to its owner: it contains keys and data of jobs.
 
     variable: environment variable that sets it. Raises StateDirectoryError.
     """

@@ -28,7 +28,7 @@ class Row:
     num_requests: int
     """Requests of the other client."""
     refused: dict[str, int]
-    """Number of those by their status, where it was not 200; 0 where there was no answer."""
+    """Number of those by their status, if it was not 200; 0 if there was no answer."""
 
 
 def make_row(

@@ -42,7 +42,7 @@ class DataSet:
     label: str
     """Name of the label column."""
     load: Callable[[Sources], Split]
-    """Function that reads the rows. Raises UnavailableError where they cannot be had."""
+    """Function that reads the rows. Raises UnavailableError if they cannot be had."""
     positive: str = "1"
     """Label that stands for 1, as text."""
     is_label_told: bool = False

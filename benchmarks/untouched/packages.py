@@ -29,7 +29,7 @@ VEGA_DATASETS = Package("vega-datasets", "3.2.1", "npm")
 def open_package(package: Package, directory: Path) -> Path:
     """Return the directory with the files of a package, which is fetched into `directory` unless it is there.
 
-    Raises UnavailableError where it cannot be fetched.
+    Raises UnavailableError if it cannot be fetched.
     """
     unpacked = directory / f"{package.name}-{package.version}"
     if not unpacked.exists():

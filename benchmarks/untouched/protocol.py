@@ -37,7 +37,7 @@ class SetMeasurement:
     def measure_missing(self, results: Results, seeds: Sequence[int]) -> Iterator[Result]:
         """Measure the references, then our model with these seeds, as far as `results` has them not; yield each.
 
-        Raises FailedError where the product does not train.
+        Raises FailedError if the product does not train.
         """
         name = self._data_set.name
         for model, fit in list_references().items():

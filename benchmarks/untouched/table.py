@@ -25,13 +25,13 @@ class Summary:
     num_test_rows: int
     num_columns: int
     linear: float | None
-    """AUC of logistic regression; None where it is not measured."""
+    """AUC of logistic regression; None if it is not measured."""
     trees: float | None
-    """AUC of LightGBM; None where it is not measured."""
+    """AUC of LightGBM; None if it is not measured."""
     ours: tuple[float, ...]
     """AUC of our model, by seed; may be empty."""
     seconds: float | None
-    """Mean seconds of inferring a job and training it; None where it is not measured."""
+    """Mean seconds of inferring a job and training it; None if it is not measured."""
 
     @property
     def mean(self) -> float | None:
@@ -40,13 +40,13 @@ class Summary:
 
     @property
     def difference(self) -> float | None:
-        """Mean AUC of our model less that of the better reference; None where one is missing."""
+        """Mean AUC of our model less that of the better reference; None if one is missing."""
         references = [auc for auc in (self.linear, self.trees) if auc is not None]
         return self.mean - max(references) if self.mean is not None and references else None
 
 
 def summarise(results: Results, set_name: str) -> Summary | None:
-    """Sum up the results on one data set; return None where there are none."""
+    """Sum up the results on one data set; return None if absent."""
     linear, trees, ours = (results.list_of(set_name, model) for model in (LOGISTIC_REGRESSION, LIGHTGBM, OURS))
     found = [*linear, *trees, *ours]
     if not found:
@@ -90,7 +90,7 @@ def _format_auc(auc: float | None) -> str:
 
 
 def _list_verdicts(summaries: Sequence[Summary]) -> list[str]:
-    """List the sentence that sums the table up; return an empty list where nothing is compared."""
+    """List the sentence that sums the table up; return an empty list if nothing is compared."""
     differences = [summary.difference for summary in summaries if summary.difference is not None]
     on_a_par = sum(difference >= -BETTER_TOLERANCE for difference in differences)
     below = [

@@ -9,9 +9,9 @@ MAX_WAIT_SECONDS = 30.0
 
 
 def connect(timeout_seconds: float = MAX_WAIT_SECONDS, url: str | None = None) -> Client:
-    """Connect to the service. Raises ServiceUnknownError where its URL or API key cannot be found, or is invalid.
+    """Connect to the service. Raises ServiceUnknownError if its URL or API key cannot be found, or is invalid.
 
-    timeout_seconds: longest time that a request waits for an answer. url: of the service; None where it is to be found.
+    timeout_seconds: longest time that a request waits for an answer. url: of the service; None if it is to be found.
     """
     return Client(url, timeout_seconds=timeout_seconds, on_silence=_tell_silence)
 

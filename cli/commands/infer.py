@@ -116,7 +116,7 @@ def _infer_text(sources: Sequence[str], base: Path, inference: Inference) -> tup
 
 
 def _require_raw_data(files: Sequence[str]) -> None:
-    """Raise BadInputError where one of the files cannot be data that needs a schema."""
+    """Raise BadInputError if one of the files cannot be data that needs a schema."""
     for file in files:
         if Path(file).suffix in (".yaml", ".yml"):
             raise BadInputError(f"{file}: no data file (valid: data files, or a job document, .toml or .json)")

@@ -123,7 +123,7 @@ def delete(
 def _ask(client: Client, jobs: Sequence[JobDetails]) -> None:
     """Show what the deletion of `jobs` loses, and ask.
 
-    Raises BadInputError where there is no terminal, and CommandError at any other answer than yes.
+    Raises BadInputError if there is no terminal, and CommandError at any other answer than yes.
     """
     if not sys.stdin.isatty():
         raise BadInputError("--yes: is needed to delete jobs where there is no terminal to ask")

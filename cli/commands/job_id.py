@@ -9,7 +9,7 @@ from cli.local.errors import BadInputError
 
 
 def _check_id(job_id: str) -> str:
-    """Check that the id can be part of a URL, and return it. Raises BadInputError where it cannot."""
+    """Check that the id can be part of a URL, and return it. Raises BadInputError if it cannot."""
     if not re.fullmatch(r"[\w-]+", job_id, re.ASCII):
         raise BadInputError(f"JOB_ID: {job_id!r} is not a job id (valid: job_01J…, as listed by `dlrm jobs`)")
     return job_id

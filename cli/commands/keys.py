@@ -29,7 +29,7 @@ keys = typer.Typer(
 
 
 def _check_key_id(key_id: str) -> str:
-    """Check that the id can be part of a URL, and return it. Raises BadInputError where it cannot."""
+    """Check that the id can be part of a URL, and return it. Raises BadInputError if it cannot."""
     if not re.fullmatch(r"[\w-]+", key_id, re.ASCII) or key_id.startswith("dlrm_"):
         raise BadInputError("KEY_ID: this is not the id of a key (valid: key_01J…, as listed by `dlrm keys list`)")
     return key_id

@@ -99,7 +99,7 @@ def read_step_parts(directory: RunDirectory) -> tuple[Parts, Parts | None]:
     """Read the estimated and the measured parts of a step, in seconds, from the reports of rank 0.
 
     Both come from the last attempt that measured its steps. The estimate is empty where that attempt reported none; the
-    measurement is None where no attempt has one.
+    measurement is None if no attempt has one.
     """
     estimated: Parts = {}
     measured: Parts | None = None

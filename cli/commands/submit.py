@@ -126,7 +126,7 @@ def follow_to_end(
 ) -> JobDetails:
     """Show a job's progress on stderr until it has ended, and return its final state.
 
-    Raises ServiceAwayError where the service is away for longer than `patience_seconds`.
+    Raises ServiceAwayError if the service is away for longer than `patience_seconds`.
     """
     with ProgressLine() as line:
         patience = make_patience(patience_seconds, line.print_line)

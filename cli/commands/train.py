@@ -63,7 +63,7 @@ RESULT_FIELDS = (
     "logistic_regression_auc",
     "logistic_regression_log_loss",
 )
-"""Metrics that are in every result, None where they are not known."""
+"""Metrics that are in every result, None if they are not known."""
 EXIT_CODES = {
     EXIT_DONE: EXIT_DONE,
     EXIT_STOPPED: EXIT_STOPPED,
@@ -325,7 +325,7 @@ def _run_attempt(started: NewAttempt, place: NodePlace | None) -> AttemptEnd:
 def make_result(
     directory: RunDirectory, outcome: Outcome, warnings: list[str], profile: ProfileDirectory | None = None
 ) -> dict[str, Any]:
-    """Return what `--json` prints. Every field is always present, None where it is not known."""
+    """Return what `--json` prints. Every field is always present, None if it is not known."""
     return {
         "state": outcome.state,
         "reason": outcome.reason,
@@ -368,7 +368,7 @@ def _print_end(console: Console, started: NewAttempt, outcome: Outcome) -> None:
 
 
 def _suggest_resume(directory: RunDirectory, outcome: Outcome) -> str | None:
-    """Suggest the command that resumes the run; return None where resuming would not help."""
+    """Suggest the command that resumes the run; return None if resuming would not help."""
     if outcome.reason in NOT_RESUMABLE:
         return None
     path = directory.path

@@ -31,7 +31,7 @@ def make_synthetic_job(num_rows: int | None = None) -> dict[str, Any]:
 def make_criteo_job(path: Path) -> dict[str, Any]:
     """Make the document of a job that trains the demo's model on the rows of the Criteo TSV file `path`.
 
-    Raises BadInputError where the file cannot be read or has too few rows.
+    Raises BadInputError if the file cannot be read or has too few rows.
     """
     try:
         num_rows = _count_lines(path)

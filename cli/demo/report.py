@@ -45,7 +45,7 @@ def print_result(console: Console, client: Client, job: JobDetails, state_direct
 
 
 def find_failure(job: JobDetails) -> str | None:
-    """Explain why the demo has failed; return None where the job SUCCEEDED and its model is good enough.
+    """Explain why the demo has failed; return None if the job SUCCEEDED and its model is good enough.
 
     Where the best possible AUC is known, the model's AUC must come close to it (MIN_SHARE_OF_BEST); otherwise its
     log-loss must be below that of a constant predictor.

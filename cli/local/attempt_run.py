@@ -34,7 +34,7 @@ def run_attempt(
     """Run the attempt to its end. SIGINT and SIGTERM stop it after a checkpoint.
 
     on_line: called with each line that the user should see. on_progress: called with the progress, several times a
-    second. place: of this machine among several that run the job; None where it is the only one.
+    second. place: of this machine among several that run the job; None if it is the only one.
     """
     attempt = started.attempt
     options = [] if place is None else place.options

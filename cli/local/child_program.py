@@ -94,7 +94,7 @@ def _read_reports(output: Iterable[str], line: ProgressLine, label: str | None) 
 
 
 def _parse_line(text: str) -> dict[str, Any]:
-    """Return the object in a line of a program's output; an empty one where there is none."""
+    """Return the object in a line of a program's output; an empty one if there is none."""
     try:
         found = json.loads(text)
     except ValueError:

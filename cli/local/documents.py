@@ -45,7 +45,7 @@ def parse_with_settings(
 def check_settings_early(settings: Sequence[str] | None) -> None:
     """Check the arguments of `--set` for a job document that is inferred later, as far as they do not depend on it.
 
-    Raises BadInputError where one is no field, or has a value that no such document may have.
+    Raises BadInputError if one is no field, or has a value that no such document may have.
     """
     early = [
         text
@@ -58,7 +58,7 @@ def check_settings_early(settings: Sequence[str] | None) -> None:
 
 
 def check_settings(document: Mapping[str, Any], settings: Sequence[str] | None) -> None:
-    """Check that the arguments of `--set` leave a valid job document valid. Raises BadInputError where they do not."""
+    """Check that the arguments of `--set` leave a valid job document valid. Raises BadInputError if they do not."""
     try:
         parse_job(document)
     except ConfigError:
@@ -125,7 +125,7 @@ def _list_patterns(job: JobSpec) -> list[tuple[str, str]]:
 def _find_in_present_directory(pattern: str, base: Path) -> tuple[str, str] | None:
     """Look in the present directory for the files that `pattern`, which was made absolute with `base`, does not name.
 
-    Returns None where there are none; otherwise the reason and what would be valid.
+    Returns None if absent; otherwise the reason and what would be valid.
     """
     missing, present = Path(pattern), Path.cwd()
     if present == base or not missing.is_relative_to(base):
@@ -140,7 +140,7 @@ def _find_in_present_directory(pattern: str, base: Path) -> tuple[str, str] | No
 def require_warm_start_model(job: JobSpec, path: Path) -> None:
     """Check that the model from which the job in `path` starts, if any, exists and fits the job.
 
-    Raises BadInputError where it does not.
+    Raises BadInputError if it does not.
     """
     warm_start = job.run.warm_start
     if warm_start is None:
@@ -165,7 +165,7 @@ def require_warm_start_model(job: JobSpec, path: Path) -> None:
 def _check_remote_model(job: JobSpec, uri: str, path: Path) -> None:
     """Check that the model at `uri` exists and fits the job in `path`; the run itself checks its optimizer state.
 
-    Raises BadInputError where it does not, and CommandError where the bucket is out of reach.
+    Raises BadInputError if it does not, and CommandError where the bucket is out of reach.
     """
     try:
         with local_record(uri) as directory:
@@ -181,7 +181,7 @@ def _check_remote_model(job: JobSpec, uri: str, path: Path) -> None:
 def find_pattern_fault(pattern: str) -> tuple[str, str] | None:
     """Check that `pattern` names files of this machine.
 
-    Returns None where it does; otherwise the reason and what would be valid. A remote pattern is not checked.
+    Returns None if it does; otherwise the reason and what would be valid. A remote pattern is not checked.
     """
     if not pattern.strip():
         return "empty path", "a file, directory or pattern that exists"

@@ -26,7 +26,7 @@ class BadInputError(CommandError):
 
 
 def refuse_options(options: Mapping[str, object], reason: str) -> None:
-    """Raise BadInputError where an option, by its name, has a value other than None, which `reason` forbids."""
+    """Raise BadInputError if an option, by its name, has a value other than None, which `reason` forbids."""
     for option, value in options.items():
         if value is not None:
             raise BadInputError(f"{option}: {reason}")

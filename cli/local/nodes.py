@@ -34,7 +34,7 @@ class ToldDocument:
     """The job document that a machine was told."""
 
     document: Path | None
-    """Path of the document; None where the machine was told none, or data files."""
+    """Path of the document; None if the machine was told none, or data files."""
     settings: Sequence[str] | None
     """Arguments of `--set`."""
 
@@ -48,7 +48,7 @@ SHARED_SECONDS = 60.0
 
 
 def find_own_place(node_rank: int | None, rendezvous: str | None) -> NodePlace | None:
-    """Return the place of this machine by the options, or else by Slurm; None where it is the only one.
+    """Return the place of this machine by the options, or else by Slurm; None if it is the only one.
 
     Raises BadInputError.
     """
@@ -97,7 +97,7 @@ def run_other_node(path: Path, place: NodePlace, run_store: str | None, told: To
 
 
 def _wait_for(directory: RunDirectory, place: NodePlace, console: Console) -> None:
-    """Wait until node 0 has written the document of the run. Raises CommandError where it does not."""
+    """Wait until node 0 has written the document of the run. Raises CommandError if it does not."""
     deadline = time.monotonic() + APPEAR_SECONDS
     listens_since: float | None = None
     if not directory.spec.exists():

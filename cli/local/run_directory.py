@@ -57,7 +57,7 @@ class NewAttempt:
     """Number of the attempt, counted from 1."""
     resolved: ResolvedJob
     checkpoint: CheckpointManifest | None
-    """Newest checkpoint, from which the attempt should resume; None where it starts from the beginning. The trainer may
+    """Newest checkpoint, from which the attempt should resume; None if it starts from the beginning. The trainer may
     find it damaged and resume from an older one."""
 
     @property
@@ -94,7 +94,7 @@ def create_run(
     """Create a new run directory for the job document `job`, with its first attempt.
 
     run_directory: must not exist yet; None for runs/NAME-TIME. settings: arguments of `--set`. place: of this machine
-    among several that run the job; None where it is the only one. run_store: value of --run-store. remedy: what helps
+    among several that run the job; None if it is the only one. run_store: value of --run-store. remedy: what helps
     where the directory cannot be written. Raises CommandError.
     """
     spec = read_absolute_job(job, settings)
@@ -127,7 +127,7 @@ def make_run_path(name: str) -> Path:
 
 
 def require_new_directory(path: Path) -> None:
-    """Raise BadInputError where the run directory `path` exists already."""
+    """Raise BadInputError if the run directory `path` exists already."""
     if not path.exists():
         return
     remedy = "name another directory with --run-directory"
@@ -143,7 +143,7 @@ def create_next_attempt(
 
     job: changed job document, or None to resume with the document of the run. settings: arguments of `--set`, which
     change that document. Both may change only settings that change the result by no more than rounding, such as the
-    number of ranks. Raises SucceededError where the run has already succeeded, and CommandError, before anything is
+    number of ranks. Raises SucceededError if the run has already succeeded, and CommandError, before anything is
     written, where the document describes another run or another process works on this one.
     """
     directory = RunDirectory(path.resolve())
@@ -183,9 +183,9 @@ def resolve_for_run(spec: JobSpec, resolved: ResolvedJob, path: Path) -> Resolve
 
 
 def _keep_decisions(spec: JobSpec, resolved: ResolvedJob, path: Path) -> JobSpec:
-    """Return a changed document with the decisions of the run; unchanged where nothing has been decided yet.
+    """Return a changed document with the decisions of the run; unchanged if nothing has been decided yet.
 
-    path: the document, for error messages. Raises BadInputError where a decision does not fit the changes.
+    path: the document, for error messages. Raises BadInputError if a decision does not fit the changes.
     """
     if resolved.asked is not None:
         return spec
@@ -196,7 +196,7 @@ def _keep_decisions(spec: JobSpec, resolved: ResolvedJob, path: Path) -> JobSpec
 
 
 def require_unfinished(directory: RunDirectory) -> int:
-    """Return the number of the newest attempt, 0 where there is none. Raises SucceededError where the run is done."""
+    """Return the number of the newest attempt, 0 if there is none. Raises SucceededError if the run is done."""
     number = max((_parse_number(path) for path in directory.path.glob("attempt-*")), default=0)
     outcome = Outcome.read(directory.attempt(number).outcome)
     if outcome and outcome.state == "succeeded" and (directory.model.exists() or _is_of_other_node(directory)):
@@ -246,7 +246,7 @@ def read_resolved_job(directory: RunDirectory, path: Path) -> ResolvedJob:
 def change_job(job: JobSpec, settings: Sequence[str] | None, path: Path) -> JobSpec:
     """Apply the arguments of `--set` to the document of a run; relative paths count from the present directory.
 
-    path: directory of the run, for error messages. Raises BadInputError, also where they name a preset, which would
+    path: directory of the run, for error messages. Raises BadInputError, also if they name a preset, which would
     find nothing to fill.
     """
     parsed = parse_settings(settings)
@@ -272,7 +272,7 @@ def read_absolute_job(job: Path, settings: Sequence[str] | None) -> JobSpec:
 def check_job(spec: JobSpec, path: Path, place: NodePlace | None = None) -> None:
     """Check that this machine can run a job. path: its document, for error messages. Raises BadInputError.
 
-    place: of this machine among several that run it; None where it is the only one.
+    place: of this machine among several that run it; None if it is the only one.
     """
     require_data_files(spec, path)
     numbers = spec.resources.node_range

@@ -29,7 +29,7 @@ RunStore = Annotated[
 
 
 def find_new_store(asked: str | None, run_directory: Path) -> RunStoreRecord | None:
-    """Return the place in a bucket for a new run in `run_directory`, once it is checked; None where none is named.
+    """Return the place in a bucket for a new run in `run_directory`, once it is checked; None if none is named.
 
     asked: value of --run-store; where that is None, the environment may name one. Raises CommandError.
     """
@@ -93,7 +93,7 @@ def upload_run(directory: Path) -> str:
 
 
 def name_run(uri: str) -> str:
-    """Return the name of the run at `uri`. Raises BadInputError where it has none."""
+    """Return the name of the run at `uri`. Raises BadInputError if it has none."""
     name = uri.rstrip("/").rpartition("/")[2]
     if uri.count("/", 0, len(uri.rstrip("/"))) < 3 or not name:
         raise BadInputError(f"{hide_credentials(uri)}: names no run (valid: s3://bucket/prefix/RUN)")
@@ -118,7 +118,7 @@ def local_model(model: str) -> Generator[Path]:
 def local_checkpoint(run: str, checkpoint: str | None) -> Generator[tuple[Path, str | None]]:
     """Yield the directory of a run, and the checkpoint to open there; they are fetched where the run is in a bucket.
 
-    checkpoint: name that the user gave; None where that of the model is wanted. Raises CommandError.
+    checkpoint: name that the user gave; None if that of the model is wanted. Raises CommandError.
     """
     if not is_remote(run):
         yield Path(run), checkpoint

@@ -52,7 +52,7 @@ def require_model(model: Path) -> None:
 
 
 def require_scorer() -> None:
-    """Raise CommandError where a library that scoring needs is not installed."""
+    """Raise CommandError if a library that scoring needs is not installed."""
     missing = [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]
     if missing:
         raise CommandError(

@@ -59,7 +59,7 @@ def add_preset(settings: Sequence[str] | None, preset: str | None) -> list[str]:
 
 
 def parse_settings(texts: Sequence[str] | None) -> list[Setting]:
-    """Parse the arguments of `--set`. Raises BadInputError where one is not KEY=VALUE."""
+    """Parse the arguments of `--set`. Raises BadInputError if one is not KEY=VALUE."""
     return [_parse_setting(text) for text in texts or ()]
 
 

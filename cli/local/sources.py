@@ -31,14 +31,14 @@ class Source:
     data: DataConfig
     """Data section of a job document, with absolute paths."""
     embedding_dim: int | None
-    """Embedding dimension that the document states; None where the number of rows decides it."""
+    """Embedding dimension that the document states; None if the number of rows decides it."""
 
 
 def read_source(sources: Sequence[str], settings: Sequence[str] | None = None) -> Source:
     """Read the source from the arguments of a command: one job document, one prepared directory, or data files.
 
     Relative paths in a job document are relative to its directory. settings: arguments of `--set`. Raises BadInputError
-    where files do not exist, and where they need a schema, which only a job document can give.
+    where files do not exist, and if they need a schema, which only a job document can give.
     """
     if is_document(sources[0]):
         return _read_source_document(sources, settings)
@@ -58,7 +58,7 @@ def read_source(sources: Sequence[str], settings: Sequence[str] | None = None) -
 
 
 def resolve_files(sources: Sequence[str]) -> list[str]:
-    """Return the files, directories or patterns with absolute paths. Raises BadInputError where one names no file."""
+    """Return the files, directories or patterns with absolute paths. Raises BadInputError if one names no file."""
     documents = [source for source in sources if is_document(source)]
     if documents:
         name = documents[0]

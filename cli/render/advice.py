@@ -24,7 +24,7 @@ def print_advice(console: Console, event: EventReport) -> None:
 
 
 def print_advice_message(console: Console, events: Iterable[Event]) -> None:
-    """Print the message of the batch advice among a job's events; it says why where there is no advice."""
+    """Print the message of the batch advice among a job's events; it says why if there is no advice."""
     for event in events:
         if event.name == BATCH_ADVICE:
             _print_message(console, event.message or "")

@@ -267,7 +267,7 @@ def _format_result(name: str, value: Any, result: Mapping[str, Any]) -> str:
 
 
 def _format_running_time(attempts: Iterable[Attempt]) -> str | None:
-    """Format the total running time of all attempts, without the pauses between them; None where none has started."""
+    """Format the total running time of all attempts, without the pauses between them; None if none has started."""
     now = datetime.now(UTC)
     spans = [(attempt.finished_at or now) - attempt.started_at for attempt in attempts if attempt.started_at]
     return format_duration(sum(span.total_seconds() for span in spans)) if spans else None

@@ -23,7 +23,7 @@ DESCRIPTIONS = {
 
 
 def print_profile(console: Console, directory: ProfileDirectory) -> None:
-    """Print the profiles that the ranks wrote to `directory`, or a message where there are none."""
+    """Print the profiles that the ranks wrote to `directory`, or a message if there are none."""
     profiles = directory.read()
     if not profiles:
         _print_line(console, "no profile: no steps were left to run, or the run ended before the steps to profile")

@@ -32,10 +32,10 @@ class VerifiedCheckpoint:
 def find_verified_checkpoint(
     directory: Path, identity: RunIdentity, ranks: Ranks, reporter: Reporter, sharers: DirectoryRanks | None = None
 ) -> VerifiedCheckpoint | None:
-    """Return the newest intact checkpoint in `directory`; None where there is none. Collective.
+    """Return the newest intact checkpoint in `directory`; None if absent. Collective.
 
     sharers: ranks that have the same `directory`; None for all. In other directories it must be intact too.
-    Checkpoints that are damaged or cannot be read are skipped with a warning. Raises DataError where one belongs to
+    Checkpoints that are damaged or cannot be read are skipped with a warning. Raises DataError if one belongs to
     another run than `identity`, and CheckpointError where one cannot be read and no other is intact, since it may be
     readable at another time.
     """
@@ -94,7 +94,7 @@ def verify_checkpoint(
 def read_common_manifest(checkpoint: CheckpointDirectory, ranks: Ranks) -> CheckpointManifest:
     """Read the manifest of `checkpoint` on all ranks. Collective.
 
-    Raises CheckpointFaultError, also where they differ, and OSError.
+    Raises CheckpointFaultError, also if they differ, and OSError.
     """
     manifests = _run_with_retries(ranks, checkpoint.read_manifest)
     if any(manifest != manifests[0] for manifest in manifests):
@@ -118,7 +118,7 @@ def _run_with_retries(ranks: Ranks, work: Callable[[], Result]) -> list[Result]:
 
 
 def verify_file(file: Path, manifest: CheckpointManifest) -> None:
-    """Compare one file with the manifest. Raises CheckpointFaultError where it is damaged or missing, and OSError."""
+    """Compare one file with the manifest. Raises CheckpointFaultError if it is damaged or missing, and OSError."""
     expected = manifest.files[file.name]
     try:
         num_bytes = file.stat().st_size

@@ -21,7 +21,7 @@ def remove_old_checkpoints(
 
     Return the steps of those that were removed.
 
-    best_step: step of the best model so far, whose checkpoint is kept in addition; None where there is none.
+    best_step: step of the best model so far, whose checkpoint is kept in addition; None if absent.
 
     Where the run is kept in a bucket, every complete checkpoint is kept too until it is there, or a newer one: the
     bucket may be out of reach for hours.

@@ -54,7 +54,7 @@ class Progress(BaseModel):
 
     @property
     def best_step(self) -> int | None:
-        """Number of batches consumed before the best evaluation; None where there was none."""
+        """Number of batches consumed before the best evaluation; None if absent."""
         return self.best_evaluation.step if self.best_evaluation else None
 
     @property
@@ -75,5 +75,5 @@ class Progress(BaseModel):
 
     @property
     def evaluated_step(self) -> int:
-        """Number of batches consumed before the last evaluation; 0 where there was none."""
+        """Number of batches consumed before the last evaluation; 0 if there was none."""
         return self.last_evaluation.step if self.last_evaluation else 0

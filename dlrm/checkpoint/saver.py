@@ -141,7 +141,7 @@ class Saver:
             self._writing.join(None if error_type is None else LOST_PEER_SECONDS)
 
     def _write(self, state: dict[str, Any], progress: Progress, stall_seconds: float | None) -> "_WriteResult":
-        """Write a checkpoint. stall_seconds: seconds that training has waited; None where it waits for the whole
+        """Write a checkpoint. stall_seconds: seconds that training has waited; None if it waits for the whole
         write."""
         started = time.monotonic()
         path = self._directory.checkpoint(progress.step)

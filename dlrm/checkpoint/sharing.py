@@ -61,7 +61,7 @@ class DirectoryRanks:
 def bring_to_rank0(path: Path, manifest: CheckpointManifest, sharers: DirectoryRanks, ranks: Ranks) -> None:
     """Copy the files of a checkpoint that are not in rank 0's run directory there, from where they are. Collective.
 
-    A file that is nowhere stays missing. Raises OSError, on all ranks, where a file cannot be read or written.
+    A file that is nowhere stays missing. Raises OSError, on all ranks, if a file cannot be read or written.
     """
     if sharers.count == ranks.world_size:
         return
@@ -84,7 +84,7 @@ def bring_to_rank0(path: Path, manifest: CheckpointManifest, sharers: DirectoryR
 
 
 def _send(path: Path, num_bytes: int, group: dist.ProcessGroup) -> list[str]:
-    """Send a file to rank 0, to its end also where it cannot be read. Return the faults."""
+    """Send a file to rank 0, to its end also if it cannot be read. Return the faults."""
     num_sent = 0
     try:
         with path.open("rb") as file:
@@ -101,7 +101,7 @@ def _send(path: Path, num_bytes: int, group: dist.ProcessGroup) -> list[str]:
 
 
 def _receive(path: Path, num_bytes: int, holder: int, group: dist.ProcessGroup) -> list[str]:
-    """Receive a file, to its end also where it cannot be written. Return the faults."""
+    """Receive a file, to its end also if it cannot be written. Return the faults."""
     part = path.with_name(f".{path.name}.part")
     num_received = 0
 

@@ -28,7 +28,7 @@ def save_state(state: dict[str, Any], path: Path, group: dist.ProcessGroup) -> N
 def load_state(state: dict[str, Any], path: Path, group: dist.ProcessGroup | None = None) -> None:
     """Read what `state` names from the checkpoint `path`: tensors in place, other values replaced in the dictionary.
 
-    group: ranks that call this together; None where this process reads for itself. Raises CheckpointError.
+    group: ranks that call this together; None if this process reads for itself. Raises CheckpointError.
     """
     from torch.distributed.checkpoint.state_dict_loader import load
 

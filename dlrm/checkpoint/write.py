@@ -76,7 +76,7 @@ def write_checkpoint(
 
 
 def _create_directory(path: Path, num_bytes: int) -> None:
-    """Create the empty directory `path`. Raises OSError, also where the disk has less than `num_bytes` free."""
+    """Create the empty directory `path`. Raises OSError, also if the disk has less than `num_bytes` free."""
     remove_checkpoint(path)
     path.mkdir(parents=True)
     if shutil.disk_usage(path).free < num_bytes:

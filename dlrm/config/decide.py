@@ -101,7 +101,7 @@ def list_open_fields(job: JobSpec) -> list[str]:
 def decide(job: JobSpec, facts: DataFacts | None) -> tuple[JobConfig, list[Decision]]:
     """Decide the open fields of a document; what it states stays as it is.
 
-    facts: None where the rows are not known yet. Returns the job, and the decisions in the order in which they are
+    facts: None if the rows are not known yet. Returns the job, and the decisions in the order in which they are
     taken. Raises ConfigError where what the document states does not fit together with them.
     """
     document = job.model_dump(mode="json")

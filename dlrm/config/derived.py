@@ -51,7 +51,7 @@ class ResolvedJob(Config):
     job: JobConfig
     asked: JobSpec | None = None
     """Document as submitted, where it has fields that are decided once the rows are known: until then `job` has them as
-    for unknown rows. null where nothing is left to decide."""
+    for unknown rows. null if nothing is left to decide."""
     decisions: list[Decision] = Field(default=[])
     """Values of the fields that the document left open, with their reasons; empty until the rows are known."""
     data_roots: list[str] | None = None
@@ -117,7 +117,7 @@ def resolve(
 ) -> ResolvedJob:
     """Decide every number that the document leaves open.
 
-    facts: about the rows. None where they are not known yet: fields that say "auto" then have the values for unknown
+    facts: about the rows. None if they are not known yet: fields that say "auto" then have the values for unknown
     rows until `resolve_with_rows` decides them, and nothing that depends on them is listed.
     """
     job, decisions = decide(document, facts)
@@ -241,7 +241,7 @@ def _derive_moments_every(job: JobConfig) -> tuple[int, str]:
 
 
 def _derive_first_size(batch: BatchConfig) -> list[DerivedNumber]:
-    """Return the batch of the first step and how it grows; nothing where it does not grow."""
+    """Return the batch of the first step and how it grows; nothing if it does not grow."""
     if not batch.is_growing:
         return []
     growth = batch.growth

@@ -202,7 +202,7 @@ def _has_defaults(document_type: type[BaseModel], path: list[str]) -> bool:
 
 
 def _find_component(document_type: type[BaseModel], path: list[str]) -> type[BaseModel] | None:
-    """Return the component at `path`; None where the path leads to a list of components, or out of the document."""
+    """Return the component at `path`; None if the path leads to a list of components, or out of the document."""
     node: _Node | None = _Node(document_type)
     for part in path:
         node = node and node.find_child(int(part) if part.isdecimal() else part)

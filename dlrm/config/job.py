@@ -245,7 +245,7 @@ class JobConfig(JobSpec):
     def get_moments_every(self, global_size: int) -> int:
         """Return the steps from one measurement of moments to the next at a batch of `global_size` samples.
 
-        1 where nothing is measured.
+        1 if nothing is measured.
         """
         if self.moments is None:
             return 1
@@ -264,7 +264,7 @@ def parse_job(document: Mapping[str, Any]) -> JobSpec:
 
 
 def _check_fewest_machines(document: Mapping[str, Any], nodes: NodeRange) -> None:
-    """Raise ConfigError where a document is valid with the largest number of machines, but not with the smallest."""
+    """Raise ConfigError if a document is valid with the largest number of machines, but not with the smallest."""
     resources = document["resources"]
     fewest = {**document, "resources": {**resources, "nodes": {**resources["nodes"], "present": nodes.min}}}
     try:

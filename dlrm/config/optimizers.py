@@ -241,7 +241,7 @@ class TableOptimizerConfig(TableOptimizerSpec):
 
 
 def get_default_rate(name: str) -> float | None:
-    """Return the default rate of a dense optimizer at a batch of 2,048 samples; None where there is no such one."""
+    """Return the default rate of a dense optimizer at a batch of 2,048 samples; None if absent."""
     return SETTINGS.get(name, {}).get("learning_rate")
 
 

@@ -44,7 +44,7 @@ def is_remote(pattern: str) -> bool:
 
 
 def check_scheme(pattern: str) -> None:
-    """Raise PatternError where the scheme of `pattern` is not supported, or where it contains credentials."""
+    """Raise PatternError if the scheme of `pattern` is not supported, or where it contains credentials."""
     scheme = _SCHEME.match(pattern)
     if scheme and not is_remote(pattern):
         raise PatternError(
@@ -63,7 +63,7 @@ def hide_credentials(uri: str) -> str:
 def normalise_uri(uri: str) -> str:
     """Return a remote path without `.`, `..` and repeated slashes.
 
-    Raises ValueError where no bucket is left, and where `..` leads out of the bucket.
+    Raises ValueError if no bucket is left, and where `..` leads out of the bucket.
     """
     scheme, _, path = uri.partition("://")
     bucket, _, key = path.partition("/")
@@ -101,7 +101,7 @@ def get_fixed_part(pattern: Path) -> Path:
 
 
 def require_files(pattern: Path | str, enter: Callable[[str], None] | None = None) -> list[Path]:
-    """Return the same as `list_local_files`; raise PatternError where there are no files."""
+    """Return the same as `list_local_files`; raise PatternError if there are no files."""
     files = list_local_files(pattern, enter)
     if files:
         return files
@@ -123,7 +123,7 @@ def list_local_files(pattern: Path | str, enter: Callable[[str], None] | None = 
     below it, also through links, except files whose own name or whose directory's name starts with a dot or an
     underscore. In a pattern, `**` matches any number of directories, and no wildcard matches a dot at the start of a
     name. No real directory is read twice for the same purpose, so that circular links end. enter: called with the real
-    path of every directory before it is read; may raise. Raises PatternError where there are more than MAX_FILES files,
+    path of every directory before it is read; may raise. Raises PatternError if there are more than MAX_FILES files,
     or more than MAX_NAMES entries to read.
     """
     files: set[Path] = set()
@@ -147,7 +147,7 @@ def find_local_files(
 ) -> Iterator[FoundFile]:
     """Yield the files that `list_local_files` returns as they are found, a file perhaps more than once.
 
-    listings: those of earlier patterns, whose directories are not read again. Raises PatternError where there are too
+    listings: those of earlier patterns, whose directories are not read again. Raises PatternError if there are too
     many entries to read or to compare with.
     """
     path = Path(pattern)

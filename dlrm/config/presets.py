@@ -207,7 +207,7 @@ def _has(node: Any, path: list[str]) -> bool:
 
 
 def _get(node: Any, path: list[str]) -> Any:
-    """Return what is at the end of `path`; None where there is nothing."""
+    """Return what is at the end of `path`; None if there is nothing."""
     for name in path:
         if not isinstance(node, Mapping):
             return None

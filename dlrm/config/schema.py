@@ -95,7 +95,7 @@ class CategoricalColumn(Config):
 
     @property
     def max_table_rows(self) -> int | None:
-        """Largest number of rows of the table, that of missing values included; None where values are ids."""
+        """Largest number of rows of the table, that of missing values included; None if values are ids."""
         if self.bucketize is not None:
             return self.bucketize + 1
         return None if self.time_part is None else len(TIME_PART_VALUES[self.time_part]) + 1

@@ -19,7 +19,7 @@ def find_warm_start_faults(
     """Return every field in which `job` does not fit the model, as far as this can be checked without its data.
 
     model, data: sections of the job that trained the model. identity: of that job, from its last checkpoint;
-    None where there is no checkpoint.
+    None if there is no checkpoint.
     """
     try:
         old_model, old_data = ModelConfig.model_validate(model), DataConfig.model_validate(data)

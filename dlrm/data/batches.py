@@ -36,11 +36,11 @@ class Batch:
     mask: NDArray[np.float32]
     """[b] mask: 1 for rows, 0 for empty rows, which come last and hold zeros."""
     weights: NDArray[np.float32] | None
-    """[b] weights of the rows, 0 for empty rows; None where all rows have the same weight."""
+    """[b] weights of the rows, 0 for empty rows; None if all rows have the same weight."""
     num_valid: int
     """Rows of the GLOBAL batch, empty ones not counted; computed from its index, without communication."""
     halves: BlockHalves | None = None
-    """Halves of the GLOBAL batch by blocks of the data; None where its rows are in uniformly random order."""
+    """Halves of the GLOBAL batch by blocks of the data; None if its rows are in uniformly random order."""
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ def _read_batch(
 
 
 def _pad_with_zeros(array: NDArray[Number], num_empty: int) -> NDArray[Number]:
-    """Append `num_empty` rows of zeros; return `array` itself where there are none, as `np.pad` would copy it."""
+    """Append `num_empty` rows of zeros; return `array` itself if there are none, as `np.pad` would copy it."""
     if num_empty == 0:
         return array
     return np.pad(array, [(0, num_empty), *[(0, 0)] * (array.ndim - 1)])

@@ -17,14 +17,14 @@ class Dataset:
     train_label_rate: float
     """Share of positives among the training rows."""
     encoders: Encoders | None
-    """Encoders that turned raw values into these rows; None where the source generates table rows itself."""
+    """Encoders that turned raw values into these rows; None if the source generates table rows itself."""
     has_weights: bool = False
     """Whether rows have weights."""
     mean_train_weight: float = 1.0
     """Mean weight of the training rows, those held out of them not counted; 1 where rows have no weights."""
     validation: RowSource | None = None
-    """Rows held out of the training rows to choose the best model; None where the evaluation rows choose it."""
+    """Rows held out of the training rows to choose the best model; None if the evaluation rows choose it."""
     eval_label_rate: float | None = None
-    """Share of positives among the evaluation rows; None where it has not been counted."""
+    """Share of positives among the evaluation rows; None if it has not been counted."""
     directory: Path | None = None
-    """Absolute path of the packed directory; None where the source generates the rows."""
+    """Absolute path of the packed directory; None if the source generates the rows."""

@@ -40,7 +40,7 @@ def open_data(
 def find_packed_directory(config: DataConfig, data_roots: Sequence[str] | None) -> Path:
     """Find the directory that a job of format `packed` names, and return its real path.
 
-    Raises DataError where it is remote, does not exist or is outside `data_roots`.
+    Raises DataError if it is remote, does not exist or is outside `data_roots`.
     """
     named = config.train[0]
     if "://" in named:

@@ -45,7 +45,7 @@ class OrderedRows:
     row_numbers: NDArray[np.int64]
     """[n] row numbers."""
     halves: BlockHalves | None
-    """Halves by blocks; None where the order is a uniform permutation."""
+    """Halves by blocks; None if the order is a uniform permutation."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ class Roots:
         self.remote = None if data_roots is None else [root for root in named if is_remote(root)]
 
     def check(self, path: Path, named: Path | str, field: str | None, kind: str = "a file") -> None:
-        """Raise DataError about `named` where the real path of `path` is outside the roots or in a hidden directory.
+        """Raise DataError about `named` if the real path of `path` is outside the roots or in a hidden directory.
 
         Services and programs keep private files in directories whose names start with a dot. named: path as the
         user wrote it. field: field of the job document. kind: description of what `path` should be, for the message.
@@ -27,7 +27,7 @@ class Roots:
             raise DataError("is outside the data roots", named, field=field, valid=valid)
 
     def check_object(self, name: str, named: str, field: str | None) -> None:
-        """Raise DataError about `named` where the object or prefix `name` is outside the roots.
+        """Raise DataError about `named` if the object or prefix `name` is outside the roots.
 
         field: field of the job document.
         """

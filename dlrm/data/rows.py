@@ -38,7 +38,7 @@ def make_single_id_bags(matrix: NDArray[np.int64]) -> NumpyIds:
 
 
 def pad_with_empty_bags(ids: NumpyIds, num_empty: int) -> NumpyIds:
-    """Append `num_empty` samples with empty bags; return `ids` itself, uncopied, where there are none to add."""
+    """Append `num_empty` samples with empty bags; return `ids` itself, uncopied, if there are none to add."""
     if num_empty == 0:
         return ids
     return JaggedIds(ids.values, np.pad(ids.lengths, [(0, 0), (0, num_empty)]))
@@ -64,7 +64,7 @@ class Rows:
     """[n, N] dense features, finite."""
     ids: NumpyIds
     weights: NDArray[np.float32] | None = None
-    """[n] weights of the rows, at least 0; None where all rows have the same weight."""
+    """[n] weights of the rows, at least 0; None if all rows have the same weight."""
 
     @property
     def num_rows(self) -> int:
@@ -72,7 +72,7 @@ class Rows:
 
     @property
     def id_matrix(self) -> NDArray[np.int64]:
-        """[F, n] ids. Raises ValueError where a bag does not hold exactly one id."""
+        """[F, n] ids. Raises ValueError if a bag does not hold exactly one id."""
         return self.ids.values.reshape(self.ids.lengths.shape)
 
     def split(self, num_rows: int) -> "Iterator[Rows]":
@@ -111,7 +111,7 @@ class RowSource(Protocol):
         ...
 
     def read_weights(self, row_numbers: NDArray[np.int64]) -> NDArray[np.float32] | None:
-        """Read the weights [n] of these rows alone; None where all rows have the same weight."""
+        """Read the weights [n] of these rows alone; None if all rows have the same weight."""
         ...
 
     def look_ahead(self, now: Runs, soon: Runs) -> None:
@@ -119,7 +119,7 @@ class RowSource(Protocol):
         ...
 
     def best_probabilities(self, row_numbers: NDArray[np.int64]) -> NDArray[np.float64] | None:
-        """Return the probabilities [n] that the labels were drawn with; None where they are not known."""
+        """Return the probabilities [n] that the labels were drawn with; None if they are not known."""
         ...
 
 

@@ -28,7 +28,7 @@ class EvenRuns(Renumbered):
 def sample_train_rows(dataset: Dataset, max_rows: int) -> RowSource | None:
     """Return a sample of the training rows, the same for every seed: `max_rows` rounded down to whole runs.
 
-    It has no more rows than there are evaluation rows. None where `max_rows` is 0, or no row of it has a weight.
+    It has no more rows than there are evaluation rows. None if `max_rows` is 0, or no row of it has a weight.
     """
     train = dataset.train
     num_rows = min(max_rows, dataset.evaluation.num_rows, train.num_rows)

@@ -44,7 +44,7 @@ class Blend:
     logistic_log_loss: float
     """Log-loss of logistic regression on the validation rows, fitted on the others."""
     first_order: FirstOrder | None
-    """Logistic regression, fitted again on the training rows with the validation rows; None where its share is 0."""
+    """Logistic regression, fitted again on the training rows with the validation rows; None if its share is 0."""
     num_train_rows: int
     """Number of rows that logistic regression was fitted on last: up to MAX_ROWS that fit the memory."""
 
@@ -93,7 +93,7 @@ def blend_and_measure(model: PlainModel, dataset: Dataset, job: JobConfig) -> Bl
 
 
 def _measure_train(model: PlainModel, dataset: Dataset, job: JobConfig) -> dict[str, float | None]:
-    """Measure a model on the sample of training rows that the evaluations of its run use; empty where there is none."""
+    """Measure a model on the sample of training rows that the evaluations of its run use; empty if there is none."""
     run = job.run
     held_out = hold_out_validation(dataset, run.validation_fraction, job.data.split, run.seed)
     sample = sample_train_rows(held_out, run.num_train_eval_rows)
@@ -107,7 +107,7 @@ def _measure_train(model: PlainModel, dataset: Dataset, job: JobConfig) -> dict[
 def try_blend(model: PlainModel, dataset: Dataset, job: JobConfig, tell: Callable[[str], None]) -> Blend | None:
     """Blend a trained model as `fit_blend` does, where the job asks for it.
 
-    Returns None where the model is left as it was trained. tell: takes the reason, where the job asks for a blend.
+    Returns None if the model is left as it was trained. tell: takes the reason, where the job asks for a blend.
     """
     if job.run.blend == "none":
         return None
@@ -125,8 +125,8 @@ def fit_blend(model: PlainModel, dataset: Dataset, job: JobConfig) -> Blend | No
     """Blend a trained model with logistic regression.
 
     model: without a first-order part. dataset: as opened, with validation rows among the training rows, as `job` holds
-    them out. Returns None where the job asks for no blend, or has no validation rows to choose by. Raises ValueError
-    where the weights of the rows to fit on are all 0, or those of the validation rows, and where a logit is NaN.
+    them out. Returns None if the job asks for no blend, or has no validation rows to choose by. Raises ValueError
+    if the weights of the rows to fit on are all 0, or those of the validation rows, and where a logit is NaN.
     """
     run = job.run
     held_out = hold_out_validation(dataset, run.validation_fraction, job.data.split, run.seed)

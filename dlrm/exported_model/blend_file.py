@@ -24,7 +24,7 @@ class BlendReport(BaseModel):
     message: str
     """Sentence that says how the model is blended, or why it is left as it was trained."""
     share: float | None = None
-    """Share of logistic regression in the logit; 0 where the model is best alone, null where none could be chosen."""
+    """Share of logistic regression in the logit; 0 where the model is best alone, null if none could be chosen."""
     num_train_rows: int | None = None
     """Number of rows that logistic regression was fitted on last; null without a share."""
     metrics: dict[str, float | None] = {}
@@ -38,7 +38,7 @@ class BlendOutput:
 
     report: BlendReport
     first_order: FirstOrder | None
-    """Part that the model is blended with; None where it is left as it was trained."""
+    """Part that the model is blended with; None if it is left as it was trained."""
 
 
 def write_blend(path: Path, output: BlendOutput) -> None:
@@ -50,7 +50,7 @@ def write_blend(path: Path, output: BlendOutput) -> None:
 def read_blend(path: Path, config: ModelConfig, schema: DataSchema) -> BlendOutput:
     """Read what `write_blend` has written for a model of `config` on rows of `schema`.
 
-    Raises OSError, SafetensorError, and ValueError where it is no such file.
+    Raises OSError, SafetensorError, and ValueError if it is no such file.
     """
     with safe_open(path, framework="pt") as file:
         report = BlendReport.model_validate_json((file.metadata() or {}).get(_REPORT, ""))

@@ -38,7 +38,7 @@ def export_model(
     """Write the model of `checkpoint` to `directory`, whole or not at all. Not collective; needs no process group.
 
     checkpoint: a directory of `torch.distributed.checkpoint`. metrics: final metrics of the run, by name. first_order:
-    part that the model is blended with. Raises CheckpointError where the checkpoint cannot be read, and ExportError
+    part that the model is blended with. Raises CheckpointError if the checkpoint cannot be read, and ExportError
     where the model cannot be written, such as on a full disk; a model that was in `directory` before is kept then.
     """
     model = _make_model(resolved.job, dataset.schema)
@@ -66,7 +66,7 @@ def make_saved_config(
 ) -> SavedConfig:
     """Make the settings that a model is saved with.
 
-    step: that of its checkpoint; None where it has none. first_order: part that the model is blended with.
+    step: that of its checkpoint; None if it has none. first_order: part that the model is blended with.
     """
     job, schema = resolved.job, dataset.schema
     return SavedConfig(
@@ -89,7 +89,7 @@ def read_model(checkpoint: Path, job: JobConfig, schema: DataSchema) -> PlainMod
     """Read the model of `checkpoint`, tables whole, however they were sharded: the average of the weights where `job`
     asks for one. Not collective.
 
-    Raises CheckpointError where it cannot be read.
+    Raises CheckpointError if it cannot be read.
     """
     model = _make_model(job, schema)
     weights = {name: torch.empty(tensor.shape) for name, tensor in model.state_dict().items()}
@@ -99,7 +99,7 @@ def read_model(checkpoint: Path, job: JobConfig, schema: DataSchema) -> PlainMod
 
 
 def _find_raw_format(data: DataConfig, packed: Path) -> str | None:
-    """Find the format of the files that packed rows were prepared from; None where earlier versions prepared them."""
+    """Find the format of the files that packed rows were prepared from; None if earlier versions prepared them."""
     return data.format if data.is_raw else open_packed_meta(packed).raw_format
 
 
@@ -110,7 +110,7 @@ def _make_model(job: JobConfig, schema: DataSchema) -> PlainModel:
 def _write_weights(path: Path, checkpoint: Path, job: JobConfig, model: PlainModel) -> None:
     """Write the weights of the checkpoint, and those of the model's first-order part, which it has.
 
-    Raises OSError, and CheckpointError where that cannot be read.
+    Raises OSError, and CheckpointError if that cannot be read.
     """
     weights = map_new_weights(path, {name: tensor.shape for name, tensor in model.state_dict().items()})
     _load_weights(weights, checkpoint, job, model)

@@ -44,7 +44,7 @@ class SavedConfig(_Record):
     table_rows: dict[str, int]
     """Rows of each feature's table, in the order of the features."""
     first_order_share: float | None = None
-    """Share of the first-order part in the logit of a blended model, from 0 to 1; null where there is none, and in
+    """Share of the first-order part in the logit of a blended model, from 0 to 1; null if there is none, and in
     models of earlier versions."""
     data: DataConfig
     """Data settings of the job, with every path absolute."""

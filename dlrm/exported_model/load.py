@@ -50,7 +50,7 @@ def load_saved_model(directory: Path) -> SavedModel:
 
 
 def check_files(directory: Path) -> None:
-    """Raise ModelError where a file of the manifest is missing or not as it was written."""
+    """Raise ModelError if a file of the manifest is missing or not as it was written."""
     path = directory / MANIFEST
     try:
         manifest = Manifest.model_validate_json(path.read_bytes())

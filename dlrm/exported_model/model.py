@@ -61,7 +61,7 @@ class SavedModel:
     ) -> None:
         """Assemble a loaded model; see `dlrm.exported_model.load.load_saved_model`.
 
-        encoders: None where the model was trained on a synthetic log.
+        encoders: None if the model was trained on a synthetic log.
         """
         self.directory = directory
         self.module = module
@@ -105,7 +105,7 @@ class SavedModel:
         rows: n values for each of `columns`, in a list or a numpy array; n lists for a column of lists. Or one row: one
         value for each column, a list for one of lists; n is 1 then. If all columns have lists, only the first form,
         with n lists per column, is possible. Label and weight may be present and are ignored.
-        Raises DataError where a column is missing, unknown, or of another length or type.
+        Raises DataError if a column is missing, unknown, or of another length or type.
         """
         return self.predict_table(make_table(rows, self._schema_to_read))
 
@@ -114,7 +114,7 @@ class SavedModel:
 
         table: a pyarrow.Table, or a data frame of a library that supports Arrow, such as Polars or pandas. Columns are
         found by name, and other columns are ignored. Warns of values that it reads otherwise than they stand, such as
-        infinity, which is missing. Raises DataError where a column is missing or of another type.
+        infinity, which is missing. Raises DataError if a column is missing or of another type.
         """
         # Arrow's exchange between libraries, which copies no data, cuts names at a NUL.
         rows, schema = table if isinstance(table, pa.Table) else pa.table(table), self._schema_to_read
@@ -167,7 +167,7 @@ class SavedModel:
         """Copy the tables of an `EmbeddingBagCollection` into this model, which then scores with them. Needs torchrec.
 
         The copies are new tables: a collection that `make_torchrec_tables` has made before keeps the old ones.
-        state: its state dict, on any device, with whole tables. Raises ValueError, naming the table, where one is
+        state: its state dict, on any device, with whole tables. Raises ValueError, naming the table, if one is
         missing, unknown or of another shape.
         """
         from dlrm.exported_model.torchrec_tables import load_collection

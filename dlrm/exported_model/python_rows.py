@@ -21,7 +21,7 @@ _MAX_SHOWN = 300
 def make_table(rows: Mapping[str, Any], schema: SchemaConfig) -> pa.Table:
     """Convert a dictionary of columns, or of one row's values, to a table of the feature columns of `schema`.
 
-    Label and weight are left out. Raises DataError where `rows` is not a dictionary, or where a column is missing,
+    Label and weight are left out. Raises DataError where `rows` is not a dictionary, or if a column is missing,
     unknown, of another length, or not a list of values of one type. It does not check that the type is the one that the
     schema requires.
     """
@@ -67,7 +67,7 @@ def _check_names(rows: Mapping[str, Any], wanted: list[str], ignored: set[str | 
 
 
 def _convert_values(values: Any, columns: Sequence[_Column]) -> pa.Array:
-    """Convert the values of a column to Arrow. Raises DataError where they are not a list of values of one type.
+    """Convert the values of a column to Arrow. Raises DataError if they are not a list of values of one type.
 
     columns: uses of the column, at least one.
     """

@@ -33,9 +33,9 @@ class RunCheckpoint:
 
     @cached_property
     def blend(self) -> Blend | None:
-        """Blend of its model with logistic regression, as the run makes it at its end; None where it makes none.
+        """Blend of its model with logistic regression, as the run makes it at its end; None if it makes none.
 
-        Raises CheckpointError where the checkpoint cannot be read.
+        Raises CheckpointError if the checkpoint cannot be read.
         """
         return try_blend(self._read_model(), self.dataset, self.resolved.job, self.tell)
 
@@ -46,7 +46,7 @@ class RunCheckpoint:
     def load_model(self) -> SavedModel:
         """Load its model to the CPU, as `load_saved_model` loads an exported one; its metrics are left empty.
 
-        Raises CheckpointError where it cannot be read.
+        Raises CheckpointError if it cannot be read.
         """
         module = self._read_model()
         module.first_order = self.first_order
@@ -61,8 +61,8 @@ def open_run_checkpoint(run: RunDirectory, name: str, tell: Callable[[str], None
     """Open a checkpoint of a run, after a check of its files against their checksums.
 
     name: as in `dlrm.record.find_checkpoint`. tell: as in RunCheckpoint. Reading a checkpoint can run any code that its
-    author put into it. Raises DataError where it is missing, damaged or of another run, or where the rows of the run no
-    longer exist; CheckpointError and OSError where it cannot be read.
+    author put into it. Raises DataError if it is missing, damaged or of another run, or where the rows of the run no
+    longer exist; CheckpointError and OSError if it cannot be read.
     """
     resolved = ResolvedJob.model_validate_json(run.spec.read_bytes())
     prepared = PreparedData.read(run.data)

@@ -30,7 +30,7 @@ class ReadRows:
 
     rows: Rows
     good: NDArray[np.bool_] | None = None
-    """[num_rows of the piece], true for good rows; None where all are good."""
+    """[num_rows of the piece], true for good rows; None if all are good."""
     faults: Sequence[DataError] = field(default=())
     """Errors of the first bad rows."""
     odd_values: OddValues = field(default_factory=OddValues)

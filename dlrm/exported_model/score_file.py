@@ -29,7 +29,7 @@ def open_score_file(path: Path, *, overwrite: bool) -> Iterator[Write]:
 
     They are written to `<path>.part`, which is renamed to `path` at the end of the `with`, or removed where it ends in
     an error; a file that a killed process left there is overwritten by the next call. Raises DataError where `path`
-    exists and `overwrite` is false, where it cannot be created, and where another process is writing it; and OSError,
+    exists and `overwrite` is false, if it cannot be created, and where another process is writing it; and OSError,
     such as on a full disk.
     """
     is_parquet = path.suffix.lower() in (".parquet", ".pq")

@@ -34,7 +34,7 @@ def make_collection(module: PlainModel, config: SavedConfig) -> EmbeddingBagColl
 
 
 def load_collection(module: PlainModel, state: Mapping[str, torch.Tensor]) -> None:
-    """Copy the weights of a collection's state dict into the tables. Raises ValueError where it has other tables."""
+    """Copy the weights of a collection's state dict into the tables. Raises ValueError if it has other tables."""
     weights = module.tables.state_dict()
     expected = {_make_key(name): weight for name, weight in weights.items()}
     if different := sorted(expected.keys() ^ state.keys()):

@@ -47,7 +47,7 @@ def find_surely_useful_batch(lowest_noise_scale: float) -> int:
 def get_settled_noise(noise: NoiseState, last_evaluation: EvaluationReport | None) -> NoiseInterval | None:
     """Return the noise scale of a run where it is reliable.
 
-    None where its interval is wider than a factor of `MAX_SPREAD`, and where the model is no better than the constant
+    None if its interval is wider than a factor of `MAX_SPREAD`, and where the model is no better than the constant
     predictor.
     """
     interval = noise.interval

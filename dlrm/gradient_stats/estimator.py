@@ -28,7 +28,7 @@ class Share:
     is_measured: bool = True
     """Whether moments of this batch are measured; never those of the short one at the end of a run."""
     halves: BlockHalves | None = None
-    """Blocks of the data that the GLOBAL batch draws on; None where it draws on all of them."""
+    """Blocks of the data that the GLOBAL batch draws on; None if it draws on all of them."""
 
     def count_among_first(self, count: int) -> int:
         """Count the samples of this share among the first `count` of the global batch."""
@@ -72,7 +72,7 @@ class Estimator:
         return [SampleSpan(share.size)]
 
     def compute_moments(self, num_valid: int, mean_weight: float) -> Moments | None:  # noqa: ARG002
-        """Compute the moments of the batch; None where it was not measured, or has fewer than two parts to compare.
+        """Compute the moments of the batch; None if it was not measured, or has fewer than two parts to compare.
 
         Called once a batch, when the gradient buffer holds the sums over all ranks, with a gradient that is divided by
         n = num_valid and by the mean weight of a sample already. The moments are these sums, scaled in place: they are
@@ -105,7 +105,7 @@ class MeasuringEstimator(Estimator):
         """Cut the share of a measured batch into spans; see `begin_batch`."""
 
     def _average_first_half(self, num_valid: int, mean_weight: float) -> HalfMean | None:
-        """Turn the sum G_1 of the first half into its mean G_1 / (n_1 m), in place; None where the batch has no halves.
+        """Turn the sum G_1 of the first half into its mean G_1 / (n_1 m), in place; None if the batch has no halves.
 
         n_1: samples of the first half. m: mean weight.
         """

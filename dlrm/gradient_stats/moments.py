@@ -59,7 +59,7 @@ class Moments:
     num_compared: int
     """k, at least 2: number of compared gradients, of samples or of non-empty groups."""
     first_half: HalfMean | None = None
-    """Mean gradient of the first half; None where the batch draws on all blocks of the data."""
+    """Mean gradient of the first half; None if the batch draws on all blocks of the data."""
 
     def compute_variance(self) -> torch.Tensor:
         """Compute the variance [P] of the gradients of single samples, m / (k - 1) (s - g_m^2); 0 where s is 0.
@@ -103,7 +103,7 @@ class Moments:
 
         since blocks are drawn without replacement: with V the variance of the block means over the number of blocks
         drawn, the first estimate is biased by +(1 - p) V, the second by -p V, and their weighted biases cancel; their
-        difference estimates V. Returns None where one of the parts has no samples, which happens to tiny batches.
+        difference estimates V. Returns None if one of the parts has no samples, which happens to tiny batches.
         """
         half = self.first_half
         if half is not None and not 0 < half.fraction < 1:

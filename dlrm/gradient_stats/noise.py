@@ -40,7 +40,7 @@ class StepNoise:
     """V, variance of the mean gradient of the blocks that the batch draws on, over all layers; its estimate may be
     negative. 0 where the rows are in uniformly random order."""
     window: int | None = None
-    """Number of the shuffle window that the batch begins in; None where the rows are in uniformly random order."""
+    """Number of the shuffle window that the batch begins in; None if the rows are in uniformly random order."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class NoiseState(BaseModel):
 
     @property
     def interval(self) -> NoiseInterval | None:
-        """The noise scale with its bounds; None where there are too few measurements."""
+        """The noise scale with its bounds; None if there are too few measurements."""
         if self.num_measured < MIN_MEASUREMENTS or self.spread.num_effective < MIN_EFFECTIVE:
             return None
         trace, norm = sum(self.traces.values()), sum(self.squared_norms.values())

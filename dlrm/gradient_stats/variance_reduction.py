@@ -68,7 +68,7 @@ class VarianceReduction:
 
         Between measurements the last factors hold; before the first one the gradient stays as it is. index: number of
         batches before this one. Returns the fractions of this step's own factors at gamma and at 1, before they are
-        smoothed: [2] float64 on the device; None where nothing was measured.
+        smoothed: [2] float64 on the device; None if nothing was measured.
         """
         clipped = None if moments is None else self._factors.update(moments)
         self._update_factor = None

@@ -21,7 +21,7 @@ class WindowDrift(BaseModel):
     variance: float = 0.0
     """V, weighted mean of the estimates of all measurements, which may be negative."""
     window: int | None = None
-    """Number of the window of the last measurement; None where the rows are in uniformly random order."""
+    """Number of the window of the last measurement; None if the rows are in uniformly random order."""
     weight: float = 0.0
     """Weight of the measurements in that window; the weights of all measurements add up to 1."""
     squares: float = 0.0

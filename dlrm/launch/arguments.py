@@ -72,7 +72,7 @@ def _stop_given_up(stopper: Stopper) -> None:
 
 
 def prepare_directory(path: Path, arguments: argparse.Namespace) -> None:
-    """Make the run directory where it may be a new one. Raises UsageError where there is none."""
+    """Make the run directory where it may be a new one. Raises UsageError if there is none."""
     # One that was lost is made again from the bucket, and with a target or a document of its own a run may begin here.
     is_new = arguments.document or arguments.push_target or arguments.run_store or os.environ.get(RUN_STORE_VARIABLE)
     if is_new:

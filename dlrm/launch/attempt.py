@@ -174,7 +174,7 @@ def _wait_until_prepared(watchdog: Watchdog, stopper: Stopper, nodes: Collection
 
 
 def _find_early_end(stopper: Stopper, watchdog: Watchdog) -> Outcome | None:
-    """Return the outcome of an attempt that ends before its ranks are started; None where it goes on."""
+    """Return the outcome of an attempt that ends before its ranks are started; None if it goes on."""
     if watchdog.has_given_up:
         return make_given_up_outcome(watchdog)
     return make_stopped_outcome("stopped before the ranks were started") if stopper.is_requested else None
@@ -195,7 +195,7 @@ def make_given_up_outcome(watchdog: Watchdog) -> Outcome:
 def _make_part_result(
     attempt: AttemptDirectory, failures: "Mapping[int, ProcessFailure] | None", watchdog: Watchdog
 ) -> NodeResult:
-    """Make the result of a node whose ranks have ended. failures: None where they were not started."""
+    """Make the result of a node whose ranks have ended. failures: None if they were not started."""
     if failures is None:
         if watchdog.has_given_up:
             return make_result(make_given_up_outcome(watchdog), is_cause=False)

@@ -15,7 +15,7 @@ class NoDeviceError(RuntimeError):
 
 
 def check_environment() -> None:
-    """Raise MixedInstallError where a package of the trainer is missing, or where two of them do not fit together.
+    """Raise MixedInstallError if a package of the trainer is missing, or where two of them do not fit together.
 
     Both builds of FBGEMM install to the same directory: the second one overwrites the first, and neither works. A plain
     `pip install torchrec` installs the CUDA build over that for CPUs.
@@ -42,7 +42,7 @@ def check_environment() -> None:
 
 
 def check_devices(num_gpus: int) -> None:
-    """Raise NoDeviceError where this machine has fewer than `num_gpus` GPUs that torch can use."""
+    """Raise NoDeviceError if this machine has fewer than `num_gpus` GPUs that torch can use."""
     if num_gpus == 0:
         return
     # Imported late: importing torch takes seconds, and a job on the CPU does not need it.

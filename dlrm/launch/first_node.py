@@ -171,7 +171,7 @@ def _gather_nodes(
 
 
 def _check_number_of_nodes(resolved: ResolvedJob, place: NodePlace | None) -> None:
-    """Raise ConfigError where a job of several nodes is started on one, or a job of one node on several, and where the
+    """Raise ConfigError if a job of several nodes is started on one, or a job of one node on several, and where the
     document of a range is invalid with one."""
     numbers = resolved.job.resources.node_range
     if place is None and numbers[0] > 1:

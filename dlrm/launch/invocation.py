@@ -21,7 +21,7 @@ class Invocation:
     number: int
     """Number of the attempt; nodes other than node 0 learn it from node 0."""
     place: NodePlace | None
-    """Place among several nodes; None where there is one."""
+    """Place among several nodes; None if there is one."""
     run_store: str | None
     """URI below which the run is kept, as the command line has it."""
     document: Path | None
@@ -38,7 +38,7 @@ class Invocation:
     def place_document(self) -> None:
         """Give a run that has no document, neither here nor in its bucket, the one that was named.
 
-        Raises ConfigError where that is damaged, and OSError.
+        Raises ConfigError if that is damaged, and OSError.
         """
         if self.document is not None and not self.directory.spec.exists():
             content = self.document.read_bytes()

@@ -30,9 +30,9 @@ class LeftFiles:
     """Files that an attempt has left."""
 
     model_path: str | None = None
-    """Directory of the model, or its URI; None where there is none."""
+    """Directory of the model, or its URI; None if absent."""
     checkpoint: CheckpointReport | None = None
-    """Newest checkpoint; None where there is none."""
+    """Newest checkpoint; None if absent."""
 
 
 def find_left_files(attempt: AttemptDirectory) -> LeftFiles:

@@ -46,7 +46,7 @@ def _import_elastic() -> None:
 def run_ranks(
     directory: RunDirectory, resolved: ResolvedJob, attempt: int, stopper: Stopper, watchdog: Watchdog
 ) -> "dict[int, ProcessFailure] | None":
-    """Run the ranks of this node to their end, and return the failures by rank; None where a stop was requested before
+    """Run the ranks of this node to their end, and return the failures by rank; None if a stop was requested before
     they started."""
     if stopper.is_requested:
         return None

@@ -78,7 +78,7 @@ class ServiceReports:
 
     @contextmanager
     def push_ranks(self, ranks: range) -> Iterator[None]:
-        """Push the reports of this node's ranks during the block, where a service receives them; where it does not see
+        """Push the reports of this node's ranks during the block, where a service receives them; if it does not see
         the run directory, until `finish`."""
         assert self._attempt is not None, "the attempt was entered"
         if self._target is not None:

@@ -35,7 +35,7 @@ class Watchdog:
         """Prepare to watch.
 
         timeout_seconds: silence from which on a rank or node counts as lost. group: the nodes of the attempt; None
-        where there is one. store: process that keeps the run in a bucket; None where it is not kept in one.
+        where there is one. store: process that keeps the run in a bucket; None if it is not kept in one.
         """
         self.timeout_seconds = timeout_seconds
         self.group = group
@@ -49,7 +49,7 @@ class Watchdog:
         self.ended_node: int | None = None
         """Another node whose part has failed, so that this one cannot go on."""
         self.taken_over: str | None = None
-        """Sentence that says which other launch has taken the run over in its bucket; None where none has."""
+        """Sentence that says which other launch has taken the run over in its bucket; None if none has."""
         self.killed: set[int] = set()
         """Processes that were killed because another one was silent or has ended."""
 
@@ -126,5 +126,5 @@ class Watchdog:
 
 
 def _find_failed_node(group: NodeGroup) -> int | None:
-    """Return another node whose part of the attempt has ended without success; None where there is none."""
+    """Return another node whose part of the attempt has ended without success; None if absent."""
     return next((node for node, state in group.states.items() if node != group.place.node and has_failed(state)), None)

@@ -38,7 +38,7 @@ class BinaryMetrics:
 def compute_binary_metrics(labels: Vector, logits: Vector, weights: Vector | None = None) -> BinaryMetrics:
     """Compute all metrics of one set of predictions.
 
-    Raises ValueError where it is empty, or contains NaN or labels other than 0 and 1.
+    Raises ValueError if it is empty, or contains NaN or labels other than 0 and 1.
     """
     check_rows(labels, logits, weights)
     ranked = rank_rows(labels, logits, weights)
@@ -53,7 +53,7 @@ def compute_binary_metrics(labels: Vector, logits: Vector, weights: Vector | Non
 
 
 def auc(labels: Vector, scores: Vector, weights: Vector | None = None) -> float | None:
-    """Compute the area under the ROC curve, see `RankedRows.compute_auc`; None where all labels are of one class."""
+    """Compute the area under the ROC curve, see `RankedRows.compute_auc`; None if all labels are of one class."""
     check_rows(labels, scores, weights)
     return rank_rows(labels, scores, weights).compute_auc()
 
@@ -90,7 +90,7 @@ def normalized_entropy(labels: Vector, logits: Vector, weights: Vector | None = 
 
 
 def calibration(labels: Vector, logits: Vector, weights: Vector | None = None) -> float | None:
-    """Compute the sum of the probabilities divided by the sum of the labels, ideally 1; None where no label is 1."""
+    """Compute the sum of the probabilities divided by the sum of the labels, ideally 1; None if no label is 1."""
     sum_of_labels = _sum(labels, weights)
     if not sum_of_labels:
         return None
@@ -118,7 +118,7 @@ def _mean(values: Vector, weights: Vector | None) -> float:
 
 
 def check_rows(labels: Vector, scores: Vector, weights: Vector | None) -> None:
-    """Check labels, scores and weights of n rows. Raises ValueError where there are none, or some are not valid."""
+    """Check labels, scores and weights of n rows. Raises ValueError if there are none, or some are not valid."""
     if labels.shape != scores.shape or labels.ndim != 1 or not len(labels):
         raise ValueError(f"labels {labels.shape} and scores {scores.shape} must be vectors of one length, at least 1")
     if not np.all((labels == 0) | (labels == 1)):

@@ -19,13 +19,13 @@ class PairedDifference:
 
     value: float
     standard_error: float | None
-    """Standard error of the difference over samples of rows; None where there are too few rows."""
+    """Standard error of the difference over samples of rows; None if there are too few rows."""
 
 
 def compare_aucs(
     labels: Vector, first: Vector, second: Vector, weights: Vector | None = None
 ) -> PairedDifference | None:
-    """Compare the AUCs of two vectors of scores [n] of the same rows; None where all labels are of one class.
+    """Compare the AUCs of two vectors of scores [n] of the same rows; None if all labels are of one class.
 
     The difference over its standard error is the statistic of the paired DeLong test, normal for many rows where both
     AUCs are truly the same (see `compute_auc_covariance`).
@@ -67,7 +67,7 @@ def compute_auc_covariance(
     Sun and Xu, "Fast implementation of DeLong's algorithm for comparing the areas under correlated receiver operating
     characteristic curves", 2014. Weighted rows count as (sum w)^2 / sum w^2 rows, as in `RankedRows`.
 
-    Returns None where all labels are of one class; the covariance is None where a label has fewer than two rows with a
+    Returns None if all labels are of one class; the covariance is None if a label has fewer than two rows with a
     weight. Raises ValueError as `compute_binary_metrics` does.
     """
     for vector in scores:

@@ -41,7 +41,7 @@ class RankedRows:
         return bool(self.positives.total and self.negatives.total)
 
     def compute_auc(self) -> float | None:
-        """Compute the area under the ROC curve; None where all labels are of one class.
+        """Compute the area under the ROC curve; None if all labels are of one class.
 
         It is the share of (positive, negative) pairs in which the positive has the higher score, with equal scores
         counting half (Mann-Whitney). Pairs are counted in integers, up to 4e9 rows. With weights, a pair counts as the
@@ -54,7 +54,7 @@ class RankedRows:
         return twice_pairs_won / (2 * positives.total * negatives.total)
 
     def compute_standard_error(self) -> float | None:
-        """Compute the standard error of the AUC; None where a label has fewer than two rows with a weight.
+        """Compute the standard error of the AUC; None if a label has fewer than two rows with a weight.
 
         DeLong et al., "Comparing the areas under two or more correlated receiver operating characteristic curves",
         1988: the variance between positives of the share of negatives that each one beats, over their number, plus the

@@ -19,7 +19,7 @@ def make_dense_part(config: ModelConfig, num_dense: int, num_features: int, seed
 
     num_dense: N. num_features: F. One of the two may be 0; then only the other features interact. Every parameter
     belongs to a `Linear` of `dlrm.model.mlp` that is called once, with one row per sample. The initial weights are a
-    function of `seed` and the shapes only. Raises ValueError where there is neither.
+    function of `seed` and the shapes only. Raises ValueError if there is neither.
     """
     if num_dense == 0 and num_features == 0:
         raise ValueError("there is nothing to predict from: no dense and no categorical feature")

@@ -74,7 +74,7 @@ class PairProducts(nn.Module):
     pairs: torch.Tensor
     """[V (V - 1) / 2] places of the pairs i > j in a flat matrix of all products."""
     pair_of_product: torch.Tensor
-    """[size^2] number of the pair at each place of that matrix; V (V - 1) / 2 where there is none."""
+    """[size^2] number of the pair at each place of that matrix; V (V - 1) / 2 if there is none."""
 
     def __init__(self, num_vectors: int, size: int) -> None:
         """Number the pairs. num_vectors: V. size: rows of the matrix, V or more, of which the last are of zeros."""

@@ -69,7 +69,7 @@ class Perceptron(nn.Module):
 
 
 def make_bottom(config: ModelConfig, num_dense: int, generator: torch.Generator) -> Perceptron | None:
-    """Make the perceptron over the dense features; None where there are none."""
+    """Make the perceptron over the dense features; None if absent."""
     if num_dense == 0:
         return None
     return Perceptron(num_dense, config.bottom_mlp, is_last_activated=True, generator=generator)

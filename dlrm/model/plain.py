@@ -24,7 +24,7 @@ class PlainModel(nn.Module):
         """Make the modules, with tables that have no weights yet.
 
         table_rows: rows by feature, in their order. first_order_share: share of a first-order part in the logit; None
-        where there is no such part.
+        if there is no such part.
         """
         super().__init__()
         self.tables = make_tables(table_rows, config.embedding_dim, config.pooling)

@@ -21,7 +21,7 @@ class SquareSlots:
     weight: torch.Tensor
     """[outputs, inputs]"""
     bias: torch.Tensor | None
-    """[outputs], or None where the layer has no bias."""
+    """[outputs], or None if the layer has no bias."""
     dtype: torch.dtype
     """Number format of the squares; their sums have that of the slots."""
 
@@ -41,7 +41,7 @@ def add_squares(outputs: torch.Tensor, inputs: torch.Tensor, slots: SquareSlots,
     squares element by element, is one more matrix product (Goodfellow 2015, arXiv 1510.01799, whose norms are the sums
     of these elements). For a bias it is sum_i d_i^2.
 
-    outputs: [c, outputs], after the layer's ReLU where `is_activated`. inputs: [c, inputs]. Raises ValueError where the
+    outputs: [c, outputs], after the layer's ReLU where `is_activated`. inputs: [c, inputs]. Raises ValueError if the
     inputs are not one row per sample.
     """
     if inputs.dim() != 2:
@@ -54,7 +54,7 @@ def square_output_gradient(
 ) -> torch.Tensor:
     """Square the gradient of a linear layer's output, sample by sample: [c, outputs] of `dtype`.
 
-    d: gradient of y, the output after the layer's ReLU; y is None where it has none. bias_squares: [outputs], to which
+    d: gradient of y, the output after the layer's ReLU; y is None if it has none. bias_squares: [outputs], to which
     the sums over samples are added, since the gradient of the bias for a sample is that of the output.
     """
     if _fits_native_operator(d, y, bias_squares, dtype):

@@ -142,7 +142,7 @@ def _count_dense(resolved: ResolvedJob, sample: RawSample) -> int:
 
 
 def _find_basis(data: DataConfig, sample: RawSample) -> str | None:
-    """Return the rows from which sizes are estimated, in words; None where the sample is exactly the training rows."""
+    """Return the rows from which sizes are estimated, in words; None if the sample is exactly the training rows."""
     if not sample.is_whole:
         return "a sample of the rows"
     return "all rows, those held out for evaluation included" if data.eval is None else None

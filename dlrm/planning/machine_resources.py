@@ -21,9 +21,9 @@ class MachineResources:
     num_cores: int
     memory_bytes: int
     has_operators: bool | None
-    """Whether the native operators of tables are built; None where torch, which they are built for, is missing."""
+    """Whether the native operators of tables are built; None if torch, which they are built for, is missing."""
     gpu_memory_bytes: int | None = None
-    """Memory of its smallest GPU; None where it has none, or nobody knows."""
+    """Memory of its smallest GPU; None if it has none, or nobody knows."""
     has_bf16_products: bool | None = None
     """Whether its CPUs have instructions for products in bf16; None if nobody knows."""
 

@@ -11,7 +11,7 @@ from sharding.planner.report import estimate_step_seconds
 def estimate_training_seconds(
     resolved: ResolvedJob, sizes: Sizes, here: MachineResources, plan: Plan, stages: list[BatchStage]
 ) -> float | None:
-    """Estimate the seconds of all steps of a run; None where the speed of the dense part is not known.
+    """Estimate the seconds of all steps of a run; None if the speed of the dense part is not known.
 
     A step takes as long as one of a batch of its rows: where an epoch is shorter than the batch, that are all of it.
     plan: where the tables are, for all batch sizes.

@@ -41,9 +41,9 @@ class RowCounts:
     num_train_rows: int
     """Number of training rows, validation rows included."""
     num_eval_rows: int | None = None
-    """Number of evaluation rows; None where it is unknown."""
+    """Number of evaluation rows; None if it is unknown."""
     label_rate: float | None = None
-    """Share of the evaluation rows that are positive; None where it is unknown."""
+    """Share of the evaluation rows that are positive; None if it is unknown."""
 
 
 def list_shortages(job: JobConfig, rows: RowCounts) -> list[QualityWarning]:
@@ -58,13 +58,13 @@ def list_shortages(job: JobConfig, rows: RowCounts) -> list[QualityWarning]:
 
 
 def count_run_steps(job: JobConfig, rows: RowCounts) -> int | None:
-    """Count the steps of a run of `job` on these rows; None where the noise scale decides how its batch grows."""
+    """Count the steps of a run of `job` on these rows; None if the noise scale decides how its batch grows."""
     stages = list_run_stages(job, rows)
     return None if stages is None else stages[-1].end_step
 
 
 def list_run_stages(job: JobConfig, rows: RowCounts) -> list[BatchStage] | None:
-    """List the stages of a run of `job` on these rows; None where the noise scale decides how its batch grows."""
+    """List the stages of a run of `job` on these rows; None if the noise scale decides how its batch grows."""
     return None if job.batch.growth is not None else list_stages(job, _count_epoch_rows(job, rows))
 
 

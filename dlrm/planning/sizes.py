@@ -37,9 +37,9 @@ class Sizes:
     source: str
     """Source of the sizes, in words."""
     estimated_from: str | None = None
-    """Rows from which some of the sizes are estimated, in words; None where all are known."""
+    """Rows from which some of the sizes are estimated, in words; None if all are known."""
     rows: RowCounts | None = None
-    """Numbers of rows, which may be estimates too; None where the document alone gives the sizes."""
+    """Numbers of rows, which may be estimates too; None if the document alone gives the sizes."""
 
     def with_embedding_dim(self, embedding_dim: int) -> "Sizes":
         """Return the sizes for tables of another embedding dimension."""

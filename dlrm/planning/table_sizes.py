@@ -37,7 +37,7 @@ def find_table_sizes(resolved: ResolvedJob, run_directory: RunDirectory | None, 
 
 
 def _find_unseen_sizes(resolved: ResolvedJob) -> Sizes:
-    """Find the sizes where no path of the job is one of this machine."""
+    """Find the sizes if no path of the job is one of this machine."""
     data = resolved.job.data
     local = [pattern for pattern in [*data.train, *(data.eval or [])] if not is_remote(pattern)]
     is_warm = resolved.job.run.warm_start is not None
@@ -82,7 +82,7 @@ def _find_sizes_here(resolved: ResolvedJob, run_directory: RunDirectory | None) 
 
 
 def _find_rows(resolved: ResolvedJob) -> RowCounts | None:
-    """Find how many rows a job has whose document gives the sizes of its tables; None where they cannot be read."""
+    """Find how many rows a job has whose document gives the sizes of its tables; None if they cannot be read."""
     # Without a cache the job's paths are not known to be right.
     if resolved.data_cache is None:
         return None
@@ -96,7 +96,7 @@ def _find_rows(resolved: ResolvedJob) -> RowCounts | None:
 
 
 def _read_or_none(read: Callable[..., RowCounts], *arguments: Any) -> RowCounts | None:
-    """Call `read`; return None where it cannot read: the plan may be for another machine, which has the files."""
+    """Call `read`; return None if it cannot read: the plan may be for another machine, which has the files."""
     try:
         return read(*arguments)
     except DataError:
@@ -104,13 +104,13 @@ def _read_or_none(read: Callable[..., RowCounts], *arguments: Any) -> RowCounts 
 
 
 def _get_prepared_directory(run_directory: RunDirectory | None) -> Path | None:
-    """Return the directory of the rows that the run has prepared; None where there is none."""
+    """Return the directory of the rows that the run has prepared; None if absent."""
     prepared = run_directory and PreparedData.read(run_directory.data)
     return Path(prepared.directory) if prepared else None
 
 
 def _find_prepared(resolved: ResolvedJob, cache: Path) -> Path | None:
-    """Return the directory of the same rows in the cache that jobs share; None where there is none."""
+    """Return the directory of the same rows in the cache that jobs share; None if absent."""
     from dlrm.data.prepare.cache import find_prepared
 
     return find_prepared(resolved.job.data, resolved.data_roots, cache, base_directory=Path())

@@ -49,7 +49,7 @@ def main() -> int:
 
 
 def _find_fault(trial: Trial) -> dict[str, str] | None:
-    """Find the first file of a trial that cannot be used, with the reason; None where all can."""
+    """Find the first file of a trial that cannot be used, with the reason; None if all can."""
     for name in ("logits", "labels", "weights"):
         if trial[name] is not None:
             try:

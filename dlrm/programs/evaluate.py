@@ -89,7 +89,7 @@ def tell(message: str) -> None:
 def gather_scores(pieces: Iterable[ScoredPiece], source: str) -> ScoredRows:
     """Gather all good rows.
 
-    source: where they are from, for errors. Raises DataError where there are none, where all their weights are 0, or
+    source: where they are from, for errors. Raises DataError if there are none, where all their weights are 0, or
     where the model overflows on one.
     """
     logits: list[np.ndarray] = []
@@ -126,7 +126,7 @@ def _make_pieces(model: SavedModel, patterns: list[str], file_format: str | None
 def _check_bad_rows(model: SavedModel, pieces: Iterable[ScoredPiece]) -> Iterator[ScoredPiece]:
     """Yield `pieces`, and tell of odd values at the end.
 
-    Raises DataError at the end where the share of bad rows exceeds that allowed in the model's own data.
+    Raises DataError at the end if the share of bad rows exceeds that allowed in the model's own data.
     """
     max_bad_fraction = model.config.data.max_bad_fraction
     bad_rows = BadRowCount(max_bad_fraction, lambda fault: tell(f"left out: {fault}"))

@@ -98,7 +98,7 @@ def infer_schema(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _refuse_wishes(request: dict[str, Any], file: DataFile) -> None:
-    """Raise DataError where a wish is told that a format with its own columns cannot fulfil."""
+    """Raise DataError if a wish is told that a format with its own columns cannot fulfil."""
     for name, own in (("label", "label"), ("positive", "1"), ("weight", NO_WEIGHT)):
         if request[name] not in (None, own):
             message = f"Criteo TSV has columns of its own: {request[name]!r} cannot be chosen"
@@ -106,7 +106,7 @@ def _refuse_wishes(request: dict[str, Any], file: DataFile) -> None:
 
 
 def _sample_criteo(files: Sequence[DataFile], others: Sequence[DataFile]) -> tuple[FileSample, dict[str, Any]]:
-    """Sample files in the Criteo format. Raises DataError where the first line of some file is no row of it."""
+    """Sample files in the Criteo format. Raises DataError if the first line of some file is no row of it."""
     for file in (*files, *others):
         if not is_criteo(file):
             raise DataError("the first line is not Criteo TSV", file.name, 1, valid="files of one format")

@@ -6,12 +6,12 @@ null, "place": Place}`, and writes one line of JSON to stdout:
 {"kind": "result", "resolved": the job with what its document left open decided, and with the chunk of the plan, null
  where the table sizes are not known, "num_steps": steps of the run, null where its rows are not known or the noise
  scale decides how its batch grows, "num_samples": samples of the run, null where its rows are not known,
- "training_seconds": estimated seconds of all steps, null where there is no plan, or `num_steps` is null, or the speed
+ "training_seconds": estimated seconds of all steps, null if there is no plan, or `num_steps` is null, or the speed
  of the dense part is not known, "sizes_from": source of the table sizes, in words, "plan": a
  `sharding.planner.report.PlanReport`, "warnings": what a run would have too little of, "notes": what is estimated or
  assumed, and obstacles to a run on this machine, "part_of_term": the part of a run's clock to which each term of the
- step belongs, "refusal": a `PlanError` where there is no plan, "unknown_sizes": reason why the table sizes are not
- known, where they are not, "seconds": time that the planning took}
+ step belongs, "refusal": a `PlanError` if there is no plan, "unknown_sizes": reason why the table sizes are not
+ known, if they are not, "seconds": time that the planning took}
 
 Bad input gives one line on stderr and exit code 64, and so does a plan beyond the limits, which a service sets.
 """
@@ -92,7 +92,7 @@ RESULT_FIELDS = (
     "refusal",
     "unknown_sizes",
 )
-"""Fields of a result that are null where they are not known."""
+"""Fields of a result that are null if they are not known."""
 
 
 def make_plan_line(
@@ -150,7 +150,7 @@ def _make_plan(resolved: ResolvedJob, sizes: Sizes, machine: MachineResources) -
 def _estimate_training_seconds(
     resolved: ResolvedJob, sizes: Sizes, machine: MachineResources, plan: Plan
 ) -> float | None:
-    """Estimate the seconds of all steps of a run; None where they cannot be known before it."""
+    """Estimate the seconds of all steps of a run; None if they cannot be known before it."""
     stages = None if sizes.rows is None else list_run_stages(resolved.job, sizes.rows)
     return None if stages is None else estimate_training_seconds(resolved, sizes, machine, plan, stages)
 
@@ -171,7 +171,7 @@ def _decide_open_fields(resolved: ResolvedJob, sizes: Sizes, place: Place) -> Re
 
 
 def _read_source_model(resolved: ResolvedJob, place: Place) -> ModelConfig | None:
-    """Read the dimensions of the model that the job starts from; None where it starts from none, or is not found."""
+    """Read the dimensions of the model that the job starts from; None if it starts from none, or is not found."""
     warm_start = resolved.job.run.warm_start
     if warm_start is None or (place == "unseen" and not is_remote(warm_start.source)):
         return None

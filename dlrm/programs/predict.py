@@ -130,7 +130,7 @@ def _make_pieces(model: SavedModel, options: argparse.Namespace) -> tuple[Iterat
 
 
 def _refuse_output_in(output: Path | None, directory: Path, what: str) -> None:
-    """Raise DataError where the scores would replace a file that is needed."""
+    """Raise DataError if the scores would replace a file that is needed."""
     if output is not None and output.exists() and output.resolve().is_relative_to(directory.resolve()):
         raise DataError(f"is a file in {what}", output, field="--output", valid="another name")
 

@@ -246,7 +246,7 @@ def _upload_all(uploader: Uploader, retries: Retries) -> None:
 
 
 def _require_run(store: ObjectStore, retries: Retries) -> None:
-    """Raise StoreError where there is no run in `store`."""
+    """Raise StoreError if there is no run in `store`."""
     if retries.run(lambda: store.read_bytes("spec.json")) is None:
         raise StoreError(
             f"{store.uri}: there is no run", "s3://bucket/prefix/RUN, as `dlrm train --run-store` wrote it"

@@ -41,4 +41,4 @@ class BatchAdvice(_Part):
     largest_useful_batch: int | None
     """Largest useful batch, in samples; None: unknown."""
     table: list[BatchCost]
-    """Costs by batch, this run's own batch included, or its first and its last; empty where there is no noise scale."""
+    """Costs by batch, this run's own batch included, or its first and its last; empty if there is no noise scale."""

@@ -28,9 +28,9 @@ class AttemptEnd(BaseModel):
     outcome: Outcome
     rank_ends: list[RankEnd] = []
     model_path: Place | None = None
-    """Directory of the model that the attempt has left, or its URI; None where it has left none."""
+    """Directory of the model that the attempt has left, or its URI; None if it has left none."""
     checkpoint: CheckpointReport | None = None
-    """Newest checkpoint that the attempt has left; None where it has left none."""
+    """Newest checkpoint that the attempt has left; None if it has left none."""
 
     def format_within(self, max_bytes: int) -> str:
         """Format the end as JSON of at most `max_bytes` bytes; at least 3,000 are needed.

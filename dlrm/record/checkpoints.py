@@ -83,7 +83,7 @@ class CheckpointDirectory:
     def read_manifest(self) -> CheckpointManifest:
         """Read the manifest.
 
-        Raises CheckpointFaultError where the checkpoint is incomplete or does not fit its name, and OSError.
+        Raises CheckpointFaultError if the checkpoint is incomplete or does not fit its name, and OSError.
         """
         try:
             return self.parse_manifest((self.path / COMPLETE).read_bytes())
@@ -105,7 +105,7 @@ class CheckpointDirectory:
 
 
 def get_checkpoint_step(path: Path) -> int | None:
-    """Return the step in the name of a checkpoint's directory; None where it is not named like one."""
+    """Return the step in the name of a checkpoint's directory; None if it is not named like one."""
     match = _NAME.fullmatch(path.name)
     return int(match[1]) if match else None
 
@@ -120,7 +120,7 @@ def list_checkpoints(directory: Path) -> list[CheckpointDirectory]:
 
 
 def find_newest_checkpoint(directory: Path) -> CheckpointDirectory | None:
-    """Return the newest complete checkpoint, without reading its files; None where there is none."""
+    """Return the newest complete checkpoint, without reading its files; None if absent."""
     for checkpoint in list_checkpoints(directory):
         try:
             checkpoint.read_manifest()

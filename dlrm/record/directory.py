@@ -36,7 +36,7 @@ class AttemptDirectory:
 
     @property
     def rank_ends(self) -> Path:
-        """File with the ends of the ranks that failed, absent where none has."""
+        """File with the ends of the ranks that failed, absent if none has."""
         return self.path / "rank_ends.json"
 
     @property
@@ -46,7 +46,7 @@ class AttemptDirectory:
 
     @property
     def push_target(self) -> Path:
-        """File with the address and the token to push reports with; mode 0600, absent where no service receives
+        """File with the address and the token to push reports with; mode 0600, absent if no service receives
         them."""
         return self.path / "push.json"
 

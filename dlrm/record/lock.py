@@ -45,11 +45,11 @@ class RunInUseError(Exception):
 def hold_run_lock(directory: RunDirectory, node: int = 0, attempt: int | None = None) -> Generator[None]:
     """Hold the lock of the run directory for one node; that of node 0 stands for the run.
 
-    attempt: number of the attempt that this process runs, for those that find the lock held; None where it runs none.
+    attempt: number of the attempt that this process runs, for those that find the lock held; None if it runs none.
 
     The kernel releases it however this process ends; no child process holds it.
 
-    Raises RunInUseError where another process holds the lock, and OSError where the directory cannot be written.
+    Raises RunInUseError where another process holds the lock, and OSError if the directory cannot be written.
     """
     with directory.lock(node).open("a+") as file:
         _lock(file, directory)

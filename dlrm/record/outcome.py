@@ -81,7 +81,7 @@ class Outcome(BaseModel):
 
     @classmethod
     def read(cls, path: Path) -> "Outcome | None":
-        """Return the outcome at `path`; None where the file is missing or invalid."""
+        """Return the outcome at `path`; None if the file is missing or invalid."""
         try:
             return cls.model_validate_json(path.read_bytes())
         except (FileNotFoundError, ValidationError):

@@ -24,7 +24,7 @@ class PreparedData(BaseModel):
 
     @classmethod
     def read(cls, path: Path) -> "PreparedData | None":
-        """Read the reference that `write` wrote to `path`; None where there is no such file."""
+        """Read the reference that `write` wrote to `path`; None if there is no such file."""
         try:
             return cls.model_validate_json(path.read_bytes())
         except FileNotFoundError:

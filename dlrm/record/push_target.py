@@ -17,5 +17,5 @@ class PushTarget(BaseModel):
 
     @classmethod
     def read(cls, path: Path) -> "PushTarget":
-        """Read the target at `path`. Raises OSError, and ValueError where it is not whole."""
+        """Read the target at `path`. Raises OSError, and ValueError if it is not whole."""
         return cls.model_validate_json(path.read_bytes())

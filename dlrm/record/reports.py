@@ -31,7 +31,7 @@ class StartReport(_Line):
     """Number of batches consumed before the attempt: 0, or those of the checkpoint from which it resumes. Step reports
     of earlier attempts on later steps are void."""
     evaluated_step: int
-    """Number of batches consumed before the last evaluation that counts, 0 where there is none. Evaluation reports of
+    """Number of batches consumed before the last evaluation that counts, 0 if there is none. Evaluation reports of
     earlier attempts on later steps are void: a run that stopped before the evaluation of `step` begins with that
     evaluation."""
     num_samples: int | None = Field(default=None, ge=0)
@@ -43,7 +43,7 @@ class StartReport(_Line):
 
     @property
     def done_fraction(self) -> float | None:
-        """Share of the run's samples that is done; None where the report does not tell."""
+        """Share of the run's samples that is done; None if the report does not tell."""
         if self.num_samples is None or self.num_run_samples is None:
             return None
         return self.num_samples / self.num_run_samples
@@ -64,7 +64,7 @@ class StepReport(_Line):
     global_size: int | None = None
     """Number of samples of a full batch at this step; null in reports of earlier versions."""
     loss: float | None
-    """Mean loss over the valid rows of the global batch; null where it was not finite."""
+    """Mean loss over the valid rows of the global batch; null if it was not finite."""
     dense_learning_rate: float
     table_learning_rate: float
     samples_per_second: float
@@ -116,7 +116,7 @@ class EvaluationReport(_Line):
     """Log-loss divided by that of the constant predictor at the label rate of the evaluation rows; null where these
     have one class only."""
     calibration: float | None
-    """Sum of predictions divided by the sum of labels; null where no label is 1."""
+    """Sum of predictions divided by the sum of labels; null if no label is 1."""
     constant_log_loss: float
     """Log-loss, on the same evaluation rows, of the constant predictor at the label rate of the training rows."""
     best_possible_auc: float | None = None
@@ -124,15 +124,15 @@ class EvaluationReport(_Line):
     validation_log_loss: float | None = None
     """Log-loss on the validation rows, which choose the best model; null where the run has none."""
     validation_auc: float | None = None
-    """AUC on the validation rows; null where there are none, or of one class only, and in reports of earlier
+    """AUC on the validation rows; null if there are none, or of one class only, and in reports of earlier
     versions."""
     validation_calibration: float | None = None
-    """Calibration on the validation rows; null as the AUC, and where no label is 1."""
+    """Calibration on the validation rows; null as the AUC, and if no label is 1."""
     train_auc: float | None = None
-    """AUC on the sample of training rows of `run.num_train_eval_rows`; null where there is none, or its rows have one
+    """AUC on the sample of training rows of `run.num_train_eval_rows`; null if there is none, or its rows have one
     class only. Less `auc` it is the gap that training has made: in the first epoch also of rows still to come."""
     train_log_loss: float | None = None
-    """Log-loss on the same sample of training rows; null where there is none."""
+    """Log-loss on the same sample of training rows; null if there is none."""
     seconds: float
 
     @property
@@ -184,5 +184,5 @@ def parse_whole_reports(lines: Iterable[bytes]) -> Iterator[Report]:
 
 
 def parse_report(line: str | bytes) -> Report:
-    """Parse one spool line. Raises pydantic.ValidationError where it is not a report."""
+    """Parse one spool line. Raises pydantic.ValidationError if it is not a report."""
     return _REPORT.validate_json(line)

@@ -13,7 +13,7 @@ from dlrm.record.directory import RunDirectory
 from dlrm.record.files import write_atomically
 
 RUN_STORE_VARIABLE = "DLRM_RUN_STORE"
-"""Environment variable with the URI below which runs are kept, where no option names it."""
+"""Environment variable with the URI below which runs are kept, if no option names it."""
 
 
 class RunStoreRecord(BaseModel):
@@ -26,7 +26,7 @@ class RunStoreRecord(BaseModel):
     run_id: str
     """Name of the run there."""
     node: int | None = None
-    """Number of the node that alone works in this run directory; None where all nodes do."""
+    """Number of the node that alone works in this run directory; None if all nodes do."""
     directory_id: str = Field(default_factory=lambda: secrets.token_hex(8))
     """Random name of this run directory, by which nodes find out whether they share it."""
 
@@ -48,9 +48,9 @@ class RunStoreRecord(BaseModel):
 
     @classmethod
     def read(cls, path: Path) -> "RunStoreRecord | None":
-        """Read the reference that `write` wrote to `path`; None where there is no such file.
+        """Read the reference that `write` wrote to `path`; None if there is no such file.
 
-        Raises OSError, also where it is damaged.
+        Raises OSError, also if it is damaged.
         """
         try:
             return cls.model_validate_json(path.read_bytes())

@@ -27,7 +27,7 @@ class ScoresRecord(BaseModel):
 
     @classmethod
     def read(cls, path: Path) -> "ScoresRecord | None":
-        """Return the record at `path`; None where the file is missing or invalid."""
+        """Return the record at `path`; None if the file is missing or invalid."""
         try:
             return cls.model_validate_json(path.read_bytes())
         except (OSError, ValidationError):

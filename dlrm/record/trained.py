@@ -49,7 +49,7 @@ class TrainedModel:
     path: Path
     """Directory of the model."""
     run: RunDirectory | None
-    """Run that was named; None where the model's own directory was named."""
+    """Run that was named; None if the model's own directory was named."""
 
     @classmethod
     def find(cls, path: Path) -> "TrainedModel":
@@ -67,7 +67,7 @@ class TrainedModel:
             raise NoModelError(f"cannot be read: {error.strerror}") from None
 
     def read_record(self) -> ModelRecord:
-        """Read the model's `config.json`. Raises NoModelError where it cannot be read."""
+        """Read the model's `config.json`. Raises NoModelError if it cannot be read."""
         path = self.path / MODEL_CONFIG
         try:
             if path.stat().st_size > MAX_CONFIG_BYTES:
@@ -81,9 +81,9 @@ class TrainedModel:
 
     @property
     def checkpoint(self) -> CheckpointDirectory | None:
-        """Complete checkpoint that the model was exported from; None where it is gone, or where no run was named.
+        """Complete checkpoint that the model was exported from; None if it is gone, or if no run was named.
 
-        Raises NoModelError where the model cannot be read.
+        Raises NoModelError if the model cannot be read.
         """
         if self.run is None:
             return None

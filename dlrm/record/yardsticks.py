@@ -26,7 +26,7 @@ class YardstickResult(BaseModel):
     """Standard error of the AUC; null without an AUC."""
     log_loss: float
     calibration: float | None
-    """Sum of predictions divided by the sum of labels; null where no label is 1."""
+    """Sum of predictions divided by the sum of labels; null if no label is 1."""
     seconds: float
     """Seconds to read the rows, train and predict."""
     num_train_rows: int

@@ -59,7 +59,7 @@ class LogLines:
         self._is_cut |= len(text) > room
 
     def _finish(self) -> bytes | None:
-        """Return the line that was read, and begin the next one; None where it is skipped."""
+        """Return the line that was read, and begin the next one; None if it is skipped."""
         text = self._line.decode("utf-8", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
         text += CUT_MARK if self._is_cut else ""
         self._line.clear()

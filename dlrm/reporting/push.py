@@ -53,7 +53,7 @@ class _Stream:
     rank: int
     name: str
     path: Path | None
-    """File with the lines, absent before the first one; None where they are in memory."""
+    """File with the lines, absent before the first one; None if they are in memory."""
     open_after: Callable[[int], _LineReader]
     """Function that makes a reader of the lines after the one with this number."""
     max_bytes: int = MAX_BYTES
@@ -114,7 +114,7 @@ class Pusher:
         attempt. on_closed: called on the thread of this pusher where the service answers that it has ended the attempt
         and `close` has not been called yet.
 
-        Raises FileNotFoundError where no service receives reports, ValueError where the target is not whole, OSError.
+        Raises FileNotFoundError if no service receives reports, ValueError where the target is not whole, OSError.
         """
         self._attempt = attempt
         self._target_path = target or attempt.push_target
@@ -204,7 +204,7 @@ class Pusher:
     def _push_all(self, client: httpx.Client, streams: Sequence[_Stream]) -> bool:
         """Push new lines of all streams, and return whether the service has every line that was there.
 
-        Raises ReportsClosedError where the service has ended the attempt.
+        Raises ReportsClosedError if the service has ended the attempt.
         """
         try:
             # Every stream has its turn, also after one with lines that are left.
@@ -278,7 +278,7 @@ def _read_acknowledged(response: httpx.Response) -> int:
 
 
 def _find_unreadable(response: httpx.Response, num_lines: int) -> int | None:
-    """Return the index of the line that the service could not read; None where that is not its answer."""
+    """Return the index of the line that the service could not read; None if that is not its answer."""
     if response.status_code != httpx.codes.UNPROCESSABLE_ENTITY:
         return None
     try:

@@ -91,14 +91,14 @@ class FoundRun:
 
 
 def check_is_newest(store: ObjectStore, number: int, retries: Retries) -> None:
-    """Raise LaterAttemptError where a store has a later attempt than `number`. Raises RequestError too."""
+    """Raise LaterAttemptError if a store has a later attempt than `number`. Raises RequestError too."""
     newest = find_newest_attempt(retries.run(lambda: store.list_below("")))
     if newest > number:
         raise LaterAttemptError(store.uri, f"attempt {newest} of the run is there, and this is attempt {number}")
 
 
 def check_is_unfinished(store: ObjectStore, directory: RunDirectory, number: int, retries: Retries) -> None:
-    """Raise LaterAttemptError where a store has the end of attempt `number`, which is about to begin, or a later one.
+    """Raise LaterAttemptError if a store has the end of attempt `number`, which is about to begin, or a later one.
 
     Raises RequestError too.
     """
@@ -168,7 +168,7 @@ def fetch_checkpoint(
 ) -> None:
     """Fetch one checkpoint, as far as its files are missing in `directory`; `COMPLETE` is written last.
 
-    Raises CheckpointFaultError where it is incomplete, ContentError where it is damaged, RequestError and OSError.
+    Raises CheckpointFaultError if it is incomplete, ContentError where it is damaged, RequestError and OSError.
     """
     name, path = name_checkpoint(step), directory.checkpoint(step)
     content = retries.run(lambda: store.read_bytes(f"{name}/{COMPLETE}"))
@@ -205,7 +205,7 @@ def _fetch_missing_files(
 ) -> None:
     """Fetch the files of a checkpoint that are not here from below `prefix`, each compared with its checksum.
 
-    Raises FileNotFoundError where one is not in the store, ContentError, RequestError and OSError.
+    Raises FileNotFoundError if one is not in the store, ContentError, RequestError and OSError.
     """
     missing = _list_missing(checkpoint.path, manifest)
     if not missing:
@@ -223,7 +223,7 @@ def _fetch_missing_files(
 def fetch_model(store: ObjectStore, path: Path, retries: Retries, prefix: str = MODEL) -> bool:
     """Fetch the model of a run to the new directory `path`. Return whether there is one.
 
-    prefix: name of its directory in the store; empty where that is the store's own. Raises ContentError where it is
+    prefix: name of its directory in the store; empty where that is the store's own. Raises ContentError if it is
     damaged, RequestError and OSError.
     """
     below = f"{prefix}/" if prefix else ""

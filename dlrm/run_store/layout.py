@@ -41,7 +41,7 @@ def name_content(step: int, complete: bytes) -> str:
 
 
 def find_newest_attempt(names: Iterable[str]) -> int:
-    """Return the largest number of an attempt that has left anything among `names`; 0 where none has."""
+    """Return the largest number of an attempt that has left anything among `names`; 0 if none has."""
     texts = (name.split("/")[0].removeprefix("attempt-") for name in names if name.startswith("attempt-"))
     return max((int(text) for text in texts if text.isdecimal()), default=0)
 

@@ -60,7 +60,7 @@ class Holder:
 
     @classmethod
     def parse(cls, content: bytes) -> "Holder":
-        """Read what `to_bytes` has written; a holder without a name where it was not."""
+        """Read what `to_bytes` has written; a holder without a name if it was not."""
         with suppress(ValueError, TypeError, KeyError):
             found = json.loads(content)
             return cls(str(found["host"]), ProcessIdentity(**found["process"]), float(found["time"]))
@@ -123,7 +123,7 @@ class Lease:
     def require(self) -> None:
         """Check that this launch may write now.
 
-        Raises LeaseLostError where another one has the lease, and RequestError where it could not be renewed in time
+        Raises LeaseLostError where another one has the lease, and RequestError if it could not be renewed in time
         and may be renewed later.
         """
         if self._lost is not None:
@@ -153,7 +153,7 @@ class Lease:
     def _claim(self) -> dict[str, tuple[Holder, float]]:
         """Put a claim, and return the living others by name, each with the time of its last renewal.
 
-        The claim stays where there are none.
+        The claim stays if there are none.
         """
         self._name = f"{LEASE}/{secrets.token_hex(8)}.json"
         begun_at = _read_clock()

@@ -66,7 +66,7 @@ class ObjectStore:
     """The objects below one URI, by their names relative to it, such as `checkpoints/step-00000055/COMPLETE`."""
 
     def __init__(self, uri: str, limits: RequestLimits = FILE_LIMITS) -> None:
-        """Open the store of `uri`. Raises StoreError where that is no valid URI, or its store is not configured."""
+        """Open the store of `uri`. Raises StoreError if that is no valid URI, or its store is not configured."""
         self.uri = uri.rstrip("/")
         # Checks the name and the credentials; its file system has the limits of reading data.
         _, self._root = open_store(self.uri)
@@ -76,7 +76,7 @@ class ObjectStore:
     def put_file(self, path: Path, name: str, expected: CheckpointFile | None = None) -> None:
         """Write the file `path` to the object `name`, and read it back where `expected` is given.
 
-        Raises ContentError where the file, or what was written, has another checksum than `expected`; RequestError; and
+        Raises ContentError if the file, or what was written, has another checksum than `expected`; RequestError; and
         OSError where the file cannot be read.
         """
         content = path.open("rb")
@@ -99,7 +99,7 @@ class ObjectStore:
             stream.write(content)
 
     def read_bytes(self, name: str) -> bytes | None:
-        """Return the content of a small object; None where there is none. Raises RequestError."""
+        """Return the content of a small object; None if absent. Raises RequestError."""
         try:
             with self._translate(name), self._system.open_input_stream(f"{self._root}/{name}") as stream:
                 return stream.read()
@@ -118,7 +118,7 @@ class ObjectStore:
     def fetch_file(self, name: str, path: Path, expected: CheckpointFile | None = None) -> None:
         """Write the object `name` to the file `path`, which appears once it is whole.
 
-        Raises ContentError where its checksum is not the expected one, RequestError, FileNotFoundError, and OSError
+        Raises ContentError if its checksum is not the expected one, RequestError, FileNotFoundError, and OSError
         where the file cannot be written.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -219,7 +219,7 @@ def _open_system(uri: str, limits: RequestLimits) -> fs.FileSystem:
 
 
 def _find_region(bucket: str) -> str | None:
-    """Return the region of a bucket; None where that is not known now."""
+    """Return the region of a bucket; None if that is not known now."""
     try:
         return fs.resolve_s3_region(bucket)
     except (OSError, pa.ArrowException):

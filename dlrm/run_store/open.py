@@ -13,7 +13,7 @@ _VALID = "s3://bucket/prefix or gs://bucket/prefix"
 
 
 def parse_uri(uri: str) -> str:
-    """Return the URI of a store without needless slashes. Raises StoreError where it is none."""
+    """Return the URI of a store without needless slashes. Raises StoreError if it is none."""
     shown = hide_credentials(uri)
     try:
         check_scheme(uri)
@@ -31,7 +31,7 @@ def parse_uri(uri: str) -> str:
 def check_store(uri: str, retries: Retries) -> str:
     """Check that objects below `uri` can be written, read, listed and removed; return the URI in its normal form.
 
-    Raises StoreError where they cannot, and RequestError where the store does not answer.
+    Raises StoreError if they cannot, and RequestError where the store does not answer.
     """
     uri = parse_uri(uri)
     try:
@@ -51,7 +51,7 @@ def check_store(uri: str, retries: Retries) -> str:
 
 
 def read_record(directory: RunDirectory, uri: str | None) -> RunStoreRecord | None:
-    """Return the store of a run, which its directory names or `uri` names now; None where it has none.
+    """Return the store of a run, which its directory names or `uri` names now; None if it has none.
 
     It is written to the directory where that names none yet. Raises StoreError where both name one and they differ, and
     OSError.

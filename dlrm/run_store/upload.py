@@ -133,7 +133,7 @@ class Uploader:
         self._own_parts: dict[int, str] = {}
         """Checksums of `COMPLETE` of the checkpoints of which this node's files are in the store, by step."""
         self._model: str | None = None
-        """Checksum of the manifest of the model in the store; None where that is not known."""
+        """Checksum of the manifest of the model in the store; None if that is not known."""
 
     def upload(self) -> None:
         """Upload one checkpoint or the model, and the small files that have changed. Raises RequestError, StoreError,
@@ -283,7 +283,7 @@ class Uploader:
             self._tell(CHECKPOINTS_REMOVED, message, steps=removed)
 
     def _find_new_model(self) -> str | None:
-        """Return the checksum of the manifest of a model that is not in the store yet; None where there is none."""
+        """Return the checksum of the manifest of a model that is not in the store yet; None if absent."""
         manifest = self._directory.model / MODEL_MANIFEST
         checksum = checksum_file(manifest) if manifest.exists() else None
         return checksum if checksum != self._model else None

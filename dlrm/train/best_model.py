@@ -23,11 +23,11 @@ class ChosenModel:
 
     checkpoint: Path
     evaluation: EvaluationReport | None
-    """Evaluation of the model in the checkpoint; None where the run ended before its first one."""
+    """Evaluation of the model in the checkpoint; None if the run ended before its first one."""
 
 
 def choose_model(context: RunContext, progress: Progress, last: Path, reason: EndReason) -> ChosenModel:
-    """Choose the model of a run that has ended, and report where it is not that of the last step. Collective.
+    """Choose the model of a run that has ended, and report if it is not that of the last step. Collective.
 
     last: checkpoint of the last step, which is chosen where it is the best, where it has reached the target of the run,
     where the job asks for it, and where the checkpoint of the best evaluation is missing or damaged. reason: why the

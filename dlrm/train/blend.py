@@ -24,7 +24,7 @@ class BlendedModel:
     """A first-order part for a model, and how good both are together."""
 
     first_order: FirstOrder | None
-    """Part that the model is kept with; None where it is best alone."""
+    """Part that the model is kept with; None if it is best alone."""
     metrics: dict[str, float | None]
     """Share of logistic regression; where it is above 0, metrics of the blend too, by name: on the evaluation rows, and
     its log-loss on the validation rows."""
@@ -33,7 +33,7 @@ class BlendedModel:
 def blend_chosen_model(context: RunContext, schema: DataSchema, checkpoint: Path) -> BlendedModel | None:
     """Blend the model of a checkpoint, where the job asks for it. Not collective.
 
-    Returns None where no blend could be chosen, or it failed. A failure is reported, and never raised. Raises
+    Returns None if no blend could be chosen, or it failed. A failure is reported, and never raised. Raises
     BlendStoppedError at once where a stop is requested: a model that depended on that moment could not be made again.
     For the same reason there is no limit of time.
     """
@@ -62,7 +62,7 @@ def blend_chosen_model(context: RunContext, schema: DataSchema, checkpoint: Path
 def _run_program(context: RunContext, schema: DataSchema, checkpoint: Path) -> BlendOutput:
     """Run the program that blends, and read what it has made.
 
-    Raises BlendStoppedError, RuntimeError where the program fails, and whatever starting it and reading its file raise.
+    Raises BlendStoppedError, RuntimeError if the program fails, and whatever starting it and reading its file raise.
     """
     path = context.directory.blend
     try:

@@ -49,11 +49,11 @@ class Parts:
     reduction: VarianceReduction | None
     step: TrainingStep
     average: WeightAverage | None
-    """Average of the weights; None where the job asks for none."""
+    """Average of the weights; None if the job asks for none."""
 
     @property
     def evaluated(self) -> WeightAverage | ScheduleFree | None:
-        """Weights that are evaluated and kept in the place of those of a step; None where those of a step are."""
+        """Weights that are evaluated and kept in the place of those of a step; None if those of a step are."""
         return self.optimizer if isinstance(self.optimizer, ScheduleFree) else self.average
 
 
@@ -186,7 +186,7 @@ def make_table_optimizer(resolved: ResolvedJob) -> TableOptimizer:
 
 
 def _make_tables(resolved: ResolvedJob, plan: Plan, ranks: Ranks) -> ShardedTables:
-    """Make the tables. Raises DataError where the transport that the job asks for does not work here."""
+    """Make the tables. Raises DataError if the transport that the job asks for does not work here."""
     job = resolved.job
     try:
         return ShardedTables(

@@ -23,7 +23,7 @@ class ProgramEnd:
     """End of a program."""
 
     failure: str | None = None
-    """Cause of an incomplete result, as the rest of a sentence; None where the program has done its work."""
+    """Cause of an incomplete result, as the rest of a sentence; None if the program has done its work."""
 
     @property
     def is_stopped(self) -> bool:
@@ -43,7 +43,7 @@ def run_program(
     """Run the program `module` to its end, and return how it ended; kill it once `stop` is requested.
 
     Main thread only. output: file for what it prints; None: the log of this rank, where its errors go in any case.
-    environment: None for that of this process. max_seconds: time after which it is killed. Raises OSError where it
+    environment: None for that of this process. max_seconds: time after which it is killed. Raises OSError if it
     cannot be started.
     """
     command = [sys.executable, *make_child_command(module, arguments)]

@@ -197,7 +197,7 @@ class GraphedChunk:
             self._gradient = torch.empty_like(self._rows.pooled, dtype=pooled.gradient_dtype)
 
     def _prepare(self, variant: _Variant, num_compared: int) -> Callable[[], None] | None:
-        """Record the graph of a variant; None where this chunk must run eagerly. The gradient buffer stays as it is.
+        """Record the graph of a variant; None if this chunk must run eagerly. The gradient buffer stays as it is.
 
         The graph is compared with single operations on `num_compared` rows, which the kept memory holds, followed by
         zeros: single operations on a whole chunk might find no room beside the graphs.
@@ -268,7 +268,7 @@ class GraphedChunk:
         }
 
     def _give_up(self, reason: str) -> None:
-        """Go on with the next candidate, or eagerly where there is none."""
+        """Go on with the next candidate, or eagerly if there is none."""
         del self._candidates[0]
         self._forget()
         if not self._candidates:

@@ -101,7 +101,7 @@ class Evaluator:
         return report
 
     def _report(self, scores: Scores, step: int, started: float) -> EvaluationReport | None:
-        """Compute the metrics; None where a prediction is NaN."""
+        """Compute the metrics; None if a prediction is NaN."""
         if np.isnan(scores.logits).any():
             return None
         metrics: BinaryMetrics = compute_binary_metrics(scores.labels, scores.logits, scores.weights)
@@ -177,7 +177,7 @@ def _choose_share_size(num_rows: int, world_size: int, train_share_size: int) ->
 
 
 def compute_best_possible_auc(rows: RowSource) -> float | None:
-    """Compute the AUC of the probabilities that the labels were drawn with; None where they are not known."""
+    """Compute the AUC of the probabilities that the labels were drawn with; None if they are not known."""
     labels: list[np.ndarray] = []
     probabilities: list[np.ndarray] = []
     for start in range(0, rows.num_rows, MAX_SHARE_SIZE):

@@ -16,9 +16,9 @@ class StepMeasurement:
     """The measurement of one step, the same on every rank."""
 
     noise: StepNoise | None
-    """Noise of the dense gradient; None where it has no estimate."""
+    """Noise of the dense gradient; None if it has no estimate."""
     clipped: ClippedFractions | None
-    """Fractions of the factors of variance reduction at their bounds; None where no factors were computed."""
+    """Fractions of the factors of variance reduction at their bounds; None if no factors were computed."""
 
 
 def start_readback(

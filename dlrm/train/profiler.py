@@ -176,7 +176,7 @@ def create_on_all_machines(directory: ProfileDirectory, ranks: Ranks) -> None:
 
 
 def make_profiler(directory: ProfileDirectory, ranks: Ranks, clock: PartClock, num_steps: int) -> StepProfiler | None:
-    """Make a profiler; None where no profile was requested. Arguments: as for `StepProfiler`."""
+    """Make a profiler; None if no profile was requested. Arguments: as for `StepProfiler`."""
     return StepProfiler(directory, ranks, clock, num_steps) if directory.path.is_dir() else None
 
 

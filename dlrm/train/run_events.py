@@ -116,7 +116,7 @@ def _describe_chunk(resolved: ResolvedJob) -> str:
 
 
 def _describe_caches(plan: PlanReport) -> str:
-    """Describe which tables stay in the memory of the host; empty where none does."""
+    """Describe which tables stay in the memory of the host; empty if none does."""
     if not (cached := plan.cached_tables):
         return ""
     num_bytes = sum(sum(table.host_bytes) for table in cached)

@@ -130,7 +130,7 @@ def _describe_rows(dataset: Dataset) -> TrainRows:
 
 
 def _restore(context: RunContext, state: TrainingState, identity: RunIdentity) -> Progress | None:
-    """Load the newest intact checkpoint, and return its progress; None where there is none."""
+    """Load the newest intact checkpoint, and return its progress; None if absent."""
     directory, reporter = context.directory.checkpoints, context.reporter
     checkpoint = find_verified_checkpoint(directory, identity, state.ranks, reporter, context.sharers)
     if checkpoint is None:

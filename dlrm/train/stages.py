@@ -117,7 +117,7 @@ class StageSequence:
 
 
 def is_noise_above(noise: NoiseState, size: float) -> bool:
-    """Whether the noise scale is above `size` samples: its estimate, or its lower bound where it has no upper one."""
+    """Whether the noise scale is above `size` samples: its estimate, or its lower bound if it has no upper one."""
     interval = noise.interval
     if interval is None:
         return False
@@ -173,7 +173,7 @@ def postpone_to_epoch_ends(steps: Iterable[int], stages: Sequence[BatchStage], e
 
 
 def _find_step(stages: Sequence[BatchStage], row: float) -> int:
-    """Find the step that reaches position `row`; the last one of the run where none does."""
+    """Find the step that reaches position `row`; the last one of the run if none does."""
     for stage in stages:
         num_steps = math.ceil((row - stage.start_row) / stage.full_rows - 1e-9)
         if num_steps <= stage.num_steps:

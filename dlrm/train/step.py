@@ -37,7 +37,7 @@ class StepResult:
     is_save_due: bool
     """Whether every rank is ready to save what this step has left."""
     measurement: Readback[StepMeasurement] | None = None
-    """Noise of the dense gradient and bounds of variance reduction; None where moments were not measured."""
+    """Noise of the dense gradient and bounds of variance reduction; None if moments were not measured."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class TrainingStep:
     """Mean weight of the training rows."""
     clock: PartClock
     memory: SampleMemory | None = None
-    """Memory of means in samples; None where they forget by steps."""
+    """Memory of means in samples; None if they forget by steps."""
 
     def resize(self, full_rows: int, moments_every: int) -> "TrainingStep":
         """Return the step for batches of another size. Both have the same parts, so that all state stays."""
@@ -80,7 +80,7 @@ class TrainingStep:
         """Train on one batch. Collective.
 
         vote: what this rank wants to happen after the step. handle: of the batch's input dist, which is started now
-        where there is none. A step that is not finite is dropped on all ranks, and the result says so.
+        if there is none. A step that is not finite is dropped on all ranks, and the result says so.
         """
         # Every row counts the same, in a short batch too: its gradient is sum(w_i g_i) / (full_rows mean_weight), w_i
         # the weights of its rows. All ranks know these numbers beforehand, so that nothing is exchanged. Divided by its

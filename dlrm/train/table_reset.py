@@ -20,7 +20,7 @@ class TableReset:
 
     tables: ShardedTables
     average: WeightAverage | None
-    """Average of the weights, which begins anew with the tables; None where there is none."""
+    """Average of the weights, which begins anew with the tables; None if absent."""
     reporter: Reporter
     epoch_rows: int
     """Training rows of an epoch."""

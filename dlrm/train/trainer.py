@@ -41,9 +41,9 @@ class Trainer:
     step: TrainingStep
     evaluate: Evaluator
     validate: Evaluator | None
-    """Evaluator of the validation rows, which choose the best model; None where the evaluation rows choose it."""
+    """Evaluator of the validation rows, which choose the best model; None if the evaluation rows choose it."""
     measure_train: Evaluator | None
-    """Evaluator of a sample of the training rows; None where the job wants none."""
+    """Evaluator of a sample of the training rows; None if the job wants none."""
     rates: LearningRates
     reporter: Reporter
     stop: StopRequest
@@ -61,11 +61,11 @@ class Trainer:
     keeps_best: bool
     """Whether the run leaves the model of its best evaluation, so that each better one is saved."""
     average: WeightAverage | None = None
-    """Average of the weights, which every step moves; None where there is none."""
+    """Average of the weights, which every step moves; None if absent."""
     evaluated: WeightAverage | ScheduleFree | None = None
-    """Weights that are evaluated in the place of those of a step; None where those of a step are."""
+    """Weights that are evaluated in the place of those of a step; None if those of a step are."""
     table_reset: TableReset | None = None
-    """Reset of the tables at the beginning of an epoch; None where they go on."""
+    """Reset of the tables at the beginning of an epoch; None if they go on."""
     profiler: StepProfiler | None = None
     measurement: ComingMeasurement = field(default_factory=ComingMeasurement)
     """Measurement that the progress lacks until it is taken in: before an evaluation, a checkpoint, a stop and the end

@@ -39,7 +39,7 @@ class BoostedTrees:
 
 
 def find_boosted_trees() -> str | None:
-    """Return the name of the installed library, as `dlrm.record.YARDSTICKS` has it; None where there is none."""
+    """Return the name of the installed library, as `dlrm.record.YARDSTICKS` has it; None if absent."""
     if importlib.util.find_spec("lightgbm") is not None:
         return "lightgbm"
     return "hist_gradient_boosting" if importlib.util.find_spec("sklearn") is not None else None

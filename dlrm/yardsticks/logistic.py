@@ -96,7 +96,7 @@ def fit_logistic_regression(source: RowSource, max_bytes: int, *, is_mean: bool)
     """Fit a logistic regression on up to MAX_ROWS rows of `source`.
 
     max_bytes: bytes of packed rows that are used, at most; the fit takes about three times as much memory. is_mean:
-    whether the weights of a list of ids are averaged; otherwise they are summed. Raises ValueError where the weights of
+    whether the weights of a list of ids are averaged; otherwise they are summed. Raises ValueError if the weights of
     all these rows are 0.
     """
     max_rows = min(MAX_ROWS, max_bytes // source.row_bytes)
@@ -134,7 +134,7 @@ def _choose_strength(rows: _TrainingRows, strengths: Sequence[float], start: Vec
 
 
 def _read_training_rows(source: RowSource, row_numbers: NDArray[np.int64], *, is_mean: bool) -> _TrainingRows:
-    """Read rows to fit on. Raises ValueError where the weights of all of them are 0."""
+    """Read rows to fit on. Raises ValueError if the weights of all of them are 0."""
     schema, rows = source.schema, source.read(row_numbers)
     weights = np.ones(rows.num_rows) if rows.weights is None else rows.weights.astype(np.float64)
     if not weights.any():

@@ -7,7 +7,7 @@ from service.launchers.protocol import Capacity
 
 
 def compute_free_capacities(database: Database, capacities: KnownCapacities) -> dict[str, Capacity | None]:
-    """Compute by launcher the part of the resources that no job holds; None where they are not known."""
+    """Compute by launcher the part of the resources that no job holds; None if they are not known."""
     with database.read() as session:
         jobs = JobRepository(session)
         return {

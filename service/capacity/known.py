@@ -10,7 +10,7 @@ from service.launchers.registry import Launchers
 from service.leader.repository import LeaderRepository
 
 KnownCapacities = Mapping[str, LauncherCapacity | None]
-"""Capacity by name of the launcher; None where it is not known."""
+"""Capacity by name of the launcher; None if it is not known."""
 
 
 class KnownCapacity:

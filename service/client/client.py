@@ -49,7 +49,7 @@ class Client:
         timeout_seconds: float = 30.0,
         on_silence: OnSilence | None = None,
     ) -> None:
-        """Connect to a service. Raises ServiceUnknownError where its URL or API key cannot be found, or is invalid.
+        """Connect to a service. Raises ServiceUnknownError if its URL or API key cannot be found, or is invalid.
 
         url, api_key: where omitted, they are found as described in `service.client.connection`. timeout_seconds:
         longest time that a request waits for an answer, over all its tries. on_silence: is told once for each request
@@ -217,7 +217,7 @@ class Client:
         """Yield the job now, and again after each change, until it has ended.
 
         poll_seconds: seconds between two requests. patience: with a service that is away, at every request; where
-        omitted, ten minutes at every request but the first one. Raises ServiceAwayError where it stays away for longer.
+        omitted, ten minutes at every request but the first one. Raises ServiceAwayError if it stays away for longer.
         """
         job = patience.call(lambda: self.job(job_id)) if patience else self.job(job_id)
         yield job

@@ -30,7 +30,7 @@ _KEY_PREFIX = "dlrm_"
 
 
 class ServiceUnknownError(Exception):
-    """Error raised where neither the caller, the environment nor a state directory names a service."""
+    """Error raised if neither the caller, the environment nor a state directory names a service."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class ReadyFile(BaseModel):
 
     @classmethod
     def read(cls, path: Path) -> "ReadyFile | None":
-        """Read the ready file at `path`; return None where it is missing, unreadable or invalid."""
+        """Read the ready file at `path`; return None if it is missing, unreadable or invalid."""
         try:
             return cls.model_validate_json(path.read_bytes())
         except (OSError, ValidationError):
@@ -101,7 +101,7 @@ def find_connection(
 def _find_given(given: str | None, argument: str, variable: str) -> tuple[str | None, str]:
     """Return the argument, or else the environment variable, without the white space around it, and which one it is.
 
-    The value is None where neither is given. Raises ServiceUnknownError where it is empty.
+    The value is None if neither is given. Raises ServiceUnknownError if it is empty.
     """
     origin = variable if given is None else argument
     value = os.environ.get(variable) if given is None else given
@@ -114,7 +114,7 @@ def _find_given(given: str | None, argument: str, variable: str) -> tuple[str | 
 
 
 def _check_key(api_key: str, origin: str) -> str:
-    """Return the API key. Raises ServiceUnknownError, without the key in it, where no header can carry it."""
+    """Return the API key. Raises ServiceUnknownError, without the key in it, if no header can carry it."""
     if _VISIBLE.fullmatch(api_key):
         return api_key
     raise ServiceUnknownError(
@@ -124,7 +124,7 @@ def _check_key(api_key: str, origin: str) -> str:
 
 def _normalise_url(url: str, origin: str) -> str:
     """Return the URL in a normal form, so that equal URLs compare equal: without a trailing slash, capitals in the host
-    or the default port. Raises ServiceUnknownError where it is invalid.
+    or the default port. Raises ServiceUnknownError if it is invalid.
 
     origin: origin of the URL, for the error message.
     """
@@ -153,9 +153,9 @@ def _is_host(host: str) -> bool:
 
 
 def _read_connection(state_directory: Path | None) -> Connection | None:
-    """Read URL and key from the files of a service in the state directory; None where there are none.
+    """Read URL and key from the files of a service in the state directory; None if absent.
 
-    The key is empty where none was saved.
+    The key is empty if none was saved.
     """
     chosen = state_directory or os.environ.get("DLRM_STATE_DIRECTORY")
     current = Path.cwd()

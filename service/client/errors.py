@@ -37,7 +37,7 @@ class ServiceError(Exception):
 
 
 class ServiceUnreachableError(Exception):
-    """Error raised where no service answers at its URL."""
+    """Error raised if no service answers at its URL."""
 
     def __init__(self, url: str, cause: Exception) -> None:
         self.url = url

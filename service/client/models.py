@@ -82,10 +82,10 @@ class Job(_Response):
     owner: str | None = None
     """Owner of the job, whose keys all see it."""
     restarted_from: str | None = None
-    """Id of the job whose document this one repeats; None where it was submitted."""
+    """Id of the job whose document this one repeats; None if it was submitted."""
     num_attempts: int = 0
     launcher: str | None = None
-    """Launcher of the job: "local", or "kubernetes"; None where the service is of an earlier version."""
+    """Launcher of the job: "local", or "kubernetes"; None if the service is of an earlier version."""
     num_nodes: int = 1
     """Number of machines; the largest one where the document leaves a range."""
     world_size: int
@@ -122,14 +122,14 @@ class QueuePlace(_Response):
     waits_for: str
     """Sentence on what the job waits for."""
     expected_start_at: datetime | None = None
-    """Time at which the job is expected to start; None where that cannot be said."""
+    """Time at which the job is expected to start; None if that cannot be said."""
 
 
 class DeletedJob(Job):
     """Job that was deleted."""
 
     files_left_at: str | None = None
-    """Place of the files that stay, since the service does not see them; None where they are removed."""
+    """Place of the files that stay, since the service does not see them; None if they are removed."""
 
 
 class BatchStage(_Response):
@@ -137,7 +137,7 @@ class BatchStage(_Response):
 
     global_size: int
     until_fraction: float | None = None
-    """Share of the run's samples at which it ends; None where that is its end, or depends on the noise scale."""
+    """Share of the run's samples at which it ends; None if that is its end, or depends on the noise scale."""
     is_current: bool = False
     """Whether the last step that was reported is of it."""
 
@@ -150,7 +150,7 @@ class JobDetails(Job):
     are_files_seen: bool = True
     """Whether the service sees these files, and so removes them when the job is deleted."""
     image: str | None = None
-    """Container image of the next attempt; None where the job runs in no container."""
+    """Container image of the next attempt; None if the job runs in no container."""
     spec: dict[str, Any] = {}
     derived: list[DerivedNumber] = []
     batch_stages: list[BatchStage] = []
@@ -190,7 +190,7 @@ class Attempt(_Response):
     start_step: int | None = None
     """Number of batches consumed before the attempt; None until it trains."""
     saved_step: int | None = None
-    """Step of the newest checkpoint that the attempt wrote, known once it has ended; None where it wrote none."""
+    """Step of the newest checkpoint that the attempt wrote, known once it has ended; None if it wrote none."""
     node: str | None = None
     """Machine that the attempt runs on; None until it is launched."""
     rank_ends: list[RankEnd] | None = None
@@ -258,7 +258,7 @@ class Plan(_Response):
 
 
 class Capacity(_Response):
-    """Cores and memory that jobs may use, in total and free; None where the service does not know them."""
+    """Cores and memory that jobs may use, in total and free; None if the service does not know them."""
 
     num_cores: int | None
     num_cores_free: int | None
@@ -276,7 +276,7 @@ class ApiKey(_Response):
     role: str
     created_at: datetime
     expires_at: datetime | None = None
-    """Time from which on the key is refused; None where it never expires."""
+    """Time from which on the key is refused; None if it never expires."""
     last_used_at: datetime | None = None
     """Time of the last use, to the minute; None before the first one."""
     revoked_at: datetime | None = None

@@ -39,7 +39,7 @@ class Patience:
     def call(self, request: Callable[[], Result]) -> Result:
         """Return the result of `request`, repeated while the service is away.
 
-        Raises ServiceAwayError where it stays away for too long.
+        Raises ServiceAwayError if it stays away for too long.
         """
         absence = _Absence(self)
         wait_seconds = FIRST_WAIT_SECONDS

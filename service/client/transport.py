@@ -29,7 +29,7 @@ class Answer:
     response: httpx.Response
 
     def parse(self, model: type[Model]) -> Model:
-        """Return the body as `model`. Raises ServiceError where it is none, as where a proxy has answered."""
+        """Return the body as `model`. Raises ServiceError if it is none, as where a proxy has answered."""
         try:
             return model.model_validate_json(self.response.content)
         except ValidationError:
@@ -37,7 +37,7 @@ class Answer:
             raise self._make_foreign_error() from None
 
     def expect_nothing(self) -> None:
-        """Raise ServiceError where there is a body."""
+        """Raise ServiceError if there is a body."""
         if self.response.content:
             raise self._make_foreign_error()
 

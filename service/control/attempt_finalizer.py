@@ -32,7 +32,7 @@ class AttemptFinalizer:
         """Record the end of an attempt whose processes are gone, and change the state of its job.
 
         What they have reported has come by then, or comes no more: nothing is waited for. Raises StateChangedError
-        where the state of the job has changed since `job` was read.
+        if the state of the job has changed since `job` was read.
         """
         end, saved_step = self._facts.read_end(job, attempt, status), self._facts.find_newest_saved_step(job, attempt)
         outcome = end.outcome
@@ -69,7 +69,7 @@ class AttemptFinalizer:
     def record_failed_launch(self, job_id: str, error: LaunchError) -> None:
         """Record an attempt that could not be started.
 
-        The job waits for the next attempt, or fails where it has no restarts left. Raises StateChangedError where the
+        The job waits for the next attempt, or fails if it has no restarts left. Raises StateChangedError if the
         job is no longer starting.
         """
         with self._leadership.write() as session:
@@ -111,7 +111,7 @@ def _record_left_files(
 ) -> int | None:
     """Record the files that an attempt names at its end and that no push has told, as where the service was away.
 
-    saved_step: step of its newest checkpoint that is known; None where there is none. Returns it as it is then.
+    saved_step: step of its newest checkpoint that is known; None if absent. Returns it as it is then.
     """
     if end.model_path is not None and job.model_path is None:
         JobRepository(session).set_model_path(job.id, end.model_path)

@@ -33,7 +33,7 @@ def count_restarts_left(attempts: Sequence[Attempt], max_restarts: int) -> int:
 
 
 def get_attempts_since_progress(attempts: Sequence[Attempt]) -> Sequence[Attempt]:
-    """Return the last attempt that made progress and all later ones; all attempts where none made progress."""
+    """Return the last attempt that made progress and all later ones; all attempts if none made progress."""
     indices = reversed(range(len(attempts)))
     return attempts[next((index for index in indices if has_progressed(attempts[index])), 0) :]
 

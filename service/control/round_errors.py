@@ -17,7 +17,7 @@ class Faults:
 
     telemetry: Telemetry
     last_round_error: str | None = None
-    """Error that made the last round fail as a whole; None where it did not fail."""
+    """Error that made the last round fail as a whole; None if it did not fail."""
     _errors_of_last_round: set[str] = field(default_factory=set[str], init=False)
     _errors_of_this_round: set[str] = field(default_factory=set[str], init=False)
     _first_severe_error: str | None = field(default=None, init=False)

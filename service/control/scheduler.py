@@ -83,7 +83,7 @@ class Scheduler:
         return True
 
     def _choose_next(self, launcher: str, capacity: LauncherCapacity | None, tried: frozenset[str]) -> Job | None:
-        """Choose the next job of a launcher to start; None where no waiting job may start now.
+        """Choose the next job of a launcher to start; None if no waiting job may start now.
 
         The first job of the queue starts as soon as there is room for it. Until then others may pass it, but once its
         room is reserved only those that leave room for it. One that would not fit even empty machines has no

@@ -28,7 +28,7 @@ class Starter:
     def begin(self, job: Job) -> Attempt:
         """Create the next attempt of a waiting job, which is the intent to launch it, and lease it.
 
-        Raises StateChangedError where the job no longer waits, and LeadershipLostError.
+        Raises StateChangedError if the job no longer waits, and LeadershipLostError.
         """
         with self._leadership.write() as session:
             jobs, attempts = JobRepository(session), AttemptRepository(session)
@@ -60,7 +60,7 @@ class Starter:
     def launch(self, job: Job, attempt: Attempt) -> None:
         """Write the files of an attempt and start its process; harmless where it runs already.
 
-        Raises LaunchError where either fails, StateChangedError where the job is no longer starting, and
+        Raises LaunchError where either fails, StateChangedError if the job is no longer starting, and
         LeadershipLostError where another process may be about to start the attempt.
         """
         token, launcher = new_secret(), self._launchers[job.launcher]
@@ -77,7 +77,7 @@ class Starter:
         launcher.start(make_launch(job, attempt), LaunchFiles(_dump_document(job), target.model_dump_json()))
 
     def _choose_gpus(self, attempts: AttemptRepository, job: Job) -> list[int]:
-        """Choose the lowest numbers of GPUs that no other attempt has. Raises StateChangedError where they are few.
+        """Choose the lowest numbers of GPUs that no other attempt has. Raises StateChangedError if they are few.
 
         A launcher that finds a machine for each attempt leaves that to whoever finds it.
         """

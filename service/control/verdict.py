@@ -27,13 +27,13 @@ class ExitObservation:
     job_state: JobState
     outcome: Outcome | None
     exit_code: int | None
-    """Exit code of the launch process; None where this service process did not start it, and so cannot see it."""
+    """Exit code of the launch process; None if this service process did not start it, and so cannot see it."""
     launcher_reason: Reason | None
-    """Reason that the launcher has seen, such as an eviction; None where the program itself has decided to end."""
+    """Reason that the launcher has seen, such as an eviction; None if the program itself has decided to end."""
     launcher_message: str
     last_log_line: str
     stop_reason: Reason | None
-    """Reason for which the service itself stopped or killed the attempt; None where it did not."""
+    """Reason for which the service itself stopped or killed the attempt; None if it did not."""
     stop_message: str
     num_restarts_left: int
     has_progressed: bool

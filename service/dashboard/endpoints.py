@@ -74,7 +74,7 @@ def redirect_to_document() -> Response:
 
 @router.get("/jobs/{job_id}")
 def job_page(request: Request, job_id: str) -> Response:
-    """Return the page of one job; its script shows an error where there is no such job."""
+    """Return the page of one job; its script shows an error if there is no such job."""
     words = {"part_words": PART_DESCRIPTIONS, "yardstick_titles": YARDSTICKS, "banners": BANNERS}
     return _page(request, "job.html", job_id=job_id, **words)
 

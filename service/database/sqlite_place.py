@@ -19,7 +19,7 @@ share, and locks that each of them sees."""
 def check_sqlite_place(file: Path, mounts: str | None = None) -> None:
     """Check that the file system of an SQLite file, or of a file yet to be made, is one of this machine.
 
-    mounts: content of /proc/self/mountinfo; None reads it, and checks nothing where there is none. Raises
+    mounts: content of /proc/self/mountinfo; None reads it, and checks nothing if there is none. Raises
     UnsafePlaceError.
     """
     if mounts is None:
@@ -33,7 +33,7 @@ def check_sqlite_place(file: Path, mounts: str | None = None) -> None:
 
 
 def find_file_system_type(path: Path, mounts: str) -> str | None:
-    """Find the type of the file system that has `path`, which is absolute and without links; None where it is unknown.
+    """Find the type of the file system that has `path`, which is absolute and without links; None if it is unknown.
 
     mounts: content of /proc/self/mountinfo. Of several mounts on the same directory the last one hides the others.
     """

@@ -35,7 +35,7 @@ def find_faults(value: Any, describe: DescribeFault, path: tuple[str, ...] = ())
 
 
 def describe_text_fault(value: Any) -> tuple[str, str] | None:
-    """Return why a database cannot store a text, and what would be valid; None where it can, or it is no text."""
+    """Return why a database cannot store a text, and what would be valid; None if it can, or it is no text."""
     reason = _describe_unstorable(value) if isinstance(value, str) else None
     return (reason, "other text") if reason else None
 

@@ -34,7 +34,7 @@ class Identity:
 
 
 Identify = Callable[[Request], Identity]
-"""Function that returns the sender of a request. Raises ProblemError where its credentials are wrong."""
+"""Function that returns the sender of a request. Raises ProblemError if its credentials are wrong."""
 
 
 class Gate:

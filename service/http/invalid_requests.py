@@ -83,7 +83,7 @@ def _list_body_fields(route: APIRoute | None) -> Mapping[str, FieldInfo]:
 
 
 def _find_place(route: APIRoute | None, source: str, names: Sequence[str]) -> FieldInfo | None:
-    """Find the parameter, the body or the field of the body that an error is about; None where it has no name."""
+    """Find the parameter, the body or the field of the body that an error is about; None if it has no name."""
     if route is None:
         return None
     if source == "body":

@@ -15,7 +15,7 @@ _SEPARATORS = (b",", b":", b"[", b"{")
 def parse_json(body: bytes) -> Any:
     """Parse the JSON of a body.
 
-    Raises ProblemError where it is no JSON, has a name twice in one object, is nested too deeply, has too many values,
+    Raises ProblemError if it is no JSON, has a name twice in one object, is nested too deeply, has too many values,
     or contains a number or text that cannot be stored.
     """
     try:
@@ -42,7 +42,7 @@ def parse_json(body: bytes) -> Any:
 
 
 def _check_number_of_items(body: bytes) -> None:
-    """Raise ProblemError where there are too many values and names; before any of them takes memory.
+    """Raise ProblemError if there are too many values and names; before any of them takes memory.
 
     Works on whole bodies at a time, since a search for one after the other would take longer than parsing.
     """

@@ -31,7 +31,7 @@ class Listener(socket.socket):
         self._trusted = [ip_network(each.strip(), strict=False) for each in trusted_proxies.split(",") if each.strip()]
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """Accept the next connection that is within the limit. Raises BlockingIOError where there is none."""
+        """Accept the next connection that is within the limit. Raises BlockingIOError if there is none."""
         for _ in range(MAX_CLOSED_AT_ONCE):
             connection, address = super().accept()
             if self._may_connect(address[0]):

@@ -26,7 +26,7 @@ Cursor = Annotated[str | None, Query(max_length=64, description="`next_cursor` o
 def parse_serial_cursor(cursor: str | None) -> int:
     """Parse a cursor into its row number; return 0, before all rows, where it is None.
 
-    Raises ProblemError (422) where it is invalid.
+    Raises ProblemError (422) if it is invalid.
     """
     if cursor is None:
         return 0
@@ -36,14 +36,14 @@ def parse_serial_cursor(cursor: str | None) -> int:
 
 
 def parse_job_cursor(cursor: str | None) -> str | None:
-    """Validate a cursor, which is the id of a job, and return it. Raises ProblemError (422) where it is invalid."""
+    """Validate a cursor, which is the id of a job, and return it. Raises ProblemError (422) if it is invalid."""
     if cursor is not None and not is_id(cursor, "job"):
         raise _invalid_cursor(cursor)
     return cursor
 
 
 def parse_key_cursor(cursor: str | None) -> str | None:
-    """Validate a cursor, which is the id of a key, and return it. Raises ProblemError (422) where it is invalid."""
+    """Validate a cursor, which is the id of a key, and return it. Raises ProblemError (422) if it is invalid."""
     if cursor is not None and not is_id(cursor, "key"):
         raise _invalid_cursor(cursor)
     return cursor

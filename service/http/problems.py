@@ -124,7 +124,7 @@ def database_unavailable() -> ProblemError:
 
 
 def refuse_early(wait_seconds: float, whose: str) -> None:
-    """Raise ProblemError (429) where a request comes `wait_seconds` too early."""
+    """Raise ProblemError (429) if a request comes `wait_seconds` too early."""
     if wait_seconds > 0.0:
         seconds = max(1, math.ceil(wait_seconds))
         detail = f"too many requests of {whose}; try again in {seconds} s"

@@ -21,7 +21,7 @@ def list_parameters(dependant: Dependant) -> dict[str, bool]:
 
 
 def check_query(query: QueryParams, parameters: Mapping[str, bool]) -> None:
-    """Raise ProblemError (422) where a parameter of `query` is unknown, or comes more often than it may."""
+    """Raise ProblemError (422) if a parameter of `query` is unknown, or comes more often than it may."""
     counts = Counter(name for name, _ in query.multi_items())
     faults = [fault for name, count in counts.items() if (fault := _find_fault(name, count, parameters))]
     if faults:

@@ -74,7 +74,7 @@ class BodyGuard:
     async def _read(self, receive: Receive, max_bytes: int) -> list[Message]:
         """Read the whole body, and return the one message that has it; none where the connection ends before it.
 
-        Raises ProblemError where it is too large or comes too slowly.
+        Raises ProblemError if it is too large or comes too slowly.
         """
         body = bytearray()
         start_seconds = asyncio.get_running_loop().time()
@@ -111,12 +111,12 @@ def _get_headers(scope: Scope) -> dict[bytes, str]:
 
 
 def get_media_type(content_type: str) -> str:
-    """Return the media type in a header Content-Type, without its parameters; empty where there is none."""
+    """Return the media type in a header Content-Type, without its parameters; empty if there is none."""
     return content_type.partition(";")[0].strip().lower()
 
 
 def _check_headers(headers: dict[bytes, str], max_bytes: int, types: tuple[str, ...]) -> int:
-    """Return the largest size, in bytes, that the body may have. Raises ProblemError where it is refused.
+    """Return the largest size, in bytes, that the body may have. Raises ProblemError if it is refused.
 
     types: media types that it may have.
     """

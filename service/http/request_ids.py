@@ -33,5 +33,5 @@ class RequestIds:
 
 
 def get_request_id() -> str | None:
-    """Return the id of the request that this code runs for; None where it runs for none."""
+    """Return the id of the request that this code runs for; None if it runs for none."""
     return get_contextvars().get("request_id")

@@ -40,7 +40,7 @@ class Shares:
     async def take(self, number: int, sender: str) -> AsyncGenerator[None]:
         """Take `number` units for `sender` until the block ends; waits while they are taken.
 
-        Raises ProblemError (503) where the wait is too long.
+        Raises ProblemError (503) if the wait is too long.
         """
         state = self._get_state()
         if state.num_waiting or not self._are_free(state, number, sender):

@@ -42,6 +42,6 @@ class Suspects:
 
 
 def digest_credentials(headers: Headers) -> str | None:
-    """Compute a digest of the credentials of a request; None where it has none."""
+    """Compute a digest of the credentials of a request; None if it has none."""
     credentials = headers.get("authorization", "") + "\n" + headers.get("cookie", "")
     return hashlib.sha256(credentials.encode()).hexdigest() if credentials != "\n" else None

@@ -32,7 +32,7 @@ class TokenBuckets:
         return len(self._buckets)
 
     def take(self, name: str) -> float:
-        """Take a token, and return 0; where there is none, return the seconds until there is one."""
+        """Take a token, and return 0; if there is none, return the seconds until there is one."""
         wait_seconds = self.get_wait_seconds(name)
         if wait_seconds > 0.0:
             return wait_seconds

@@ -47,7 +47,7 @@ def has_toml(headers: Mapping[str, str]) -> bool:
 def parse_toml(body: bytes) -> dict[str, Any]:
     """Parse the TOML of a body.
 
-    Raises ProblemError where it is no TOML, is nested too deeply, has too many values, or contains a value that JSON
+    Raises ProblemError if it is no TOML, is nested too deeply, has too many values, or contains a value that JSON
     could not have: a date or time, a number that is not finite or has more than 64 bits, text that cannot be stored.
     """
     try:
@@ -75,7 +75,7 @@ def malformed_toml(detail: str) -> ProblemError:
 
 
 def _check_size(body: bytes) -> None:
-    """Raise ProblemError where there are too many values and names, or names of too many parts; before they are parsed.
+    """Raise ProblemError if there are too many values and names, or names of too many parts; before they are parsed.
 
     Many parts in one name would take the parser the square of their number.
     """
@@ -87,7 +87,7 @@ def _check_size(body: bytes) -> None:
 
 
 def _describe_fault(value: Any) -> tuple[str, str] | None:
-    """Return what is wrong with a value of TOML, and what would be valid; None where nothing is."""
+    """Return what is wrong with a value of TOML, and what would be valid; None if nothing is."""
     if isinstance(value, date | time):
         return f"{value} is a date or a time, which no field has", f'text in quotes, such as "{value}"'
     if isinstance(value, float) and not math.isfinite(value):

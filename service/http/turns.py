@@ -72,7 +72,7 @@ class Turns:
             raise
 
     def _check_room(self, state: _State, sender: str) -> None:
-        """Raise ProblemError (503) where no further call of `sender` may wait."""
+        """Raise ProblemError (503) if no further call of `sender` may wait."""
         if len(state.waiting.get(sender, ())) >= self._waiting_share:
             raise too_busy(f"{self._waiting_share} of your requests wait for {self._work} already; try again soon")
         if sum(map(len, state.waiting.values())) >= self._max_waiting:
@@ -121,6 +121,6 @@ def _leave(state: _State, sender: str, turn: "asyncio.Future[None]") -> None:
 
 
 def _forget_turns(state: _State, sender: str) -> None:
-    """Forget when a sender had its last turn, where it has no calls here any more."""
+    """Forget when a sender had its last turn, if it has no calls here any more."""
     if not state.running[sender] and sender not in state.waiting:
         state.last_turns.pop(sender, None)

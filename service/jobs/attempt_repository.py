@@ -82,7 +82,7 @@ class AttemptRepository:
         self._session.execute(update(Attempt).where(Attempt.id == attempt_id).values(reported_end=values))
 
     def get_reported_end(self, attempt_id: str) -> AttemptEnd | None:
-        """Return the end of an attempt as its launch process has reported it; None where it has not."""
+        """Return the end of an attempt as its launch process has reported it; None if it has not."""
         values = self._session.scalar(select(Attempt.reported_end).where(Attempt.id == attempt_id))
         return None if values is None else AttemptEnd.model_validate(values)
 

@@ -25,7 +25,7 @@ def list_batch_stages(
     """List the stages of a job, those to come too where they are known; none of a batch of one size.
 
     document: job document. resolved: resolved document, with what a run has decided once it has. present: batch of the
-    last step that was reported; None where none is.
+    last step that was reported; None if none is.
     """
     batch = resolved["job"]["batch"]
     last = batch["global_size"]

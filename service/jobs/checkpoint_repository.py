@@ -37,7 +37,7 @@ class CheckpointRepository:
         return list(self._session.scalars(query.order_by(ReportedCheckpoint.step.desc())))
 
     def find_newest_step(self, job_id: str, attempt: int) -> int | None:
-        """Return the step of the newest checkpoint that attempt `attempt` wrote; None where there is none."""
+        """Return the step of the newest checkpoint that attempt `attempt` wrote; None if absent."""
         chosen = (ReportedCheckpoint.job_id == job_id, ReportedCheckpoint.attempt == attempt)
         return self._session.scalar(select(func.max(ReportedCheckpoint.step)).where(*chosen))
 

@@ -48,5 +48,5 @@ def list_job_checkpoints(job: Job) -> list[Checkpoint]:
 
 
 def find_newest_step_saved_since(job: Job, time: datetime) -> int | None:
-    """Return the step of the newest checkpoint completed at or after `time`; None where there is none."""
+    """Return the step of the newest checkpoint completed at or after `time`; None if absent."""
     return next((checkpoint.step for checkpoint in list_job_checkpoints(job) if checkpoint.time >= time), None)

@@ -66,7 +66,7 @@ class DeletionService:
 
         What is returned says where files stay, since the service does not see them.
         `finish_deletions` removes its files and rows. Its idempotency key is forgotten, so that the request that
-        created it creates a new one. Raises ProblemError where there is no such job that `principal` may know of, it
+        created it creates a new one. Raises ProblemError if there is no such job that `principal` may know of, it
         has not ended, another job starts from its model, or its run directory is not where it should be.
         """
         with self._database.write() as session:
@@ -148,7 +148,7 @@ class DeletionService:
 
 
 def _refuse_to_leave_heirs(session: Session, job: Job, principal: Principal) -> None:
-    """Raise ProblemError where a job that has not ended starts from the model of `job`."""
+    """Raise ProblemError if a job that has not ended starts from the model of `job`."""
     heir = JobRepository(session).find_heir(job.id)
     if heir is None:
         return

@@ -78,7 +78,7 @@ def _list_lacks(needed: Capacity, total: Capacity, owner: str) -> list[FieldErro
 
 
 def find_misfit(demand: Demand, capacity: LauncherCapacity | None) -> str | None:
-    """Return why the machines that there are have no room for a job, even empty; None where they have, or are not seen.
+    """Return why the machines that there are have no room for a job, even empty; None if they have, or are not seen.
 
     They may change: see `LauncherCapacity.is_fixed`.
     """
@@ -92,7 +92,7 @@ def find_misfit(demand: Demand, capacity: LauncherCapacity | None) -> str | None
 
 
 def find_first_lack(demand: Capacity, free: Capacity) -> tuple[Reason, str] | None:
-    """Return the first resource of `demand` that `free` lacks, as a reason and a message; None where all is free."""
+    """Return the first resource of `demand` that `free` lacks, as a reason and a message; None if all is free."""
     if demand.num_cores > free.num_cores:
         return Reason.WAITING_FOR_CPU, f"needs {format_count(demand.num_cores, 'core')}, {free.num_cores} free"
     if demand.memory_bytes > free.memory_bytes:

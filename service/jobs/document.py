@@ -13,7 +13,7 @@ machine may have more: the service looks for the files of any user's job while i
 def parse_document(document: Mapping[str, Any]) -> JobSpec:
     """Parse a job document that was sent to the service.
 
-    Raises ConfigError where it is invalid, or names more files or patterns than the service looks for.
+    Raises ConfigError if it is invalid, or names more files or patterns than the service looks for.
     """
     spec = parse_job(document)
     numbers = {"data.train": len(spec.data.train), "data.eval": len(spec.data.eval or [])}

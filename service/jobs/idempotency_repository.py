@@ -19,7 +19,7 @@ class IdempotencyRepository:
         self._session = session
 
     def get(self, owner: str, key: str) -> IdempotencyKey | None:
-        """Return a key that has not expired; None where there is none. owner: id of the sender."""
+        """Return a key that has not expired; None if absent. owner: id of the sender."""
         row = self._session.get(IdempotencyKey, (owner, key))
         return row if row is not None and row.created_at > now() - LIFETIME else None
 

@@ -13,7 +13,7 @@ from service.launchers.registry import Launchers
 def resolve_launcher(spec: JobSpec, launchers: Launchers) -> str:
     """Return the name of the launcher that starts a job.
 
-    Raises ConfigError where the service has none of that name, or where that one does not allow the job's placement.
+    Raises ConfigError if the service has none of that name, or where that one does not allow the job's placement.
     """
     name = launchers.resolve(spec.resources.launcher)
     if name not in launchers:

@@ -49,7 +49,7 @@ def resolve_paths(job: JobSpec, roots: Sequence[str], private: Sequence[Path]) -
 def find_directory_under_roots(path: str, roots: Sequence[str], private: Sequence[Path]) -> Path:
     """Return the real path of the directory `path`, found as `resolve_paths` finds data.
 
-    Raises PathError where it is remote, not a directory, or not allowed.
+    Raises PathError if it is remote, not a directory, or not allowed.
     """
     if is_remote(path):
         raise PathError(f"{path!r} is remote, but must be a directory on this machine")
@@ -98,7 +98,7 @@ class _AllowedDirectories:
         """Real paths of directories whose files are allowed."""
 
     def check_inside(self, path: Path | str, pattern: str) -> None:
-        """Raise PathError where the real path of `path` is outside the data roots or has a hidden part.
+        """Raise PathError if the real path of `path` is outside the data roots or has a hidden part.
 
         The message does not reveal whether anything exists there.
         """
@@ -107,7 +107,7 @@ class _AllowedDirectories:
             raise PathError(f"{pattern!r} leads outside the data roots, or into a hidden directory")
 
     def check(self, path: Path, pattern: str) -> None:
-        """Raise PathError as `check_inside` does, and also where the real path is in a directory of the service."""
+        """Raise PathError as `check_inside` does, and also if the real path is in a directory of the service."""
         self.check_inside(path, pattern)
         real_path = self._find_real_path(path)
         if any(real_path.is_relative_to(directory) for directory in self._private):
@@ -199,7 +199,7 @@ def _make_path_error(pattern: str, error: OSError | PatternError | PathError) ->
 def _list_candidates(pattern: str, allowed: _AllowedDirectories) -> list[str]:
     """List the absolute paths that `pattern` may stand for, one for each root that contains it.
 
-    Compares names only: accesses no path outside the roots and follows no links. Raises PathError where no root
+    Compares names only: accesses no path outside the roots and follows no links. Raises PathError if no root
     contains it, or where a part of it is hidden.
     """
     if "\0" in pattern:
@@ -215,7 +215,7 @@ def _list_candidates(pattern: str, allowed: _AllowedDirectories) -> list[str]:
 
 
 def _resolve_under_root(pattern: str, root: Path, real_root: Path) -> str | None:
-    """Return `pattern` as a path under `real_root`, the real path of `root`; None where it is outside the root."""
+    """Return `pattern` as a path under `real_root`, the real path of `root`; None if it is outside the root."""
     path = Path(os.path.normpath(root / pattern))
     for parent in (root, real_root):
         if path.is_relative_to(parent):
@@ -224,7 +224,7 @@ def _resolve_under_root(pattern: str, root: Path, real_root: Path) -> str | None
 
 
 def _matches_files(candidate: str, pattern: str, job: JobSpec, allowed: _AllowedDirectories) -> bool:
-    """Whether `candidate` matches files. Raises PathError where a match, or a directory to search, is not allowed."""
+    """Whether `candidate` matches files. Raises PathError if a match, or a directory to search, is not allowed."""
     allowed.check(get_fixed_part(Path(candidate)), pattern)
     if _is_packed(job) and not Path(candidate, PACKED_META).is_file():
         return False

@@ -35,7 +35,7 @@ class Change:
     message: str = ""
     attempt: int | None = None
     restarts_at: datetime | None = None
-    """Time before which the job is not started again; None where it waits for no restart."""
+    """Time before which the job is not started again; None if it waits for no restart."""
 
 
 class JobRepository:
@@ -60,7 +60,7 @@ class JobRepository:
         )
 
     def get(self, job_id: str, *, for_update: bool = False) -> Job | None:
-        """Return a job; None where there is none. for_update: lock its row until the transaction ends."""
+        """Return a job; None if absent. for_update: lock its row until the transaction ends."""
         return self._session.get(Job, job_id, with_for_update=for_update or None)
 
     def get_world_size(self, job_id: str) -> int:
@@ -72,11 +72,11 @@ class JobRepository:
         return self._session.get_one(Job, job_id, with_for_update=True, populate_existing=True)
 
     def hold(self, job_id: str) -> Job | None:
-        """Return a job, and keep others from changing its row until the transaction ends; None where there is none."""
+        """Return a job, and keep others from changing its row until the transaction ends; None if absent."""
         return self._session.get(Job, job_id, with_for_update={"read": True})
 
     def expect(self, job_id: str, state: JobState) -> Job:
-        """Lock and return a job that must be in `state`. Raises StateChangedError where it is in another state."""
+        """Lock and return a job that must be in `state`. Raises StateChangedError if it is in another state."""
         job = self.lock(job_id)
         if job.state != state:
             raise StateChangedError(f"{job_id} is {job.state}, no longer {state}")
@@ -126,7 +126,7 @@ class JobRepository:
     def change_state(self, job: Job, change: Change) -> None:
         """Change the state of `job`, a row of this session, and add the event of the change.
 
-        Raises TransitionError where this change of state is not allowed, and StateChangedError where the state has
+        Raises TransitionError if this change of state is not allowed, and StateChangedError where the state has
         changed since `job` was read.
         """
         from_state = JobState(job.state)
@@ -171,7 +171,7 @@ class JobRepository:
     def set_held(self, job: Job, reason: Reason, actor: str, message: str) -> None:
         """Hold a queued job, or release it, and add the event of that. reason: HELD or RELEASED.
 
-        Raises StateChangedError where the job is no longer queued.
+        Raises StateChangedError if the job is no longer queued.
         """
         values = {
             "is_held": reason is Reason.HELD,
@@ -245,7 +245,7 @@ class JobRepository:
     def add_repair(self, job_id: str, attempt: int, message: str, reason: Reason | None = None) -> None:
         """Add an event about something that the control loop found otherwise than expected, and put right.
 
-        reason: the one that the job has from then on; None where it keeps its own.
+        reason: the one that the job has from then on; None if it keeps its own.
         """
         self._session.add(
             Event(
@@ -270,7 +270,7 @@ class JobRepository:
         return list(self._session.scalars(query))
 
     def find_heir(self, job_id: str) -> Job | None:
-        """Return a job that has not ended and starts from the model of the job `job_id`; None where there is none."""
+        """Return a job that has not ended and starts from the model of the job `job_id`; None if absent."""
         source = Job.spec["run"]["warm_start"]["from"].as_string()
         query = select(Job).where(Job.state.in_(NOT_ENDED), source == job_id).order_by(Job.id).limit(1)
         return self._session.scalar(query)

@@ -22,12 +22,12 @@ class EndFacts:
     """Facts about the end of an attempt whose processes are gone."""
 
     outcome: Outcome | None
-    """Outcome of the attempt; None where it has left none, or none has come."""
+    """Outcome of the attempt; None if it has left none, or none has come."""
     rank_ends: tuple[RankEnd, ...]
     last_log_line: str
-    """Last line of the log of the launch process, for the message where there is no outcome."""
+    """Last line of the log of the launch process, for the message if there is no outcome."""
     model_path: str | None = None
-    """Directory or URI of the model that the attempt names at its end; None where it names none, or where the service
+    """Directory or URI of the model that the attempt names at its end; None if it names none, or where the service
     sees the run directory."""
     checkpoint: CheckpointReport | None = None
     """Newest checkpoint that the attempt names at its end; None as for the model."""
@@ -64,7 +64,7 @@ class RunFacts:
         )
 
     def read_log(self, job: Job, attempt: Attempt, name: LogName, part: LogRange) -> LogPart:
-        """Read a part of the log of a rank or of a launch process; empty where nothing was written."""
+        """Read a part of the log of a rank or of a launch process; empty if nothing was written."""
         if self.shares_files(job):
             return read_log(_find_log_file(job, attempt, name), part)
         with self._database.read() as session:
@@ -98,21 +98,21 @@ class RunFacts:
         ]
 
     def find_newest_saved_step(self, job: Job, attempt: Attempt) -> int | None:
-        """Return the step of the newest checkpoint that an attempt wrote, the last one; None where there is none."""
+        """Return the step of the newest checkpoint that an attempt wrote, the last one; None if absent."""
         if self.shares_files(job):
             return find_newest_step_saved_since(job, attempt.started_at)
         with self._database.read() as session:
             return CheckpointRepository(session).find_newest_step(job.id, attempt.number)
 
     def find_model(self, job: Job) -> str | None:
-        """Return the path or URI of the model that a job has left; None where there is none."""
+        """Return the path or URI of the model that a job has left; None if absent."""
         if not self.shares_files(job):
             return job.model_path
         model = RunDirectory(Path(job.run_directory)).model
         return str(model) if model.is_dir() else None
 
     def find_run(self, job: Job) -> str | None:
-        """Return the path or URI at which the files of a run are that the service does not see; None where none was
+        """Return the path or URI at which the files of a run are that the service does not see; None if none was
         reported."""
         if job.model_path is not None:
             return _get_parent(job.model_path)
@@ -127,7 +127,7 @@ class RunFacts:
         return self._launchers[job.launcher].describe_place(RunDirectory(Path(reported or job.run_directory)))
 
     def find_image(self, job: Job) -> str | None:
-        """Return the container image of the next attempt of a job; None where it runs in none."""
+        """Return the container image of the next attempt of a job; None if it runs in none."""
         return self._launchers[job.launcher].find_image(read_placement(job))
 
 

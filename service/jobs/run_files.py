@@ -14,7 +14,7 @@ class RunDirectoryError(Exception):
 def find_run_directory(job: Job, runs_directory: Path) -> Path:
     """Return the real path of the run directory of `job`, which need not exist.
 
-    Raises RunDirectoryError where it is not directly below `runs_directory` with the id of the job as its name, and
+    Raises RunDirectoryError if it is not directly below `runs_directory` with the id of the job as its name, and
     where it is a link or a file.
     """
     path, real_parent = Path(job.run_directory), runs_directory.resolve()

@@ -45,7 +45,7 @@ class Progress(BaseModel):
     eta_seconds: float | None = None
     """Seconds until the last step, at the present speed."""
     noise_scale: float | None = None
-    """Noise scale in samples; null where it is not measured, or where noise hides the gradient."""
+    """Noise scale in samples; null if it is not measured, or where noise hides the gradient."""
 
 
 CLEARED_PROGRESS: dict[str, Any] = {"phase": None, "message": None, "eta_seconds": None}
@@ -95,7 +95,7 @@ class JobView(BaseModel):
 
     @classmethod
     def from_job(cls, job: Job, facts: RunFacts, wait: Wait | None = None) -> "JobView":
-        """Build the schema. wait: what the job waits for, where that is not in its row."""
+        """Build the schema. wait: what the job waits for, if that is not in its row."""
         return cls.model_validate(_collect_fields(job, facts, wait))
 
 

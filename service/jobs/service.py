@@ -63,7 +63,7 @@ class Submission:
     principal: Principal
     idempotency_key: str | None = None
     restarted: Job | None = None
-    """Job whose document this repeats, and whose owner the new job has; None where the sender wrote the document."""
+    """Job whose document this repeats, and whose owner the new job has; None if the sender wrote the document."""
 
     @property
     def owner(self) -> str:
@@ -106,7 +106,7 @@ class JobService:
     def submit(self, submission: Submission) -> tuple[JobView, bool]:
         """Create a job, or find the one that an earlier identical submission created; the bool is whether it is new.
 
-        Raises ConfigError where the document is invalid, and ProblemError where the job can never fit this machine or
+        Raises ConfigError if the document is invalid, and ProblemError where the job can never fit this machine or
         its idempotency key belongs to another request.
         """
         with self._database.read() as session:
@@ -145,9 +145,9 @@ class JobService:
             return JobView.from_job(job, self._facts), True
 
     def _find_earlier(self, session: Session, submission: Submission) -> JobView | None:
-        """Return the job that this submission created before; None where it has no key or created none.
+        """Return the job that this submission created before; None if it has no key or created none.
 
-        Raises ProblemError where the key belongs to another request.
+        Raises ProblemError if the key belongs to another request.
         """
         if submission.idempotency_key is None:
             return None
@@ -257,27 +257,27 @@ class JobService:
     def cancel(self, job_id: str, principal: Principal) -> JobView:
         """Cancel a job: at once where it waits, else after its attempt was stopped.
 
-        Raises ProblemError where the job has ended.
+        Raises ProblemError if the job has ended.
         """
         return self._change(job_id, principal, actions.cancel)
 
     def pause(self, job_id: str, principal: Principal) -> JobView:
         """Stop a running job after a checkpoint, from which it continues when it is resumed.
 
-        Raises ProblemError where the job is not running.
+        Raises ProblemError if the job is not running.
         """
         return self._change(job_id, principal, actions.pause)
 
     def resume(self, job_id: str, principal: Principal) -> JobView:
-        """Queue a paused job again. Raises ProblemError where it is not paused."""
+        """Queue a paused job again. Raises ProblemError if it is not paused."""
         return self._change(job_id, principal, actions.resume)
 
     def hold(self, job_id: str, principal: Principal) -> JobView:
-        """Keep a queued job from starting until it is released. Raises ProblemError where it is not queued."""
+        """Keep a queued job from starting until it is released. Raises ProblemError if it is not queued."""
         return self._change(job_id, principal, actions.hold)
 
     def release(self, job_id: str, principal: Principal) -> JobView:
-        """Let a held job start again. Raises ProblemError where it is not queued."""
+        """Let a held job start again. Raises ProblemError if it is not queued."""
         return self._change(job_id, principal, actions.release)
 
     def list_events(self, job_id: str, principal: Principal, after: int, limit: int) -> Page[EventView]:
@@ -303,7 +303,7 @@ class JobService:
 
 
 def get_existing_job(session: Session, job_id: str) -> Job:
-    """Return the job with this id. Raises ProblemError where there is none."""
+    """Return the job with this id. Raises ProblemError if there is none."""
     job = JobRepository(session).get(job_id)
     if job is None:
         raise not_found("job", job_id)

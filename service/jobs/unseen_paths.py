@@ -29,7 +29,7 @@ def resolve_unseen_paths(job: JobSpec, roots: Sequence[str]) -> JobSpec:
 
 
 def resolve_unseen_path(pattern: str, roots: Sequence[str]) -> str:
-    """Return the path or URI for which `pattern` stands. Raises PathError, and ValueError where it is no URI."""
+    """Return the path or URI for which `pattern` stands. Raises PathError, and ValueError if it is no URI."""
     if is_remote(pattern):
         uri = normalise_uri(pattern)
         if any(is_under(uri, normalise_uri(root)) for root in roots if is_remote(root)):

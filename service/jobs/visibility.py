@@ -12,7 +12,7 @@ from service.keys.roles import Role
 def get_visible_job(session: Session, job_id: str, principal: Principal, *, for_update: bool = False) -> Job:
     """Return the job with this id; with `for_update`, lock its row until the transaction ends.
 
-    Raises ProblemError where there is none that `principal` may know of; it does not tell whether another owner has it.
+    Raises ProblemError if there is none that `principal` may know of; it does not tell whether another owner has it.
     """
     job = JobRepository(session).get(job_id, for_update=for_update)
     if job is None or job.deleting_at is not None or not principal.may_see(job.owner):
@@ -21,5 +21,5 @@ def get_visible_job(session: Session, job_id: str, principal: Principal, *, for_
 
 
 def get_visible_owner(principal: Principal) -> str | None:
-    """Return the only owner whose jobs `principal` may know of; None where it may know of all."""
+    """Return the only owner whose jobs `principal` may know of; None if it may know of all."""
     return None if principal.role is Role.ADMIN else principal.owner

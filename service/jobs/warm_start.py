@@ -37,7 +37,7 @@ class WarmStarts:
         A job id means the run of that job, of which `principal` must be allowed to know. Where the service does not
         see that, it is the path or URI that was reported, and only the trainer checks what is there. A path is resolved
         and checked as data paths are, and only the model is read from it, because reading a checkpoint can run any code
-        that its author put into it. Raises ConfigError where there is no such model or it does not fit the job.
+        that its author put into it. Raises ConfigError if there is no such model or it does not fit the job.
         """
         warm_start = job.run.warm_start
         if warm_start is None:
@@ -71,7 +71,7 @@ class WarmStarts:
 
     def _find_run(self, earlier: Job, launcher: str) -> TrainedModel | str:
         """Find the run of an earlier job as a job of `launcher` sees it: its path or URI where the service does not see
-        it. Raises NoModelError where there is no model, or jobs of `launcher` do not see it.
+        it. Raises NoModelError if there is no model, or jobs of `launcher` do not see it.
         """
         is_seen = self._facts.shares_files(earlier)
         if is_seen and self._launchers[launcher].shares_files:
@@ -88,7 +88,7 @@ class WarmStarts:
 def hold_source(job: JobSpec, session: Session) -> None:
     """Keep the job whose model `job` starts from until the transaction of `session` ends, where there is such a job.
 
-    Raises ConfigError where it was deleted since `WarmStarts.resolve`.
+    Raises ConfigError if it was deleted since `WarmStarts.resolve`.
     """
     warm_start = job.run.warm_start
     if warm_start is None or not is_id(warm_start.source, "job"):
@@ -102,7 +102,7 @@ def hold_source(job: JobSpec, session: Session) -> None:
 def _find_succeeded_job(job_id: str, principal: Principal, database: Database) -> Job:
     """Return another job, whose model a job can start from.
 
-    Raises NoModelError where there is no such job that `principal` may know of, or it has not succeeded.
+    Raises NoModelError if there is no such job that `principal` may know of, or it has not succeeded.
     """
     with database.read() as session:
         try:
@@ -125,7 +125,7 @@ def _find_reported_run(job: Job, facts: RunFacts) -> str:
 def _find_model_in_directory(path: str, settings: Settings) -> TrainedModel:
     """Return the model in a directory under the data roots.
 
-    Raises NoModelError where there is no model, and PathError where the directory is not allowed.
+    Raises NoModelError if there is no model, and PathError where the directory is not allowed.
     """
     roots, private = settings.data_roots, settings.private_directories
     source = TrainedModel.find(find_directory_under_roots(path, roots, private))

@@ -13,7 +13,7 @@ class RefusedError(Exception):
     """Refusal of a key, a sign-in link or a session; the text is for its holder."""
 
     def __init__(self, message: str, why: str, key: ApiKey | None = None) -> None:
-        """Keep the reason in one word, `why`, and id and owner of the key, empty where none is known."""
+        """Keep the reason in one word, `why`, and id and owner of the key, empty if none is known."""
         super().__init__(message)
         self.why = why
         self.key_id = key.id if key else ""
@@ -21,12 +21,12 @@ class RefusedError(Exception):
 
 
 def has_form_of_key(secret: str) -> bool:
-    """Whether `secret` may be a key; where it cannot, it is not looked up."""
+    """Whether `secret` may be a key; if it cannot, it is not looked up."""
     return _FORM.fullmatch(secret) is not None
 
 
 def check_key(key: ApiKey | None, at: datetime) -> ApiKey:
-    """Return a key that may be used at this time. Raises RefusedError where it may not."""
+    """Return a key that may be used at this time. Raises RefusedError if it may not."""
     fix = "ask an administrator for another one (`dlrm keys create`)"
     if key is None:
         raise RefusedError(f"unknown API key; {fix}", "unknown")

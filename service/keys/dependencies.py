@@ -18,7 +18,7 @@ SESSION_COOKIE = "dlrm_session"
 def find_principal(request: Request, services: Services) -> Principal:
     """Find the principal of the request's API key or browser session, in the database.
 
-    Raises ProblemError where there is neither, or where a page of another site sends a change with this cookie.
+    Raises ProblemError if there is neither, or where a page of another site sends a change with this cookie.
     """
     origin = get_request_origin(request)
     secret = get_bearer_token(request)
@@ -33,13 +33,13 @@ def find_principal(request: Request, services: Services) -> Principal:
 
 
 def get_bearer_token(request: Request) -> str | None:
-    """Return the token after `Bearer` in the Authorization header; None where there is none."""
+    """Return the token after `Bearer` in the Authorization header; None if absent."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else None
 
 
 def refuse_foreign_page(request: Request) -> None:
-    """Raise ProblemError where a page of another site sends a change."""
+    """Raise ProblemError if a page of another site sends a change."""
     # SameSite treats all ports of a host as one site: a page of another program could send this cookie.
     if request.method in {"GET", "HEAD"} or _is_own_page(request):
         return
@@ -57,7 +57,7 @@ def _is_own_page(request: Request) -> bool:
 
 
 async def get_principal(request: Request) -> Principal:
-    """Return the principal that the gate has found. Raises ProblemError where it has found none."""
+    """Return the principal that the gate has found. Raises ProblemError if it has found none."""
     sender = getattr(request.state, "sender", None)
     if not isinstance(sender, Principal):
         raise unauthenticated("send an API key as `Authorization: Bearer dlrm_…`, or sign in")

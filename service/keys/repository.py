@@ -14,7 +14,7 @@ class KeyRepository:
         self._session = session
 
     def add(self, key: ApiKey) -> None:
-        """Add a key. Raises IntegrityError where its owner has a key of that name that is not revoked."""
+        """Add a key. Raises IntegrityError if its owner has a key of that name that is not revoked."""
         self._session.add(key)
         self._session.flush()
 

@@ -46,7 +46,7 @@ class KeyService:
     ) -> CreatedKey:
         """Create a key. owner: the name of the key where it is None.
 
-        Raises ProblemError where the owner has a key of that name.
+        Raises ProblemError if the owner has a key of that name.
         """
         try:
             with self._database.write() as session:
@@ -58,7 +58,7 @@ class KeyService:
     def create_requested(self, new_key: NewKey, principal: Principal) -> CreatedKey:
         """Create the key of a request.
 
-        Raises ProblemError where its expiry is invalid, its name is taken, or its owner is a part of the service.
+        Raises ProblemError if its expiry is invalid, its name is taken, or its owner is a part of the service.
         """
         owner = new_key.owner or new_key.name
         if owner in PARTS:
@@ -68,7 +68,7 @@ class KeyService:
         return self.create(new_key.name, new_key.role, new_key.owner, expires_at, principal.actor)
 
     def ensure_admin(self) -> str | None:
-        """Create an admin key where there is none that works, as on the first start, and return its secret; else None.
+        """Create an admin key if there is none that works, as on the first start, and return its secret; else None.
 
         Otherwise nobody could manage a service whose last admin key has expired.
         """
@@ -97,7 +97,7 @@ class KeyService:
     def revoke(self, key_id: str, actor: Actor = SERVICE) -> None:
         """Revoke a key, and remove its sign-in links and browser sessions.
 
-        Raises ProblemError where the key is unknown, revoked, or the last admin key.
+        Raises ProblemError if the key is unknown, revoked, or the last admin key.
         """
         with self._database.write() as session:
             keys = KeyRepository(session)
@@ -113,7 +113,7 @@ class KeyService:
             self._record(session, actor, AuditAction.KEY_REVOKED, key)
 
     def authenticate(self, secret: str, origin: RequestOrigin) -> Principal:
-        """Return the principal of a key. Raises ProblemError where it is unknown, expired or revoked."""
+        """Return the principal of a key. Raises ProblemError if it is unknown, expired or revoked."""
         with self._database.read() as session:
             try:
                 key = find_key(session, secret)
@@ -144,7 +144,7 @@ class KeyService:
 
 
 def find_key(session: Session, secret: str) -> ApiKey:
-    """Return the key with this secret. Raises RefusedError where it is unknown, expired or revoked.
+    """Return the key with this secret. Raises RefusedError if it is unknown, expired or revoked.
 
     It is looked up by its hash, so that the time that this takes says nothing about keys that are similar.
     """
@@ -153,7 +153,7 @@ def find_key(session: Session, secret: str) -> ApiKey:
 
 
 def _find_expiry(new_key: NewKey, at: datetime) -> datetime | None:
-    """Return the time at which a new key expires; None where it never does. Raises ProblemError."""
+    """Return the time at which a new key expires; None if it never does. Raises ProblemError."""
     latest = at + timedelta(days=MAX_KEY_DAYS)
     expires_at = new_key.expires_at
     if expires_at is None:

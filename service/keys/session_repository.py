@@ -16,7 +16,7 @@ class SessionRepository:
         self._session.add(token)
 
     def use_token(self, token_hash: str, at: datetime) -> SignInToken | None:
-        """Delete a sign-in token and return it; None where it is unknown, used or expired."""
+        """Delete a sign-in token and return it; None if it is unknown, used or expired."""
         token = self._session.scalar(
             delete(SignInToken).where(SignInToken.token_hash == token_hash).returning(SignInToken)
         )
@@ -30,7 +30,7 @@ class SessionRepository:
         return browser_session if browser_session and browser_session.expires_at > at else None
 
     def remove(self, token_hash: str) -> BrowserSession | None:
-        """Delete a browser session and return it; None where there is none."""
+        """Delete a browser session and return it; None if absent."""
         browser_session = self._session.get(BrowserSession, token_hash)
         if browser_session is not None:
             self._session.execute(delete(BrowserSession).where(BrowserSession.token_hash == token_hash))

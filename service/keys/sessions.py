@@ -66,7 +66,7 @@ class SessionService:
     def create_link(self, new_link: NewLink, principal: Principal) -> CreatedLink:
         """Create a sign-in link, which works once.
 
-        Raises ProblemError where the sender has no key, a lower role, or, unless it is an admin, another owner.
+        Raises ProblemError if the sender has no key, a lower role, or, unless it is an admin, another owner.
         """
         owner, role = new_link.owner or principal.owner, new_link.role or principal.role
         if principal.is_browser:
@@ -111,9 +111,9 @@ class SessionService:
                 self._audit.record(session, actor, AuditAction.SIGNED_OUT, ended.key_id, role=ended.role)
 
     def authenticate(self, token: str, origin: RequestOrigin) -> Principal | None:
-        """Return the principal of a browser session; None where it is unknown or has ended.
+        """Return the principal of a browser session; None if it is unknown or has ended.
 
-        Raises ProblemError where its key is expired or revoked.
+        Raises ProblemError if its key is expired or revoked.
         """
         with self._database.read() as session:
             found = SessionRepository(session).get(hash_secret(token), now())
@@ -152,7 +152,7 @@ class SessionService:
 def _redeem(session: Session, credentials: SignIn) -> _Grant:
     """Return the right that a key or a link gives.
 
-    Raises RefusedError where it gives none, and ProblemError where there is not one of the two.
+    Raises RefusedError if it gives none, and ProblemError if there is not one of the two.
     """
     if credentials.key is not None and credentials.token is None:
         key = find_key(session, credentials.key)

@@ -20,7 +20,7 @@ class ExitWatch:
         self._is_running = False
 
     def add(self, pid: int) -> None:
-        """Watch the process `pid`, which counts as ended where there is none."""
+        """Watch the process `pid`, which counts as ended if there is none."""
         with self._lock:
             if pid in self._files:
                 return

@@ -194,7 +194,7 @@ class LocalLauncher:
             raise LaunchError(f"cannot run {command[0]}: {error.strerror}") from error
 
     def _find_process(self, launch: Launch) -> psutil.Process | None:
-        """Return the launch process; None where it is not alive."""
+        """Return the launch process; None if it is not alive."""
         self._reap(launch)
         attempt = _get_attempt_directory(launch)
         record = _read_record(attempt)

@@ -21,7 +21,7 @@ class LogText(Protocol):
 
 
 class LogFile(LogText):
-    """The bytes that a log file has when it is opened; none where there is no file yet."""
+    """The bytes that a log file has when it is opened; none if there is no file yet."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -41,7 +41,7 @@ class LogFile(LogText):
 
 
 def read_log(path: Path, part: LogRange) -> LogPart:
-    """Read a part of the file `path` as `read_part` does; empty where there is no file yet."""
+    """Read a part of the file `path` as `read_part` does; empty if there is no file yet."""
     if not path.exists():
         return LogPart("", part.offset, is_at_end=True)
     return read_part(LogFile(path), part)
@@ -67,7 +67,7 @@ def read_last_line(path: Path) -> str:
 
 
 def find_last_line(log: LogText) -> str:
-    """Return the last line that is not blank, of the last 20 lines; empty where there is none."""
+    """Return the last line that is not blank, of the last 20 lines; empty if there is none."""
     text = read_part(log, LogRange(tail_lines=20)).text
     # NUL is what a crash of the machine leaves at the end of a file, and no database stores it.
     lines = (line.replace("\0", "").strip() for line in reversed(text.splitlines()))

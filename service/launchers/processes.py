@@ -56,7 +56,7 @@ def find_same(pid: int, start_time: float, attempt_directory: Path) -> psutil.Pr
     """Return the living process `pid` if it is the recorded one, and not a later process with the same number.
 
     start_time: in seconds since the epoch, as recorded. A change of the system clock moves the start time of processes,
-    so the attempt's mark also identifies the process. Returns None where there is no such process.
+    so the attempt's mark also identifies the process. Returns None if there is no such process.
     """
     try:
         process = psutil.Process(pid)

@@ -172,11 +172,11 @@ class LaunchStatus:
 
     phase: LaunchPhase
     reason: Reason | None = None
-    """Reason of the phase, which a job then has too; None where the phase explains itself."""
+    """Reason of the phase, which a job then has too; None if the phase explains itself."""
     message: str = ""
     """Explanation of the phase, such as why an attempt is pending."""
     node: str | None = None
-    """Machine of the attempt; None where it has none yet."""
+    """Machine of the attempt; None if it has none yet."""
     memory_bytes: int = 0
     """Bytes of memory in use by all processes of the attempt; up to what it asks for, perhaps an upper bound."""
     exit_code: int | None = None
@@ -242,7 +242,7 @@ class Launcher(Protocol):
 
     @property
     def node(self) -> str | None:
-        """Machine on which this process starts attempts; None where the launcher finds one for each."""
+        """Machine on which this process starts attempts; None if the launcher finds one for each."""
         ...
 
     @property
@@ -266,7 +266,7 @@ class Launcher(Protocol):
         ...
 
     def find_image(self, options: KubernetesConfig) -> str | None:
-        """Return the container image of attempts with these options; None where they run in none."""
+        """Return the container image of attempts with these options; None if they run in none."""
         ...
 
     def list_faults(self, placement: KubernetesConfig) -> Sequence[FieldError]:
@@ -303,5 +303,5 @@ class Launcher(Protocol):
         ...
 
     def capacity(self) -> LauncherCapacity | None:
-        """Return all resources that jobs may occupy; None where nobody knows, and something else decides."""
+        """Return all resources that jobs may occupy; None if nobody knows, and something else decides."""
         ...

@@ -147,7 +147,7 @@ class Leadership:
         return attempt.lease_token == self._token
 
     def check_lease(self) -> None:
-        """Raise LeadershipLostError where the leases of this process may be over before what it starts has begun."""
+        """Raise LeadershipLostError if the leases of this process may be over before what it starts has begun."""
         if not self.is_held or time.monotonic() > self._safe_until:
             raise LeadershipLostError("the leases of this process may be over")
 
@@ -155,7 +155,7 @@ class Leadership:
     def write(self) -> Generator[Session]:
         """Open a session in a transaction during which no other process becomes the leader.
 
-        Raises LeadershipLostError where this process is not the leader any more.
+        Raises LeadershipLostError if this process is not the leader any more.
         """
         token = self._get_token()
         with self._database.write() as session:
@@ -215,7 +215,7 @@ def _name_process() -> str:
 
 
 def _has_ended(owner: str | None) -> bool:
-    """Whether the process that `_name_process` named so is known to have ended; False where it cannot be seen."""
+    """Whether the process that `_name_process` named so is known to have ended; False if it cannot be seen."""
     _, *parts = (owner or "").split(":")
     if len(parts) != 3 or not parts[1].isdecimal() or not parts[2].isdecimal():
         return False

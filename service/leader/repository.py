@@ -44,7 +44,7 @@ class LeaderRepository:
         self._session = session
 
     def get_or_add(self, service_id: str, at: datetime) -> Leadership:
-        """Return the row, which is made with `service_id` where there is none yet."""
+        """Return the row, which is made with `service_id` if there is none yet."""
         row = self._session.get(Leadership, ROW, with_for_update=True, populate_existing=True)
         if row is None:
             row = Leadership(id=ROW, token=0, owner="", service_id=service_id, since=at)
@@ -53,7 +53,7 @@ class LeaderRepository:
         return row
 
     def get(self) -> Leadership | None:
-        """Return the row; None where there is none yet."""
+        """Return the row; None if absent yet."""
         return self._session.get(Leadership, ROW)
 
     def find_missed_jump(self, comparison: Comparison) -> timedelta:
@@ -69,7 +69,7 @@ class LeaderRepository:
     def begin_term(self, owner: str, capacity: dict[str, Any], at: datetime) -> tuple[int, str | None]:
         """Record a new leader, with a token above all earlier ones.
 
-        Returns the token, and the owner of the term before; None where there was none.
+        Returns the token, and the owner of the term before; None if absent.
         """
         row = self._session.get_one(Leadership, ROW, with_for_update=True, populate_existing=True)
         before = row.owner or None
@@ -95,7 +95,7 @@ class LeaderRepository:
         """Give the lease to all active attempts without one, whose lease is over, or whose leader is known to have
         ended; return them.
 
-        ended_owner: leader whose process has ended; None where that is not known.
+        ended_owner: leader whose process has ended; None if that is not known.
         """
         is_free = or_(
             Attempt.lease_token.is_(None), Attempt.lease_expires_at <= at, Attempt.lease_owner == (ended_owner or "")

@@ -56,7 +56,7 @@ class Planner:
     def make_plan(self, resolved: ResolvedJob, *, sees_files: bool = True) -> dict[str, Any]:
         """Return the result line of `dlrm.programs.plan`, parsed; from the cache where possible.
 
-        sees_files: whether the job runs with the files of this machine. Raises ProblemError where the job cannot be
+        sees_files: whether the job runs with the files of this machine. Raises ProblemError if the job cannot be
         planned, the program fails or takes too long, or too many requests wait.
         """
         key = _compute_key(resolved, sees_files)
@@ -119,7 +119,7 @@ class Planner:
 
 
 def _compute_key(resolved: ResolvedJob, sees_files: bool) -> str | None:
-    """Return a hash of all that the result depends on; None where the result must not be cached.
+    """Return a hash of all that the result depends on; None if the result must not be cached.
 
     That is the case for raw files, whose prepared data may appear or change, for packed data that cannot be read, and
     where the job starts from another model, whose dimensions are read.

@@ -65,10 +65,10 @@ class PlanView(BaseModel):
     num_samples: int | None
     """Number of samples of the run, over all epochs; null where its rows are unknown."""
     training_seconds: float | None
-    """Estimated seconds of all steps; null where there is no plan, or `num_steps` or the speed of the dense part is not
+    """Estimated seconds of all steps; null if there is no plan, or `num_steps` or the speed of the dense part is not
     known."""
     plan: dict[str, Any] | None
-    """Plan as described in docs/plans.md; null where there is none, and `refusal` or `unknown_sizes` says why."""
+    """Plan as described in docs/plans.md; null if there is none, and `refusal` or `unknown_sizes` says why."""
     warnings: list[str] | None
     """Shortages that a run would have, such as too few steps or evaluation rows, as far as the rows are known; null
     where `plan` is null."""

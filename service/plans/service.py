@@ -44,7 +44,7 @@ RESULT_FIELDS = (
     "refusal",
     "unknown_sizes",
 )
-"""Fields of the planner's result that an answer has; null where nothing was planned."""
+"""Fields of the planner's result that an answer has; null if nothing was planned."""
 NUM_POINTS = 100
 
 
@@ -62,7 +62,7 @@ class PlanService:
     def plan(self, document: Mapping[str, Any], principal: Principal) -> PlanView:
         """Plan the job of a document without storing it, as if `principal` submitted it.
 
-        Raises ConfigError where the document itself is invalid, and ProblemError where the planner fails or is busy.
+        Raises ConfigError if the document itself is invalid, and ProblemError where the planner fails or is busy.
         """
         spec = parse_document(document)
         launcher = resolve_launcher(spec, self._launchers)

@@ -17,7 +17,7 @@ class RunningJob:
     owner: str
     demand: Capacity
     seconds_left: float | None
-    """Seconds until it is expected to end; None where nothing is known."""
+    """Seconds until it is expected to end; None if nothing is known."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class WaitingJob:
     least: Capacity
     """Room with which it begins: less where it leaves a range of machines."""
     run_seconds: float | None
-    """Seconds that it is expected to run; None where nothing is known, so that it is taken to run for ever."""
+    """Seconds that it is expected to run; None if nothing is known, so that it is taken to run for ever."""
 
 
 @dataclass
@@ -63,7 +63,7 @@ def forecast_start_seconds(
     ahead: Sequence[WaitingJob],
     job: WaitingJob,
 ) -> float | None:
-    """Return the seconds until `job` starts; None where what is known does not tell.
+    """Return the seconds until `job` starts; None if what is known does not tell.
 
     total: all that jobs may occupy. quotas: by owner. ahead: jobs in front of it, in their order. As in the scheduler,
     a job that fits passes those that do not; reservations are left out. Where a job of unknown end runs, only a start

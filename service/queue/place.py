@@ -26,7 +26,7 @@ NUM_EARLIER_RUNS = 9
 def find_place(session: Session, job: Job, wait: Wait | None, capacity: LauncherCapacity | None) -> QueuePlace | None:
     """Find the place of a job in the queue; None while it does not wait there for resources.
 
-    wait: what it waits for, from `explain_waits`. capacity: all that jobs of its launcher may occupy; None where that
+    wait: what it waits for, from `explain_waits`. capacity: all that jobs of its launcher may occupy; None if that
     is not known.
     """
     time = now()
@@ -43,7 +43,7 @@ def find_place(session: Session, job: Job, wait: Wait | None, capacity: Launcher
 
 
 def _forecast_start(session: Session, job: Job, capacity: LauncherCapacity | None, time: datetime) -> float | None:
-    """Estimate the seconds until a waiting job starts; None where what runs and what is in front do not tell."""
+    """Estimate the seconds until a waiting job starts; None if what runs and what is in front do not tell."""
     queue = QueueRepository(session, job.launcher)
 
     @cache

@@ -29,10 +29,10 @@ class QueueRepository:
         full: Sequence[ColumnElement[bool]],
         tried: Collection[str],
     ) -> Job | None:
-        """Return the first waiting job that may start at the time `at`; None where there is none.
+        """Return the first waiting job that may start at the time `at`; None if absent.
 
-        capacity: machines that it has to fit when they are empty; None where they are not known. room: what it may
-        occupy; None where that does not matter. full: conditions on jobs that their owner's quota keeps from starting.
+        capacity: machines that it has to fit when they are empty; None if they are not known. room: what it may
+        occupy; None if that does not matter. full: conditions on jobs that their owner's quota keeps from starting.
         tried: ids of jobs to leave out.
         """
         query = self._select_ready(at).where(*(not_(condition) for condition in full), Job.id.not_in(tried))

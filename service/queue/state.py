@@ -31,9 +31,9 @@ class QueueState:
     usages: Mapping[str, Usage]
     """Resources that each owner's jobs hold."""
     head: Job | None
-    """First job that may start by its owner's quota and that the machines have room for; None where none waits."""
+    """First job that may start by its owner's quota and that the machines have room for; None if none waits."""
     capacity: LauncherCapacity | None = None
-    """All that jobs may occupy; None where that is not known."""
+    """All that jobs may occupy; None if that is not known."""
 
     @classmethod
     def read(
@@ -46,7 +46,7 @@ class QueueState:
     ) -> "QueueState":
         """Read the state of the queue of one launcher.
 
-        capacity: all that its jobs may occupy; None where that is not known. tried: ids of jobs to leave out.
+        capacity: all that its jobs may occupy; None if that is not known. tried: ids of jobs to leave out.
         """
         queue = QueueRepository(session, launcher)
         reserved = JobRepository(session).sum_reserved_capacity(launcher)
@@ -66,7 +66,7 @@ class QueueState:
         return self.free.minus(get_demand(self.head)) if self.head and self.is_reserved else self.free
 
     def find_wait(self, owner: str, full_demand: Demand, job_id: str | None = None) -> tuple[Reason, str] | None:
-        """Return what a waiting job lacks, as a reason and a sentence; None where it is about to start.
+        """Return what a waiting job lacks, as a reason and a sentence; None if it is about to start.
 
         A job that is held, or that waits for its restart, lacks something else. job_id: None for a job that has not
         been submitted.

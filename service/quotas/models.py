@@ -7,7 +7,7 @@ from service.database import Base
 
 
 class Quota(Base):
-    """Limits on all jobs of one owner together; null where there is no limit."""
+    """Limits on all jobs of one owner together; null if there is no limit."""
 
     __tablename__ = "quotas"
 

@@ -15,12 +15,12 @@ NOTHING = Usage(Capacity(0, 0, 0), 0)
 
 
 def find_quota(quotas: Mapping[str, Quota], owner: str) -> Quota | None:
-    """Return the quota of an owner, or else that of everybody; None where there is neither."""
+    """Return the quota of an owner, or else that of everybody; None if there is neither."""
     return quotas.get(owner) or quotas.get(EVERYBODY)
 
 
 def find_quota_lack(owner: str, demand: Capacity, quota: Quota | None, usage: Usage) -> str | None:
-    """Return in one sentence what of its owner's quota a job lacks; None where it may start.
+    """Return in one sentence what of its owner's quota a job lacks; None if it may start.
 
     usage: what other jobs of the owner occupy.
     """

@@ -38,7 +38,7 @@ class QuotaService:
         return QuotaView(owner=owner, **quota.model_dump())
 
     def remove(self, owner: str, principal: Principal) -> None:
-        """Remove the quota of an owner. Raises ProblemError where there is none."""
+        """Remove the quota of an owner. Raises ProblemError if there is none."""
         with self._database.write() as session:
             if not QuotaRepository(session).remove(owner):
                 raise not_found("quota", owner)
@@ -46,7 +46,7 @@ class QuotaService:
 
 
 def check_submission(session: Session, owner: str, demand: Capacity) -> None:
-    """Raise ProblemError where the quota of `owner` never lets such a job start, or lets no further one wait."""
+    """Raise ProblemError if the quota of `owner` never lets such a job start, or lets no further one wait."""
     quotas = QuotaRepository(session)
     quota = find_quota(quotas.list_by_owner(), owner)
     if quota is None:

@@ -91,7 +91,7 @@ def ingest(
     """Store lines `first_seq`, `first_seq + 1`, … of a stream, except those already known.
 
     Needs a transaction of its own, so that all lines are stored or none. Returns the number of the last known line.
-    Raises AttemptEndedError where the attempt or its job has ended, GapError where lines before `first_seq` are
+    Raises AttemptEndedError if the attempt or its job has ended, GapError where lines before `first_seq` are
     missing, and BadLineError where a line is not valid in its stream.
     """
     job = _lock_open_job(session, attempt)
@@ -166,13 +166,13 @@ def _store_event(session: Session, job: Job, attempt: Attempt, rank: int, report
 
 
 def check_is_open(session: Session, attempt: Attempt) -> None:
-    """Raise AttemptEndedError where an attempt or its job has ended, as the database says now."""
+    """Raise AttemptEndedError if an attempt or its job has ended, as the database says now."""
     if not AttemptRepository(session).is_open(attempt.id):
         raise AttemptEndedError(f"attempt {attempt.number} of {attempt.job_id} has ended: its reports are closed")
 
 
 def _lock_open_job(session: Session, attempt: Attempt) -> Job:
-    """Lock and return the job of an attempt. Raises AttemptEndedError where the attempt or the job has ended.
+    """Lock and return the job of an attempt. Raises AttemptEndedError if the attempt or the job has ended.
 
     Whoever records an end locks the job first: an end that is being recorded is awaited here, and then seen; one that
     comes later waits until these lines are stored.
@@ -222,7 +222,7 @@ def _make_event(job: Job, attempt: Attempt, rank: int, report: EventReport) -> E
 
 
 def _record_decided(jobs: JobRepository, job: Job, report: EventReport) -> None:
-    """Record what the run decided, and the numbers that it derived; nothing where they are not as they should be."""
+    """Record what the run decided, and the numbers that it derived; nothing if they are not as they should be."""
     try:
         decided = _Decided.model_validate(report.details)
         batch = BatchConfig.model_validate({**job.resolved["job"]["batch"], **decided.batch})

@@ -46,7 +46,7 @@ class LogPartRepository:
         )
 
     def open(self, attempt_id: str, rank: int, stream: str) -> "StoredLog":
-        """Return a log, which has no bytes where nothing was pushed."""
+        """Return a log, which has no bytes if nothing was pushed."""
         parts = select(StoredLogPart.start_byte, StoredLogPart.num_bytes).where(*_is_of(attempt_id, rank, stream))
         first = self._session.execute(parts.order_by(StoredLogPart.start_byte).limit(1)).one_or_none()
         last = self._session.execute(parts.order_by(StoredLogPart.start_byte.desc()).limit(1)).one_or_none()
@@ -54,7 +54,7 @@ class LogPartRepository:
         return StoredLog(self._session, attempt_id, rank, stream, start, end)
 
     def find_launch_rank(self, attempt_id: str, node: int) -> int | None:
-        """Return the first rank of a machine, under which its launch process pushes; None where that has not.
+        """Return the first rank of a machine, under which its launch process pushes; None if that has not.
 
         node: number of the machine among those that have pushed, which are in the order of their ranks.
         """

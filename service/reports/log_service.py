@@ -25,7 +25,7 @@ class LogService:
     ) -> LogView:
         """Read a part of a log of the given attempt; None means the last one.
 
-        Raises ProblemError where there is no such job that `principal` may know of, or no such attempt or rank.
+        Raises ProblemError if there is no such job that `principal` may know of, or no such attempt or rank.
         """
         with self._database.read() as session:
             job = get_visible_job(session, job_id, principal)
@@ -50,7 +50,7 @@ class LogService:
 def _find_attempt(session: Session, job: Job, number: int | None) -> Attempt | None:
     """Return the attempt with this number, or the last one where `number` is None; None before the first attempt.
 
-    Raises ProblemError where there is no attempt with this number.
+    Raises ProblemError if there is no attempt with this number.
     """
     attempts = AttemptRepository(session)
     if number is None or job.num_attempts == 0 == number - 1:

@@ -54,7 +54,7 @@ class ReportedProgress(Progress):
     ) -> "ReportedProgress":
         """Return the progress of an attempt that begins at `start`.
 
-        last_step, last_evaluation: last reports of earlier attempts that are not void; None where there are none.
+        last_step, last_evaluation: last reports of earlier attempts that are not void; None if absent.
         """
         last_step, last_evaluation = last_step or {}, last_evaluation or {}
         changes: dict[str, Any] = {
@@ -100,7 +100,7 @@ class ReportedProgress(Progress):
 
 
 def _compute_trained_fraction(start: StartReport, last_step: Mapping[str, Any]) -> float | None:
-    """Compute the share of the run's samples at a start, or else at the step before it; None where neither tells."""
+    """Compute the share of the run's samples at a start, or else at the step before it; None if neither tells."""
     if start.done_fraction is not None:
         return start.done_fraction
     num_run_samples = last_step.get("num_run_samples")

@@ -115,7 +115,7 @@ class ReportRepository:
         return self._session.scalar(joined) or ""
 
     def get_last_report(self, job_id: str, kind: str) -> dict[str, Any] | None:
-        """Return the newest report of one kind that is not void; None where there is none."""
+        """Return the newest report of one kind that is not void; None if absent."""
         query = _select_metrics(select(Metric.report), job_id, kind, attempt=None, after=0)
         return self._session.scalar(query.order_by(Metric.id.desc()).limit(1))
 

@@ -43,7 +43,7 @@ class ReportService:
     def push(self, attempt_id: str, token: str | None, reports: NewReports) -> int:
         """Store pushed lines and return the number of the last known line.
 
-        Raises ProblemError where the token or rank is wrong, the attempt has ended, lines are missing, or a line is not
+        Raises ProblemError if the token or rank is wrong, the attempt has ended, lines are missing, or a line is not
         a valid report.
         """
         try:
@@ -62,7 +62,7 @@ class ReportService:
     def get_acknowledged_seq(self, attempt_id: str, token: str | None, rank: int, stream: Stream) -> int:
         """Return the number of the last known line of a stream.
 
-        Raises ProblemError where the token is wrong or the attempt has ended.
+        Raises ProblemError if the token is wrong or the attempt has ended.
         """
         try:
             with self._database.read() as session:
@@ -74,7 +74,7 @@ class ReportService:
     def read_metrics(self, job_id: str, principal: Principal, query: MetricQuery) -> str:
         """Return the JSON of the `MetricPage` that `query` selects.
 
-        Raises ProblemError where there is no such job that `principal` may know of. Reports are stored as JSON, and are
+        Raises ProblemError if there is no such job that `principal` may know of. Reports are stored as JSON, and are
         neither parsed nor checked again: there may be ten thousand of them.
         """
         with self._database.read() as session:
@@ -95,7 +95,7 @@ class ReportService:
 
 
 def _authenticate(session: Session, attempt_id: str, token: str | None) -> Attempt:
-    """Return the attempt that the token is for. Raises ProblemError where there is none.
+    """Return the attempt that the token is for. Raises ProblemError if there is none.
 
     An attempt that is unknown takes as long as a token that is wrong, and has the same answer.
     """
@@ -111,6 +111,6 @@ def _gone(error: AttemptEndedError) -> ProblemError:
 
 
 def check_rank(world_size: int, rank: int) -> None:
-    """Raise ProblemError where a job of `world_size` ranks has no such rank."""
+    """Raise ProblemError if a job of `world_size` ranks has no such rank."""
     if rank >= world_size:
         raise invalid_request([FieldError("rank", f"there is no rank {rank}", f"0 to {world_size - 1}")])

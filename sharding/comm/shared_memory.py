@@ -46,7 +46,7 @@ class SharedBuffer:
 
     @classmethod
     def open(cls, handle: SharedBufferHandle) -> "SharedBuffer":
-        """Open another process's buffer. Raises OSError where it is of another machine or user."""
+        """Open another process's buffer. Raises OSError if it is of another machine or user."""
         return cls(os.open(handle.path, os.O_RDWR | os.O_CLOEXEC))
 
     @property

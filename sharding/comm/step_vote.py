@@ -34,7 +34,7 @@ class StepDecision:
     is_save_due: bool
     """Whether every rank is ready to save."""
     loss_sum: float
-    """Loss summed over the valid rows of the global batch; NaN where it is not finite on some rank."""
+    """Loss summed over the valid rows of the global batch; NaN if it is not finite on some rank."""
 
 
 def all_reduce_votes(ranks: Ranks, vote: StepVote, loss_sum: torch.Tensor | None = None) -> StepDecision:

@@ -81,7 +81,7 @@ class TableOptimizer:
         return learning_rate / scale if self.name == "sgd" else learning_rate
 
     def get_state_shape(self, num_rows: int, num_columns: int) -> tuple[int, ...] | None:
-        """Return the shape of a shard's optimizer state; None where the optimizer keeps none."""
+        """Return the shape of a shard's optimizer state; None if the optimizer keeps none."""
         if self.name == "sgd":
             return None
         return (num_rows,) if self.name == "rowwise_adagrad" else (num_rows, num_columns)

@@ -30,7 +30,7 @@ def choose_transport(
 
     choice: "auto" is the first of memory, network and TorchRec's that works here. dtype: number format in which pooled
     embeddings and gradients travel between ranks. needs_counts: see `TableOptimizer.needs_counts`. Raises
-    TransportError where none works, or not the one asked for.
+    TransportError if none works, or not the one asked for.
     """
     names = get_args(TransportName) if choice == "auto" else (choice,)
     obstacles: list[str] = []
@@ -68,7 +68,7 @@ def make_transport(
 
 
 def _find_obstacle(name: TransportName, ranks: Ranks, dtype: torch.dtype, *, needs_counts: bool) -> str | None:
-    """Say why a transport does not work here, as a verb phrase about it; None where it works."""
+    """Say why a transport does not work here, as a verb phrase about it; None if it works."""
     if name == "torchrec":
         # Every rank has the packages of the same machine image; a rank without them fails by itself.
         missing = [package for package in TORCHREC_PACKAGES if importlib.util.find_spec(package) is None]

@@ -144,7 +144,7 @@ class _PooledShare:
         num_samples: int,
         update: "_FusedUpdate | None" = None,
     ) -> None:
-        """Keep what `read_chunk` needs. update: takes the gradients; None where no update is to come."""
+        """Keep what `read_chunk` needs. update: takes the gradients; None if no update is to come."""
         self._shards, self._ids, self._offsets, self._num_samples = shards, ids, offsets, num_samples
         self._update = update
 

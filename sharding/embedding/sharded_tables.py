@@ -68,7 +68,7 @@ class ShardedTables:
         self._dtype = EXCHANGE_DTYPES[exchange_dtype]
         name = choose_transport(transport, ranks, self._dtype, needs_counts=optimizer.needs_counts)
         self.is_in_memory = name == "memory"
-        """Whether all ranks share memory, also where there are no tables."""
+        """Whether all ranks share memory, also if there are no tables."""
         self._transports: list[Transport] = []
         if any(not planned.is_replicated for planned in plan.tables):
             self._transports.append(make_transport(plan, optimizer, ranks, self._dtype, chunk_size, name))
@@ -188,7 +188,7 @@ class PooledBatch:
         """Scale of gradients in transit: `write_gradient` takes `scale` times d(mean loss) / d(pooled)."""
 
     def read_chunk(self, start: int, end: int, out: torch.Tensor | None = None) -> torch.Tensor:
-        """Return the pooled embeddings [c, F, D] of samples [start, end), [c, 0, 0] where there are no features.
+        """Return the pooled embeddings [c, F, D] of samples [start, end), [c, 0, 0] if there are no features.
 
         out: where to write them; else they are valid until the next chunk is read.
         """

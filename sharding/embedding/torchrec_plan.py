@@ -107,7 +107,7 @@ def _make_cache_params(table: TorchRecTable) -> CacheParams | None:
 
 
 def _find_type(planned: TablePlan, world_size: int, ranks_per_node: int) -> ShardingType | None:
-    """Find the type by which TorchRec puts the blocks of a table where our plan has them; None where there is none."""
+    """Find the type by which TorchRec puts the blocks of a table where our plan has them; None if absent."""
     if len(planned.blocks) == 1:
         return "table_wise"
     match planned.sharding_type:

@@ -16,7 +16,7 @@ def load_library(name: str, directory: Path = TABLES_DIRECTORY) -> bool:
 
 @cache
 def find_load_error(name: str, directory: Path = TABLES_DIRECTORY) -> str | None:
-    """Return why the operators cannot be used, and what to do; None where they can."""
+    """Return why the operators cannot be used, and what to do; None if they can."""
     # Imported late: `find_build_error` is also called where torch is not installed.
     import torch
 
@@ -31,7 +31,7 @@ def find_load_error(name: str, directory: Path = TABLES_DIRECTORY) -> str | None
 
 
 def find_build_error(name: str, torch_version: str, directory: Path = TABLES_DIRECTORY) -> str | None:
-    """Return why there are no operators for this version of torch, and what to do; None where there are.
+    """Return why there are no operators for this version of torch, and what to do; None if there are.
 
     Imports no torch.
     """

@@ -70,7 +70,7 @@ def with_memory(request: PlanRequest, num_bytes: int) -> PlanRequest:
 def _with_caches(request: PlanRequest, round_memory: RoundMemory) -> Iterator[PlanRequest]:
     """Yield the request with room on the hosts for the tables that GPUs would cache, then with smaller caches as well.
 
-    None where tables are not TorchRec's on GPUs.
+    None if tables are not TorchRec's on GPUs.
     """
     topology = request.topology
     smaller = (share for share in CACHE_SHARES if share < request.min_cache_share and share <= USUAL_CACHE_SHARE)

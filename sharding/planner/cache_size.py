@@ -23,12 +23,12 @@ START_BYTES = 28
 
 
 def count_cache_bytes(cache_share: float, num_rows: int, num_columns: int) -> int:
-    """Return the bytes of the GPU for the cached weights of a shard, or for all of them where nothing is cached."""
+    """Return the bytes of the GPU for the cached weights of a shard, or for all of them if nothing is cached."""
     return math.ceil(cache_share * num_rows) * num_columns * FLOAT_BYTES
 
 
 def count_cache_index_bytes(cache_share: float, num_rows: int) -> int:
-    """Return the bytes of the GPU with which the rows of a cached shard are found; 0 where nothing is cached."""
+    """Return the bytes of the GPU with which the rows of a cached shard are found; 0 if nothing is cached."""
     return math.ceil(cache_share * num_rows) * SLOT_BYTES + num_rows * INDEX_BYTES if cache_share < 1 else 0
 
 
@@ -51,7 +51,7 @@ def count_device_bytes(optimizer: TableOptimizerName, cache_share: float, num_ro
 
 
 def count_host_bytes(optimizer: TableOptimizerName, cache_share: float, num_rows: int, num_columns: int) -> int:
-    """Return the bytes of a cached shard in the memory of the host; 0 where nothing is cached.
+    """Return the bytes of a cached shard in the memory of the host; 0 if nothing is cached.
 
     Weights, state that is not on the GPU, and what FBGEMM needs at the start: later a checkpoint may use that memory.
     """

@@ -65,7 +65,7 @@ def place_tables(request: PlanRequest, *, is_improved: bool) -> CachedPlacement:
 
 
 def cache_all(request: PlanRequest) -> PlanRequest:
-    """Return the request with the smallest caches of all tables that may be cached; unchanged where none may.
+    """Return the request with the smallest caches of all tables that may be cached; unchanged if none may.
 
     Raises PlanError.
     """
@@ -94,7 +94,7 @@ def _place(request: PlanRequest, *, is_improved: bool) -> CachedPlacement:
 def _find_least_cached(request: PlanRequest, candidates: Sequence[int]) -> PlanRequest:
     """Return the request that fits with as little cached as possible, of the tables with the numbers `candidates`.
 
-    Raises NoRoomError where none does.
+    Raises NoRoomError if none does.
     """
     steps = _list_steps(request, candidates)
     # Bisection over the steps from nothing cached, which does not fit, to everything: each takes less memory.

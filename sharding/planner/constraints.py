@@ -34,7 +34,7 @@ FIXED_BY_JOB = "set by the job"
 
 
 def make_initial_options(request: PlanRequest, costs: CostEstimator) -> list[ShardingOption]:
-    """Return the option of each table that the search begins with. Raises PlanError where a rule cannot hold."""
+    """Return the option of each table that the search begins with. Raises PlanError if a rule cannot hold."""
     enumerator = Enumerator(request, costs)
     of_other_tables = Rule("*", request.plan)
     options: list[ShardingOption] = []
@@ -48,7 +48,7 @@ def make_initial_options(request: PlanRequest, costs: CostEstimator) -> list[Sha
 
 
 def match_rules(request: PlanRequest) -> list[int | None]:
-    """Return the number of the rule that claims each table; None where `request.plan` holds.
+    """Return the number of the rule that claims each table; None if `request.plan` holds.
 
     Raises PlanError for a rule that claims none.
     """
@@ -133,7 +133,7 @@ def _make_one_node_option(
 
 
 def _count_column_shards(table: Table, max_shards: int) -> int:
-    """Return the number of column ranges of a table where no rule names its ranks."""
+    """Return the number of column ranges of a table if no rule names its ranks."""
     return max(1, min(max_shards, max(2, table.embedding_dim // MIN_COLUMNS), table.embedding_dim // COLUMN_STEP))
 
 
@@ -151,7 +151,7 @@ def _check_optimizer(request: PlanRequest, table: Table, kind: ShardingType, fie
 
 
 def _find_rank_fault(ranks: Sequence[int], world_size: int) -> str | None:
-    """Return the fault of the ranks of a rule; None where there is none."""
+    """Return the fault of the ranks of a rule; None if absent."""
     if not ranks:
         return "names no rank"
     if len(set(ranks)) < len(ranks):

@@ -77,20 +77,20 @@ class Diagnosis:
     is_option_at_fault: bool
     """Whether the table of `option` is the cause; else all tables together are too large."""
     least_memory_bytes: int | None
-    """Least bytes of a memory domain that would do; None where no amount would."""
+    """Least bytes of a memory domain that would do; None if no amount would."""
     memory_use: MemoryUse | None
-    """Use of the fullest memory domain in a placement with the least memory; None where there is none."""
+    """Use of the fullest memory domain in a placement with the least memory; None if absent."""
     blamed_rule: BlamedRule | None
     alternatives: tuple[PlanRequest, ...]
     """Requests that were tried and have a plan, the cheapest change first."""
     least_host_bytes: int | None = None
-    """Least bytes of the memory of a node of GPUs with which the tables would fit; None where that is not the cause."""
+    """Least bytes of the memory of a node of GPUs with which the tables would fit; None if that is not the cause."""
     cache_share: float = 1.0
     """Share of each table's rows that GPUs cache in `memory_use`, with the least memory; 1: tables are whole there."""
 
     @property
     def short_bytes(self) -> int | None:
-        """Bytes that a memory domain lacks; None where no amount would do."""
+        """Bytes that a memory domain lacks; None if no amount would do."""
         if self.least_memory_bytes is None:
             return None
         return self.least_memory_bytes - self.request.topology.memory_bytes
@@ -173,7 +173,7 @@ def _find_least_memory(
 ) -> tuple[int, PlacementState] | None:
     """Return the least bytes of a memory domain that give a plan, up to GRAIN, and the placement of that plan.
 
-    None where even room for everything in each memory domain is not enough.
+    None if even room for everything in each memory domain is not enough.
     """
     topology = request.topology
     needed = sum(_count_table_bytes(request, option) for option in options)
@@ -272,7 +272,7 @@ def _find_fullest_memory(
 
 
 def _find_blamed_rule(request: PlanRequest, options: Sequence[ShardingOption], use: MemoryUse) -> BlamedRule | None:
-    """Return the rule whose tables' buffers take more of a memory than anything else; None where none does."""
+    """Return the rule whose tables' buffers take more of a memory than anything else; None if none does."""
     by_rule = _find_buffered_tables(request, options)
 
     def count_buffer_bytes(tables: Iterable[int]) -> int:

@@ -37,7 +37,7 @@ class Speeds:
     loopback: Speed
     """Bandwidth from one process of the machine to another, over TCP."""
     flops: Speed | None
-    """Speed of one core in fp32 matrix products of the dense part; None where torch is not installed."""
+    """Speed of one core in fp32 matrix products of the dense part; None if torch is not installed."""
     flops_bf16: Speed | None
     is_measured: bool = True
     """Whether the speeds were measured; else they are assumed."""

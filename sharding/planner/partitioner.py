@@ -132,7 +132,7 @@ class PlacementState:
     def add(self, number: int, option: ShardingOption) -> None:
         """Place the shards of table `number` on the least loaded ranks.
 
-        Raises NoRoomError where they have no room; the state is then unchanged.
+        Raises NoRoomError if they have no room; the state is then unchanged.
         """
         shards = self._make_shards(number, option)
         # The bytes that the table takes of every memory domain count while ranks are chosen for its shards.
@@ -267,7 +267,7 @@ class PlacementState:
         return self._cost_of_shape[key]
 
     def _choose_ranks(self, option: ShardingOption, shards: list[PlacedShard]) -> list[int] | None:
-        """Return a rank for each shard; None where there is no room."""
+        """Return a rank for each shard; None if there is no room."""
         if option.has_fixed_ranks:
             ranks = [shard.block.rank for shard in shards]
             return ranks if self._have_room(shards, ranks) else None
@@ -294,7 +294,7 @@ class PlacementState:
         return max(after), max(self.ranks[rank].num_bytes for rank in ranks)
 
     def _choose_least_loaded(self, shards: list[PlacedShard], allowed: Sequence[int]) -> list[int] | None:
-        """Return distinct ranks with room, the least loaded for the largest shard; None where there are too few.
+        """Return distinct ranks with room, the least loaded for the largest shard; None if there are too few.
 
         Among equally loaded ranks the one with the fewest bytes goes first.
         """

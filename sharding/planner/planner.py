@@ -41,7 +41,7 @@ def make_plan(request: PlanRequest, *, round_memory: RoundMemory = int) -> Plan:
 
 
 def _check_caches(request: PlanRequest) -> None:
-    """Raise PlanError where the request says of caches what only a plan can, or what none can be."""
+    """Raise PlanError if the request says of caches what only a plan can, or what none can be."""
     if not 0 < request.min_cache_share <= 1:
         message = f"a cache cannot have {request.min_cache_share:g} of a table's rows"
         raise PlanError(message, ["more than 0, up to 1"], "min_cache_share")
@@ -69,7 +69,7 @@ def _with_rank(block: Block, rank: int) -> Block:
 def _name_type(request: PlanRequest, plan: TablePlan) -> TablePlan:
     """Return the plan with the sharding type that its ranks amount to, and the reason for it.
 
-    plan.reason: the reason why the table is split, where that is not speed.
+    plan.reason: the reason why the table is split, if that is not speed.
     """
     topology = request.topology
     if topology.world_size == 1:

@@ -33,7 +33,7 @@ ROUNDING = 1e-9
 def find_placement(
     request: PlanRequest, costs: CostEstimator, options: Sequence[ShardingOption], *, is_improved: bool
 ) -> PlacementState:
-    """Find a placement of all tables. Raises NoRoomError where there is none.
+    """Find a placement of all tables. Raises NoRoomError if there is none.
 
     options: the option of every table to begin with; automatic ones may be replaced. is_improved: whether to search for
     a fast placement, and not only for one that fits.
@@ -126,7 +126,7 @@ def _partition(
 
 
 def _find_hopeless(empty: PlacementState, options: Sequence[ShardingOption]) -> ShardingOption | None:
-    """Return a fixed option that does not fit even into an empty memory; None where all do.
+    """Return a fixed option that does not fit even into an empty memory; None if all do.
 
     How the automatic tables are split makes no difference: with more shards they take no less of every memory.
     """

@@ -1,4 +1,4 @@
-"""Types of the planner: tables, topology, the request for a plan, the plan, and the error where there is none.
+"""Types of the planner: tables, topology, the request for a plan, the plan, and the error if there is none.
 
 Imports no torch.
 """
@@ -162,7 +162,7 @@ class Plan:
 
     @property
     def imbalance(self) -> float:
-        """Weight bytes of the fullest rank over the mean of all ranks; 1 is perfect, also where there are no tables."""
+        """Weight bytes of the fullest rank over the mean of all ranks; 1 is perfect, also if there are no tables."""
         by_rank = self._weight_bytes
         return max(by_rank) * self.world_size / sum(by_rank) if self.tables else 1.0
 
@@ -198,7 +198,7 @@ class Topology:
     cores_per_rank: float = 1
     """CPU cores of a rank that look rows up and update them; without effect on GPUs."""
     flops: float | None = None
-    """Floating-point operations per second of one rank in the dense part; None where that is not known."""
+    """Floating-point operations per second of one rank in the dense part; None if that is not known."""
     host_memory_bytes: int = 0
     """Bytes of the memory of a node of GPUs, for tables that its GPUs cache, and for all that is not a table."""
     host_bandwidth: float = HOST_LINK_BANDWIDTH
@@ -342,11 +342,11 @@ class PlanError(ValueError):
     valid: Sequence[str] = ()
     """Changes that would be valid, one each."""
     field: str = ""
-    """Field of the request that is at fault, such as `rules.0.pattern`; empty where no single one is."""
+    """Field of the request that is at fault, such as `rules.0.pattern`; empty if no single one is."""
     table: str | None = None
     """Name of the table at fault, or of the first of several."""
     short_bytes: int | None = None
-    """Bytes that a memory domain lacks; None where memory is not the cause, or no amount of it would do."""
+    """Bytes that a memory domain lacks; None if memory is not the cause, or no amount of it would do."""
 
     def __str__(self) -> str:
         where = f"{self.field}: " if self.field else ""

@@ -13,7 +13,7 @@ from cli.experiments.trials.intervals import Estimate
 def draw_batch_plot(
     name: str, title: str, axis: str, rows: Sequence[MainRow], metric: Callable[[MainRow], Estimate | None]
 ) -> Plot | None:
-    """Draw a metric with its intervals against the batch; None where all results are of one batch.
+    """Draw a metric with its intervals against the batch; None if all results are of one batch.
 
     Results of a batch that grows are no points of it.
 

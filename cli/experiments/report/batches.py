@@ -12,13 +12,13 @@ class TrialBatch:
     """Batch of one trial."""
 
     size: int | None
-    """Samples of a step; of a batch that grows the most that it may grow to. None where the line does not tell."""
+    """Samples of a step; of a batch that grows the most that it may grow to. None if the line does not tell."""
     is_growing: bool = False
     """Whether it grows in the course of the run, so that no single batch belongs to the result."""
 
     @property
     def constant_size(self) -> int | None:
-        """Batch of the whole run; None where it is not told, and where it grows."""
+        """Batch of the whole run; None if it is not told, and where it grows."""
         return None if self.is_growing else self.size
 
 

@@ -28,7 +28,7 @@ class ReportCell:
     method: str
     compared: Settings
     settings: Settings | None
-    """Best setting; None where all diverge, or none is trained to the end."""
+    """Best setting; None if all diverge, or none is trained to the end."""
     is_confirmed: bool
     """Whether the trials are those that confirm, with seeds that have chosen nothing."""
     trials: Sequence[LoadedTrial]
@@ -73,17 +73,17 @@ class ReportCell:
         return known if len(known) == len(values) else []
 
     def compute_mean(self, field: str) -> float | None:
-        """Compute the mean of a number of the lines, such as `num_steps`; None where one has none."""
+        """Compute the mean of a number of the lines, such as `num_steps`; None if one has none."""
         values = [getattr(trial.result, field) for trial in self.trials]
         return statistics.fmean(values) if values and None not in values else None
 
     def compute_cpu_seconds(self) -> float | None:
-        """Compute the mean CPU seconds of the trials that tell them; None where none does."""
+        """Compute the mean CPU seconds of the trials that tell them; None if none does."""
         known = [seconds for trial in self.trials if (seconds := trial.result.cpu_seconds) is not None]
         return statistics.fmean(known) if known else None
 
     def compute_speed(self) -> float | None:
-        """Compute the mean samples per second of training; None where a trial does not tell."""
+        """Compute the mean samples per second of training; None if a trial does not tell."""
         results = [trial.result for trial in self.trials]
         speeds = [
             result.num_samples / result.training_seconds

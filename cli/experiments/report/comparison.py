@@ -23,13 +23,13 @@ class Comparison:
     cell: ReportCell
     base: ReportCell
     pairs: Sequence[tuple[LoadedTrial, LoadedTrial]]
-    """Trials of the cell and of the base with the same seed; empty where they are not compared."""
+    """Trials of the cell and of the base with the same seed; empty if they are not compared."""
     row_refusal: str | None
-    """Reason why the pairs are not paired by rows too; None where the scores of all can be used."""
+    """Reason why the pairs are not paired by rows too; None if the scores of all can be used."""
     refusal: str | None
-    """Reason why there is no difference; None where there is one."""
+    """Reason why there is no difference; None if there is one."""
     inequality: str | None
-    """Words for unequal numbers of samples, which make a comparison of methods unfair; None where they are equal."""
+    """Words for unequal numbers of samples, which make a comparison of methods unfair; None if they are equal."""
 
     @property
     def is_on_rows(self) -> bool:

@@ -39,7 +39,7 @@ class Table:
     """Cells of each row, as many as columns; the first one names the row."""
 
     def drop_unknown_columns(self) -> "Table":
-        """Return the table without the columns in which no row has a value; all of them where there is no row."""
+        """Return the table without the columns in which no row has a value; all of them if there is no row."""
         kept = [
             number
             for number in range(len(self.columns))

@@ -25,7 +25,7 @@ class CriticalBatchFit:
     min_samples: float
     """Fewest samples, of a batch far below B_crit."""
     low: float | None = None
-    """Lower bound of the 95 % interval of B_crit, 0 where it is at the limit of the search; None where a batch has one
+    """Lower bound of the 95 % interval of B_crit, 0 where it is at the limit of the search; None if a batch has one
     seed."""
     high: float | None = None
     """Upper bound, infinite where it is at the limit of the search."""

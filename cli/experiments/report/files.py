@@ -34,7 +34,7 @@ class ReportFiles:
 
     @property
     def plot_directory(self) -> Path | None:
-        """Directory of the plots; None where they are not written."""
+        """Directory of the plots; None if they are not written."""
         if self.plots is not None or self.markdown is None:
             return self.plots
         return self.markdown.with_name(f"{self.markdown.stem}-plots")

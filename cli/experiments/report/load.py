@@ -59,7 +59,7 @@ class _FileResults:
 
     trials: Sequence[LoadedTrial]
     asked: Sequence[AskedTrial] | None
-    """Trials that the document of the sweep asks for; None where they are not known."""
+    """Trials that the document of the sweep asks for; None if they are not known."""
     num_replaced: int
     num_unasked: int
 
@@ -108,7 +108,7 @@ def load_results(paths: Sequence[Path]) -> LoadedResults:
 
 
 def _select_asked(file: Path, results: Sequence[TrialResult], asked: Sequence[AskedTrial] | None) -> _FileResults:
-    """Select the results of a file that count. asked: trials that do; None where all do."""
+    """Select the results of a file that count. asked: trials that do; None if all do."""
     if asked is None:
         return _FileResults([LoadedTrial(result, file) for result in results], None, 0, 0)
     keys = {trial.key for trial in asked}

@@ -26,12 +26,12 @@ class NoiseScale:
 
     @property
     def value(self) -> float | None:
-        """Median itself; None where only its bounds are known."""
+        """Median itself; None if only its bounds are known."""
         return self.low if self.low == self.high else None
 
 
 def find_median_noise(results: Iterable[TrialResult]) -> NoiseScale | None:
-    """Find the median of the noise scales at the end of runs; None where they tell nothing of it.
+    """Find the median of the noise scales at the end of runs; None if they tell nothing of it.
 
     A run in which noise hides the gradient has a lower bound alone, `noise_scale_low`. Such a run is no missing value:
     they are those with large noise scales, without which the median would be too low. So the median is at least that

@@ -35,7 +35,7 @@ class MainRow:
     auc: Estimate | None
     log_loss: Estimate | None
     train_auc_gap: Estimate | None
-    """AUC on training rows less that on evaluation rows; None where trials do not report it."""
+    """AUC on training rows less that on evaluation rows; None if trials do not report it."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Scaling:
     fit_without_largest: CriticalBatchFit | None
     """The same without the largest of these batches, which tells how far the fit depends on it; None for too few."""
     noise_scale: NoiseScale | None
-    """Median of the noise scales that the runs themselves have reported; None where none has."""
+    """Median of the noise scales that the runs themselves have reported; None if none has."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class SweepReport:
     rows: Sequence[MainRow]
     differences: Sequence[Difference]
     target_auc: float | None
-    """AUC to which steps and samples are counted; None where no trial has evaluations."""
+    """AUC to which steps and samples are counted; None if no trial has evaluations."""
     scalings: Sequence[Scaling]
     growing: Sequence[Reached]
     """Ways to the target of the cells whose batch grows, which are no points of a line over batches."""

@@ -39,12 +39,12 @@ class Reached:
 
     @property
     def steps(self) -> float | None:
-        """Geometric mean of the steps over the seeds; None where a seed has none."""
+        """Geometric mean of the steps over the seeds; None if a seed has none."""
         return statistics.geometric_mean(point.steps for point in self.crossings) if self.is_whole else None
 
     @property
     def samples(self) -> float | None:
-        """Geometric mean of the samples over the seeds; None where a seed has none."""
+        """Geometric mean of the samples over the seeds; None if a seed has none."""
         return statistics.geometric_mean(point.samples for point in self.crossings) if self.is_whole else None
 
 

@@ -34,7 +34,7 @@ class _Asked(BaseModel):
 
 
 def write_asked(directory: Path, trials: Iterable[AskedTrial]) -> None:
-    """Write the trials that count. Raises BadInputError where it cannot."""
+    """Write the trials that count. Raises BadInputError if it cannot."""
     path = directory / ASKED_FILE_NAME
     try:
         write_atomically(path, _Asked(trials=list(trials)).model_dump_json(indent=1) + "\n")
@@ -43,7 +43,7 @@ def write_asked(directory: Path, trials: Iterable[AskedTrial]) -> None:
 
 
 def read_asked(directory: Path) -> list[AskedTrial] | None:
-    """Read the trials that count; None where there is no file. Raises BadInputError for a file of another kind."""
+    """Read the trials that count; None if there is no file. Raises BadInputError for a file of another kind."""
     path = directory / ASKED_FILE_NAME
     try:
         return _Asked.model_validate_json(path.read_bytes()).trials

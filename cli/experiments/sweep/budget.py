@@ -19,7 +19,7 @@ class EndedTrial:
 
 
 def estimate_seconds(trial: Trial, ended: Sequence[EndedTrial]) -> float | None:
-    """Estimate the seconds of a trial by those that were most like it; None where none has run to its end yet.
+    """Estimate the seconds of a trial by those that were most like it; None if none has run to its end yet.
 
     Runs of other lengths count by their epochs.
     """
@@ -36,7 +36,7 @@ def estimate_seconds(trial: Trial, ended: Sequence[EndedTrial]) -> float | None:
 
 
 def estimate_rest(trials: Iterable[Trial], ended: Sequence[EndedTrial]) -> float | None:
-    """Estimate the seconds of all `trials` together; None where nothing is known yet."""
+    """Estimate the seconds of all `trials` together; None if nothing is known yet."""
     estimates = [estimate_seconds(trial, ended) for trial in trials]
     return sum(seconds or 0.0 for seconds in estimates) if None not in estimates else None
 
@@ -44,7 +44,7 @@ def estimate_rest(trials: Iterable[Trial], ended: Sequence[EndedTrial]) -> float
 def estimate_samples(trial: Trial, ended: Sequence[EndedTrial]) -> int | None:
     """Estimate the training rows that a trial consumes, an epoch's as often as it has epochs.
 
-    None where the rows of files are not known, before the first result, and where the epochs are left open.
+    None if the rows of files are not known, before the first result, and where the epochs are left open.
     """
     epochs, data = trial.spec.run.epochs, trial.spec.data
     if epochs != "auto" and data.synthetic is not None:

@@ -65,7 +65,7 @@ class JobRunner:
         return trial, self._make_result(trial, job)
 
     def _find(self, trial: Trial) -> Job | None:
-        """Find the job of a trial that has not failed; None where there is none."""
+        """Find the job of a trial that has not failed; None if absent."""
         for job in self._list_jobs(trial):
             if job.state not in ("FAILED", "CANCELLED") or job.reason == EndReason.DIVERGED:
                 return job
@@ -126,7 +126,7 @@ class JobRunner:
 
 
 def _find_run(job: JobDetails) -> RunDirectory | None:
-    """Find the directory of a job that ran on this machine; None where it ran elsewhere."""
+    """Find the directory of a job that ran on this machine; None if it ran elsewhere."""
     if job.launcher != "local" or job.files_at is None or not Path(job.files_at).is_dir():
         return None
     return RunDirectory(Path(job.files_at))

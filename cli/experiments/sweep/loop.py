@@ -41,7 +41,7 @@ class Entry:
     """Whether its settings are known; those of later rungs, and those to confirm, are chosen by earlier trials."""
     is_done: bool
     num_samples: int | None
-    """Training rows that it consumes, as estimated; None where that is not known."""
+    """Training rows that it consumes, as estimated; None if that is not known."""
 
     @property
     def label(self) -> str:
@@ -86,7 +86,7 @@ class Loop:
         self.results = read_results(self.file)
 
     def run(self, runner: Runner) -> None:
-        """Run the trials. Raises SweepStopped where it is stopped, and CommandError."""
+        """Run the trials. Raises SweepStopped if it is stopped, and CommandError."""
         asked = self._list_asked()
         write_asked(self.file.parent, asked)
         # A kill may have come between a result and this.

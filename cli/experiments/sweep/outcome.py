@@ -25,12 +25,12 @@ class RunEnd:
     """Seconds of the run without the preparation of data, as far as that can be told."""
     cpu_seconds: float | None = None
     data_checksum: str | None = None
-    """Checksum of the prepared rows; None where it is not known."""
+    """Checksum of the prepared rows; None if it is not known."""
     num_attempts: int = 1
     curve: Iterable[CurvePoint] = ()
     decided: Mapping[str, Any] = field(default_factory=dict[str, Any])
     environment: Environment | None = None
-    """Software and hardware of the run; None where they are not known."""
+    """Software and hardware of the run; None if they are not known."""
 
 
 def is_blended(end: RunEnd) -> bool:

@@ -159,7 +159,7 @@ def compute_mean_loss(results: Sequence[TrialResult], num_settings: int) -> floa
     """Compute the mean log-loss on the validation rows over the seeds of a setting, by which it is chosen.
 
     num_settings: settings among which is chosen; where there is one, which needs no validation rows, the mean is 0.
-    None where a seed has diverged, or has no validation rows.
+    None if a seed has diverged, or has no validation rows.
     """
     if any(result.outcome != "done" for result in results):
         return None

@@ -38,7 +38,7 @@ class CurvePoint(_Record):
     """AUC on a fixed sample of training rows, as is the next; null where `run.num_train_eval_rows` is 0."""
     train_log_loss: float | None = None
     noise_scale: float | None = None
-    """Noise scale in samples, as smoothed up to this step; null where it was not measured."""
+    """Noise scale in samples, as smoothed up to this step; null if it was not measured."""
 
 
 class KeptScores(_Record):
@@ -119,7 +119,7 @@ def shorten_paths(message: str) -> str:
 
 
 def read_results(path: Path) -> list[TrialResult]:
-    """Read the trials that have ended, in their order; none where there is no file.
+    """Read the trials that have ended, in their order; none if there is no file.
 
     The beginning of a last line, which a crash left, is ignored; a whole one without a line break counts. Raises
     BadInputError where another line is not one.
@@ -154,7 +154,7 @@ def can_pair(one: TrialResult, other: TrialResult) -> bool:
 def append_result(path: Path, result: TrialResult) -> None:
     """Append a line, and cut off what a crash left of one before it, or end that where it is whole.
 
-    Raises BadInputError where it cannot.
+    Raises BadInputError if it cannot.
     """
     line = result.model_dump_json().encode() + b"\n"
     try:

@@ -15,9 +15,9 @@ CHECKSUM_LETTERS = 12
 
 
 def copy_scores(key: str, run: RunDirectory, output: Path) -> KeptScores | None:
-    """Copy the scores of a run to the directory `output` of its sweep; None where the run has kept none.
+    """Copy the scores of a run to the directory `output` of its sweep; None if the run has kept none.
 
-    key: that of the trial, which names the file. Raises BadInputError where they cannot be written.
+    key: that of the trial, which names the file. Raises BadInputError if they cannot be written.
     """
     record = ScoresRecord.read(run.scores.record)
     if record is None:

@@ -24,7 +24,7 @@ class Row:
     settings: Settings | None
     """Chosen settings; None while they are not known, and where all settings diverge."""
     is_confirmed: bool
-    """Whether all seeds that confirm are done; where there are none, the result is that of the trials that chose."""
+    """Whether all seeds that confirm are done; if there are none, the result is that of the trials that chose."""
     results: Sequence[TrialResult]
     """Trials that are the result and are done, a seed each."""
     num_seeds: int
@@ -38,7 +38,7 @@ class Row:
     beyond."""
 
     def estimate(self, metric: str) -> Estimate | None:
-        """Estimate the mean of a metric over the seeds that are done; None where one has none."""
+        """Estimate the mean of a metric over the seeds that are done; None if one has none."""
         values = [result.metrics.get(metric) for result in self.results]
         known = [value for value in values if value is not None]
         return estimate_mean(known) if known and len(known) == len(values) else None

@@ -72,7 +72,7 @@ def format_settings(settings: Settings) -> str:
 def make_trial(
     sweep: Sweep, stage: Stage, method: str, compared: Settings, settings: Settings, seed: int, fraction: float = 1.0
 ) -> Trial:
-    """Make a trial. Raises BadInputError where its document is not valid."""
+    """Make a trial. Raises BadInputError if its document is not valid."""
     config = sweep.config
     varied = {**config.methods[method].fields, **compared, **settings}
     try:

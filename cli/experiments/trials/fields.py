@@ -19,7 +19,7 @@ def set_fields(document: Mapping[str, Any], settings: Settings) -> dict[str, Any
 
 
 def get_field(document: Mapping[str, Any], field: str) -> Any:
-    """Return what the document states for a field; None where it leaves it out."""
+    """Return what the document states for a field; None if it leaves it out."""
     node: Any = document
     for part in field.split("."):
         node = node.get(part) if isinstance(node, Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]

@@ -19,7 +19,7 @@ class Estimate:
     value: float
     standard_error: float | None
     half_width: float | None
-    """Half of the width of the interval, which is symmetric; None where there is none."""
+    """Half of the width of the interval, which is symmetric; None if absent."""
     source: Source
     num_seeds: int
 
@@ -57,7 +57,7 @@ def estimate_mean(values: Sequence[float], row_error: float | None = None) -> Es
 def combine_differences(differences: Sequence[float], row_errors: Sequence[float] | None) -> Estimate:
     """Combine the paired differences d_1 … d_k of k seeds, which have all been measured on the same rows.
 
-    row_errors: their standard errors s_i over samples of rows; None where they are not known, so that the interval
+    row_errors: their standard errors s_i over samples of rows; None if they are not known, so that the interval
     covers seeds alone. The variance of the mean difference D over both seeds S and rows R is, by the law of total
     variance,
 

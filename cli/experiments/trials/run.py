@@ -78,7 +78,7 @@ def read_metric(outcome: Outcome, name: str) -> float | None:
 
 
 def compute_training_seconds(metrics: Mapping[str, float | None]) -> float | None:
-    """Compute the seconds of all steps of a run, those of earlier attempts too; None where its metrics do not tell."""
+    """Compute the seconds of all steps of a run, those of earlier attempts too; None if its metrics do not tell."""
     num_samples, speed = metrics.get("num_samples"), metrics.get("samples_per_second")
     return num_samples / speed if num_samples and speed else None
 

@@ -21,7 +21,7 @@ def format_best_document(
 ) -> str:
     """Return the document as TOML.
 
-    source: text of the user's document, whose comments stay; None where that is not TOML. document: the same document,
+    source: text of the user's document, whose comments stay; None if that is not TOML. document: the same document,
     with what else should be in it. settings: values of the best trial. untuned: those without tuning; fields that are
     the same in both stay as the document has them, except for the batch that a preset would choose. header: lines of
     the comment at the beginning.
@@ -51,7 +51,7 @@ def format_best_document(
 
 
 def read_source(path: Path) -> str | None:
-    """Return the text of a job document; None where it is not TOML."""
+    """Return the text of a job document; None if it is not TOML."""
     text = read_text(path)
     return text if is_toml(path, text) else None
 

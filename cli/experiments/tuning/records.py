@@ -89,7 +89,7 @@ class TuningDirectory:
     def open(self, document: Mapping[str, Any], search: Mapping[str, Any]) -> None:
         """Create the directory for a tuning of `document`, or check that it belongs to the same one.
 
-        search: settings of the search by name. Raises BadInputError where it belongs to another one.
+        search: settings of the search by name. Raises BadInputError if it belongs to another one.
         """
         contents = {self.document: document, self._search: search}
         for path, content in contents.items():
@@ -101,7 +101,7 @@ class TuningDirectory:
             _write(path, json.dumps(content, indent=1))
 
     def read_records(self) -> list[TrialRecord]:
-        """Read the runs that have ended, in their order. Raises BadInputError where a line is not one."""
+        """Read the runs that have ended, in their order. Raises BadInputError if a line is not one."""
         lines = self.trials.read_text().splitlines() if self.trials.exists() else []
         records: list[TrialRecord] = []
         for number, line in enumerate(lines, 1):
@@ -119,7 +119,7 @@ class TuningDirectory:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file whole. Raises CommandError where it cannot."""
+    """Write a file whole. Raises CommandError if it cannot."""
     try:
         write_atomically(path, text)
     except OSError as error:

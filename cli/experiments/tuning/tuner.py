@@ -48,7 +48,7 @@ class Tuning:
     """Result of a tuning."""
 
     best: TrialRecord
-    """Best run of the whole length, by the log-loss on the validation rows; that of the untuned job where no trial was
+    """Best run of the whole length, by the log-loss on the validation rows; that of the untuned job if no trial was
     better."""
     untuned: TrialRecord
     finals: Sequence[TrialRecord]
@@ -97,7 +97,7 @@ class Tuner:
         self._is_stop_requested = False
 
     def tune(self) -> Tuning:
-        """Run the trials. Raises TuningStopped where it is stopped, BadInputError, and CommandError where the untuned
+        """Run the trials. Raises TuningStopped if it is stopped, BadInputError, and CommandError where the untuned
         job fails."""
         untuned = self._run_untuned()
         job = self._read_untuned_job()
@@ -202,7 +202,7 @@ class Tuner:
         return next((done for done in self._records if (done.trial, done.fraction) == (trial, rung.fraction)), None)
 
     def _run(self, trial: int, rung: Rung, settings: Settings, fixed: Settings) -> TrialRecord:
-        """Run a trial and record it, unless it is recorded already. Raises TuningStopped where it is stopped."""
+        """Run a trial and record it, unless it is recorded already. Raises TuningStopped if it is stopped."""
         known = self._find_record(trial, rung)
         if known is not None and not self._is_to_retry(known):
             return known
@@ -243,9 +243,9 @@ class Tuner:
         return record
 
     def _check_rows(self, directory: RunDirectory) -> str | None:
-        """Return the checksum of the rows of a run; None where it has none.
+        """Return the checksum of the rows of a run; None if it has none.
 
-        Raises BadInputError where the untuned job had other rows, so that their log-losses cannot be compared.
+        Raises BadInputError if the untuned job had other rows, so that their log-losses cannot be compared.
         """
         checksum = read_data_checksum(directory)
         untuned = self._find_record(UNTUNED, WHOLE)

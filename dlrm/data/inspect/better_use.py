@@ -34,7 +34,7 @@ class BetterUse:
 def find_better_use(
     column: DenseColumn, labels: NDArray[np.float32], is_first_fold: NDArray[np.bool_]
 ) -> BetterUse | None:
-    """Find out whether the values as ids, or ranges of them, predict better than the numbers; None where they do not.
+    """Find out whether the values as ids, or ranges of them, predict better than the numbers; None if they do not.
 
     labels, is_first_fold: [n], those of the rows of `column`.
     """

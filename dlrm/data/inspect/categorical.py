@@ -54,7 +54,7 @@ class CategoricalReport:
     tables: list[TableSize]
     """Sizes by ascending min_count, that of the job included; or the size of the existing table alone."""
     hash_size: int | None
-    """Suggested rows of a hashed table; None where hashing is not suggested."""
+    """Suggested rows of a hashed table; None if hashing is not suggested."""
     why_hash: str
     auc: float | None = None
     """AUC of the label predicted from this column alone, on rows it was not fitted on; None with too few rows."""
@@ -80,7 +80,7 @@ class Tables:
         return self.make_size(int(np.count_nonzero(counts >= min_count)) + SHARED_ROWS, min_count)
 
     def suggest_hashing(self, descending: NDArray[np.int64]) -> tuple[int | None, str]:
-        """Suggest the size of a hashed table, with the reason; None where a counted table is small enough.
+        """Suggest the size of a hashed table, with the reason; None if a counted table is small enough.
 
         descending: [num_distinct], occurrences of the values in descending order.
         """

@@ -20,9 +20,9 @@ class Choice:
     dense: Settings | None = None
     categorical: list[Settings] = field(default_factory=list[Settings])
     otherwise: str = ""
-    """Another possible use, in words; empty where there is none."""
+    """Another possible use, in words; empty if there is none."""
     auc: float | None = None
-    """AUC of the label predicted by this column alone; None where it was not measured."""
+    """AUC of the label predicted by this column alone; None if it was not measured."""
     warning: str = ""
     """Fact that the user should know before training, in words that the console prints after the name of the column."""
 
@@ -41,9 +41,9 @@ def format_missing(missing_share: float) -> str:
 
 
 def format_aucs(predictions: Mapping[str, Prediction | None]) -> str:
-    """Format the AUCs of the measured uses, such as `: AUC as ids 0.612, as ranges 0.531`; empty where there are none.
+    """Format the AUCs of the measured uses, such as `: AUC as ids 0.612, as ranges 0.531`; empty if there are none.
 
-    predictions: by use, such as `as ids`, or an empty one where there is only one; None where a use was not measured.
+    predictions: by use, such as `as ids`, or an empty one where there is only one; None if a use was not measured.
     """
     parts = [f"{use} {found.auc:.3f}".lstrip() for use, found in predictions.items() if found is not None]
     return f": AUC {', '.join(parts)}" if parts else ""

@@ -27,7 +27,7 @@ class CategoricalColumn:
     distinct: pl.Series
     """Distinct values, ascending; or the names of ranges, of which each has a value."""
     lengths: NDArray[np.int32] | None = None
-    """[n], number of values of each row of a multi-hot column; None where every row has one."""
+    """[n], number of values of each row of a multi-hot column; None if every row has one."""
     table_rows: int | None = None
     """Rows of the column's table, where its values are row numbers of a table already."""
     fixed_rows: int | None = None

@@ -30,7 +30,7 @@ class TextPiece:
     data: bytes
     """Bytes of the lines, each of which ends in a newline."""
     first_line: int | None
-    """Number of the first line in the file, counted from 1; None where it is unknown."""
+    """Number of the first line in the file, counted from 1; None if it is unknown."""
 
 
 def read_pieces(
@@ -39,7 +39,7 @@ def read_pieces(
     """Read pieces with about `max_rows` lines in all, spread over the files.
 
     count_lines: counts the lines of a file before its first row. max_bytes: bound on the bytes of the pieces. Return
-    the pieces, the number of rows of all files, and whether that is an estimate. Raises DataError where a file cannot
+    the pieces, the number of rows of all files, and whether that is an estimate. Raises DataError if a file cannot
     be read.
     """
     chosen = [files[index] for index in spread_evenly(len(files), _MAX_FILES)]

@@ -20,7 +20,7 @@ class DenseReport:
     max: float | None
     mean: float | None
     quantiles: dict[float, float]
-    """Quantiles of the present values, by level in (0, 1); empty where no value is present."""
+    """Quantiles of the present values, by level in (0, 1); empty if no value is present."""
     edges: list[float]
     """[bars + 1], edges of the histogram, which covers the values between the first and the last of QUANTILES."""
     bars: list[int]
@@ -33,7 +33,7 @@ class DenseReport:
     giveaway: str = ""
     """Value that gives the label away, in words that go on from the name; empty if there is none."""
     better_use: BetterUse | None = None
-    """Use as ids or ranges that predicts far better; None where there is none, or where the column has such a use."""
+    """Use as ids or ranges that predicts far better; None if absent, or where the column has such a use."""
 
 
 def report_dense(column: DenseColumn) -> DenseReport:

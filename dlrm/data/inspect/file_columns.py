@@ -20,7 +20,7 @@ class UnsharedColumn:
     file: str
     """First file that lacks it."""
     twin: str | None
-    """Column of a similar name that this file has instead, perhaps the same one; None where there is none."""
+    """Column of a similar name that this file has instead, perhaps the same one; None if absent."""
 
     def __str__(self) -> str:
         twin = "" if self.twin is None else f", which has {self.twin!r}: rename one of them if they are the same"
@@ -70,7 +70,7 @@ class _TwinSearch:
         return self._candidates[pair]
 
     def find(self, name: str, candidates: Mapping[str, str]) -> str | None:
-        """Find the column whose name is most like `name`; None where none is like it."""
+        """Find the column whose name is most like `name`; None if none is like it."""
         letters = _normalise(name)
         if letters in candidates:
             return candidates[letters]

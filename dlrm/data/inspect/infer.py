@@ -28,7 +28,7 @@ class InferredSchema:
 
     label: str
     positive: str | None
-    """Value of the label that stands for 1, or a comparison; None where labels are 0 or 1."""
+    """Value of the label that stands for 1, or a comparison; None if labels are 0 or 1."""
     label_why: str
     label_doubt: str
     """Reason why the labels may be turned round; empty where the values say which is 1."""
@@ -56,8 +56,8 @@ def infer(
     """Infer the schema of the files that `sample` was taken from.
 
     label: name of the label; None to find it. positive: value of the label that stands for 1, or a comparison; None to
-    find it. weight: as for `find_weight`. Raises DataError where a column or value that was named is none, where it is
-    not clear which column is the label, where all labels are the same, and where no column is left to learn from.
+    find it. weight: as for `find_weight`. Raises DataError if a column or value that was named is none, where it is
+    not clear which column is the label, where all labels are the same, and if no column is left to learn from.
     """
     _check_label_is_everywhere(sample, label)
     found = find_label(sample.readable, label, positive)
@@ -98,7 +98,7 @@ def infer(
 
 
 def _check_use(choices: Sequence[Choice], unshared: Mapping[str, str]) -> None:
-    """Raise DataError where no column is used. unshared: as in InferredSchema."""
+    """Raise DataError if no column is used. unshared: as in InferredSchema."""
     if all(choice.is_left_out for choice in choices):
         reasons = [f"{name} is {reason}" for name, reason in unshared.items()]
         reasons += [f"{choice.name}: {choice.warning}" for choice in choices if choice.warning]
@@ -128,7 +128,7 @@ def _list_unshared(sample: FileSample) -> dict[str, str]:
 
 
 def _check_classes(label: Label, sample: FileSample) -> None:
-    """Raise DataError where the labels of all rows of the files are the same."""
+    """Raise DataError if the labels of all rows of the files are the same."""
     present = label.is_positive.drop_nulls()
     if present.n_unique() < 2 and sample.rows.height >= sample.num_rows:
         value = sample.rows[label.name].drop_nulls()[0]

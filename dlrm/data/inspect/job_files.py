@@ -43,7 +43,7 @@ def check_files(config: DataConfig) -> None:
 
 
 def _check_columns(config: DataConfig, file: DataFile) -> None:
-    """Raise DataError where a file lacks a column of the job."""
+    """Raise DataError if a file lacks a column of the job."""
     if config.format == "parquet":
         with name_other_kinds([file]):
             check_parquet_columns(file, config.raw_schema)
@@ -55,7 +55,7 @@ def _check_columns(config: DataConfig, file: DataFile) -> None:
 
 
 def _check_positive(config: DataConfig, positive: str, files: Sequence[DataFile], kind: str) -> None:
-    """Raise DataError where no row, or every row, has the positive label, as far as that is soon known.
+    """Raise DataError if no row, or every row, has the positive label, as far as that is soon known.
 
     kind: kind of the rows of these files, such as "evaluation"; empty for all.
     """

@@ -28,7 +28,7 @@ class Label:
 
     name: str
     positive: str | None
-    """Value that stands for 1, or a comparison; None where the values are 0 and 1."""
+    """Value that stands for 1, or a comparison; None if the values are 0 and 1."""
     why: str
     is_positive: pl.Series
     """[n], whether the label is 1; null where it is missing."""
@@ -40,7 +40,7 @@ def find_label(rows: pl.DataFrame, name: str | None = None, positive: str | None
     """Find the label among the columns of `rows`.
 
     name: the label, None to find it. positive: the value or comparison that stands for 1, None to find it. Raises
-    DataError where `name` is no column with two values, or none that `positive` divides, and where it is not clear
+    DataError where `name` is no column with two values, or none that `positive` divides, and if it is not clear
     which column is the label.
     """
     if positive is not None and not positive.strip():
@@ -236,7 +236,7 @@ def _has_many_values(values: pl.Series) -> bool:
 
 
 def _get_values(values: pl.Series) -> tuple[object, object] | None:
-    """Return the two present values of a column, ascending; None where it has fewer or more, or is no label."""
+    """Return the two present values of a column, ascending; None if it has fewer or more, or is no label."""
     if not _can_be_label(values) or values.n_unique() - values.has_nulls() != 2:
         return None
     low, high = values.drop_nulls().unique().sort()

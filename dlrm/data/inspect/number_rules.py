@@ -35,7 +35,7 @@ from dlrm.data.inspect.prediction import (
 MAX_HANDFUL = 10
 """Largest number of distinct numbers that are ids alone, whatever their order tells."""
 MAX_FEW_VALUES = 50
-"""Largest number of distinct whole numbers that are taken for ids where nothing else decides."""
+"""Largest number of distinct whole numbers that are taken for ids if nothing else decides."""
 MIN_REPEATS = 1.2
 """Least mean number of rows with the value of a row, in all files, from which ids can be learned."""
 MIN_ROWS_FOR_UNIQUENESS = 100
@@ -176,7 +176,7 @@ def _format_figures(measured: _Measured | None) -> str:
 
 
 def _describe_look_of_ids(name: str, numbers: NDArray[np.float64]) -> str:
-    """Describe why distinct whole numbers look like ids, by their name or their spread; empty where they do not."""
+    """Describe why distinct whole numbers look like ids, by their name or their spread; empty if they do not."""
     if _ID_NAME.search(name):
         return "named as ids"
     has_gaps = np.ptp(numbers) > GAP * len(numbers)

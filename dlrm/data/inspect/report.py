@@ -34,7 +34,7 @@ class Part:
     num_rows: int
     """Number of inspected rows in the part."""
     label_rate: float | None
-    """Share of label 1 among the inspected rows of the part; None where it has none."""
+    """Share of label 1 among the inspected rows of the part; None if it has none."""
 
 
 @dataclass(frozen=True)

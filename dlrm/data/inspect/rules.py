@@ -146,7 +146,7 @@ def _choose_for_constant(column: EncodedColumn, type_name: str, rows: LabelledRo
 
 
 def _describe_numbers(column: EncodedColumn, type_name: str) -> tuple[str, Settings | None]:
-    """Describe a column of numbers: its type and its values, and its settings as ids, None where it cannot be ids."""
+    """Describe a column of numbers: its type and its values, and its settings as ids, None if it cannot be ids."""
     distinct = column.distinct
     low, high = (_format_bound(bound) for bound in (distinct.min(), distinct.max()))
     description = f"{type_name}, {column.num_distinct:,} distinct values from {low} to {high}"

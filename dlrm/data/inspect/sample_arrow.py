@@ -34,7 +34,7 @@ def sample_arrow(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> 
     """Sample rows that are spread over all files, as `sample_parquet` does of Parquet.
 
     others: files that should have the same columns; no rows of them are sampled. Raises DataError, which names the
-    file, where a file cannot be read.
+    file, if a file cannot be read.
     """
     sizes = [count_arrow_rows(file) for file in files]
     if not sum(sizes):

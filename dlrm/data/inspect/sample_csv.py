@@ -53,7 +53,7 @@ def sample_csv(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> Fi
     others: files that should have the same columns, such as those of the evaluation; no rows of them are sampled. For
     the delimiter see `find_delimiter`. A first line with a number is not a header, unless a name stands in it over
     numbers alone: columns are then named column_1, column_2 and so on. Lines that are not rows are left out, and so are
-    columns whose name is blank or occurs twice. Raises DataError, which names the file, where a file cannot be read or
+    columns whose name is blank or occurs twice. Raises DataError, which names the file, if a file cannot be read or
     has other columns, and where most lines are no rows.
     """
     delimiter = find_delimiter(_read_start(files[0]))
@@ -108,7 +108,7 @@ def sample_csv(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> Fi
 
 
 def _number_columns(layouts: "Mapping[str, _Layout]") -> list[str]:
-    """Name the columns of files without a header. Raises DataError where a file has another number of columns than the
+    """Name the columns of files without a header. Raises DataError if a file has another number of columns than the
     first one."""
     num_columns = len(next(iter(layouts.values())).names)
     for file, layout in layouts.items():
@@ -163,7 +163,7 @@ def _read_layout(file: DataFile, delimiter: str) -> _Layout:
 
 
 def _read_start(file: DataFile) -> Lines:
-    """Read the first lines. Raises DataError where they are JSON, or the first one is not UTF-8."""
+    """Read the first lines. Raises DataError if they are JSON, or the first one is not UTF-8."""
     lines = next(read_lines(file, _FIRST_BYTES))
     line = get_first_line(lines)
     refuse_json_lines(line, file.name)

@@ -35,7 +35,7 @@ def sample_jsonl(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> 
     """Sample rows of `files`, at many positions; of compressed files, from their beginning.
 
     others: files that should have the same columns; only their first lines are looked at. Columns are named by keys;
-    those of nested objects have dots between the keys. Raises DataError, which names the file, where a file cannot be
+    those of nested objects have dots between the keys. Raises DataError, which names the file, if a file cannot be
     read, and where most lines are no JSON objects.
     """
     pieces, num_rows, is_estimate = read_pieces(files, MAX_ROWS, max_bytes=_MAX_BYTES)

@@ -45,7 +45,7 @@ def sample_parquet(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -
 
     others: files that should have the same columns, such as those of the evaluation; no rows of them are sampled.
     Columns that one of `files` lacks or has in another type have type Null in the sample. Raises DataError, which names
-    the file, where a file cannot be read.
+    the file, if a file cannot be read.
     """
     schemas: dict[str, pa.Schema] = {}
     groups: list[tuple[DataFile, int, int]] = []
@@ -114,7 +114,7 @@ def _estimate_row_bytes(group: parquet.RowGroupMetaData) -> int:
 
 
 def _get_schema(file: DataFile, columns: Sequence[ReadColumn]) -> pa.Schema:
-    """Return the schema of a file as it is read. Raises DataError where two of its columns have one name."""
+    """Return the schema of a file as it is read. Raises DataError if two of its columns have one name."""
     repeated = [name for name, number in Counter(column.name for column in columns).items() if number > 1]
     if repeated:
         raise DataError(
@@ -173,7 +173,7 @@ def _get_family(kind: pa.DataType) -> str:
 
 
 def _get_read_type(kind: pa.DataType) -> pa.DataType | None:
-    """Return the type in which values are inspected; None where no schema can describe them."""
+    """Return the type in which values are inspected; None if no schema can describe them."""
     types = pa.types
     kind = _get_stored_type(kind)
     if _is_list(kind):
@@ -232,7 +232,7 @@ def _cast(values: pa.Array, kind: pa.DataType | None) -> pa.Array:
 
 
 def _convert_to_series(values: pa.ChunkedArray) -> pl.Series | None:
-    """Convert values of a type of `_get_read_type` to Polars; None where a text is not UTF-8."""
+    """Convert values of a type of `_get_read_type` to Polars; None if a text is not UTF-8."""
     array = values.combine_chunks()
     is_list = pa.types.is_large_list(array.type)
     try:
@@ -245,7 +245,7 @@ def _convert_to_series(values: pa.ChunkedArray) -> pl.Series | None:
 
 
 def _convert_values(values: pa.Array) -> pa.Array:
-    """Convert text, bytes and decimals to types that are inspected. Raises ArrowInvalid where a text is not UTF-8."""
+    """Convert text, bytes and decimals to types that are inspected. Raises ArrowInvalid if a text is not UTF-8."""
     kind = values.type
     if pa.types.is_large_binary(kind):
         return values.cast(pa.large_string())
@@ -279,7 +279,7 @@ def _narrow_integers(rows: pl.DataFrame) -> pl.DataFrame:
 
 @contextmanager
 def _open(file: DataFile) -> Iterator[parquet.ParquetFile]:
-    """Open a Parquet file. Raises DataError where it cannot be read, on opening or inside the `with`."""
+    """Open a Parquet file. Raises DataError if it cannot be read, on opening or inside the `with`."""
     try:
         with (
             file.open() as raw,

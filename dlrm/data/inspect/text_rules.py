@@ -94,7 +94,7 @@ def _is_free_text(distinct: pl.Series) -> bool:
 
 
 def _describe_as_numbers(distinct: pl.Series) -> str:
-    """Describe how texts could be numbers, where nearly all are; empty where they are not."""
+    """Describe how texts could be numbers, where nearly all are; empty if they are not."""
     no_numbers = distinct.filter(distinct.str.strip_chars().cast(pl.Float64, strict=False).is_null())
     if not 0 < len(no_numbers) < _FEW_SHARE * len(distinct):
         return ""

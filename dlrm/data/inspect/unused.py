@@ -32,7 +32,7 @@ def find_unused_columns(config: DataConfig, best_used_auc: float) -> Sequence[Un
     """Find the columns that alone predict the label better than each column in use, but do not give it away by their
     AUC, or by their names and their values.
 
-    best_used_auc: AUC of the best column in use. Raises DataError where a file cannot be read.
+    best_used_auc: AUC of the best column in use. Raises DataError if a file cannot be read.
     """
     schema = config.table_schema
     if schema is None:

@@ -66,7 +66,7 @@ class SplitMeta(_Record):
     mean_weight: float
     """Mean weight of the rows; 1 where rows have no weights."""
     label_rate: float
-    """Share of positive rows, each row counted by its weight; 0 where no row has a weight above 0."""
+    """Share of positive rows, each row counted by its weight; 0 if no row has a weight above 0."""
 
     @property
     def can_train(self) -> bool:

@@ -27,7 +27,7 @@ class MappedArray:
     def __init__(self, path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], listed_bytes: int | None) -> None:
         """Map the file at `path`, which is row-major.
 
-        listed_bytes: size of the file in meta.json; None where the file is not listed there. Raises DataError where the
+        listed_bytes: size of the file in meta.json; None if the file is not listed there. Raises DataError if the
         file cannot be opened, or where its size differs from `listed_bytes` or from that of `shape`.
         """
         num_bytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize

@@ -49,7 +49,7 @@ def open_packed(directory: Path, num_threads: int = 1) -> Dataset:
 
 
 def open_encoders(directory: Path) -> Encoders:
-    """Load the encoders of a packed directory. Raises DataError where they cannot be read."""
+    """Load the encoders of a packed directory. Raises DataError if they cannot be read."""
     try:
         return Encoders.load(directory / ENCODERS)
     except (OSError, ValueError, PolarsError) as error:
@@ -65,7 +65,7 @@ def read_prepared_data(directory: Path) -> PreparedData:
 
 
 def _check_rows(meta: PackedMeta, directory: Path) -> None:
-    """Raise DataError where no model can be trained and evaluated on such rows."""
+    """Raise DataError if no model can be trained and evaluated on such rows."""
     if not meta.dense and not meta.features:
         valid = "rows with at least one: name a dense or a categorical column in the schema"
         raise DataError("the rows have no features", directory, valid=valid)

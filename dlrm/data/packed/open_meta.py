@@ -11,7 +11,7 @@ VALID = "a directory that `dlrm prepare` has written"
 
 
 def open_packed_meta(directory: Path) -> PackedMeta:
-    """Read the meta.json of a packed directory. Raises DataError where it is invalid or of another format version."""
+    """Read the meta.json of a packed directory. Raises DataError if it is invalid or of another format version."""
     try:
         meta = read_meta(directory)
     except OSError as error:

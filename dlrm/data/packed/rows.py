@@ -107,7 +107,7 @@ class PackedRows:
     def read(self, row_numbers: NDArray[np.int64]) -> Rows:
         """Read rows, see RowSource.
 
-        Raises IndexError where a row number is out of range, and DataError where an id is not a row of its table: the
+        Raises IndexError if a row number is out of range, and DataError where an id is not a row of its table: the
         lookup on a GPU would read other memory for such an id.
         """
         num_rows = len(row_numbers)
@@ -165,7 +165,7 @@ class PackedRows:
         return
 
     def _check_ids(self, index: int, file: str, ids: NDArray[Any]) -> None:
-        """Raise DataError where an id is not a row of the table of feature number `index`."""
+        """Raise DataError if an id is not a row of the table of feature number `index`."""
         feature = self.schema.features[index]
         # Read as unsigned numbers, negative ids are the largest, so that one pass finds ids out of range at both ends.
         unsigned = ids.view(f"u{ids.itemsize}")

@@ -13,7 +13,7 @@ from dlrm.data.packed.layout import ENCODERS
 
 
 def open_base(directory: Path) -> Encoders:
-    """Load the encoders of a packed directory or of a model. Raises DataError where there are none."""
+    """Load the encoders of a packed directory or of a model. Raises DataError if there are none."""
     try:
         return Encoders.load(directory / ENCODERS)
     except (OSError, ValueError, PolarsError) as error:
@@ -23,7 +23,7 @@ def open_base(directory: Path) -> Encoders:
 
 
 def check_base(config: DataConfig, base: Encoders) -> None:
-    """Raise DataError where the columns of `config`, or their kinds of vocabulary, differ from those of `base`."""
+    """Raise DataError if the columns of `config`, or their kinds of vocabulary, differ from those of `base`."""
     schema = config.raw_schema
     _check_schema(schema, base.schema, None, "the same columns in the same order as in the base, or no base")
     for index, column in enumerate(schema.categorical):
@@ -68,9 +68,9 @@ def _extends(vocabulary: Vocabulary, base: Vocabulary) -> bool:
 
 
 def _check_schema(schema: SchemaConfig, expected: SchemaConfig, directory: Path | None, valid: str) -> None:
-    """Raise DataError where the columns of `schema` differ from those of `expected` in name, kind or order.
+    """Raise DataError if the columns of `schema` differ from those of `expected` in name, kind or order.
 
-    directory: packed directory that has `schema`; None where it is the schema of a job document.
+    directory: packed directory that has `schema`; None if it is the schema of a job document.
     """
     dense, expected_dense = ({c.feature: c.transform for c in columns.dense} for columns in (schema, expected))
     categorical, expected_categorical = (
@@ -91,7 +91,7 @@ def _describe_use(column: CategoricalColumn) -> str:
 
 
 def _find_difference(columns: Mapping[str, str], expected: Mapping[str, str]) -> str | None:
-    """Describe the first difference between the columns and the expected ones; return None where there is none.
+    """Describe the first difference between the columns and the expected ones; return None if absent.
 
     columns, expected: kind of each column by the name of its feature, in the order of the schema.
     """

@@ -84,7 +84,7 @@ def find_prepared(
 ) -> Path | None:
     """Find the packed directory of `config` in `cache` without reading the raw files.
 
-    Return None where there is no complete one, or where a local file was not hashed before. Raises DataError as
+    Return None if there is no complete one, or where a local file was not hashed before. Raises DataError as
     `find_splits` does.
     """
     train, evaluation = find_splits(config, data_roots, base_directory)
@@ -107,7 +107,7 @@ def _refuse_common_rows(
     train_identities: Sequence[Any],
     eval_identities: Sequence[Any],
 ) -> None:
-    """Raise DataError where a file of the evaluation is a copy of one of the training, and has rows.
+    """Raise DataError if a file of the evaluation is a copy of one of the training, and has rows.
 
     train_identities, eval_identities: what identifies the rows of each file.
     """

@@ -53,7 +53,7 @@ class Tally:
 
     start: int | str | None
     end: int | str | None = None
-    """First value that is left to the next pass; None where no value is left."""
+    """First value that is left to the next pass; None if no value is left."""
     total: ValueCounts | None = None
     pending: list[ValueCounts] = field(default_factory=list)
     num_pending: int = 0

@@ -46,7 +46,7 @@ def check_splits(
     train: Sequence[DataFile],
     evaluation: Sequence[DataFile],
 ) -> None:
-    """Raise DataError where a split has no rows or only rows of weight 0, where the mean weight of the training rows is
+    """Raise DataError if a split has no rows or only rows of weight 0, where the mean weight of the training rows is
     outside the range that float32 can train with, or where `schema.positive` makes all labels alike."""
     _check_files(rows, train, "data.train")
     _check_files(rows, evaluation, "data.eval")
@@ -82,7 +82,7 @@ def check_splits(
 
 
 def _check_files(rows: StagedRows, files: Sequence[DataFile], field: str) -> None:
-    """Raise DataError where there are files but none of them holds a row, not even a bad one."""
+    """Raise DataError if there are files but none of them holds a row, not even a bad one."""
     with_rows = {part.record.file for part in rows.parts if part.record.num_rows}
     if files and not any(file.name in with_rows for file in files):
         more = f"; none of the {len(files):,} files does" if len(files) > 1 else ""
@@ -97,7 +97,7 @@ def _check_positive(
     files: Sequence[DataFile],
     kind: str = "",
 ) -> None:
-    """Raise DataError where no row, or every row, of some splits has the positive label.
+    """Raise DataError if no row, or every row, of some splits has the positive label.
 
     files: those of the splits. kind: kind of their rows, such as "evaluation"; empty for all.
     """

@@ -90,7 +90,7 @@ class StagedPart:
 
     @property
     def good(self) -> NDArray[np.bool_] | None:
-        """Mask [num_rows] of the rows that the part holds, as in `Parsed`; None where it holds all."""
+        """Mask [num_rows] of the rows that the part holds, as in `Parsed`; None if it holds all."""
         good = self._get_optional_array("good")
         return None if good is None else good.view(np.bool_)
 

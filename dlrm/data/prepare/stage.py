@@ -60,7 +60,7 @@ def stage(
 def check_bad_rows(records: Iterable[PartRecord], max_bad_fraction: float, progress: Progress) -> list[PartRecord]:
     """Return the records as a list, and report the first bad rows.
 
-    Raises DataError where a larger share than `max_bad_fraction` of all rows is bad.
+    Raises DataError if a larger share than `max_bad_fraction` of all rows is bad.
     """
     bad_rows = BadRowCount(max_bad_fraction, lambda fault: progress.note("bad_row", fault))
     checked: list[PartRecord] = []

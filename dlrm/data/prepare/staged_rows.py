@@ -30,7 +30,7 @@ class StagedRows:
     schema: SchemaConfig
     parts: Sequence[Part]
     split: Split | None
-    """Split of the training files' rows; None where evaluation rows have files of their own."""
+    """Split of the training files' rows; None if evaluation rows have files of their own."""
 
     @property
     def num_good_rows(self) -> int:

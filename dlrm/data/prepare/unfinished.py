@@ -104,7 +104,7 @@ def lock_unfinished(output: Path, fingerprint: str, sources: str) -> Iterator[Un
 
 
 def _create(output: Path) -> Unfinished:
-    """Create the unfinished directory of `output` and its parents. Raises DataError where they cannot be created."""
+    """Create the unfinished directory of `output` and its parents. Raises DataError if they cannot be created."""
     if output.name in ("", ".."):
         raise DataError("is not the name of a new directory", output, valid="a path that ends in a new name")
     missing_parents = [parent for parent in output.parents if not parent.exists()]
@@ -125,7 +125,7 @@ def _create(output: Path) -> Unfinished:
 def _open_state(path: Path, output: Path) -> int:
     """Open `preparing.json` of the unfinished directory `path`, and return its file descriptor.
 
-    Raises DataError where the directory holds other files, or this user may not write there, and InUseError where
+    Raises DataError if the directory holds other files, or this user may not write there, and InUseError where
     another process has just removed or renamed it.
     """
     try:
@@ -173,7 +173,7 @@ def _lock(descriptor: int, path: Path, output: Path) -> None:
 def _claim(descriptor: int, path: Path, fingerprint: str, sources: str) -> None:
     """Record this preparation in the directory, and remove unfinished files that it cannot reuse.
 
-    These are files staged from another state of the raw files or before a reboot. Raises DataError where the directory
+    These are files staged from another state of the raw files or before a reboot. Raises DataError if the directory
     holds a preparation with another fingerprint.
     """
     state = _State(fingerprint=fingerprint, sources=sources, boot_id=_BOOT_ID.read_text().strip())

@@ -28,7 +28,7 @@ def cut_arrow_blocks(
     """Cut `file` into blocks of at most `block_rows` rows and about `block_bytes`, at least one row.
 
     Small record batches are joined, and large ones are cut; one is in memory as a whole. Errors give a row's number as
-    its line. Raises DataError where the file is not Arrow IPC, or does not have the columns of the schema.
+    its line. Raises DataError if the file is not Arrow IPC, or does not have the columns of the schema.
     """
     with open_arrow(file) as found:
         names = list_columns_to_read(schema, with_labels)
@@ -58,7 +58,7 @@ def check_arrow_columns(file: DataFile, schema: SchemaConfig) -> None:
 def _check_columns(
     found: "ArrowBatches", file: DataFile, schema: SchemaConfig, *, with_labels: bool
 ) -> list[ReadColumn]:
-    """Return all columns of a file, with those of its path. Raises DataError where it lacks columns of the schema."""
+    """Return all columns of a file, with those of its path. Raises DataError if it lacks columns of the schema."""
     columns = list_read_columns(file, found.schema)
     check_columns(make_read_schema(columns), schema, file.name, with_labels)
     return columns
@@ -96,7 +96,7 @@ class ArrowBatches:
 
 @contextmanager
 def open_arrow(file: DataFile) -> Iterator[ArrowBatches]:
-    """Open a file. Raises DataError where it is not Arrow IPC, or where Arrow finds inside the `with` that it is
+    """Open a file. Raises DataError if it is not Arrow IPC, or where Arrow finds inside the `with` that it is
     damaged."""
     with file.open() as opened:
         raw = remove_buffer(opened)

@@ -21,7 +21,7 @@ class Parsed:
     table: RawTable
     """Good rows, in the order of the block."""
     good: NDArray[np.bool_] | None = None
-    """[num_rows of the block], true for rows that are in `table`; None where all are."""
+    """[num_rows of the block], true for rows that are in `table`; None if all are."""
     faults: list[DataError] = field(default_factory=list)
     """Errors of the first bad rows, at most MAX_SHOWN_FAULTS; each names file, line and field."""
     odd_values: OddValues = field(default_factory=OddValues)

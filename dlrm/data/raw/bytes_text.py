@@ -45,7 +45,7 @@ def _decode(value: bytes | None) -> str | None:
 
 
 def _find_printable(values: pa.Array) -> pa.Array:
-    """Return the texts [n] of bytes of a fixed size, null where they are not printable ASCII."""
+    """Return the texts [n] of bytes of a fixed size, null if they are not printable ASCII."""
     width = values.type.byte_width
     letters = np.frombuffer(values.buffers()[1], np.uint8)[: (values.offset + len(values)) * width]
     letters = letters.reshape(values.offset + len(values), width)[values.offset :]

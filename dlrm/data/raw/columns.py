@@ -185,7 +185,7 @@ class _ColumnReader:
     def _encode_values(
         self, column: CategoricalColumn, values: pa.Array, row_of: NDArray[np.int64] | None
     ) -> CategoricalValues:
-        """Encode the values of a column. row_of: the row of each value; None where every row has one value."""
+        """Encode the values of a column. row_of: the row of each value; None if every row has one value."""
         if isinstance(column, HexadecimalColumn) and holds_text(values.type):
             ids, is_blank = parse_hexadecimal_ids(values)
             found = encode_distinct_ids(ids.fill_null(0).to_numpy(), ids.is_null().to_numpy())

@@ -64,7 +64,7 @@ def _parse(lines: Lines, file: str, labels: Labels, keep_going: bool) -> Parsed:
 
 
 def _parse_table(data: bytes, num_rows: int, labels: Labels, is_checked: bool = False) -> RawTable:
-    """Parse the lines with Polars. Raises _DoubtfulError or a PolarsError where some line may not be a row.
+    """Parse the lines with Polars. Raises _DoubtfulError or a PolarsError if some line may not be a row.
 
     is_checked: every line is known to be a row, so that the checks of form and values are skipped.
     """

@@ -47,7 +47,7 @@ def cut_csv_blocks(
     """Cut `file` into blocks of about `block_bytes` of decompressed text.
 
     with_labels: read the label and the weight. Otherwise a file without a header may lack them: the number of values in
-    its first line decides. Raises DataError where the header is wrong or the schema has lists of numbers, and as
+    its first line decides. Raises DataError if the header is wrong or the schema has lists of numbers, and as
     `read_lines` does.
     """
     if lists := [*schema.list_lengths]:
@@ -96,7 +96,7 @@ def _find_columns(lines: Lines, schema: SchemaConfig) -> list[str]:
 def _read_header(lines: Lines, file: str, required: list[str], delimiter: str) -> list[str]:
     """Read the column names in the first line.
 
-    required: names that must be among them. Raises DataError where one is missing or occurs twice, or the line cannot
+    required: names that must be among them. Raises DataError if one is missing or occurs twice, or the line cannot
     be read.
     """
     names = split_header(lines, file, delimiter)
@@ -174,7 +174,7 @@ class _BlockReader:
     def _parse_strings(self, data: bytes, num_lines: int) -> pa.Table:
         """Parse `data` to the columns to read, as strings, null where blank.
 
-        Raises _UnevenError where the number of rows is not `num_lines`, or pyarrow.ArrowInvalid.
+        Raises _UnevenError if the number of rows is not `num_lines`, or pyarrow.ArrowInvalid.
         """
         read = list_columns_to_read(self._schema, self._with_labels)
         kept = [name for name in read if name not in self._stated]

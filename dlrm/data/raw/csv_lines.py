@@ -63,7 +63,7 @@ class CsvLineChecker:
         return None
 
     def _count_columns(self, line: bytes) -> int | None:
-        """Count the columns of a line; None where a quote stays open."""
+        """Count the columns of a line; None if a quote stays open."""
         if b'"' not in line:
             return line.count(self._delimiter) + 1
         position, count = 0, 0

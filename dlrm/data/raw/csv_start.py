@@ -94,7 +94,7 @@ def is_comment(line: bytes) -> bool:
 
 
 def try_split(line: bytes, delimiter: str) -> list[str]:
-    """Split a line into its cells; none where it cannot be read."""
+    """Split a line into its cells; none if it cannot be read."""
     try:
         text = line.decode(errors="replace")
         return next(csv.reader([text], delimiter=get_character(delimiter)), [])

@@ -41,7 +41,7 @@ class DataFile:
         return is_remote(self.name)
 
     def open(self) -> BinaryIO:
-        """Open the file to read its raw bytes, seekable. Raises DataError where it cannot be read (any more)."""
+        """Open the file to read its raw bytes, seekable. Raises DataError if it cannot be read (any more)."""
         try:
             if not self.is_remote:
                 return Path(self.name).open("rb")

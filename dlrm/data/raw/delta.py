@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def list_delta_files(directory: TableDirectory, version: str | None) -> list[TableFile]:
     """List the files of a version of a table; version None is the newest.
 
-    Raises ImportError without the library that reads logs, DataError where a file is missing or outside the data roots,
+    Raises ImportError without the library that reads logs, DataError if a file is missing or outside the data roots,
     and exceptions of that library.
     """
     from deltalake import DeltaTable

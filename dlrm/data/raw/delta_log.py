@@ -22,7 +22,7 @@ _NUM_REQUESTS = 16
 
 def copy_log(directory: TableDirectory, version: int | None, target: Path) -> None:
     """Copy what opening a version needs, None for the newest: the log from the checkpoint before it on, and deletion
-    vectors. Raises DataError and OSError where an object cannot be read."""
+    vectors. Raises DataError and OSError if an object cannot be read."""
     objects = directory.list_objects()
     start = _find_checkpoint(objects, version)
     chosen = [name for name in objects if _is_needed(name, start)]

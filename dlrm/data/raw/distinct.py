@@ -12,7 +12,7 @@ _MAX_ROUNDED = 2.0**23
 
 
 def encode_distinct_ids(values: NDArray[np.uint32], is_missing: NDArray[np.bool_] | None) -> CategoricalValues:
-    """Encode 32-bit ids [n]. is_missing: [n]; None where no id is missing.
+    """Encode 32-bit ids [n]. is_missing: [n]; None if no id is missing.
 
     Sorts (value, position) as one 64-bit number, several times faster than a sort that returns positions.
     """

@@ -223,7 +223,7 @@ def is_json_lines(first_lines: Sequence[bytes], file: str) -> bool:
 
 
 def refuse_json_lines(first_line: bytes, file: str) -> None:
-    """Raise DataError where the first line of a text with delimiters is a JSON object or array, or begins like one."""
+    """Raise DataError if the first line of a text with delimiters is a JSON object or array, or begins like one."""
     if _is_json(first_line, b"{"):
         raise JSON_LINES.make_error(file)
     if _JSON_START.match(first_line):

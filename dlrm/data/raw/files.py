@@ -27,7 +27,7 @@ def find_splits(
 ) -> tuple[list[DataFile], list[DataFile]]:
     """Find the files of `config.train` and those of `config.eval`; see `find_files`.
 
-    Raises DataError as `find_files` does, and where a real file is in both.
+    Raises DataError as `find_files` does, and if a real file is in both.
     """
     train = find_files(config.train, "data.train", data_roots, base_directory, versions=versions)
     evaluation = find_files(config.eval or [], "data.eval", data_roots, base_directory, versions=versions)
@@ -39,7 +39,7 @@ def find_splits(
 def refuse_common_files(
     train: Sequence[DataFile], evaluation: Sequence[DataFile], field: str, message: str, valid: str
 ) -> None:
-    """Raise DataError where a real file is among both: metrics measured on training data would be meaningless.
+    """Raise DataError if a real file is among both: metrics measured on training data would be meaningless.
 
     field: field or option that names `evaluation`. message, valid: rest of the error.
     """
@@ -64,11 +64,11 @@ def find_files(
     the table.
 
     field: field of the job document, such as data.train, or argument of a command, for messages, which number the
-    patterns of a document; None where a path alone says what is meant. data_roots: directories, and s3:// or gs://
+    patterns of a document; None if a path alone says what is meant. data_roots: directories, and s3:// or gs://
     prefixes, that must contain every real path, with no part below them that starts with a dot; None allows all paths.
     base_directory: base of relative patterns. refuses_repeats: whether two patterns may not name the same file, since
     its rows would be missing where it is named again. versions: of tables that were read before, as for
-    `list_table_files`. Raises DataError where a pattern names no file, or one that is empty, not a regular file, not
+    `list_table_files`. Raises DataError if a pattern names no file, or one that is empty, not a regular file, not
     readable or outside the roots.
     """
     roots = Roots(data_roots)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def list_iceberg_files(directory: TableDirectory, version: str | None) -> list[TableFile]:
     """List the files of a version of a table; version None is the present one.
 
-    Raises ImportError without the library that reads metadata, DataError where a file is missing, is not Parquet or is
+    Raises ImportError without the library that reads metadata, DataError if a file is missing, is not Parquet or is
     outside the data roots, and exceptions of that library.
     """
     # Imported late: the library is optional.

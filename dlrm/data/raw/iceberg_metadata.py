@@ -24,7 +24,7 @@ class IcebergSnapshot:
     """A snapshot of a table, with the schema that it is read by."""
 
     def __init__(self, directory: TableDirectory, metadata: TableMetadata, version: str | None) -> None:
-        """Choose a snapshot of a table, the present one if `version` is None. Raises DataError where it is gone."""
+        """Choose a snapshot of a table, the present one if `version` is None. Raises DataError if it is gone."""
         self._directory, self.metadata = directory, metadata
         if version is None:
             snapshot, schema_id = metadata.current_snapshot(), metadata.current_schema_id
@@ -44,7 +44,7 @@ class IcebergSnapshot:
         return self._directory.find(f"{self._directory.name}{name.removeprefix(place)}" if is_inside else name)
 
     def list_entries(self) -> list[ManifestEntry]:
-        """List all data files and files of deletes. Raises exceptions of the library where a manifest is damaged."""
+        """List all data files and files of deletes. Raises exceptions of the library if a manifest is damaged."""
         if self._snapshot is None:
             return []
         files = _Files(self)
@@ -68,7 +68,7 @@ class IcebergSnapshot:
 def open_snapshot(directory: TableDirectory, version: str | None) -> IcebergSnapshot:
     """Open a snapshot of a table, the present one if `version` is None.
 
-    Raises DataError where no or more than one file of metadata may be the present one, and exceptions of the library.
+    Raises DataError if no or more than one file of metadata may be the present one, and exceptions of the library.
     """
     named = directory.metadata_name
     text = _read(directory, named or _find_present(directory))

@@ -111,7 +111,7 @@ def _clean(texts: pl.Series, words: list[str], *, is_number: bool) -> pl.Series:
 def _read_with_polars(lines: Lines, columns: Mapping[str, bool]) -> dict[str, pl.Series]:
     """Read columns of text, or of lists of text. columns: whether a column has lists, by name.
 
-    Raises _DoubtfulError or a PolarsError where some line may be at fault.
+    Raises _DoubtfulError or a PolarsError if some line may be at fault.
     """
     frame = pl.read_ndjson(io.BytesIO(lines.data), schema=_make_schema(columns))
     if frame.height != lines.num_lines:

@@ -7,7 +7,7 @@ from dlrm.data.raw.stores import open_store
 
 
 def find_object(name: str) -> DataFile | None:
-    """Find the object of that name as it is now; None where there is none. Raises StoreError and OSError."""
+    """Find the object of that name as it is now; None if absent. Raises StoreError and OSError."""
     store, path = open_store(name)
     info = store.get_file_info(path)
     return _make_data_file(name.partition("://")[0], info) if info.type == fs.FileType.File else None

@@ -30,7 +30,7 @@ def cut_raw_blocks(
 
     kind: `criteo_tsv`, which has its own schema, `csv`, `jsonl`, `parquet` or `arrow`. with_labels: false reads neither
     label nor weight, whether the files have them or not. block_bytes: approximate bytes of a block in memory; None for
-    the best size for the format. Raises DataError where a file cannot be read in that format.
+    the best size for the format. Raises DataError if a file cannot be read in that format.
     """
     text_bytes = text.BLOCK_BYTES if block_bytes is None else block_bytes
     table_bytes = parquet.BLOCK_BYTES if block_bytes is None else block_bytes

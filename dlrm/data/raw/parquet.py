@@ -44,7 +44,7 @@ def cut_parquet_blocks(
     """Cut `file` into blocks of at most `block_rows` rows of one row group and about `block_bytes`, at least one row.
 
     Where it is cut depends on the file's bytes alone, and on the rows that its table has deleted. Errors give a row's
-    number, deleted ones not counted, as its line. Raises DataError where the file is not Parquet, or does not have the
+    number, deleted ones not counted, as its line. Raises DataError if the file is not Parquet, or does not have the
     columns of the schema.
     """
     with _open(file) as raw:
@@ -55,7 +55,7 @@ def cut_parquet_blocks(
 def check_parquet_columns(file: DataFile, schema: SchemaConfig) -> None:
     """Check by the footer of `file` alone that it has the columns of the schema, label and weight included.
 
-    Raises DataError where it does not, or where the footer cannot be read.
+    Raises DataError if it does not, or where the footer cannot be read.
     """
     with _open(file) as raw:
         _check_columns(parquet.read_metadata(raw), file, schema, with_labels=True)
@@ -77,7 +77,7 @@ def _open(file: DataFile) -> Iterator[BinaryIO]:
 def _check_columns(
     metadata: parquet.FileMetaData, file: DataFile, schema: SchemaConfig, *, with_labels: bool
 ) -> dict[str, ReadColumn]:
-    """Return the columns of the schema, by name. Raises DataError where the file does not have them."""
+    """Return the columns of the schema, by name. Raises DataError if the file does not have them."""
     columns = list_read_columns(file, metadata.schema.to_arrow_schema())
     check_columns(make_read_schema(columns), schema, file.name, with_labels)
     wanted = {*list_columns_to_read(schema, with_labels)}

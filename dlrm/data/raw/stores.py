@@ -40,7 +40,7 @@ def open_store(uri: str) -> tuple[fs.FileSystem, str]:
 
 
 def open_object(uri: str) -> pa.NativeFile:
-    """Open an object to read its bytes, seekable. Raises StoreError, and OSError where it cannot be read."""
+    """Open an object to read its bytes, seekable. Raises StoreError, and OSError if it cannot be read."""
     store, path = open_store(uri)
     return store.open_input_file(path)
 

@@ -22,7 +22,7 @@ class CategoricalValues:
     distinct: pl.Series
     """Present values without duplicates, ascending: Int64 or String, or Float64 where `bucketize` is set."""
     lengths: NDArray[np.int32] | None = None
-    """[n], number of values of each row of a multi-hot column; None where every row has one."""
+    """[n], number of values of each row of a multi-hot column; None if every row has one."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class RawTable:
     labels: NDArray[np.float32]
     """[n], labels 0 or 1; all NaN where rows are read without labels."""
     weights: NDArray[np.float32] | None
-    """[n], finite weights of at least 0; None where the schema has no weight, or rows are read without labels."""
+    """[n], finite weights of at least 0; None if the schema has no weight, or rows are read without labels."""
     dense: list[NDArray[np.float64]]
     """N columns of shape [n]; values are finite, or NaN = missing."""
     categorical: list[CategoricalValues]

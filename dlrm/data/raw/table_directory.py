@@ -44,7 +44,7 @@ class TableDirectory:
         return [path.name for path in paths]
 
     def find(self, name: str) -> DataFile:
-        """Find a file by its path or URI. Raises DataError where it is missing, or outside the data roots."""
+        """Find a file by its path or URI. Raises DataError if it is missing, or outside the data roots."""
         scheme, _, rest = name.partition("://")
         if scheme in ("s3a", "s3n"):
             name = f"s3://{rest}"

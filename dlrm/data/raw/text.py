@@ -53,7 +53,7 @@ def read_lines(file: DataFile, block_bytes: int = BLOCK_BYTES) -> Iterator[Lines
     """Yield all lines of `file`, in runs of about `block_bytes`; where they are cut depends on the file's bytes alone.
 
     Recognises gzip and zstd by their first bytes, adds a newline to a last line without one, and removes a byte order
-    mark. Raises DataError where the file is not text, is empty, has lines that end in CR alone or a line longer than
+    mark. Raises DataError if the file is not text, is empty, has lines that end in CR alone or a line longer than
     MAX_LINE_BYTES, and where a compressed stream is damaged.
     """
     with ExitStack() as stack:
@@ -112,7 +112,7 @@ def _make_lines(data: bytes, number: int, num_bytes: int) -> Lines:
 
 
 def _check_line_ends(rest: bytes, file: DataFile, number: int) -> None:
-    """Raise DataError where the file has no line end but CR. rest: bytes from line `number` on, without LF inside."""
+    """Raise DataError if the file has no line end but CR. rest: bytes from line `number` on, without LF inside."""
     if number == 1 and b"\n" not in rest[:-1] and rest.strip(b"\r\n").count(b"\r"):
         valid = r"lines that end in LF or CR LF, as `tr '\r' '\n' < FILE` makes"
         raise DataError("the lines end in CR alone", file.name, valid=valid)
@@ -121,7 +121,7 @@ def _check_line_ends(rest: bytes, file: DataFile, number: int) -> None:
 def _open_text(raw: BinaryIO, file: DataFile, stack: ExitStack) -> tuple[_Stream, str | None]:
     """Return the stream of decompressed text, and the name of the compression, None for plain text.
 
-    Raises DataError where the file, or what is compressed in it, is not text.
+    Raises DataError if the file, or what is compressed in it, is not text.
     """
     kind, compression = _identify_next(raw, raw, file, None), None
     if kind in _COMPRESSIONS:
@@ -150,7 +150,7 @@ def _decompress(raw: BinaryIO, compression: str | None, stack: ExitStack) -> _St
 
 
 def _read(stream: _Stream, num_bytes: int, file: DataFile, compression: str | None) -> bytes:
-    """Read the next `num_bytes`, fewer at the end. Raises DataError, and OSError where a remote file cannot be read."""
+    """Read the next `num_bytes`, fewer at the end. Raises DataError, and OSError if a remote file cannot be read."""
     try:
         return stream.read(num_bytes)
     except (OSError, EOFError, zlib.error) as error:

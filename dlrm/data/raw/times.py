@@ -114,7 +114,7 @@ def explain_not_time(value: pa.Scalar, time_format: str | None = None) -> tuple[
 def _parse_alike_texts(texts: pa.Array) -> NDArray[np.int64] | None:
     """Parse texts of which all or none have an offset, to seconds [n] as `_parse_texts` does, twenty times as fast.
 
-    Return None where some text has another form.
+    Return None if some text has another form.
     """
     for zone in (None, "UTC"):
         try:

@@ -34,7 +34,7 @@ def parse_table(
 
 
 def check_columns(found: pa.Schema, schema: SchemaConfig, file: str | None, with_labels: bool) -> None:
-    """Raise DataError where a column to read is missing, occurs twice or has another type.
+    """Raise DataError if a column to read is missing, occurs twice or has another type.
 
     file: its name for messages; None for rows in memory.
     """

@@ -44,7 +44,7 @@ def blank_missing_parts(values: pa.Array, lengths: NDArray[np.int32], words: lis
 
 
 def _decode(values: pa.Array) -> pl.Series:
-    """Return the texts of an array or a dictionary, null where they are not UTF-8."""
+    """Return the texts of an array or a dictionary, null if they are not UTF-8."""
     texts = convert_to_strings(values)
     if pa.types.is_dictionary(texts.type):
         texts = texts.dictionary_decode()

@@ -107,7 +107,7 @@ class NodeGroup:
 
     @property
     def index(self) -> int | None:
-        """Place of this node among those that run the attempt; None where it is not needed, or not decided yet."""
+        """Place of this node among those that run the attempt; None if it is not needed, or not decided yet."""
         members = self.members or []
         return members.index(self.place.node) if self.place.node in members else None
 
@@ -171,7 +171,7 @@ class NodeGroup:
             ]
 
     def find_interface(self) -> str | None:
-        """Return the network interface by which this node reaches the others; None where that is not known."""
+        """Return the network interface by which this node reaches the others; None if that is not known."""
         # Node 0 may know itself by an address of its own loopback, as Debian's /etc/hosts has it.
         peer = next((state.address for node, state in self.states.items() if node in (self.members or [])[1:]), "")
         host = self.place.host if self.place.node != 0 else peer

@@ -14,7 +14,7 @@ def find_own_address(host: str, port: int) -> str:
 
 
 def find_interface(own_address: str) -> str | None:
-    """Return the name of the interface that has `own_address`, such as eth0; None where none has."""
+    """Return the name of the interface that has `own_address`, such as eth0; None if none has."""
     for name, addresses in psutil.net_if_addrs().items():
         if any(address.address.partition("%")[0] == own_address for address in addresses):
             return name

@@ -19,7 +19,7 @@ def claim_directory(
 ) -> bool:
     """Find out whether the run directory of this node is another one than that of node 0; then it is this node's own.
 
-    store: that of node 0; None where it has none. run_store: the one that this node was told, if any. Raises
+    store: that of node 0; None if it has none. run_store: the one that this node was told, if any. Raises
     DirectoryError where they differ, and OSError.
     """
     own = RunStoreRecord.read(directory.run_store)
@@ -100,6 +100,6 @@ def add_own_outcome(result: NodeResult, attempt: AttemptDirectory) -> NodeResult
 
 
 def keep_outcome(outcome: Outcome, attempt: AttemptDirectory) -> Outcome:
-    """Write the outcome that node 0 has decided to this node's own directory, where there is none; return it."""
+    """Write the outcome that node 0 has decided to this node's own directory, if there is none; return it."""
     settle(attempt, outcome, [])
     return outcome

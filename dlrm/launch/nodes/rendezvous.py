@@ -192,7 +192,7 @@ def _reach_first(place: NodePlace, is_stopped: Callable[[], bool]) -> str:
 
 
 def _check_fit(place: NodePlace, announcement: Announcement) -> None:
-    """Raise RendezvousError where this node cannot be one of the attempt."""
+    """Raise RendezvousError if this node cannot be one of the attempt."""
     if place.node >= announcement.num_nodes:
         message = f"this is node {place.node}, and the job has nodes 0 to {announcement.num_nodes - 1}"
         raise RendezvousError(f"{message} (resources.nodes)")

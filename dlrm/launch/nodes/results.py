@@ -19,7 +19,7 @@ def make_result(outcome: Outcome | None, *, is_cause: bool = True) -> NodeResult
 
 
 def decide_outcome(states: Mapping[int, NodeState], lost: LostNode | None) -> Outcome:
-    """Decide the outcome where no rank has written one.
+    """Decide the outcome if no rank has written one.
 
     A node on which something went wrong comes before one that is lost, and that before those that ended because
     another node did; among equals the one that failed first.

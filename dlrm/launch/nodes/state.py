@@ -28,7 +28,7 @@ class Announcement(BaseModel):
     """Random text that node 0 has also written to the attempt's directory: who reads it there shares the directory."""
     peer_timeout_seconds: float
     store: RunStoreRecord | None = None
-    """Place of the run in a bucket; None where it is kept in none."""
+    """Place of the run in a bucket; None if it is kept in none."""
 
 
 class NodeResult(BaseModel):
@@ -37,7 +37,7 @@ class NodeResult(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     outcome: Outcome | None
-    """Outcome that counts where no rank has written one; None where all ranks of this node ended well."""
+    """Outcome that counts if no rank has written one; None if all ranks of this node ended well."""
     is_cause: bool
     """Whether something went wrong on this node itself; False where it ended only because another node did."""
     ended_at: float

@@ -29,7 +29,7 @@ def load_optimizer_state(parts: Parts, checkpoint: CheckpointDirectory, sample_s
     """Load the optimizer state of `checkpoint` into `parts`, which hold its weights already. Collective.
 
     Rows that its tables do not have keep the state of a row that was never updated. sample_scale: S / B of this run.
-    Raises DataError where the checkpoint is damaged, or has other weights than the model that its run exported, and
+    Raises DataError if the checkpoint is damaged, or has other weights than the model that its run exported, and
     CheckpointError where its files cannot be read now.
     """
     try:
@@ -102,7 +102,7 @@ class _RowsPlanner(DefaultLoadPlanner):
 
 
 def _check_same_weights(parts: Parts, saved: _SavedState) -> None:
-    """Raise CheckpointFaultError where the dense parameters are not those that the checkpoint's run exported."""
+    """Raise CheckpointFaultError if the dense parameters are not those that the checkpoint's run exported."""
     prefix = f"{AVERAGE}.dense." if saved.list_names(f"{AVERAGE}.dense.") else "dense."
     for name, parameter in parts.model.state_dict().items():
         if not torch.equal(saved.read(f"{prefix}{name}"), parameter.cpu()):

@@ -21,7 +21,7 @@ def start_warm(parts: Parts, context: RunContext, dataset: Dataset) -> None:
     """Start `parts`, which are in their initial state, from the model that `run.warm_start` names. Collective.
 
     Rows of tables that it did not have, and without `optimizer_state` the optimizers, stay as they are. Nothing is done
-    where there is no warm start. Raises DataError, on every rank.
+    if there is no warm start. Raises DataError, on every rank.
     """
     resolved, ranks, reporter = context.resolved, context.ranks, context.reporter
     warm_start = resolved.job.run.warm_start
@@ -90,7 +90,7 @@ def _check_fits(source: TrainedModel, resolved: ResolvedJob, dataset: Dataset) -
 
 
 def _check_table(name: str, before: int | None, after: int | None, source: TrainedModel) -> None:
-    """Raise DataError where a table does not fit. before, after: its rows in the model and in the data, or None."""
+    """Raise DataError if a table does not fit. before, after: its rows in the model and in the data, or None."""
     if before is None:
         fault = f"the data has a column {name}, but the model has no table of that name"
     elif after is None:

@@ -14,7 +14,7 @@ from dlrm.train.warm_start.source import FIELD, find_source
 
 
 def load_base_encoders(resolved: ResolvedJob, directory: RunDirectory) -> Encoders | None:
-    """Return the encoders of the model that the run starts from; None where it needs none.
+    """Return the encoders of the model that the run starts from; None if it needs none.
 
     The first attempt keeps a copy in the run directory: later ones do not need the model, which may be gone by then.
     A copy that cannot be read is replaced as long as the model exists. Raises DataError.

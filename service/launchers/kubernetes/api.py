@@ -38,8 +38,8 @@ NAMESPACE_FILE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 class ApiError(Exception):
     """Answer of the API server that refuses a request, or no answer.
 
-    status: HTTP status; 0 where there was no answer. reason: word of Kubernetes for it, such as `AlreadyExists`.
-    retry_after_seconds: wait that the server asks for; None where it asks for none.
+    status: HTTP status; 0 if there was no answer. reason: word of Kubernetes for it, such as `AlreadyExists`.
+    retry_after_seconds: wait that the server asks for; None if it asks for none.
     """
 
     def __init__(self, status: int, reason: str, message: str, retry_after_seconds: float | None = None) -> None:
@@ -91,7 +91,7 @@ class KubernetesApi:
     def watch(self, path: str, query: Mapping[str, str], silence_seconds: float) -> Iterator[Object]:
         """Yield the events of a watch until the server ends it.
 
-        Raises ApiError, also where the server is silent for `silence_seconds`, and where it says so in an event.
+        Raises ApiError, also if the server is silent for `silence_seconds`, and where it says so in an event.
         """
         with self._open("GET", path, {**query, "watch": "true"}, None, "", silence_seconds) as response:
             try:
@@ -142,7 +142,7 @@ class KubernetesApi:
             response.release_conn()
 
     def _limit_waits(self, read_seconds: float) -> tuple[float, float]:
-        """Return the longest wait for a connection, and for an answer. Raises ApiError where no time is left."""
+        """Return the longest wait for a connection, and for an answer. Raises ApiError if no time is left."""
         if self._end is None:
             return CONNECT_SECONDS, read_seconds
         left = self._end - time.monotonic()
@@ -154,7 +154,7 @@ class KubernetesApi:
 def connect(namespace: str | None) -> tuple[KubernetesApi, str]:
     """Connect to the cluster of this pod, or of the kubeconfig, and return the namespace to work in.
 
-    Raises KubernetesError where there is neither.
+    Raises KubernetesError if there is neither.
     """
     configuration = Configuration()
     try:
@@ -175,7 +175,7 @@ def connect(namespace: str | None) -> tuple[KubernetesApi, str]:
 
 
 def _read_until(response: urllib3.BaseHTTPResponse, end: float) -> bytes:
-    """Read an answer to its end. Raises ApiError where that has not come by `end` on the monotonic clock."""
+    """Read an answer to its end. Raises ApiError if that has not come by `end` on the monotonic clock."""
     data = b""
     while part := response.read1(2**16):
         data += part

@@ -34,7 +34,7 @@ def _choose_largest(capacities: Sequence[Capacity]) -> tuple[Capacity, ...]:
 
 
 def sum_quotas(quotas: Sequence[Object], gpu_resource: str) -> LauncherCapacity | None:
-    """Return what quotas allow all pods of a namespace together; None where none limits cores or memory."""
+    """Return what quotas allow all pods of a namespace together; None if none limits cores or memory."""
     hard = [get_part(quota, "status", "hard") for quota in quotas]
     cores = _find_least(hard, ("limits.cpu", "requests.cpu", "cpu"))
     memory = _find_least(hard, ("limits.memory", "requests.memory", "memory"))

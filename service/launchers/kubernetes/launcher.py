@@ -244,7 +244,7 @@ class KubernetesLauncher:
         self._unclear[make_object_name(name)] = UnclearStart(told, earlier.since)
 
     def _find_refusal(self, name: LaunchName, error: ApiError) -> LaunchError | None:
-        """Return the failure of an attempt that the cluster refuses; None where another try may succeed."""
+        """Return the failure of an attempt that the cluster refuses; None if another try may succeed."""
         earlier = self._unclear.get(make_object_name(name))
         waited_seconds = time.monotonic() - earlier.since if earlier is not None else 0.0
         if is_missing_right(error) and waited_seconds < FORBIDDEN_SECONDS:
@@ -252,7 +252,7 @@ class KubernetesLauncher:
         return explain_refusal(error)
 
     def _look_up(self, launch: Launch) -> UnclearStart | None:
-        """Ask the cluster itself for the Job of an unclear start, unless it was asked; None where it has it.
+        """Ask the cluster itself for the Job of an unclear start, unless it was asked; None if it has it.
 
         A start that is repeated draws another token: the pods of one that was carried out would have the first. Raises
         ApiError.
@@ -327,7 +327,7 @@ def _list_kinds(launch: Launch) -> tuple[str, ...]:
 
 
 def _create(api: KubernetesApi, path: str, wanted: Object, changes: Object | None = None) -> Object | None:
-    """Create an object and return it; None where an earlier call has created it. Raises ApiError.
+    """Create an object and return it; None if an earlier call has created it. Raises ApiError.
 
     changes: what to change in one that is there already.
     """

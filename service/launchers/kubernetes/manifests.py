@@ -85,7 +85,7 @@ def make_service(launch: Launch, service_id: str) -> dict[str, Any]:
 
 
 def make_secret(launch: Launch, files: LaunchFiles, service_id: str) -> dict[str, Any]:
-    """Make the Secret with the files of an attempt. Raises LaunchError where they are too large."""
+    """Make the Secret with the files of an attempt. Raises LaunchError if they are too large."""
     contents = {DOCUMENT_FILE: files.document, PUSH_TARGET_FILE: files.push_target}
     if (size := sum(len(text.encode()) for text in contents.values())) > MAX_SECRET_BYTES:
         raise LaunchError(

@@ -43,6 +43,6 @@ def make_selector(service_id: str) -> str:
 
 
 def read_launch_name(labels: Object) -> LaunchName | None:
-    """Read which attempt an object belongs to; None where somebody has changed its labels."""
+    """Read which attempt an object belongs to; None if somebody has changed its labels."""
     job_id, attempt = get_text(labels, JOB_LABEL), get_text(labels, ATTEMPT_LABEL)
     return LaunchName(job_id, int(attempt)) if job_id and attempt.isdecimal() else None

@@ -31,7 +31,7 @@ def get_text(known: Object, *names: str) -> str:
 
 
 def get_time(known: Object, *names: str) -> datetime | None:
-    """Return the time below `names`; None where it is missing, or no time."""
+    """Return the time below `names`; None if it is missing, or no time."""
     try:
         return datetime.fromisoformat(get_text(known, *names))
     except ValueError:

@@ -101,10 +101,10 @@ class KubernetesOptions(BaseModel):
     """Seconds on a node after which an attempt whose container has not started has failed: its image has not come, or a
     volume, the network, a Secret or an init container keeps it from starting."""
     ttl_seconds: int = Field(default=86_400, ge=60)
-    """Seconds after its end for which a Job stays where no service removes it."""
+    """Seconds after its end for which a Job stays if no service removes it."""
 
     def find_queue_priority_class(self, priority: int) -> str | None:
-        """Return the WorkloadPriorityClass of a job; None where its priority is below all that have one."""
+        """Return the WorkloadPriorityClass of a job; None if its priority is below all that have one."""
         least = max((least for least in self.queue_priority_classes if least <= priority), default=None)
         return None if least is None else self.queue_priority_classes[least]
 

@@ -61,7 +61,7 @@ class PodState:
     phase: PodPhase
     node: str | None
     reason: Reason | None = None
-    """Reason for which it waits, or has ended; None where the program itself has decided that."""
+    """Reason for which it waits, or has ended; None if the program itself has decided that."""
     message: str = ""
     """The same in words, to follow the name of the pod."""
     exit_code: int | None = None
@@ -82,7 +82,7 @@ class NodeSight:
     now: datetime
     lost_seconds: float
     ready: frozenset[str] | None = None
-    """Names of the nodes that answer; None where they must not be listed."""
+    """Names of the nodes that answer; None if they must not be listed."""
     pressed: frozenset[str] = frozenset()
     """Names of the nodes that say that they are short of memory, as far as that is known."""
 
@@ -286,7 +286,7 @@ def _find_start_fault(pod: Object) -> tuple[Reason, str] | None:
 
 
 def _find_warning(pod: Object, placed_at: datetime, warnings: Sequence[Object]) -> Object:
-    """Find the last warning about a pod since it has had its node; empty where there is none."""
+    """Find the last warning about a pod since it has had its node; empty if there is none."""
     uid = get_text(pod, "metadata", "uid")
     own = [event for event in warnings if get_text(event, "involvedObject", "uid") == uid]
     timed = [(seen_at, event) for event in own if (seen_at := _find_event_time(event)) and seen_at >= placed_at]

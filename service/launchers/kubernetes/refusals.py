@@ -21,7 +21,7 @@ def is_missing_right(error: ApiError) -> bool:
 
 
 def explain_refusal(error: ApiError) -> LaunchError | None:
-    """Return the failure of an attempt whose start the API server refuses; None where another try may succeed."""
+    """Return the failure of an attempt whose start the API server refuses; None if another try may succeed."""
     text = str(error)
     if not error.is_refusal or (error.status == NOT_FOUND and _OBJECT_NOT_FOUND.match(text)):
         # What another request had found there was deleted between the two.

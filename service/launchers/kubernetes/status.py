@@ -30,7 +30,7 @@ MAX_NODE_NAMES = 255
 
 @dataclass(frozen=True)
 class AttemptObjects:
-    """Objects of one attempt; None where there is none."""
+    """Objects of one attempt; None if absent."""
 
     job: Object | None
     pods: Sequence[Object]
@@ -143,7 +143,7 @@ def _waits_for_pods(job: Object, condition: Object, num_ended: int, now: datetim
 
 
 def _find_final_condition(job: Object) -> Object | None:
-    """Return the condition by which a Job has ended, or is about to; None where it has not."""
+    """Return the condition by which a Job has ended, or is about to; None if it has not."""
     conditions = get_parts(job, "status", "conditions")
     found = {condition["type"]: condition for condition in conditions if condition.get("status") == "True"}
     return found.get("Failed") or found.get("Complete") or found.get("FailureTarget") or found.get("SuccessCriteriaMet")
@@ -193,7 +193,7 @@ def _explain_condition(condition: Object) -> tuple[Reason | None, str]:
 
 
 def _find_fault(pods: Sequence[PodState], now: datetime, pull_seconds: float) -> PodState | None:
-    """Find a pod that does not start on its node; None where each may."""
+    """Find a pod that does not start on its node; None if each may."""
     placed = [pod for pod in pods if pod.phase is PodPhase.WAITING and pod.placed_at is not None]
     for pod in sorted(placed, key=_get_wait_order):
         # Warnings of other kinds may quote a system's "(Invalid argument)", and pass.

@@ -93,7 +93,7 @@ class WatchCache:
 
     @property
     def fault(self) -> str | None:
-        """Reason why the copy is not to be believed; None where it is."""
+        """Reason why the copy is not to be believed; None if it is."""
         with self._lock:
             is_stale = self._seen_at == 0.0 or time.monotonic() - self._seen_at > STALE_SECONDS
             return self._fault if is_stale else None

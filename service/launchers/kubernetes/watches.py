@@ -47,7 +47,7 @@ class Watches:
 
     @property
     def fault(self) -> str | None:
-        """Reason why nothing is known of the attempts; None where all is known."""
+        """Reason why nothing is known of the attempts; None if all is known."""
         jobs, pods = self.jobs, self.pods
         return jobs.fault or pods.fault
 
@@ -61,7 +61,7 @@ class Watches:
         return _start(self._events).list_group(get_text(known, "metadata", "uid"))
 
     def find_workload(self, job: Object) -> Object | None:
-        """Find what Kueue says about a suspended Job; None where it says nothing."""
+        """Find what Kueue says about a suspended Job; None if it says nothing."""
         if not get_part(job, "spec").get("suspend"):
             return None
         if self._workloads is None and time.monotonic() >= self._workloads_due_at:
@@ -71,7 +71,7 @@ class Watches:
         return found[0] if found else None
 
     def list_nodes(self) -> list[Object] | None:
-        """List the nodes of the cluster; None where they must not be listed, or are not known yet."""
+        """List the nodes of the cluster; None if they must not be listed, or are not known yet."""
         nodes = _start(self._nodes)
         return nodes.list_all() if nodes.fault is None else None
 
@@ -88,7 +88,7 @@ class Watches:
         return frozenset(get_text(node, "metadata", "name") for node in nodes if is_true(node, condition))
 
     def list_quotas(self) -> list[Object] | None:
-        """List the quotas of the namespace; None where they must not be listed, or are not known yet."""
+        """List the quotas of the namespace; None if they must not be listed, or are not known yet."""
         quotas = _start(self._quotas)
         return quotas.list_all() if quotas.fault is None else None
 
@@ -98,7 +98,7 @@ class Watches:
                 cache.stop()
 
     def _find_workloads(self) -> WatchCache | None:
-        """Find the version of Kueue's API that the cluster has; None where it has none, or does not answer."""
+        """Find the version of Kueue's API that the cluster has; None if it has none, or does not answer."""
         try:
             version = self._api.limit(DISCOVERY_LIMIT_SECONDS).request("GET", KUEUE_PATH)["preferredVersion"]["version"]
         except ApiError as error:
