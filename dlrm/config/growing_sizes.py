@@ -7,13 +7,13 @@ FIRST_DIVISOR = 8
 """Divisor of the last size that gives the first one."""
 MAX_FIRST_SIZE = 16_384
 """Largest first size, in samples: 524,288 that began with 65,536 ended 0.0009 of AUC below one that began with it,
-both in small steps, one seed (docs/experiments.md)."""
+both in small steps, one seed (benchmarks/experiments.md)."""
 GROWS_FROM, GROWS_UNTIL = 0.2, 0.6
 """Shares of the run's samples at which the first size ends, and by which the last one has begun."""
 SIZES_PER_DOUBLING = 4
 """Number of sizes in which the batch doubles, a factor of 1.19 from one to the next. In each step a row of a table
 moves by the sum over its samples, so that twice as large a batch raised the loss for some steps; small factors do not
-(docs/experiments.md)."""
+(benchmarks/experiments.md)."""
 USUAL_RANKS = 16
 """Largest number of ranks that the unit of sizes is chosen for."""
 MAX_SHOWN = 4

@@ -43,7 +43,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
 }
 """Settings of each optimizer with their defaults; learning rates are for a batch of 2,048 samples
-(docs/experiments.md)."""
+(benchmarks/experiments.md)."""
 
 SCHEDULE_FREE = "schedule_free"
 _DENSE_SCHEDULE: dict[str, Any] = {"scaling": "sqrt"}

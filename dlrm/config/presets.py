@@ -75,7 +75,7 @@ PRESETS: dict[PresetName, Preset] = {
         },
     ),
 }
-"""Presets by name. Chosen by experiments (docs/experiments.md)."""
+"""Presets by name. Chosen by experiments (benchmarks/experiments.md)."""
 
 _RATE_FIELDS = ("learning_rate", "schedule.base_batch", "schedule.scaling", "schedule.noise_scale")
 _GROUPS: tuple[tuple[str, ...], ...] = (_RATE_FIELDS, ("schedule.decay", "schedule.power"), ("schedule", "growth"))

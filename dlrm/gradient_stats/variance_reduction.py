@@ -1,7 +1,7 @@
 """Variance reduction (VRGD): a preconditioner between the backward pass and any optimizer.
 
 Scales each element of the gradient by its squared signal-to-noise ratio r = g^2 / sigma^2, divided by the mean of r
-over the layer and clipped to [gamma, 1] (arXiv 2309.13681, algorithms 1 to 5; docs/large-batch.md lists the
+over the layer and clipped to [gamma, 1] (arXiv 2309.13681, algorithms 1 to 5; docs/methods.md lists the
 differences).
 """
 
