@@ -1,7 +1,7 @@
 """Decides the fields of a job document that say "auto", each with its reason.
 
-The rules were chosen by experiments on seven data sets (benchmarks/experiments.md). Where the number of rows is not known,
-the decisions are those for many rows, which is what an unknown log most likely has.
+The rules were chosen by experiments on seven data sets (benchmarks/experiments.md). If the number of rows is not
+known, the decisions are those for many rows, which is what an unknown log most likely has.
 """
 
 import math
