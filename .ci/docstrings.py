@@ -35,23 +35,9 @@ WORDING = {
     "say, report, send or know": re.compile(r"\b(tells?|told|telling)\b"),
 }
 """Wordings that no docstring has, by what to do instead."""
-CONJUNCTIONS = [
-    "so",
-    "such",
-    "than",
-    "say",
-    "says",
-    "said",
-    "is",
-    "but",
-    "now",
-    "see",
-    "know",
-    "knows",
-    "means",
-    "and",
-    "or",
-] + ["of", "in", "at", "to", "for", "from", "on", "by", "with"]
+CONJUNCTIONS = """
+    so such than say says said is but now see know knows means of in at to for from on by with and or
+    """.split()  # noqa: SIM905
 """Words behind which "that" is a conjunction or a pronoun."""
 RELATIVE = re.compile(
     r"\b(?:which|whose|who|whom)\b|" + "".join(rf"(?<!\b{word})" for word in CONJUNCTIONS) + r" that\b(?! of\b)"
