@@ -28,15 +28,15 @@ VERBS = frozenset((Path(__file__).parent / "docstring_verbs.txt").read_text().sp
 
 WORDING = {
     "say if for a condition": re.compile(
-        r"\b[Ww]here (there (is|are|was|were)|none|nothing|neither|no|it (is|has|was|does|did|can|cannot)|that is|they"
-        r" (are|have|do)|any|all)\b|\bNone where\b"
+        r"\b[Ww]here (there (is|are|was|were)|none|nothing|neither|no|it (has|does|did|can|cannot)|that is|they"
+        r" (have|do)|any|all)\b|\bNone where\b"
     ),
     "name the noun": re.compile(r"\b(that|those) of\b|\bof (which|whom)\b"),
     "say, report, send or know": re.compile(r"\b(tells?|told|telling)\b"),
 }
 """Wordings that no docstring has, by what to do instead."""
 CONJUNCTIONS = """
-    so such than say says said is but now see know knows means of in at to for from on by with and or
+    so such than say says said is but now see know knows means if of in at to for from on by with and or
     """.split()  # noqa: SIM905
 """Words behind which "that" is a conjunction or a pronoun."""
 RELATIVE = re.compile(
