@@ -71,7 +71,7 @@ class DataFacts(Config):
     num_train_rows: int
     """Number of training rows."""
     source: ModelConfig | None = None
-    """Model that the run starts from, whose dimensions it must have; null without a warm start."""
+    """Model that the run starts from; both have the same dimensions. null without a warm start."""
 
 
 def count_synthetic_train_rows(data: DataConfig) -> int:
@@ -154,7 +154,7 @@ def _validate(kind: type[Document], document: dict[str, Any]) -> Document:
 
 
 def _keep_cross_layers(model: dict[str, Any], source: ModelConfig) -> None:
-    """Give the cross layers that the document leaves open the sizes of those of `source`."""
+    """Give the cross layers that the document leaves open the sizes of the source's."""
     for field in ("cross_layers", "cross_rank"):
         if model[field] is None:
             model[field] = getattr(source, field)
@@ -339,7 +339,7 @@ _RULES = {
 
 
 def _describe_value(value: Any) -> int | float | str | list[int] | None:
-    """Return the value of a field as it is told: a schedule of the batch in words, None for an empty one."""
+    """Return the value of a field in words for people: a schedule of the batch in words, None for an empty one."""
     if not isinstance(value, list):
         return value
     items = cast("list[Any]", value)
