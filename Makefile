@@ -36,12 +36,13 @@ test-gpu: $(READY) ## The tests that need a GPU; TORCH=cuda creates and uses .ve
 soak: $(READY) ## The long tests
 	$(BIN)/pytest -m soak
 
-lint: $(READY) ## Style, formatting, types, the direction of imports, how docstrings begin
+lint: $(READY) ## Style, formatting, types, the direction of imports, sentences, docs/settings.md
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 	$(BIN)/python .ci/docstrings.py
+	$(BIN)/python .ci/settings.py --check
 
 serve: $(READY) ## Serve on loopback, state in .dlrm/; the sign-in link is printed
 	@$(BIN)/dlrm serve

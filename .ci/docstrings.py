@@ -1,18 +1,21 @@
-"""Checks how docstrings begin: `python .ci/docstrings.py [FILE OR DIRECTORY...]`, by default the whole product.
+"""Checks the sentences of docstrings: `python .ci/docstrings.py [FILE OR DIRECTORY...]`, by default the whole product.
 
 A function's docstring begins with a verb ("Return", "Write"), or with "Whether" where it returns a bool, so that it
 can be read alone. That of a class, a module, a field or a constant begins with a noun phrase that has its head in it
 ("Learning rate of …"), never with a preposition or a pronoun that leans on the name ("Of …", "What …", "Where …").
-Exit code 1 where a docstring does not; each is a line with its place and its beginning.
+No sentence has more than one relative clause; "if" stands for conditions and "where" for places; no "that of", "of
+which" or "told" stands for a noun or a verb with a name of its own.
+Exit code 1 if a docstring breaks a rule; each is a line with its place and what is wrong.
 """
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
-PACKAGES = ("service", "dlrm", "sharding", "hostinfo", "benchmarks")
+PACKAGES = ("cli", "service", "dlrm", "sharding", "hostinfo", "benchmarks")
 LEANING = frozenset(
     """
     Of What Which Where When Whose Who That Those These This It They Its How Why By With Without From In Into On Over At
@@ -23,10 +26,30 @@ LEANING = frozenset(
 VERBS = frozenset((Path(__file__).parent / "docstring_verbs.txt").read_text().split())
 """Verbs that a function's docstring may begin with; a new one is added to the file."""
 
+WORDING = {
+    "say if for a condition": re.compile(
+        r"\b[Ww]here (there (is|are|was|were)|none|nothing|neither|no|it (has|does|did|can|cannot)|that is|they"
+        r" (have|do)|any|all)\b|\bNone where\b"
+    ),
+    "name the noun": re.compile(r"\b(that|those) of\b|\bof (which|whom)\b"),
+    "say, report, send or know": re.compile(r"\b(tells?|told|telling)\b"),
+}
+"""Wordings that no docstring has, by what to do instead."""
+CONJUNCTIONS = """
+    so such than say says said is but now see know knows means if of in at to for from on by with and or
+    """.split()  # noqa: SIM905
+"""Words behind which "that" is a conjunction or a pronoun."""
+RELATIVE = re.compile(
+    r"\b(?:which|whose|who|whom)\b|" + "".join(rf"(?<!\b{word})" for word in CONJUNCTIONS) + r" that\b(?! of\b)"
+)
+"""Words that begin a relative clause."""
+
 
 def findings_in(source: str) -> Iterator[tuple[int, str]]:
-    """Yield the line and the beginning of every docstring of `source` that begins otherwise than it should."""
+    """Yield the line of every docstring of `source` that breaks a rule, and its beginning or the wrong sentence."""
     for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield from ((node.lineno, fault) for fault in _faults_of_wording(node.value.value))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node)
             if text and not _begins_as_function(text, node):
@@ -54,6 +77,16 @@ def _findings_in_fields(node: ast.Module | ast.ClassDef) -> Iterator[tuple[int, 
                 text = part.value.value.strip()
                 if _first_word(text) in LEANING:
                     yield part.lineno, _beginning(text)
+
+
+def _faults_of_wording(text: str) -> Iterator[str]:
+    for sentence in re.split(r"(?<=[.;:?])\s+|\n\n", text):
+        words = " ".join(sentence.split())
+        for advice, pattern in WORDING.items():
+            if pattern.search(words):
+                yield f"{advice}: {words}"
+        if len(RELATIVE.findall(words)) > 1:
+            yield f"one relative clause a sentence: {words}"
 
 
 def _begins_as_function(text: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

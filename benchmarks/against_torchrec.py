@@ -127,8 +127,8 @@ def _measure_stretch(
 ) -> tuple[Stretch, list[float]]:
     """Make the next stretch of an engine; return it and the losses of the engine's first NUM_WARM steps.
 
-    worlds: worlds that are running, by engine. stay: stack that ends them, where memory has room for all at once; None
-    where the world runs for this stretch only. seconds: least duration of the stretch.
+    worlds: worlds that are running, by engine. stay: stack that ends them, if memory has room for all at once; None if
+    the world runs for this stretch only. seconds: least duration of the stretch.
     """
     with ExitStack() as alone:
         if engine not in worlds:

@@ -27,7 +27,7 @@ NUM_IN_FLIGHT = 3
 
 @dataclass(frozen=True)
 class Cell:
-    """One comparison. like: fp32 in both; best: bf16 products, and an fp16 exchange where that is faster."""
+    """One comparison. like: fp32 in both; best: bf16 products, and an fp16 exchange if it is faster."""
 
     batch_size: int
     world_size: int

@@ -1,8 +1,8 @@
-"""Cost of a checkpoint: seconds that training waits, seconds that it is slowed down, and seconds of a resume.
+"""Cost of a checkpoint: seconds of waiting and of slower training, and seconds of a resume.
 
 `python -m benchmarks.checkpoint`: trains 26 tables of 64 columns and the default MLPs on random ids on two ranks, one
-thread each, and saves while training continues, as a run does. The share of time is that of a run that saves every
-600 s, the default.
+thread each, and saves while training continues, as a run does. The share of time is for a run that saves every 600 s,
+the default.
 """
 
 import argparse

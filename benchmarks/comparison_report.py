@@ -31,7 +31,7 @@ class Summary:
     yardstick: str
     """Faster one of TorchRec's engines."""
     ratio: float
-    """Our samples per second divided by those of the yardstick in the same round."""
+    """Our samples per second over the yardstick's in the same round."""
     least_ratio: float
     largest_ratio: float
     cpu_ratio: float

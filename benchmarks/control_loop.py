@@ -86,7 +86,7 @@ def make_attempt_of_another_machine(job_id: str) -> Attempt:
 
 
 def measure_round(services: Services) -> float:
-    """Return the CPU seconds of one round, those of all threads of this process. Pauses as the loop does."""
+    """Return the CPU seconds of one round, of all threads of this process. Pauses as the loop does."""
     before = time.process_time()
     services.control.run_once()
     seconds = time.process_time() - before

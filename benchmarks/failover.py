@@ -107,7 +107,7 @@ def measure_failover(services: list[Service], headers: dict[str, str], database_
 
 
 def find_leader(services: list[Service], database_url: str) -> Service:
-    """Find the process that leads, by the name that it has left in the database."""
+    """Find the leading process, by the name that it has left in the database."""
     engine = create_engine(database_url)
     found: list[Service] = []
 

@@ -2,8 +2,8 @@
 
 `python -m benchmarks.loader`: writes Criteo-shaped rows (13 dense values, 26 ids, a label: 160 bytes) to a temporary
 directory, and reads batches of one rank from them. For comparison, in the same run: a plain `take` of as many rows in
-the same order from the mapped files, by one thread, which transposes, widens and hands over nothing. Memory is that of
-the process while it reads, minus what it had before.
+the same order from the mapped files, by one thread, which transposes, widens and hands over nothing. Memory is what the
+process has while it reads, minus what it had before.
 """
 
 import argparse

@@ -68,7 +68,7 @@ def make_hour_key(table: pa.Table) -> pa.ChunkedArray:
 def look_up(
     table: pa.Table, names: list[str], keys: pa.ChunkedArray, wanted: pa.ChunkedArray
 ) -> dict[str, pa.ChunkedArray]:
-    """Look up columns of `table` for each of the wanted keys: those of its first row; missing where it has none."""
+    """Look up columns of `table` for each of the wanted keys, in its first row; missing if it has none."""
     rows = pc.index_in(wanted, keys.combine_chunks())
     return {name: table[name].take(rows) for name in names}
 

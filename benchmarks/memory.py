@@ -6,7 +6,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class PeakMemory:
-    """Peak memory of one process, without the files of its libraries; on a GPU that of torch's tensors there.
+    """Peak memory of one process, without the files of its libraries; on a GPU the peak of torch's tensors there.
 
     An upper bound: file pages that the kernel has reclaimed since the peak still count.
     """

@@ -1,8 +1,8 @@
 """The estimated step of a plan beside the measured one, in networks of given bandwidth and latency.
 
 Runs a job on two machines of one rank each (namespaces of this machine, `shaped_network`), for each link, exchange
-dtype and batch, and prints a line for each run: the step that its plan expects, the median of the steps that it made,
-and both by part. Needs root. `python -m benchmarks.network_estimates`.
+dtype and batch, and prints a line for each run: the step that its plan expects, the median of its steps, and both by
+part. Needs root. `python -m benchmarks.network_estimates`.
 """
 
 import argparse

@@ -1,11 +1,11 @@
 """Operations that the host starts in a training step, by part: `python -m benchmarks.operations`.
 
-Counts them on a CPU, without the native operators of CPUs, so that the step is that of a GPU: one rank, TorchRec's
-tables, plain torch. Each operator that reaches a backend counts once, a `_foreach` over many tensors too, and so does
-the pass of a chunk, which is a CUDA graph there; views and allocations do not count. On a GPU an operator is one launch
-or a few, so that a step takes no less than their number times some microseconds, however small its batch. Numbers that
-the host reads have a column of their own: it waits for those that are on a GPU, while torch's Adam keeps the numbers of
-its steps, one for each parameter, on the host.
+Counts them on a CPU, without the native operators of CPUs, so that the step is a GPU's: one rank, TorchRec's tables,
+plain torch. Each operator that reaches a backend counts once, a `_foreach` over many tensors too, and so does the pass
+of a chunk (a CUDA graph there); views and allocations do not count. On a GPU an operator is one launch or a few, so
+that a step takes no less than their number times some microseconds, however small its batch. Numbers that the host
+reads have a column of their own: it waits for numbers on a GPU, while torch's Adam keeps the numbers of its steps, one
+for each parameter, on the host.
 
   python -m benchmarks.operations --cases off:adam default:lamb --batch 32768 --chunk 8192
 """

@@ -2,8 +2,8 @@
 
 Writes synthetic rows as Criteo TSV and as Parquet into a temporary directory and prepares them; exports a model of
 random weights with the default MLPs, and scores the same files with `python -m dlrm.programs.predict` on all cores.
-For comparison: the speed of the model alone on rows that are already encoded, on as many threads. CPU time is that of
-all threads, start-up included; on a shared machine it is the figure to trust.
+For comparison: the speed of the model alone on rows that are already encoded, on as many threads. CPU time is of all
+threads, start-up included; on a shared machine it is the figure to trust.
 """
 
 import argparse

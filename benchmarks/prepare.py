@@ -2,8 +2,8 @@
 
 Writes synthetic rows as Criteo TSV into a temporary directory, and prepares them with
 `python -m dlrm.programs.prepare` on all cores. For comparison, in the same run: the speed of polars when it reads the
-first million of the same rows twice, since vocabularies need at least two passes. CPU time is that of all threads; on
-a shared machine it is the figure to trust.
+first million of the same rows twice, since vocabularies need at least two passes. CPU time is of all threads; on a
+shared machine it is the figure to trust.
 """
 
 import argparse

@@ -1,10 +1,9 @@
 """Answer times of a service under load: `python -m benchmarks.service_load`.
 
-Starts a real service (SQLite unless `--database-url` names another database) whose jobs run a program that does
-nothing. Then at once, for some seconds: curve readers that each read the whole curve of a job again and again; ingest
-streams that each push some lines every two seconds, as a rank does; and probes that measure `GET /healthz` and
-`GET /v1/jobs/{id}`. Every reader has a key and a connection of its own. All clients run on the same machine, in three
-processes.
+Starts a real service (SQLite unless `--database-url` names another database) whose jobs do nothing. Then at once, for
+some seconds: curve readers, each reading the whole curve of a job again and again; ingest streams, each pushing some
+lines every two seconds, as a rank does; and probes that measure `GET /healthz` and `GET /v1/jobs/{id}`. Every reader
+has a key and a connection of its own. All clients run on the same machine, in three processes.
 """
 
 import argparse
@@ -120,7 +119,7 @@ async def _repeat(load: Load, interval_seconds: float, act: Callable[[int], Coro
 
 
 def read_curves(load: Load, jobs: list[RunningJob], keys: list[str]) -> list[Result]:
-    """Read whole curves, each reader that of one job."""
+    """Read whole curves, each reader the curve of one job."""
     result = Result("whole curve")
 
     async def read(number: int) -> None:
@@ -136,7 +135,7 @@ def read_curves(load: Load, jobs: list[RunningJob], keys: list[str]) -> list[Res
 
 
 def push_reports(load: Load, jobs: list[RunningJob], num_streams: int) -> list[Result]:
-    """Push lines of as many ranks, those of `metrics` streams."""
+    """Push lines of as many ranks, in `metrics` streams."""
     result = Result("push")
 
     async def push(number: int) -> None:

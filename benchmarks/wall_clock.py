@@ -55,8 +55,8 @@ def list_runs(report: Mapping[str, Any], sweeps: Sequence[Path], methods: Sequen
     """List what a report (`dlrm report --json`) says of the samples to its target, the smallest batch first.
 
     Of several runs with the smallest batch the one with the fewest samples is first. Runs that do not reach the target
-    are left out. sweeps: documents of the sweeps, read where a batch grows. methods: those that count, with compared
-    values other than the batch; empty for all. Raises ValueError if none is left, and BadInputError where no
+    are left out. sweeps: documents of the sweeps, read where a batch grows. methods: the methods that count, with
+    compared values other than the batch; empty for all. Raises ValueError if none is left, and BadInputError if no
     document says how a batch grows.
     """
     entries = [(scaling["series"], entry) for scaling in report["scalings"] for entry in scaling["batches"]]
@@ -115,7 +115,7 @@ def estimate_step_seconds(job: Path, batch: int, num_nodes: int, settings: Seque
 
 
 def format_rows(runs: Sequence[Run], seconds: Mapping[int, Mapping[int, float]]) -> list[str]:
-    """Format one line for each run: samples, steps, and its time over that of the first run on as many machines.
+    """Format one line for each run: samples, steps, and its time over the first run's on as many machines.
 
     seconds: of a step, by number of machines and batch.
     """

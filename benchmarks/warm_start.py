@@ -34,7 +34,7 @@ from dlrm.train.stop_request import StopRequest
 from sharding.comm.process_groups import Ranks
 
 HELD_OUT_FRACTION, DAY_1_FRACTION = 0.1, 0.8
-"""Fraction of all rows that is held out, and fraction of the other rows that is day 1."""
+"""Fraction of all rows held out, and fraction of the other rows in day 1."""
 SEEDS = (0, 1, 2)
 
 

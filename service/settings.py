@@ -81,24 +81,29 @@ OTHER_VARIABLES = frozenset(
 class StateSettings(BaseSettings):
     """Locations of state, which the service shares with the commands that work without a service."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, validate_default=True)
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, frozen=True, validate_default=True, use_attribute_docstrings=True
+    )
 
     state_directory: AbsolutePath = Path(".dlrm")
     """Directory for the state of the service; on SQLite only one service at a time may use it."""
     prepared_directory: AbsolutePath = Field(default_factory=lambda data: data["state_directory"] / "prepared")
-    """Directory for prepared data, stored by its content, so that all jobs on the same data share it."""
+    """Directory for prepared data, stored by its content, so that all jobs on the same data share it. By default
+    `prepared` in the state directory."""
 
 
 class Settings(StateSettings):
     """Settings of one service."""
 
     host: str = "127.0.0.1"
+    """Address to listen on. The service speaks plain HTTP: put a TLS proxy in front before it leaves loopback."""
     port: int = Field(default=8080, ge=0, le=65_535)
     """TCP port to listen on; 0 chooses a free one."""
     database_url: str = Field(default_factory=lambda data: _make_sqlite_url(data["state_directory"]), min_length=1)
-    """SQLAlchemy URL of the database: `sqlite:///…` or `postgresql+psycopg://…`."""
+    """SQLAlchemy URL of the database: `sqlite:///…` or `postgresql+psycopg://…`. By default SQLite in the state
+    directory."""
     runs_directory: AbsolutePath = Field(default_factory=lambda data: data["state_directory"] / "runs")
-    """Parent directory of the run directories of all jobs."""
+    """Parent directory of the run directories of all jobs. By default `runs` in the state directory."""
     data_roots: Annotated[list[DataRoot], NoDecode, BeforeValidator(_split_roots)] = Field(default=["."], min_length=1)
     """Directories, and URIs such as s3://bucket/key, under which the data of jobs must be. The environment variable
     separates them as PATH does."""
@@ -111,16 +116,16 @@ class Settings(StateSettings):
     kubernetes_image: str | None = Field(default=None, pattern=r"^\S+$")
     """Container image of the trainer, in place of `image` in that file."""
     num_cores: int = Field(default_factory=limits.count_cores, ge=1)
-    """CPU cores that all jobs together may occupy."""
+    """CPU cores that all jobs together may occupy. By default measured."""
     memory_bytes: int = Field(default_factory=limits.get_memory_bytes, ge=1)
-    """Bytes of memory that all jobs together may occupy."""
+    """Bytes of memory that all jobs together may occupy. By default measured."""
     num_gpus: int = Field(default_factory=limits.count_gpus, ge=0)
-    """GPUs that all jobs together may occupy."""
+    """GPUs that all jobs together may occupy. By default measured."""
     node: str = Field(default_factory=socket.gethostname, min_length=1, max_length=255)
-    """Name of this machine, by which a later process of the service knows the attempts that were started here; a
-    container, whose host name changes, needs one that stays."""
-    trainer_python: Program = Path(sys.executable)
-    """Python interpreter that has the trainer installed."""
+    """Name of this machine, by which a later process of the service knows the attempts that were started here. By
+    default the host name; a container, whose host name changes, needs one that stays."""
+    trainer_python: Program = Field(default_factory=lambda: Path(sys.executable))
+    """Python interpreter that has the trainer installed. By default the one that runs the service."""
     worker_environment: Annotated[list[str], NoDecode, BeforeValidator(_split_names)] = Field(default=[])
     """Names of further environment variables of the service that workers inherit, separated by commas. They inherit
     PATH, HOME, and those of the interpreter, numeric libraries, CUDA and data stores; no others."""
@@ -154,6 +159,7 @@ class Settings(StateSettings):
     """Addresses or networks of reverse proxies, separated by commas, whose X-Forwarded-For and X-Forwarded-Proto are
     believed; from anybody else they are ignored."""
     log_format: Literal["console", "json"] = "console"
+    """Format of the service's log."""
 
     @property
     def private_directories(self) -> list[Path]:

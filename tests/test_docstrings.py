@@ -1,4 +1,4 @@
-"""The check of how docstrings begin."""
+"""The check of the sentences of docstrings."""
 
 import importlib.util
 from pathlib import Path
@@ -59,3 +59,27 @@ def test_a_docstring_that_can_be_read_alone_passes(source: str) -> None:
 )
 def test_a_docstring_that_leans_on_its_name_or_begins_without_a_verb_is_found(source: str, beginning: str) -> None:
     assert findings_in(source) == [beginning]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "advice"),
+    [
+        ("Number of rows; None where there is none.", "say if for a condition"),
+        ("Where there are no rows, it is 0.", "say if for a condition"),
+        ("Length of the run, that of its epochs.", "name the noun"),
+        ("Files of which one is missing.", "name the noun"),
+        ("Steps so far; None until node 0 has told it.", "say, report, send or know"),
+        ("Table which has rows that are frequent.", "one relative clause a sentence"),
+    ],
+)
+def test_a_wording_that_readers_stumble_over_is_found(sentence: str, advice: str) -> None:
+    [finding] = findings_in(f'ROWS = 3\n"""Rows. {sentence}"""')
+    assert finding.startswith(f"{advice}: ")
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    ["Directory where the rows lie; None if absent.", "Rows, so that a file which is short says that it is."],
+)
+def test_places_and_single_clauses_pass(sentence: str) -> None:
+    assert findings_in(f'ROWS = 3\n"""{sentence}"""') == []

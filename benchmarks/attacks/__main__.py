@@ -34,7 +34,7 @@ from benchmarks.attacks.watch import MemoryWatch, Probe, probe_until_told
 
 NOTHING = Attack("nothing, for comparison", lambda _: time.sleep(3.0) or "-")
 SETTLE_SECONDS = 0.3
-"""Time before an attack in which nothing happens, and after it, in which its last effects may show."""
+"""Quiet time before an attack, and after it, for its last effects to show."""
 
 
 def main() -> None:

@@ -150,7 +150,7 @@ def _send_too_much(target: Target) -> str:
 
 
 def _send_cut_off(target: Target) -> str:
-    """Send bodies that end before their end, over connections that are closed then."""
+    """Send bodies shorter than announced, over connections that are closed then."""
     body = json.dumps(make_document("cut")).encode()
     for _ in range(500):
         with connect(target) as connection:

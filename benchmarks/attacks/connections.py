@@ -17,7 +17,7 @@ SPARE_FILES = 200
 NUM_SLOW = 500
 HOLD_SECONDS = 4.0
 SMALL_BUFFER = 4096
-"""Bytes that the kernel keeps for a client that does not read."""
+"""Bytes that the kernel keeps for a client if it does not read."""
 
 
 def _connect_many(sent: bytes) -> Callable[[Target], str]:

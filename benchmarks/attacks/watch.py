@@ -66,7 +66,7 @@ def _repeat(is_over: threading.Event, probes: list[Probe], ask: Callable[[], int
 
 
 def _ask(connection: http.client.HTTPConnection, path: str, headers: dict[str, str], *, is_kept: bool) -> int:
-    """Return the status of a request, which is sent once more where the connection that was kept is gone."""
+    """Return the status of a request; send it once more if the kept connection is gone."""
     for _ in range(2):
         try:
             connection.request("GET", path, headers=headers)

@@ -1,4 +1,4 @@
-"""A fake cluster in a process of its own, so that its CPU time is not that of the service."""
+"""A fake cluster in a process of its own, so that its CPU time is not counted for the service."""
 
 import json
 import multiprocessing
@@ -74,7 +74,7 @@ class _Runner:
         self._ended_at: dict[str, float] = {}
 
     def run(self) -> None:
-        """Run until told to stop."""
+        """Run until the command to stop."""
         while True:
             if self._cluster.step():
                 self._note_pods()
@@ -88,7 +88,7 @@ class _Runner:
                 self._commands.send(self.answer(command, argument))
 
     def answer(self, command: str, argument: Any) -> Any:
-        """Carry out a command: `end` pods, given by their names, or tell what was `observed`."""
+        """Carry out a command: `end` pods, given by their names, or report what was `observed`."""
         if command == "end":
             for name in argument:
                 self._cluster.kubelet.end(name, 0, MESSAGE)

@@ -1,1 +1,1 @@
-"""AUC of untouched jobs, which `dlrm prepare --infer` writes, beside that of references with an expert's columns."""
+"""AUC of untouched jobs, written by `dlrm prepare --infer`, beside references with an expert's columns."""

@@ -1,9 +1,9 @@
 """AUC of untouched jobs on fourteen data sets, beside logistic regression and LightGBM.
 
-For each set: `dlrm prepare --infer TRAIN --eval TEST --output job.toml`, with `--label` where the file has several
-columns that might be it, then `dlrm train job.toml --set run.seed=N`, and nothing else. The references are
-scikit-learn's logistic regression on one-hot ids and LightGBM, on the same training rows, with columns that an expert
-has classified; their settings are chosen by log-loss on a tenth of the training rows.
+For each set: `dlrm prepare --infer TRAIN --eval TEST --output job.toml`, with `--label` if several columns might be it,
+then `dlrm train job.toml --set run.seed=N`, and nothing else. The references are scikit-learn's logistic regression on
+one-hot ids and LightGBM, on the same training rows, with columns that an expert has classified; their settings are
+chosen by log-loss on a tenth of the training rows.
 
     python -m benchmarks.untouched --directory /tmp/untouched --sets birds,compas,hi --seeds 0
 
@@ -15,8 +15,8 @@ Test rows are for this table alone. Never choose anything by them, neither a def
 reference: a benchmark that was tuned on its test rows measures nothing. Use a validation share of the training rows.
 
 Each finished fit is a line of JSON in --results, and is not repeated: use another file for another build. LightGBM is
-installed by `pip install -e '.[yardsticks]'`. Where it is, a run fits it too at its end, on the rows that the run has
-encoded, and its seconds include that.
+installed by `pip install -e '.[yardsticks]'`. If it is there, a run fits it too at its end, on its encoded rows, and
+its seconds include this.
 """
 
 import argparse

@@ -46,7 +46,7 @@ class DataSet:
     positive: str = "1"
     """Label that stands for 1, as text."""
     is_label_told: bool = False
-    """Whether `--infer` is told the label, since the file has several columns that might be it."""
+    """Whether `--infer` gets the label, since several columns of the file might be it."""
     file_format: Literal["csv", "parquet"] = "csv"
     kinds: ExpertKinds = field(default_factory=ExpertKinds)
 

@@ -1,4 +1,4 @@
-"""Protocol of the benchmark: which models are measured on a data set, and in which order."""
+"""Protocol of the benchmark: the models that are measured on a data set, and their order."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ from benchmarks.untouched.results import OURS, Result, Results
 
 @dataclass(frozen=True)
 class InferredJob:
-    """Job document that was inferred, with the seconds that it took."""
+    """Inferred job document, with the seconds that it took."""
 
     path: Path
     seconds: float

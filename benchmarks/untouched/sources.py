@@ -1,4 +1,4 @@
-"""Sources of rows: packages, which are fetched, and directories with real rows, which the user has."""
+"""Sources of rows: packages to fetch, and directories of the user with real rows."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Data sets made of the product's synthetic log: ids that are hashed, and columns as odd as those of real files."""
+"""Data sets made of the product's synthetic log: hashed ids, and columns as odd as in real files."""
 
 import numpy as np
 import polars as pl
@@ -16,7 +16,7 @@ _NUM_DENSE_OF_SIGNED_LOG = 6
 
 
 def make_hexadecimal_log(num_rows: int) -> Split:
-    """Make a log whose ids are eight hexadecimal digits, and whose numbers are counts, -1 where they are missing."""
+    """Make a log of ids with eight hexadecimal digits, and of counts, -1 if missing."""
     rows = _generate(SyntheticConfig(num_rows=num_rows, seed=11, num_ids=5_000))
     counts = np.rint(np.expm1(rows.dense.astype(np.float64))).astype(np.int64)
     columns = {"click": rows.labels.astype(np.int8)}
@@ -29,7 +29,7 @@ def make_hexadecimal_log(num_rows: int) -> Split:
 
 
 def make_signed_log(num_rows: int) -> Split:
-    """Make a log whose ids are signed integers, with a text label and columns that say nothing.
+    """Make a log of ids that are signed integers, with a text label and columns without information.
 
     These are row numbers as pandas leaves them, a constant, a copy of an id, random times and free text.
     """

@@ -40,7 +40,7 @@ class Summary:
 
     @property
     def difference(self) -> float | None:
-        """Mean AUC of our model less that of the better reference; None if one is missing."""
+        """Mean AUC of our model less the better reference's; None if one is missing."""
         references = [auc for auc in (self.linear, self.trees) if auc is not None]
         return self.mean - max(references) if self.mean is not None and references else None
 

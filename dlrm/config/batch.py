@@ -18,7 +18,7 @@ class ScheduledBatch(Config):
     """Batch size of one part of the run, from the part before it on."""
 
     until_fraction: float = Field(gt=0.0, lt=1.0)
-    """Share of the run's samples at which this size ends, with the batch that reaches it."""
+    """Share of the run's samples at which this size ends; the batch that reaches it is the last one."""
     global_size: BatchSize
     """Number of samples of one step over all ranks in this part; divisible by the number of ranks."""
 
@@ -47,8 +47,8 @@ class BatchSpec(Config):
     """Batch sizes, in samples, as a job document states them."""
 
     global_size: BatchSize | Auto = "auto"
-    """Number of samples of one step over all ranks (B); divisible by the number of ranks. Of a batch that grows it is
-    the last and largest size, for which memory is planned. auto: by the number of training rows, so that there are
+    """Number of samples of one step over all ranks (B); divisible by the number of ranks. If the batch grows, this is
+    its last and largest size, and memory is planned for it. auto: by the number of training rows, so that there are
     enough steps."""
     chunk_size: Auto | BatchSize = "auto"
     """Number of samples whose activations one rank holds at a time (c); changes memory use and speed, not the
@@ -56,8 +56,8 @@ class BatchSpec(Config):
     schedule: OpenSchedule = Field(default=[])
     """Smaller sizes that the run begins with, ascending; `global_size` follows. Empty: one size for the whole run.
     auto: an eighth of `global_size`, at most 16,384, for the first fifth of the samples; the batch then grows in
-    small steps, and reaches `global_size` before 60 % of them. A batch that grows can take the place of a rate that
-    falls (Smith et al. 2018, arXiv 1711.00489)."""
+    small steps, and reaches `global_size` before 60 % of them. A growing batch can take the place of a falling rate
+    (Smith et al. 2018, arXiv 1711.00489)."""
     growth: BatchGrowth | None = None
     """Growth of the batch by the noise scale, which takes the place of a schedule; null or false: none."""
 
@@ -108,7 +108,7 @@ class BatchSpec(Config):
 
 
 class BatchConfig(BatchSpec):
-    """Batch sizes, in samples, with that of a step decided."""
+    """Batch sizes, in samples, with the size of a step decided."""
 
     global_size: BatchSize = 16_384  # pyright: ignore[reportIncompatibleVariableOverride], specs are frozen
     """Number of samples of one step over all ranks (B); divisible by the number of ranks. Of a batch that grows it is

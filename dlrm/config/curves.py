@@ -46,11 +46,11 @@ def scale(batch_ratio: float, scaling: RatioScaling) -> float:
 
 
 def scale_by_noise(batch: int, base_batch: int, noise_scale: float, rule: NoiseRule) -> float:
-    """Return the factor on the peak rate at a batch, by the noise scale N: that of `rule` far below N, less near it.
+    """Return the factor on the peak rate at a batch, by the noise scale N: as by `rule` far below N, less near it.
 
     linear: the ratio of 1 / (1 + N/B) at the two batches B, the best rates of SGD (McCandlish et al. 2018, arXiv
-    1812.06162, eq. 2.6); constant far above N. sqrt: that of 1 / (sqrt(N/B) + sqrt(B/N)), the best rates of steps by
-    the sign of the gradient, as those of Adam about are (Li et al. 2024, arXiv 2405.14578, eq. 13); largest at N.
+    1812.06162, eq. 2.6); constant far above N. sqrt: the ratio of 1 / (sqrt(N/B) + sqrt(B/N)), the best rates of steps
+    by the sign of the gradient, and about so of Adam (Li et al. 2024, arXiv 2405.14578, eq. 13); largest at N.
     """
     return scale(batch / base_batch, rule) * ((base_batch + noise_scale) / (batch + noise_scale))
 

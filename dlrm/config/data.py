@@ -44,15 +44,15 @@ class TeacherConfig(Config):
     """The hidden model that draws the labels of a synthetic log. With the defaults a short run learns most of it."""
 
     half_id: int = Field(default=32, ge=1, le=2**31 - 1)
-    """Id whose effect has half the variance of that of id 0. Higher ids are rarer, so a large number makes what is to
-    be learned of rare ids matter."""
+    """Id whose effect has half the variance of id 0's. Higher ids are rarer, so a large number makes what is to be
+    learned of rare ids matter."""
     num_interacting: int = Field(default=4, ge=2, le=24)
-    """Number of categorical features of which every two interact, those with the fewest ids but one."""
+    """Number of categorical features that interact in pairs: the ones with the fewest ids but one."""
     interaction_fraction: float = Field(default=0.25, gt=0.0, lt=1.0)
     """Share of the logit's variance that is due to interactions."""
     positive_rate: float = Field(default=0.25, ge=0.001, le=0.999)
     """Mean probability of a positive label, such as 0.034, the share of clicks in Criteo's terabyte. The rarer one of
-    the two labels is, the less a row tells, and the larger the noise scale is."""
+    the two labels is, the less a row says, and the larger the noise scale is."""
 
 
 class SyntheticConfig(Config):

@@ -1,7 +1,7 @@
 """Decides the fields of a job document that say "auto", each with its reason.
 
-The rules were chosen by experiments on seven data sets (docs/experiments.md). Where the number of rows is not known,
-the decisions are those for many rows, which is what an unknown log most likely has.
+The rules were chosen by experiments on seven data sets (benchmarks/experiments.md). If the number of rows is not
+known, the decisions are those for many rows, which is what an unknown log most likely has.
 """
 
 import math
@@ -71,7 +71,7 @@ class DataFacts(Config):
     num_train_rows: int
     """Number of training rows."""
     source: ModelConfig | None = None
-    """Model that the run starts from, whose dimensions it must have; null without a warm start."""
+    """Model that the run starts from; both have the same dimensions. null without a warm start."""
 
 
 def count_synthetic_train_rows(data: DataConfig) -> int:
@@ -154,7 +154,7 @@ def _validate(kind: type[Document], document: dict[str, Any]) -> Document:
 
 
 def _keep_cross_layers(model: dict[str, Any], source: ModelConfig) -> None:
-    """Give the cross layers that the document leaves open the sizes of those of `source`."""
+    """Give the cross layers that the document leaves open the sizes of the source's."""
     for field in ("cross_layers", "cross_rank"):
         if model[field] is None:
             model[field] = getattr(source, field)
@@ -339,7 +339,7 @@ _RULES = {
 
 
 def _describe_value(value: Any) -> int | float | str | list[int] | None:
-    """Return the value of a field as it is told: a schedule of the batch in words, None for an empty one."""
+    """Return the value of a field in words for people: a schedule of the batch in words, None for an empty one."""
     if not isinstance(value, list):
         return value
     items = cast("list[Any]", value)

@@ -20,12 +20,12 @@ CHUNK_BEFORE_PLAN = {0: 2048, 1: 65_536}
 activations of 2,048 samples stay in a core's cache; on a GPU a plan may have room for more."""
 
 WARMUP_CAPPED, RATE_JUMPS = "warmup_capped", "rate_jumps"
-"""Names of the events that report a warm-up shorter than its scaling asks for, and a learning rate that rises at once
-where the batch grows."""
+"""Names of the events for a warm-up shorter than its scaling asks for, and for a learning rate that jumps where the
+batch grows."""
 PRESET_UNUSED, PRESET_RATE = "preset_unused", "preset_rate"
-"""Names of the events that report a preset that fills nothing, and one whose learning rate is for another model."""
+"""Names of the events for a preset that fills nothing, and for a preset's learning rate with another model."""
 MAX_JUMP = 1.5
-"""Largest factor by which a learning rate rises at once without a warning, above that of sqrt for a doubled batch."""
+"""Largest factor by which a learning rate rises at once without a warning; sqrt has less for a doubled batch."""
 
 
 class DerivedNumber(Config):
@@ -50,8 +50,8 @@ class ResolvedJob(Config):
 
     job: JobConfig
     asked: JobSpec | None = None
-    """Document as submitted, where it has fields that are decided once the rows are known: until then `job` has them as
-    for unknown rows. null if nothing is left to decide."""
+    """Document as submitted, if the rows have yet to decide some fields: until then `job` has them as for unknown rows.
+    null if nothing is left to decide."""
     decisions: list[Decision] = Field(default=[])
     """Values of the fields that the document left open, with their reasons; empty until the rows are known."""
     data_roots: list[str] | None = None
@@ -105,7 +105,7 @@ class ResolvedJob(Config):
 
     @property
     def table_initial_state(self) -> float:
-        """Value at which the sums of squares of the tables' rows begin, in squares of the gradient that they get."""
+        """Value at which the sums of squares of the tables' rows begin, in squares of their gradient."""
         return _compute_table_initial_state(self.job, self.gradient_scale)
 
 
@@ -117,8 +117,8 @@ def resolve(
 ) -> ResolvedJob:
     """Decide every number that the document leaves open.
 
-    facts: about the rows. None if they are not known yet: fields that say "auto" then have the values for unknown
-    rows until `resolve_with_rows` decides them, and nothing that depends on them is listed.
+    facts: about the rows. None if they are not known yet: fields with "auto" then have the values for unknown rows
+    until `resolve_with_rows` decides them, and nothing that depends on them is listed.
     """
     job, decisions = decide(document, facts)
     # The model that the job starts from is looked up together with the rows.
@@ -206,7 +206,7 @@ def _compute_table_initial_state(job: JobConfig, gradient_scale: float) -> float
 
 
 def _derive_table_initial_state(job: JobConfig, gradient_scale: float) -> list[DerivedNumber]:
-    """Return the value at which sums of squares of the tables begin; nothing where that is 0."""
+    """Return the value at which sums of squares of the tables begin; nothing if it is 0."""
     initial = job.table_optimizer.initial_accumulator
     if not initial:
         return []

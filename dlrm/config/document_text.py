@@ -12,7 +12,7 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-"""Byte order marks with their encodings; that of UTF-32 begins as that of UTF-16 does."""
+"""Byte order marks with their encodings; UTF-32's begins like UTF-16's."""
 _QUOTES = "\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb"
 
 

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 FIRST_DIVISOR = 8
 """Divisor of the last size that gives the first one."""
 MAX_FIRST_SIZE = 16_384
-"""Largest first size, in samples: 524,288 that began with 65,536 ended 0.0009 of AUC below one that began with it,
-both in small steps, one seed (docs/experiments.md)."""
+"""Largest first size, in samples: 524,288 grown from 65,536 ended 0.0009 of AUC below 524,288 grown from this, both in
+small steps, one seed (benchmarks/experiments.md)."""
 GROWS_FROM, GROWS_UNTIL = 0.2, 0.6
-"""Shares of the run's samples at which the first size ends, and by which the last one has begun."""
+"""Shares of the run's samples: end of the first size, and latest beginning of the last one."""
 SIZES_PER_DOUBLING = 4
 """Number of sizes in which the batch doubles, a factor of 1.19 from one to the next. In each step a row of a table
 moves by the sum over its samples, so that twice as large a batch raised the loss for some steps; small factors do not
-(docs/experiments.md)."""
+(benchmarks/experiments.md)."""
 USUAL_RANKS = 16
 """Largest number of ranks that the unit of sizes is chosen for."""
 MAX_SHOWN = 4
@@ -40,11 +40,11 @@ def list_growing_sizes(last: int) -> list[tuple[int, float]]:
 
 
 def find_unit(last: int) -> int:
-    """Find the number of samples of which all sizes that lead to `last` are multiples.
+    """Find the number that divides all sizes up to `last`, in samples.
 
-    It depends on the last size alone, so that a run that was stopped goes on with another number of ranks: it divides
-    `last`, and is itself divisible by as many of the usual numbers of ranks as may be. A sixteenth of the first size at
-    most, or 8, so that sizes keep near their curve.
+    It depends on the last size alone, so that a stopped run goes on with another number of ranks: it divides `last`,
+    and is itself divisible by as many of the usual numbers of ranks as may be. A sixteenth of the first size at most,
+    or 8, so that sizes keep near their curve.
     """
     first = min(last // FIRST_DIVISOR, MAX_FIRST_SIZE)
     largest = max(first // 16, min(first // 4, 8), 1)

@@ -1,4 +1,4 @@
-"""Identity of a run: the settings in which a checkpoint and the run that resumes from it must agree."""
+"""Identity of a run: the settings in which a checkpoint and a run resumed from it must agree."""
 
 import json
 from collections.abc import Mapping
@@ -27,8 +27,8 @@ EXECUTION_SETTINGS: dict[str, Any] = {
         "yardsticks": True,
     },
 }
-"""Settings that say where and how fast a job runs and what it keeps, not what it learns or when it is evaluated, and
-the preset, whose values are in other fields; as the argument `exclude` of pydantic."""
+"""Settings that change neither what a job learns nor when it is evaluated: place, speed, what it keeps, and the preset
+(its values are in other fields); as the argument `exclude` of pydantic."""
 
 _EVALUATION_SETTINGS = {
     "eval_every_fraction": True,
@@ -43,7 +43,7 @@ _EXCLUDED: dict[str, Any] = {**EXECUTION_SETTINGS, "run": {**EXECUTION_SETTINGS[
 learned."""
 
 _USERS_OF_MOMENTS = ("variance_reduction", "batch.growth")
-"""Sections that are null by default, and by which moments change what is learned."""
+"""Sections, null by default, that let moments change what is learned."""
 
 
 def make_identity(job: JobConfig) -> dict[str, Any]:
@@ -99,8 +99,8 @@ def _get_value(field: str, side: Mapping[str, Any]) -> Any:
 def _fill_defaults(identity: Mapping[str, Any]) -> dict[str, Any]:
     """Return an identity with the defaults of the fields that it lacks.
 
-    They are those of a job with the same optimizer, since each optimizer has its own, and with variance reduction where
-    it has that.
+    They are the defaults of a job with the same optimizer, since each optimizer has its own, and with variance
+    reduction if it has that.
     """
     name = identity.get("dense_optimizer.name")
     is_reduced = any(field.startswith("variance_reduction.") for field in identity)

@@ -45,12 +45,11 @@ class JobSpec(Config):
     """Free key-value pairs by which jobs can be found."""
     preset: PresetName | None = None
     """Name of a set of values for the fields that the document leaves out; null: their defaults. large_batch: the
-    largest batch, up to 524,288 samples, with which the run has enough steps, with the optimizers and rates that were
-    best there."""
+    largest batch, up to 524,288 samples, that leaves enough steps, with the best optimizers and rates for it."""
     filled_by_preset: list[str] | None = None
-    """Dotted paths of the fields whose values come from the preset and not from the document: written where a document
-    is read, so that whoever reads it again can tell them. null: not recorded. Leave it out: of what a document says
-    here, fields that have the value of the preset count, and no others."""
+    """Dotted paths of the fields whose values come from the preset and not from the document: written when a document
+    is read, for later readers. null: not recorded. Leave it out: only fields that have the preset's value count
+    here."""
     priority: int = Field(default=0, ge=-100, le=100)
     """Priority of the job; jobs of higher priority start first."""
     max_restarts: int = Field(default=3, ge=0, le=100)

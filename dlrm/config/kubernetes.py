@@ -41,6 +41,7 @@ class KubernetesConfig(Config):
     priority_class: DnsName | None = None
     """PriorityClass of the pods, one that the service's settings allow; null: their own."""
     node_selector: dict[QualifiedName, LabelValue] = Field(default={}, max_length=32)
-    """Labels that nodes must have, beside those of the service's settings, whose values stay."""
+    """Labels that nodes must have, in addition to the labels in the service's settings; these keep their values."""
     tolerations: list[TolerationConfig] = Field(default=[], max_length=32)
-    """Taints of nodes that the job tolerates, beside those of the service's settings, which must allow their keys."""
+    """Taints of nodes that the job tolerates, in addition to the taints in the service's settings. The settings must
+    allow their keys."""

@@ -15,7 +15,7 @@ EmbeddingDim = Annotated[int, Field(ge=MIN_DIM, le=MAX_DIM, multiple_of=DIM_MULT
 Architecture = Literal["dlrm", "dcn_v2"]
 
 _CROSS_DEFAULTS: dict[str, Any] = {"cross_layers": 3, "cross_rank": 512}
-"""Fields that only dcn_v2 has, with their defaults, which are those of MLPerf's DLRM-DCNv2."""
+"""Fields that only dcn_v2 has, with the defaults of MLPerf's DLRM-DCNv2."""
 
 
 class ModelSpec(Config):
@@ -31,19 +31,19 @@ class ModelSpec(Config):
     predicts better, and dlrm for many, where it is faster."""
     embedding_dim: EmbeddingDim | Auto = "auto"
     """Number of elements of one embedding row (D); a multiple of 4, which the table kernels need. auto: the last width
-    of bottom_mlp where that is set, otherwise by the number of training rows."""
+    of bottom_mlp if set, otherwise by the number of training rows."""
     pooling: Literal["sum", "mean"] = "sum"
     """Pooling of the embeddings of a list of ids; the pooled embedding of an empty list is zero."""
     bottom_mlp: Widths | Auto = "auto"
-    """Output widths of the layers over the dense features; the last one must be embedding_dim. Not used where there are
-    no dense features. auto: 512, 256, embedding_dim."""
+    """Output widths of the layers over the dense features; the last one must be embedding_dim. Not used without dense
+    features. auto: 512, 256, embedding_dim."""
     top_mlp: Widths = Field(default=[512, 256, 1])
     """Output widths of the layers over the interactions; the last one must be 1, the logit."""
     cross_layers: int | None = Field(default=None, ge=1, le=32)
     """Number of consecutive cross layers in dcn_v2; default 3."""
     cross_rank: int | None = Field(default=None, ge=1, le=65536)
     """Rank of the matrix of a cross layer in dcn_v2; default 512. A larger rank than the width of the layer is reduced
-    to the width, where it can express any full matrix."""
+    to the width: it can then express any full matrix."""
 
     @model_validator(mode="before")
     @classmethod

@@ -12,7 +12,7 @@ MEASURED_EVERY_SAMPLES = 4096
 
 
 class MomentsConfig(Config):
-    """Measurement of gradient moments, which give the noise scale and which variance reduction needs."""
+    """Measurement of gradient moments: they give the noise scale, and variance reduction needs them."""
 
     estimator: Literal["exact", "groups"] = "exact"
     """Method of measurement. exact: over the gradients of single samples, at the cost of one more matrix product for
@@ -22,7 +22,7 @@ class MomentsConfig(Config):
     parts differ by one sample at most."""
     fraction: float = Field(default=0.125, gt=0.0, le=1.0)
     """Share of the samples that the estimator exact measures: the first ones of the batch, spread evenly over all
-    ranks. groups always measures all samples. The mean is that of the whole batch in either case."""
+    ranks. groups always measures all samples. The mean is over the whole batch in either case."""
     every: Literal["auto"] | Annotated[int, Field(ge=1, le=10_000)] = "auto"
     """Number of steps from one measurement to the next; the last measurement is used in between. auto: 1 with variance
     reduction; without it, where moments are only monitored, about once in 4,096 samples, since the cost weighs more at
@@ -31,7 +31,7 @@ class MomentsConfig(Config):
     def choose_every(self, global_size: int, *, is_for_reduction: bool) -> int:
         """Choose the steps from one measurement to the next at a batch of `global_size` samples.
 
-        is_for_reduction: whether variance reduction uses the moments, which needs those of every step.
+        is_for_reduction: whether variance reduction uses the moments; it needs them at every step.
         """
         if self.every != "auto":
             return self.every
@@ -44,6 +44,6 @@ class MomentsConfig(Config):
 
     @property
     def num_extra_sums(self) -> int:
-        """Number of values that ranks sum for each parameter element, in addition to its gradient, in a step that
-        measures; the gradient sum of the batch's first half is not counted."""
+        """Number of values that ranks sum for each parameter element, in addition to its gradient, in a measured step;
+        the gradient sum of the batch's first half is not counted."""
         return 1 + self.has_own_sum

@@ -1,4 +1,4 @@
-"""Error text for a pattern that matches none of the names that it is meant for."""
+"""Error text for a pattern that matches none of its names."""
 
 import fnmatch
 from collections.abc import Iterable

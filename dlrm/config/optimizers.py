@@ -43,7 +43,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
 }
 """Settings of each optimizer with their defaults; learning rates are for a batch of 2,048 samples
-(docs/experiments.md)."""
+(benchmarks/experiments.md)."""
 
 SCHEDULE_FREE = "schedule_free"
 _DENSE_SCHEDULE: dict[str, Any] = {"scaling": "sqrt"}
@@ -63,8 +63,7 @@ that earlier gradients had, so that a step is about as long whatever the gradien
 class DenseOptimizerSpec(Config):
     """The optimizer of the dense parameters, as a job document states it.
 
-    A field of the named optimizer that is left out or null gets that optimizer's default; a field that the optimizer
-    does not have is null.
+    A field of the named optimizer gets its default if left out or null; fields of other optimizers are null.
     """
 
     name: Literal["sgd", "momentum", "adam", "adamw", "nadamw", "adagrad", "lars", "lamb", "soap", "schedule_free"] = (
@@ -108,8 +107,8 @@ class DenseOptimizerSpec(Config):
     precondition_every: int | None = Field(default=None, ge=1, le=1_000_000)
     """Number of steps from one update of the eigenvectors to the next, in soap; default 10."""
     max_precondition_dim: int | None = Field(default=None, ge=1, le=1_000_000)
-    """Largest number of rows or columns of a matrix for which soap rotates that side of it; default 2048. Memory grows
-    with the second power of a side, time with the third."""
+    """Largest side of a matrix, in rows or columns, that soap rotates; default 2048. Memory grows with the second power
+    of a side, time with the third."""
     momentum_dtype: Literal["fp32", "bf16"] | None = None
     """Number format in which the velocity, or Adam's mean gradient, is kept between steps, in momentum, adam, adamw,
     nadamw, lars, lamb and soap; default fp32. Sums are always in the parameters' own format."""
@@ -188,9 +187,9 @@ class TableOptimizerSpec(Config):
     cowclip: CowClipConfig | None = None
     """Clipping of the gradients of rows, in rowwise_adagrad; null or false: gradients are used as they are."""
     count_exponent: float = Field(default=0.0, ge=-1.0, le=1.0)
-    """Exponent by which the learning rate of a row follows the number of times that the batch names it: the rate is
-    multiplied by that number to this power. 0.5 with Adagrad scales the rate of each row by the root of its own part of
-    the batch; -0.5 with sgd is frequency-aware SGD (Li et al. 2021, arXiv 2110.04844); 0: one rate for all rows."""
+    """Exponent of the number of times that the batch names a row: the row's learning rate is multiplied by the number
+    to this power. 0.5 with Adagrad scales the rate of each row by the root of its own part of the batch; -0.5 with sgd
+    is frequency-aware SGD (Li et al. 2021, arXiv 2110.04844); 0: one rate for all rows."""
     initial_accumulator: float = Field(default=0.0, ge=0.0, le=MAX_INITIAL_ACCUMULATOR)
     """Value at which the sums of squares of rowwise_adagrad and adagrad begin, in units of the squared gradient of the
     loss of one sample, so that it means the same at any batch. 0: the first step of a row has the full length, whatever

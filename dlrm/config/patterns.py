@@ -18,7 +18,7 @@ MAX_FILES = 100_000
 MAX_NAMES = 500_000
 """Largest number of directory entries that are read for one pattern."""
 MAX_COMPARISONS = 5_000_000
-"""Largest number of directory entries that patterns which share their listings may be compared with, in all."""
+"""Largest number of directory entries that patterns with shared listings may be compared with, in all."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _NUMBER = re.compile(r"([0-9]+)")
@@ -117,14 +117,14 @@ def require_files(pattern: Path | str, enter: Callable[[str], None] | None = Non
 
 
 def list_local_files(pattern: Path | str, enter: Callable[[str], None] | None = None) -> list[Path]:
-    """Return the files that `pattern` names, sorted by `make_natural_sort_key`; empty where it names none.
+    """Return the files that `pattern` names, sorted by `make_natural_sort_key`; empty if it names none.
 
-    A name that exists is taken literally, even where it contains wildcard characters. A directory stands for all files
-    below it, also through links, except files whose own name or whose directory's name starts with a dot or an
-    underscore. In a pattern, `**` matches any number of directories, and no wildcard matches a dot at the start of a
-    name. No real directory is read twice for the same purpose, so that circular links end. enter: called with the real
-    path of every directory before it is read; may raise. Raises PatternError if there are more than MAX_FILES files,
-    or more than MAX_NAMES entries to read.
+    A name that exists is taken literally, even if it contains wildcard characters. A directory stands for all files
+    below it, also through links, unless the name of a file or of its directory starts with a dot or an underscore. In a
+    pattern, `**` matches any number of directories, and no wildcard matches a dot at the start of a name. No real
+    directory is read twice for the same purpose, so that circular links end. enter: called with the real path of every
+    directory before it is read; may raise. Raises PatternError if there are more than MAX_FILES files, or more than
+    MAX_NAMES entries to read.
     """
     files: set[Path] = set()
     for found in find_local_files(pattern, enter):
@@ -147,7 +147,7 @@ def find_local_files(
 ) -> Iterator[FoundFile]:
     """Yield the files that `list_local_files` returns as they are found, a file perhaps more than once.
 
-    listings: those of earlier patterns, whose directories are not read again. Raises PatternError if there are too
+    listings: listings of earlier patterns; their directories are not read again. Raises PatternError if there are too
     many entries to read or to compare with.
     """
     path = Path(pattern)

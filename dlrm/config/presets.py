@@ -20,7 +20,7 @@ class PresetValue:
 
 @dataclass(frozen=True)
 class Preset:
-    """Values for the fields that a document leaves out, and bounds of the batch that is chosen where it is left open.
+    """Values for the fields that a document leaves out, and bounds of the batch to choose if left open.
 
     The batch is the largest that makes enough steps of the run, or of an epoch where `run.epochs` is left open.
     """
@@ -32,8 +32,7 @@ class Preset:
     max_batch: int
     """Largest batch that is chosen, in samples."""
     min_steps: int
-    """Least number of steps that the run would have if all its batches were of the size that is chosen, where it
-    grows."""
+    """Least number of steps, counted as if all batches had the chosen size, if the batch grows."""
     min_constant_steps: int
     """The same where the batch has one size."""
     values: Mapping[str, PresetValue]
@@ -75,7 +74,7 @@ PRESETS: dict[PresetName, Preset] = {
         },
     ),
 }
-"""Presets by name. Chosen by experiments (docs/experiments.md)."""
+"""Presets by name. Chosen by experiments (benchmarks/experiments.md)."""
 
 _RATE_FIELDS = ("learning_rate", "schedule.base_batch", "schedule.scaling", "schedule.noise_scale")
 _GROUPS: tuple[tuple[str, ...], ...] = (_RATE_FIELDS, ("schedule.decay", "schedule.power"), ("schedule", "growth"))
@@ -90,10 +89,9 @@ def get_min_steps(preset: PresetName, *, is_growing: bool) -> int:
 def fill_preset(document: Any) -> Any:
     """Return a job document with the values of its preset in the fields that it leaves out.
 
-    A section whose `name` is another one than the preset's, such as another optimizer, gets nothing; one that states
-    its learning rate, or how that scales, keeps both. What was filled is added to the record in `filled_by_preset`,
-    where the document has one. A document without a preset, with one that there is not, or that is no object, is
-    returned unchanged.
+    A section with another `name` than the preset's, such as another optimizer, gets nothing; a section that states its
+    learning rate, or how it scales, keeps both. What was filled is added to the record in `filled_by_preset`, if the
+    document has one. A document without a preset, with an unknown one, or that is no object, is returned unchanged.
     """
     if not isinstance(document, dict):
         return document
@@ -111,11 +109,10 @@ def fill_preset(document: Any) -> Any:
 
 
 def begin_record(document: Any) -> Any:
-    """Return a job document that a user has sent with the record in `filled_by_preset` to which `fill_preset` adds.
+    """Return a user's job document with the record in `filled_by_preset` to which `fill_preset` adds.
 
-    Of what the document says there, fields that have the value of the preset stay. The batch does not, which nobody
-    can tell from a stated one, and without a preset there is no record. What is no object, or has no list of names
-    there, is returned unchanged.
+    Fields there that have the value of the preset stay. The batch does not, since it looks like a stated one, and
+    without a preset there is no record. What is no object, or has no list of names there, is returned unchanged.
     """
     if not isinstance(document, dict):
         return document
@@ -166,7 +163,7 @@ def list_filled_values(document: Mapping[str, Any]) -> dict[str, PresetValue]:
 def list_scaling(document: Mapping[str, Any], sections: Collection[str]) -> dict[str, int | float | str]:
     """List what a preset says of how learning rates scale, by field, in sections of a document that leave it all out.
 
-    A rate that is set there in the place of that of the preset needs this beside it: the preset fills it no more.
+    A rate set there in place of the preset's needs this beside it: the preset fills it no more.
     """
     return {
         field: entry.value

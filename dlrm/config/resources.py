@@ -60,7 +60,7 @@ class NodeRange(Config):
     max: int = Field(ge=1, le=MAX_NODES)
     """Number of machines that an attempt waits for, for a while."""
     present: int | None = Field(default=None, ge=1, le=MAX_NODES)
-    """Number of machines of the last attempt, which that attempt has written; null: none has begun."""
+    """Number of machines of the last attempt, written by the attempt; null: none has begun."""
 
     @model_validator(mode="after")
     def _check_order(self) -> Self:
@@ -89,7 +89,7 @@ class ResourcesConfig(Config):
     """Number of machines, or a range of it, such as {min = 2, max = 4}. The launcher local starts jobs on one;
     kubernetes on any number, and so does `dlrm train`, started on each."""
     workers_per_node: int = Field(default=2, ge=1, le=MAX_WORKERS)
-    """Number of ranks on each machine; one for each GPU where there are GPUs."""
+    """Number of ranks on each machine; with GPUs, one for each."""
     threads_per_worker: int = Field(default=1, ge=1, le=1024)
     """Number of cores of one rank; with a GPU also of threads that read its rows."""
     memory: Annotated[int, parse_size_from(2**28), Field(ge=2**28, le=MAX_MEMORY)] = 8 * 2**30

@@ -32,12 +32,12 @@ class RunSpec(Config):
     """Number of evaluations in a row without a better model after which the run ends; null: the run goes to its end.
     auto: 5 where epochs is auto, otherwise null."""
     keep_model: Literal["best", "last"] = "best"
-    """Model that the run leaves: that of the evaluation with the lowest log-loss, or that of the last step."""
+    """Model that the run leaves: from the evaluation with the lowest log-loss, or from the last step."""
     blend: Blend | Auto = "auto"
     """Simple model that the trained one is blended with at the end of the run: the logit becomes a weighted mean of
     both, with the weights that suit the validation rows. logistic: logistic regression; none: the model stays
-    as it was trained. auto: logistic where there are validation rows to choose by and up to 300,000 training rows;
-    none where epochs or target_auc is set."""
+    as it was trained. auto: logistic with validation rows to choose by and up to 300,000 training rows; none if epochs
+    or target_auc is set."""
     reset_tables_each_epoch: bool = False
     """Whether every epoch but the first begins with newly drawn tables and without their optimizer state, while the
     dense parameters go on, so that the model does not learn its training rows by heart (MEDA, Liu et al. 2023, arXiv
@@ -51,8 +51,8 @@ class RunSpec(Config):
     target_auc: float | None = Field(default=None, gt=0.5, le=1.0)
     """Evaluation AUC at which the run stops early; null: the run goes to its end."""
     checkpoint_every_seconds: float = Field(default=600.0, ge=0.1, le=MAX_SECONDS)
-    """Seconds from one checkpoint to the next, which is the most that a crash can cost. A stop and the end always write
-    a checkpoint."""
+    """Seconds from one checkpoint to the next: the most that a crash can cost. A stop and the end always write a
+    checkpoint."""
     keep_checkpoints: int = Field(default=3, ge=1, le=1000)
     """Number of newest checkpoints that are kept."""
     peer_timeout_seconds: float = Field(default=45.0, ge=5.0, le=3600.0)

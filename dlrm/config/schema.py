@@ -1,4 +1,4 @@
-"""Schema of raw rows: which column is the label, which are dense, and which are categorical."""
+"""Schema of raw rows: the label, the dense and the categorical columns."""
 
 import reprlib
 from collections import Counter
@@ -95,7 +95,7 @@ class CategoricalColumn(Config):
 
     @property
     def max_table_rows(self) -> int | None:
-        """Largest number of rows of the table, that of missing values included; None if values are ids."""
+        """Largest number of rows of the table, the row of missing values included; None if values are ids."""
         if self.bucketize is not None:
             return self.bucketize + 1
         return None if self.time_part is None else len(TIME_PART_VALUES[self.time_part]) + 1
@@ -118,14 +118,14 @@ class CategoricalColumn(Config):
 
 
 class SchemaConfig(Config):
-    """The columns that are used, in the order in which the model takes them; other columns are not read."""
+    """The columns in use, in the order in which the model takes them; other columns are not read."""
 
     label: ColumnName = "label"
     """Name of the label column; labels are 0 or 1, unless `positive` is set, and never missing."""
     positive: Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME_LENGTH)] | None = None
-    """Value of the label column that stands for 1, such as "yes", or a comparison that numbers pass, such as ">= 4" (or
-    >, <=, <); every other value stands for 0. Numbers are compared as numbers, and booleans are "true" and "false". A
-    text that is the same as `positive` stands for 1 in any case. Null: labels are 0 or 1."""
+    """Value of the label column that stands for 1, such as "yes", or a comparison of numbers, such as ">= 4" (or >, <=,
+    <); every other value stands for 0. Numbers are compared as numbers, and booleans are "true" and "false". A text
+    that is the same as `positive` stands for 1 in any case. Null: labels are 0 or 1."""
     weight: ColumnName | None = None
     """Name of the column of sample weights, which are at least 0; null: all rows count the same."""
     dense: list[DenseColumn] = Field(default=[], max_length=MAX_COLUMNS)
@@ -164,8 +164,8 @@ class SchemaConfig(Config):
     @field_validator("dense", "categorical", mode="before")
     @classmethod
     def _expand_columns(cls, value: Any, info: ValidationInfo) -> Any:
-        """Expand an entry with a `count` into that many columns, with 0, 1 and so on in place of the `{}` in its
-        name, and one with a `length` into that many elements."""
+        """Expand an entry with a `count` into as many columns, with 0, 1 and so on in place of the `{}` in its name,
+        and one with a `length` into as many elements."""
         if not isinstance(value, list):
             return value
         entries = cast("list[Any]", value)

@@ -66,14 +66,14 @@ class ShardingConfig(Config):
     exchange_dtype: Literal["fp32", "fp16", "bf16"] = "fp32"
     """Number format in which ranks exchange pooled embeddings and their gradients. fp16 rounds to 11 bits, and a step
     with a gradient beyond its range is dropped; rows whose sample weight is a millionth of the mean lose a tenth of
-    their gradient, and those of a hundred-millionth all of it. bf16 rounds to 8 bits, and has the range of fp32."""
+    their gradient, and rows of a hundred-millionth all of it. bf16 rounds to 8 bits, and has the range of fp32."""
     transport: Literal["auto", "memory", "network", "torchrec"] = "auto"
     """Transport by which ranks reach each other's tables and dense gradients. memory: ranks of one machine map the same
     memory; network: all-to-all and all-reduce between CPUs; torchrec: TorchRec's sharded tables, on GPUs and CPUs;
-    auto: memory where all ranks are on one machine without GPUs, network between CPUs of several, torchrec on GPUs and
-    where the native operators are not built."""
+    auto: memory if all ranks are on one machine without GPUs, network between CPUs of several, torchrec on GPUs and
+    without the native operators."""
     min_cache_share: float = Field(default=0.2, ge=0.01, le=1)
-    """Least share of its rows that GPUs cache of a table which stays in the machine's memory, `resources.memory`.
-    Tables stay there only where GPUs have no room for all of them: a step then waits for the rows that are not cached.
-    1: never, such a job is refused. Without effect on CPUs."""
+    """Least share of a table's rows that GPUs cache if the table stays in the machine's memory, `resources.memory`.
+    Tables stay there only if GPUs have no room for all of them: a step then waits for the rows that are not cached. 1:
+    never, such a job is refused. Without effect on CPUs."""
     topology: TopologyConfig = TopologyConfig()

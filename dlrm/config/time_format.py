@@ -37,7 +37,7 @@ _OF_PART: dict[TimePart, Sequence[str]] = {
     "month": ("mbB",),
     "year": ("Yy",),
 }
-"""Directives of which a format must have one of each string, by the part of a time that they give."""
+"""Directives by the part of a time; a format must have one of each string."""
 _VALID = "directives of strptime: " + " ".join(f"%{letter}" for letter in (*_OTHERS, *_TWO_DIGITS) if letter != "%")
 
 

@@ -20,4 +20,4 @@ class VarianceReductionConfig(Config):
     that the optimizer computes from it (Adam divides a constant factor of its gradient out again)."""
     control: Literal["mean", "shuffled"] | None = None
     """Control for experiments. mean: replaces the factors of a layer by their mean; shuffled: permutes them at random.
-    An effect that remains does not come from which element has which ratio."""
+    An effect that remains does not depend on the assignment of ratios to elements."""

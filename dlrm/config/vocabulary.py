@@ -52,7 +52,7 @@ class VocabularyConfig(Config):
 
 @dataclass(frozen=True)
 class Counting:
-    """Rule that gives a row to every value that occurs in at least `min_count` training rows."""
+    """Rule that gives a row to every value in at least `min_count` training rows."""
 
     min_count: int
 

@@ -41,8 +41,7 @@ def find_warm_start_faults(
 
 
 def replace_warm_start_source(job: JobSpec, directory: str) -> JobSpec:
-    """Return `job`, which has a warm start, with `run.warm_start.from` replaced by the directory that it was resolved
-    to."""
+    """Return a `job` with a warm start, with `run.warm_start.from` replaced by the resolved directory."""
     assert job.run.warm_start is not None, "the job has a warm start"
     warm_start = job.run.warm_start.model_copy(update={"source": directory})
     return job.model_copy(update={"run": job.run.model_copy(update={"warm_start": warm_start})})

@@ -27,7 +27,7 @@ SHARES = [tenths / 10 for tenths in range(11)]
 """Shares of logistic regression that are tried. Finer ones would follow the chance of the validation rows."""
 PRIOR_SHARE, PRIOR_DEVIATION = 0.5, 0.25
 """Mean and standard deviation of the normal prior of the share: 0 and 1 are two deviations away. A few validation rows
-say little, and equal shares were better than no blend in the mean of every size of data (docs/experiments.md)."""
+say little, and equal shares were better than no blend in the mean of every size of data (benchmarks/experiments.md)."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ class Share:
     num_valid: int
     """n, valid samples of the GLOBAL batch, which come first in it."""
     is_measured: bool = True
-    """Whether moments of this batch are measured; never those of the short one at the end of a run."""
+    """Whether moments of this batch are measured; never of the short one at the end of a run."""
     halves: BlockHalves | None = None
     """Blocks of the data that the GLOBAL batch draws on; None if it draws on all of them."""
 
@@ -82,7 +82,7 @@ class Estimator:
 
 
 class MeasuringEstimator(Estimator):
-    """Estimator that measures batches, and the mean of their first half where they have halves."""
+    """Estimator that measures batches, and the mean of their first half, if they have halves."""
 
     def __init__(self, gradients: GradientBuffer, *, has_halves: bool = False) -> None:
         """Take the last of the buffer's extra sums for the first half.

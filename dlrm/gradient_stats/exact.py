@@ -15,13 +15,13 @@ from sharding.comm.gradient_buffer import GradientBuffer
 
 
 class ExactMoments(MeasuringEstimator):
-    """Estimator that sums the squared gradients of single samples, for every linear layer that is used once per sample.
+    """Estimator over the squared gradients of single samples, for every linear layer that is used once per sample.
 
     The layers add them in their backward pass (`dlrm.model.squares`). Under bf16 autocast the squares are bf16, their
     sums fp32.
 
-    Where only a part of the batch is measured, it is the first samples, of which all ranks have the same number up to
-    one, for any number of ranks and any chunk. Their gradient is summed separately.
+    If only a part of the batch is measured, it is the first samples: all ranks have the same number up to one, for any
+    number of ranks and any chunk. Their gradient is summed separately.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class ExactMoments(MeasuringEstimator):
         is_bf16: bool,
         has_halves: bool = False,
     ) -> None:
-        """Find the linear layers of `model`, whose parameters are those of `gradients`.
+        """Find the linear layers of `model`, whose parameters are in `gradients`.
 
         Other arguments: as for `MeasuringEstimator`. Raises ValueError for a parameter that no linear layer has.
         """

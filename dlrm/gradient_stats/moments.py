@@ -45,9 +45,9 @@ class Moments:
     mean: torch.Tensor
     """g [P], mean of the gradients of all samples."""
     mean_square: torch.Tensor
-    """s [P], mean square of the compared gradients: those of samples, or of the means of groups."""
+    """s [P], mean square of the compared gradients: of samples, or of the means of groups."""
     measured_mean: torch.Tensor
-    """g_m [P], mean of the gradients of the measured samples; `mean` itself where all are measured.
+    """g_m [P], mean of the gradients of the measured samples; `mean` itself if all are measured.
 
     A variance from the mean of one set of samples and the mean square of another would be below 0 wherever the second
     set missed the few samples with a gradient, and such elements would dominate the mean of their layer's ratios.
@@ -87,9 +87,9 @@ class Moments:
     def estimate_noise(self, sums: torch.Tensor) -> NoiseEstimate | None:
         """Estimate tr(Sigma) and |G|^2 of each part of the parameters, and the drift between blocks, without bias.
 
-        sums: those of `compute_sums`, on the host. The tensors of these moments are not read: they may have changed
-        since. Sigma is the covariance of the gradients of single samples, G their true mean; the estimate of |G|^2 may
-        be negative, that of tr(Sigma) only by rounding. Over the elements of a part:
+        sums: from `compute_sums`, on the host. The tensors of these moments are not read: they may have changed since.
+        Sigma is the covariance of the gradients of single samples, G their true mean; the estimate of |G|^2 may be
+        negative, tr(Sigma) only by rounding. Over the elements of a part:
 
             tr(Sigma) = m / (k - 1) (sum s - |g_m|^2)
             |G|^2 = |g|^2 - tr(Sigma) / n

@@ -35,7 +35,7 @@ class StepNoise:
     traces: Mapping[str, float]
     """tr(Sigma), Sigma the covariance of the gradients of single samples."""
     squared_norms: Mapping[str, float]
-    """|G|^2, G the true mean of the gradient; its estimate may be negative, that of tr(Sigma) only by rounding."""
+    """|G|^2, G the true mean of the gradient; its estimate may be negative, tr(Sigma) only by rounding."""
     drift: float = 0.0
     """V, variance of the mean gradient of the blocks that the batch draws on, over all layers; its estimate may be
     negative. 0 where the rows are in uniformly random order."""
@@ -91,9 +91,9 @@ class Scatter(BaseModel):
     def bound_ratio(self, trace: float, norm: float, drift_variance: float) -> NoiseInterval:
         """Bound the ratio of two means, by Fieller's theorem (Fieller 1954, J. R. Stat. Soc. B 16).
 
-        trace, norm: weighted means, T and N. drift_variance: variance that N has beyond that of independent steps. A
-        ratio t is within the bounds where T - t N is at most q standard errors from 0, q Student's quantile:
-        (T - t N)^2 <= q^2 (V_T - 2 t V_TN + t^2 V_N), with the variances V of the means.
+        trace, norm: weighted means, T and N. drift_variance: variance of N beyond the scatter of independent steps. A
+        ratio t is within the bounds where T - t N is at most q standard errors from 0, q Student's quantile: (T - t
+        N)^2 <= q^2 (V_T - 2 t V_TN + t^2 V_N), with the variances V of the means.
         """
         # The variance of a weighted mean is the scatter about it over the effective number of measurements less one.
         # The variances and the covariance below are times q^2.
@@ -188,7 +188,7 @@ class LayerNoise:
 
     def __init__(self, named_sizes: Sequence[tuple[str, int]]) -> None:
         """Group parameters by layer. named_sizes: name and number of elements of each parameter, in the order of the
-        moments; those of a layer follow each other.
+        moments; a layer's parameters follow each other.
         """
         self._sizes: dict[str, int] = {}
         for name, size in named_sizes:
@@ -207,7 +207,7 @@ class LayerNoise:
     def estimate(self, moments: "Moments", sums: "torch.Tensor") -> StepNoise | None:
         """Estimate the noise of each layer; None if `Moments.estimate_noise` has no estimate.
 
-        sums: those of `compute_sums`, on the host. No tensor of `moments` is read.
+        sums: from `compute_sums`, on the host. No tensor of `moments` is read.
         """
         noise = moments.estimate_noise(sums)
         if noise is None:

@@ -14,7 +14,7 @@ import torch
 
 
 def sum_parts(flats: Sequence[torch.Tensor], sizes: Sequence[int]) -> torch.Tensor:
-    """Sum the elements of each part, none of which is below 0: [flats, parts] float64. flats: [P] each, of one dtype.
+    """Sum the elements of each part, none below 0: [flats, parts] float64. flats: [P] each, of one dtype.
 
     sizes: elements of each part, in order.
     """

@@ -1,7 +1,7 @@
 """Variance reduction (VRGD): a preconditioner between the backward pass and any optimizer.
 
 Scales each element of the gradient by its squared signal-to-noise ratio r = g^2 / sigma^2, divided by the mean of r
-over the layer and clipped to [gamma, 1] (arXiv 2309.13681, algorithms 1 to 5; docs/large-batch.md lists the
+over the layer and clipped to [gamma, 1] (arXiv 2309.13681, algorithms 1 to 5; docs/methods.md lists the
 differences).
 """
 
@@ -45,7 +45,7 @@ class VarianceReduction:
         is_smoothed: bool,
         seed: int,
     ) -> None:
-        """Allocate variances and factors. parameters: those of `gradients`, in its order.
+        """Allocate variances and factors. parameters: the parameters of `gradients`, in its order.
 
         layer_sizes: number of elements of each layer (weight and bias together), in the same order; ratios are
         normalised over a layer. is_smoothed: smooth factors over steps by beta3, as the paper does for Adam and LAMB.
@@ -203,10 +203,10 @@ class Factors:
         return torch.stack([factor <= self._gamma, factor >= 1.0]).mean(dim=1, dtype=torch.float64)
 
     def _update_variance(self, moments: Moments, measured_fraction: float) -> None:
-        """Move the variance towards that of this step, sigma^2 += weight (sigma_now^2 - sigma^2).
+        """Move the variance towards this step's, sigma^2 += weight (sigma_now^2 - sigma^2).
 
         The weight is the measured fraction of the batch; 0 for an element without a gradient in this step,
-        since a few samples tell nothing about rare elements; and 1 for one that had no variance before.
+        since a few samples say nothing about rare elements; and 1 for one that had no variance before.
         """
         has_gradient = moments.mean_square.sign()
         # h + (measured_fraction - 1) h v with h = has_gradient and v = has a variance, both 0 or 1.

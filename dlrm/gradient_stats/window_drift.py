@@ -11,7 +11,7 @@ class WindowDrift(BaseModel):
 
         G' S_1 G + G' S_2 G + tr(S_1 S_2) <= 4 |G|^2 V + 4 V^2
 
-    since the covariances S have a trace of 2 V, and no eigenvalue above it. Both are equal where all drift is along G.
+    since the covariances S have a trace of 2 V, and no eigenvalue above it. Both are equal if all drift is along G.
     Windows err independently, or, within an epoch, against each other. So the variance of the mean over windows is at
     most this bound times the sum of their squared weights.
     """
@@ -38,6 +38,6 @@ class WindowDrift(BaseModel):
         self.weight += weight
 
     def bound_variance(self, squared_norm: float) -> float:
-        """Bound the variance that drift adds to the mean of all measurements of |G|^2, which is `squared_norm`."""
+        """Bound the variance that drift adds to `squared_norm`, the mean of all measurements of |G|^2."""
         variance = max(self.variance, 0.0)
         return (self.squares + self.weight**2) * 4 * variance * (max(squared_norm, 0.0) + variance)

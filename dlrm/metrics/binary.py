@@ -78,8 +78,8 @@ def compute_row_losses(labels: Vector, logits: Vector) -> Vector:
 
 
 def normalized_entropy(labels: Vector, logits: Vector, weights: Vector | None = None) -> float | None:
-    """Compute log_loss divided by that of the constant predictor at the label rate of these rows; None for labels of
-    one class.
+    """Compute log_loss over the log-loss of the constant predictor at these rows' label rate; None for labels of one
+    class.
 
     He et al., "Practical lessons from predicting clicks on ads at Facebook", 2014.
     """

@@ -15,7 +15,7 @@ Matrix = NDArray[Any]
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """Metric of a first model minus that of a second one, on the same rows."""
+    """Metric of a first model minus the same metric of a second one, on the same rows."""
 
     value: float
     standard_error: float | None

@@ -15,7 +15,7 @@ class LabelCounts:
     """Rows of one label at each of k distinct scores, in ascending order of score."""
 
     weights: Vector
-    """[k] sums of the weights: int64 numbers of rows where all rows have the same weight, else float64."""
+    """[k] sums of the weights: int64 numbers of rows if all rows have the same weight, else float64."""
     squares: Vector
     """[k] sums of the squared weights, as above."""
 

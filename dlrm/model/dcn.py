@@ -36,7 +36,7 @@ class DCNv2(nn.Module):
 class CrossLayers(nn.Module):
     """x_{l+1} = x_0 * (U_l (V_l x_l) + b_l) + x_l, elementwise product (Wang et al. 2021, arXiv 2008.13535, eq. 2).
 
-    Weights begin like those of a perceptron, b at zero.
+    Weights begin like a perceptron's, b at zero.
     """
 
     def __init__(self, width: int, num_layers: int, rank: int, generator: torch.Generator) -> None:

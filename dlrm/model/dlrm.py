@@ -12,7 +12,7 @@ from dlrm.model.mlp import Perceptron, make_bottom
 from dlrm.native import fits_native_fp32
 
 VECTORS_OF_A_TILE = 8
-"""Vectors of bf16 up to a multiple of which a GPU multiplies matrices by aligned tiles."""
+"""Number of bf16 vectors in an aligned tile of a GPU's matrix product; matrices are padded to a multiple."""
 
 
 class DLRM(nn.Module):
@@ -77,7 +77,7 @@ class PairProducts(nn.Module):
     """[size^2] number of the pair at each place of that matrix; V (V - 1) / 2 if there is none."""
 
     def __init__(self, num_vectors: int, size: int) -> None:
-        """Number the pairs. num_vectors: V. size: rows of the matrix, V or more, of which the last are of zeros."""
+        """Number the pairs. num_vectors: V. size: rows of the matrix, V or more; the last ones are of zeros."""
         super().__init__()
         self.num_missing = size - num_vectors
         row, column = torch.tril_indices(num_vectors, num_vectors, offset=-1)
@@ -93,7 +93,7 @@ class PairProducts(nn.Module):
 
 
 class _PairProducts(torch.autograd.Function):
-    """z_ij = v_i . v_j, of which the pairs i > j are kept; so dv_i = sum_j dz_ij v_j, with dz_ij = dz_ji and dz_ii = 0.
+    """z_ij = v_i . v_j; only pairs i > j are kept; so dv_i = sum_j dz_ij v_j, with dz_ij = dz_ji and dz_ii = 0.
 
     Both ways one product of matrices and one gather: autograd would make two products of the way back, and scatter.
     """

@@ -23,7 +23,7 @@ class FirstOrder(nn.Module):
         """Make the modules, with weights of 0 and tables that have none yet.
 
         num_dense: N. table_rows: rows by feature, in their order. share: weight of this part in the logit, from 0 to 1;
-        that of the rest of the model is 1 - share.
+        the rest of the model has 1 - share.
         """
         super().__init__()
         self.share = share

@@ -90,8 +90,8 @@ def draw_bias(layer: nn.Linear, generator: torch.Generator) -> None:
 class _OneDnnLinear(torch.autograd.Function):
     """y = relu(x W^T + b), with x [c, m], W [n, m] and b [n], by products of oneDNN in `dtype`.
 
-    With d [c, n] the gradient before the ReLU, which is that of y where y > 0 and else 0: dx = d W, dW = d^T x,
-    db = sum over samples of d. Gradients have the dtype of what they are the gradient of.
+    With d [c, n] the gradient before the ReLU (the gradient of y where y > 0, else 0): dx = d W, dW = d^T x, db = sum
+    over samples of d. Gradients have the dtype of what they are the gradient of.
     """
 
     @staticmethod

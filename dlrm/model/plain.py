@@ -12,7 +12,7 @@ from dlrm.model.first_order import FirstOrder
 
 
 class PlainModel(nn.Module):
-    """The dense part and the tables by name; its scores are those of the sharded model, or a blend with them."""
+    """The dense part and the tables by name; its scores are the sharded model's, or a blend with them."""
 
     def __init__(
         self,

@@ -23,7 +23,7 @@ class SquareSlots:
     bias: torch.Tensor | None
     """[outputs], or None if the layer has no bias."""
     dtype: torch.dtype
-    """Number format of the squares; their sums have that of the slots."""
+    """Number format of the squares; their sums have the slots' format."""
 
 
 def make_slot(sums: torch.Tensor) -> torch.Tensor:
@@ -54,8 +54,8 @@ def square_output_gradient(
 ) -> torch.Tensor:
     """Square the gradient of a linear layer's output, sample by sample: [c, outputs] of `dtype`.
 
-    d: gradient of y, the output after the layer's ReLU; y is None if it has none. bias_squares: [outputs], to which
-    the sums over samples are added, since the gradient of the bias for a sample is that of the output.
+    d: gradient of y, the output after the layer's ReLU; y is None if it has none. bias_squares: [outputs], to which the
+    sums over samples are added: a sample's gradient of the bias is its gradient of the output.
     """
     if _fits_native_operator(d, y, bias_squares, dtype):
         return torch.ops.dlrm_dense.square_gradient(d, y, bias_squares)

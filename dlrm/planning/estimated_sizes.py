@@ -25,7 +25,7 @@ from sharding.planner import Table
 SHARED_ROWS = 2
 """Shared rows of a counted table: one for rare values, and one for missing ones."""
 _MIN_SEEN = 30
-"""Fewest values that must occur `min_count` times in a quarter of the sample, so that their growth can be told."""
+"""Fewest values that must occur `min_count` times in a quarter of the sample, for their growth to be estimated."""
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def check_growth(job: JobConfig, num_rows: int) -> QualityWarning | None:
 def _count_steps_before_last_check(growth: BatchGrowth, num_run_rows: int) -> int:
     """Count the steps of the first size before the last comparison with the noise scale; 0 if there is none.
 
-    A comparison comes after the batch that reaches its share of the samples, unless that is the run's last one.
+    A comparison comes after the batch that reaches its share of the samples, unless the run ends there.
     """
     for number in range(math.ceil(1 / growth.check_every_fraction), 0, -1):
         num_steps = -(-math.ceil(number * growth.check_every_fraction * num_run_rows) // growth.start_size)

@@ -17,10 +17,10 @@ LEAST_CHUNK = 2048
 def choose_chunk(
     resolved: ResolvedJob, request: PlanRequest, plan: Plan, make_request: Callable[[ResolvedJob], PlanRequest]
 ) -> PlanRequest:
-    """Return the request of the same plan with the chunk that it decides, the largest that it has room for.
+    """Return the request of the same plan with the chunk decided: the largest with room.
 
     Tries the share of a rank, half of it, half of that and so on. Tables stay where they are: a larger chunk saves
-    launches, while tables that made room for it would be exchanged or fetched. make_request: makes the request of a
+    launches, but tables moved to make room for it would be exchanged or fetched. make_request: makes the request of a
     job with another chunk.
     """
     if not resolved.is_chunk_planned:

@@ -3,7 +3,7 @@
 from dlrm.config import DerivedWarning, JobSpec
 
 SLOW_PRECISION = "slow_precision"
-"""Name of the warning that products in bf16 are slow on the processor that makes them."""
+"""Name of the warning about slow products in bf16 on a processor."""
 
 
 def check_precision(job: JobSpec, has_bf16_products: bool | None) -> DerivedWarning | None:

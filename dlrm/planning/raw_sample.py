@@ -32,7 +32,7 @@ MAX_ROWS, MAX_VALUES = 100_000, 5_000_000
 _NUM_PIECES = 64
 _MAX_FILES = 64
 _DECODED_PER_WANTED = 10
-"""Largest ratio of the rows of Parquet that are decoded to those of the sample, which are spread over them."""
+"""Largest number of decoded rows of Parquet for each row of the sample, which is spread over them."""
 _HEADER_BYTES = 64 << 10
 """Bytes that are read at a time to find the first line."""
 
@@ -194,8 +194,8 @@ def _choose_num_rows(schema: SchemaConfig) -> int:
 def _read_group(
     file: DataFile, index: int, num_wanted: int, num_pieces: int, num_rows: int, columns: Sequence[str]
 ) -> Iterator[pa.Table]:
-    """Yield some `num_wanted` rows of a row group of `num_rows`, in pieces that are spread over it, or over its first
-    part where it is so large that reaching them would take long."""
+    """Yield some `num_wanted` rows of a row group of `num_rows`, in pieces spread over it, or over its first part if
+    the group is so large that reaching them would take long."""
     num_decoded = min(num_rows, _DECODED_PER_WANTED * num_wanted)
     piece_rows = -(-num_wanted // num_pieces)
     step = num_decoded // num_wanted

@@ -23,7 +23,7 @@ def make_plan_or_refuse(request: PlanRequest) -> Plan:
     """Make the plan that answers the request of a job.
 
     Raises PlanError. If the tables do not fit, its message is for users, and `valid` contains settings of the job's
-    document, each of which was tried exactly as it is written.
+    document, each tried exactly as it is written.
     """
     try:
         return make_plan(request, round_memory=partial(round_up_as_written, device=request.topology.device))
@@ -47,7 +47,7 @@ def _compose_message(diagnosis: Diagnosis) -> str:
 
 
 def _describe_host(request: PlanRequest, diagnosis: Diagnosis) -> str:
-    """Describe the memory of the machine that lacks for tables of which GPUs would cache a part."""
+    """Describe how much host memory is missing for tables that GPUs would cache."""
     assert diagnosis.least_host_bytes is not None, "it is the cause"
     needed, available = (
         format_for_sentence(num_bytes, "cuda")
@@ -96,7 +96,8 @@ def _describe_table(diagnosis: Diagnosis) -> str:
 def _describe_memory(request: PlanRequest, use: MemoryUse, memory_bytes: int, cache_share: float) -> str:
     """Describe how much memory is missing, and what the fullest memory is used for.
 
-    memory_bytes: the smallest memory that would be enough, whose use is `use`. cache_share: of each table in it.
+    memory_bytes: the smallest memory that would be enough. use: what it would be used for. cache_share: cached share of
+    each table.
     """
     device = request.topology.device
     available = round_down_as_written(request.topology.memory_bytes, device)

@@ -25,17 +25,17 @@ PROGRAM_BYTES = {"cpu": 320 * 2**20, "cuda": 2**30}
 a CPU has 310 MiB of anonymous memory, 24 of them data, as measured for LAUNCH_PROGRAM_BYTES."""
 LAUNCH_PROGRAM_BYTES = 256 * 2**20
 """Bytes of the launch process of a node. It has 162 MiB of anonymous memory, alone and as one of two nodes, by
-smaps_rollup of `python -m dlrm.launch` with torch 2.13 on Linux x86-64. The rest is left for reports that wait, and for
+smaps_rollup of `python -m dlrm.launch` with torch 2.13 on Linux x86-64. The rest is left for waiting reports, and for
 the process that measures the machine: 192 MiB, while a rank has no more than 206 of its own."""
 HOST_PROGRAM_BYTES = 3 * 2**30
 """Bytes of the machine's memory that a rank on a GPU is assumed to take beside its tables: interpreter, libraries of
 CUDA, and batches that are read ahead."""
 NUM_BATCHES = {"cpu": 5, "cuda": 4}
-"""Batches that a rank holds at the same time: the one that trained last, the one that trains, the one in the input
-dist, on a GPU the one that is copied to it, and in the memory of the host two that are read ahead."""
+"""Batches that a rank holds at the same time: the last one, the present one, the one in the input dist, on a GPU the
+one being copied to it, and in the memory of the host two read ahead."""
 DENSE_EFFICIENCY = 0.5
-"""Speed of the dense part on a CPU, over that of its matrix products alone: activations, interactions and copies take
-about as long again."""
+"""Speed of the dense part on a CPU, over the speed of its matrix products alone: activations, interactions and copies
+take about as long again."""
 
 
 class InvalidPlanError(RuntimeError):
@@ -184,5 +184,5 @@ def _find_memory(job: JobSpec, here: MachineResources) -> tuple[int, str]:
 
 
 def _get_job_field(error: PlanError) -> str:
-    """Return the field of the job's document for the error's field of the request; empty where it has none."""
+    """Return the field of the job's document for the error's field of the request; empty if absent."""
     return f"sharding.{error.field.replace('rules.', 'tables.', 1)}" if error.field else ""

@@ -149,9 +149,9 @@ def _find_fitting_batch(job: JobConfig, num_rows: int, min_steps: int) -> int:
 
 
 def check_evaluation_rows(num_rows: int, label_rate: float, source: EvaluationSource) -> QualityWarning | None:
-    """Warn where `num_rows` evaluation rows are too few to tell models apart, or all of one label; None otherwise.
+    """Warn if `num_rows` evaluation rows are too few to compare models, or all of one label; None otherwise.
 
-    label_rate: the share of positive rows, that of the training rows where it is not known. source: source of the rows.
+    label_rate: share of positive rows; of the training rows if it is not known. source: source of the rows.
     """
     if not num_rows:
         return None

@@ -78,10 +78,10 @@ def find_sizes(resolved: ResolvedJob, prepared: Path | None) -> Sizes:
 
 
 def find_sizes_without_rows(resolved: ResolvedJob, why: str) -> Sizes:
-    """Find the sizes of a job's tables where nobody here can read its rows.
+    """Find the sizes of a job's tables if nobody here can read its rows.
 
-    why: reason why they cannot be read, to follow the words "the rows". Raises UnknownSizesError that names the field
-    which would tell them.
+    why: reason why they cannot be read, to follow the words "the rows". Raises UnknownSizesError naming the field to
+    state.
     """
     data, dim = resolved.job.data, resolved.job.model.embedding_dim
     if data.synthetic is not None:
@@ -113,7 +113,7 @@ def read_row_counts(prepared: Path) -> RowCounts:
 
 
 def _get_sizes_in_document(data: DataConfig, dim: int, advice: str) -> Sizes:
-    """Return the sizes that a document of raw rows tells.
+    """Return the sizes that a document of raw rows states.
 
     advice: how to get them otherwise, to follow the error. Raises UnknownSizesError.
     """

@@ -19,10 +19,9 @@ looked for here: only buckets are read."""
 
 
 def find_table_sizes(resolved: ResolvedJob, run_directory: RunDirectory | None, place: Place) -> Sizes:
-    """Find the sizes of the tables of a job. run_directory: that of its run; None before there is one.
+    """Find the sizes of the tables of a job. run_directory: directory of its run; None before there is one.
 
-    Raises UnknownSizesError, DataError, and ImportError where only the trainer, which is not installed, could read
-    them.
+    Raises UnknownSizesError, DataError, and ImportError if only the trainer could read them and is not installed.
     """
     if place == "unseen":
         return _find_unseen_sizes(resolved)

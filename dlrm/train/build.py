@@ -34,7 +34,7 @@ from sharding.planner.report import PlanReport, make_plan_report
 
 COMPILE_FROM_SAMPLES = 1_000_000_000
 """Samples of a run from which compiled kernels are worth their compilation: on an H100 they took 27 ns less a sample
-(docs/experiments.md), so that half a minute of compilation is won back."""
+(benchmarks/experiments.md), so that half a minute of compilation is won back."""
 
 log = logging.getLogger(__name__)
 

@@ -45,7 +45,7 @@ from sharding.planner.report import PlanReport
 MAX_TIMES_NOISE = 4.0
 """Largest batch, as a multiple of the upper bound of the noise scale, without a warning. Chosen, not fitted: on the one
 log where it was measured, samples to an AUC doubled at a batch of 5 to 13 times the noise scale, by the AUC
-(docs/experiments.md)."""
+(benchmarks/experiments.md)."""
 MIN_GUESSES_IN_A_ROW = 2
 """Evaluations in a row with the AUC of a guess from which a run warns."""
 MIN_LEARNING_FRACTION = 0.2

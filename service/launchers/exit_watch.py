@@ -1,4 +1,4 @@
-"""Watch over processes, children of this process or not, that tells at once when one of them ends."""
+"""Watch over processes, children of this process or not: reports at once when one of them ends."""
 
 import contextlib
 import os

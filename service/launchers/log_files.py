@@ -8,7 +8,7 @@ from service.launchers.protocol import LogPart, LogRange
 
 
 class LogText(Protocol):
-    """Bytes of a log, of which the beginning may be gone."""
+    """Bytes of a log; its beginning may be gone."""
 
     start: int
     """Offset of the first byte that is left."""
@@ -16,7 +16,7 @@ class LogText(Protocol):
     """Offset after the last byte."""
 
     def read(self, start: int, num_bytes: int) -> bytes:
-        """Read at most `num_bytes` from `start` on, which is not before the first byte that is left."""
+        """Read at most `num_bytes` from `start` on, not before the first byte left."""
         ...
 
 

@@ -10,7 +10,7 @@ from service.reasons import Reason
 
 
 class ObservedEnd(BaseModel):
-    """Fields of a `LaunchStatus` that tell how an attempt has ended."""
+    """Fields of a `LaunchStatus` that describe how an attempt has ended."""
 
     reason: Reason | None
     message: str

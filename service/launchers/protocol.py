@@ -17,7 +17,7 @@ LogSource = int | Literal["launch"]
 
 @dataclass(frozen=True)
 class Capacity:
-    """Cores, memory and GPUs: all of a machine, those that are free, or those that a job needs of one machine."""
+    """Cores, memory and GPUs: all of a machine, the free ones, or a job's need of one machine."""
 
     num_cores: int
     memory_bytes: int
@@ -50,7 +50,7 @@ class Capacity:
 
 
 UNLIMITED = Capacity(2**31 - 1, 2**62, 2**31 - 1)
-"""Capacity that stands for one that is not known: a job fits it, and something else decides when it starts."""
+"""Capacity that stands for an unknown one: a job fits it, and something else decides when it starts."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class LauncherCapacity:
     is_fixed: bool = True
     """Whether that stays: a job that does not fit now never will. Nodes of a cluster come and go."""
     machines: tuple[Capacity, ...] = ()
-    """Kinds of machines, without those of which another one has no less of anything; empty: one kind, `node`."""
+    """Machine kinds that no other kind dominates in every resource; empty: one kind, `node`."""
 
     @property
     def kinds(self) -> tuple[Capacity, ...]:
@@ -105,7 +105,7 @@ class Demand:
 
 
 NOTHING = Demand(Capacity(0, 0, 0))
-"""Demand of an attempt of which only the name is known."""
+"""Demand of an attempt if only its name is known."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class LaunchFiles:
     """Files that an attempt starts with."""
 
     document: str
-    """Resolved document as JSON, for a run that has none yet: a later attempt goes on with that of its run."""
+    """Resolved document as JSON, for a run that has none yet: a later attempt goes on with its run's."""
     push_target: str
     """Address and token to push reports with, as JSON; secret."""
 
@@ -184,8 +184,8 @@ class LaunchStatus:
     rank_ends: tuple[RankEnd, ...] = ()
     """Ends of the ranks that failed, as far as they are known."""
     outcome: Outcome | None = None
-    """Outcome of an attempt that has ended, as far as the launcher itself has seen it, such as in the message that a
-    container leaves; what the run has written or reported counts before."""
+    """Outcome of an attempt that has ended, as far as the launcher itself has seen it, such as in a container's last
+    message; what the run has written or reported counts before."""
     last_log_line: str = ""
     """Last line of the log of the launch process, as far as the launcher has seen it."""
     model_path: str | None = None
@@ -257,7 +257,7 @@ class Launcher(Protocol):
     def shares_files(self) -> bool:
         """Whether this service sees the run directories of the attempts, with their logs, spools and checkpoints.
 
-        Where it does not, all of that reaches it as reports.
+        Otherwise all of this reaches it as reports.
         """
         ...
 
@@ -274,7 +274,7 @@ class Launcher(Protocol):
         ...
 
     def start(self, launch: Launch, files: LaunchFiles) -> None:
-        """Start an attempt; harmless where it runs already, whose token is that of `files` from then on.
+        """Start an attempt; harmless if it runs already: its token is the one in `files` from then on.
 
         Raises LaunchError.
         """
@@ -295,7 +295,7 @@ class Launcher(Protocol):
         ...
 
     def delete(self, launch: Launch) -> None:
-        """Forget an ended attempt, of which only the files remain."""
+        """Forget an ended attempt; only its files remain."""
         ...
 
     def close(self) -> None:

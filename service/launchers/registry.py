@@ -10,7 +10,7 @@ AUTO = "auto"
 
 
 class Launchers(Mapping[str, Launcher]):
-    """Launchers by name; the first one is that of jobs which name none. A job may name one that is no longer there."""
+    """Launchers by name; jobs that name none get the first one. A job may name one that is no longer there."""
 
     def __init__(self, by_name: Mapping[str, Launcher]) -> None:
         self._by_name = dict(by_name)

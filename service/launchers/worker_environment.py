@@ -69,7 +69,7 @@ def select_inherited(environment: Mapping[str, str], more: Sequence[str]) -> dic
 
 
 def choose_visible_gpus(gpus: Sequence[int], visible_to_service: str | None) -> str:
-    """Return CUDA_VISIBLE_DEVICES for an attempt with these GPUs; empty where it has none.
+    """Return CUDA_VISIBLE_DEVICES for an attempt with these GPUs; empty if it has none.
 
     gpus: numbers among the GPUs that the service sees. visible_to_service: its own CUDA_VISIBLE_DEVICES.
     """

@@ -1,4 +1,4 @@
-"""Collectives of Python objects, in addition to those of torch.distributed."""
+"""Collectives of Python objects, which torch.distributed lacks."""
 
 from collections.abc import Callable
 from typing import TypeVar, cast

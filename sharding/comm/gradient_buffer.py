@@ -48,8 +48,8 @@ class GradientBuffer:
     ) -> None:
         """Allocate the buffer on every rank, and point the gradients of `parameters` to it. Collective.
 
-        parameters: all of one dtype, which is that of the buffer. num_extra_sums: sums of P elements in addition to
-        the gradient. is_in_memory: whether all ranks share memory.
+        parameters: all of one dtype, also the buffer's. num_extra_sums: sums of P elements in addition to the gradient.
+        is_in_memory: whether all ranks share memory.
         """
         self.sizes = [parameter.numel() for parameter in parameters]
         self._shapes = [parameter.shape for parameter in parameters]
@@ -76,7 +76,7 @@ class GradientBuffer:
         self.sums.zero_()
 
     def sum_elements(self) -> torch.Tensor:
-        """Sum this rank's whole buffer to a scalar, which is not finite where any element is not."""
+        """Sum this rank's whole buffer to a scalar; not finite if any element is not."""
         return self.sums.sum()
 
     def start_all_reduce(self, *, with_extra_sums: bool) -> Waitable:
@@ -113,7 +113,7 @@ class SharedMemoryAllReduce:
     """Sums in the memory that ranks share: each rank sums one part of all buffers. Nothing is sent."""
 
     def __init__(self, ranks: Ranks, num_elements: int, dtype: torch.dtype) -> None:
-        """Allocate a buffer on every rank and map those of all. Collective."""
+        """Allocate a buffer on every rank and map the buffers of all ranks. Collective."""
         self._ranks = ranks
         input_bytes, num_summed = (
             round_up_to_cache_line(num_elements * dtype.itemsize),

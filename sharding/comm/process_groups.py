@@ -67,7 +67,7 @@ def make_ranks(device: torch.device) -> Ranks:
 
 
 def _new_group(backend: str | None = None) -> dist.ProcessGroup:
-    """Make a group of all ranks. backend: that of the default group if none is named."""
+    """Make a group of all ranks. backend: by default the backend of the default group."""
     group = dist.new_group(backend=backend, timeout=COLLECTIVE_TIMEOUT)
     assert isinstance(group, dist.ProcessGroup), "every rank is a member"
     return group

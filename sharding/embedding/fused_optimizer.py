@@ -77,7 +77,7 @@ class TableOptimizer:
         return self.cowclip and CowClip(self.cowclip.r * scale, self.cowclip.zeta * scale)
 
     def scale_learning_rate(self, learning_rate: float, scale: float) -> float:
-        """Convert the learning rate of the true gradient to that of `scale` times the gradient."""
+        """Convert the learning rate of the true gradient to one for `scale` times the gradient."""
         return learning_rate / scale if self.name == "sgd" else learning_rate
 
     def get_state_shape(self, num_rows: int, num_columns: int) -> tuple[int, ...] | None:
@@ -96,9 +96,9 @@ class TableOptimizer:
     ) -> None:
         """Update every row of a table in place; a row whose gradient is zero stays.
 
-        weights, gradient: [R, C]; the gradient may be overwritten where `needs_counts`. state: of the shape
-        `get_state_shape`, or empty. params: their scale is that of this gradient. counts: [R], how often the ids of the
-        batch name each row, where `needs_counts`.
+        weights, gradient: [R, C]; the gradient may be overwritten if `needs_counts`. state: of the shape
+        `get_state_shape`, or empty. params: their scale is this gradient's. counts: [R], how often the ids of the batch
+        name each row, if `needs_counts`.
         """
         cowclip = self.scale_cowclip(params.scale)
         assert counts is not None or not self.needs_counts, "the optimizer needs counts"

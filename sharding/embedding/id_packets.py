@@ -1,8 +1,8 @@
 """The packets in which ids travel to the owners of their rows, in no more bytes than they need.
 
 A packet is the ids of the bags of some shards, then the numbers of ids of these bags. Ids are rows of a shard, and take
-4 bytes unless one of the receiver's shards has more than 2^31 rows. The length of a bag takes 1 byte, none where all
-bags of the packet have one id, and 4 bytes where one has more than 255.
+4 bytes unless one of the receiver's shards has more than 2^31 rows. The length of a bag takes 1 byte, none if all bags
+of the packet have one id, and 4 bytes if one has more than 255.
 """
 
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class PacketLayout:
     id_dtype: torch.dtype
     num_bags: int
     length_bytes: int
-    """Bytes of the length of a bag, 0 where all bags have one id."""
+    """Bytes of the length of a bag, 0 if all bags have one id."""
 
     @property
     def num_bytes(self) -> int:

@@ -37,10 +37,10 @@ class InputDistOutput:
 
 
 def all_to_all_ids(ids: JaggedIds[torch.Tensor], specs: list[list[ShardSpec]], ranks: Ranks) -> InputDistOutput:
-    """Send every rank the ids of its shards, and receive those of this rank's shards: two all-to-alls. Collective.
+    """Send every rank the ids of its shards, and receive the ids of this rank's shards: two all-to-alls. Collective.
 
-    The first one has the sizes of the packets that the second one has. They use the process group of ids, which no
-    other thread uses at the same time. specs: shards of every rank.
+    The first one sends the sizes of packets, the second one the packets. They use the process group of ids; no other
+    thread uses it at the same time. specs: shards of every rank.
     """
     own, num_samples = specs[ranks.rank], ids.lengths.shape[1]
     selector = ShardSelector(ids)
@@ -64,7 +64,7 @@ def all_to_all_ids(ids: JaggedIds[torch.Tensor], specs: list[list[ShardSpec]], r
 def _all_to_all_layouts(
     layouts: list[PacketLayout], id_dtype: torch.dtype, num_bags: int, ranks: Ranks
 ) -> list[PacketLayout]:
-    """Send every rank the layout of its packet, and receive those of all ranks' packets for this one. Collective.
+    """Send every rank the layout of its packet, and receive the layouts of all ranks' packets for this one. Collective.
 
     id_dtype, num_bags: of the packets for this rank, which it knows.
     """
@@ -82,7 +82,7 @@ class ShardSelector:
         self._ids = ids.values.split(ids.measure_sizes().num_ids)
 
     def select(self, spec: ShardSpec) -> ShardIds:
-        """Select the ids of the shard's rows, numbered from its first row; a bag keeps those of its ids that remain."""
+        """Select the ids of the shard's rows, numbered from its first row; a bag keeps its ids that remain."""
         lengths, ids = self._lengths[spec.feature], self._ids[spec.feature]
         block = spec.block
         if block.num_rows == spec.table.num_rows:

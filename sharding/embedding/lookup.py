@@ -13,7 +13,7 @@ from sharding.planner import Plan
 class NativeLookup:
     """Lookup by the native operators.
 
-    Rows are pooled slice by slice, so that of the whole batch only the gradients are in memory.
+    Rows are pooled slice by slice: only gradients are in memory for the whole batch.
     """
 
     def __init__(self, plan: Plan, optimizer: TableOptimizer, rank: int, dtype: torch.dtype) -> None:

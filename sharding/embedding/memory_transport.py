@@ -83,7 +83,7 @@ class MemoryTransport:
     """The sharded tables of ranks on one machine."""
 
     def __init__(self, plan: Plan, optimizer: TableOptimizer, ranks: Ranks, gradient_dtype: torch.dtype) -> None:
-        """Allocate this rank's shards, and map those of all ranks. Collective.
+        """Allocate this rank's shards, and map the shards of all ranks. Collective.
 
         gradient_dtype: dtype of gradients until the update.
         """

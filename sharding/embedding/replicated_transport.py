@@ -1,4 +1,4 @@
-"""Small tables of which every rank has a copy: looked up locally, their gradients summed over ranks.
+"""Small tables with a copy on every rank: looked up locally, their gradients summed over ranks.
 
 The table optimizer updates them like all others, on every rank from the same numbers, so that copies stay equal.
 """

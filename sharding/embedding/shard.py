@@ -46,7 +46,7 @@ class Shard:
 
 
 def list_shard_specs(plan: Plan, rank: int, *, replicated: bool) -> list[ShardSpec]:
-    """List the shards of `rank` in the order of the tables: those of replicated tables, or those of all others."""
+    """List the shards of `rank` in the order of the tables: shards of replicated tables, or of all others."""
     return [
         ShardSpec(feature, planned.table, block)
         for feature, planned in enumerate(plan.tables)

@@ -118,7 +118,7 @@ class ShardedTables:
     def list_shards(self) -> list[Shard]:
         """List this rank's shards, for reading and writing until the next lookup.
 
-        Nothing is copied but the rows that a GPU caches, which are written back.
+        Nothing is copied; only rows that a GPU caches are written back.
         """
         return [shard for transport in self._transports for shard in transport.list_shards()]
 
@@ -137,7 +137,7 @@ class ShardedTables:
     def _begin_rows(self, draw: int) -> None:
         """Set all rows to how they begin: state, and weights from U(-1/sqrt(rows), 1/sqrt(rows)). Collective.
 
-        The bounds are those of DLRM's reference implementation.
+        DLRM's reference implementation has these bounds.
         """
         initial_state = self._optimizer.initial_state
         for shard in self.list_shards():

@@ -31,7 +31,7 @@ def make_state_dict(plan: Plan, shards: list[Shard], optimizer: TableOptimizer, 
 def arrange_by_table(
     plan: Plan, shards: Sequence[Shard], tensors: Sequence[torch.Tensor], group: ProcessGroup
 ) -> NamedTables:
-    """Arrange `tensors`, one for each shard of this rank, as those of the tables that it has a shard of.
+    """Arrange `tensors`, one for each shard of this rank, as tensors of tables.
 
     Tables of other ranks must be left out: torch would take such a state dict for one of an older format.
     """
@@ -49,7 +49,7 @@ def arrange_by_table(
 def _make_sharded_tensor(
     planned: TablePlan, tensors: list[torch.Tensor], own: list[Shard], group: ProcessGroup
 ) -> torch.Tensor | ShardedTensor:
-    """Make a tensor of the table's shape [R, C], or of its rows [R], of which this rank holds `tensors`."""
+    """Make a tensor of the table's shape [R, C], or of its rows [R]; this rank holds its parts `tensors`."""
     if planned.is_replicated:
         return tensors[0]
     num_dims, device = tensors[0].dim(), tensors[0].device

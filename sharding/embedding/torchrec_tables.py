@@ -1,11 +1,11 @@
 """Sharded tables of TorchRec with our plan, our optimizers and our view of their shards.
 
-FBGEMM's kernels update rows in the backward pass of the lookup (fused optimizers), on GPUs and on CPUs. Of tables that
-stay in the memory of the host a GPU caches rows, which are newer there until they are written back.
+FBGEMM's kernels update rows in the backward pass of the lookup (fused optimizers), on GPUs and on CPUs. A table may
+stay in the memory of the host; a GPU then caches rows, newer than the host's until they are written back.
 
 FBGEMM is not asked to check that ids are rows of their tables: whatever makes ids bounds them. The encoders count the
-values that they know (`dlrm.data.encode`), synthetic rows draw below the number of rows, and packed files, which
-another program may have written, are checked block by block where they are read (`dlrm.data.packed`).
+values that they know (`dlrm.data.encode`), synthetic rows draw below the number of rows, and packed files are checked
+block by block when they are read (`dlrm.data.packed`): another program may have written them.
 """
 
 from typing import Any, cast

@@ -2,13 +2,14 @@
 
 A batch goes through TorchRec's own stages, each once for the whole share: `input_dist` sends ids to the owners of their
 rows, `compute` looks them up, `output_dist` brings the pooled embeddings of this rank's samples, [b, C] in one block.
-Chunks are read of that block, and their gradients written over it: no value of it is needed any more. The update is
-one backward pass, in two halves: through the output dist, which sends gradients to the owners, and, once they are at
-the scale of the update, through the lookup, in which FBGEMM's fused optimizers move every touched row once.
+Chunks are read of that block, and their gradients written over it: no value of it is needed any more. The update is one
+backward pass, in two halves. The first goes through the output dist and sends gradients to the owners. The second
+begins once they are at the scale of the update, and goes through the lookup: FBGEMM's fused optimizers move every
+touched row once.
 
-All ranks issue their collectives in one order, from the thread that trains: the input dist of the next batch, whose
-sizes are awaited and whose ids keep travelling; the output dists of this one; in the update its gradient dists. Nothing
-of it depends on chunks.
+All ranks issue their collectives in one order, from the thread that trains: the input dist of the next batch (its sizes
+are awaited, its ids keep travelling); the output dists of this one; in the update its gradient dists. Nothing of it
+depends on chunks.
 """
 
 from collections.abc import Iterator
@@ -101,7 +102,7 @@ class TorchRecTransport:
 
 
 class _PooledShare:
-    """The block of a share's pooled embeddings, which becomes that of their gradients."""
+    """Block of a share's pooled embeddings, later overwritten by their gradients."""
 
     def __init__(
         self,
@@ -120,7 +121,7 @@ class _PooledShare:
         self._columns, self._learning_rate = columns, learning_rate
         self._looked_up, self._arriving, self._pooled = looked_up, arriving, pooled
         self._block = pooled.detach()
-        """[b, C] pooled embeddings of samples that were not written yet, gradients of those that were."""
+        """[b, C] gradients of samples that were written, pooled embeddings of all others."""
 
     def read_chunk(self, start: int, end: int, out: torch.Tensor) -> None:
         self._columns.read(self._block[start:end], out)

@@ -2,11 +2,11 @@
 
 The life of a batch, in the words of TorchRec: input dist (ids go to the ranks that own their rows), lookup (rows are
 read and pooled), output dist (pooled embeddings come to the ranks of their samples), and back: the gradient of the
-pooled embeddings goes to the owners, which make one fused update of their rows.
+pooled embeddings goes to the owners, and they make one fused update of their rows.
 
 There are four transports: `memory_transport` (all ranks read one memory: nothing is exchanged), `network_transport`
 (all-to-all between CPUs), `torchrec_transport` (TorchRec's sharded tables, on GPUs and CPUs) and `replicated_transport`
-(small tables of which every rank has a copy).
+(small tables with a copy on every rank).
 """
 
 from typing import Any, Protocol
@@ -63,7 +63,7 @@ class Transport(Protocol):
         ...
 
     def start_input_dist(self, ids: JaggedIds[torch.Tensor]) -> InputDistHandle:
-        """Start to send the ids of this rank's share to the owners of their rows. Collective; returns at once where it
+        """Start to send the ids of this rank's share to the owners of their rows. Collective; returns at once if it
         can, with a handle for `lookup`.
         """
         ...

@@ -28,7 +28,7 @@ def pool_rows(weights: torch.Tensor, ids: torch.Tensor, offsets: torch.Tensor, o
 
 
 def sum_gradients_by_row(ids: torch.Tensor, offsets: torch.Tensor, gradients: torch.Tensor, out: torch.Tensor) -> None:
-    """Write the sum of the gradients [m, C] of all bags that name a row into that row of `out` [R, C].
+    """Write, for each row of `out` [R, C], the sum of the gradients [m, C] of all bags that name it.
 
     offsets: [m + 1] indices into `ids`, from the first id to the last one.
     """

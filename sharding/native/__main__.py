@@ -1,4 +1,4 @@
-"""Says which operators cannot be used, and why: `python -m sharding.native DIRECTORY...`. Silent where all can."""
+"""Says which operators cannot be used, and why: `python -m sharding.native DIRECTORY...`. Silent if all can."""
 
 import sys
 from pathlib import Path

@@ -1,8 +1,8 @@
 """Makes a plan: `python -m sharding.planner < request.json`.
 
-Reads a `PlanRequest` as JSON from stdin and writes its `PlanReport` as one line of JSON to stdout. Where there is no
-plan, or the input is no request, the line is `{"error": {"field", "table", "message", "short_bytes", "valid"}}` and the
-exit code 64. Where tables do not fit into memory, the error has a `diagnosis` as well, see `Diagnosis.as_dict`.
+Reads a `PlanRequest` as JSON from stdin and writes its `PlanReport` as one line of JSON to stdout. If there is no plan,
+or the input is no request, the line is `{"error": {"field", "table", "message", "short_bytes", "valid"}}` and the exit
+code 64. If tables do not fit into memory, the error has a `diagnosis` as well, see `Diagnosis.as_dict`.
 """
 
 import json

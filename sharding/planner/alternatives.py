@@ -17,10 +17,10 @@ MIN_NODE_STEP = 8
 MIN_CHUNK = 256
 """Samples of the smallest chunk that is tried: smaller ones are slow."""
 USUAL_CACHE_SHARE = 0.2
-"""Largest of the smallest caches that are tried, as a share of a table's rows: that of TorchRec's planner."""
+"""Largest of the smallest caches that are tried, as a share of a table's rows; TorchRec's planner has the same."""
 
 RoundMemory = Callable[[int], int]
-"""A function that rounds bytes of memory up to an amount that a job can state, such as a hundredth of a GiB."""
+"""Function that rounds bytes of memory up to what a job can state, such as a hundredth of a GiB."""
 
 
 def find_alternatives(
@@ -130,5 +130,5 @@ def _with_chunk(request: PlanRequest, chunk_size: int, **changes: Any) -> PlanRe
 
 
 def _get_chunk_size(request: PlanRequest) -> int:
-    """Return the samples of a chunk, which are at most those of a rank."""
+    """Return the samples of a chunk, at most a rank's."""
     return min(request.chunk_size, request.global_size // request.topology.world_size)

@@ -1,9 +1,9 @@
-"""The choice of tables that stay in the memory of the host, where GPUs have no room for all.
+"""The choice of tables that stay in the memory of the host if GPUs have no room for all.
 
 A GPU then caches rows of them (TorchRec's compute kernel fused_uvm_caching), and a step waits for the rows that its
-cache has not. As few tables as possible are cached, and those first that save most memory for each row fetched: the
-tables with most rows for each id. Each gets the smallest cache that the request allows before the next is cached, and
-the last one the largest cache that memory has room for.
+cache has not. As few tables as possible are cached, tables with most rows for each id first: they save most memory for
+each row fetched. Each gets the smallest cache that the request allows before the next is cached. The last one gets the
+largest cache that memory has room for.
 """
 
 import math
@@ -22,7 +22,7 @@ CACHE_SHARES = (0.8, 0.6, 0.4, 0.2, 0.1, 0.05, 0.02, 0.01)
 
 
 class NoHostRoomError(NoRoomError):
-    """Error of tables that would fit if the memory of the host had room for those that GPUs would cache."""
+    """Error of tables that would fit if hosts had more memory: GPUs would cache them."""
 
     def __init__(self, option: ShardingOption, host_bytes: int) -> None:
         """Keep what is missing. host_bytes: bytes of the node that needs most, where as few as possible are cached."""
@@ -32,17 +32,17 @@ class NoHostRoomError(NoRoomError):
 
 @dataclass(frozen=True)
 class CachedPlacement:
-    """A placement of all tables, and the request whose tables say which of them are cached."""
+    """A placement of all tables, and the request; its tables say which of them are cached."""
 
     request: PlanRequest
     placement: PlacementState
 
 
 def place_tables(request: PlanRequest, *, is_improved: bool) -> CachedPlacement:
-    """Place all tables, cached ones among them only where there is no other way.
+    """Place all tables, cached ones among them only if there is no other way.
 
     is_improved: whether to search for a fast placement, and not only for one that fits. Raises PlanError, NoRoomError
-    and, where only the memory of hosts is too small, NoHostRoomError.
+    and, if only the memory of hosts is too small, NoHostRoomError.
     """
     try:
         return _place(request, is_improved=is_improved)
@@ -111,10 +111,10 @@ def _find_least_cached(request: PlanRequest, candidates: Sequence[int]) -> PlanR
 
 
 def _list_candidates(request: PlanRequest) -> list[int]:
-    """List the numbers of the tables that may be cached, those first that save most memory for each row fetched.
+    """List the numbers of the tables that may be cached, the most memory saved for each row fetched first.
 
-    Neither copies that a rule asks for, of which every rank needs all rows in its own memory, nor tables that a rule
-    splits by columns: FBGEMM's cache has slots as wide as the widest shard.
+    Left out are copies by a rule, since every rank needs all rows in its own memory, and tables split by columns by a
+    rule, since FBGEMM's cache has slots as wide as the widest shard.
     """
     options = make_initial_options(request, CostEstimator(request))
     numbers = [

@@ -16,8 +16,8 @@ from sharding.planner.types import COLUMN_TYPES, Block, Plan, PlanRequest, Table
 def find_faults(request: PlanRequest, plan: Plan) -> list[str]:
     """List the faults of `plan`, one phrase each; an empty list for a sound plan.
 
-    A plan is sound where every cell of each table is on exactly one rank (or on all, once each), the optimizer allows
-    how rows are split, and everything fits into the memory where it is.
+    A plan is sound if every cell of each table is on exactly one rank (or on all, once each), the optimizer allows how
+    rows are split, and everything fits into the memory where it is.
     """
     if [replace(planned.table, cache_share=1.0) for planned in plan.tables] != list(request.tables):
         return ["the plan has other tables than the request, or another order"]

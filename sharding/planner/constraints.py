@@ -1,4 +1,4 @@
-"""The rules of a request: the rule that claims each table, and the option that a fixed sharding type makes of it."""
+"""The rules of a request: the rule that claims each table, and its option if the sharding type is fixed."""
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase

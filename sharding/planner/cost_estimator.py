@@ -24,8 +24,8 @@ COPY_PASSES = 6
 """Number of times a step reads or writes a replicated table whole: its gradient sums are cleared and scaled, then every
 row is updated."""
 SUM_PASSES = 4
-"""Number of times each rank reads or writes, whole, what ranks sum in shared memory: its part of every rank's numbers,
-which it adds up, and the parts of all ranks, which it copies back."""
+"""Number of times each rank reads or writes, whole, what ranks sum in shared memory: it adds up its part of every
+rank's numbers, and copies the parts of all ranks back."""
 
 
 class StepTime(NamedTuple):
@@ -42,7 +42,7 @@ class StepTime(NamedTuple):
     dense: float = 0.0
     """Forward and backward pass of all that is not a table."""
     give_back: float = 0.0
-    """Gradients of pooled embeddings written to the memory where owners read them, or from where they are sent."""
+    """Gradients of pooled embeddings written to memory from which owners read them or they are sent."""
     backward: float = 0.0
     """Gradient dist: gradients of pooled embeddings to the owners of rows."""
     update: float = 0.0
@@ -130,10 +130,10 @@ class CostEstimator:
         return gradients / self._bandwidth + rows + num_ids * self._update_seconds
 
     def _estimate_cache_seconds(self, table: Table, num_ids: float, num_rows: int, num_columns: int) -> float:
-        """Return the seconds in which a GPU fetches the rows of a batch that its cache has not; 0 without a cache.
+        """Return the seconds in which a GPU fetches the rows of a batch missing in its cache; 0 without a cache.
 
-        Rows are counted as if ids were drawn evenly: of those that a batch names, the cache has its share. Each row
-        that is fetched displaces one that an update has changed, and that goes the other way at the same time.
+        Rows are counted as if ids were drawn evenly: the cache has its share of the rows that a batch names. Each row
+        fetched displaces one that an update has changed; it goes the other way at the same time.
         """
         if not table.is_cached:
             return 0.0
@@ -145,11 +145,11 @@ class CostEstimator:
         return num_moved * num_columns * FLOAT_BYTES / self._request.topology.host_bandwidth
 
     def estimate_split_table(self, table: Table, num_row_ranges: int) -> StepTime:
-        """Return the time that a table which is not replicated takes every rank, whichever ranks own its shards.
+        """Return the time that a table takes every rank if it is not replicated, whoever owns its shards.
 
-        Each rank writes the gradients of its samples where owners read them, or from where they are sent. In one memory
-        it looks up its own samples in all ranges of rows, too; over the network owners look up, and each rank copies
-        what has arrived to the memory of a chunk.
+        Each rank writes the gradients of its samples to memory from which owners read them or they are sent. In one
+        memory it looks up its own samples in all ranges of rows, too; over the network owners look up, and each rank
+        copies what has arrived to the memory of a chunk.
         """
         if self._request.transport == "torchrec":
             return NO_TIME

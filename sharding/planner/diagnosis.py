@@ -138,7 +138,7 @@ class NoPlanError(PlanError):
 def diagnose(request: PlanRequest, error: NoRoomError, round_memory: RoundMemory) -> Diagnosis:
     """Find out why a request has no plan.
 
-    error: that of the search. Amounts of memory are tried as `round_memory` returns them.
+    error: error of the search. Amounts of memory are tried as `round_memory` returns them.
     """
     use = rule = least = least_host_bytes = None
     searched, failed = request, error.option
@@ -303,7 +303,7 @@ def _find_buffered_tables(request: PlanRequest, options: Sequence[ShardingOption
 
 
 def _find_changed_fields(old: Any, new: Any) -> dict[str, Any]:
-    """Return the fields of `new` that differ from those of `old`; for a nested dataclass its own changed fields."""
+    """Return the fields in which `new` differs from `old`; for a nested dataclass its own changed fields."""
     changed: dict[str, Any] = {}
     for name in (member.name for member in fields(old)):
         before, after = getattr(old, name), getattr(new, name)

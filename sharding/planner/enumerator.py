@@ -65,7 +65,7 @@ class Enumerator:
         self._world_size = request.topology.world_size
 
     def make_initial_option(self, table: Table, ranks: Sequence[int]) -> ShardingOption:
-        """Return the option that the search begins with: whole, or a copy on every rank where that is cheaper."""
+        """Return the option that the search begins with: whole, or a copy on every rank if cheaper."""
         # In a balanced plan every rank owns about 1 / W of the tables: each bears 1 / W of the work of all owners.
         owned = self._costs.estimate_shard(table, table.num_rows, table.embedding_dim).seconds / self._world_size
         owned += self._costs.estimate_split_table(table, 1).seconds

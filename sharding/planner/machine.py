@@ -53,7 +53,7 @@ SPEEDS = TypeAdapter(Speeds)
 def load_speeds(directory: Path | None = None) -> Speeds:
     """Return the speeds of this machine; the first process that calls this measures them, others wait for it.
 
-    directory: directory of the file; the user's cache by default. Where it cannot be written, or a measurement fails,
+    directory: directory of the file; the user's cache by default. If it cannot be written, or a measurement fails,
     speeds are assumed, and nothing is kept.
     """
     key = f"{_read_processor_name()}, {count_cores()} cores, torch {_get_torch_version()}"
@@ -100,7 +100,7 @@ def _hold_lock(path: Path) -> Iterator[None]:
 
 
 def _read_speeds(path: Path) -> dict[str, Speeds]:
-    """Return the speeds in the file by key; none where it is missing or damaged: every speed is above 0."""
+    """Return the speeds in the file by key; none if it is missing or damaged: every speed is above 0."""
     try:
         return SPEEDS_BY_KEY.validate_json(path.read_bytes())
     except (OSError, ValidationError):
@@ -123,7 +123,7 @@ def _read_processor_name() -> str:
 
 
 def _get_torch_version() -> str:
-    """Return the version of torch, on which the speed of matrix products depends; "none" where it is missing."""
+    """Return the version of torch, on which the speed of matrix products depends; "none" if it is missing."""
     try:
         return version("torch")
     except PackageNotFoundError:

@@ -61,7 +61,7 @@ class MemoryEstimator:
 
     @classmethod
     def from_plan(cls, request: PlanRequest, tables: Sequence[TablePlan]) -> "MemoryEstimator":
-        """Return the estimator whose slices are exactly those of one plan."""
+        """Return the estimator with exactly the slices of one plan."""
         columns = sum(block.num_columns for plan in tables if not plan.is_replicated for block in plan.blocks)
         return cls(request, columns)
 
@@ -125,7 +125,7 @@ class MemoryEstimator:
         return kept + self.estimate_copy_buffer_bytes(table)
 
     def estimate_copy_buffer_bytes(self, table: Table) -> int:
-        """Return the bytes of a copy that are neither weights nor state: an average where there is one, gradients of b
+        """Return the bytes of a copy that are neither weights nor state: an average if there is one, gradients of b
         samples, and their sum by row.
 
         The sum has a row for each row of the table: it is all-reduced, and ranks have gradients of different rows.

@@ -34,8 +34,8 @@ def make_socket_request(request: PlanRequest) -> PlanRequest:
 def hide_exchange(time: StepTime, sockets: StepTime, num_slices: int) -> StepTime:
     """Return the time of a step in which `num_slices` slices travel while the rank computes.
 
-    time: of the step, each term as if it were alone. sockets: the same with the links of `make_socket_request`. Of
-    `ids`, `forward` and `backward` that is left which the rank waits for, or spends in sockets.
+    time: of the step, each term as if it were alone. sockets: the same with the links of `make_socket_request`. Left of
+    `ids`, `forward` and `backward` is what the rank waits for, or spends in sockets.
     """
     first = max(time.forward, sockets.forward) / num_slices
     last = max(time.backward, sockets.backward) / num_slices

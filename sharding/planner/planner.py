@@ -20,12 +20,12 @@ from sharding.planner.types import (
 def make_plan(request: PlanRequest, *, round_memory: RoundMemory = int) -> Plan:
     """Make the plan that answers `request`; it is a function of the request alone.
 
-    An automatic plan keeps tables whole where that balances the ranks, splits those that are too large for it, and
-    replicates small ones where copies are cheaper than the exchange. No rank gets more than its memory holds: where
-    GPUs have no room for all tables, some stay in the memory of the host.
-    round_memory: function that rounds bytes up to an amount of memory that the diagnosis may name; by default exact.
+    An automatic plan keeps tables whole if that balances the ranks, splits tables that are too large for it, and
+    replicates small ones if copies are cheaper than the exchange. No rank gets more than its memory holds: if GPUs have
+    no room for all tables, some stay in the memory of the host. round_memory: function that rounds bytes up to an
+    amount for the diagnosis to name; by default exact.
 
-    Raises PlanError for a rule that cannot be kept, and NoPlanError, with a diagnosis, where tables do not fit.
+    Raises PlanError for a rule that cannot be kept, and NoPlanError, with a diagnosis, if tables do not fit.
     """
     _check_caches(request)
     if not request.tables:

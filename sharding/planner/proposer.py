@@ -106,7 +106,7 @@ def _partition(
 ) -> PlacementState:
     """Place all tables in the first of `orders` in which all fit. Raises NoRoomError.
 
-    Where there is none, tables are split further, and all orders are tried again. Changes `options`.
+    If there is none, tables are split further, and all orders are tried again. Changes `options`.
     """
     if hopeless := _find_hopeless(make_empty(), options):
         raise NoRoomError(hopeless)
@@ -144,7 +144,7 @@ def _unreplicate_all(enumerator: Enumerator, options: list[ShardingOption]) -> b
 
 
 def _make_room(enumerator: Enumerator, options: list[ShardingOption], failed: ShardingOption) -> bool:
-    """Split further the automatic tables whose shards are as large as those of `failed`, which did not fit.
+    """Split further the automatic tables whose shards are as large as the shards of `failed`.
 
     Return whether there were any.
     """
@@ -232,10 +232,10 @@ def _level_memory(placement: PlacementState) -> None:
 
 
 def _list_swaps(placement: PlacementState, rank: int) -> Iterator[tuple[PlacedShard, PlacedShard]]:
-    """Yield pairs of a shard of `rank` and one of another rank, each of which may be on the other's rank.
+    """Yield pairs of a shard of `rank` and one of another rank that may change places.
 
-    A rank holds one shard of a table at most: pairs that would give the other rank two are left out. Whether `rank`
-    would hold two, and whether both fit, is for the caller to check, after its cheaper conditions.
+    A rank holds one shard of a table at most: pairs that would give the other rank two are left out. The caller checks,
+    after its cheaper conditions, whether `rank` would hold two and whether both fit.
     """
     for shard in _list_movable_shards(placement, rank):
         for elsewhere, load in enumerate(placement.ranks):

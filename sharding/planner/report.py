@@ -45,7 +45,7 @@ class TableReport:
     optimizer_bytes: list[int]
     buffer_bytes: list[int]
     cache_share: float
-    """Share of its rows that GPUs cache, which `weight_bytes` counts; 1 where the table is not on the host."""
+    """Share of its rows that GPUs cache, counted by `weight_bytes`; 1 if the table is not on the host."""
     host_bytes: list[int]
     """Bytes in the memory of the host."""
     blocks: list[tuple[int, int, int, int, int]]
@@ -72,7 +72,7 @@ class RankReport:
 
 @dataclass(frozen=True)
 class StepReport:
-    """The estimated step, which is that of the slowest rank."""
+    """The estimated step of the slowest rank."""
 
     rank: int
     terms: dict[str, float]
@@ -113,7 +113,7 @@ class PlanReport:
 
     @property
     def cached_tables(self) -> list[TableReport]:
-        """Tables that stay in the memory of the host, and of which GPUs cache rows."""
+        """Tables in the memory of the host whose rows GPUs cache."""
         return [table for table in self.tables if table.cache_share < 1]
 
     def as_json(self) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def make_plan_report(request: PlanRequest, plan: Plan) -> PlanReport:
 
 
 def estimate_step_seconds(request: PlanRequest, plan: Plan) -> float:
-    """Estimate the seconds of a step, which is that of the slowest rank, for tables placed as in `plan`."""
+    """Estimate the seconds of a step on the slowest rank, for tables placed as in `plan`."""
     return max(time.seconds for time in _estimate_step_times(request, plan.tables))
 
 

@@ -2,7 +2,7 @@
 
 SLICE_BYTES = 8 * 2**20
 """Bytes of a slice of one rank's pooled embeddings: small, since a rank waits for the first one, and for the gradients
-of the last. On no link that was tried do larger ones travel faster (docs/experiments.md)."""
+of the last. On no link that was tried do larger ones travel faster (benchmarks/experiments.md)."""
 SLICES_IN_FLIGHT = 2
 """Slices per direction that may be resident or in flight: a chunk spans at most two."""
 

@@ -13,7 +13,7 @@ ShardingType = Literal[
 ]
 SHARDING_TYPES: tuple[ShardingType, ...] = get_args(ShardingType)
 COLUMN_TYPES: tuple[ShardingType, ...] = ("column_wise", "table_column_wise", "grid")
-"""Sharding types that split rows, and so exclude an optimizer that keeps one number for a whole row."""
+"""Sharding types that split rows, and so exclude optimizers with one number for a whole row."""
 
 TableOptimizerName = Literal["sgd", "rowwise_adagrad", "adagrad"]
 ExchangeType = Literal["fp32", "fp16", "bf16"]
@@ -49,7 +49,7 @@ class Table:
     ids_per_sample: float = 1.0
     """Mean number of ids that a sample has for the feature (TorchRec's pooling factor)."""
     cache_share: float = 1.0
-    """Share of the rows that GPUs cache, of a table that stays in the memory of the host; 1: the table itself is in the
+    """Share of the rows that GPUs cache if the table stays in the memory of the host; 1: the table itself is in the
     memory of its ranks."""
 
     @property
@@ -194,13 +194,13 @@ class Topology:
     intra_node_bandwidth: float
     """Bytes per second from one rank to the others of its node, while they send too."""
     inter_node_bandwidth: float
-    """Bytes per second from one rank to those of other nodes, while they send too."""
+    """Bytes per second from one rank to ranks of other nodes, while they send too."""
     cores_per_rank: float = 1
     """CPU cores of a rank that look rows up and update them; without effect on GPUs."""
     flops: float | None = None
     """Floating-point operations per second of one rank in the dense part; None if that is not known."""
     host_memory_bytes: int = 0
-    """Bytes of the memory of a node of GPUs, for tables that its GPUs cache, and for all that is not a table."""
+    """Bytes of the memory of a node of GPUs, for tables that its GPUs cache, and for everything else."""
     host_bandwidth: float = HOST_LINK_BANDWIDTH
     """Bytes per second, each way, between one GPU and the memory of its node, while the others read and write too."""
     sources: tuple[tuple[str, str], ...] = ()
@@ -295,12 +295,11 @@ class PlanRequest:
     """Rules; the first one that matches a table claims it."""
     dense: Dense = Dense()
     min_cache_share: float = 1.0
-    """Least share of its rows that GPUs cache of a table which does not fit into them, and stays in the memory of the
-    host; 1: every table has to fit."""
+    """Least share of a table's rows that GPUs cache if the table itself does not fit; 1: every table has to fit."""
     is_averaged: bool = False
     """Whether an average of the weights is kept beside them."""
     num_batches: int = 2
-    """Batches whose ids a rank holds at the same time: the one that trains and those that are read ahead."""
+    """Batches whose ids a rank holds at the same time: the present one, and batches read ahead."""
 
     @property
     def share_size(self) -> float:
@@ -309,7 +308,7 @@ class PlanRequest:
 
     @property
     def is_exchanged(self) -> bool:
-        """Whether pooled embeddings travel between ranks: not where all ranks read one memory."""
+        """Whether pooled embeddings travel between ranks: not if all ranks read one memory."""
         return self.transport != "memory" and self.topology.world_size > 1
 
     @property

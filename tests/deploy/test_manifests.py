@@ -241,7 +241,7 @@ def test_the_production_overlay_has_replicas_that_a_drained_node_does_not_end_at
     assert variable["valueFrom"] == {"secretKeyRef": {"name": "dlrm-database", "key": "url"}}
 
 
-@pytest.mark.parametrize("path", ["docs/operations.md", "docs/clusters.md", "deploy/README.md"])
+@pytest.mark.parametrize("path", ["docs/kubernetes.md", "docs/clusters.md", "deploy/README.md"])
 def test_the_files_that_documents_name_exist(path: str) -> None:
     root = KUSTOMIZE.parents[1]
     named = set(re.findall(r"\bdeploy/[A-Za-z/_.-]*[A-Za-z]", (root / path).read_text()))

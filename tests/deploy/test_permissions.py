@@ -64,7 +64,7 @@ def test_the_rights_are_those_of_the_service_alone(name: str) -> None:
 @pytest.mark.parametrize(("group", "resource"), [*ALLOWED, *OF_KUEUE, *OF_NODES])
 def test_the_documents_say_what_a_right_is_for(group: str, resource: str) -> None:
     verbs = {**ALLOWED, **OF_KUEUE, **OF_NODES}[group, resource]
-    rows = [line.split("|") for line in (ROOT / "docs/operations.md").read_text().splitlines() if line.startswith("|")]
+    rows = [line.split("|") for line in (ROOT / "docs/kubernetes.md").read_text().splitlines() if line.startswith("|")]
     told = [row[2] for row in rows if row[1].strip() == f"`{resource}`"]
     assert told, resource
     assert {verb.strip() for verb in told[0].split(",")} == verbs

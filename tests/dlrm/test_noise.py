@@ -91,7 +91,7 @@ NUM_DIMENSIONS, BLOCKS, BATCH, BATCHES_PER_WINDOW = 8, 64, 2048, 16
 def measure_log(random: np.random.Generator, num_windows: int, drift: float) -> tuple[NoiseState, float]:
     """Measure one epoch of a frozen model over shuffle windows; return the true noise scale, too.
 
-    drift: V / |G|^2, V the variance of the mean gradient of a window's blocks. Formulas as in docs/large-batch.md.
+    drift: V / |G|^2, V the variance of the mean gradient of a window's blocks. Formulas as in docs/methods.md.
     """
     true = random.normal(size=NUM_DIMENSIONS)
     true /= np.linalg.norm(true)

@@ -94,8 +94,3 @@ def test_a_variable_that_is_no_setting_is_found_with_the_nearest_one() -> None:
         "DLRM_XYZ": None,
         "dlrm_ports": "DLRM_PORT",
     }
-
-
-def test_every_setting_is_in_the_readme() -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
-    assert [name for name in Settings.model_fields if f"`DLRM_{name.upper()}`" not in readme] == []

@@ -42,9 +42,9 @@ NAME = "kubernetes"
 """Name of this launcher in job documents."""
 OUT_OF_SIGHT = LauncherCapacity(Capacity(0, 0, 0), Capacity(0, 0, 0), is_fixed=False)
 DELETE_AGAIN_SECONDS = 10.0
-"""Seconds after which an object that is still there is deleted again."""
+"""Seconds after which a remaining object is deleted again."""
 CALL_SECONDS = 6.0
-"""Seconds that a call which changes something in the cluster may take: the leases of the service last little longer."""
+"""Seconds that a changing call to the cluster may take: the leases of the service last little longer."""
 FORBIDDEN_SECONDS = 15.0
 """Seconds for which a missing right is asked for again: an API server that has just started does not know them yet."""
 KILL_ROUND_SECONDS = 3.0
@@ -55,7 +55,7 @@ KILL_SECONDS = 1
 
 @dataclass(frozen=True)
 class ClusterAccess:
-    """Cluster and namespace that the attempts run in, and the identity of the service that they belong to."""
+    """Cluster and namespace of the attempts, and the identity of their service."""
 
     api: KubernetesApi
     namespace: str
@@ -64,7 +64,7 @@ class ClusterAccess:
 
 @dataclass(frozen=True)
 class UnclearStart:
-    """A start of which the cluster has not said that it was carried out."""
+    """A start that the cluster has not confirmed."""
 
     error: ApiError
     since: float
@@ -274,7 +274,7 @@ class KubernetesLauncher:
         return None
 
     def _set_owner(self, api: KubernetesApi, launch: Launch, job: Object) -> None:
-        """Have Service and Secret go with their Job, even where no service is left to remove them."""
+        """Have Service and Secret go with their Job, even if no service is left to remove them."""
         change = {"metadata": {"ownerReferences": [make_owner(job)]}}
         for kind in _list_kinds(launch):
             place = f"{self._core_path}/{kind}/{make_object_name(launch.name)}"

@@ -1,4 +1,4 @@
-"""Objects of one attempt: an Indexed Job, a Secret with its files, and a headless Service where it has several nodes.
+"""Objects of one attempt: an Indexed Job, a Secret with its files, and a headless Service if it has several nodes.
 
 An Indexed Job and no JobSet: an attempt is one group of equal pods that starts and ends as a whole, and every restart
 is a new attempt of the service's own. For that the Job of every cluster is enough, and Kueue admits it as one gang; a
@@ -25,11 +25,11 @@ from service.times import now
 MAX_SECRET_BYTES = 2**20 - 2**12
 """Largest size of the files of an attempt: Kubernetes takes secrets of up to 1 MiB."""
 OVERDUE_SECONDS = 600
-"""Seconds after its deadline at which Kubernetes ends a job that the service has not ended by itself."""
+"""Seconds after its deadline at which Kubernetes ends a job if the service has not."""
 
 
 def make_job(launch: Launch, settings: PodSettings, service_id: str) -> dict[str, Any]:
-    """Make the Job of an attempt: one pod for each node, none of which is started again."""
+    """Make the Job of an attempt: one pod for each node, never started again."""
     options, num_nodes = settings.options, launch.demand.num_nodes
     labels = make_labels(launch.name, service_id)
     queue_name = launch.options.queue_name or options.queue_name
@@ -108,7 +108,7 @@ def make_owner(job: Object) -> dict[str, str]:
 
 
 def _make_failure_policy(num_nodes: int) -> dict[str, Any]:
-    """Make the policy that keeps in the Job, beyond the life of its pods, for which reason it failed."""
+    """Make the policy that keeps the reason of a failure in the Job, beyond the life of its pods."""
     action = "FailJob" if num_nodes == 1 else "FailIndex"
     conditions = [{"type": "DisruptionTarget", "status": "True"}]
     codes = [

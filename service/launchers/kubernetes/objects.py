@@ -43,7 +43,7 @@ def get_labels(known: Object) -> Object:
 
 
 def find_condition(known: Object, kind: str) -> Object:
-    """Return the condition of this type in the status of an object; empty where it has none."""
+    """Return the condition of this type in the status of an object; empty if absent."""
     found = (condition for condition in get_parts(known, "status", "conditions") if condition.get("type") == kind)
     return next(found, NOTHING)
 

@@ -42,7 +42,8 @@ class KubernetesOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     namespace: DnsLabel | None = None
-    """Namespace of the attempts; null: that of the service's own pod, or of the present context of the kubeconfig."""
+    """Namespace of the attempts; null: the namespace of the service's own pod, or of the present context of the
+    kubeconfig."""
     image: str = Field(pattern=r"^\S+$")
     """Container image of the trainer, of the same version as the service. The variable DLRM_KUBERNETES_IMAGE of the
     service overrides it."""
@@ -90,7 +91,7 @@ class KubernetesOptions(BaseModel):
     allowed_tolerations: list[str] = []
     """Keys of taints that job documents may tolerate too, as patterns; "*" is every taint."""
     topology_key: str = "kubernetes.io/hostname"
-    """Label of nodes over whose values the pods of a job are spread, where that is possible."""
+    """Label of nodes over whose values the pods of a job are spread, if possible."""
     gpu_resource: str = "nvidia.com/gpu"
     """Name of the extended resource that stands for one GPU."""
     scratch_bytes: int = Field(default=50 * 2**30, ge=2**20)
@@ -98,8 +99,8 @@ class KubernetesOptions(BaseModel):
     node_lost_seconds: int = Field(default=60, ge=10, le=3600)
     """Seconds without a sign of a node after which its pods count as lost."""
     pull_seconds: int = Field(default=600, ge=30)
-    """Seconds on a node after which an attempt whose container has not started has failed: its image has not come, or a
-    volume, the network, a Secret or an init container keeps it from starting."""
+    """Seconds on a node after which an attempt has failed if its container has not started: its image has not come, or
+    a volume, the network, a Secret or an init container keeps it from starting."""
     ttl_seconds: int = Field(default=86_400, ge=60)
     """Seconds after its end for which a Job stays if no service removes it."""
 

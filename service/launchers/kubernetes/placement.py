@@ -13,7 +13,7 @@ FIELD = "resources.kubernetes"
 
 
 def list_placement_faults(placement: KubernetesConfig, options: KubernetesOptions) -> list[FieldError]:
-    """List what a job asks for and the settings do not allow; empty where all is allowed."""
+    """List what a job asks for and the settings do not allow; empty if everything is allowed."""
     named = (
         ("image", placement.image, options.image, options.allowed_images),
         ("queue_name", placement.queue_name, options.queue_name, options.allowed_queues),

@@ -77,14 +77,14 @@ class PodState:
 
 @dataclass(frozen=True)
 class NodeSight:
-    """Knowledge of the nodes by which it is decided that a pod is lost. lost_seconds: see `KubernetesOptions`."""
+    """Knowledge of the nodes, to decide whether a pod is lost. lost_seconds: see `KubernetesOptions`."""
 
     now: datetime
     lost_seconds: float
     ready: frozenset[str] | None = None
     """Names of the nodes that answer; None if they must not be listed."""
     pressed: frozenset[str] = frozenset()
-    """Names of the nodes that say that they are short of memory, as far as that is known."""
+    """Names of the nodes known to be short of memory."""
 
 
 def read_pod(pod: Object, sight: NodeSight, warnings: Sequence[Object] = ()) -> PodState:
@@ -229,7 +229,7 @@ def _is_unknown(terminated: Object) -> bool:
 
 
 def _explain_missing_end(pod: Object, terminated: Object) -> tuple[Reason | None, str]:
-    """Explain the end of a pod whose trainer has left none, and about which the cluster says nothing."""
+    """Explain the end of a pod if neither its trainer nor the cluster does."""
     if get_text(pod, "status", "phase") == "Succeeded":
         return None, ""
     if get_text(pod, "metadata", "deletionTimestamp"):
@@ -266,7 +266,7 @@ def _explain_wait(pod: Object, placed_at: datetime | None, warnings: Sequence[Ob
 
 
 def _find_start_fault(pod: Object) -> tuple[Reason, str] | None:
-    """Find what keeps the trainer from starting: its own state, or that of a container that comes before it."""
+    """Find what keeps the trainer from starting: its own state, or the state of an earlier container."""
     for container in (*get_parts(pod, "status", "initContainerStatuses"), _find_trainer(pod)):
         name = get_text(container, "name")
         whose = "" if name in ("", CONTAINER) else f"has an init container, {name}, that "

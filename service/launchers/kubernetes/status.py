@@ -18,12 +18,12 @@ TOLD_SECONDS = 720.0
 """The same where the pod has left its end: the others may be waiting for the service, for ten minutes, and pod 0 names
 the files that count."""
 KILLED_SECONDS = 15.0
-"""The same where the pod was killed as a whole, or never ran: it has told the others nothing, which would miss it only
-after `run.peer_timeout_seconds`, and cannot go on without it."""
+"""The same if the pod was killed as a whole, or never ran: the others have heard nothing from it, cannot go on without
+it, and would miss it only after `run.peer_timeout_seconds`."""
 FOLLOW_SECONDS = 15.0
-"""The same once pod 0 has ended, which waits for all others that still answer."""
+"""The same once pod 0 has ended; it waits for all others that still answer."""
 PODS_LATE_SECONDS = 15.0
-"""Seconds by which the news of a pod may come after that of its Job."""
+"""Seconds by which the news of a pod may come after its Job's."""
 ON_LOST_NODE = "is on a node that no longer answers"
 MAX_NODE_NAMES = 255
 
@@ -73,7 +73,7 @@ def observe(
 def _find_end(job: Object, pods: Sequence[PodState], now: datetime, *, may_have_spares: bool) -> LaunchStatus | None:
     """Return the end of an attempt; None while it may go on.
 
-    Pod 0 decides the outcome of all: its end is that of the attempt, unless it waits for the others to end too.
+    Pod 0 decides the outcome of all: its end is the attempt's, unless it waits for the others to end too.
     """
     first = next((pod for pod in pods if pod.index == 0), None)
     is_first_gone = first is not None and first.phase in (PodPhase.ENDED, PodPhase.LOST)
@@ -150,7 +150,7 @@ def _find_final_condition(job: Object) -> Object | None:
 
 
 def _choose_cause(ended: Collection[PodState]) -> PodState | None:
-    """Choose the pod whose end explains that of the attempt: the first one that something else has ended."""
+    """Choose the pod whose end explains the attempt's: the first one ended by something else."""
     caused = [pod for pod in ended if pod.reason is not None]
     return min(caused, key=_get_end_order, default=None)
 
@@ -160,7 +160,7 @@ def _get_end_order(pod: PodState) -> tuple[bool, float, int]:
 
 
 def _describe_end(ended: Sequence[PodState], cause: PodState | None, condition: Object | None = None) -> LaunchStatus:
-    """Describe an end. condition: that of the Job; it tells what pods that are gone no longer do."""
+    """Describe an end. condition: of the Job; it has what deleted pods no longer say."""
     reason, message = (cause.reason, f"{cause.name} {cause.message}") if cause is not None else (None, "")
     first = next((pod for pod in ended if pod.index == 0), None)
     teller = first or cause
@@ -214,7 +214,7 @@ def _describe_alive(pods: Sequence[PodState]) -> LaunchStatus:
 
 
 def _describe_pending(objects: AttemptObjects, pods: Sequence[PodState], num_nodes: int) -> LaunchStatus:
-    """Say what an attempt waits for: Kueue, pods that are not made, or the first pod that waits."""
+    """Say what an attempt waits for: Kueue, pods not made yet, or the first waiting pod."""
     node = _join_nodes(pods)
     assert objects.job is not None, "an attempt without a Job is not pending"
     if get_part(objects.job, "spec").get("suspend"):

@@ -4,7 +4,7 @@ from dlrm.record import AttemptEnd
 
 
 def read_termination(message: str) -> tuple[AttemptEnd | None, str]:
-    """Read the end that a message tells, or its last line; None and "" where it has none."""
+    """Read the end in a message, or its last line; None and "" if absent."""
     try:
         return AttemptEnd.model_validate_json(message), ""
     except ValueError:

@@ -25,7 +25,7 @@ LIST_AGAIN_SECONDS = 15.0
 """Seconds without a word of the server after which all is listed again: lists may work where watches fail."""
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.2, 10.0
 MAX_DELETED_GROUPS = 1000
-"""Groups of which deleted objects are kept; those of ended attempts are forgotten sooner."""
+"""Groups whose deleted objects are kept; objects of ended attempts are forgotten sooner."""
 PAGE_SIZE = 500
 """Objects of one page of a list."""
 
@@ -126,7 +126,7 @@ class WatchCache:
             self._deleted.pop(group, None)
 
     def note(self, changed: Object) -> None:
-        """Take note of an object as the server has just answered it, which the watch tells later."""
+        """Take note of an object as the server has just answered it, ahead of the watch."""
         with self._lock:
             name = get_text(changed, "metadata", "name")
             known = self._objects.get(name)
