@@ -20,8 +20,8 @@ from tests.kubernetes.containers.kubelet import MemoryPeak, Node, PodRuntime
 from tests.kubernetes.containers.names import Names
 from tests.kubernetes.containers.network import make_network
 from tests.kubernetes.fake.cluster import Cluster
-from tests.kubernetes.fake.controllers.behaviours import run_process
 from tests.kubernetes.fake.resources import JOBS, PODS, SECRETS, SERVICES
+from tests.kubernetes.played.behaviours import run_process
 from tests.patience import wait_until
 from tests.service.api import Api, make_settings, serve_api
 

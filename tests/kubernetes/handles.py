@@ -8,12 +8,13 @@ from typing import Any
 import yaml
 
 from tests.kubernetes.fake.clock import Clock
-from tests.kubernetes.fake.controllers.kubelet import Kubelet
-from tests.kubernetes.fake.controllers.kueue import Kueue
-from tests.kubernetes.fake.controllers.nodes import Nodes
-from tests.kubernetes.fake.http_server import HttpServer
-from tests.kubernetes.fake.recorder import Permission
+from tests.kubernetes.fake.faults import FaultPlan
+from tests.kubernetes.fake.http_server import TOKEN, HttpServer
+from tests.kubernetes.fake.recorder import Recorder
 from tests.kubernetes.fake.resources import JOBS, PODS, VOLUME_CLAIMS, Catalogue, Json, Resource
+from tests.kubernetes.played.kubelet import Kubelet
+from tests.kubernetes.played.kueue import Kueue
+from tests.kubernetes.played.nodes import Nodes
 
 
 class ClusterHandles:
@@ -34,8 +35,28 @@ class ClusterHandles:
         """Address of the API server."""
         return self.server.url
 
+    @property
+    def faults(self) -> FaultPlan:
+        return self.server.faults
+
+    @property
+    def recorder(self) -> Recorder:
+        return self.server.recorder
+
     def settle(self) -> None:
-        """Run all controllers until nothing changes any more."""
+        """Let the cluster come to rest."""
+        raise NotImplementedError
+
+    def lose_node(self, name: str) -> None:
+        """Stop a node without a word, and wait until its loss is noticed."""
+        raise NotImplementedError
+
+    def preempt(self, pod: Json) -> None:
+        """Have a pod of a higher priority take the place of this one."""
+        raise NotImplementedError
+
+    def forbid_pods(self) -> None:
+        """Allow no pods any more, by a quota `none`."""
         raise NotImplementedError
 
     def advance(self, seconds: float) -> None:
@@ -52,10 +73,6 @@ class ClusterHandles:
         finally:
             self.server.start_listening()
 
-    def list_permissions_used(self) -> set[Permission]:
-        """Return what has been asked for so far: API group, resource or resource/subresource, verb."""
-        return self.server.recorder.permissions_used()
-
     def write_kubeconfig(self, path: Path, namespace: str | None = None) -> Path:
         """Write a kubeconfig for this cluster."""
         context = {"cluster": "test", "user": "service", "namespace": namespace or self.namespace}
@@ -64,7 +81,7 @@ class ClusterHandles:
             "kind": "Config",
             "current-context": "test",
             "clusters": [{"name": "test", "cluster": {"server": self.url}}],
-            "users": [{"name": "service", "user": {"token": self.server.token}}],
+            "users": [{"name": "service", "user": {"token": TOKEN}}],
             "contexts": [{"name": "test", "context": context}],
         }
         path.write_text(yaml.safe_dump(document))

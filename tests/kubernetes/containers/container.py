@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.kubernetes.containers import ballast, enter, image
 from tests.kubernetes.containers.cgroups import Cgroup
-from tests.kubernetes.fake.controllers.behaviours import Ending
+from tests.kubernetes.played.behaviours import Ending
 
 KILL_POLL_SECONDS = 0.005
 MESSAGE_BYTES, MESSAGE_LINES = 2048, 80

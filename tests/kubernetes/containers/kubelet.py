@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kubernetes.utils import parse_quantity
+
 from tests.kubernetes.containers.cgroups import make_cgroup
 from tests.kubernetes.containers.container import Container, ContainerPlan
 from tests.kubernetes.containers.names import Names
@@ -11,9 +13,8 @@ from tests.kubernetes.containers.network import PodNetwork
 from tests.kubernetes.containers.variables import expand, make_variables
 from tests.kubernetes.containers.volumes import Volumes
 from tests.kubernetes.fake.cluster import Cluster
-from tests.kubernetes.fake.controllers.behaviours import Ending
-from tests.kubernetes.fake.quantities import parse_quantity
 from tests.kubernetes.fake.resources import Json
+from tests.kubernetes.played.behaviours import Ending
 
 
 @dataclass

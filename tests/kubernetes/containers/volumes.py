@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from kubernetes.utils import parse_quantity
+
 from tests.kubernetes.fake.cluster import Cluster
-from tests.kubernetes.fake.quantities import parse_quantity
 from tests.kubernetes.fake.resources import SECRETS, Json
 
 SHARED_MODE = 0o2777

@@ -16,7 +16,7 @@ from dlrm.record import PushTarget
 from service.keys.roles import Role
 from service.settings import Settings
 from tests.kubernetes.fake.cluster import Cluster
-from tests.kubernetes.fake.controllers.behaviours import be_evicted, exit_with, run
+from tests.kubernetes.played.behaviours import be_evicted, exit_with, run
 from tests.patience import PATIENCE_SECONDS, wait_until
 from tests.service.api import Api, make_document, serve_api
 from tests.service.launchers.kubernetes.conftest import prepare

@@ -14,7 +14,6 @@ from service.jobs.service import get_existing_job
 from service.keys.secret import hash_secret
 from service.launchers.kubernetes.api import KubernetesApi
 from service.times import now
-from tests.kubernetes.fake.controllers.behaviours import run
 from tests.kubernetes.fake.faults import (
     Answer,
     BookmarksOnly,
@@ -30,9 +29,9 @@ from tests.kubernetes.fake.faults import (
     TruncateWatch,
 )
 from tests.kubernetes.fake.resources import SECRETS
+from tests.kubernetes.played.behaviours import run
 from tests.patience import wait_until
 from tests.service.control.rounds import USER
-from tests.service.launchers.kubernetes.rights import list_rights, move_right
 from tests.service.launchers.kubernetes.scene import DONE, Scene, leave, make_message, stop_service
 
 
@@ -213,6 +212,10 @@ def test_a_request_that_fails_once_changes_nothing_of_the_end(scene: Scene, verb
     scene.wait_until_empty()
 
 
+LACKS_LIST = (
+    'jobs.batch is forbidden: User "system:serviceaccount:dlrm:dlrm" cannot list resource "jobs" in API group "batch" '
+    'in the namespace "dlrm"'
+)
 WATCH_FAULTS = [
     DropWatch(1),
     ExpireWatch(1),
@@ -246,13 +249,13 @@ def test_a_watch_that_falls_silent_is_begun_again(scene: Scene, monkeypatch: pyt
 
 def test_rights_that_are_missing_are_told_in_the_cluster_s_words(scene: Scene) -> None:
     scene.cluster.kubelet.on_start(behaviour=leave(DONE, 0))
-    scene.cluster.enforce_rbac([])
+    scene.cluster.faults.inject(Answer(403, "Forbidden", LACKS_LIST), verb="list", resource="jobs", times=None)
     job_id = scene.submit(max_restarts=0)
     job = scene.wait(job_id, lambda job: job.reason == "unseen")
     assert "jobs.batch is forbidden: User " in job.message
     assert "grant the verb list on batch/jobs to the service in its Role" in job.message
     # Nothing was tried meanwhile, so nothing was lost.
-    scene.cluster.enforce_rbac([move_right(right, scene.cluster.namespace) for right in list_rights("overlays/local")])
+    scene.cluster.faults.clear()
     assert scene.wait_for(job_id, "SUCCEEDED").num_attempts == 1
 
 

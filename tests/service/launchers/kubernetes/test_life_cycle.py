@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.kubernetes.fake.controllers.behaviours import Behaviour, exit_with, ignore_sigterm
+from tests.kubernetes.played.behaviours import Behaviour, exit_with, find_no_node, ignore_sigterm
 from tests.service.control.rounds import USER
 from tests.service.launchers.kubernetes.scene import DONE, STOPPED, Scene, end_when_asked, leave, make_message
 
@@ -65,6 +65,7 @@ def test_a_held_job_that_is_cancelled_never_reaches_the_cluster(scene: Scene) ->
 
 
 def test_a_job_that_waits_for_a_node_can_be_cancelled(scene: Scene) -> None:
+    scene.cluster.kubelet.on_start(behaviour=find_no_node("0/1 nodes are available"))
     job_id = scene.submit(resources={"kubernetes": {"node_selector": {"pool": "nowhere"}}})
     scene.wait(job_id, lambda job: job.reason == "unschedulable")
     scene.services.jobs.cancel(job_id, USER)
@@ -149,17 +150,14 @@ def test_a_job_document_names_priority_and_nodes_that_the_settings_allow(scene: 
     scene.cluster.apply(
         {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 10}
     )
-    scene.cluster.nodes.add("special", labels={"pool": "ads"})
-    scene.cluster.nodes.taint("special", "dedicated", "NoSchedule", "ads")
-    placement = {
-        "priority_class": "high",
-        "node_selector": {"pool": "ads"},
-        "tolerations": [{"key": "dedicated", "value": "ads", "effect": "NoSchedule"}],
-    }
+    taint = {"key": "dedicated", "value": "ads", "effect": "NoSchedule"}
+    scene.cluster.nodes.add("special", labels={"pool": "ads"}, taints=[taint])
+    placement = {"priority_class": "high", "node_selector": {"pool": "ads"}, "tolerations": [taint]}
     job_id = scene.submit(resources={"kubernetes": placement})
     scene.wait_for(job_id, "RUNNING")
     (pod,) = scene.cluster.pods()
-    assert (pod["spec"]["nodeName"], pod["spec"]["priority"]) == ("special", 10)
+    assert (pod["spec"]["nodeSelector"], pod["spec"]["priorityClassName"]) == ({"pool": "ads"}, "high")
+    assert {**taint, "operator": "Equal"} in pod["spec"]["tolerations"]
 
 
 def test_the_files_of_an_attempt_are_in_a_secret_that_belongs_to_its_job(scene: Scene) -> None:
