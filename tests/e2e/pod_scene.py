@@ -16,7 +16,7 @@ from dlrm.record import RunDirectory
 from tests.kubernetes.containers import image
 from tests.kubernetes.containers.cgroups import make_cgroup
 from tests.kubernetes.containers.container import Container
-from tests.kubernetes.containers.kubelet import MemoryPeak, Node, PodRuntime
+from tests.kubernetes.containers.kubelet import Node, PodRuntime
 from tests.kubernetes.containers.names import Names
 from tests.kubernetes.containers.network import make_network
 from tests.kubernetes.fake.cluster import Cluster
@@ -116,9 +116,6 @@ class PodScene:
         """Return the name of the node of a pod."""
         return self.cluster.get(PODS, self.find_pod(job_id, index))["spec"]["nodeName"]
 
-    def get_peaks(self, job_id: str, index: int) -> MemoryPeak:
-        return self.runtime.peaks[self.find_pod(job_id, index)]
-
     def get_run(self, job_id: str) -> RunDirectory:
         """Return the run directory on its claim."""
         return RunDirectory(self.runtime.node.claims["runs"] / job_id)
@@ -148,7 +145,7 @@ def run_pods(directory: Path) -> Iterator[PodRuntime]:
     if (hidden := image.find_hidden()) is not None:
         pytest.skip(f"pods run as user {image.USER}, who must not read {hidden}")
     # Skips the test where that cannot be: pods are started by a thread, which could not.
-    make_cgroup(2**28, 1, kills_all=False).remove()
+    make_cgroup(2**28, 1).remove()
     claims = {name: directory / "claims" / name for name in CLAIMS}
     for path in claims.values():
         path.mkdir(parents=True)

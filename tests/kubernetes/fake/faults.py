@@ -103,13 +103,10 @@ class DropWatch(WatchFault):
 
 @dataclass(frozen=True)
 class SilenceWatch(WatchFault):
-    """Watch that stays open and sends nothing more after some events."""
-
-    num_events: int = 0
+    """Watch that stays open and sends nothing."""
 
     def change(self, events: Events) -> Events:
-        """Yield some events, then nothing."""
-        yield from _take(events, self.num_events)
+        """Yield nothing."""
         for _ in events:
             yield None
 
@@ -189,10 +186,11 @@ class SlowWatch(WatchFault):
 
 
 def _take(events: Events, num_events: int) -> Events:
-    while num_events:
-        event = next(events)
+    for event in events if num_events else ():
         yield event
         num_events -= event is not None
+        if num_events == 0:
+            return
 
 
 Fault = Answer | Delay | DropRequest | LoseAnswer | TruncateAnswer | WatchFault

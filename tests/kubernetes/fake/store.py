@@ -35,7 +35,7 @@ class Store:
         """Oldest revision that a watch may start from."""
         self._objects: dict[tuple[Resource, str, str], Json] = {}
         self._history: deque[Change] = deque()
-        self._history_length = history_length
+        self.history_length = history_length
         self._subscribers: list[deque[Change]] = []
 
     def get(self, resource: Resource, namespace: str, name: str) -> Json | None:
@@ -87,7 +87,7 @@ class Store:
         self._history.append(change)
         for queue in self._subscribers:
             queue.append(change)
-        while len(self._history) > self._history_length:
+        while len(self._history) > self.history_length:
             self.compacted_revision = self._history.popleft().revision
         self.changed.notify_all()
 

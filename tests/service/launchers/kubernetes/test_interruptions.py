@@ -242,7 +242,7 @@ def test_a_watch_that_fails_is_begun_again(scene: Scene, monkeypatch: pytest.Mon
 
 def test_a_watch_that_falls_silent_is_begun_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.launchers.kubernetes.watch_cache.SILENCE_SECONDS", 1.0)
-    scene.cluster.faults.inject(SilenceWatch(0), verb="watch", times=5)
+    scene.cluster.faults.inject(SilenceWatch(), verb="watch", times=5)
     job_id = scene.submit()
     assert scene.wait_for(job_id, "RUNNING").num_attempts == 1
 
