@@ -103,7 +103,7 @@ def test_a_job_on_two_pods_is_shown_as_its_claim_has_it(scene: PodScene, undistu
     check_shown(scene, undisturbed, 2)
 
 
-def test_a_job_with_the_memory_that_its_plan_asks_for_and_no_more_is_not_killed(
+def test_a_job_with_no_more_memory_than_its_plan_asks_for_is_not_killed(
     scene: PodScene, undisturbed: str
 ) -> None:
     job_id = scene.submit(2, memory_bytes=scene.plan_memory_bytes(2))

@@ -41,6 +41,10 @@ def database_kind(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
+def name_fault(fault: Any) -> str:
+    return f"{type(fault).__name__}{getattr(fault, 'code', '')}"
+
+
 class Killed(BaseException):
     """Stands for the end of the process: nothing catches it."""
 
@@ -156,7 +160,7 @@ def test_an_end_that_comes_while_no_service_runs_is_found_by_the_next_one(scene:
     stop_service(second)
 
 
-def test_the_files_of_an_attempt_that_ends_while_no_service_runs_are_known_from_its_message(scene: Scene) -> None:
+def test_the_files_of_an_attempt_that_ends_without_a_service_are_known_from_its_message(scene: Scene) -> None:
     job_id = scene.submit()
     scene.wait_for(job_id, "RUNNING")
     stop_service(scene)
@@ -190,20 +194,20 @@ def test_a_new_leader_records_the_end_that_the_last_one_has_seen(scene: Scene, m
     stop_service(second)
 
 
-REFUSALS = [
+TROUBLES = [
     Answer(429, retry_after_seconds=1),
-    Answer(500),
     Answer(503, is_plain_text=True),
-    Answer(504),
     DropRequest(),
-    LoseAnswer(),
     TruncateAnswer(),
     Delay(0.5),
 ]
+REFUSALS = [("create", fault) for fault in TROUBLES] + [
+    (verb, fault) for verb in ("create", "patch", "delete", "list") for fault in (Answer(500), LoseAnswer())
+]
+"""What becomes of a request does not depend on its verb; what its failure leaves does."""
 
 
-@pytest.mark.parametrize("fault", REFUSALS, ids=lambda fault: f"{type(fault).__name__}{getattr(fault, 'code', '')}")
-@pytest.mark.parametrize("verb", ["create", "patch", "delete", "list"])
+@pytest.mark.parametrize(("verb", "fault"), REFUSALS, ids=lambda one: one if isinstance(one, str) else name_fault(one))
 def test_a_request_that_fails_once_changes_nothing_of_the_end(scene: Scene, verb: str, fault: Any) -> None:
     scene.cluster.kubelet.on_start(behaviour=leave(DONE, 0))
     scene.cluster.faults.inject(fault, verb=verb, times=2)
@@ -228,7 +232,7 @@ WATCH_FAULTS = [
 ]
 
 
-@pytest.mark.parametrize("fault", WATCH_FAULTS, ids=lambda fault: f"{type(fault).__name__}{getattr(fault, 'code', '')}")
+@pytest.mark.parametrize("fault", WATCH_FAULTS, ids=name_fault)
 def test_a_watch_that_fails_is_begun_again(scene: Scene, monkeypatch: pytest.MonkeyPatch, fault: Any) -> None:
     monkeypatch.setattr("service.launchers.kubernetes.watch_cache.WATCH_SECONDS", 2)
     monkeypatch.setattr("service.launchers.kubernetes.watch_cache.SILENCE_SECONDS", 3.0)

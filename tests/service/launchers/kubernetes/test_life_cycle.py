@@ -4,9 +4,18 @@ import json
 
 import pytest
 
+from service.launchers.kubernetes.termination import read_termination
 from tests.kubernetes.played.behaviours import Behaviour, exit_with, find_no_node, ignore_sigterm
 from tests.service.control.rounds import USER
-from tests.service.launchers.kubernetes.scene import DONE, STOPPED, Scene, end_when_asked, leave, make_message
+from tests.service.launchers.kubernetes.scene import (
+    DONE,
+    STOPPED,
+    Scene,
+    end_when_asked,
+    leave,
+    make_message,
+    stop_service,
+)
 
 
 def test_a_job_that_succeeds_leaves_nothing_in_the_cluster(scene: Scene) -> None:
@@ -136,11 +145,14 @@ def test_an_outcome_is_read_from_the_message_that_a_container_leaves(scene: Scen
     assert (job.reason, job.message) == ("diverged", "rank 0: three steps in a row were not finite")
 
 
-@pytest.mark.parametrize("message", ["{", "[]", '{"outcome": 3}', '{"outcome": {"state": "flew"}}', "\0\ud83d"])
-def test_a_message_that_is_no_outcome_is_taken_as_the_log(scene: Scene, message: str) -> None:
-    scene.cluster.kubelet.on_start(behaviour=exit_with(64, message))
-    job = scene.wait_for(scene.submit(), "FAILED")
-    assert job.reason == "bad_input"
+@pytest.mark.parametrize("message", ["{", "[]", '{"outcome": 3}', '{"outcome": {"state": "flew"}}'])
+def test_a_message_that_is_no_outcome_is_taken_as_the_log(message: str) -> None:
+    assert read_termination(f"{message}\n") == (None, message)
+
+
+def test_a_message_that_no_database_stores_ends_the_attempt_all_the_same(scene: Scene) -> None:
+    scene.cluster.kubelet.on_start(behaviour=exit_with(64, "\0\ud83d"))
+    assert scene.wait_for(scene.submit(), "FAILED").reason == "bad_input"
 
 
 @pytest.mark.parametrize(
@@ -179,12 +191,19 @@ def test_a_stop_from_outside_the_service_is_not_counted(scene: Scene) -> None:
     assert job.num_attempts == 3
 
 
-def test_two_jobs_run_side_by_side(scene: Scene) -> None:
+def test_two_jobs_run_side_by_side_and_another_service_finds_both(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scene.cluster.kubelet.on_start(behaviour=Behaviour(run_seconds=60, ending=leave(DONE, 0).ending))
     jobs = [scene.submit() for _ in range(2)]
     for job_id in jobs:
         scene.wait_for(job_id, "RUNNING")
-    scene.cluster.advance(61)
+    # One object a page.
+    monkeypatch.setattr("service.launchers.kubernetes.watch_cache.PAGE_SIZE", 1)
+    second = scene.replace_service()
+    second.turn()
+    second.cluster.advance(61)
     for job_id in jobs:
-        scene.wait_for(job_id, "SUCCEEDED")
-    scene.wait_until_empty()
+        assert second.wait_for(job_id, "SUCCEEDED").num_attempts == 1
+    second.wait_until_empty()
+    stop_service(second)

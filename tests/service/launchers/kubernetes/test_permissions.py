@@ -48,6 +48,8 @@ def use_rights(
     cluster = make_cluster(num_nodes=2, has_kueue=bool(options))
     if isinstance(cluster, RealCluster):
         cluster.enforce_rbac([move_right(right, cluster.namespace) for right in rights])
+    if ("", "nodes", "list") not in list_granted(rights):
+        cluster.faults.inject(Answer(403, "Forbidden", LACKS_NODES), verb="list", resource="nodes", times=None)
     scene = make_scene(cluster, settings, directory, patch, **options)
     try:
         yield scene
@@ -100,5 +102,4 @@ def test_all_rights_of_the_base_are_used_without_nodes_and_queues(
 ) -> None:
     rights = list_rights("base")
     with use_rights(rights, make_cluster, settings, tmp_path, monkeypatch) as scene:
-        scene.cluster.faults.inject(Answer(403, "Forbidden", LACKS_NODES), verb="list", resource="nodes", times=None)
         assert use_everything(scene) == list_granted(rights)

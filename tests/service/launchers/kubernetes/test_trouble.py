@@ -25,6 +25,7 @@ from tests.kubernetes.played.behaviours import (
     run_out_of_memory,
     stay_in_creation,
 )
+from tests.kubernetes.real.cluster import RealCluster
 from tests.service.control.rounds import USER
 from tests.service.launchers.kubernetes.scene import (
     DONE,
@@ -66,14 +67,13 @@ def test_an_eviction_by_the_node_is_retried_and_not_counted(scene: Scene) -> Non
     scene.wait_until_empty()
 
 
-@pytest.mark.parametrize("reason", ["OutOfpods", "OutOfunobtainium", "SomethingNewError"])
-def test_a_node_that_does_not_take_the_pod_is_retried_and_not_counted(scene: Scene, reason: str) -> None:
+def test_a_node_that_does_not_take_the_pod_is_retried_and_not_counted(scene: Scene) -> None:
     scene.cluster.kubelet.on_start(behaviour=leave(DONE, 0))
-    scene.cluster.kubelet.on_start(behaviour=be_refused(reason), times=2)
+    scene.cluster.kubelet.on_start(behaviour=be_refused("OutOfpods"), times=2)
     job_id = scene.submit(max_restarts=0)
     assert scene.wait_for(job_id, "SUCCEEDED").num_attempts == 3
     seen, message = get_first(scene, job_id)
-    assert (seen, f"was refused by its node ({reason}): Pod was rejected" in message) == ("evicted", True)
+    assert (seen, "was refused by its node (OutOfpods): Pod was rejected" in message) == ("evicted", True)
     scene.wait_until_empty()
 
 
@@ -151,7 +151,7 @@ def test_a_volume_that_cannot_be_mounted_is_told_and_ends_the_attempt_in_the_end
     scene.wait_until_empty()
 
 
-def test_a_pod_that_finds_no_node_says_so_in_the_scheduler_s_words_and_runs_once_there_is_one(scene: Scene) -> None:
+def test_a_pod_without_a_node_says_why_and_runs_once_there_is_one(scene: Scene) -> None:
     words = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector"
     scene.cluster.kubelet.on_start(behaviour=find_no_node(f"{words}. preemption: not helpful"))
     job_id = scene.submit(resources={"kubernetes": {"node_selector": {"pool": "ads"}}})
@@ -235,6 +235,29 @@ def test_a_quota_that_forbids_the_pods_is_told_in_the_cluster_s_words(scene: Sce
     job_id = scene.submit()
     job = scene.wait(job_id, lambda job: job.reason == "quota_exceeded")
     assert (job.state, "exceeded quota: none" in job.message) == ("STARTING", True)
+    scene.services.jobs.cancel(job_id, USER)
+    scene.wait_for(job_id, "CANCELLED")
+    scene.wait_until_empty()
+
+
+REFUSALS = [
+    'violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false (container "proxy" must set '
+    "securityContext.allowPrivilegeEscalation=false)",
+    "maximum memory usage per Container is 1Gi, but limit is 8Gi",
+    "no PriorityClass with name top was found",
+    'error looking up service account dlrm/dlrm-worker: serviceaccount "dlrm-worker" not found',
+]
+"""Words of Pod Security, of a LimitRange, and of other admission plugins."""
+
+
+@pytest.mark.parametrize("why", REFUSALS)
+def test_pods_that_admission_refuses_are_told_in_the_cluster_s_words(scene: Scene, why: str) -> None:
+    if isinstance(scene.cluster, RealCluster):
+        pytest.skip("a real server finds its own words")
+    scene.cluster.refuse_pods(f'pods "a-0-" is forbidden: {why}')
+    job_id = scene.submit()
+    job = scene.wait(job_id, lambda job: "forbidden" in job.message)
+    assert (job.state, why in job.message) == ("STARTING", True)
     scene.services.jobs.cancel(job_id, USER)
     scene.wait_for(job_id, "CANCELLED")
     scene.wait_until_empty()
