@@ -112,16 +112,6 @@ class SilenceWatch(WatchFault):
 
 
 @dataclass(frozen=True)
-class BookmarksOnly(WatchFault):
-    """Watch of which nothing but bookmarks comes through."""
-
-    def change(self, events: Events) -> Events:
-        """Yield bookmarks."""
-        for event in events:
-            yield event if event and event["type"] == "BOOKMARK" else None
-
-
-@dataclass(frozen=True)
 class DuplicateEvents(WatchFault):
     """Watch that tells everything twice."""
 

@@ -16,7 +16,6 @@ from service.launchers.kubernetes.api import KubernetesApi
 from service.times import now
 from tests.kubernetes.fake.faults import (
     Answer,
-    BookmarksOnly,
     Delay,
     DropRequest,
     DropWatch,
@@ -223,7 +222,6 @@ LACKS_LIST = (
 WATCH_FAULTS = [
     DropWatch(1),
     ExpireWatch(1),
-    BookmarksOnly(),
     DuplicateEvents(),
     TruncateWatch(1),
     SlowWatch(pause_seconds=0.001),
