@@ -103,9 +103,7 @@ def test_a_job_on_two_pods_is_shown_as_its_claim_has_it(scene: PodScene, undistu
     check_shown(scene, undisturbed, 2)
 
 
-def test_a_job_with_no_more_memory_than_its_plan_asks_for_is_not_killed(
-    scene: PodScene, undisturbed: str
-) -> None:
+def test_a_job_with_no_more_memory_than_its_plan_asks_for_is_not_killed(scene: PodScene, undisturbed: str) -> None:
     job_id = scene.submit(2, memory_bytes=scene.plan_memory_bytes(2))
     job = scene.wait_for_end(job_id)
     assert (job["state"], job["num_attempts"]) == ("SUCCEEDED", 1), job["message"]
