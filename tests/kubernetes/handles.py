@@ -73,9 +73,9 @@ class ClusterHandles:
         finally:
             self.server.start_listening()
 
-    def write_kubeconfig(self, path: Path, namespace: str | None = None) -> Path:
+    def write_kubeconfig(self, path: Path) -> Path:
         """Write a kubeconfig for this cluster."""
-        context = {"cluster": "test", "user": "service", "namespace": namespace or self.namespace}
+        context = {"cluster": "test", "user": "service", "namespace": self.namespace}
         document = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -87,26 +87,25 @@ class ClusterHandles:
         path.write_text(yaml.safe_dump(document))
         return path
 
-    def get(self, resource: Resource, name: str, namespace: str | None = None) -> Json:
+    def get(self, resource: Resource, name: str) -> Json:
         """Return an object past HTTP, faults and records."""
-        return self.api.get(resource, (namespace or self.namespace) if resource.is_namespaced else "", name)
+        return self.api.get(resource, self.namespace if resource.is_namespaced else "", name)
 
-    def job(self, name: str, namespace: str | None = None) -> Json:
+    def job(self, name: str) -> Json:
         """Return a Job."""
-        return self.get(JOBS, name, namespace)
+        return self.get(JOBS, name)
 
-    def pods(self, job: str | None = None, namespace: str | None = None) -> list[Json]:
+    def pods(self, job: str | None = None) -> list[Json]:
         """Return pods, of one Job or all."""
         labels = {"batch.kubernetes.io/job-name": job} if job else {}
-        found = self.api.list_all(PODS, namespace or self.namespace)
+        found = self.api.list_all(PODS, self.namespace)
         return [pod for pod in found if labels.items() <= (pod["metadata"].get("labels") or {}).items()]
 
     def apply(self, manifest: Json) -> Json:
         """Create an object past HTTP, faults and records."""
         resource = self.catalogue.find_kind(manifest["apiVersion"], manifest["kind"])
         assert resource is not None, f"no kind {manifest['kind']}"
-        namespace = manifest["metadata"].get("namespace", self.namespace) if resource.is_namespaced else ""
-        return self.api.create(resource, namespace, manifest)
+        return self.api.create(resource, self.namespace if resource.is_namespaced else "", manifest)
 
     def add_claim(self, name: str) -> Json:
         """Create a PersistentVolumeClaim that pods can mount."""

@@ -1,6 +1,5 @@
 """Answers of the fake API server to the calls of the launcher."""
 
-import base64
 import json
 
 from tests.kubernetes.fake.api import Api
@@ -53,7 +52,7 @@ class Dispatcher:
         token, limit = call.query.get("continue", ""), int(call.query.get("limit") or 0)
         with self._api.store.lock:
             if token:
-                revision, items = self._pages.pop(token)
+                revision, items = self._pages[token]
                 if revision < self._api.store.compacted_revision:
                     raise expired("The provided continue parameter is too old to display a consistent list result.")
             else:
@@ -62,8 +61,7 @@ class Dispatcher:
                 items = [one for one in self._api.store.list_all(resource, call.namespace) if matches(one)]
         metadata = {"resourceVersion": str(revision)}
         if rest := items[limit:] if limit else []:
-            position = f"{revision} {rest[0]['metadata']['name']}"
-            metadata["continue"] = base64.urlsafe_b64encode(position.encode()).decode()
+            metadata["continue"] = f"page {len(self._pages) + 1}"
             self._pages[metadata["continue"]] = revision, rest
         # Members of a list do not say what they are.
         kept = items[: len(items) - len(rest)]

@@ -148,9 +148,9 @@ class RealCluster(ClusterHandles):
         """Have kubeconfigs lead past the server of faults to the real one, with a token for these roles."""
         self.account = connect_with_rights(self.api, manifests)
 
-    def write_kubeconfig(self, path: Path, namespace: str | None = None) -> Path:
+    def write_kubeconfig(self, path: Path) -> Path:
         """Write a kubeconfig for this cluster."""
-        super().write_kubeconfig(path, namespace)
+        super().write_kubeconfig(path)
         if self.account is not None:
             document = yaml.safe_load(path.read_text())
             place = {"server": self.account.address, "certificate-authority": self.account.certificate_file}
