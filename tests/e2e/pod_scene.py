@@ -104,8 +104,8 @@ class PodScene:
         return wait_until(find_step)
 
     def find_pod(self, job_id: str, index: int, attempt: int = 1) -> str:
-        """Find the name of a pod, by the documented rule for the name of its Job."""
-        prefix = f"dlrm-{job_id.removeprefix('job_').lower()}-{attempt}-{index}-"
+        """Find the name of a pod that has run."""
+        prefix = make_pod_prefix(job_id, index, attempt)
         (name,) = [name for name in self.runtime.containers if name.startswith(prefix)]
         return name
 
@@ -134,6 +134,11 @@ class PodScene:
 
     def _list(self, kind: Any) -> list[dict[str, Any]]:
         return self.cluster.api.list_all(kind, "default")
+
+
+def make_pod_prefix(job_id: str, index: int, attempt: int = 1) -> str:
+    """Make the beginning of the name of a pod, by the documented rule for the name of its Job."""
+    return f"dlrm-{job_id.removeprefix('job_').lower()}-{attempt}-{index}-"
 
 
 @contextmanager

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from dlrm.record import Outcome, find_newest_checkpoint
-from tests.e2e.pod_scene import PodScene, serve_pods
+from tests.e2e.pod_scene import PodScene, make_pod_prefix, serve_pods
+from tests.kubernetes.played.behaviours import find_no_node, run_process
 from tests.patience import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -146,11 +147,13 @@ def test_a_job_that_has_lost_a_node_goes_on_with_fewer(scene: PodScene, undistur
     job_id = scene.submit({"min": 2, "max": 3})
     scene.wait_for_checkpoint(job_id)
     lost = scene.get_node(job_id, 2)
+    scene.cluster.kubelet.on_start(2, find_no_node("0/3 nodes are available: 2 Insufficient cpu."), times=1)
     scene.cluster.lose_node(lost)
     scene.find_container(job_id, 2).kill()
     wait_for_next_steps(scene, job_id)
     # The pod that has waited for a node now finds one, too late for this attempt.
     scene.cluster.nodes.start(lost)
+    scene.cluster.kubelet.change(make_pod_prefix(job_id, 2, attempt=2), run_process(scene.runtime))
     job = scene.wait_for_end(job_id)
     assert (job["state"], job["num_attempts"]) == ("SUCCEEDED", 2), job["message"]
     first, second = scene.list_attempts(job_id)
