@@ -1,9 +1,9 @@
 """Cost and delay of a service with many jobs on a fake cluster of Kubernetes: `python -m benchmarks.kubernetes_load`.
 
 Jobs are submitted at once, run for a while without news, end one after another, and the rest of them all at once. The
-cluster (the one of the tests: a server of its own, with controllers) runs in a process of its own. Measured are the
-requests to its API, the CPU time of the service (its control loop and its watches; nobody asks it over REST), and the
-time from the moment at which a pod's status changes on the server to the new state of its job in the database.
+cluster (the fake one of the tests) runs in a process of its own. Measured are the requests to its API, the CPU time of
+the service (its control loop and its watches; nobody asks it over REST), and the time from the moment at which a pod's
+status changes on the server to the new state of its job in the database.
 """
 
 import argparse

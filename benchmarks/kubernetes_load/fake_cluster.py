@@ -13,7 +13,7 @@ from typing import Any
 from tests.kubernetes.fake.cluster import Cluster
 
 PAUSE_SECONDS = 0.002
-"""Pause of the controllers after a round that changed nothing."""
+"""Pause of the cluster after a round that changed nothing."""
 NODES, CORES, MEMORY = 50, "8", "32Gi"
 MESSAGE = json.dumps({"outcome": {"state": "succeeded", "reason": "completed", "step": 8}, "rank_ends": []})
 """Termination message of every pod."""
@@ -65,7 +65,7 @@ def _serve(commands: Connection, kubeconfig: Path) -> None:
 
 
 class _Runner:
-    """Loop of the controllers, which notes when pods start and end, and carries commands out."""
+    """Loop of the cluster, which notes when pods start and end, and carries commands out."""
 
     def __init__(self, cluster: Cluster, commands: Connection) -> None:
         self._cluster = cluster

@@ -41,7 +41,7 @@ def test_the_linter_finds_nothing() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_image_runs_as_a_user_that_is_not_root_behind_a_process_that_hands_signals_on(kind: str) -> None:
+def test_an_image_runs_as_another_user_than_root_behind_a_process_that_hands_signals_on(kind: str) -> None:
     stage = read_stages()[kind]
     assert [line for line in stage if line.startswith("USER ")] == ["USER 10001:10001"]
     assert 'ENTRYPOINT ["tini", "--"]' in stage

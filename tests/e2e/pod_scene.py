@@ -16,12 +16,12 @@ from dlrm.record import RunDirectory
 from tests.kubernetes.containers import image
 from tests.kubernetes.containers.cgroups import make_cgroup
 from tests.kubernetes.containers.container import Container
-from tests.kubernetes.containers.kubelet import MemoryPeak, Node, PodRuntime
+from tests.kubernetes.containers.kubelet import Node, PodRuntime
 from tests.kubernetes.containers.names import Names
 from tests.kubernetes.containers.network import make_network
 from tests.kubernetes.fake.cluster import Cluster
-from tests.kubernetes.fake.controllers.behaviours import run_process
 from tests.kubernetes.fake.resources import JOBS, PODS, SECRETS, SERVICES
+from tests.kubernetes.played.behaviours import run_process
 from tests.patience import wait_until
 from tests.service.api import Api, make_settings, serve_api
 
@@ -104,8 +104,8 @@ class PodScene:
         return wait_until(find_step)
 
     def find_pod(self, job_id: str, index: int, attempt: int = 1) -> str:
-        """Find the name of a pod, by the documented rule for the name of its Job."""
-        prefix = f"dlrm-{job_id.removeprefix('job_').lower()}-{attempt}-{index}-"
+        """Find the name of a pod that has run."""
+        prefix = make_pod_prefix(job_id, index, attempt)
         (name,) = [name for name in self.runtime.containers if name.startswith(prefix)]
         return name
 
@@ -115,9 +115,6 @@ class PodScene:
     def get_node(self, job_id: str, index: int) -> str:
         """Return the name of the node of a pod."""
         return self.cluster.get(PODS, self.find_pod(job_id, index))["spec"]["nodeName"]
-
-    def get_peaks(self, job_id: str, index: int) -> MemoryPeak:
-        return self.runtime.peaks[self.find_pod(job_id, index)]
 
     def get_run(self, job_id: str) -> RunDirectory:
         """Return the run directory on its claim."""
@@ -139,6 +136,11 @@ class PodScene:
         return self.cluster.api.list_all(kind, "default")
 
 
+def make_pod_prefix(job_id: str, index: int, attempt: int = 1) -> str:
+    """Make the beginning of the name of a pod, by the documented rule for the name of its Job."""
+    return f"dlrm-{job_id.removeprefix('job_').lower()}-{attempt}-{index}-"
+
+
 @contextmanager
 def run_pods(directory: Path) -> Iterator[PodRuntime]:
     """Run a cluster of three nodes with one core each, whose pods are processes of this machine; skip the test where
@@ -148,7 +150,7 @@ def run_pods(directory: Path) -> Iterator[PodRuntime]:
     if (hidden := image.find_hidden()) is not None:
         pytest.skip(f"pods run as user {image.USER}, who must not read {hidden}")
     # Skips the test where that cannot be: pods are started by a thread, which could not.
-    make_cgroup(2**28, 1, kills_all=False).remove()
+    make_cgroup(2**28, 1).remove()
     claims = {name: directory / "claims" / name for name in CLAIMS}
     for path in claims.values():
         path.mkdir(parents=True)

@@ -15,7 +15,7 @@ from service.launchers.kubernetes.pod import PodSettings
 from service.launchers.protocol import Capacity, Demand, Launch, LaunchFiles, LaunchName
 from tests.e2e.pod_scene import run_pods
 from tests.kubernetes.containers.kubelet import PodRuntime
-from tests.kubernetes.fake.resources import PODS, Json
+from tests.kubernetes.fake.resources import Json
 from tests.patience import wait_until
 
 MEMORY_BYTES = 2**28
@@ -126,46 +126,3 @@ def test_a_container_has_what_its_pod_says_and_nothing_else(runtime: PodRuntime)
     assert found["interfaces"] == ["eth0", "lo"]
     written = (runs / "probe-1").stat()
     assert (written.st_uid, written.st_gid) == (10_001, 10_001)
-
-
-def test_a_name_without_its_service_does_not_resolve(runtime: PodRuntime) -> None:
-    launch(runtime, f"import socket; socket.gethostbyname('{NAME}-0.elsewhere')", subdomain="elsewhere")
-    end = wait_for_end(runtime, 1)
-    assert end["exitCode"] == 1
-    assert "Name or service not known" in end["message"]
-
-
-def test_a_container_that_takes_more_memory_than_its_limit_is_killed(runtime: PodRuntime) -> None:
-    launch(runtime, f"open('/dev/shm/file', 'wb').write(bytes({MEMORY_BYTES // 2})); bytes(range(256)) * {2**20}")
-    runtime.kills_all = True
-    end = wait_for_end(runtime)
-    assert (end["exitCode"], end["reason"]) == (137, "OOMKilled")
-
-
-@pytest.mark.parametrize("listens", [True, False])
-def test_a_container_that_is_deleted_is_asked_to_end_and_killed_after_its_grace_period(
-    runtime: PodRuntime, *, listens: bool
-) -> None:
-    launch(
-        runtime,
-        f"""
-        import signal, sys, time
-        def end(*_):
-            print("asked", flush=True)
-            if {listens}:
-                sys.exit(75)
-        signal.signal(signal.SIGTERM, end)
-        print("ready", flush=True)
-        while True:
-            time.sleep(1000)
-        """,
-        num_nodes=1,
-    )
-    runtime.cluster.run_in_background()
-    wait_until(lambda: any("ready" in runtime.read_log(name) for name in runtime.containers))
-    (pod,) = runtime.cluster.pods(NAME)
-    name = pod["metadata"]["name"]
-    runtime.cluster.api.delete(PODS, "default", name)
-    end = wait_until(lambda: runtime.ends.get(name))
-    assert "asked" in runtime.read_log(name)
-    assert end.exit_code == (75 if listens else 137)

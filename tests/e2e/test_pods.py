@@ -1,10 +1,5 @@
-"""Jobs on pods of real processes, with addresses, limits of memory and read-only roots of their own.
+"""Jobs on pods of real processes, with addresses, limits of memory and read-only roots of their own."""
 
-Beside what they check they leave figures, in `figures.txt` in the directory of their module: times from a kill to the
-next step, and peaks of memory.
-"""
-
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,21 +8,11 @@ import pytest
 import torch
 
 from dlrm.record import Outcome, find_newest_checkpoint
-from tests.e2e.pod_scene import MEMORY_BYTES, PodScene, serve_pods
+from tests.e2e.pod_scene import PodScene, make_pod_prefix, serve_pods
+from tests.kubernetes.played.behaviours import find_no_node, run_process
 from tests.patience import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-
-KILLED_RANK = "rank 1 was killed by SIGKILL; often the kernel's out-of-memory killer"
-OUT_OF_MEMORY = "was killed by the kernel, since it used more memory than resources.memory"
-IS_ONE_KILLED = pytest.mark.parametrize(
-    ("kills_all", "tells_all_kills"),
-    [
-        pytest.param(True, False, id="all processes"),
-        pytest.param(False, True, id="one process"),
-        pytest.param(False, False, id="one process, of which the cluster does not tell"),
-    ],
-)
 
 
 @pytest.fixture(scope="module")
@@ -115,34 +100,14 @@ def wait_for_next_steps(scene: PodScene, job_id: str) -> None:
     wait_until(has_trained)
 
 
-def note_figure(directory: Path, text: str) -> None:
-    with (directory / "figures.txt").open("a") as file:
-        file.write(f"{text}\n")
-
-
-def test_a_job_on_two_pods_is_shown_as_its_claim_has_it_and_stays_within_its_memory(
-    scene: PodScene, undisturbed: str, directory: Path
-) -> None:
+def test_a_job_on_two_pods_is_shown_as_its_claim_has_it(scene: PodScene, undisturbed: str) -> None:
     check_shown(scene, undisturbed, 2)
-    peaks = [scene.get_peaks(undisturbed, index) for index in (0, 1)]
-    for index, peak in enumerate(peaks):
-        note_figure(directory, f"pod {index}: {peak.describe()} of {MEMORY_BYTES / 2**20:.0f} MiB")
-        # Pages of files, which the kernel takes back, may fill all of the limit.
-        assert 2**27 < peak.needed_bytes <= peak.used_bytes <= MEMORY_BYTES
-        assert peak.needed_bytes < 0.75 * MEMORY_BYTES
 
 
-def test_a_job_with_the_memory_that_its_plan_asks_for_and_no_more_is_not_killed(
-    scene: PodScene, undisturbed: str, directory: Path
-) -> None:
-    memory_bytes = scene.plan_memory_bytes(2)
-    job_id = scene.submit(2, memory_bytes=memory_bytes)
+def test_a_job_with_no_more_memory_than_its_plan_asks_for_is_not_killed(scene: PodScene, undisturbed: str) -> None:
+    job_id = scene.submit(2, memory_bytes=scene.plan_memory_bytes(2))
     job = scene.wait_for_end(job_id)
     assert (job["state"], job["num_attempts"]) == ("SUCCEEDED", 1), job["message"]
-    for index in (0, 1):
-        note_figure(
-            directory, f"pod {index}: {scene.get_peaks(job_id, index).describe()} of {memory_bytes / 2**20:.0f} MiB"
-        )
     check_same_but_for_rounding(scene, job_id, undisturbed)
 
 
@@ -154,48 +119,16 @@ def test_a_job_on_three_pods_learns_what_two_learn(scene: PodScene, undisturbed:
 
 @pytest.mark.parametrize("index", [0, 1])
 def test_a_job_one_of_whose_pods_is_killed_goes_on_and_learns_the_same(
-    scene: PodScene, undisturbed: str, directory: Path, index: int
+    scene: PodScene, undisturbed: str, index: int
 ) -> None:
     job_id = scene.submit(2)
     saved_step = scene.wait_for_checkpoint(job_id)
     scene.find_container(job_id, index).kill()
-    began = time.monotonic()
     wait_for_next_steps(scene, job_id)
-    note_figure(directory, f"pod {index} killed: {time.monotonic() - began:.1f} s to the next step")
     # Pod 0 takes with it the reports that it has not sent.
     first = check_recovered(scene, job_id, saved_step, undisturbed, may_lose_reports=index == 0)
     assert first["reason"] == "worker_crashed"
     assert "was killed by SIGKILL" in first["message"]
-
-
-@IS_ONE_KILLED
-def test_a_job_one_of_whose_pods_runs_out_of_memory_goes_on_and_learns_the_same(
-    scene: PodScene,
-    undisturbed: str,
-    directory: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    kills_all: bool,
-    tells_all_kills: bool,
-) -> None:
-    monkeypatch.setattr(scene.runtime, "kills_all", kills_all)
-    monkeypatch.setattr(scene.runtime, "tells_all_kills", tells_all_kills)
-    job_id = scene.submit(2)
-    saved_step = scene.wait_for_checkpoint(job_id)
-    scene.find_container(job_id, 1).fill_memory()
-    began = time.monotonic()
-    wait_for_next_steps(scene, job_id)
-    whom = "all processes" if kills_all else "one process"
-    note_figure(directory, f"{whom} out of memory: {time.monotonic() - began:.1f} s to the next step")
-    first = check_recovered(scene, job_id, saved_step, undisturbed)
-    # Between the end of a rank and the release of its memory the kernel may kill the launch process too.
-    is_told = kills_all or tells_all_kills or scene.get_peaks(job_id, 1).num_kills > 1
-    if is_told:
-        assert first["reason"] == "out_of_memory"
-        assert OUT_OF_MEMORY in first["message"]
-    else:
-        assert first["reason"] == "worker_crashed"
-        assert KILLED_RANK in first["message"]
 
 
 def test_a_job_whose_pods_are_asked_to_end_goes_on_and_learns_the_same(scene: PodScene, undisturbed: str) -> None:
@@ -210,17 +143,17 @@ def test_a_job_whose_pods_are_asked_to_end_goes_on_and_learns_the_same(scene: Po
 
 
 @pytest.mark.soak
-def test_a_job_that_has_lost_a_node_goes_on_with_fewer(scene: PodScene, undisturbed: str, directory: Path) -> None:
+def test_a_job_that_has_lost_a_node_goes_on_with_fewer(scene: PodScene, undisturbed: str) -> None:
     job_id = scene.submit({"min": 2, "max": 3})
     scene.wait_for_checkpoint(job_id)
     lost = scene.get_node(job_id, 2)
-    scene.cluster.nodes.stop(lost)
+    scene.cluster.kubelet.on_start(2, find_no_node("0/3 nodes are available: 2 Insufficient cpu."), times=1)
+    scene.cluster.lose_node(lost)
     scene.find_container(job_id, 2).kill()
-    began = time.monotonic()
     wait_for_next_steps(scene, job_id)
-    note_figure(directory, f"node lost: {time.monotonic() - began:.1f} s to the next step, on fewer nodes")
     # The pod that has waited for a node now finds one, too late for this attempt.
     scene.cluster.nodes.start(lost)
+    scene.cluster.kubelet.change(make_pod_prefix(job_id, 2, attempt=2), run_process(scene.runtime))
     job = scene.wait_for_end(job_id)
     assert (job["state"], job["num_attempts"]) == ("SUCCEEDED", 2), job["message"]
     first, second = scene.list_attempts(job_id)

@@ -8,12 +8,13 @@ from typing import Any
 import yaml
 
 from tests.kubernetes.fake.clock import Clock
-from tests.kubernetes.fake.controllers.kubelet import Kubelet
-from tests.kubernetes.fake.controllers.kueue import Kueue
-from tests.kubernetes.fake.controllers.nodes import Nodes
-from tests.kubernetes.fake.http_server import HttpServer
-from tests.kubernetes.fake.recorder import Permission
+from tests.kubernetes.fake.faults import FaultPlan
+from tests.kubernetes.fake.http_server import TOKEN, HttpServer
+from tests.kubernetes.fake.recorder import Recorder
 from tests.kubernetes.fake.resources import JOBS, PODS, VOLUME_CLAIMS, Catalogue, Json, Resource
+from tests.kubernetes.played.kubelet import Kubelet
+from tests.kubernetes.played.kueue import Kueue
+from tests.kubernetes.played.nodes import Nodes
 
 
 class ClusterHandles:
@@ -34,8 +35,28 @@ class ClusterHandles:
         """Address of the API server."""
         return self.server.url
 
+    @property
+    def faults(self) -> FaultPlan:
+        return self.server.faults
+
+    @property
+    def recorder(self) -> Recorder:
+        return self.server.recorder
+
     def settle(self) -> None:
-        """Run all controllers until nothing changes any more."""
+        """Let the cluster come to rest."""
+        raise NotImplementedError
+
+    def lose_node(self, name: str) -> None:
+        """Stop a node without a word, and wait until its loss is noticed."""
+        raise NotImplementedError
+
+    def preempt(self, pod: Json) -> None:
+        """Have a pod of a higher priority take the place of this one."""
+        raise NotImplementedError
+
+    def forbid_pods(self) -> None:
+        """Allow no pods any more, by a quota `none`."""
         raise NotImplementedError
 
     def advance(self, seconds: float) -> None:
@@ -52,44 +73,39 @@ class ClusterHandles:
         finally:
             self.server.start_listening()
 
-    def list_permissions_used(self) -> set[Permission]:
-        """Return what has been asked for so far: API group, resource or resource/subresource, verb."""
-        return self.server.recorder.permissions_used()
-
-    def write_kubeconfig(self, path: Path, namespace: str | None = None) -> Path:
+    def write_kubeconfig(self, path: Path) -> Path:
         """Write a kubeconfig for this cluster."""
-        context = {"cluster": "test", "user": "service", "namespace": namespace or self.namespace}
+        context = {"cluster": "test", "user": "service", "namespace": self.namespace}
         document = {
             "apiVersion": "v1",
             "kind": "Config",
             "current-context": "test",
             "clusters": [{"name": "test", "cluster": {"server": self.url}}],
-            "users": [{"name": "service", "user": {"token": self.server.token}}],
+            "users": [{"name": "service", "user": {"token": TOKEN}}],
             "contexts": [{"name": "test", "context": context}],
         }
         path.write_text(yaml.safe_dump(document))
         return path
 
-    def get(self, resource: Resource, name: str, namespace: str | None = None) -> Json:
+    def get(self, resource: Resource, name: str) -> Json:
         """Return an object past HTTP, faults and records."""
-        return self.api.get(resource, (namespace or self.namespace) if resource.is_namespaced else "", name)
+        return self.api.get(resource, self.namespace if resource.is_namespaced else "", name)
 
-    def job(self, name: str, namespace: str | None = None) -> Json:
+    def job(self, name: str) -> Json:
         """Return a Job."""
-        return self.get(JOBS, name, namespace)
+        return self.get(JOBS, name)
 
-    def pods(self, job: str | None = None, namespace: str | None = None) -> list[Json]:
+    def pods(self, job: str | None = None) -> list[Json]:
         """Return pods, of one Job or all."""
         labels = {"batch.kubernetes.io/job-name": job} if job else {}
-        found = self.api.list_all(PODS, namespace or self.namespace)
+        found = self.api.list_all(PODS, self.namespace)
         return [pod for pod in found if labels.items() <= (pod["metadata"].get("labels") or {}).items()]
 
     def apply(self, manifest: Json) -> Json:
         """Create an object past HTTP, faults and records."""
         resource = self.catalogue.find_kind(manifest["apiVersion"], manifest["kind"])
         assert resource is not None, f"no kind {manifest['kind']}"
-        namespace = manifest["metadata"].get("namespace", self.namespace) if resource.is_namespaced else ""
-        return self.api.create(resource, namespace, manifest)
+        return self.api.create(resource, self.namespace if resource.is_namespaced else "", manifest)
 
     def add_claim(self, name: str) -> Json:
         """Create a PersistentVolumeClaim that pods can mount."""

@@ -1,4 +1,4 @@
-"""Control groups of containers: limits of memory and of cores, what was used, and whom the kernel has killed."""
+"""Control groups of containers: their limits of memory and of cores."""
 
 import itertools
 import os
@@ -16,126 +16,61 @@ _numbers = itertools.count()
 
 
 @dataclass(frozen=True)
-class _Files:
-    """Names of the files of a version of cgroups."""
-
-    limit: str
-    usage: str
-    peak: str
-    kills: str
-
-
-_VERSION_1 = _Files("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.max_usage_in_bytes", "memory.oom_control")
-_VERSION_2 = _Files("memory.max", "memory.current", "memory.peak", "memory.events")
-
-
-@dataclass(frozen=True)
 class Cgroup:
     """Control group of one container."""
 
     directories: dict[str, Path]
-    """Directories by controller, all of them the same one in version 2."""
-    files: _Files
-
-    @property
-    def is_version_2(self) -> bool:
-        return self.files is _VERSION_2
-
-    @property
-    def memory(self) -> Path:
-        return self.directories["memory"]
-
-    def list_mounts(self) -> list[tuple[Path, str]]:
-        """List the directories that a container sees, and where it sees them."""
-        if self.is_version_2:
-            return [(self.memory, str(ROOT))]
-        return [(path, f"{ROOT}/{controller}") for controller, path in self.directories.items()]
+    """Directories by the place where the container sees them."""
 
     def list_processes(self) -> list[int]:
         """List the processes in the group, by their numbers outside of the container."""
-        try:
-            return [int(line) for line in (self.memory / "cgroup.procs").read_text().split()]
-        except OSError:
-            return []
-
-    def count_kills(self) -> int:
-        """Count the processes that the kernel has killed for lack of memory."""
-        lines = (self.memory / self.files.kills).read_text().splitlines()
-        return int(dict(line.split() for line in lines)["oom_kill"])
-
-    def read_usage_bytes(self) -> int:
-        return int((self.memory / self.files.usage).read_text())
-
-    def read_limit_bytes(self) -> int:
-        return int((self.memory / self.files.limit).read_text())
-
-    def read_peak_bytes(self) -> int:
-        """Read the most that was used, cached files among it."""
-        return int((self.memory / self.files.peak).read_text())
-
-    def read_needed_bytes(self) -> int:
-        """Read what is used now and cannot be given back: memory of processes, and shared memory."""
-        lines = (line.split() for line in (self.memory / "memory.stat").read_text().splitlines())
-        stat = {name: int(value) for name, value in lines}
-        return stat["anon"] + stat["shmem"] if self.is_version_2 else stat["total_rss"] + stat["total_shmem"]
-
-    def kill(self) -> None:
-        """Kill all processes in the group."""
-        for process in self.list_processes():
-            try:
-                os.kill(process, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+        path = next(iter(self.directories.values())) / "cgroup.procs"
+        return [int(line) for line in path.read_text().split()] if path.exists() else []
 
     def remove(self) -> None:
-        """Remove the group, once its processes have ended."""
+        """Remove the group, and kill what is left in it."""
         give_up_at = time.monotonic() + REMOVAL_SECONDS
-        for path in set(self.directories.values()):
+        for path in self.directories.values():
             while path.exists():
                 try:
                     path.rmdir()
                 except OSError:
                     assert time.monotonic() < give_up_at, f"{path} still has processes: {self.list_processes()}"
-                    self.kill()
+                    for process in self.list_processes():
+                        os.kill(process, signal.SIGKILL)
                     time.sleep(0.01)
 
 
-def make_cgroup(memory_bytes: int, num_cores: float, *, kills_all: bool) -> Cgroup:
-    """Make a control group; skip the test where this process may not.
-
-    kills_all: where the kernel kills one process for lack of memory, it kills all; version 1 cannot.
-    """
+def make_cgroup(memory_bytes: int, num_cores: float) -> Cgroup:
+    """Make a control group; skip the test where this process may not."""
     name = f"dlrm-pod-{os.getpid()}-{next(_numbers)}"
     try:
         if (ROOT / "cgroup.controllers").exists():
-            return _make_version_2(ROOT / name, memory_bytes, num_cores, kills_all=kills_all)
+            return _make_version_2(ROOT / name, memory_bytes, num_cores)
         return _make_version_1(name, memory_bytes, num_cores)
     except OSError as error:
         pytest.skip(f"control groups cannot be made here: {error}")
 
 
 def _make_version_1(name: str, memory_bytes: int, num_cores: float) -> Cgroup:
-    made = Cgroup({one: _find_own(one) / name for one in ("memory", "cpu")}, _VERSION_1)
+    made = Cgroup({f"{ROOT}/{one}": _find_own(one) / name for one in ("memory", "cpu")})
     for path in made.directories.values():
         path.mkdir()
-    (made.memory / made.files.limit).write_text(str(memory_bytes))
-    quota = int(num_cores * CPU_PERIOD_MICROSECONDS)
+    (made.directories[f"{ROOT}/memory"] / "memory.limit_in_bytes").write_text(str(memory_bytes))
     # Kernels without bandwidth control know shares alone.
-    if (path := made.directories["cpu"] / "cpu.cfs_quota_us").exists():
-        path.write_text(str(quota))
+    if (path := made.directories[f"{ROOT}/cpu"] / "cpu.cfs_quota_us").exists():
+        path.write_text(str(int(num_cores * CPU_PERIOD_MICROSECONDS)))
     return made
 
 
-def _make_version_2(path: Path, memory_bytes: int, num_cores: float, *, kills_all: bool) -> Cgroup:
+def _make_version_2(path: Path, memory_bytes: int, num_cores: float) -> Cgroup:
     (ROOT / "cgroup.subtree_control").write_text("+memory +cpu")
     path.mkdir()
-    made = Cgroup({"memory": path}, _VERSION_2)
-    (path / made.files.limit).write_text(str(memory_bytes))
+    (path / "memory.max").write_text(str(memory_bytes))
     if (swap := path / "memory.swap.max").exists():
         swap.write_text("0")
-    (path / "memory.oom.group").write_text(str(int(kills_all)))
     (path / "cpu.max").write_text(f"{int(num_cores * CPU_PERIOD_MICROSECONDS)} {CPU_PERIOD_MICROSECONDS}")
-    return made
+    return Cgroup({str(ROOT): path})
 
 
 def _find_own(controller: str) -> Path:

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kubernetes.utils import parse_quantity
+
 from tests.kubernetes.containers.cgroups import make_cgroup
 from tests.kubernetes.containers.container import Container, ContainerPlan
 from tests.kubernetes.containers.names import Names
@@ -11,9 +13,8 @@ from tests.kubernetes.containers.network import PodNetwork
 from tests.kubernetes.containers.variables import expand, make_variables
 from tests.kubernetes.containers.volumes import Volumes
 from tests.kubernetes.fake.cluster import Cluster
-from tests.kubernetes.fake.controllers.behaviours import Ending
-from tests.kubernetes.fake.quantities import parse_quantity
 from tests.kubernetes.fake.resources import Json
+from tests.kubernetes.played.behaviours import Ending
 
 
 @dataclass
@@ -25,22 +26,6 @@ class Node:
 
 
 @dataclass
-class MemoryPeak:
-    """Most memory that a container has used."""
-
-    needed_bytes: int = 0
-    """Bytes of its processes, and of shared memory, as far as somebody looked."""
-    used_bytes: int = 0
-    """The same and what the kernel keeps of files."""
-
-    num_kills: int = 0
-    """Number of processes that the kernel has killed for lack of memory."""
-
-    def describe(self) -> str:
-        return f"peak {self.needed_bytes / 2**20:.0f} MiB, with pages of files {self.used_bytes / 2**20:.0f} MiB"
-
-
-@dataclass
 class PodRuntime:
     """Containers of all pods, to be run by the fake kubelets with `run_process`."""
 
@@ -48,52 +33,38 @@ class PodRuntime:
     network: PodNetwork
     names: Names
     node: Node
-    kills_all: bool = False
-    tells_all_kills: bool = False
-    """Both: see `Container`."""
     containers: dict[str, Container] = field(default_factory=dict[str, Container])
     """Containers by the names of their pods, those that have ended among them."""
     ends: dict[str, Ending] = field(default_factory=dict[str, Ending])
     """Ends of containers, by the names of their pods."""
     _volumes: dict[str, Volumes] = field(default_factory=dict[str, Volumes])
-    peaks: dict[str, MemoryPeak] = field(default_factory=dict[str, MemoryPeak])
-    """Peak memory of containers, by the names of their pods."""
 
     def start(self, pod: Json) -> None:
-        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        name = pod["metadata"]["name"]
         path = self.node.directory / name
         path.mkdir(parents=True)
-        attachment = self.network.attach(uid)
+        attachment = self.network.attach(pod["metadata"]["uid"])
         self.names.add(pod, path / "hosts")
         volumes = Volumes(self.cluster, pod, path / "volumes", self.node.claims)
         self._volumes[name] = volumes
         limits: Json = pod["spec"]["containers"][0]["resources"]["limits"]
-        memory_bytes, num_cores = int(parse_quantity(limits["memory"])), float(parse_quantity(limits["cpu"]))
-        cgroup = make_cgroup(memory_bytes, num_cores, kills_all=self.kills_all)
+        cgroup = make_cgroup(int(parse_quantity(limits["memory"])), float(parse_quantity(limits["cpu"])))
         plan = make_plan(self.cluster, pod, volumes, attachment.path, path / "hosts")
-        container = Container(plan, cgroup, path / "container", self._log(name), self.kills_all, self.tells_all_kills)
-        self.containers[name] = container
-        container.start()
+        self.containers[name] = Container(plan, cgroup, path / "container", self._log(name))
 
     def poll(self, pod: Json) -> Ending | None:
         name = pod["metadata"]["name"]
-        if name not in self.ends:
-            end = self.containers[name].poll()
-            peak, cgroup = self.peaks.setdefault(name, MemoryPeak()), self.containers[name].cgroup
-            peak.needed_bytes = max(peak.needed_bytes, cgroup.read_needed_bytes())
-            peak.used_bytes, peak.num_kills = cgroup.read_peak_bytes(), cgroup.count_kills()
-            if end is None:
-                return None
+        if name not in self.ends and (end := self.containers[name].poll()) is not None:
             self._clean(pod)
             self.ends[name] = end
-        return self.ends[name]
+        return self.ends.get(name)
 
     def terminate(self, pod: Json) -> None:
         self.containers[pod["metadata"]["name"]].terminate()
 
     def kill(self, pod: Json) -> None:
         name = pod["metadata"]["name"]
-        if name in self.containers and name not in self.ends:
+        if name not in self.ends:
             self.containers[name].kill()
             self.poll(pod)
 

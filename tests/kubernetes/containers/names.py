@@ -1,6 +1,5 @@
-"""Names of pods, as the DNS of a cluster tells them: those that a headless Service gives, in files /etc/hosts."""
+"""Names of pods, as the DNS of a cluster gives them: those of a headless Service, in files /etc/hosts."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from tests.kubernetes.containers.network import PodNetwork
@@ -16,61 +15,35 @@ class Names:
         self._network = network
         self._service_host = service_host
         self._files: dict[str, Path] = {}
-        self._written: dict[str, set[str]] = {}
+        self._records: dict[str, str] = {}
+        """Lines by the uids of the pods that a Service names."""
 
     def add(self, pod: Json, path: Path) -> None:
-        """Write the file of a new pod, and tell those that are there of it."""
-        uid: str = pod["metadata"]["uid"]
-        lines = ["127.0.0.1 localhost", f"{self._network.attachments[uid].address} {' '.join(list_own_names(pod))}"]
-        lines.append(f"{self._network.host_address} {self._service_host}")
-        path.write_text("".join(f"{line}\n" for line in lines))
+        """Write the file of a new pod, and its names into the files of the others."""
+        uid, spec = pod["metadata"]["uid"], pod["spec"]
+        address = self._network.attachments[uid].address
+        short = f"{spec['hostname']}.{spec['subdomain']}"
+        qualified = f"{short}.{pod['metadata']['namespace']}.svc.cluster.local"
+        own = f"{address} {qualified} {spec['hostname']}"
+        lines = ["127.0.0.1 localhost", own, f"{self._network.host_address} {self._service_host}"]
+        path.write_text("".join(f"{line}\n" for line in [*lines, *self._records.values()]))
         path.chmod(0o644)
-        self._files[uid], self._written[uid] = path, set(lines)
-        self.refresh()
+        self._files[uid] = path
+        if self._is_published(pod):
+            self._records[uid] = f"{address} {short} {qualified}"
+            for other in self._files.values():
+                with other.open("a") as file:
+                    file.write(f"{self._records[uid]}\n")
 
     def remove(self, pod: Json) -> None:
-        self._files.pop(pod["metadata"]["uid"], None)
-
-    def refresh(self) -> None:
-        """Tell every pod the names that Services give now. An address is given once, so that none needs to be taken
-        back."""
-        records = sorted(self._list_records())
-        for uid, path in self._files.items():
-            new = [line for line in records if line not in self._written[uid]]
-            if new:
-                with path.open("a") as file:
-                    file.write("".join(f"{line}\n" for line in new))
-                self._written[uid].update(new)
-
-    def _list_records(self) -> Iterator[str]:
-        for pod in self._cluster.pods(namespace=None):
-            found = self._network.attachments.get(pod["metadata"]["uid"])
-            if found is not None and self._is_published(pod):
-                yield f"{found.address} {' '.join(list_service_names(pod))}"
+        """Forget a pod. Its address is given once, so that no name needs to be taken back."""
+        self._files.pop(pod["metadata"]["uid"])
+        self._records.pop(pod["metadata"]["uid"], None)
 
     def _is_published(self, pod: Json) -> bool:
         """Whether a headless Service of the name of the pod's subdomain selects it, ready or not."""
-        subdomain, namespace = pod["spec"].get("subdomain", ""), pod["metadata"]["namespace"]
-        service = self._cluster.api.find(SERVICES, namespace, subdomain) if subdomain else None
+        service = self._cluster.api.find(SERVICES, pod["metadata"]["namespace"], pod["spec"]["subdomain"])
         if service is None or service["spec"].get("clusterIP") != "None":
             return False
-        selector: dict[str, str] = service["spec"].get("selector") or {}
-        is_selected = bool(selector) and selector.items() <= (pod["metadata"].get("labels") or {}).items()
+        is_selected = service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
         return is_selected and bool(service["spec"].get("publishNotReadyAddresses"))
-
-
-def list_own_names(pod: Json) -> list[str]:
-    """List the names that a pod has for itself, whatever others know."""
-    spec = pod["spec"]
-    own = [spec["hostname"]]
-    return [_qualify(pod), *own] if spec.get("subdomain") else own
-
-
-def list_service_names(pod: Json) -> list[str]:
-    """List the names of a pod below its Service, short as by the search path of the pods of its namespace."""
-    return [f"{pod['spec']['hostname']}.{pod['spec']['subdomain']}", _qualify(pod)]
-
-
-def _qualify(pod: Json) -> str:
-    spec = pod["spec"]
-    return f"{spec['hostname']}.{spec['subdomain']}.{pod['metadata']['namespace']}.svc.cluster.local"

@@ -13,14 +13,14 @@ _FIELD = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 
 def make_variables(cluster: Cluster, pod: Json) -> dict[str, str]:
     """Make the variables that the pod names for its container, and those that every container has."""
-    metadata, container = pod["metadata"], pod["spec"]["containers"][0]
+    container = pod["spec"]["containers"][0]
     made = {
         "KUBERNETES_SERVICE_HOST": "10.96.0.1",
         "KUBERNETES_SERVICE_PORT": "443",
         "HOSTNAME": pod["spec"]["hostname"],
     }
     for source in container.get("envFrom") or []:
-        secret = cluster.get(SECRETS, source["secretRef"]["name"], metadata["namespace"])
+        secret = cluster.get(SECRETS, source["secretRef"]["name"])
         made |= {name: base64.b64decode(text).decode() for name, text in (secret.get("data") or {}).items()}
     for variable in container.get("env") or []:
         value: str = variable.get("value") or ""

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from kubernetes.utils import parse_quantity
+
 from tests.kubernetes.fake.cluster import Cluster
-from tests.kubernetes.fake.quantities import parse_quantity
 from tests.kubernetes.fake.resources import SECRETS, Json
 
 SHARED_MODE = 0o2777
@@ -21,7 +22,6 @@ class Volumes:
 
     def __init__(self, cluster: Cluster, pod: Json, directory: Path, claims: Mapping[str, Path]) -> None:
         self._cluster = cluster
-        self._namespace: str = pod["metadata"]["namespace"]
         self._group: int = pod["spec"]["securityContext"]["fsGroup"]
         self._directory = directory
         self._claims = claims
@@ -83,7 +83,7 @@ class Volumes:
 
     def _write_secret(self, path: Path, source: Json) -> None:
         """Write the files of a Secret: links to a directory that is replaced as a whole when the Secret changes."""
-        secret = self._cluster.get(SECRETS, source["secretName"], self._namespace)
+        secret = self._cluster.get(SECRETS, source["secretName"])
         content = path / "..content"
         for directory in (path, content):
             self._make_directory(directory, 0o2755)

@@ -3,9 +3,8 @@
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from tests.kubernetes.fake.errors import ApiError, expired
 from tests.kubernetes.fake.resources import Json
@@ -34,7 +33,7 @@ class Answer:
     def to_error(self) -> ApiError:
         """Return the failure that is answered."""
         reason, message = _REASONS.get(self.code, ("InternalError", "an error on the server"))
-        return ApiError(self.code, self.reason or reason, self.message or message, None, self.retry_after_seconds)
+        return ApiError(self.code, self.reason or reason, self.message or message, self.retry_after_seconds)
 
 
 _REASONS = {
@@ -56,11 +55,6 @@ class Delay:
 
 
 @dataclass(frozen=True)
-class Hang:
-    """Silence: the request is not carried out and never answered, until the client or the server goes."""
-
-
-@dataclass(frozen=True)
 class DropRequest:
     """Connection that closes before the request is carried out."""
 
@@ -75,21 +69,6 @@ class TruncateAnswer:
     """Answer of which only the first bytes come before the connection closes."""
 
     num_bytes: int = 20
-
-
-@dataclass(frozen=True)
-class SlowAnswer:
-    """Answer that trickles."""
-
-    num_bytes: int = 64
-    pause_seconds: float = 0.01
-
-
-@dataclass(frozen=True)
-class Interfere:
-    """Action of somebody else just before the request is carried out, such as a write to the same object."""
-
-    action: Callable[[Call], Any]
 
 
 class WatchFault:
@@ -118,45 +97,18 @@ class DropWatch(WatchFault):
 
     def change(self, events: Events) -> Events:
         """Yield some events."""
-        if self.num_events:
-            yield from _take(events, self.num_events)
+        yield from _take(events, self.num_events)
         raise DroppedConnectionError
 
 
 @dataclass(frozen=True)
-class EndWatch(WatchFault):
-    """Watch that the server ends in good order after some events."""
-
-    num_events: int = 0
-
-    def change(self, events: Events) -> Events:
-        """Yield some events."""
-        if self.num_events:
-            yield from _take(events, self.num_events)
-
-
-@dataclass(frozen=True)
 class SilenceWatch(WatchFault):
-    """Watch that stays open and sends nothing more after some events."""
-
-    num_events: int = 0
+    """Watch that stays open and sends nothing."""
 
     def change(self, events: Events) -> Events:
-        """Yield some events, then nothing."""
-        if self.num_events:
-            yield from _take(events, self.num_events)
+        """Yield nothing."""
         for _ in events:
             yield None
-
-
-@dataclass(frozen=True)
-class BookmarksOnly(WatchFault):
-    """Watch of which nothing but bookmarks comes through."""
-
-    def change(self, events: Events) -> Events:
-        """Yield bookmarks."""
-        for event in events:
-            yield event if event and event["type"] == "BOOKMARK" else None
 
 
 @dataclass(frozen=True)
@@ -179,20 +131,15 @@ class ExpireWatch(WatchFault):
 
     def change(self, events: Events) -> Events:
         """Yield some events and the error."""
-        if self.num_events:
-            yield from _take(events, self.num_events)
+        yield from _take(events, self.num_events)
         yield error_event(expired("too old resource version: 1 (2)"))
 
 
 @dataclass(frozen=True)
 class TruncateWatch(WatchFault):
-    """Watch that breaks in the middle of a line, behind some events.
-
-    ends_well: the answer ends in good order, so that the client sees half a line and no broken connection.
-    """
+    """Watch that breaks in the middle of a line, behind some events."""
 
     num_events: int = 0
-    ends_well: bool = False
 
     def lines(self, events: Events) -> Lines:
         """Yield some lines and half of one."""
@@ -204,8 +151,6 @@ class TruncateWatch(WatchFault):
             line = encode(event)
             if num_sent == self.num_events:
                 yield line[: len(line) // 2]
-                if self.ends_well:
-                    return
                 raise DroppedConnectionError
             num_sent += 1
             yield line
@@ -231,14 +176,14 @@ class SlowWatch(WatchFault):
 
 
 def _take(events: Events, num_events: int) -> Events:
-    for event in events:
+    for event in events if num_events else ():
         yield event
         num_events -= event is not None
         if num_events == 0:
             return
 
 
-Fault = Answer | Delay | Hang | DropRequest | LoseAnswer | TruncateAnswer | SlowAnswer | Interfere | WatchFault
+Fault = Answer | Delay | DropRequest | LoseAnswer | TruncateAnswer | WatchFault
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.kubernetes.fake.objects import copy_json
@@ -36,7 +35,7 @@ class Store:
         """Oldest revision that a watch may start from."""
         self._objects: dict[tuple[Resource, str, str], Json] = {}
         self._history: deque[Change] = deque()
-        self._history_length = history_length
+        self.history_length = history_length
         self._subscribers: list[deque[Change]] = []
 
     def get(self, resource: Resource, namespace: str, name: str) -> Json | None:
@@ -44,17 +43,11 @@ class Store:
         with self.lock:
             return copy_json(self._objects.get((resource, namespace, name)))
 
-    def list_all(
-        self, resource: Resource, namespace: str | None = None, where: Callable[[Json], bool] = lambda _: True
-    ) -> list[Json]:
-        """Return copies of the objects for which `where` is true, in the order of namespaces and names."""
+    def list_all(self, resource: Resource, namespace: str | None = None) -> list[Json]:
+        """Return copies of the objects of a kind, in the order of namespaces and names."""
         with self.lock:
-            found = [
-                (key[1:], stored)
-                for key, stored in self._objects.items()
-                if key[0] == resource and (not namespace or key[1] == namespace) and where(stored)
-            ]
-            return [copy_json(stored) for _, stored in sorted(found, key=lambda item: item[0])]
+            keys = [key for key in self._objects if key[0] == resource and (not namespace or key[1] == namespace)]
+            return [copy_json(self._objects[key]) for key in sorted(keys, key=lambda key: key[1:])]
 
     def put(self, resource: Resource, thing: Json) -> Json:
         """Write an object, new or not, under the next revision. Return a copy with its resourceVersion."""
@@ -78,17 +71,10 @@ class Store:
             self._note(Change(self.revision, "DELETED", resource, stored, previous))
             return copy_json(stored)
 
-    def changes_after(self, revision: int) -> list[Change]:
-        """Return the changes behind a revision, oldest first."""
+    def subscribe(self, revision: int) -> deque[Change]:
+        """Return a queue with the known changes behind a revision, into which every later one is put too."""
         with self.lock:
-            if revision >= self.revision:
-                return []
-            return [change for change in self._history if change.revision > revision]
-
-    def subscribe(self) -> deque[Change]:
-        """Return a queue that every later change is put into."""
-        with self.lock:
-            queue: deque[Change] = deque()
+            queue = deque(change for change in self._history if change.revision > revision)
             self._subscribers.append(queue)
             return queue
 
@@ -97,20 +83,11 @@ class Store:
         with self.lock:
             self._subscribers = [one for one in self._subscribers if one is not queue]
 
-    def compact(self) -> None:
-        """Forget the history: a watch from an older revision is told that it has expired; those that run go on."""
-        with self.lock:
-            # A revision that nothing was written at: also those that have seen all are too old.
-            self.revision += 1
-            self._history.clear()
-            self.compacted_revision = self.revision
-            self.changed.notify_all()
-
     def _note(self, change: Change) -> None:
         self._history.append(change)
         for queue in self._subscribers:
             queue.append(change)
-        while len(self._history) > self._history_length:
+        while len(self._history) > self.history_length:
             self.compacted_revision = self._history.popleft().revision
         self.changed.notify_all()
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tests.kubernetes.fake.errors import ApiError, expired
 from tests.kubernetes.fake.objects import copy_json
-from tests.kubernetes.fake.resources import JOBS, PODS, Json, Resource
+from tests.kubernetes.fake.resources import Json, Resource
 from tests.kubernetes.fake.selectors import Matcher
 from tests.kubernetes.fake.store import Change, Store
 
@@ -17,15 +17,14 @@ IDLE_SECONDS = 0.05
 
 @dataclass(frozen=True)
 class WatchOptions:
-    """Query of a watch."""
+    """Query of a watch. start: revision of the list that it goes on from."""
 
     resource: Resource
     namespace: str
     matches: Matcher
-    resource_version: str = ""
-    allows_bookmarks: bool = False
-    sends_initial_events: bool = False
-    timeout_seconds: float | None = None
+    start: int
+    allows_bookmarks: bool
+    timeout_seconds: float
 
 
 class WatchStream:
@@ -34,79 +33,46 @@ class WatchStream:
     def __init__(self, store: Store, options: WatchOptions) -> None:
         self._store = store
         self._options = options
-        self._closed = False
-        self._wants_bookmark = False
+        self._is_closed = False
         with store.lock:
-            self._first = self._make_first_events()
-            self._queue: deque[Change] = store.subscribe()
-
-    def _make_first_events(self) -> list[Json]:
-        options = self._options
-        if options.sends_initial_events or options.resource_version in ("", "0"):
-            # A watch from nowhere that allows bookmarks is told where the initial events end, asked or not.
-            marks_end = options.allows_bookmarks and (options.sends_initial_events or not options.resource_version)
-            events = [
-                {"type": "ADDED", "object": thing}
-                for thing in self._store.list_all(options.resource, options.namespace)
-                if options.matches(thing)
-            ]
-            if marks_end:
-                marks = {"annotations": {"k8s.io/initial-events-end": "true"}}
-                events.append(_bookmark(options.resource, self._store.revision, marks))
-            return events
-        start = int(options.resource_version)
-        if start < self._store.compacted_revision:
-            message = f"too old resource version: {start} ({self._store.compacted_revision})"
-            return [error_event(expired(message))]
-        events = [self._to_event(change) for change in self._store.changes_after(start)]
-        return [event for event in events if event]
+            self._is_expired = options.start < store.compacted_revision
+            self._queue: deque[Change] = store.subscribe(options.start)
 
     def events(self) -> Iterator[Json | None]:
         """Yield events as they come, and None whenever none has come for a while."""
-        timeout = self._options.timeout_seconds
-        end_at = None if timeout is None else time.monotonic() + timeout
+        options, end_at = self._options, time.monotonic() + self._options.timeout_seconds
         try:
-            for event in self._first:
-                yield event
-                if event["type"] == "ERROR":
-                    return
-            while not self._closed and (end_at is None or time.monotonic() < end_at):
-                yield from self._wait(end_at)
+            if self._is_expired:
+                message = f"too old resource version: {options.start} ({self._store.compacted_revision})"
+                yield error_event(expired(message))
+                return
+            revision = options.start
+            while not self._is_closed and (pause := min(IDLE_SECONDS, end_at - time.monotonic())) > 0:
+                changes, revision = self._wait(pause)
+                yield from filter(None, map(self._to_event, changes))
+                if not changes:
+                    yield None
+            if options.allows_bookmarks:
+                # So do real servers shortly before a watch ends.
+                yield _bookmark(options.resource, revision)
         finally:
             self._store.unsubscribe(self._queue)
 
-    def _wait(self, end_at: float | None) -> Iterator[Json | None]:
-        pause = IDLE_SECONDS if end_at is None else max(0.0, min(IDLE_SECONDS, end_at - time.monotonic()))
+    def _wait(self, seconds: float) -> tuple[list[Change], int]:
+        """Return the changes since the last call, and the revision up to which all are known."""
         with self._store.changed:
-            if not self._queue and not self._wants_bookmark and not self._closed:
-                self._store.changed.wait(pause)
+            if not self._queue:
+                self._store.changed.wait(seconds)
             changes = list(self._queue)
             self._queue.clear()
-            # All changes up to now are in hand, so that the bookmark may say so.
-            wants_bookmark, self._wants_bookmark = self._wants_bookmark, False
-            revision = self._store.revision
-        for change in changes:
-            if event := self._to_event(change):
-                yield event
-        if wants_bookmark and self._options.allows_bookmarks:
-            yield _bookmark(self._options.resource, revision)
-        if not changes:
-            yield None
-
-    def send_bookmark(self) -> None:
-        """Have the stream send a bookmark, if its client allows them."""
-        with self._store.changed:
-            self._wants_bookmark = True
-            self._store.changed.notify_all()
+            return changes, self._store.revision
 
     def close(self) -> None:
-        """End the stream as the server does when its time is over."""
-        with self._store.changed:
-            self._closed = True
-            self._store.changed.notify_all()
+        """End the stream."""
+        self._is_closed = True
 
     def _to_event(self, change: Change) -> Json | None:
-        """Return what the watch is told of a change: one that leaves the selection is deleted for it."""
+        """Return what the watch sees of a change: an object that leaves the selection is deleted for it."""
         options = self._options
         if change.resource != options.resource:
             return None
@@ -115,8 +81,7 @@ class WatchStream:
         was_selected = change.previous is not None and options.matches(change.previous)
         is_selected = change.type != "DELETED" and options.matches(change.object)
         if is_selected:
-            kind = "MODIFIED" if was_selected else "ADDED"
-            return {"type": kind, "object": copy_json(change.object)}
+            return {"type": "MODIFIED" if was_selected else "ADDED", "object": copy_json(change.object)}
         if not was_selected:
             return None
         # As it was last selected, but with the revision of the change: so does the real cache.
@@ -125,21 +90,11 @@ class WatchStream:
         return {"type": "DELETED", "object": gone}
 
 
-def _bookmark(resource: Resource, revision: int, metadata: Json | None = None) -> Json:
-    marked: Json = {
-        "kind": resource.kind,
-        "apiVersion": resource.api_version,
-        "metadata": {"resourceVersion": str(revision), **(metadata or {})},
-    }
-    # The rest is what Go writes of an empty struct.
-    if resource == PODS:
-        marked |= {"spec": {"containers": None}, "status": {}}
-    elif resource == JOBS:
-        template = {"metadata": {}, "spec": {"containers": None}}
-        marked |= {"spec": {"template": template}, "status": {}}
-    return {"type": "BOOKMARK", "object": marked}
+def _bookmark(resource: Resource, revision: int) -> Json:
+    marked = {"kind": resource.kind, "apiVersion": resource.api_version}
+    return {"type": "BOOKMARK", "object": {**marked, "metadata": {"resourceVersion": str(revision)}}}
 
 
 def error_event(error: ApiError) -> Json:
-    """Return the event in which a running watch is told of a failure."""
+    """Return the event that ends a running watch with a failure."""
     return {"type": "ERROR", "object": error.to_status()}

@@ -1,4 +1,4 @@
-"""Verbs of a real API server, as the controllers and tests of the fake one call them."""
+"""Verbs of a real API server, as tests and what they play call them."""
 
 import random
 from collections.abc import Callable

@@ -13,7 +13,6 @@ from tests.kubernetes.fake.resources import (
     NODES,
     PODS,
     PRIORITY_CLASSES,
-    WORKLOADS,
     Resource,
 )
 from tests.kubernetes.real.api import RealApi
@@ -34,7 +33,6 @@ def empty_namespace(api: RealApi, namespace: str) -> None:
             api.delete(JOBS, namespace, job["metadata"]["name"], DeleteOptions(propagation_policy="Background"))
     with suppress(ApiError):
         api.delete(NAMESPACES, "", namespace)
-    release_workloads(api, namespace)
 
     def are_pods_gone() -> bool:
         pods = api.list_all(PODS, namespace)
@@ -44,15 +42,6 @@ def empty_namespace(api: RealApi, namespace: str) -> None:
         return not pods
 
     wait_until(are_pods_gone)
-
-
-def release_workloads(api: RealApi, namespace: str) -> None:
-    """Remove the finalizers of Kueue's Workloads, whose controller is played and gone."""
-    # The kind is not there, or the Workload is not any more.
-    with suppress(ApiError):
-        for workload in api.list_all(WORKLOADS, namespace):
-            name = workload["metadata"]["name"]
-            api.modify(WORKLOADS, namespace, name, lambda found: found["metadata"].pop("finalizers", None) and None)
 
 
 def delete_labelled(api: RealApi, resource: Resource) -> bool:

@@ -6,15 +6,14 @@ from pathlib import Path
 import yaml
 
 from tests.kubernetes.fake.clock import Clock
-from tests.kubernetes.fake.controllers.kueue import Kueue
 from tests.kubernetes.fake.http_server import HttpServer
-from tests.kubernetes.fake.rbac import Authoriser
 from tests.kubernetes.fake.resources import (
     BUILT_IN,
     CLUSTER_QUEUES,
     JOBS,
     KUEUE,
     NAMESPACES,
+    NODES,
     PODS,
     QUOTAS,
     SECRETS,
@@ -26,6 +25,8 @@ from tests.kubernetes.fake.resources import (
     Json,
 )
 from tests.kubernetes.handles import ClusterHandles
+from tests.kubernetes.played.foreign import make_foreign_pod
+from tests.kubernetes.played.kueue import Kueue
 from tests.kubernetes.real.api import RealApi
 from tests.kubernetes.real.cleaning import OUTSIDE_NAMESPACES, OWN_LABELS, VOLUMES, delete_labelled, empty_namespace
 from tests.kubernetes.real.connection import Connection
@@ -42,7 +43,6 @@ want to see."""
 ROUND_SECONDS = 0.03
 SETTLE_SECONDS = 30.0
 WATCHED = (JOBS, PODS, SERVICES, SECRETS, QUOTAS)
-TOKEN = "token-of-the-service"
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
 
@@ -65,10 +65,8 @@ class RealCluster(ClusterHandles):
             install_kueue(self.api)
         self.api.create(NAMESPACES, "", {"metadata": {"name": self.namespace, "labels": OWN_LABELS | RESTRICTED}})
         wait_until(lambda: self.api.find(SERVICE_ACCOUNTS, self.namespace, "default"))
-        self.server = HttpServer(self._forwarder, self.catalogue, Authoriser(""), TOKEN)
-        self.faults = self.server.faults
-        self.recorder = self.server.recorder
-        self.nodes = RealNodes(self.api)
+        self.server = HttpServer(self._forwarder, self.catalogue)
+        self.nodes = self._real_nodes = RealNodes(self.api)
         self.kubelet = RealKubelet(self.api, self.nodes.is_alive)
         self.kueue = Kueue(self.api, self.namespace)
         for number in range(num_nodes):
@@ -89,15 +87,28 @@ class RealCluster(ClusterHandles):
     def lose_node(self, name: str) -> None:
         """Stop a node without a word, and wait until its loss is noticed."""
         self.nodes.stop(name)
-        wait_until(lambda: self.nodes.is_lost(name))
+        wait_until(lambda: self._real_nodes.is_lost(name))
         self.advance(50)
+
+    def preempt(self, pod: Json) -> None:
+        """Have the scheduler put a pod of a higher priority in the place of this one."""
+        self.apply(
+            {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 100}
+        )
+        node = self.get(NODES, pod["spec"]["nodeName"])
+        self.apply(make_foreign_pod("important", node["status"]["allocatable"]["cpu"], priorityClassName="high"))
+
+    def forbid_pods(self) -> None:
+        """Allow no pods any more, by a quota `none`."""
+        quota = {"hard": {"pods": "0"}}
+        self.apply({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": quota})
 
     def stop(self) -> None:
         """Remove all that the test has made."""
         self.kubelet.stop()
         self.server.stop()
         empty_namespace(self.api, self.namespace)
-        self.nodes.close()
+        self._real_nodes.close()
         for resource in (*OUTSIDE_NAMESPACES, *([CLUSTER_QUEUES] if CLUSTER_QUEUES in self.catalogue else [])):
             delete_labelled(self.api, resource)
 
@@ -137,9 +148,9 @@ class RealCluster(ClusterHandles):
         """Have kubeconfigs lead past the server of faults to the real one, with a token for these roles."""
         self.account = connect_with_rights(self.api, manifests)
 
-    def write_kubeconfig(self, path: Path, namespace: str | None = None) -> Path:
+    def write_kubeconfig(self, path: Path) -> Path:
         """Write a kubeconfig for this cluster."""
-        super().write_kubeconfig(path, namespace)
+        super().write_kubeconfig(path)
         if self.account is not None:
             document = yaml.safe_load(path.read_text())
             place = {"server": self.account.address, "certificate-authority": self.account.certificate_file}

@@ -1,8 +1,8 @@
 """Kubelets of the nodes of a test, which write what pods do to a real API server."""
 
-from tests.kubernetes.fake.controllers.kubelet import Kubelet
 from tests.kubernetes.fake.errors import ApiError
 from tests.kubernetes.fake.resources import Json
+from tests.kubernetes.played.kubelet import Kubelet
 
 NOT_FOUND, CONFLICT = 404, 409
 

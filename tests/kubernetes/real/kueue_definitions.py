@@ -1,4 +1,4 @@
-"""Kinds of Kueue on a real API server, without rules for their content: the fake of its controller fills them in."""
+"""Kinds of Kueue on a real API server, without rules for their content: what plays its controller fills them in."""
 
 from tests.kubernetes.fake.errors import ApiError
 from tests.kubernetes.fake.resources import KUEUE, Json, Resource
@@ -49,7 +49,6 @@ def _define(resource: Resource) -> Json:
         "singular": resource.kind.lower(),
         "kind": resource.kind,
         "listKind": f"{resource.kind}List",
-        "shortNames": list(resource.short_names),
     }
     scope = "Namespaced" if resource.is_namespaced else "Cluster"
     # Definitions in groups of Kubernetes' own projects have to say who has approved them.

@@ -7,10 +7,10 @@ from typing import Any
 
 import urllib3
 
-from tests.kubernetes.fake.controllers.nodes import NOT_READY, READY, UNREACHABLE, Nodes, make_node
 from tests.kubernetes.fake.errors import ApiError
 from tests.kubernetes.fake.objects import has_condition, set_condition
 from tests.kubernetes.fake.resources import LEASES, NODES, Json
+from tests.kubernetes.played.nodes import NOT_READY, READY, UNREACHABLE, Nodes, make_node
 from tests.kubernetes.real.api import RealApi, make_path
 from tests.kubernetes.real.cleaning import OWN_LABELS
 from tests.patience import wait_until
@@ -39,11 +39,9 @@ class RealNodes(Nodes):
         gpus: int = 0,
         labels: dict[str, str] | None = None,
         taints: list[Json] | None = None,
-        pods: int = 110,
     ) -> Json:
         """Add a node, and wait until its controller takes it for ready."""
-        amounts = {"cpu": cpu, "memory": memory, "pods": str(pods)}
-        node = make_node(name, amounts, gpus, OWN_LABELS | (labels or {}), taints or [])
+        node = make_node(name, {"cpu": cpu, "memory": memory}, gpus, OWN_LABELS | (labels or {}), taints or [])
         self._renew_lease(name)
         created = self._real_api.create(NODES, "", node)
 
@@ -85,9 +83,6 @@ class RealNodes(Nodes):
         for resource, namespace in ((NODES, ""), (LEASES, LEASE_NAMESPACE)):
             with suppress(ApiError):
                 self._real_api.delete(resource, namespace, name)
-
-    def sync(self) -> None:
-        """Do nothing: the real controllers do it."""
 
     def close(self) -> None:
         """Remove all nodes."""

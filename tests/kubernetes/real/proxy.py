@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import urllib3
 
-from tests.kubernetes.fake.dispatch import Response
 from tests.kubernetes.fake.errors import ApiError
 from tests.kubernetes.fake.resources import Json
+from tests.kubernetes.fake.responses import Response
 from tests.kubernetes.fake.routes import Call
 from tests.kubernetes.real.connection import Connection, read_lines
 
@@ -24,7 +24,7 @@ class Forwarder:
         self.connection = connection
 
     def answer(self, call: Call, body: bytes, content_type: str) -> Response:
-        """Have a call carried out. Raises ApiError where the server does not answer."""
+        """Have a call carried out. Raises ApiError if the server does not answer."""
         is_watch = call.verb == "watch"
         try:
             answer = self.connection.send(
@@ -69,9 +69,6 @@ class ForwardedWatch:
         if not self._is_closed.is_set():
             self._is_closed.set()
             self._answer.shutdown()
-
-    def send_bookmark(self) -> None:
-        """Leave bookmarks to the real server."""
 
     def _read(self) -> None:
         try:

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from service.settings import Settings
-from tests.kubernetes.clusters import FAKE, KINDS, REAL, AnyCluster, MakeCluster
+from tests.kubernetes.clusters import FAKE, KINDS, AnyCluster, MakeCluster
 from tests.kubernetes.fake.cluster import Cluster
-from tests.kubernetes.fake.resources import NAMESPACES
-from tests.kubernetes.real.cluster import RESTRICTED, RealCluster
+from tests.kubernetes.real.cluster import RealCluster
 from tests.kubernetes.real.connection import Connection
 from tests.kubernetes.real.server import find_kubeconfig, use_server
 from tests.service.launchers.kubernetes.rights import list_rights
@@ -46,7 +45,7 @@ def make_cluster(request: pytest.FixtureRequest) -> Iterator[MakeCluster]:
             cluster = RealCluster(request.getfixturevalue("real_server"), **options)
         made.append(cluster)
         prepare(cluster)
-        if request.param == REAL:
+        if isinstance(cluster, RealCluster):
             # Not as an administrator: what the manifests grant has to be enough for every scenario.
             cluster.enforce_rbac(list_rights("overlays/production" if options.get("has_kueue") else "overlays/local"))
         return cluster
@@ -76,8 +75,7 @@ def scene(
 
 
 def prepare(cluster: AnyCluster) -> None:
-    """Put into a cluster what an administrator does: Pod Security, claims, credentials and the worker's account."""
-    cluster.api.modify(NAMESPACES, "", cluster.namespace, lambda found: found["metadata"]["labels"].update(RESTRICTED))
+    """Put into a cluster what an administrator does: claims, credentials and the worker's account."""
     for claim in CLAIMS:
         cluster.add_claim(claim)
     cluster.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "dlrm-worker"}})

@@ -16,8 +16,8 @@ from service.jobs.service import Submission
 from service.services import Services
 from service.settings import Settings
 from tests.kubernetes.clusters import AnyCluster
-from tests.kubernetes.fake.controllers.behaviours import Behaviour, end_on_sigterm, exit_with
 from tests.kubernetes.fake.resources import JOBS, PODS, SECRETS, SERVICES, Json
+from tests.kubernetes.played.behaviours import Behaviour, end_on_sigterm, exit_with
 from tests.patience import wait_until
 from tests.service.control.rounds import USER
 
@@ -42,19 +42,6 @@ def make_message(outcome: Json) -> str:
 def leave(outcome: Json, code: int) -> Behaviour:
     """End at once with an outcome in the termination message."""
     return exit_with(code, make_message(outcome))
-
-
-def make_foreign_pod(name: str, cpu: str, **spec: Any) -> Json:
-    """Make a pod of another program, within Pod Security `restricted`."""
-    security = {
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"]},
-        "runAsNonRoot": True,
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
-    resources = {"requests": {"cpu": cpu}, "limits": {"cpu": cpu}}
-    container = {"name": "main", "image": "other", "resources": resources, "securityContext": security}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [container], **spec}}
 
 
 def end_when_asked() -> Behaviour:

@@ -16,13 +16,14 @@ from dlrm.record import PushTarget
 from service.keys.roles import Role
 from service.settings import Settings
 from tests.kubernetes.fake.cluster import Cluster
-from tests.kubernetes.fake.controllers.behaviours import be_evicted, exit_with, run
+from tests.kubernetes.played.behaviours import be_evicted, exit_with, find_no_node, run
 from tests.patience import PATIENCE_SECONDS, wait_until
 from tests.service.api import Api, make_document, serve_api
 from tests.service.launchers.kubernetes.conftest import prepare
 from tests.service.launchers.kubernetes.scene import DONE, Scene, leave, write_options
 
 BUCKET = "s3://clicks-runs/ads"
+NO_NODE = find_no_node("0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector.")
 
 
 @dataclass
@@ -117,7 +118,8 @@ def test_each_launch_process_has_a_log_of_its_own(place: Place) -> None:
     assert "--node: rank 1 has one log" in place.run("logs", job_id, "--rank", "1", "--node", "1", code=2)
 
 
-def test_a_job_that_waits_for_a_node_says_so_in_the_list_and_in_its_events(place: Place) -> None:
+def test_a_job_that_waits_for_a_node_says_so_in_list_and_events(place: Place) -> None:
+    place.cluster.kubelet.on_start(behaviour=NO_NODE, times=1)
     job_id = place.submit(kubernetes={"node_selector": {"pool": "gpu"}})
     wait_until(lambda: place.get(f"/v1/jobs/{job_id}")["reason"] == "unschedulable")
     assert "unschedulable" in place.run("jobs")
@@ -158,8 +160,10 @@ def test_a_job_that_never_began_leaves_no_files(place: Place) -> None:
 
 @pytest.mark.parametrize("place", ["claim"], indirect=True)
 def test_the_page_shows_nodes_logs_of_each_and_what_a_job_waits_for(place: Place, browser: Browser) -> None:
-    running, waiting = place.submit(nodes=3), place.submit(kubernetes={"node_selector": {"pool": "gpu"}})
+    running = place.submit(nodes=3)
     place.api.wait_for(running, "RUNNING")
+    place.cluster.kubelet.on_start(behaviour=NO_NODE, times=1)
+    waiting = place.submit(kubernetes={"node_selector": {"pool": "gpu"}})
     wait_until(lambda: place.get(f"/v1/jobs/{waiting}")["reason"] == "unschedulable")
     for node in (0, 1):
         place.push(running, node, "launch", f"begins on node {node}")

@@ -9,16 +9,16 @@ from service.http.problems import ProblemError
 from service.quotas.schemas import NewQuota
 from service.settings import Settings
 from tests.kubernetes.clusters import MakeCluster
-from tests.kubernetes.fake.controllers.behaviours import exit_with, ignore_sigterm, run, run_out_of_memory
 from tests.kubernetes.fake.deletion import DeleteOptions
 from tests.kubernetes.fake.resources import PODS, SERVICES
+from tests.kubernetes.played.behaviours import exit_with, find_no_node, ignore_sigterm, run, run_out_of_memory
+from tests.kubernetes.played.foreign import make_foreign_pod
 from tests.service.control.rounds import USER
 from tests.service.launchers.kubernetes.scene import (
     DONE,
     Scene,
     end_when_asked,
     leave,
-    make_foreign_pod,
     make_message,
     make_scene,
     stop_service,
@@ -145,15 +145,18 @@ def test_pod_0_may_wait_for_the_service_after_another_pod_has_left_its_end(scene
 def test_a_pod_that_finds_no_node_holds_up_the_others_and_says_so(scene: Scene) -> None:
     # Another program takes node 1, of which the service knows nothing.
     scene.cluster.apply(make_foreign_pod("other", "2", nodeName="node-1"))
+    scene.cluster.kubelet.on_start(1, find_no_node("0/2 nodes are available: 2 Insufficient cpu."))
     job_id = submit(scene)
     job = scene.wait(job_id, lambda job: job.reason == "unschedulable")
     assert (job.state, "Insufficient cpu" in job.message) == ("STARTING", True)
     assert job.message.endswith("(1 of 2 pods run)")
     scene.cluster.api.delete(PODS, scene.cluster.namespace, "other", DeleteOptions(grace_period_seconds=0))
+    scene.cluster.kubelet.change(scene.pod(job_id, 1), run())
     scene.wait_for(job_id, "RUNNING")
 
 
 def test_a_range_of_nodes_begins_with_those_that_are_there(scene: Scene) -> None:
+    scene.cluster.kubelet.on_start(2, find_no_node("0/2 nodes are available: 2 Insufficient cpu."))
     job_id = scene.submit(resources={"nodes": {"min": 1, "max": 3}, "workers_per_node": 2}, batch={"global_size": 96})
     job = scene.wait_for(job_id, "RUNNING")
     phases = sorted(pod["status"]["phase"] for pod in scene.cluster.pods())

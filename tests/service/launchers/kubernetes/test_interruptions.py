@@ -14,10 +14,8 @@ from service.jobs.service import get_existing_job
 from service.keys.secret import hash_secret
 from service.launchers.kubernetes.api import KubernetesApi
 from service.times import now
-from tests.kubernetes.fake.controllers.behaviours import run
 from tests.kubernetes.fake.faults import (
     Answer,
-    BookmarksOnly,
     Delay,
     DropRequest,
     DropWatch,
@@ -30,9 +28,9 @@ from tests.kubernetes.fake.faults import (
     TruncateWatch,
 )
 from tests.kubernetes.fake.resources import SECRETS
+from tests.kubernetes.played.behaviours import run
 from tests.patience import wait_until
 from tests.service.control.rounds import USER
-from tests.service.launchers.kubernetes.rights import list_rights, move_right
 from tests.service.launchers.kubernetes.scene import DONE, Scene, leave, make_message, stop_service
 
 
@@ -40,6 +38,10 @@ from tests.service.launchers.kubernetes.scene import DONE, Scene, leave, make_me
 def database_kind(request: pytest.FixtureRequest) -> str:
     """Kind of database that the tests run on, one after the other."""
     return request.param
+
+
+def name_fault(fault: Any) -> str:
+    return f"{type(fault).__name__}{getattr(fault, 'code', '')}"
 
 
 class Killed(BaseException):
@@ -157,7 +159,7 @@ def test_an_end_that_comes_while_no_service_runs_is_found_by_the_next_one(scene:
     stop_service(second)
 
 
-def test_the_files_of_an_attempt_that_ends_while_no_service_runs_are_known_from_its_message(scene: Scene) -> None:
+def test_the_files_of_an_attempt_that_ends_without_a_service_are_known_from_its_message(scene: Scene) -> None:
     job_id = scene.submit()
     scene.wait_for(job_id, "RUNNING")
     stop_service(scene)
@@ -191,20 +193,20 @@ def test_a_new_leader_records_the_end_that_the_last_one_has_seen(scene: Scene, m
     stop_service(second)
 
 
-REFUSALS = [
+TROUBLES = [
     Answer(429, retry_after_seconds=1),
-    Answer(500),
     Answer(503, is_plain_text=True),
-    Answer(504),
     DropRequest(),
-    LoseAnswer(),
     TruncateAnswer(),
     Delay(0.5),
 ]
+REFUSALS = [("create", fault) for fault in TROUBLES] + [
+    (verb, fault) for verb in ("create", "patch", "delete", "list") for fault in (Answer(500), LoseAnswer())
+]
+"""What becomes of a request does not depend on its verb; what its failure leaves does."""
 
 
-@pytest.mark.parametrize("fault", REFUSALS, ids=lambda fault: f"{type(fault).__name__}{getattr(fault, 'code', '')}")
-@pytest.mark.parametrize("verb", ["create", "patch", "delete", "list"])
+@pytest.mark.parametrize(("verb", "fault"), REFUSALS, ids=lambda one: one if isinstance(one, str) else name_fault(one))
 def test_a_request_that_fails_once_changes_nothing_of_the_end(scene: Scene, verb: str, fault: Any) -> None:
     scene.cluster.kubelet.on_start(behaviour=leave(DONE, 0))
     scene.cluster.faults.inject(fault, verb=verb, times=2)
@@ -213,10 +215,13 @@ def test_a_request_that_fails_once_changes_nothing_of_the_end(scene: Scene, verb
     scene.wait_until_empty()
 
 
+LACKS_LIST = (
+    'jobs.batch is forbidden: User "system:serviceaccount:dlrm:dlrm" cannot list resource "jobs" in API group "batch" '
+    'in the namespace "dlrm"'
+)
 WATCH_FAULTS = [
     DropWatch(1),
     ExpireWatch(1),
-    BookmarksOnly(),
     DuplicateEvents(),
     TruncateWatch(1),
     SlowWatch(pause_seconds=0.001),
@@ -225,7 +230,7 @@ WATCH_FAULTS = [
 ]
 
 
-@pytest.mark.parametrize("fault", WATCH_FAULTS, ids=lambda fault: f"{type(fault).__name__}{getattr(fault, 'code', '')}")
+@pytest.mark.parametrize("fault", WATCH_FAULTS, ids=name_fault)
 def test_a_watch_that_fails_is_begun_again(scene: Scene, monkeypatch: pytest.MonkeyPatch, fault: Any) -> None:
     monkeypatch.setattr("service.launchers.kubernetes.watch_cache.WATCH_SECONDS", 2)
     monkeypatch.setattr("service.launchers.kubernetes.watch_cache.SILENCE_SECONDS", 3.0)
@@ -239,20 +244,20 @@ def test_a_watch_that_fails_is_begun_again(scene: Scene, monkeypatch: pytest.Mon
 
 def test_a_watch_that_falls_silent_is_begun_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.launchers.kubernetes.watch_cache.SILENCE_SECONDS", 1.0)
-    scene.cluster.faults.inject(SilenceWatch(0), verb="watch", times=5)
+    scene.cluster.faults.inject(SilenceWatch(), verb="watch", times=5)
     job_id = scene.submit()
     assert scene.wait_for(job_id, "RUNNING").num_attempts == 1
 
 
 def test_rights_that_are_missing_are_told_in_the_cluster_s_words(scene: Scene) -> None:
     scene.cluster.kubelet.on_start(behaviour=leave(DONE, 0))
-    scene.cluster.enforce_rbac([])
+    scene.cluster.faults.inject(Answer(403, "Forbidden", LACKS_LIST), verb="list", resource="jobs", times=None)
     job_id = scene.submit(max_restarts=0)
     job = scene.wait(job_id, lambda job: job.reason == "unseen")
     assert "jobs.batch is forbidden: User " in job.message
     assert "grant the verb list on batch/jobs to the service in its Role" in job.message
     # Nothing was tried meanwhile, so nothing was lost.
-    scene.cluster.enforce_rbac([move_right(right, scene.cluster.namespace) for right in list_rights("overlays/local")])
+    scene.cluster.faults.clear()
     assert scene.wait_for(job_id, "SUCCEEDED").num_attempts == 1
 
 

@@ -4,9 +4,18 @@ import json
 
 import pytest
 
-from tests.kubernetes.fake.controllers.behaviours import Behaviour, exit_with, ignore_sigterm
+from service.launchers.kubernetes.termination import read_termination
+from tests.kubernetes.played.behaviours import Behaviour, exit_with, find_no_node, ignore_sigterm
 from tests.service.control.rounds import USER
-from tests.service.launchers.kubernetes.scene import DONE, STOPPED, Scene, end_when_asked, leave, make_message
+from tests.service.launchers.kubernetes.scene import (
+    DONE,
+    STOPPED,
+    Scene,
+    end_when_asked,
+    leave,
+    make_message,
+    stop_service,
+)
 
 
 def test_a_job_that_succeeds_leaves_nothing_in_the_cluster(scene: Scene) -> None:
@@ -65,6 +74,7 @@ def test_a_held_job_that_is_cancelled_never_reaches_the_cluster(scene: Scene) ->
 
 
 def test_a_job_that_waits_for_a_node_can_be_cancelled(scene: Scene) -> None:
+    scene.cluster.kubelet.on_start(behaviour=find_no_node("0/1 nodes are available"))
     job_id = scene.submit(resources={"kubernetes": {"node_selector": {"pool": "nowhere"}}})
     scene.wait(job_id, lambda job: job.reason == "unschedulable")
     scene.services.jobs.cancel(job_id, USER)
@@ -135,11 +145,14 @@ def test_an_outcome_is_read_from_the_message_that_a_container_leaves(scene: Scen
     assert (job.reason, job.message) == ("diverged", "rank 0: three steps in a row were not finite")
 
 
-@pytest.mark.parametrize("message", ["{", "[]", '{"outcome": 3}', '{"outcome": {"state": "flew"}}', "\0\ud83d"])
-def test_a_message_that_is_no_outcome_is_taken_as_the_log(scene: Scene, message: str) -> None:
-    scene.cluster.kubelet.on_start(behaviour=exit_with(64, message))
-    job = scene.wait_for(scene.submit(), "FAILED")
-    assert job.reason == "bad_input"
+@pytest.mark.parametrize("message", ["{", "[]", '{"outcome": 3}', '{"outcome": {"state": "flew"}}'])
+def test_a_message_that_is_no_outcome_is_taken_as_the_log(message: str) -> None:
+    assert read_termination(f"{message}\n") == (None, message)
+
+
+def test_a_message_that_no_database_stores_ends_the_attempt_all_the_same(scene: Scene) -> None:
+    scene.cluster.kubelet.on_start(behaviour=exit_with(64, "\0\ud83d"))
+    assert scene.wait_for(scene.submit(), "FAILED").reason == "bad_input"
 
 
 @pytest.mark.parametrize(
@@ -149,17 +162,14 @@ def test_a_job_document_names_priority_and_nodes_that_the_settings_allow(scene: 
     scene.cluster.apply(
         {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 10}
     )
-    scene.cluster.nodes.add("special", labels={"pool": "ads"})
-    scene.cluster.nodes.taint("special", "dedicated", "NoSchedule", "ads")
-    placement = {
-        "priority_class": "high",
-        "node_selector": {"pool": "ads"},
-        "tolerations": [{"key": "dedicated", "value": "ads", "effect": "NoSchedule"}],
-    }
+    taint = {"key": "dedicated", "value": "ads", "effect": "NoSchedule"}
+    scene.cluster.nodes.add("special", labels={"pool": "ads"}, taints=[taint])
+    placement = {"priority_class": "high", "node_selector": {"pool": "ads"}, "tolerations": [taint]}
     job_id = scene.submit(resources={"kubernetes": placement})
     scene.wait_for(job_id, "RUNNING")
     (pod,) = scene.cluster.pods()
-    assert (pod["spec"]["nodeName"], pod["spec"]["priority"]) == ("special", 10)
+    assert (pod["spec"]["nodeSelector"], pod["spec"]["priorityClassName"]) == ({"pool": "ads"}, "high")
+    assert {**taint, "operator": "Equal"} in pod["spec"]["tolerations"]
 
 
 def test_the_files_of_an_attempt_are_in_a_secret_that_belongs_to_its_job(scene: Scene) -> None:
@@ -181,12 +191,19 @@ def test_a_stop_from_outside_the_service_is_not_counted(scene: Scene) -> None:
     assert job.num_attempts == 3
 
 
-def test_two_jobs_run_side_by_side(scene: Scene) -> None:
+def test_two_jobs_run_side_by_side_and_another_service_finds_both(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scene.cluster.kubelet.on_start(behaviour=Behaviour(run_seconds=60, ending=leave(DONE, 0).ending))
     jobs = [scene.submit() for _ in range(2)]
     for job_id in jobs:
         scene.wait_for(job_id, "RUNNING")
-    scene.cluster.advance(61)
+    # One object a page.
+    monkeypatch.setattr("service.launchers.kubernetes.watch_cache.PAGE_SIZE", 1)
+    second = scene.replace_service()
+    second.turn()
+    second.cluster.advance(61)
     for job_id in jobs:
-        scene.wait_for(job_id, "SUCCEEDED")
-    scene.wait_until_empty()
+        assert second.wait_for(job_id, "SUCCEEDED").num_attempts == 1
+    second.wait_until_empty()
+    stop_service(second)

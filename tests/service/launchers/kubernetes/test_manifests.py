@@ -86,8 +86,8 @@ def list_pods() -> list[tuple[Launch, Object]]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_all_objects_are_valid_over_many_job_documents(version: str) -> None:
-    assert len(CASES) >= 30
-    for options, *rest in CASES:
+    # Every value of each occurs.
+    for options, *rest in CASES[::5]:
         for made in make_objects(options, make_launch(*rest)):
             kubernetes_validate.validate(made, version, strict=True)
 
@@ -125,9 +125,11 @@ def test_one_node_meets_nobody_and_several_meet_at_pod_0() -> None:
         assert arguments[:4] == ["python", "-m", "dlrm.launch", "/runs/job_01M84VKR2QZW19CT9FR2HB83BM"]
         assert ("--rendezvous" in arguments) == (launch.demand.num_nodes > 1)
         assert pod["subdomain"] == "dlrm-01m84vkr2qzw19ct9fr2hb83bm-12"
+        keys = [spread["topologyKey"] for spread in pod.get("topologySpreadConstraints", [])]
+        assert keys == (["kubernetes.io/hostname"] if launch.demand.num_nodes > 1 else [])
 
 
-def test_a_job_of_one_node_keeps_the_reason_of_its_failure_and_one_of_several_fails_pod_by_pod() -> None:
+def test_a_job_of_one_node_fails_with_its_pod_and_one_of_several_pod_by_pod() -> None:
     for options, *rest in CASES:
         launch = make_launch(*rest)
         spec = make_objects(options, launch)[0]["spec"]
@@ -139,6 +141,7 @@ def test_a_job_of_one_node_keeps_the_reason_of_its_failure_and_one_of_several_fa
         )
         assert {rule["action"] for rule in rules} == {action}
         assert spec[limit] == 0
+        assert (spec["podReplacementPolicy"], spec["ttlSecondsAfterFinished"]) == ("Failed", 86_400)
         assert (spec["completions"], spec["parallelism"]) == (launch.demand.num_nodes, launch.demand.num_nodes)
 
 

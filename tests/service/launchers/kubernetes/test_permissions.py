@@ -9,8 +9,9 @@ import pytest
 
 from service.settings import Settings
 from tests.kubernetes.clusters import MakeCluster
-from tests.kubernetes.fake.controllers.behaviours import run
-from tests.kubernetes.fake.faults import LoseAnswer
+from tests.kubernetes.fake.faults import Answer, LoseAnswer
+from tests.kubernetes.played.behaviours import run
+from tests.kubernetes.real.cluster import RealCluster
 from tests.service.control.rounds import USER
 from tests.service.launchers.kubernetes.rights import list_rights, move_right
 from tests.service.launchers.kubernetes.scene import DONE, Scene, end_when_asked, leave, make_scene, stop_service
@@ -18,7 +19,7 @@ from tests.service.launchers.kubernetes.scene import DONE, Scene, end_when_asked
 Object = dict[str, Any]
 Permissions = set[tuple[str, str, str]]
 
-FORBIDDEN = 403
+LACKS_NODES = 'nodes is forbidden: User "dlrm" cannot list resource "nodes" in API group "" at the cluster scope'
 QUOTAS = {("", "resourcequotas", "list"), ("", "resourcequotas", "watch")}
 """Rights for the capacity of a namespace, which are needed where neither nodes nor a queue tell."""
 
@@ -45,7 +46,10 @@ def use_rights(
 ) -> Generator[Scene]:
     """Make a scene whose service has `rights` alone."""
     cluster = make_cluster(num_nodes=2, has_kueue=bool(options))
-    cluster.enforce_rbac([move_right(right, cluster.namespace) for right in rights])
+    if isinstance(cluster, RealCluster):
+        cluster.enforce_rbac([move_right(right, cluster.namespace) for right in rights])
+    if ("", "nodes", "list") not in list_granted(rights):
+        cluster.faults.inject(Answer(403, "Forbidden", LACKS_NODES), verb="list", resource="nodes", times=None)
     scene = make_scene(cluster, settings, directory, patch, **options)
     try:
         yield scene
@@ -74,12 +78,7 @@ def use_everything(scene: Scene) -> Permissions:
         scene.cluster.faults.inject(LoseAnswer(), verb="create", resource=resource)
         scene.wait_for(scene.submit(resources={"nodes": 2}), "SUCCEEDED")
     scene.wait_until_empty()
-    requests = scene.cluster.recorder.requests()
-    return {
-        (request.call.group, request.resource_name, request.verb)
-        for request in requests
-        if request.call.resource is not None and request.status != FORBIDDEN
-    }
+    return scene.cluster.recorder.list_permissions()
 
 
 def test_all_rights_of_the_local_overlay_are_used(

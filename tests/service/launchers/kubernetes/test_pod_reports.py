@@ -118,12 +118,6 @@ ENDS: dict[str, tuple[Object, Reason | None, int | None, str]] = {
     "255 of a containerd that restarted": (
         make_pod("Failed", end(255, "Unknown", startedAt=None)), Reason.NODE_LOST, 255, "does not know"
     ),
-    # kubernetes/kubernetes 104107: the kubelet invents 137 where the pod has filled its disk
-    "own files": (
-        make_pod("Failed", end(137, "ContainerStatusUnknown", startedAt=None), reason="Evicted",
-                 message="Pod ephemeral local storage usage exceeds the total limit of containers 5Mi."),
-        Reason.WORKER_CRASHED, -9, "scratch_bytes"
-    ),
     # PaddlePaddle/PaddleCloud 195, and the same by containerd
     "ContainerCannotRun": (
         make_pod("Failed", end(128, "ContainerCannotRun", startedAt=None, message="mkdir /mnt/hdfs: file exists")),
@@ -220,7 +214,7 @@ WAITS: dict[str, tuple[Object, tuple[Object, ...], Reason, str]] = {
 
 
 @pytest.mark.parametrize("name", WAITS)
-def test_a_pod_that_does_not_start_on_its_node_says_why_and_ends_after_some_time(name: str) -> None:
+def test_a_pod_that_does_not_start_on_its_node_says_why_and_ends_in_time(name: str) -> None:
     pod, warnings, reason, words = WAITS[name]
     status = see(pod, warnings=warnings)
     assert (status.phase, status.reason, words in status.message) == (ENDED, reason, True)
@@ -250,7 +244,7 @@ def test_a_trainer_runs_while_its_sidecar_does_not_yet() -> None:
     assert see(make_pod("Pending", containerStatuses=[proxy, {"name": "trainer", "state": RUNNING}])).phase is ALIVE
 
 
-def test_a_pod_that_is_killed_on_a_node_without_memory_is_no_failure_of_the_job() -> None:
+def test_a_pod_killed_on_a_node_without_memory_is_no_failure_of_the_job() -> None:
     killed = make_pod("Failed", end(137))
     assert see(killed).reason is None
     assert see(killed, sight=NodeSight(NOW, 60, None, frozenset({"n"}))).reason is Reason.EVICTED

@@ -10,26 +10,28 @@ from service.jobs.models import Job
 from service.queue.state import RESERVED_AFTER
 from service.settings import Settings
 from tests.kubernetes.clusters import MakeCluster
-from tests.kubernetes.fake.controllers.behaviours import (
+from tests.kubernetes.fake.deletion import DeleteOptions
+from tests.kubernetes.fake.faults import Answer
+from tests.kubernetes.fake.resources import JOBS, PODS, SECRETS
+from tests.kubernetes.played.behaviours import (
     Behaviour,
     be_evicted,
     be_refused,
     fail_to_configure,
     fail_to_pull,
+    find_no_node,
     ignore_sigterm,
     run,
     run_out_of_memory,
     stay_in_creation,
 )
-from tests.kubernetes.fake.deletion import DeleteOptions
-from tests.kubernetes.fake.resources import JOBS, NAMESPACES, NODES, PODS, QUOTAS, SECRETS
+from tests.kubernetes.real.cluster import RealCluster
 from tests.service.control.rounds import USER
 from tests.service.launchers.kubernetes.scene import (
     DONE,
     Scene,
     end_when_asked,
     leave,
-    make_foreign_pod,
     make_scene,
     stop_service,
 )
@@ -39,6 +41,12 @@ def get_first(scene: Scene, job_id: str) -> tuple[str | None, str]:
     """Return reason and message of the first attempt."""
     first, *_ = scene.services.jobs.list_attempts(job_id, USER)
     return first.reason, first.message
+
+
+def delete_job(scene: Scene, job_id: str) -> None:
+    """Delete the Job of the first attempt, as somebody else would."""
+    options = DeleteOptions(propagation_policy="Background")
+    scene.cluster.api.delete(JOBS, scene.cluster.namespace, scene.name_of(job_id), options)
 
 
 def test_a_container_that_the_kernel_kills_for_its_memory_fails_the_job(scene: Scene) -> None:
@@ -59,14 +67,13 @@ def test_an_eviction_by_the_node_is_retried_and_not_counted(scene: Scene) -> Non
     scene.wait_until_empty()
 
 
-@pytest.mark.parametrize("reason", ["OutOfpods", "OutOfunobtainium", "SomethingNewError"])
-def test_a_node_that_does_not_take_the_pod_is_retried_and_not_counted(scene: Scene, reason: str) -> None:
+def test_a_node_that_does_not_take_the_pod_is_retried_and_not_counted(scene: Scene) -> None:
     scene.cluster.kubelet.on_start(behaviour=leave(DONE, 0))
-    scene.cluster.kubelet.on_start(behaviour=be_refused(reason), times=2)
+    scene.cluster.kubelet.on_start(behaviour=be_refused("OutOfpods"), times=2)
     job_id = scene.submit(max_restarts=0)
     assert scene.wait_for(job_id, "SUCCEEDED").num_attempts == 3
     seen, message = get_first(scene, job_id)
-    assert (seen, f"was refused by its node ({reason}): Pod was rejected" in message) == ("evicted", True)
+    assert (seen, "was refused by its node (OutOfpods): Pod was rejected" in message) == ("evicted", True)
     scene.wait_until_empty()
 
 
@@ -92,19 +99,12 @@ def test_attempts_that_find_the_run_in_use_are_retried_and_not_counted(scene: Sc
     scene.wait_until_empty()
 
 
-@pytest.mark.parametrize("scene", [{"priority_class": "low"}], indirect=True)
 def test_a_preemption_is_retried_and_not_counted(scene: Scene) -> None:
-    for name, value in (("high", 100), ("low", 1)):
-        scene.cluster.apply(
-            {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
-        )
     scene.cluster.kubelet.on_start(behaviour=end_when_asked())
     job_id = scene.submit(max_restarts=0)
     scene.wait_for(job_id, "RUNNING")
     (pod,) = scene.cluster.pods()
-    node = scene.cluster.get(NODES, pod["spec"]["nodeName"])
-    cpu = node["status"]["allocatable"]["cpu"]
-    scene.cluster.apply(make_foreign_pod("important", cpu, priorityClassName="high"))
+    scene.cluster.preempt(pod)
     scene.wait(job_id, lambda job: job.num_attempts == 2 or job.state == "RECOVERING")
     assert get_first(scene, job_id)[0] == "preempted"
 
@@ -151,12 +151,14 @@ def test_a_volume_that_cannot_be_mounted_is_told_and_ends_the_attempt_in_the_end
     scene.wait_until_empty()
 
 
-def test_a_pod_that_finds_no_node_says_so_in_the_scheduler_s_words_and_runs_once_there_is_one(scene: Scene) -> None:
-    scene.cluster.kubelet.on_start(behaviour=leave(DONE, 0))
+def test_a_pod_without_a_node_says_why_and_runs_once_there_is_one(scene: Scene) -> None:
+    words = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector"
+    scene.cluster.kubelet.on_start(behaviour=find_no_node(f"{words}. preemption: not helpful"))
     job_id = scene.submit(resources={"kubernetes": {"node_selector": {"pool": "ads"}}})
     job = scene.wait(job_id, lambda job: job.reason == "unschedulable")
-    assert "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector" in job.message
+    assert words in job.message
     scene.cluster.nodes.add("new", labels={"pool": "ads"})
+    scene.cluster.kubelet.change(scene.pod(job_id), leave(DONE, 0))
     assert scene.wait_for(job_id, "SUCCEEDED").num_attempts == 1
 
 
@@ -194,9 +196,7 @@ def test_a_job_of_the_cluster_that_somebody_deletes_is_another_attempt(scene: Sc
     scene.cluster.kubelet.on_start(behaviour=run(), times=1)
     job_id = scene.submit(max_restarts=0)
     scene.wait_for(job_id, "RUNNING")
-    scene.cluster.api.delete(
-        JOBS, scene.cluster.namespace, scene.name_of(job_id), DeleteOptions(propagation_policy="Background")
-    )
+    delete_job(scene, job_id)
     assert scene.wait_for(job_id, "SUCCEEDED").num_attempts == 2
     assert get_first(scene, job_id)[0] == "lost"
     scene.wait_until_empty()
@@ -231,8 +231,7 @@ def test_a_lost_node_is_another_attempt_on_another_node(scene: Scene) -> None:
 
 
 def test_a_quota_that_forbids_the_pods_is_told_in_the_cluster_s_words(scene: Scene) -> None:
-    quota = {"hard": {"pods": "0"}}
-    scene.cluster.apply({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": quota})
+    scene.cluster.forbid_pods()
     job_id = scene.submit()
     job = scene.wait(job_id, lambda job: job.reason == "quota_exceeded")
     assert (job.state, "exceeded quota: none" in job.message) == ("STARTING", True)
@@ -241,24 +240,51 @@ def test_a_quota_that_forbids_the_pods_is_told_in_the_cluster_s_words(scene: Sce
     scene.wait_until_empty()
 
 
+REFUSALS = [
+    'violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false (container "proxy" must set '
+    "securityContext.allowPrivilegeEscalation=false)",
+    "maximum memory usage per Container is 1Gi, but limit is 8Gi",
+    "no PriorityClass with name top was found",
+    'error looking up service account dlrm/dlrm-worker: serviceaccount "dlrm-worker" not found',
+]
+"""Words of Pod Security, of a LimitRange, and of other admission plugins."""
+
+
+@pytest.mark.parametrize("why", REFUSALS)
+def test_pods_that_admission_refuses_are_told_in_the_cluster_s_words(scene: Scene, why: str) -> None:
+    if isinstance(scene.cluster, RealCluster):
+        pytest.skip("a real server finds its own words")
+    scene.cluster.refuse_pods(f'pods "a-0-" is forbidden: {why}')
+    job_id = scene.submit()
+    job = scene.wait(job_id, lambda job: "forbidden" in job.message)
+    assert (job.state, why in job.message) == ("STARTING", True)
+    scene.services.jobs.cancel(job_id, USER)
+    scene.wait_for(job_id, "CANCELLED")
+    scene.wait_until_empty()
+
+
 def test_a_quota_that_forbids_the_job_is_waited_for_and_not_counted(scene: Scene) -> None:
-    quota = {"hard": {"count/jobs.batch": "0"}}
-    scene.cluster.apply({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": quota})
+    why = "exceeded quota: none, requested: count/jobs.batch=1, used: count/jobs.batch=0, limited: count/jobs.batch=0"
+    refusal = Answer(403, "Forbidden", f'jobs.batch "a" is forbidden: {why}')
+    scene.cluster.faults.inject(refusal, verb="create", resource="jobs", times=None)
     scene.cluster.kubelet.on_start(behaviour=leave(DONE, 0))
     job_id = scene.submit(max_restarts=0)
     scene.wait(job_id, lambda job: job.num_attempts >= 2)
     assert get_first(scene, job_id)[0] == "quota_exceeded"
-    scene.cluster.api.delete(QUOTAS, scene.cluster.namespace, "none", DeleteOptions())
+    scene.cluster.faults.clear()
     scene.wait_for(job_id, "SUCCEEDED")
     scene.wait_until_empty()
 
 
 def test_a_namespace_that_goes_fails_what_starts_there(scene: Scene) -> None:
+    why = "unable to create new content in namespace dlrm because it is being terminated"
+    refusal = Answer(403, "Forbidden", f'secrets "a" is forbidden: {why}')
     job_id = scene.submit(max_restarts=0)
     scene.wait_for(job_id, "RUNNING")
-    scene.cluster.api.delete(NAMESPACES, "", scene.cluster.namespace, DeleteOptions())
+    scene.cluster.faults.inject(refusal, verb="create", times=None)
+    delete_job(scene, job_id)
     job = scene.wait_for(job_id, "FAILED")
-    assert (job.reason, "being terminated" in job.message or "not found" in job.message) == ("launch_failed", True)
+    assert (job.reason, "the namespace is being deleted" in job.message) == ("launch_failed", True)
 
 
 def test_what_runs_is_not_touched_while_the_cluster_is_out_of_sight(

@@ -60,7 +60,7 @@ def test_a_run_on_a_claim_is_seen_by_jobs_of_the_cluster_alone(scene: Scene) -> 
         submit_from(scene, earlier, resources={"launcher": "local"}, data={"format": "synthetic"})
 
 
-def test_a_run_on_the_machine_of_the_service_is_not_seen_by_jobs_of_the_cluster(scene: Scene) -> None:
+def test_jobs_of_the_cluster_do_not_see_a_run_on_the_service_s_machine(scene: Scene) -> None:
     earlier = scene.submit(resources={"launcher": "local"}, data={"format": "synthetic"})
     with scene.services.database.read() as session:
         directory = Path(get_existing_job(session, earlier).run_directory)

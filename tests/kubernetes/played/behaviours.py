@@ -1,9 +1,20 @@
-"""Ways in which containers behave, chosen by tests."""
+"""Ways in which pods behave, chosen by tests."""
 
 from dataclasses import dataclass
 from typing import Protocol
 
 from tests.kubernetes.fake.resources import Json
+
+
+@dataclass(frozen=True)
+class Ending:
+    """End of a container."""
+
+    exit_code: int
+    reason: str = ""
+    """Reason of the terminated state; by default Completed for exit code 0, else Error."""
+    message: str = ""
+    """Content of the file /dev/termination-log."""
 
 
 class Process(Protocol):
@@ -13,8 +24,8 @@ class Process(Protocol):
         """Start what the pod's container is to run."""
         ...
 
-    def poll(self, pod: Json) -> "int | Ending | None":
-        """Return the exit code, or all that is known of its end, once it has ended."""
+    def poll(self, pod: Json) -> Ending | None:
+        """Return the end of the container, once it has ended."""
         ...
 
     def terminate(self, pod: Json) -> None:
@@ -27,21 +38,11 @@ class Process(Protocol):
 
 
 @dataclass(frozen=True)
-class Ending:
-    """End of a container."""
-
-    exit_code: int
-    reason: str = ""
-    """Reason of the terminated state; by default Completed for exit code 0, else Error."""
-    message: str = ""
-    """Content of the file /dev/termination-log."""
-    signal: int = 0
-
-
-@dataclass(frozen=True)
 class Behaviour:
-    """Course of a pod's first container; the others run for as long as it does."""
+    """Course of a pod."""
 
+    no_node_message: str = ""
+    """Words of the scheduler about a pod that finds no node. A real scheduler finds its own."""
     ending: Ending | None = None
     """End that it comes to by itself, None for one that runs until something ends it."""
     run_seconds: float = 0.0
@@ -53,12 +54,9 @@ class Behaviour:
     """Message with which the kubelet evicts the pod."""
     refusal_reason: str = ""
     """Reason for which the node does not take the pod."""
-    ends_on_sigterm: bool = True
-    sigterm_ending: Ending = Ending(143)
-    """End that SIGTERM brings."""
-    is_ready: bool = True
+    sigterm_ending: Ending | None = Ending(143)
+    """End that SIGTERM brings; None if it does not."""
     process: Process | None = None
-    log: str = ""
 
 
 def run() -> Behaviour:
@@ -66,34 +64,39 @@ def run() -> Behaviour:
     return Behaviour()
 
 
-def exit_with(code: int, message: str = "", after_seconds: float = 0.0) -> Behaviour:
+def exit_with(code: int, message: str = "") -> Behaviour:
     """End with an exit code. message: what the container leaves in /dev/termination-log."""
-    return Behaviour(ending=Ending(code, message=message), run_seconds=after_seconds)
+    return Behaviour(ending=Ending(code, message=message))
 
 
 def run_out_of_memory() -> Behaviour:
     """End as the kernel ends what takes too much memory."""
-    return Behaviour(ending=OUT_OF_MEMORY)
+    return Behaviour(ending=Ending(137, reason="OOMKilled"))
 
 
-def fail_to_pull(message: str = "") -> Behaviour:
+def find_no_node(message: str) -> Behaviour:
+    """Wait for a node until the test says something else, or where the scheduler is real until there is one."""
+    return Behaviour(no_node_message=message)
+
+
+def fail_to_pull(message: str) -> Behaviour:
     """Wait for ever for an image that is not there."""
     return Behaviour(waiting_reason="ErrImagePull", waiting_message=message)
 
 
-def fail_to_configure(message: str = 'secret "missing" not found') -> Behaviour:
+def fail_to_configure(message: str) -> Behaviour:
     """Wait for ever for something that the container needs."""
     return Behaviour(waiting_reason="CreateContainerConfigError", waiting_message=message)
 
 
-def stay_in_creation(warning: str = "") -> Behaviour:
+def stay_in_creation(warning: str) -> Behaviour:
     """Wait for ever in ContainerCreating. warning: message of the event FailedMount, the only one that says why."""
     return Behaviour(waiting_reason="ContainerCreating", waiting_message=warning)
 
 
-def be_evicted(message: str = "The node was low on resource: memory. ") -> Behaviour:
+def be_evicted() -> Behaviour:
     """Run until the kubelet evicts the pod, which is at once."""
-    return Behaviour(eviction_message=message)
+    return Behaviour(eviction_message="The node was low on resource: memory. ")
 
 
 def be_refused(reason: str) -> Behaviour:
@@ -103,7 +106,7 @@ def be_refused(reason: str) -> Behaviour:
 
 def ignore_sigterm() -> Behaviour:
     """Run until it is killed."""
-    return Behaviour(ends_on_sigterm=False)
+    return Behaviour(sigterm_ending=None)
 
 
 def end_on_sigterm(code: int, message: str = "") -> Behaviour:
@@ -113,8 +116,4 @@ def end_on_sigterm(code: int, message: str = "") -> Behaviour:
 
 def run_process(process: Process) -> Behaviour:
     """Run something real."""
-    return Behaviour(process=process)
-
-
-OUT_OF_MEMORY = Ending(137, reason="OOMKilled")
-KILLED = Ending(137)
+    return Behaviour(process=process, sigterm_ending=None)
