@@ -13,9 +13,9 @@ from pyarrow import parquet
 
 from dlrm.config import DataConfig, SchemaConfig
 from dlrm.data.errors import DataError
-from dlrm.data.inspect.csv_pieces import CountLines, TextPiece, read_pieces
-from dlrm.data.inspect.sample import spread_evenly
-from dlrm.data.inspect.sample_arrow import count_arrow_rows, sample_as_parquet
+from dlrm.data.inspect.sample.file_sample import spread_evenly
+from dlrm.data.inspect.sample.parquet import count_arrow_rows, sample_as_parquet
+from dlrm.data.inspect.sample.pieces import CountLines, TextPiece, read_pieces
 from dlrm.data.raw.block import Parsed
 from dlrm.data.raw.columns import list_columns_to_read
 from dlrm.data.raw.csv_start import count_lines_before_rows

@@ -13,8 +13,8 @@ from pyarrow import csv, feather, ipc, parquet
 
 from dlrm.config import DataConfig
 from dlrm.data.errors import DataError
-from dlrm.data.inspect.job_files import check_files
-from dlrm.data.inspect.sample_files import sample_files
+from dlrm.data.inspect.report.job_files import check_files
+from dlrm.data.inspect.sample.files import sample_files
 from dlrm.data.raw.detect_format import detect_format
 from dlrm.data.raw.open import cut_blocks
 from dlrm.planning.raw_sample import read_sample

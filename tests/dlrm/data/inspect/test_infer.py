@@ -9,10 +9,10 @@ import pytest
 from pyarrow import parquet
 
 from dlrm.data.errors import DataError
-from dlrm.data.inspect.infer import infer
-from dlrm.data.inspect.sample import FileSample
-from dlrm.data.inspect.sample_csv import sample_csv
-from dlrm.data.inspect.sample_parquet import sample_parquet
+from dlrm.data.inspect.judge.infer import infer
+from dlrm.data.inspect.sample.csv import sample_csv
+from dlrm.data.inspect.sample.file_sample import FileSample
+from dlrm.data.inspect.sample.parquet import sample_parquet
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.files import find_files
 
@@ -290,8 +290,8 @@ def test_rows_of_csv_are_counted(tmp_path: Path) -> None:
 def test_rows_of_csv_that_is_too_long_to_count_are_estimated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr("dlrm.data.inspect.csv_pieces._MAX_BYTES", 1 << 20)
-    monkeypatch.setattr("dlrm.data.inspect.csv_pieces._MAX_COMPRESSED_BYTES", 200_000)
+    monkeypatch.setattr("dlrm.data.inspect.sample.pieces._MAX_BYTES", 1 << 20)
+    monkeypatch.setattr("dlrm.data.inspect.sample.pieces._MAX_COMPRESSED_BYTES", 200_000)
     sample = sample_csv(write_long_csv(tmp_path / name, 400_000))
     assert sample.is_estimate
     assert sample.num_rows == pytest.approx(400_000, rel=0.06)
@@ -462,8 +462,8 @@ def test_a_parquet_file_with_a_damaged_page_is_refused_with_its_name(tmp_path: P
 
 def test_long_rows_of_parquet_are_sampled_by_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "a.parquet", {"label": [0, 1] * 500, "text": [f"{row:01000}" for row in range(1000)]})
-    monkeypatch.setattr("dlrm.data.inspect.sample_parquet._MAX_BYTES", 100_000)
-    monkeypatch.setattr("dlrm.data.inspect.sample_parquet._BATCH_BYTES", 10_000)
+    monkeypatch.setattr("dlrm.data.inspect.sample.parquet._MAX_BYTES", 100_000)
+    monkeypatch.setattr("dlrm.data.inspect.sample.parquet._BATCH_BYTES", 10_000)
     rows = sample_parquet(files(path)).rows
     assert 80 <= rows.height <= 100
     step = 1000 // rows.height + 1

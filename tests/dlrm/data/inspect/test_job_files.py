@@ -9,7 +9,7 @@ from pyarrow import parquet
 
 from dlrm.config import DataConfig
 from dlrm.data.errors import DataError
-from dlrm.data.inspect.job_files import check_files
+from dlrm.data.inspect.report.job_files import check_files
 from dlrm.data.prepare.cache import find_or_prepare
 
 

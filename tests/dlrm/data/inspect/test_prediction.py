@@ -3,7 +3,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
 
-from dlrm.data.inspect.prediction import (
+from dlrm.data.inspect.judge.prediction import (
     ValueCounts,
     assign_ranges,
     predict_by_group,

@@ -7,9 +7,8 @@ from pyarrow import parquet
 
 from dlrm.config import DataConfig
 from dlrm.data.errors import DataError
-from dlrm.data.inspect.gather import GatheredRows
-from dlrm.data.inspect.report import Report, make_report
-from dlrm.data.inspect.sources import gather
+from dlrm.data.inspect.report.gather import GatheredRows, gather
+from dlrm.data.inspect.report.report import Report, make_report
 from dlrm.data.prepare.cache import find_or_prepare
 from dlrm.programs.inspect import inspect_rows
 
@@ -138,7 +137,7 @@ def num_held_bytes(found: GatheredRows) -> list[int]:
 def test_memory_is_bounded_by_bytes_and_the_rows_stay_spread(
     path: Path, monkeypatch: pytest.MonkeyPatch, name: str, bound: int
 ) -> None:
-    monkeypatch.setattr(f"dlrm.data.inspect.gather.{name}", bound)
+    monkeypatch.setattr(f"dlrm.data.inspect.report.gather.{name}", bound)
     found = gathered(path)
     held, rows = num_held_bytes(found), found.rows
     if bound == 1:
@@ -157,7 +156,7 @@ def test_memory_is_bounded_by_bytes_and_the_rows_stay_spread(
 def test_bad_rows_are_counted_once_however_often_the_data_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dlrm.data.inspect.gather.MAX_BYTES", 40 * 100)
+    monkeypatch.setattr("dlrm.data.inspect.report.gather.MAX_BYTES", 40 * 100)
     path = tmp_path / "day.tsv"
     good = "1" + "\t1" * 39 + "\n"
     path.write_text(good * 50 + "2" + "\t1" * 39 + "\n" + good * 50)
