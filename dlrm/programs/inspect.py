@@ -32,8 +32,8 @@ from dlrm.data.inspect.sample.csv import is_criteo, sample_criteo
 from dlrm.data.inspect.sample.file_sample import FileSample, find_path_columns
 from dlrm.data.inspect.sample.files import sample_files
 from dlrm.data.raw.data_file import DataFile
-from dlrm.data.raw.detect_format import detect_format
 from dlrm.data.raw.files import find_files, refuse_common_files
+from dlrm.data.raw.open import detect_format
 from dlrm.record import EXIT_BAD_INPUT
 from hostinfo.fast_exit import skip_last_collection
 

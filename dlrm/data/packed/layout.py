@@ -20,7 +20,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from dlrm.config.patterns import PACKED_META
-from dlrm.data.raw.odd_values import OddValues
+from dlrm.data.raw.block import OddValues
 from dlrm.data.rows import DataSchema, Feature
 
 FORMAT_VERSION = 1

@@ -13,8 +13,7 @@ from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import FORMAT_VERSION
 from dlrm.data.prepare.versions import get_library_versions
-from dlrm.data.raw.data_file import DataFile
-from dlrm.data.raw.objects import find_object
+from dlrm.data.raw.data_file import DataFile, find_object
 from dlrm.data.raw.stores import StoreError
 
 _NUM_REQUESTS = 16

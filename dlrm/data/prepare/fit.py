@@ -20,7 +20,7 @@ from dlrm.data.prepare.progress import Progress
 from dlrm.data.prepare.quantiles import QuantileSummary, thin_out
 from dlrm.data.prepare.staged_rows import Part, StagedRows
 from dlrm.data.prepare.workers import Workers
-from dlrm.data.raw.table import CategoricalValues
+from dlrm.data.raw.block import CategoricalValues
 
 MAX_COUNTING_BYTES = 1 << 29
 """Bound on the bytes of the counts of all columns together, in one pass over the parts."""

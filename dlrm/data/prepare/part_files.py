@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from dlrm.config import SchemaConfig
-from dlrm.data.raw.block import Block, Parsed
-from dlrm.data.raw.odd_values import OddValues
-from dlrm.data.raw.table import CategoricalValues, RawTable
+from dlrm.data.raw.block import Block, CategoricalValues, OddValues, Parsed, RawTable
 
 _RECORD = b"record"
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dlrm.config import SchemaConfig
 from dlrm.data.prepare.part_files import PartRecord, StagedPart
-from dlrm.data.raw.odd_values import OddValues, add_odd_values
+from dlrm.data.raw.block import OddValues, add_odd_values
 from dlrm.data.split import Split
 
 

@@ -20,8 +20,8 @@ from dlrm.config import DataConfig, SchemaConfig
 from dlrm.data.errors import DataError
 from dlrm.data.inspect.report.job_files import check_files
 from dlrm.data.inspect.sample.csv import sample_csv
-from dlrm.data.raw.csv import cut_csv_blocks
 from dlrm.data.raw.open import cut_blocks
+from dlrm.data.raw.text.csv import cut_csv_blocks
 from dlrm.programs.inspect import infer_schema
 from tests.dlrm.data.raw.plain import found, rows_of
 

@@ -18,7 +18,7 @@ from dlrm.data.inspect.judge.label_words import (
     is_called_label,
     normalise,
 )
-from dlrm.data.raw.positive_labels import PositiveNumbers, match_positive
+from dlrm.data.raw.values.positive_labels import PositiveNumbers, match_positive
 
 _BY_NAME = "by its name"
 _MAX_SHOWN = 10

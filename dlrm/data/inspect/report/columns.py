@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dlrm.config import SchemaConfig
 from dlrm.data.encode.ranges import RangeVocabulary
 from dlrm.data.random import random_units, stream_key
-from dlrm.data.raw.table import CategoricalValues, RawTable
+from dlrm.data.raw.block import CategoricalValues, RawTable
 
 _FITTED_ON_KEY = stream_key(0x1EAC)
 """Random stream that splits the rows into halves; fixed, so that the same data always gives the same report."""

@@ -15,10 +15,9 @@ from dlrm.data.errors import DataError
 from dlrm.data.inspect.report.columns import InspectedRows, Names, select_rows
 from dlrm.data.inspect.sample.file_sample import spread_evenly
 from dlrm.data.open import open_data
-from dlrm.data.raw.block import MAX_SHOWN_FAULTS, Block, Parsed
+from dlrm.data.raw.block import MAX_SHOWN_FAULTS, Block, CategoricalValues, Parsed, RawTable
 from dlrm.data.raw.files import find_files
 from dlrm.data.raw.open import cut_blocks
-from dlrm.data.raw.table import CategoricalValues, RawTable
 from dlrm.data.rows import NumpyIds, RowSource
 from dlrm.data.synthetic.criteo_shape import DENSE_NAMES
 

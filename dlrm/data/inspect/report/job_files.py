@@ -7,14 +7,14 @@ import numpy as np
 
 from dlrm.config import DataConfig
 from dlrm.data.inspect.sample.file_sample import spread_evenly
-from dlrm.data.raw.arrow import check_arrow_columns
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.file_kinds import name_other_kinds
 from dlrm.data.raw.files import find_splits
-from dlrm.data.raw.jsonl import check_keys
 from dlrm.data.raw.open import cut_blocks
-from dlrm.data.raw.parquet import check_parquet_columns
-from dlrm.data.raw.positive_labels import make_positive_error
+from dlrm.data.raw.text.jsonl import check_keys
+from dlrm.data.raw.typed.arrow import check_arrow_columns
+from dlrm.data.raw.typed.parquet import check_parquet_columns
+from dlrm.data.raw.values.positive_labels import make_positive_error
 
 _MAX_FILES = 64
 """Largest number of files of each split whose columns are checked."""

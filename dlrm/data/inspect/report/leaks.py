@@ -35,7 +35,7 @@ MIN_PRESENT_SHARE = 0.1
 
 @dataclass(frozen=True)
 class LeakMeasure:
-    """How well one column predicts the label, and by which property."""
+    """Measure of how well one column predicts the label, and by which property."""
 
     auc: float
     by: str

@@ -19,7 +19,7 @@ from dlrm.data.inspect.report.leaks import NUM_FEW_RANGES
 from dlrm.data.inspect.sample.file_sample import FileSample
 from dlrm.data.inspect.sample.files import sample_files
 from dlrm.data.raw.files import find_files
-from dlrm.data.raw.positive_labels import match_positive
+from dlrm.data.raw.values.positive_labels import match_positive
 
 MAX_COLUMNS = 300
 """Largest number of columns that are judged."""

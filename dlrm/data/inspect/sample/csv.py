@@ -21,9 +21,11 @@ from dlrm.data.inspect.sample.file_sample import (
 )
 from dlrm.data.inspect.sample.pieces import TextPiece, read_pieces
 from dlrm.data.inspect.sample.text_columns import MISSING_WORDS, convert_texts, name_type
-from dlrm.data.raw.bad_rows import BadRows
-from dlrm.data.raw.csv_lines import CsvLineChecker
-from dlrm.data.raw.csv_start import (
+from dlrm.data.raw.block import BadRows
+from dlrm.data.raw.data_file import DataFile
+from dlrm.data.raw.file_kinds import refuse_json_lines
+from dlrm.data.raw.text.csv import CsvLineChecker
+from dlrm.data.raw.text.csv_start import (
     count_lines_before_rows,
     cut_at_headers,
     get_character,
@@ -35,9 +37,7 @@ from dlrm.data.raw.csv_start import (
     try_split,
     unify_delimiter,
 )
-from dlrm.data.raw.data_file import DataFile
-from dlrm.data.raw.file_kinds import refuse_json_lines
-from dlrm.data.raw.text import Lines, get_first_line, is_utf8, read_lines
+from dlrm.data.raw.text.lines import Lines, get_first_line, is_utf8, read_lines
 
 _FIRST_BYTES = 1 << 18
 _NAME = re.compile(r"[^\W\d].{0,99}")

@@ -17,11 +17,10 @@ from dlrm.data.inspect.sample.file_sample import (
 )
 from dlrm.data.inspect.sample.pieces import TextPiece, read_pieces
 from dlrm.data.inspect.sample.text_columns import convert_texts, name_type
-from dlrm.data.raw.bad_rows import BadRows
+from dlrm.data.raw.block import BadRows
 from dlrm.data.raw.data_file import DataFile
-from dlrm.data.raw.json_values import JsonLineError, format_float, parse_object
-from dlrm.data.raw.jsonl import lacks_key
-from dlrm.data.raw.text import enumerate_lines, read_lines
+from dlrm.data.raw.text.jsonl import JsonLineError, format_float, lacks_key, parse_object
+from dlrm.data.raw.text.lines import enumerate_lines, read_lines
 
 _MAX_BYTES = 64 << 20
 """Largest number of bytes of text of the sampled rows, which take several times as much memory as objects."""

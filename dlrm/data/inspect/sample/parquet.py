@@ -25,14 +25,12 @@ from dlrm.data.inspect.sample.file_sample import (
     spread_evenly,
 )
 from dlrm.data.inspect.sample.text_columns import convert_column, name_type
-from dlrm.data.raw.arrow import open_arrow
-from dlrm.data.raw.bytes_text import convert_bytes, is_bytes
-from dlrm.data.raw.convert import convert_to_strings, holds_text, is_text
 from dlrm.data.raw.data_file import DataFile
-from dlrm.data.raw.integers import convert_to_integers
-from dlrm.data.raw.parquet import INT96_UNIT
-from dlrm.data.raw.parquet_rows import ParquetRows, ReadColumn, list_read_columns, make_read_schema
-from dlrm.data.raw.typed import simplify_type, simplify_types
+from dlrm.data.raw.typed.arrow import open_arrow
+from dlrm.data.raw.typed.parquet import INT96_UNIT, ParquetRows, ReadColumn, list_read_columns, make_read_schema
+from dlrm.data.raw.typed.typed_table import get_value_type, is_list, simplify_type, simplify_types
+from dlrm.data.raw.values.convert import convert_bytes, convert_to_strings, holds_text, is_bytes, is_text
+from dlrm.data.raw.values.integers import convert_to_integers
 
 _MAX_DECODED_ROWS = 2_000_000
 """Approximate number of rows of the row groups that are decoded to take some of their rows."""
@@ -165,14 +163,14 @@ def _get_family(kind: pa.DataType) -> str:
     Empty for a type of no values, or of empty lists alone, which goes with all others.
     """
     types = pa.types
-    kind = _get_stored_type(kind)
+    kind = get_value_type(kind)
     if types.is_null(kind):
         return ""
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_boolean(kind):
         return "number"
     if types.is_timestamp(kind) or types.is_date(kind):
         return "time"
-    if _is_list(kind):
+    if is_list(kind):
         family = _get_family(kind.value_type)
         return family and f"list of {family}"
     return "text" if holds_text(kind) else str(kind)
@@ -181,8 +179,8 @@ def _get_family(kind: pa.DataType) -> str:
 def _get_read_type(kind: pa.DataType) -> pa.DataType | None:
     """Return the type in which values are inspected; None if no schema can describe them."""
     types = pa.types
-    kind = _get_stored_type(kind)
-    if _is_list(kind):
+    kind = get_value_type(kind)
+    if is_list(kind):
         value = _get_read_type(kind.value_type)
         return None if value is None or types.is_large_list(value) else pa.large_list(value)
     if is_text(kind):
@@ -200,17 +198,6 @@ def _get_read_type(kind: pa.DataType) -> pa.DataType | None:
         for is_of in (types.is_primitive, types.is_boolean, types.is_null, types.is_temporal, types.is_decimal)
     )
     return kind if is_known else None
-
-
-def _get_stored_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of a dictionary's values, or the one in which an extension type such as UUID is stored."""
-    if isinstance(kind, pa.BaseExtensionType):
-        return kind.storage_type
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
 
 
 def _read_rows(file: DataFile, group: int, columns: list[str], step: int, batch_rows: int) -> pl.DataFrame:

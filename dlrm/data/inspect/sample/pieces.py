@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from dlrm.data.inspect.sample.file_sample import spread_evenly
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.file_kinds import START_BYTES, TEXT, identify
-from dlrm.data.raw.text import Lines, read_lines
+from dlrm.data.raw.text.lines import Lines, read_lines
 
 CountLines = Callable[[Lines], int]
 """Callback that counts the lines before the first row, such as a header, given the first lines of a file."""

@@ -5,7 +5,7 @@ import polars as pl
 from dlrm.data.inspect.sample.file_sample import replace_nan
 from dlrm.data.inspect.sample.number_forms import find_decimal_mark, has_points_between_thousands
 from dlrm.data.inspect.sample.time_forms import Times, find_times
-from dlrm.data.raw.convert import parse_numbers, read_booleans
+from dlrm.data.raw.values.convert import parse_numbers, read_booleans
 
 MISSING_WORDS = frozenset(
     ("na", "n/a", "#n/a", "n.a.", "nan", "null", "(null)", "nil", "none", "missing", "unknown", "?", "-", "--", ".")

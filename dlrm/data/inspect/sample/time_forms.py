@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dlrm.config.time_format import list_parts, make_time_pattern
 from dlrm.data.inspect.sample.file_sample import spread_evenly
-from dlrm.data.raw.times import is_time_type, parse_times
+from dlrm.data.raw.values.times import is_time_type, parse_times
 
 _DATES = (
     *("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%Y%m%d", "%y%m%d", "%d.%m.%Y", "%d.%m.%y", "%d/%m/%Y", "%m/%d/%Y"),

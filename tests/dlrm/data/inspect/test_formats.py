@@ -15,8 +15,7 @@ from dlrm.config import DataConfig
 from dlrm.data.errors import DataError
 from dlrm.data.inspect.report.job_files import check_files
 from dlrm.data.inspect.sample.files import sample_files
-from dlrm.data.raw.detect_format import detect_format
-from dlrm.data.raw.open import cut_blocks
+from dlrm.data.raw.open import cut_blocks, detect_format
 from dlrm.planning.raw_sample import read_sample
 from dlrm.programs.inspect import infer_schema
 from tests.dlrm.data.raw.plain import found, rows_of

@@ -17,8 +17,8 @@ from dlrm.data.errors import DataError
 from dlrm.data.inspect.judge.choice import Choice
 from dlrm.data.inspect.judge.infer import infer
 from dlrm.data.inspect.sample.csv import sample_csv
-from dlrm.data.raw.csv import cut_csv_blocks
-from dlrm.data.raw.parquet import cut_parquet_blocks
+from dlrm.data.raw.text.csv import cut_csv_blocks
+from dlrm.data.raw.typed.parquet import cut_parquet_blocks
 from tests.dlrm.data.raw.plain import found, rows_of
 
 N = 600

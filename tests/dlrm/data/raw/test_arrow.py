@@ -12,8 +12,8 @@ from pyarrow import feather, ipc, parquet
 
 from dlrm.config import SchemaConfig
 from dlrm.data.errors import DataError
-from dlrm.data.raw.arrow import cut_arrow_blocks
-from dlrm.data.raw.parquet import cut_parquet_blocks
+from dlrm.data.raw.typed.arrow import cut_arrow_blocks
+from dlrm.data.raw.typed.parquet import cut_parquet_blocks
 from tests.dlrm.data.raw.plain import found, good_rows_of, rows_of
 
 ROWS = 300

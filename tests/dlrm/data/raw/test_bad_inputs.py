@@ -12,11 +12,11 @@ from pyarrow import parquet
 
 from dlrm.config import CategoricalColumn, DataConfig, DenseColumn, SchemaConfig
 from dlrm.data.errors import DataError
-from dlrm.data.raw.bad_rows import BadRows
-from dlrm.data.raw.csv import cut_csv_blocks
+from dlrm.data.raw.block import BadRows
 from dlrm.data.raw.files import find_files
 from dlrm.data.raw.open import cut_blocks
-from dlrm.data.raw.parquet import cut_parquet_blocks
+from dlrm.data.raw.text.csv import cut_csv_blocks
+from dlrm.data.raw.typed.parquet import cut_parquet_blocks
 from tests.dlrm.data.raw.criteo_files import criteo_line, with_value
 from tests.dlrm.data.raw.plain import compressed, found, good_rows_of, rows_of
 

@@ -9,11 +9,11 @@ from pyarrow import parquet
 from dlrm.config import CategoricalColumn, DataConfig, DenseColumn, SchemaConfig
 from dlrm.data.errors import DataError
 from dlrm.data.raw.block import Block
-from dlrm.data.raw.csv import cut_csv_blocks
-from dlrm.data.raw.distinct import encode_distinct_values
 from dlrm.data.raw.files import find_files
 from dlrm.data.raw.open import cut_blocks
-from dlrm.data.raw.parquet import cut_parquet_blocks
+from dlrm.data.raw.text.csv import cut_csv_blocks
+from dlrm.data.raw.typed.parquet import cut_parquet_blocks
+from dlrm.data.raw.values.distinct import encode_distinct_values
 from tests.dlrm.data.raw.criteo_files import criteo_lines, write_lines
 from tests.dlrm.data.raw.plain import Row, check_distinct, found, good_rows_of, plain_rows, rows_of, tables_of
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dlrm.config import CRITEO_SCHEMA
 from dlrm.data.errors import DataError
-from dlrm.data.raw.criteo import cut_criteo_blocks
+from dlrm.data.raw.text.criteo import cut_criteo_blocks
 from tests.dlrm.data.raw.criteo_files import criteo_line, criteo_lines, with_value, write_lines
 from tests.dlrm.data.raw.plain import COMPRESSIONS, Row, compressed, found, good_rows_of, rows_of
 

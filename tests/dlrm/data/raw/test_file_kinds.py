@@ -21,8 +21,7 @@ from pyarrow import feather, orc, parquet
 
 from dlrm.config import SchemaConfig
 from dlrm.data.errors import DataError
-from dlrm.data.raw.detect_format import detect_format
-from dlrm.data.raw.open import cut_raw_blocks
+from dlrm.data.raw.open import cut_raw_blocks, detect_format
 from tests.dlrm.data.raw.plain import found
 
 TABLE = pa.table({"label": [0, 1] * 50, "site": ["a", "b"] * 50})

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from dlrm.data.errors import DataError
-from dlrm.data.raw import text
-from dlrm.data.raw.text import read_lines
+from dlrm.data.raw.text import lines as text
+from dlrm.data.raw.text.lines import read_lines
 from tests.dlrm.data.raw.plain import COMPRESSIONS, compressed, found
 
 

@@ -9,13 +9,12 @@ import pyarrow as pa
 
 from dlrm.config import CategoricalColumn, SchemaConfig, format_count
 from dlrm.data.errors import DataError
-from dlrm.data.raw.bad_rows import BadRows
-from dlrm.data.raw.block import Parsed
-from dlrm.data.raw.columns import list_columns_to_read, parse_columns
-from dlrm.data.raw.convert import holds_text
-from dlrm.data.raw.hexadecimal import HexadecimalColumn
-from dlrm.data.raw.positive_labels import PositiveNumbers
-from dlrm.data.raw.times import VALID_TIMES, is_time_type
+from dlrm.data.raw.block import BadRows, Parsed
+from dlrm.data.raw.values.columns import list_columns_to_read, parse_columns
+from dlrm.data.raw.values.convert import holds_text
+from dlrm.data.raw.values.integers import HexadecimalColumn
+from dlrm.data.raw.values.positive_labels import PositiveNumbers
+from dlrm.data.raw.values.times import VALID_TIMES, is_time_type
 
 _NUMBERS = "numbers, bool, decimals, or text of numbers"
 
@@ -54,7 +53,7 @@ def check_columns(found: pa.Schema, schema: SchemaConfig, file: str | None, with
             valid = f"lists of {format_count(lengths[name], 'number')}"
             _check_type(found, name, partial(_is_list_of_numbers, length=lengths[name]), valid, file)
         else:
-            has_lists = _is_list(_get_value_type(found.field(name).type))
+            has_lists = is_list(get_value_type(found.field(name).type))
             hint = "; or length in the schema, for lists of numbers" if has_lists else ""
             _check_type(found, name, _is_number, _NUMBERS + hint, file)
     for column in schema.categorical:
@@ -75,7 +74,7 @@ def _check_categorical(found: pa.Schema, column: CategoricalColumn, file: str | 
         _check_type(found, column.name, _is_number, _NUMBERS, file)
         return
     if column.time_part is not None:
-        _check_type(found, column.name, lambda kind: is_time_type(_get_value_type(kind)), VALID_TIMES, file)
+        _check_type(found, column.name, lambda kind: is_time_type(get_value_type(kind)), VALID_TIMES, file)
         return
     fits_value = _is_number if column.type == "integer" else _fits_strings
     expected = "integers, floats and decimals that are whole, bool, or text of these"
@@ -85,13 +84,13 @@ def _check_categorical(found: pa.Schema, column: CategoricalColumn, file: str | 
         expected = "whole numbers, or hexadecimal text"
     valid = f"lists of {expected}" if column.multi_hot else expected
     kind = found.field(column.name).type
-    if _is_list(kind) != column.multi_hot:
+    if is_list(kind) != column.multi_hot:
         valid += f"; or multi_hot: {str(not column.multi_hot).lower()} in the schema"
 
     def fits(kind: pa.DataType) -> bool:
         if pa.types.is_null(kind):
             return True
-        return _is_list(kind) == column.multi_hot and fits_value(kind.value_type if _is_list(kind) else kind)
+        return is_list(kind) == column.multi_hot and fits_value(kind.value_type if is_list(kind) else kind)
 
     _check_type(found, column.name, fits, valid, file)
 
@@ -103,36 +102,36 @@ def _check_type(found: pa.Schema, name: str, fits: Callable[[pa.DataType], bool]
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    types, value = pa.types, _get_value_type(kind)
+    types, value = pa.types, get_value_type(kind)
     is_typed = types.is_boolean(value) or types.is_floating(value) or types.is_decimal(value)
     return is_typed or types.is_integer(value) or _is_text(kind)
 
 
 def _is_list_of_numbers(kind: pa.DataType, length: int) -> bool:
-    kind = _get_value_type(kind)
+    kind = get_value_type(kind)
     if pa.types.is_null(kind):
         return True
     has_length = not pa.types.is_fixed_size_list(kind) or kind.list_size == length
-    return _is_list(kind) and has_length and _is_number(kind.value_type)
+    return is_list(kind) and has_length and _is_number(kind.value_type)
 
 
 def _fits_strings(kind: pa.DataType) -> bool:
-    value = _get_value_type(kind)
+    value = get_value_type(kind)
     is_whole = pa.types.is_integer(value) or (pa.types.is_decimal(value) and value.scale == 0)
     return is_whole or _is_text(kind)
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    value = _get_value_type(kind)
+    value = get_value_type(kind)
     return holds_text(value) or pa.types.is_null(value)
 
 
-def _is_list(kind: pa.DataType) -> bool:
+def is_list(kind: pa.DataType) -> bool:
     return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
 
 
-def _get_value_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type in which the values of a column are stored: that of a dictionary's values, or of an extension."""
+def get_value_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of a dictionary's values, or the one in which an extension type such as UUID is stored."""
     if isinstance(kind, pa.BaseExtensionType):
         return kind.storage_type
     return kind.value_type if pa.types.is_dictionary(kind) else kind
@@ -150,7 +149,7 @@ def simplify_types(table: pa.Table) -> pa.Table:
 
 def simplify_type(kind: pa.DataType) -> pa.DataType:
     """Return the type that `simplify_types` gives a column of this type."""
-    if _is_list(kind) and simplify_type(kind.value_type) != kind.value_type:
+    if is_list(kind) and simplify_type(kind.value_type) != kind.value_type:
         return pa.large_list(simplify_type(kind.value_type))
     if pa.types.is_dictionary(kind):
         return pa.dictionary(kind.index_type, simplify_type(kind.value_type), kind.ordered)
@@ -170,6 +169,6 @@ def _simplify_column(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedAr
         return pa.chunked_array(
             [pa.DictionaryArray.from_arrays(*parts, ordered=kind.ordered) for parts in chunks], kind
         )
-    if _is_list(kind) and pa.types.is_dictionary(kind.value_type):
+    if is_list(kind) and pa.types.is_dictionary(kind.value_type):
         return pl.Series(column).to_arrow(compat_level=pl.CompatLevel.oldest())
     return column.cast(kind)

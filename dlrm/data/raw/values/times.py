@@ -15,9 +15,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dlrm.config.time_format import TimePart, make_time_pattern
-from dlrm.data.raw.bad_rows import format_value
-from dlrm.data.raw.convert import convert_to_strings, find_missing, holds_text
-from dlrm.data.raw.integers import convert_to_integers
+from dlrm.data.raw.block import format_value
+from dlrm.data.raw.values.convert import convert_to_strings, find_missing, holds_text
+from dlrm.data.raw.values.integers import convert_to_integers
 
 VALID_TIMES = (
     "timestamps, dates, ISO 8601 text such as 2024-01-31 or 2024-01-31T17:05:00Z, integers such as 20240131, or "

@@ -8,8 +8,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dlrm.config.schema import DecimalMark
-from dlrm.data.raw.bad_rows import format_value
-from dlrm.data.raw.convert import convert_to_strings
+from dlrm.data.raw.block import format_value
+from dlrm.data.raw.values.convert import convert_to_strings
 
 _SPACE = r"[ \u00a0\u2009\u202f]"
 _SIGN = r"[-\u2212\u2013+]"

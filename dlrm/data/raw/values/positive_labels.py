@@ -15,9 +15,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dlrm.data.errors import DataError
-from dlrm.data.raw.bad_rows import format_value
-from dlrm.data.raw.bytes_text import decode_utf8
-from dlrm.data.raw.convert import BOOLEANS, convert_to_numbers, convert_to_strings, holds_text, read_booleans
+from dlrm.data.raw.block import format_value
+from dlrm.data.raw.values.convert import (
+    BOOLEANS,
+    convert_to_numbers,
+    convert_to_strings,
+    decode_utf8,
+    holds_text,
+    read_booleans,
+)
 
 MAX_LABEL_VALUES = 10
 """Largest number of values of the label column that are kept for a message."""

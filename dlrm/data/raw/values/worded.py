@@ -6,7 +6,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dlrm.config import CategoricalColumn
-from dlrm.data.raw.convert import convert_to_strings
+from dlrm.data.raw.values.convert import convert_to_strings
 
 
 class WordedColumn(CategoricalColumn):

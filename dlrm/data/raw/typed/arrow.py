@@ -10,12 +10,11 @@ from pyarrow import ipc
 from dlrm.config import SchemaConfig
 from dlrm.data.errors import DataError
 from dlrm.data.raw.block import Block, Parsed
-from dlrm.data.raw.columns import list_columns_to_read
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.file_kinds import ARROW, ARROW_STREAM, START_BYTES, identify, remove_buffer
-from dlrm.data.raw.parquet import BLOCK_BYTES, MAX_BLOCK_ROWS
-from dlrm.data.raw.parquet_rows import ReadColumn, list_read_columns, make_read_schema
-from dlrm.data.raw.typed import check_columns, parse_table
+from dlrm.data.raw.typed.parquet import BLOCK_BYTES, MAX_BLOCK_ROWS, ReadColumn, list_read_columns, make_read_schema
+from dlrm.data.raw.typed.typed_table import check_columns, parse_table
+from dlrm.data.raw.values.columns import list_columns_to_read
 
 
 def cut_arrow_blocks(

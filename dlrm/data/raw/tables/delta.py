@@ -1,32 +1,72 @@
-"""Files of a table of Delta Lake, by its log: those of one version, without the rows of its deletion vectors."""
+"""Files of a table of Delta Lake, by its log: those of one version, without the rows of its deletion vectors.
+
+The log of a table in a store is copied: the library, which reads it from this machine, would look for credentials
+elsewhere than all other reading does.
+"""
 
 import json
+import re
+import shutil
+from collections import Counter
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
+from deltalake import DeltaTable
 from numpy.typing import NDArray
 
 from dlrm.config.patterns import is_remote
-from dlrm.data.raw.delta_log import copy_log
-from dlrm.data.raw.table_directory import TableDirectory, sort_files
-from dlrm.data.raw.table_file import TableColumn, TableFile, TableVersion
+from dlrm.data.raw.data_file import DataFile
+from dlrm.data.raw.tables.table import TableColumn, TableDirectory, TableFile, TableVersion, sort_files
 
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
+_COMMIT = re.compile(r"_delta_log/(\d{20})\.(?:json|checkpoint\..*)")
+_CHECKPOINT = re.compile(r"_delta_log/(\d{20})\.checkpoint\.(?:\d{10}\.(\d{10})\.)?.*")
+_BESIDE = re.compile(r"_delta_log/_sidecars/.*|(?:.*/)?deletion_vector_[^/]*\.bin")
+"""Files that commits and checkpoints refer to."""
+_NUM_REQUESTS = 16
+
+
+def copy_log(directory: TableDirectory, version: int | None, target: Path) -> None:
+    """Copy what opening a version needs, None for the newest: the log from the checkpoint before it on, and deletion
+    vectors. Raises DataError and OSError if an object cannot be read."""
+    objects = directory.list_objects()
+    start = _find_checkpoint(objects, version)
+    chosen = [name for name in objects if _is_needed(name, start)]
+    with ThreadPoolExecutor(_NUM_REQUESTS) as pool:
+        list(pool.map(lambda name: _copy(objects[name], target / name), chosen))
+
+
+def _find_checkpoint(names: Iterable[str], version: int | None) -> int:
+    """Find the version of the last complete checkpoint up to `version`; 0 if absent."""
+    found = Counter((int(match[1]), int(match[2] or 1)) for match in map(_CHECKPOINT.fullmatch, names) if match)
+    complete = (number for (number, num_parts), num_found in found.items() if num_found >= num_parts)
+    return max((number for number in complete if version is None or number <= version), default=0)
+
+
+def _is_needed(name: str, start: int) -> bool:
+    # Stores take any text for a name, and the copy must stay in its directory.
+    if name.startswith("/") or ".." in name.split("/"):
+        return False
+    commit = _COMMIT.fullmatch(name)
+    return int(commit[1]) >= start if commit else _BESIDE.fullmatch(name) is not None
+
+
+def _copy(file: DataFile, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with file.open() as source, target.open("wb") as written:
+        shutil.copyfileobj(source, written)
 
 
 def list_delta_files(directory: TableDirectory, version: str | None) -> list[TableFile]:
     """List the files of a version of a table; version None is the newest.
 
-    Raises ImportError without the library that reads logs, DataError if a file is missing or outside the data roots,
+    Raises DataError if a file is missing or outside the data roots,
     and exceptions of that library.
     """
-    from deltalake import DeltaTable
-
     number = None if version is None else int(version)
     with TemporaryDirectory() as temporary:
         place = directory.name
@@ -61,7 +101,7 @@ def _list_partition_values(actions: pa.Table) -> dict[str, pa.Array]:
     return {partition.type.field(index).name: partition.field(index) for index in range(partition.type.num_fields)}
 
 
-def _list_columns(table: "DeltaTable") -> list[TableColumn]:
+def _list_columns(table: DeltaTable) -> list[TableColumn]:
     """List the columns of a table. With a column mapping files have other names, or ids, which stay when a column is
     renamed."""
     mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
@@ -73,7 +113,7 @@ def _list_columns(table: "DeltaTable") -> list[TableColumn]:
     return columns
 
 
-def _find_deleted_rows(table: "DeltaTable", place: str) -> dict[str, NDArray[np.int64]]:
+def _find_deleted_rows(table: DeltaTable, place: str) -> dict[str, NDArray[np.int64]]:
     """Find the numbers of the deleted rows in the files, by path without scheme, relative to `place` inside it."""
     deleted: dict[str, NDArray[np.int64]] = {}
     for batch in map(pa.record_batch, table.deletion_vectors()):

@@ -5,7 +5,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dlrm.data.raw.table import CategoricalValues
+from dlrm.data.raw.block import CategoricalValues
 
 _MAX_ROUNDED = 2.0**23
 """Magnitude from which float32 has whole numbers alone."""

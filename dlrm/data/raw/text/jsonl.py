@@ -1,14 +1,10 @@
-"""Reader of JSON Lines with a schema: one JSON object per line, whose keys name the columns.
-
-`user.id` names the key `id` of the object `user`. A key that a line lacks has the value that the path of the file
-states, or else is a missing value, and so are null, NaN, a blank text and one that the schema lists as `missing`.
-Values are read as their text, so that 1, 1.0 and "1" are the same; lists are multi-hot values, or numbers of dense
-columns.
-"""
+"""Values of JSON objects as text, read line by line: exact, and slower than Polars."""
 
 import io
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -17,12 +13,112 @@ import pyarrow as pa
 
 from dlrm.config import SchemaConfig
 from dlrm.data.errors import DataError
-from dlrm.data.raw.bad_rows import BadRows
-from dlrm.data.raw.block import Block, Parsed
-from dlrm.data.raw.columns import list_columns_to_read, parse_columns
+from dlrm.data.raw.block import BadRows, Block, Parsed
 from dlrm.data.raw.data_file import DataFile
-from dlrm.data.raw.json_values import JsonLineError, parse_object, read_texts
-from dlrm.data.raw.text import BLOCK_BYTES, Lines, enumerate_lines, read_lines
+from dlrm.data.raw.text.lines import BLOCK_BYTES, Lines, enumerate_lines, read_lines
+from dlrm.data.raw.values.columns import list_columns_to_read, parse_columns
+
+VALID_LINE = 'one JSON object per line, such as {"label": 1, "site": "a"}'
+
+
+class JsonLineError(ValueError):
+    """Fault of a line of JSON: field at fault, None for the whole line; message; what would be valid."""
+
+    def __init__(self, field: str | None, message: str, valid: str) -> None:
+        super().__init__(message)
+        self.field, self.message, self.valid = field, message, valid
+
+
+def parse_object(line: bytes, parse_integer: Callable[[str], Any] = str) -> dict[str, Any]:
+    """Parse a line to an object. NaN is null; of two values of one key, the first counts. Raises JsonLineError.
+
+    parse_integer: reads the digits of an integer; by default numbers stay text: see `format_float`.
+    """
+    try:
+        found = json.loads(
+            line.decode(),
+            parse_int=parse_integer,
+            parse_float=format_float if parse_integer is str else float,
+            parse_constant=lambda word: None if word == "NaN" else word,
+            object_pairs_hook=_build_object,
+        )
+    except UnicodeDecodeError:
+        raise JsonLineError(None, "not UTF-8", "UTF-8 text") from None
+    except (ValueError, RecursionError) as error:
+        # The message of the JSON reader quotes no text of the line.
+        reason = f": {error.msg}" if isinstance(error, json.JSONDecodeError) else ""
+        raise JsonLineError(None, f"is not JSON{reason}" if line.strip() else "the line is blank", VALID_LINE) from None
+    if not isinstance(found, dict):
+        raise JsonLineError(None, "is not a JSON object", VALID_LINE)
+    return found
+
+
+def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    built = dict(pairs)
+    return built if len(built) == len(pairs) else dict(reversed(pairs))
+
+
+def format_float(text: str) -> str:
+    """Return a number as Polars writes it: without an exponent, and without `.0`; digits alone as they are."""
+    if text.lstrip("-").isdecimal():
+        return text
+    number = float(text)
+    return text if number in (float("inf"), -float("inf")) else f"{Decimal(repr(number)):f}".removesuffix(".0")
+
+
+def read_texts(found: Mapping[str, Any], name: str, *, is_list: bool) -> Any:
+    """Return the value of a column as text, or as a list of texts; None if it is missing. Raises JsonLineError.
+
+    name: a key, or the keys of nested objects with dots between them.
+    """
+    value = find_value(found, name)
+    if value is None:
+        return None
+    if is_list:
+        if not isinstance(value, list):
+            valid = "a list such as [1, 2]; or in the schema multi_hot: false, or no length"
+            raise JsonLineError(name, "is not a list", valid)
+        return [None if item is None else _to_text(item, name) for item in value]
+    return _to_text(value, name)
+
+
+def find_value(found: Mapping[str, Any], name: str) -> Any:
+    """Return the value of a key, or of the keys of nested objects with dots between them; None if it is missing."""
+    value, keys = found.get(name), name.split(".")
+    if len(keys) == 1:
+        return value
+    nested: Any = found
+    for key in keys:
+        if nested is not None and not isinstance(nested, dict):
+            if name in found:
+                return value
+            raise JsonLineError(name, "stands in something else than an object", _show_nested(keys))
+        nested = None if nested is None else nested.get(key)
+    if value is not None and nested is not None:
+        raise JsonLineError(name, "is the name of a key and of a key in an object", "one of them")
+    return nested if value is None else value
+
+
+def _show_nested(keys: Sequence[str]) -> str:
+    return "an object such as " + "".join(f'{{"{key}": ' for key in keys) + "1" + "}" * len(keys)
+
+
+def _to_text(value: Any, name: str) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, str):
+        kind = "a list" if isinstance(value, list) else "an object"
+        valid = "a text, a number, true, false or null"
+        raise JsonLineError(
+            name, f"is {kind}", valid + ("; or in the schema multi_hot: true, or length" if kind == "a list" else "")
+        )
+    try:
+        if not value.isascii():
+            value.encode()
+    except UnicodeEncodeError:
+        raise JsonLineError(name, "holds half of a surrogate pair", "UTF-8 text") from None
+    return value
+
 
 _MAX_FILES = 64
 """Largest number of files whose keys are checked."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from dlrm.data.errors import DataError
-from dlrm.data.raw.text import Lines, get_first_line
+from dlrm.data.raw.text.lines import Lines, get_first_line
 
 HEADER_VALID = "column names in the first line, or `columns` in the schema for a file without a header"
 

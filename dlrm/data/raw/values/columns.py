@@ -12,9 +12,17 @@ from numpy.typing import NDArray
 
 from dlrm.config import CategoricalColumn, DenseColumn, SchemaConfig, format_count
 from dlrm.config.time_format import TimePart
-from dlrm.data.raw.bad_rows import BadRows, format_value
-from dlrm.data.raw.block import Parsed
-from dlrm.data.raw.convert import (
+from dlrm.data.raw.block import (
+    BadRows,
+    CategoricalValues,
+    OddKind,
+    OddValues,
+    Parsed,
+    RawTable,
+    format_value,
+    make_unknown_labels,
+)
+from dlrm.data.raw.values.convert import (
     MAX_FLOAT32,
     convert_to_numbers,
     convert_to_strings,
@@ -23,15 +31,23 @@ from dlrm.data.raw.convert import (
     holds_text,
     is_text,
 )
-from dlrm.data.raw.distinct import encode_distinct_ids, encode_distinct_numbers, encode_distinct_values
-from dlrm.data.raw.hexadecimal import HexadecimalColumn, explain_not_hexadecimal, parse_hexadecimal_ids
-from dlrm.data.raw.integers import convert_to_integers
-from dlrm.data.raw.number_texts import convert_number_texts, explain_not_number
-from dlrm.data.raw.odd_values import OddKind, OddValues
-from dlrm.data.raw.positive_labels import explain_missing_label, list_label_values, match_positive
-from dlrm.data.raw.table import CategoricalValues, RawTable, make_unknown_labels
-from dlrm.data.raw.times import explain_not_time, get_time_part, parse_times
-from dlrm.data.raw.worded import WordedColumn, blank_empty_lists, blank_missing_parts, blank_missing_words, find_words
+from dlrm.data.raw.values.distinct import encode_distinct_ids, encode_distinct_numbers, encode_distinct_values
+from dlrm.data.raw.values.integers import (
+    HexadecimalColumn,
+    convert_to_integers,
+    explain_not_hexadecimal,
+    parse_hexadecimal_ids,
+)
+from dlrm.data.raw.values.number_texts import convert_number_texts, explain_not_number
+from dlrm.data.raw.values.positive_labels import explain_missing_label, list_label_values, match_positive
+from dlrm.data.raw.values.times import explain_not_time, get_time_part, parse_times
+from dlrm.data.raw.values.worded import (
+    WordedColumn,
+    blank_empty_lists,
+    blank_missing_parts,
+    blank_missing_words,
+    find_words,
+)
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?", re.IGNORECASE)
 _Explain = Callable[[pa.Scalar], tuple[str, str]]

@@ -12,7 +12,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow.compute import call_function
 
-from dlrm.data.raw.convert import MAX_FLOAT32, convert_to_strings, find_missing, holds_text, read_booleans
+from dlrm.config import CategoricalColumn
+from dlrm.data.raw.block import format_value
+from dlrm.data.raw.values.convert import (
+    MAX_FLOAT32,
+    convert_to_strings,
+    decode_utf8,
+    find_missing,
+    holds_text,
+    read_booleans,
+)
 
 _WIDEST_INTEGER = pa.decimal256(76, 0)
 _EXACT_FLOAT64 = 2.0**53
@@ -103,3 +112,28 @@ def _convert_other_texts(texts: pl.Series) -> IntegerIds:
     is_no_number = (numbers.is_null() & (texts != "").fill_null(True)).to_numpy()
     is_bad = ids.is_null().to_numpy() & (is_exact | is_no_number | floats.is_bad)
     return IntegerIds(ids.fill_null(pl.Series(floats.ids)).to_arrow(), is_bad, floats.num_extreme, floats.num_rounded)
+
+
+_ID = "^[0-9a-fA-F]{1,8}$"
+VALID = "1 to 8 of 0-9 a-f, or blank"
+
+
+class HexadecimalColumn(CategoricalColumn):
+    """A column of integer ids whose text is hexadecimal, as in Criteo TSV. Values of an integer type stay unchanged."""
+
+
+def parse_hexadecimal_ids(texts: pa.Array) -> tuple[pl.Series, pl.Series]:
+    """Parse 32-bit ids. Return them [n], null where missing, blank or invalid, and a mask [n] of blank texts.
+
+    texts: strings or bytes [n], or a dictionary of them.
+    """
+    if pa.types.is_dictionary(texts.type):
+        texts = texts.dictionary_decode()
+    series = pl.Series(decode_utf8(texts), dtype=pl.String)
+    ids = series.set(~series.str.contains(_ID).fill_null(True), None)
+    return ids.str.to_integer(base=16, dtype=pl.UInt32), (series == "").fill_null(False)
+
+
+def explain_not_hexadecimal(value: pa.Scalar) -> tuple[str, str]:
+    """Return the message and the valid values for a text that is not a hexadecimal id."""
+    return f"{format_value(value.as_py())} is not a hexadecimal id", VALID
