@@ -10,12 +10,12 @@ import deltalake
 import pyarrow as pa
 import pyroaring
 import pytest
-from tests.dlrm.data.raw.tables.table import count_rows, find_table, read_files
 
 from dlrm.config import CategoricalColumn, DataConfig, DenseColumn, SchemaConfig
 from dlrm.data.errors import DataError
 from dlrm.data.raw.files import find_files
 from tests.dlrm.data.raw.plain import Row, plain_rows, tables_of
+from tests.dlrm.data.raw.tables import count_rows, find_table, read_files
 
 
 def make_rows(start: int, end: int) -> pa.Table:

@@ -13,11 +13,11 @@ from pyiceberg.expressions import EqualTo
 from pyiceberg.table import StaticTable, Table
 from pyiceberg.transforms import IdentityTransform, MonthTransform
 from pyiceberg.types import LongType, StringType
-from tests.dlrm.data.raw.tables.table import count_rows, find_table, read_files
 
 from dlrm.data.errors import DataError
 from dlrm.data.raw.files import find_files
 from tests.dlrm.data.raw.iceberg_deletes import Delete, delete_rows
+from tests.dlrm.data.raw.tables import count_rows, find_table, read_files
 
 START = datetime(2026, 11, 27, tzinfo=UTC)
 

@@ -11,7 +11,6 @@ from moto.server import ThreadedMotoServer
 from pyarrow import compute as pc
 from pyarrow import fs, parquet
 from pyiceberg.catalog.sql import SqlCatalog
-from tests.dlrm.data.raw.tables.table import count_rows, read_files
 
 from dlrm.config import CategoricalColumn, DataConfig, SchemaConfig
 from dlrm.data.errors import DataError
@@ -22,6 +21,7 @@ from dlrm.data.raw.open import cut_blocks
 from dlrm.data.raw.tables.table import TableFile
 from tests.dlrm.data.raw.criteo_files import criteo_lines
 from tests.dlrm.data.raw.plain import compressed, plain_rows, rows_of, tables_of
+from tests.dlrm.data.raw.tables import count_rows, read_files
 
 OBJECTS = {
     "data/day_1.tsv": "\n".join(criteo_lines(20)[10:]).encode(),
