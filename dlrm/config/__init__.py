@@ -32,7 +32,13 @@ from dlrm.config.job import JobConfig, JobSpec, parse_job
 from dlrm.config.kubernetes import DnsLabel, DnsName, KubernetesConfig
 from dlrm.config.model import ModelConfig
 from dlrm.config.moments import MomentsConfig
-from dlrm.config.optimizers import CowClipConfig, DenseOptimizerConfig, TableOptimizerConfig, compute_peak_rate
+from dlrm.config.optimizers import (
+    STATE_PER_PARAMETER,
+    DenseOptimizerConfig,
+    TableOptimizerConfig,
+    compute_peak_rate,
+    is_averaging,
+)
 from dlrm.config.parameter_groups import ParameterGroupConfig
 from dlrm.config.presets import BATCH_FIELD, PRESETS, PresetName, get_min_steps, list_scaling
 from dlrm.config.resources import ResourcesConfig
@@ -54,6 +60,7 @@ __all__ = [
     "MAX_BATCH",
     "MIN_BATCH",
     "PRESETS",
+    "STATE_PER_PARAMETER",
     "AveragingConfig",
     "BatchConfig",
     "BatchGrowth",
@@ -63,7 +70,6 @@ __all__ = [
     "ColumnVocabularyConfig",
     "ConfigError",
     "Counting",
-    "CowClipConfig",
     "DataConfig",
     "DataFacts",
     "Decision",
@@ -112,6 +118,7 @@ __all__ = [
     "format_some",
     "get_auto_dim",
     "get_min_steps",
+    "is_averaging",
     "keep_decisions",
     "list_constraints",
     "list_differences",

@@ -17,7 +17,7 @@ from dlrm.gradient_stats.groups import GroupMoments
 from dlrm.gradient_stats.noise import LayerNoise
 from dlrm.gradient_stats.variance_reduction import VarianceReduction
 from dlrm.model import encode_table_name, make_dense_part
-from dlrm.optimizers import SampleMemory, ScheduleFree, make_dense_optimizer
+from dlrm.optimizers import AveragingOptimizer, SampleMemory, make_dense_optimizer
 from dlrm.optimizers.weight_average import WeightAverage
 from dlrm.planning.machine_resources import describe_machine
 from dlrm.planning.request import make_checked_plan
@@ -52,9 +52,9 @@ class Parts:
     """Average of the weights; None if the job asks for none."""
 
     @property
-    def evaluated(self) -> WeightAverage | ScheduleFree | None:
+    def evaluated(self) -> WeightAverage | AveragingOptimizer | None:
         """Weights that are evaluated and kept in the place of those of a step; None if those of a step are."""
-        return self.optimizer if isinstance(self.optimizer, ScheduleFree) else self.average
+        return self.optimizer if isinstance(self.optimizer, AveragingOptimizer) else self.average
 
 
 @dataclass(frozen=True)

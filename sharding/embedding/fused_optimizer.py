@@ -76,6 +76,12 @@ class TableOptimizer:
         """Return `cowclip` for `scale` times the gradient."""
         return self.cowclip and CowClip(self.cowclip.r * scale, self.cowclip.zeta * scale)
 
+    def get_count_settings(self, scale: float) -> dict[str, float]:
+        """Return what the native operator needs for updates that depend on counts, for `scale` times the gradient."""
+        cowclip = self.scale_cowclip(scale)
+        ratio, floor = (0.0, -1.0) if cowclip is None else (cowclip.r, cowclip.zeta)
+        return {"clip_ratio": ratio, "clip_floor": floor, "count_exponent": self.count_exponent}
+
     def scale_learning_rate(self, learning_rate: float, scale: float) -> float:
         """Convert the learning rate of the true gradient to that of `scale` times the gradient."""
         return learning_rate / scale if self.name == "sgd" else learning_rate
