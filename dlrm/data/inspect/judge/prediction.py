@@ -11,6 +11,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from dlrm.linear.inputs import DenseInputs, LinearInputs
+from dlrm.linear.newton import LogisticLoss, minimise
 from dlrm.metrics.binary import auc
 
 STRENGTHS = (3.0, 30.0, 300.0)
@@ -19,12 +21,11 @@ NUM_ERRORS = 3.0
 """Number of standard errors from which a gain is not taken for chance: files have dozens of columns."""
 _MIN_GAIN = 1e-7
 """Gain in nats a row that is not taken for rounding."""
-_NUM_NEWTON_STEPS = 12
+_TOLERANCE = 1e-10
+"""Fall of the mean log-loss below which a logistic fit ends."""
 _RIDGE = 1e-6
 """Strength of the L2 penalty of the logistic fit, as a share of the rows: without it there is no finite fit where a
 number separates the classes."""
-_MAX_STEP = 2.0
-"""Largest change of a weight in one step: far outliers would make Newton's method jump back and forth."""
 _MAX_LOGIT = 20.0
 NUM_FINE_RANGES = 1000
 """Number of ranges, with their mean numbers, that the logistic fit reads instead of more distinct numbers."""
@@ -206,21 +207,14 @@ def _predict_smoothed(counts: ValueCounts, strength: float) -> Prediction:
 
 
 def _fit_logistic(x: NDArray[np.float64], rows: NDArray[np.float64], positives: NDArray[np.float64]) -> Rates:
-    """Fit label rates to `x` [k] by Newton's method on the rows and positives [k] of each value. Returns rates [k]."""
+    """Fit label rates to `x` [k] by a logistic regression on the rows and positives [k] of each value. Returns rates
+    [k]."""
     num_rows = rows.sum()
     if not num_rows:
         return np.full(len(x), 0.5)
-    weights = np.zeros(2)
-    logits = np.zeros(len(x))
-    for _ in range(_NUM_NEWTON_STEPS):
-        rates = 1.0 / (1.0 + np.exp(-logits))
-        errors, curvature = positives - rows * rates, rows * rates * (1.0 - rates)
-        gradient = np.array([errors.sum(), errors @ x]) - _RIDGE * num_rows * weights
-        mixed = curvature @ x
-        hessian = np.array([[curvature.sum(), mixed], [mixed, curvature @ x**2]]) + _RIDGE * num_rows * np.eye(2)
-        step = np.linalg.solve(hessian, gradient)
-        weights += step * min(1.0, _MAX_STEP / max(float(np.abs(step).max()), _MAX_STEP))
-        logits = np.clip(weights[0] + weights[1] * x, -_MAX_LOGIT, _MAX_LOGIT)
+    inputs = LinearInputs(len(x), [DenseInputs(x[:, None])])
+    loss = LogisticLoss(inputs, positives / np.maximum(rows, 1.0), rows / num_rows, np.full(2, _RIDGE))
+    logits = np.clip(inputs.multiply(minimise(loss, np.zeros(2), _TOLERANCE)), -_MAX_LOGIT, _MAX_LOGIT)
     return 1.0 / (1.0 + np.exp(-logits))
 
 

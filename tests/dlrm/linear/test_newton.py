@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from dlrm.yardsticks.features import BagInputs, DenseInputs, LinearInputs, SingleIdInputs
-from dlrm.yardsticks.newton import LogisticLoss, minimise
+from dlrm.linear.inputs import BagInputs, DenseInputs, LinearInputs, SingleIdInputs
+from dlrm.linear.newton import LogisticLoss, minimise
 
 NUM_ROWS, NUM_IDS, NUM_TAGS = 400, 30, 8
 

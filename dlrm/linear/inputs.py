@@ -30,9 +30,9 @@ class InputBlock(Protocol):
 
 @dataclass(frozen=True)
 class DenseInputs:
-    """Numbers: [n, N] float32."""
+    """Numbers: [n, N] of any type of floats."""
 
-    numbers: NDArray[np.float32]
+    numbers: NDArray[np.floating]
 
     @property
     def num_weights(self) -> int:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dlrm.yardsticks.features import LinearInputs, Vector
+from dlrm.linear.inputs import LinearInputs, Vector
 
 MAX_NEWTON_STEPS = 30
 MAX_CG_STEPS = 25
@@ -18,7 +18,7 @@ class LogisticLoss:
 
     inputs: LinearInputs
     labels: Vector
-    """[n] labels, 0 or 1."""
+    """[n] labels, 0 or 1; or the mean label of a row that stands for several."""
     row_weights: Vector
     """[n] weights of the rows, which sum to 1."""
     penalties: Vector
