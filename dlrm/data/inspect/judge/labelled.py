@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dlrm.data.inspect.judge.prediction import ValueCounts
+from dlrm.data.inspect.judge.prediction import FoldCounts
 from dlrm.data.random import random_units, stream_key
 
 _FOLDS_KEY = stream_key(0x1F01D5)
@@ -83,11 +83,11 @@ class LabelledRows:
     def can_measure(self) -> bool:
         """Whether there are enough rows of both classes to measure how well a column predicts the label."""
         nothing = np.zeros(len(self.labels), dtype=np.int64)
-        return ValueCounts.count(nothing, 1, self.labels, self.folds).has_both_classes(_MIN_CLASS_ROWS)
+        return FoldCounts.count(nothing, 1, self.labels, self.folds).has_both_classes(_MIN_CLASS_ROWS)
 
-    def count(self, column: EncodedColumn) -> ValueCounts:
+    def count(self, column: EncodedColumn) -> FoldCounts:
         """Count the rows of each distinct value of `column` by fold and label."""
-        return ValueCounts.count(column.codes, column.num_distinct, self.labels, self.folds)
+        return FoldCounts.count(column.codes, column.num_distinct, self.labels, self.folds)
 
     def estimate_repeats(self, column: EncodedColumn) -> float:
         """Estimate in how many rows of the files the value of a row occurs, that row included.

@@ -48,7 +48,7 @@ class Gain:
 
 
 @dataclass(frozen=True)
-class ValueCounts:
+class FoldCounts:
     """Rows of a column by fold and value. The last of the k values stands for a missing one."""
 
     rows: NDArray[np.float64]
@@ -78,21 +78,21 @@ class ValueCounts:
         positives = self.positives.sum(axis=1)
         return bool(np.minimum(positives, self.rows.sum(axis=1) - positives).min() >= min_class_rows)
 
-    def reorder(self, order: NDArray[np.int64]) -> "ValueCounts":
+    def reorder(self, order: NDArray[np.int64]) -> "FoldCounts":
         """Return the counts of the values in another order. order: [k], the old place of each value."""
-        return ValueCounts(self.rows[:, order], self.positives[:, order])
+        return FoldCounts(self.rows[:, order], self.positives[:, order])
 
-    def merge(self, groups: NDArray[np.int64]) -> "ValueCounts":
+    def merge(self, groups: NDArray[np.int64]) -> "FoldCounts":
         """Merge values into groups. groups: [k], from 0 on; the last value is alone in the last group."""
         num_groups = int(groups[-1]) + 1
-        return ValueCounts(*(_sum_by_group(counts, groups, num_groups) for counts in (self.rows, self.positives)))
+        return FoldCounts(*(_sum_by_group(counts, groups, num_groups) for counts in (self.rows, self.positives)))
 
 
 @dataclass(frozen=True)
 class Prediction:
     """Held-out prediction of the label from the values of one column."""
 
-    counts: ValueCounts
+    counts: FoldCounts
     rates: Rates
     by_group: "Prediction | None" = None
     """The same prediction of groups of values, where it is the same for all values of a group."""
@@ -129,12 +129,12 @@ class Prediction:
         return 0.5 if measured is None else measured
 
 
-def predict_mean(counts: ValueCounts) -> Prediction:
+def predict_mean(counts: FoldCounts) -> Prediction:
     """Predict the mean rate of the other fold, whatever the value."""
     return Prediction(counts, np.broadcast_to(_clip(counts.base_rates[::-1]), counts.rows.shape))
 
 
-def predict_by_value(counts: ValueCounts) -> Prediction:
+def predict_by_value(counts: FoldCounts) -> Prediction:
     """Predict by the rate of each value in the other fold, smoothed towards the mean rate.
 
     The smoothing is the one of STRENGTHS with the least held-out loss.
@@ -142,13 +142,13 @@ def predict_by_value(counts: ValueCounts) -> Prediction:
     return max((_predict_smoothed(counts, strength) for strength in STRENGTHS), key=lambda found: found.gain.mean)
 
 
-def predict_by_group(counts: ValueCounts, groups: NDArray[np.int64]) -> Prediction:
-    """Predict by the rate of the group of each value; groups as for `ValueCounts.merge`."""
+def predict_by_group(counts: FoldCounts, groups: NDArray[np.int64]) -> Prediction:
+    """Predict by the rate of the group of each value; groups as for `FoldCounts.merge`."""
     by_group = predict_by_value(counts.merge(groups))
     return Prediction(counts, by_group.rates[:, groups], by_group)
 
 
-def predict_by_number(counts: ValueCounts, numbers: NDArray[np.float64]) -> Prediction:
+def predict_by_number(counts: FoldCounts, numbers: NDArray[np.float64]) -> Prediction:
     """Predict by a logistic regression on the numbers alone; missing values have a rate of their own.
 
     numbers: [k - 1], finite, ascending, in the order of the values.
@@ -168,8 +168,8 @@ def predict_by_number(counts: ValueCounts, numbers: NDArray[np.float64]) -> Pred
 
 
 def merge_neighbours(
-    counts: ValueCounts, numbers: NDArray[np.float64]
-) -> tuple[ValueCounts, NDArray[np.float64], NDArray[np.int64]]:
+    counts: FoldCounts, numbers: NDArray[np.float64]
+) -> tuple[FoldCounts, NDArray[np.float64], NDArray[np.int64]]:
     """Merge neighbouring numbers where there are more than NUM_FINE_RANGES distinct ones.
 
     numbers: [k - 1], finite, ascending. Returns the counts of the merged values, their mean numbers, and the merged
@@ -184,7 +184,7 @@ def merge_neighbours(
     return merged, sums / np.bincount(groups[:-1], present, int(groups[-1])) * scale, groups
 
 
-def assign_ranges(numbers: NDArray[np.float64], counts: ValueCounts, num_ranges: int) -> NDArray[np.int64]:
+def assign_ranges(numbers: NDArray[np.float64], counts: FoldCounts, num_ranges: int) -> NDArray[np.int64]:
     """Assign ascending values to ranges with about equally many rows each; the missing value becomes the last group.
 
     numbers: [k - 1], ascending. Returns the groups [k] of all values, from 0 to at most num_ranges.
@@ -201,7 +201,7 @@ def choose_best(predictions: Sequence[Prediction]) -> Prediction:
     return max(predictions, key=lambda prediction: prediction.gain.mean)
 
 
-def _predict_smoothed(counts: ValueCounts, strength: float) -> Prediction:
+def _predict_smoothed(counts: FoldCounts, strength: float) -> Prediction:
     fitted = (counts.positives + strength * counts.base_rates) / (counts.rows + strength)
     return Prediction(counts, _clip(fitted[::-1]))
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from dlrm.data.inspect.judge.giveaways import find_pure_value, find_pure_value_of_lists
 from dlrm.data.inspect.judge.prediction import (
+    FoldCounts,
     Prediction,
-    ValueCounts,
     assign_ranges,
     predict_by_group,
     predict_by_number,
@@ -179,7 +179,7 @@ def find_better_use(
     numbers, codes = column.distinct_and_codes
     if len(numbers) < 2:
         return None
-    counts = ValueCounts.count(codes, len(numbers), labels == 1, is_first_fold.astype(np.int64))
+    counts = FoldCounts.count(codes, len(numbers), labels == 1, is_first_fold.astype(np.int64))
     as_number = predict_by_number(counts, numbers)
     ways: list[tuple[str, Prediction]] = [
         ("ranges", predict_by_group(counts, assign_ranges(numbers, counts, NUM_FEW_RANGES)))
