@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +38,6 @@ from tests.rank_pool.pool import RankPools
 OUTPUT_BIAS = "top.layers.1.bias"
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
-
-
-@pytest.fixture(scope="module")
-def rank_pools() -> Iterator[RankPools]:
-    pools = RankPools("dlrm.train.build")
-    yield pools
-    pools.close()
 
 
 def trained_and_evaluated(

@@ -17,7 +17,7 @@ from dlrm.train.best_model import choose_model
 from dlrm.train.context import RunContext
 from dlrm.train.stop_request import StopRequest
 from sharding.comm.process_groups import Ranks
-from tests.distributed.test_run import list_figures, read_curve, resolve_job, run_attempt
+from tests.dlrm.train.test_run import list_figures, read_curve, resolve_job, run_attempt
 from tests.rank_pool.pool import RankPools
 from tests.sharding.read_checkpoint import read_whole
 

@@ -12,8 +12,8 @@ from dlrm.train.context import RunContext
 from dlrm.train.quality import compare_with_yardsticks
 from dlrm.train.stop_request import StopRequest
 from sharding.comm.process_groups import Ranks
-from tests.distributed.test_run import resolve_job, run_attempt
 from tests.dlrm.data.packed_files import ONE_ID, random_rows, write_packed
+from tests.dlrm.train.test_run import resolve_job, run_attempt
 from tests.rank_pool.pool import RankPools
 
 JOB = resolve(

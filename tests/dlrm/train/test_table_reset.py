@@ -12,7 +12,7 @@ from dlrm.record import TABLES_RESET, EventReport, Outcome, RunDirectory, SpoolR
 from dlrm.train.stages import postpone_to_epoch_ends
 from sharding.embedding.initial_weights import fill_uniform
 from tests.distributed.test_averaging import average_one_number
-from tests.distributed.test_run import list_figures, read_curve, resolve_job, run_attempt
+from tests.dlrm.train.test_run import list_figures, read_curve, resolve_job, run_attempt
 from tests.rank_pool.pool import RankPools
 from tests.sharding.read_checkpoint import read_whole
 

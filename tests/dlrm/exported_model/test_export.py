@@ -196,7 +196,7 @@ def test_a_kill_at_any_line_leaves_the_old_model_the_new_one_or_neither_and_the_
     tmp_path: Path,
 ):
     command = [sys.executable, "-c", KILLED_AT_EVERY_LINE, str(tmp_path / "place")]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3])
     assert ended.returncode == 0, ended.stderr
     num_lines, seen = ended.stdout.split(maxsplit=1)
     assert int(num_lines) > 20

@@ -21,7 +21,7 @@ from dlrm.train.context import RunContext
 from dlrm.train.run import run
 from dlrm.train.stop_request import StopRequest
 from sharding.comm.process_groups import Ranks
-from tests.distributed.test_run import resolve_job, run_attempt
+from tests.dlrm.train.test_run import resolve_job, run_attempt
 from tests.rank_pool.pool import RankPools
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")

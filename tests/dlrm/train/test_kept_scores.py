@@ -16,8 +16,8 @@ from dlrm.record import SCORES_LOST, Outcome, RunDirectory, ScoresDirectory, Sco
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.evaluator import Scores
 from dlrm.train.kept_scores import choose_scores, keep_scores
-from tests.distributed.test_best_model import OVERFITTING
-from tests.distributed.test_run import resolve_job, run_attempt
+from tests.dlrm.train.test_best_model import OVERFITTING
+from tests.dlrm.train.test_run import resolve_job, run_attempt
 from tests.rank_pool.pool import RankPools
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
