@@ -245,13 +245,10 @@ def test_parquet_columns_that_differ_between_files_are_left_out_with_the_file(tm
     assert choices["price"].dense is not None
 
 
-@pytest.mark.parametrize("delimiter", [",", "\t", ";", "|"])
-def test_csv_types_are_those_of_the_values(tmp_path: Path, delimiter: str) -> None:
-    lines = [["click", "site", "price", "code", "n"], ["0", "a", "0.5", "007", "3"], ["1", '"b"', "", "018", "-4"]]
+def test_csv_types_are_those_of_the_values(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
-    path.write_text("".join(delimiter.join(line) + "\r\n" for line in lines))
+    path.write_text('click,site,price,code,n\r\n0,a,0.5,007,3\r\n1,"b",,018,-4\r\n')
     sample = sample_csv(files(path))
-    assert sample.delimiter == delimiter
     assert sample.rows.schema == {
         "click": pl.Int64(),
         "site": pl.String(),
@@ -270,20 +267,15 @@ def write_long_csv(path: Path, num_rows: int) -> list[DataFile]:
     return files(path)
 
 
-def test_csv_rows_are_sampled_from_all_of_a_large_file(tmp_path: Path) -> None:
-    sample = sample_csv(write_long_csv(tmp_path / "a.csv", 400_000))
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
+def test_csv_rows_are_counted_and_sampled_from_all_of_a_large_file(tmp_path: Path, name: str) -> None:
+    sample = sample_csv(write_long_csv(tmp_path / name, 400_000))
+    assert (sample.num_rows, sample.is_estimate) == (400_000, False)
     assert sample.rows["x"].dtype == pl.String
     assert 90_000 <= sample.rows.height <= 100_000
     rows = sample.rows["x"].str.slice(0, 9).cast(pl.Int64).to_numpy()
     assert len(np.unique(rows)) == len(rows)
     assert np.bincount(rows // 40_000).min() > 5000
-
-
-def test_rows_of_csv_are_counted(tmp_path: Path) -> None:
-    for name in ("a.csv", "a.csv.gz"):
-        sample = sample_csv(write_long_csv(tmp_path / name, 400_000))
-        assert (sample.num_rows, sample.is_estimate) == (400_000, False)
-        assert 90_000 <= sample.rows.height <= 100_000
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
@@ -374,12 +366,6 @@ def test_csv_lines_that_are_no_rows_are_left_out(tmp_path: Path, line: bytes) ->
     assert sample.rows.height == 900
     assert sample.rows["y"].sum() == 300
     assert set(sample.rows["x"]) == {"a", "b"}
-
-
-def test_quotes_within_csv_values_are_read_as_training_reads_them(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text('y,x\n0,ab"c\n1,"d""e,f"\n')
-    assert sample_csv(files(path)).rows["x"].to_list() == ['ab"c', 'd"e,f']
 
 
 def test_compressed_csv_without_a_header_gets_names(tmp_path: Path) -> None:

@@ -96,6 +96,7 @@ def test_an_extension_takes_a_packed_directory(tmp_path: Path) -> None:
         ({"train": ["nowhere.tsv"]}, "nowhere.tsv, data.train.0: no such file"),
         ({"train": [__file__], "eval": [__file__]}, f"{__file__}, data.eval: is also in data.train"),
         ({"train": []}, "data.train: names no files"),
+        ({"train": [__file__]}, f"{__file__}, line 1: has 1 tab-separated column"),
         ({"format": "synthetic"}, "data.format: synthetic needs no preparation"),
         ({"train": ["x"], "eval_fraction": 2}, "data.eval_fraction: "),
     ],

@@ -262,39 +262,24 @@ def test_an_extension_keeps_old_ids_and_dense_features(rows: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("schema", "vocabulary", "message"),
-    [
-        (
-            SchemaConfig(dense=[DenseColumn(name="d", transform="log")], categorical=SCHEMA.categorical),
-            {},
-            r"data\.schema\.dense: d is log here and standardise in the base",
-        ),
-        (
-            SchemaConfig(dense=SCHEMA.dense, categorical=[]),
-            {},
-            r"data\.schema\.categorical: lacks c, which the base has",
-        ),
-        (SCHEMA, {"hash_size": 10}, r"data\.vocabulary: c has counted values in the base"),
-    ],
+    ("hash_size", "base_size", "message"), [(10, None, "counted values"), (51, 50, "hashed into 50")]
 )
-def test_other_columns_cannot_extend(
-    rows: Path, tmp_path: Path, schema: SchemaConfig, vocabulary: dict[str, int], message: str
+def test_columns_that_are_encoded_otherwise_cannot_extend(
+    rows: Path, tmp_path: Path, hash_size: int, base_size: int | None, message: str
 ) -> None:
-    prepare_all(data_config(SCHEMA, [rows]), tmp_path / "old")
-    with pytest.raises(DataError, match=message):
-        prepare_all(
-            data_config(schema, [rows], vocabulary=vocabulary), tmp_path / "new", base=open_base(tmp_path / "old")
-        )
+    old = {} if base_size is None else {"hash_size": base_size}
+    prepare_all(data_config(SCHEMA, [rows], vocabulary=old), tmp_path / "old")
+    config = data_config(SCHEMA, [rows], vocabulary={"hash_size": hash_size})
+    with pytest.raises(DataError, match=rf"data\.vocabulary: c has (values )?{message}"):
+        prepare_all(config, tmp_path / "new", base=open_base(tmp_path / "old"))
     assert entries(tmp_path) == {"rows", "old"}
 
 
-def test_hashed_columns_extend_into_the_same_table_only(rows: Path, tmp_path: Path) -> None:
-    prepare_all(data_config(SCHEMA, [rows], vocabulary={"hash_size": 50}), tmp_path / "old")
-    base = open_base(tmp_path / "old")
-    same = prepare_all(data_config(SCHEMA, [rows], vocabulary={"hash_size": 50}), tmp_path / "same", base=base)
-    assert same.features[0].num_ids == 50
-    with pytest.raises(DataError, match="c has values hashed into 50 rows in the base"):
-        prepare_all(data_config(SCHEMA, [rows], vocabulary={"hash_size": 51}), tmp_path / "other", base=base)
+@pytest.mark.parametrize("fraction", [0.001, 0.999])
+def test_a_split_that_leaves_no_rows_is_refused(rows: Path, tmp_path: Path, fraction: float) -> None:
+    few = TABLE.rows(0, 9).write(tmp_path / "few")
+    with pytest.raises(DataError, match=r"data\.eval_fraction: no row is left"):
+        prepare_all(data_config(SCHEMA, [few], eval_fraction=fraction), tmp_path / "packed")
 
 
 def test_a_directory_without_encoders_cannot_be_extended(tmp_path: Path) -> None:

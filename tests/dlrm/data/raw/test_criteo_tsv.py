@@ -45,12 +45,6 @@ def test_a_column_without_any_value_is_all_missing(tmp_path: Path) -> None:
     assert rows == [plainly(lines[0])] * 3
 
 
-def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
-    path = tmp_path / "a.tsv"
-    path.write_bytes(b"\xef\xbb\xbf" + criteo_line("1").encode() + b"\n")
-    assert rows_of(cut_criteo_blocks(found(path))) == [plainly(criteo_line("1"))]
-
-
 BAD = [
     criteo_line().rpartition("\t")[0],
     criteo_line() + "\t1",
