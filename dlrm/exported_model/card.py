@@ -10,9 +10,8 @@ from dlrm.data.encode.encoders import Encoders
 from dlrm.data.encode.ranges import RangeVocabulary
 from dlrm.data.encode.vocabulary import CountedVocabulary, HashedVocabulary, Vocabulary
 from dlrm.data.packed.layout import META, PackedMeta, read_meta
-from dlrm.exported_model.card_metrics import render_metrics, render_quality_warnings
+from dlrm.exported_model.card_metrics import format_code, format_table, render_metrics, render_quality_warnings
 from dlrm.exported_model.layout import SavedConfig
-from dlrm.exported_model.markdown import format_code, format_table
 from dlrm.record import EvaluationSource
 
 MAX_SHOWN = 40

@@ -12,6 +12,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+MAX_POINTS = 1 << 15
+"""Largest number of distinct values of a summary."""
 _MIN_PENDING = 1 << 18
 """Smallest number of pending counts that `Tally.add` adds up: each addition goes through all counts of the column."""
 
@@ -128,3 +130,37 @@ def copy_values(values: pl.Series) -> pl.Series:
     if values.dtype == pl.String:
         return pl.Series(values.to_arrow(compat_level=pl.CompatLevel.oldest()))
     return pl.Series(values.to_numpy().copy())
+
+
+class QuantileSummary:
+    """The distinct values of a column and their counts, thinned out where there are too many."""
+
+    def __init__(self) -> None:
+        """Start without values."""
+        self._levels: dict[int, ValueCounts] = {}
+        """Counts of 2^level parts each, by level."""
+
+    def add(self, counts: ValueCounts) -> None:
+        """Add the values of the next part, Float64, as `thin_out` returns them."""
+        level = 0
+        while level in self._levels:
+            counts = thin_out(merge([self._levels.pop(level), counts]))
+            level += 1
+        self._levels[level] = counts
+
+    @property
+    def counts(self) -> ValueCounts:
+        """Values and counts of all parts together."""
+        empty = ValueCounts(pl.Series([], dtype=pl.Float64), np.empty(0, dtype=np.int64))
+        return merge([empty, *self._levels.values()])
+
+
+def thin_out(counts: ValueCounts) -> ValueCounts:
+    """Keep at most MAX_POINTS values that are evenly spread over the occurrences; each also stands for those before it,
+    back to the previous one that is kept."""
+    if len(counts) <= MAX_POINTS:
+        return counts
+    ends = np.cumsum(counts.counts)
+    group_of = (ends - 1) * MAX_POINTS // ends[-1]
+    kept = np.flatnonzero(np.append(np.diff(group_of) > 0, True))
+    return ValueCounts(copy_values(counts.values.gather(kept)), np.diff(ends[kept], prepend=0))

@@ -13,12 +13,10 @@ from dlrm.data.encode.dense import DenseEncoder
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.encode.ranges import RangeVocabulary
 from dlrm.data.encode.vocabulary import CountedVocabulary, HashedVocabulary, Vocabulary
-from dlrm.data.prepare.counting import Tally, ValueCounts, merge, shrink
-from dlrm.data.prepare.measure import PartMeasure
-from dlrm.data.prepare.moments import Moments
+from dlrm.data.prepare.counting import QuantileSummary, Tally, ValueCounts, merge, shrink, thin_out
+from dlrm.data.prepare.measure import Moments, PartMeasure
+from dlrm.data.prepare.part_files import Part, StagedRows
 from dlrm.data.prepare.progress import PreparationProgress
-from dlrm.data.prepare.quantiles import QuantileSummary, thin_out
-from dlrm.data.prepare.staged_rows import Part, StagedRows
 from dlrm.data.prepare.workers import Workers
 from dlrm.data.raw.block import CategoricalValues
 

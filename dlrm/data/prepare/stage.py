@@ -5,12 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlrm.config import DataConfig
-from dlrm.data.prepare.bad_row_count import BadRowCount
-from dlrm.data.prepare.part_files import RECORDS, PartRecord, read_record, write_part
+from dlrm.data.prepare.part_files import RECORDS, Part, PartRecord, StagedRows, read_record, write_part
 from dlrm.data.prepare.progress import PreparationProgress
-from dlrm.data.prepare.staged_rows import Part, StagedRows
 from dlrm.data.prepare.workers import Workers
-from dlrm.data.raw.block import Block
+from dlrm.data.raw.block import BadRowCount, Block
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.open import cut_blocks
 from dlrm.data.split import Split

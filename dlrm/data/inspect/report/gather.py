@@ -19,7 +19,7 @@ from dlrm.data.raw.block import MAX_SHOWN_FAULTS, Block, CategoricalValues, Pars
 from dlrm.data.raw.files import find_files
 from dlrm.data.raw.open import cut_blocks
 from dlrm.data.rows import NumpyIds, RowSource
-from dlrm.data.synthetic.criteo_shape import DENSE_NAMES
+from dlrm.data.synthetic.log import DENSE_NAMES
 
 MAX_BYTES = 1 << 30
 """Largest number of bytes of rows kept in memory at once."""
