@@ -119,6 +119,15 @@ def test_two_at_once_do_not_meet(rows: Path, tmp_path: Path) -> None:
     assert entries(tmp_path) == {"rows", "packed.part"}
 
 
+def test_what_a_killed_write_has_left_is_not_in_the_finished_directory(tmp_path: Path) -> None:
+    output = tmp_path / "packed"
+    with lock_unfinished(output, fingerprint="a", sources="b") as unfinished:
+        (unfinished.path / "meta.json").write_text("{}")
+        (unfinished.path / ".meta.json.1.part").write_text("{")
+        unfinished.finish(output)
+    assert [entry.name for entry in output.iterdir()] == ["meta.json"]
+
+
 @pytest.mark.parametrize("message", ["reading", "measuring", "counting values", "writing", "checksums"])
 def test_an_interrupted_preparation_is_resumed(rows: Path, tmp_path: Path, message: str) -> None:
     config = data_config(SCHEMA, [rows])
