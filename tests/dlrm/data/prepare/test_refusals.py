@@ -1,6 +1,7 @@
 """What a preparation refuses, and that it leaves nothing, or what the next one goes on from."""
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -189,63 +190,54 @@ def test_parts_from_before_the_machine_went_down_are_not_trusted(rows: Path, tmp
     assert compute_checksum(meta) == compute_checksum(prepare_all(config, tmp_path / "undisturbed"))
 
 
-def test_a_file_that_changes_while_it_is_read_is_an_error(rows: Path, tmp_path: Path) -> None:
-    def change(event: ProgressEvent | NoteEvent) -> None:
-        if event.message.startswith("reading"):
-            with rows.open("ab") as file:
-                file.write(b"more")
+def _change(path: Path) -> None:
+    with path.open("ab") as file:
+        file.write(b"more")
+
+
+def _move(path: Path) -> None:
+    path.rename(path.with_name("moved"))
+
+
+@pytest.mark.parametrize(("disturb", "left"), [(_change, "rows"), (_move, "moved")])
+def test_a_file_that_changes_or_goes_while_it_is_read_is_an_error(
+    rows: Path, tmp_path: Path, disturb: Callable[[Path], None], left: str
+) -> None:
+    def disturb_once(event: ProgressEvent | NoteEvent) -> None:
+        if event.message.startswith("reading") and rows.exists():
+            disturb(rows)
 
     with pytest.raises(DataError, match=f"{rows}: "):
-        prepare_all(data_config(SCHEMA, [rows]), tmp_path / "packed", on_event=change)
-    assert entries(tmp_path) == {"rows"}
+        prepare_all(data_config(SCHEMA, [rows]), tmp_path / "packed", on_event=disturb_once)
+    assert entries(tmp_path) == {left}
 
 
-def test_a_file_that_goes_while_it_is_read_is_an_error(rows: Path, tmp_path: Path) -> None:
-    def remove(event: ProgressEvent | NoteEvent) -> None:
-        if event.message.startswith("reading"):
-            rows.rename(tmp_path / "moved")
-
-    with pytest.raises(DataError, match=f"{rows}: "):
-        prepare_all(data_config(SCHEMA, [rows]), tmp_path / "packed", on_event=remove)
-    assert entries(tmp_path) == {"moved"}
-
-
-def test_rows_that_all_count_for_nothing_are_refused(tmp_path: Path) -> None:
-    schema = SCHEMA.model_copy(update={"weight": "weight"})
-    table = MadeTable(schema, {**TABLE.columns, "weight": [0.0] * 100})
-    with pytest.raises(DataError, match="weight: every training row has weight 0"):
-        prepare_all(data_config(schema, [table.write(tmp_path / "rows")]), tmp_path / "packed")
-
-
-def test_evaluation_rows_that_all_count_for_nothing_are_refused(tmp_path: Path) -> None:
-    schema = SCHEMA.model_copy(update={"weight": "weight"})
-    train, evaluation = (
-        MadeTable(schema, {**TABLE.columns, "weight": [weight] * 100}).write(tmp_path / name)
-        for name, weight in (("train", 1.0), ("eval", 0.0))
-    )
-    with pytest.raises(DataError, match="weight: every evaluation row has weight 0"):
-        prepare_all(data_config(schema, [train], eval=[str(evaluation)]), tmp_path / "packed")
-
-
-@pytest.mark.parametrize(("weight", "shown"), [(1e20, "1e\\+20"), (1e-20, "1e-20")])
-def test_training_rows_of_a_mean_weight_whose_square_float32_loses_are_refused(
-    tmp_path: Path, weight: float, shown: str
+@pytest.mark.parametrize(
+    ("train_weight", "eval_weight", "message"),
+    [
+        (0.0, 1.0, "weight: every training row has weight 0"),
+        (1.0, 0.0, "weight: every evaluation row has weight 0"),
+        (1e20, 1.0, r"weight: the training rows have a mean weight of 1e\+20 .*1e-12 to 1e\+12"),
+        (1e-20, 1.0, "weight: the training rows have a mean weight of 1e-20"),
+        (1.0, 1e30, None),
+    ],
+)
+def test_weights_of_0_and_training_weights_whose_squares_float32_loses_are_refused(
+    tmp_path: Path, train_weight: float, eval_weight: float, message: str | None
 ) -> None:
     schema = SCHEMA.model_copy(update={"weight": "weight"})
-    table = MadeTable(schema, {**TABLE.columns, "weight": [weight] * 100}).write(tmp_path / "rows")
-    with pytest.raises(DataError, match=rf"weight: the training rows have a mean weight of {shown} .*1e-12 to 1e\+12"):
-        prepare_all(data_config(schema, [table]), tmp_path / "packed")
-    assert entries(tmp_path) == {"rows"}
-
-
-def test_evaluation_rows_may_have_weights_of_any_scale(tmp_path: Path) -> None:
-    schema = SCHEMA.model_copy(update={"weight": "weight"})
     train, evaluation = (
         MadeTable(schema, {**TABLE.columns, "weight": [weight] * 100}).write(tmp_path / name)
-        for name, weight in (("train", 1.0), ("eval", 1e30))
+        for name, weight in (("train", train_weight), ("eval", eval_weight))
     )
-    meta = prepare_all(data_config(schema, [train], eval=[str(evaluation)]), tmp_path / "packed")
-    assert meta.splits["eval"].mean_weight == pytest.approx(1e30)
+    config = data_config(schema, [train], eval=[str(evaluation)])
+    if message is None:
+        meta = prepare_all(config, tmp_path / "packed")
+        assert meta.splits["eval"].mean_weight == pytest.approx(eval_weight)
+        return
+    with pytest.raises(DataError, match=message):
+        prepare_all(config, tmp_path / "packed")
+    assert entries(tmp_path) == {"train", "eval"}
 
 
 @pytest.mark.parametrize("field", ["train", "eval"])
