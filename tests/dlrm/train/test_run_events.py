@@ -1,5 +1,6 @@
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from dlrm.config.stages import BatchStage
 from dlrm.data.packed.open import open_packed
 from dlrm.data.rows import DataSchema, Feature
 from dlrm.gradient_stats.noise import NoiseState, StepNoise
+from dlrm.programs.plan import make_plan_line
 from dlrm.record import (
     PART_DESCRIPTIONS,
     PLAN,
@@ -33,9 +35,21 @@ from dlrm.train.run_events import (
     report_large_batch,
     report_length,
     report_plan,
+    report_warnings,
 )
 from tests.dlrm.data.packed_files import random_rows, write_packed
 from tests.dlrm.evaluated import evaluation
+
+
+def record(directory: Path, report: Callable[[Reporter], object]) -> list[EventReport]:
+    """Call `report`, and return the events that it has reported."""
+    attempt = AttemptDirectory(directory)
+    attempt.create()
+    reporter = Reporter(attempt, rank=0)
+    report(reporter)
+    reporter.close()
+    reports = [parse_report(line) for line in SpoolReader(attempt.spool_file(0, "events")).read()]
+    return [report for report in reports if isinstance(report, EventReport)]
 
 
 def told(
@@ -48,9 +62,6 @@ def told(
     **document: Any,
 ) -> EventReport:
     """The event at the end of a run that has measured `noise`; the constant predictor's log-loss is 0.5."""
-    attempt = AttemptDirectory(directory)
-    attempt.create()
-    reporter = Reporter(attempt, rank=0)
     progress = Progress(
         num_steps=9,
         noise=noise,
@@ -59,13 +70,10 @@ def told(
         num_evaluations_since_best=num_evaluations_since_best,
     )
     resolved = resolve(JobConfig.model_validate({"data": {"format": "synthetic"}, **document}))
-    report_advice(reporter, resolved, progress, samples=samples or {resolved.job.batch.global_size: 10**6})
-    reporter.close()
-    (line,) = SpoolReader(attempt.spool_file(0, "events")).read()
-    report = parse_report(line)
-    assert isinstance(report, EventReport)
-    assert report.name == "batch_advice"
-    return report
+    all_samples = samples or {resolved.job.batch.global_size: 10**6}
+    (event,) = record(directory, lambda reporter: report_advice(reporter, resolved, progress, samples=all_samples))
+    assert event.name == "batch_advice"
+    return event
 
 
 def measured(
@@ -82,15 +90,13 @@ def measured(
 
 def warn_of(directory: Path, full_rows: int, noise: NoiseState, *, is_growing: bool = False) -> list[EventReport]:
     """Report a batch of `full_rows` where it is too large, and return what was reported."""
-    attempt = AttemptDirectory(directory)
-    attempt.create()
-    reporter = Reporter(attempt, rank=0)
     progress = Progress(num_steps=9, noise=noise, last_evaluation=evaluation(0.4))
-    is_reported = report_large_batch(reporter, progress, full_rows, is_growing=is_growing)
-    reporter.close()
-    reports = [parse_report(line) for line in SpoolReader(attempt.spool_file(0, "events")).read()]
-    events = [report for report in reports if isinstance(report, EventReport)]
-    assert is_reported == bool(events)
+    told: list[bool] = []
+    events = record(
+        directory,
+        lambda reporter: told.append(report_large_batch(reporter, progress, full_rows, is_growing=is_growing)),
+    )
+    assert told == [bool(events)]
     return events
 
 
@@ -114,24 +120,22 @@ def find_first_guess_warning(
     directory: Path, aucs: Sequence[float | None], *, standard_error: float = 0.001
 ) -> int | None:
     """Return the step at which a run of 1,000 steps with an evaluation after each hundredth warns first, if it does."""
-    attempt = AttemptDirectory(directory)
-    attempt.create()
-    reporter = Reporter(attempt, rank=0)
-    progress = Progress(num_steps=1000)
-    for number, auc in enumerate(aucs, start=1):
-        progress.step, progress.num_samples = 100 * number, 100 * number
-        progress.add_evaluation(evaluation(0.4).model_copy(update={"auc": auc, "auc_standard_error": standard_error}))
-        is_reported = report_guess(reporter, progress, 1000)
-        # As a run that was stopped goes on.
-        progress = Progress.model_validate_json(progress.model_dump_json())
-        if is_reported:
-            reporter.close()
-            (line,) = SpoolReader(attempt.spool_file(0, "events")).read()
-            event = parse_report(line)
-            assert isinstance(event, EventReport)
-            assert event.name == "learns_nothing"
-            assert f"its AUC is {auc:.4f} ± 0.0010" in event.message
-            return event.details["step"]
+
+    def evaluate_until_told(reporter: Reporter) -> None:
+        progress = Progress(num_steps=1000)
+        for number, auc in enumerate(aucs, start=1):
+            progress.step, progress.num_samples = 100 * number, 100 * number
+            changed = {"auc": auc, "auc_standard_error": standard_error}
+            progress.add_evaluation(evaluation(0.4).model_copy(update=changed))
+            if report_guess(reporter, progress, 1000):
+                return
+            # As a run that was stopped goes on.
+            progress = Progress.model_validate_json(progress.model_dump_json())
+
+    for event in record(directory, evaluate_until_told):
+        assert event.name == "learns_nothing"
+        assert f"its AUC is {aucs[event.details['step'] // 100 - 1]:.4f} ± 0.0010" in event.message
+        return event.details["step"]
     return None
 
 
@@ -144,15 +148,11 @@ def test_a_model_that_is_a_guess_twice_in_a_row_after_a_fifth_of_the_samples_is_
 
 
 def test_a_run_of_few_steps_is_not_told_that_it_learns_nothing(tmp_path: Path):
-    attempt = AttemptDirectory(tmp_path)
-    attempt.create()
     guess = evaluation(0.4).model_copy(update={"auc": 0.5, "auc_standard_error": 0.001})
     progress = Progress(num_steps=40, step=29, num_samples=29, num_guesses_in_a_row=5, last_evaluation=guess)
-    reporter = Reporter(attempt, rank=0)
-    assert not report_guess(reporter, progress, 40)
+    assert not record(tmp_path / "29", lambda reporter: report_guess(reporter, progress, 40))
     progress.step = 30
-    assert report_guess(reporter, progress, 40)
-    reporter.close()
+    assert record(tmp_path / "30", lambda reporter: report_guess(reporter, progress, 40))
 
 
 def test_the_advice_names_the_noise_scale_its_bounds_the_largest_useful_batch_and_this_runs_place(tmp_path: Path):
@@ -232,17 +232,13 @@ def test_a_larger_batch_is_advised_up_to_a_lower_bound_of_the_noise_scale_and_no
 
 @pytest.mark.parametrize("is_known", [True, False])
 def test_where_batch_and_epochs_were_left_open_nothing_is_said_of_missing_advice(tmp_path: Path, is_known: bool):
-    attempt = AttemptDirectory(tmp_path)
-    attempt.create()
-    reporter = Reporter(attempt, rank=0)
     noise = measured(30_768.0, 1.0, num_measured=50 if is_known else 19)
     progress = Progress(num_steps=9, noise=noise, last_evaluation=evaluation(0.4))
     document = JobSpec.model_validate({"data": {"format": "synthetic"}})
     resolved = resolve(document, facts=DataFacts(num_train_rows=10**6))
-    report_advice(reporter, resolved, progress, samples={resolved.job.batch.global_size: 10**6})
-    reporter.close()
-    messages = [parse_report(line).message for line in SpoolReader(attempt.spool_file(0, "events")).read()]
-    assert [message.startswith("the noise scale is 30,768 samples") for message in messages] == [True] * is_known
+    samples = {resolved.job.batch.global_size: 10**6}
+    events = record(tmp_path, lambda reporter: report_advice(reporter, resolved, progress, samples=samples))
+    assert [event.message.startswith("the noise scale is 30,768 samples") for event in events] == [True] * is_known
 
 
 def test_a_run_that_got_worse_is_not_advised_to_train_longer_for_more_measurements(tmp_path: Path):
@@ -259,14 +255,7 @@ def test_a_run_that_got_worse_is_not_advised_to_train_longer_for_more_measuremen
 def report_plan_of(document: dict[str, Any], directory: Path) -> tuple[EventReport, PlannedTables]:
     job = JobConfig.model_validate({"data": {"format": "synthetic"}, **document})
     planned = plan_tables(resolve(job), DataSchema(1, (Feature("user.id", 50), Feature("type", 60))))
-    attempt = AttemptDirectory(directory)
-    attempt.create()
-    reporter = Reporter(attempt, rank=0)
-    report_plan(reporter, planned.report, planned.resolved)
-    reporter.close()
-    report = parse_report(SpoolReader(attempt.spool_file(0, "events")).read()[0])
-    assert isinstance(report, EventReport)
-    return report, planned
+    return record(directory, lambda reporter: report_plan(reporter, planned.report, planned.resolved))[0], planned
 
 
 def test_a_chunk_that_the_plan_has_decided_is_told_with_its_reason(tmp_path: Path):
@@ -308,13 +297,9 @@ def test_rows_of_one_label_are_told_from_rows_whose_other_labels_all_have_weight
     write_packed(tmp_path, replace(rows, labels=labels, weights=weights), random_rows(9, weighted=weighted))
     dataset = open_packed(tmp_path)
     job = JobConfig.model_validate({"data": {"format": "synthetic"}, "resources": {"memory": "4GiB"}})
-    attempt = AttemptDirectory(tmp_path / "attempt")
-    attempt.create()
-    reporter = Reporter(attempt, rank=0)
-    report_data_and_plan(reporter, dataset, plan_tables(resolve(job), dataset.schema))
-    reporter.close()
-    reports = [parse_report(line) for line in SpoolReader(attempt.spool_file(0, "events")).read()]
-    told = {report.name: report.message for report in reports if isinstance(report, EventReport)}
+    planned = plan_tables(resolve(job), dataset.schema)
+    events = record(tmp_path / "attempt", lambda reporter: report_data_and_plan(reporter, dataset, planned))
+    told = {event.name: event.message for event in events}
     assert told["one_label"] == f"{said.format(label)}: nothing can be learned"
 
 
@@ -352,3 +337,46 @@ def test_an_epoch_shorter_than_a_batch_is_told_with_a_batch_that_would_not_be(tm
     assert short.name == "short_epoch"
     assert short.name in WARNINGS
     assert "700 training rows, fewer than batch.global_size 1,000" in short.message
+
+
+def test_a_capped_warm_up_is_told_to_whoever_started_the_run(tmp_path: Path):
+    schedule = {"scaling": "legw", "warmup_fraction": 0.2}
+    document = {"data": {"format": "synthetic"}, "dense_optimizer": {"schedule": schedule}}
+    job = resolve(JobConfig.model_validate(document))
+    (event,) = record(tmp_path, lambda reporter: report_warnings(reporter, job))
+    assert event.name == "warmup_capped"
+    assert event.name in WARNINGS
+    assert "dense_optimizer.schedule: scaling legw makes the warm-up 8 times as long, 1.6 of the run" in event.message
+    assert "a warmup_fraction of up to 0.0625" in event.message
+
+
+@pytest.mark.parametrize(
+    ("flags", "precision", "gpus_per_worker", "is_told"),
+    [
+        ("flags\t\t: fpu avx2 fma", "bf16", 0, True),
+        ("flags\t\t: fpu avx512f avx512_bf16", "bf16", 0, False),
+        ("flags\t\t: fpu amx_bf16 amx_tile", "bf16", 0, False),
+        ("Features\t: fp asimd bf16", "bf16", 0, False),
+        ("Features\t: fp asimd", "bf16", 0, True),
+        ("vendor_id\t: unknown", "bf16", 0, False),
+        ("flags\t\t: fpu avx2", "fp32", 0, False),
+        ("flags\t\t: fpu avx2", "bf16", 1, False),
+    ],
+)
+def test_bf16_is_warned_of_by_plan_and_run_where_the_processor_lacks_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: str, precision: str, gpus_per_worker: int, *, is_told: bool
+):
+    (tmp_path / "cpuinfo").write_text(f"processor\t: 0\n{flags}\n")
+    monkeypatch.setattr("hostinfo.processor.CPUINFO", tmp_path / "cpuinfo")
+    resources = {"workers_per_node": 1, "gpus_per_worker": gpus_per_worker}
+    synthetic = {"format": "synthetic", "synthetic": {"num_rows": 10_000}}
+    job = resolve(JobConfig.model_validate({"data": synthetic, "precision": precision, "resources": resources}))
+    events = record(tmp_path, lambda reporter: report_warnings(reporter, job))
+    assert [event.name for event in events] == ["slow_precision"] * is_told
+    told = [
+        warning for warning in json.loads(make_plan_line(job, None))["warnings"] if warning.startswith("precision:")
+    ]
+    assert len(told) == is_told
+    # Nobody knows the machine that a launcher finds.
+    elsewhere = json.loads(make_plan_line(job, None, place="unseen"))["warnings"]
+    assert not [warning for warning in elsewhere if warning.startswith("precision:")]
