@@ -16,11 +16,11 @@ from safetensors.torch import load_file
 from dlrm.checkpoint import CheckpointError
 from dlrm.config import DataConfig, JobConfig, resolve
 from dlrm.data.open import open_data
-from dlrm.data.prepare.cache import find_or_prepare
 from dlrm.exported_model.export import ExportError, export_model
 from dlrm.exported_model.load import load_saved_model
 from dlrm.model import encode_table_name
 from dlrm.record import TrainedModel
+from tests.dlrm.data.packed_files import prepare_in_cache
 from tests.dlrm.exported_model.conftest import Made, made_of_csv
 from tests.dlrm.exported_model.full_disk import files_of_at_most
 from tests.dlrm.exported_model.model_factory import METRICS, SIZES, job_of, made_model, save_weights
@@ -80,9 +80,7 @@ def test_a_card_of_unusual_names_still_renders(tmp_path: Path):
     data = DataConfig.model_validate(
         {"train": [str(rows)], "format": "csv", "schema": schema, "vocabulary": {"columns": {name: {"hash_size": 50}}}}
     )
-    packed = find_or_prepare(
-        data, None, tmp_path / "cache", base_directory=tmp_path, num_threads=1, on_event=lambda _: None
-    )
+    packed = prepare_in_cache(data, tmp_path)
     made_model(tmp_path / "model", data, packed, metrics={})
     card = (tmp_path / "model" / "MODEL_CARD.md").read_text()
     assert "| `` a\\|b`c\N{REPLACEMENT CHARACTER}d `` | string | hashed into 50 table rows |" in card
@@ -101,9 +99,7 @@ def test_a_card_names_the_kinds_of_columns_that_there_are(tmp_path: Path, schema
     rows = tmp_path / "rows.csv"
     rows.write_text("label,x,site\n" + "1,2.5,u\n0,3.5,v\n" * 50)
     data = DataConfig.model_validate({"train": [str(rows)], "format": "csv", "schema": schema})
-    packed = find_or_prepare(
-        data, None, tmp_path / "cache", base_directory=tmp_path, num_threads=1, on_event=lambda _: None
-    )
+    packed = prepare_in_cache(data, tmp_path)
     made_model(tmp_path / "model", data, packed, model={**SIZES, "architecture": "dcn_v2"})
     card = (tmp_path / "model" / "MODEL_CARD.md").read_text()
     assert f"A click-through-rate model (dcn_v2): the probability that a row's label is 1, {taken}" in card
