@@ -103,7 +103,7 @@ def test_an_extension_takes_a_packed_directory(tmp_path: Path) -> None:
 )
 def test_bad_input_is_one_line_of_standard_error(tmp_path: Path, document: Document, message: str) -> None:
     code, lines, errors = ended(tmp_path / "packed", document)
-    assert (code, lines) == (64, [])
+    assert (code, {line["kind"] for line in lines} - {"progress"}) == (64, set())
     assert errors.count("\n") == 1
     assert message in errors
     assert list(tmp_path.iterdir()) == []
