@@ -46,7 +46,7 @@ from dlrm.config.run import RunConfig
 from dlrm.config.schedule import ScheduleConfig
 from dlrm.config.schema import CRITEO_SCHEMA, CategoricalColumn, DenseColumn, SchemaConfig
 from dlrm.config.sharding import ShardingConfig
-from dlrm.config.stages import BatchStage, GrownBatch, compute_full_batch_rows, count_run_rows, list_stages
+from dlrm.config.stages import BatchStage, GrownBatch, compute_full_rows, count_run_rows, list_stages
 from dlrm.config.variance_reduction import VarianceReductionConfig
 from dlrm.config.vocabulary import ColumnVocabularyConfig, Counting, Hashing, VocabularyConfig
 from dlrm.config.warm_start import WarmStartConfig
@@ -103,7 +103,7 @@ __all__ = [
     "VocabularyConfig",
     "WarmStartConfig",
     "choose_batch",
-    "compute_full_batch_rows",
+    "compute_full_rows",
     "compute_peak_rate",
     "compute_period",
     "count_run_rows",

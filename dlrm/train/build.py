@@ -8,7 +8,7 @@ from typing import get_args
 from torch import nn
 from torch.optim import Optimizer
 
-from dlrm.config import JobConfig, JobSpec, ResolvedJob, compute_full_batch_rows
+from dlrm.config import JobConfig, JobSpec, ResolvedJob, compute_full_rows
 from dlrm.data.errors import DataError
 from dlrm.data.rows import DataSchema
 from dlrm.gradient_stats.estimator import Estimator
@@ -134,7 +134,7 @@ def build_parts(
         reduction=reduction,
         layer_noise=layer_noise,
         ranks=ranks,
-        full_rows=compute_full_batch_rows(job.batch.global_size, rows.num_rows),
+        full_rows=compute_full_rows(job.batch.global_size, rows.num_rows),
         moments_every=resolved.moments_every,
         mean_weight=rows.mean_weight,
         clock=eager.clock,
