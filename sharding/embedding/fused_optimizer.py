@@ -51,9 +51,9 @@ class TableOptimizer:
     would flush to zero in fp16. Adagrad does not depend on S but for eps, since S g / sqrt(sum (S g)^2) = g / sqrt(sum
     g^2). The learning rate of SGD is divided by the scale of its batch."""
     largest_full_rows: int
-    """B, rows of the largest batch, which S is for. A smaller batch of b rows is updated with S b / B times its gradient:
-    in any batch that is S / B times the sum of the gradients of its rows, so that Adagrad's sums count every row the
-    same."""
+    """B, rows of the largest batch, which S is for. A smaller batch of b rows is updated with S b / B times its
+    gradient: in any batch that is S / B times the sum of the gradients of its rows, so that Adagrad's sums count every
+    row the same."""
     cowclip: CowClip | None = None
     """Clipping of the gradients of rows; None: they are used as they are."""
     count_exponent: float = 0.0
