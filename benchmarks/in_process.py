@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.processes import find_free_port
 from dlrm.config import ResolvedJob, parse_job, resolve
 from dlrm.data.prepare.cache import find_or_prepare
-from dlrm.data.prepare.events import NoteEvent, ProgressEvent
+from dlrm.data.prepare.progress import NoteEvent, ProgressEvent
 from dlrm.record import PreparedData, RunDirectory
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.context import RunContext

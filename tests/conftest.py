@@ -3,9 +3,14 @@
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
+
+if TYPE_CHECKING:
+    from tests.rank_pool.pool import RankPools
 
 # Tests start hundreds of processes, each of which would compile all that it imports where none may keep it compiled.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -31,3 +36,14 @@ def cuda_device() -> str:
     if not torch.cuda.is_available():
         pytest.skip(f"torch {torch.__version__} finds no GPU here")
     return "cuda:0"
+
+
+@pytest.fixture(scope="session")
+def rank_pools() -> "Iterator[RankPools]":
+    """Ranks by world size, started once and reused by every test."""
+    # Imported late: most tests need no torch.
+    from tests.rank_pool.pool import RankPools
+
+    pools = RankPools("dlrm.train.build", "dlrm.train.trainer", "torch.distributed.checkpoint")
+    yield pools
+    pools.close()

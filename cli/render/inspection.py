@@ -12,7 +12,7 @@ from dlrm.config import format_count
 from service.sizes import format_size
 
 Report = Mapping[str, Any]
-"""JSON form of `dlrm.data.inspect.report.Report`, or of a part of it."""
+"""JSON form of `dlrm.data.inspect.report.report.Report`, or of a part of it."""
 
 SERIOUS = frozenset({"leak", "one_class"})
 """Kinds of warnings that are shown in red."""

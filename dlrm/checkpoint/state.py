@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 from dlrm.checkpoint.progress import Progress
 from dlrm.checkpoint.state_files import AVERAGE, load_state, read_state_names
 from dlrm.gradient_stats.variance_reduction import VarianceReduction
-from dlrm.optimizers import ScheduleFree
+from dlrm.optimizers import AveragingOptimizer
 from dlrm.optimizers.weight_average import WeightAverage
 from sharding.comm.process_groups import Ranks
 from sharding.embedding import ShardedTables
@@ -72,7 +72,7 @@ class TrainingState:
     def _collect_dense(self) -> dict[str, torch.Tensor]:
         """Return the dense parameters that the run would leave. The optimizer restores those that it trains itself."""
         dense = self.model.state_dict()
-        if isinstance(self.optimizer, ScheduleFree):
+        if isinstance(self.optimizer, AveragingOptimizer):
             dense |= self.optimizer.list_averages(self.model.named_parameters())
         return dense
 

@@ -32,7 +32,13 @@ from dlrm.config.job import JobConfig, JobSpec, parse_job
 from dlrm.config.kubernetes import DnsLabel, DnsName, KubernetesConfig
 from dlrm.config.model import ModelConfig
 from dlrm.config.moments import MomentsConfig
-from dlrm.config.optimizers import CowClipConfig, DenseOptimizerConfig, TableOptimizerConfig, compute_peak_rate
+from dlrm.config.optimizers import (
+    STATE_PER_PARAMETER,
+    DenseOptimizerConfig,
+    TableOptimizerConfig,
+    compute_peak_rate,
+    is_averaging,
+)
 from dlrm.config.parameter_groups import ParameterGroupConfig
 from dlrm.config.presets import BATCH_FIELD, PRESETS, PresetName, get_min_steps, list_scaling
 from dlrm.config.resources import ResourcesConfig
@@ -40,7 +46,7 @@ from dlrm.config.run import RunConfig
 from dlrm.config.schedule import ScheduleConfig
 from dlrm.config.schema import CRITEO_SCHEMA, CategoricalColumn, DenseColumn, SchemaConfig
 from dlrm.config.sharding import ShardingConfig
-from dlrm.config.stages import BatchStage, GrownBatch, compute_full_batch_rows, count_run_rows, list_stages
+from dlrm.config.stages import BatchStage, GrownBatch, compute_full_rows, count_run_rows, list_stages
 from dlrm.config.variance_reduction import VarianceReductionConfig
 from dlrm.config.vocabulary import ColumnVocabularyConfig, Counting, Hashing, VocabularyConfig
 from dlrm.config.warm_start import WarmStartConfig
@@ -54,6 +60,7 @@ __all__ = [
     "MAX_BATCH",
     "MIN_BATCH",
     "PRESETS",
+    "STATE_PER_PARAMETER",
     "AveragingConfig",
     "BatchConfig",
     "BatchGrowth",
@@ -63,7 +70,6 @@ __all__ = [
     "ColumnVocabularyConfig",
     "ConfigError",
     "Counting",
-    "CowClipConfig",
     "DataConfig",
     "DataFacts",
     "Decision",
@@ -97,7 +103,7 @@ __all__ = [
     "VocabularyConfig",
     "WarmStartConfig",
     "choose_batch",
-    "compute_full_batch_rows",
+    "compute_full_rows",
     "compute_peak_rate",
     "compute_period",
     "count_run_rows",
@@ -112,6 +118,7 @@ __all__ = [
     "format_some",
     "get_auto_dim",
     "get_min_steps",
+    "is_averaging",
     "keep_decisions",
     "list_constraints",
     "list_differences",

@@ -17,7 +17,6 @@ from dlrm.config.errors import ConfigError, invalid, translate_errors
 from dlrm.config.model import ModelConfig, ModelSpec
 from dlrm.config.moments import MAX_GROUPS, MomentsConfig
 from dlrm.config.optimizers import (
-    SCHEDULE_FREE,
     DenseOptimizerConfig,
     DenseOptimizerSpec,
     TableOptimizerConfig,
@@ -154,28 +153,26 @@ class JobSpec(Config):
         if self.averaging is not None and self.resources.gpus_per_worker:
             message = "weights are averaged in the memory of CPUs, and these ranks have GPUs"
             raise invalid("averaging", message, "null, or resources.gpus_per_worker 0")
-        if self.averaging is not None and self.dense_optimizer.name == SCHEDULE_FREE:
-            message = f"{SCHEDULE_FREE} averages the dense parameters itself"
+        if self.averaging is not None and self.dense_optimizer.is_averaging:
+            message = f"{self.dense_optimizer.name} averages the dense parameters itself"
             raise invalid("averaging", message, "null, or another dense_optimizer.name")
         return self
 
     @model_validator(mode="after")
     def _check_reduction(self) -> Self:
         reduction = self.variance_reduction
-        if reduction is not None and reduction.scale == "update" and self.dense_optimizer.name == SCHEDULE_FREE:
-            message = f"{SCHEDULE_FREE} interpolates the weights after its update, so that no factor on them would last"
+        if reduction is not None and reduction.scale == "update" and self.dense_optimizer.is_averaging:
+            name = self.dense_optimizer.name
+            message = f"{name} interpolates the weights after its update, so that no factor on them would last"
             raise invalid("variance_reduction.scale", message, '"gradient", or another dense_optimizer.name')
         return self
 
     @model_validator(mode="after")
     def _check_counts(self) -> Self:
-        optimizer = self.table_optimizer
-        if optimizer.cowclip is not None:
-            field, off = "table_optimizer.cowclip", "null"
-        elif optimizer.count_exponent:
-            field, off = "table_optimizer.count_exponent", "0"
-        else:
+        counting = self.table_optimizer.counting_field
+        if counting is None:
             return self
+        field, off = f"table_optimizer.{counting[0]}", counting[1]
         if self.resources.gpus_per_worker:
             message = "the kernels of GPUs do not count how often a row occurs"
             raise invalid(field, message, f"{off}, or resources.gpus_per_worker 0")

@@ -45,7 +45,13 @@ SETTINGS: dict[str, dict[str, Any]] = {
 """Settings of each optimizer with their defaults; learning rates are for a batch of 2,048 samples
 (benchmarks/experiments.md)."""
 
-SCHEDULE_FREE = "schedule_free"
+STATE_PER_PARAMETER = {
+    **{"sgd": 0, "momentum": 1, "adagrad": 1, "lars": 1, "adam": 2, "adamw": 2, "nadamw": 2, "lamb": 2, "soap": 2},
+    "schedule_free": 3,
+}
+"""Numbers that each optimizer keeps for a parameter, beside any for a whole matrix."""
+_AVERAGING = "schedule_free"
+"""Optimizer that averages the weights itself."""
 _DENSE_SCHEDULE: dict[str, Any] = {"scaling": "sqrt"}
 _TABLE_SCHEDULE: dict[str, Any] = {"warmup_fraction": 0.0, "decay": "constant"}
 
@@ -124,7 +130,12 @@ class DenseOptimizerSpec(Config):
     def is_adaptive(self) -> bool:
         """Whether the update is divided by the root of the mean square, so that a constant factor on the gradient
         cancels out."""
-        return self.name in ("adam", "adamw", "nadamw", "lamb", "soap", SCHEDULE_FREE)
+        return self.name in ("adam", "adamw", "nadamw", "lamb", "soap", _AVERAGING)
+
+    @property
+    def is_averaging(self) -> bool:
+        """Whether the optimizer keeps an average of the weights, which is evaluated and exported."""
+        return is_averaging(self.name)
 
     @property
     def is_trust_scaled(self) -> bool:
@@ -139,8 +150,8 @@ class DenseOptimizerSpec(Config):
 
     @model_validator(mode="after")
     def _check_decay(self) -> Self:
-        if self.name == SCHEDULE_FREE and self.schedule.decay != "constant":
-            message = f"{SCHEDULE_FREE} averages the weights at a constant rate, in the place of a decay"
+        if self.is_averaging and self.schedule.decay != "constant":
+            message = f"{self.name} averages the weights at a constant rate, in the place of a decay"
             raise invalid("schedule.decay", message, '"constant", or another optimizer')
         return self
 
@@ -195,6 +206,14 @@ class TableOptimizerSpec(Config):
     loss of one sample, so that it means the same at any batch. 0: the first step of a row has the full length, whatever
     its gradient."""
 
+    @property
+    def counting_field(self) -> tuple[str, str] | None:
+        """Field that needs to know how often a row occurs in a batch, with the value that turns it off; None if
+        absent."""
+        if self.cowclip is not None:
+            return "cowclip", "null"
+        return ("count_exponent", "0") if self.count_exponent else None
+
     @field_validator("cowclip", mode="before")
     @classmethod
     def _convert_false(cls, value: Any) -> Any:
@@ -244,6 +263,11 @@ def get_default_rate(name: str) -> float | None:
     return SETTINGS.get(name, {}).get("learning_rate")
 
 
+def is_averaging(name: str) -> bool:
+    """Whether a dense optimizer keeps an average of the weights, which is evaluated and exported."""
+    return name == _AVERAGING
+
+
 def get_noise_rule(name: str) -> NoiseRule:
     """Return how the best rate of an optimizer follows the batch far below the noise scale."""
     return "linear" if name in SGD_LIKE else "sqrt"
@@ -267,7 +291,7 @@ def _fill_schedule_fields(document: Any, defaults: Mapping[str, Any]) -> Any:
     if not isinstance(document, dict):
         return document
     fields = cast("dict[str, Any]", document)
-    if fields.get("name") == SCHEDULE_FREE:
+    if is_averaging(str(fields.get("name"))):
         fields, defaults = {"schedule": dict[str, Any](), **fields}, {**defaults, "decay": "constant"}
     if "schedule" not in fields:
         return fields

@@ -44,7 +44,7 @@ class GrownBatch(Config):
     global_size: int
 
 
-def compute_full_batch_rows(global_size: int, num_rows: int) -> int:
+def compute_full_rows(global_size: int, num_rows: int) -> int:
     """Compute the rows of every batch of that size but the run's last: B, or all rows where an epoch has fewer."""
     return min(global_size, num_rows)
 
@@ -66,7 +66,7 @@ def list_stages(job: JobConfig, num_rows: int, grown: Sequence[GrownBatch] = ())
     stages: list[BatchStage] = []
     step, row = 0, 0
     for global_size, least_end in _list_sizes(job.batch, num_run_rows, grown):
-        full_rows = compute_full_batch_rows(global_size, num_rows)
+        full_rows = compute_full_rows(global_size, num_rows)
         num_steps = max(0, -(-(least_end - row) // full_rows))
         end = min(row + num_steps * full_rows, num_run_rows)
         if end > row:

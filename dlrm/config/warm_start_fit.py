@@ -69,7 +69,7 @@ def _find_optimizer_faults(job: JobSpec, identity: Mapping[str, Any] | None) -> 
         "table_optimizer.name": job.table_optimizer.name,
     }
     if job.dense_optimizer.name == identity.get("dense_optimizer.name"):
-        # SOAP has factors of the sides up to it; null for other optimizers.
+        # Factors of the sides up to it are state; null for optimizers without such factors.
         stated["dense_optimizer.max_precondition_dim"] = job.dense_optimizer.max_precondition_dim
     return [
         FieldError(

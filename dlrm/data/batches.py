@@ -7,7 +7,7 @@ from typing import Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dlrm.config import compute_full_batch_rows, count_run_rows
+from dlrm.config import compute_full_rows, count_run_rows
 from dlrm.data.order import BlockHalves, SampleOrder
 from dlrm.data.prefetch import prefetch
 from dlrm.data.rows import NumpyIds, RowSource, Runs, pad_with_empty_bags
@@ -101,7 +101,7 @@ class TrainBatches:
         self._groups = [slice(group, None, num_groups) for group in range(rank, num_groups, world_size)]
         self._order = SampleOrder(source.num_rows, seed, source.row_bytes)
         self._start_batch, self._start_row = start_batch, start_row
-        self._full_rows = compute_full_batch_rows(global_size, source.num_rows)
+        self._full_rows = compute_full_rows(global_size, source.num_rows)
         num_rows = count_run_rows(source.num_rows, num_epochs)
         self._end_row = num_rows if end_row is None else end_row
         self.num_batches = start_batch + -(-(self._end_row - start_row) // self._full_rows)

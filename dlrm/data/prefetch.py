@@ -1,11 +1,12 @@
-"""Prefetching: one background thread computes results before their consumer asks for them."""
+"""Threads for rows: one that computes results ahead, and a few that read pieces at the same time."""
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 Item = TypeVar("Item")
+Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 
 
@@ -28,3 +29,17 @@ def prefetch(
             yield pending.popleft().result()
     finally:
         executor.shutdown(cancel_futures=True)
+
+
+class PieceThreads:
+    """A few threads for work that numpy does without Python's lock; one thread is that of the caller."""
+
+    def __init__(self, num_threads: int) -> None:
+        """Start nothing yet: threads start with the first work for them, and end with this object."""
+        self._executor = ThreadPoolExecutor(num_threads, thread_name_prefix="rows") if num_threads > 1 else None
+
+    def map(self, function: Callable[[Piece], Result], pieces: Sequence[Piece]) -> list[Result]:
+        """Return `function(piece)` for every piece, in order. Raises the error of the first piece that has one."""
+        if self._executor is None or len(pieces) == 1:
+            return [function(piece) for piece in pieces]
+        return list(self._executor.map(function, pieces))

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlrm.data.dataset import Dataset
-from dlrm.data.renumbered import Renumbered, compute_mean_weight
 from dlrm.data.rows import RowSource
+from dlrm.data.validation import Renumbered, compute_mean_weight
 
 RUN_ROWS = 64
 """Rows of one contiguous run of the sample: a few pages of a mapped file, so that not all of a large one is read."""

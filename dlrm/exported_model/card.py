@@ -4,15 +4,14 @@ import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from dlrm.config import CategoricalColumn, format_count
+from dlrm.config import CategoricalColumn, format_count, is_averaging
 from dlrm.data.dataset import Dataset
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.encode.ranges import RangeVocabulary
 from dlrm.data.encode.vocabulary import CountedVocabulary, HashedVocabulary, Vocabulary
 from dlrm.data.packed.layout import META, PackedMeta, read_meta
-from dlrm.exported_model.card_metrics import render_metrics, render_quality_warnings
+from dlrm.exported_model.card_metrics import format_code, format_table, render_metrics, render_quality_warnings
 from dlrm.exported_model.layout import SavedConfig
-from dlrm.exported_model.markdown import format_code, format_table
 from dlrm.record import EvaluationSource
 
 MAX_SHOWN = 40
@@ -153,7 +152,7 @@ def _render_training(config: SavedConfig, metrics: Mapping[str, float | None]) -
     if averaging is not None:
         share = 100 * averaging["half_life_fraction"]
         average = f" Its weights are an average over the steps, whose half-life is {share:g} % of the run."
-    elif config.training["dense_optimizer"]["name"] == "schedule_free":
+    elif is_averaging(config.training["dense_optimizer"]["name"]):
         average = " Its dense parameters are an average over the steps."
     versions = ", ".join(f"{name} {version}" for name, version in config.versions.items())
     num_samples = metrics.get("num_samples")

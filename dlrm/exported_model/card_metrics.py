@@ -1,9 +1,22 @@
 """The part of the model card that says how good the model is: its metrics beside those of simple models."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from dlrm.exported_model.markdown import format_table
 from dlrm.record import YARDSTICKS, Course, EvaluationSource, YardstickResult, find_yardsticks, list_quality_warnings
+
+
+def format_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def format_code(text: str) -> str:
+    """Format `text` as Markdown code that is also valid inside a table; unprintable characters are replaced."""
+    plain = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+    fence = "``" if "`" in plain else "`"
+    pad = " " if "`" in plain else ""
+    return f"{fence}{pad}{plain}{pad}{fence}".replace("|", "\\|")
+
 
 _METRICS = {
     "auc": "AUC",

@@ -1,6 +1,7 @@
 """Export of a trained model to files that load with plain torch; see `dlrm.exported_model.layout`."""
 
 import json
+import platform
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,16 +12,21 @@ from dlrm.checkpoint.errors import CheckpointError
 from dlrm.checkpoint.state_files import AVERAGE, load_state
 from dlrm.config import DataConfig, JobConfig, ResolvedJob
 from dlrm.data.dataset import Dataset
+from dlrm.data.packed.layout import open_packed_meta
 from dlrm.data.packed.open import read_prepared_data
-from dlrm.data.packed.open_meta import open_packed_meta
+from dlrm.data.prepare.fingerprint import get_library_versions
 from dlrm.data.rows import DataSchema
 from dlrm.exported_model.atomic_directory import write_whole
 from dlrm.exported_model.card import render_model_card
 from dlrm.exported_model.layout import CARD, CONFIG, ENCODERS, METRICS, WEIGHTS, SavedConfig
-from dlrm.exported_model.versions import get_software_versions
 from dlrm.exported_model.weights_file import map_new_weights
 from dlrm.model import FirstOrder, PlainModel
 from dlrm.record import get_checkpoint_step
+
+
+def get_software_versions() -> dict[str, str]:
+    """Return the versions of Python, the program and its libraries, by name."""
+    return {"python": platform.python_version(), "torch": str(torch.__version__), **get_library_versions()}
 
 
 class ExportError(OSError):

@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 from dlrm.config import SchemaConfig
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
-from dlrm.data.prepare.bad_row_count import BadRowCount
-from dlrm.data.raw.columns import list_columns_to_read
+from dlrm.data.raw.block import BadRowCount, OddValues, add_odd_values, describe_odd_values
 from dlrm.data.raw.files import find_files
-from dlrm.data.raw.jsonl import check_keys
-from dlrm.data.raw.odd_values import OddValues, add_odd_values, describe_odd_values
 from dlrm.data.raw.open import cut_raw_blocks
-from dlrm.data.raw.typed import check_columns, parse_table
+from dlrm.data.raw.text.jsonl import check_keys
+from dlrm.data.raw.typed.typed_table import check_columns, parse_table
+from dlrm.data.raw.values.columns import list_columns_to_read
 from dlrm.exported_model.layout import SavedConfig
 from dlrm.exported_model.python_rows import make_table
 from dlrm.exported_model.score import Piece, make_block_pieces, score, score_pieces, to_probabilities

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from dlrm.config import CategoricalColumn, DenseColumn, SchemaConfig
 from dlrm.data.errors import DataError
-from dlrm.data.raw.hexadecimal import HexadecimalColumn
-from dlrm.data.raw.times import VALID_TIMES
+from dlrm.data.raw.values.integers import HexadecimalColumn
+from dlrm.data.raw.values.times import VALID_TIMES
 
 _Column = DenseColumn | CategoricalColumn
 _WIDE_INTEGER = pa.decimal128(38, 0)

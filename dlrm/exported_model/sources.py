@@ -15,9 +15,9 @@ from dlrm.data.errors import DataError
 from dlrm.data.packed.open import open_packed
 from dlrm.data.raw.block import Block, Parsed
 from dlrm.data.raw.data_file import DataFile
-from dlrm.data.raw.detect_format import detect_format
-from dlrm.data.raw.hexadecimal import HexadecimalColumn
-from dlrm.data.raw.worded import WordedColumn
+from dlrm.data.raw.open import detect_format
+from dlrm.data.raw.values.integers import HexadecimalColumn
+from dlrm.data.raw.values.worded import WordedColumn
 
 
 @dataclass(frozen=True)

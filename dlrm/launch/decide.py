@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from dlrm.config import DataFacts, ModelConfig, ResolvedJob, count_synthetic_train_rows, resolve_with_rows
-from dlrm.data.packed.open_meta import open_packed_meta
+from dlrm.data.packed.layout import open_packed_meta
 from dlrm.record import PreparedData, RunDirectory, write_atomically
 from dlrm.train.warm_start.source import find_source, read_record
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlrm.metrics.binary import Vector, check_rows, compute_row_losses
+from dlrm.metrics.ranking import compute_covariance_of_means
 
 Matrix = NDArray[Any]
 
@@ -87,8 +88,8 @@ def compute_auc_covariance(
     of_positives, of_negatives = (np.stack(both) for both in zip(*shares, strict=True))
     aucs = of_positives @ positive_weights / positive_weights.sum()
     parts = [
-        _compute_covariance_of_means(of_positives, positive_weights),
-        _compute_covariance_of_means(of_negatives, negative_weights),
+        compute_covariance_of_means(of_positives, positive_weights, positive_weights**2),
+        compute_covariance_of_means(of_negatives, negative_weights, negative_weights**2),
     ]
     first, second = parts
     return aucs, None if first is None or second is None else first + second
@@ -103,18 +104,8 @@ def _compute_shares_below(scores: Vector, others: Vector, weights: Vector) -> Ve
     return (below + up_to) / (2 * sums[-1])
 
 
-def _compute_covariance_of_means(values: Matrix, weights: Vector) -> Matrix | None:
-    """Compute the covariance [k, k] of the weighted means of `values` [k, m]; None for fewer than two rows."""
-    total = weights.sum()
-    effective_rows = total**2 / np.square(weights).sum()
-    if effective_rows < 1 + 1e-9:
-        return None
-    deviations = (values - (values @ weights / total)[:, None]) * weights
-    return deviations @ deviations.T / total**2 * effective_rows / (effective_rows - 1)
-
-
 def _make_mean(values: Vector, weights: Vector | None) -> PairedDifference:
     row_weights = np.ones(len(values)) if weights is None else weights.astype(np.float64)
     mean = float(values @ row_weights / row_weights.sum())
-    covariance = _compute_covariance_of_means(values[None], row_weights)
+    covariance = compute_covariance_of_means(values[None], row_weights, row_weights**2)
     return PairedDifference(mean, None if covariance is None else math.sqrt(covariance[0, 0]))

@@ -91,9 +91,19 @@ def rank_rows(labels: Vector, scores: Vector, weights: Vector | None = None) -> 
 def _compute_variance_of_mean(rows: LabelCounts, others: LabelCounts) -> float | None:
     """Compute the variance of the mean, over `rows`, of the share of `others` with a lower score; None for one row."""
     shares = (others.below + others.weights / 2) / others.total
-    mean = np.sum(rows.weights * shares) / rows.total
-    effective_rows = rows.total**2 / rows.squares.sum().item()
+    covariance = compute_covariance_of_means(shares[None], rows.weights, rows.squares)
+    return None if covariance is None else float(covariance[0, 0])
+
+
+def compute_covariance_of_means(values: Vector, weights: Vector, squares: Vector) -> Vector | None:
+    """Compute the covariance [k, k] of the weighted means of `values` [k, m]; None for fewer than two rows.
+
+    weights, squares: [m], sums of the weights of the rows that have each value, and of their squared weights.
+    """
+    # In float64: the square of a count of rows may be beyond int64.
+    total = float(weights.sum())
+    effective_rows = total**2 / float(squares.sum())
     if effective_rows < 1 + 1e-9:
         return None
-    variance = float(np.sum(rows.squares * np.square(shares - mean))) / rows.total**2
-    return variance * effective_rows / (effective_rows - 1)
+    deviations = values - (values @ weights / total)[:, None]
+    return (deviations * squares) @ deviations.T / total**2 * effective_rows / (effective_rows - 1)

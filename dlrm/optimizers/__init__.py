@@ -6,22 +6,14 @@ from dlrm.optimizers.dense import (
     set_batch_fraction,
     set_learning_rate,
 )
-from dlrm.optimizers.lamb import Lamb
-from dlrm.optimizers.lars import Lars
-from dlrm.optimizers.nadamw import NAdamW
+from dlrm.optimizers.groupwise import AveragingOptimizer
 from dlrm.optimizers.rates import LearningRates, StepRates
 from dlrm.optimizers.sample_memory import SampleMemory
-from dlrm.optimizers.schedule_free import ScheduleFree
-from dlrm.optimizers.soap import Soap
 
 __all__ = [
-    "Lamb",
-    "Lars",
+    "AveragingOptimizer",
     "LearningRates",
-    "NAdamW",
     "SampleMemory",
-    "ScheduleFree",
-    "Soap",
     "StepRates",
     "make_dense_optimizer",
     "set_average_weight",

@@ -1,5 +1,4 @@
-"""Adam's running means of a group of parameters, which LAMB, NAdamW and SOAP share; schedule-free
-AdamW has its mean squares."""
+"""Adam's running means of a group of parameters, which optimizers that torch does not have share."""
 
 # torch has no public names for the foreach operations that its own optimizers use.
 # pyright: reportPrivateImportUsage=false

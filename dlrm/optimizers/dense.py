@@ -9,6 +9,7 @@ from torch.optim import Optimizer
 
 from dlrm.config import DenseOptimizerConfig
 from dlrm.optimizers.groups import make_parameter_groups
+from dlrm.optimizers.groupwise import AveragingOptimizer
 from dlrm.optimizers.lamb import Lamb
 from dlrm.optimizers.lars import Lars
 from dlrm.optimizers.nadamw import NAdamW
@@ -54,7 +55,7 @@ def set_batch_fraction(optimizer: Optimizer, fraction: float) -> None:
 
 def set_average_weight(optimizer: Optimizer, weight: float) -> None:
     """Set the factor by which the next step counts in an average of the weights, where the optimizer keeps one."""
-    if isinstance(optimizer, ScheduleFree):
+    if isinstance(optimizer, AveragingOptimizer):
         optimizer.average_weight = weight
 
 

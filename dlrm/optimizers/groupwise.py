@@ -1,7 +1,8 @@
 """Common part of the optimizers that torch does not have: they step group by group."""
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -32,3 +33,28 @@ class GroupwiseOptimizer(Uncompiled):
     def _step_group(
         self, group: dict[str, Any], parameters: list[torch.Tensor], gradients: list[torch.Tensor]
     ) -> None: ...
+
+
+class AveragingOptimizer(GroupwiseOptimizer):
+    """Base class of optimizers that keep an average of the weights, which is evaluated and exported.
+
+    Their beta1 is the share of the average in the weights that are trained, not the share of a mean.
+    """
+
+    average_weight = 1.0
+    """Factor by which the next step counts in the average."""
+
+    @abstractmethod
+    def swap_in(self) -> AbstractContextManager[None]:
+        """Put the average in the place of the parameters for a block, after which they are as before.
+
+        An error that leaves the block leaves the average there, as with `WeightAverage`.
+        """
+
+    @abstractmethod
+    def restart(self) -> None:
+        """Begin a new run at the average, which forgets the steps so far."""
+
+    @abstractmethod
+    def list_averages(self, named_parameters: Iterable[tuple[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+        """Return the average of each parameter by its name, not copied: the parameter itself before its first step."""

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
-from dlrm.optimizers.schedule_free import ScheduleFree
+from dlrm.optimizers.groupwise import AveragingOptimizer
 
 
 class SampleMemory:
@@ -35,8 +35,7 @@ class SampleMemory:
         self._settings = [dict(group) for group in optimizer.param_groups]
         for group in optimizer.param_groups:
             beta1, beta2 = group["betas"]
-            # In schedule-free AdamW beta1 is a place between z and x.
-            kept = beta1 if isinstance(optimizer, ScheduleFree) else beta1**self.growth
+            kept = beta1 if isinstance(optimizer, AveragingOptimizer) else beta1**self.growth
             group["betas"] = kept, beta2**self.growth
             if "shampoo_beta" in group:
                 group["shampoo_beta"] **= self.growth

@@ -13,11 +13,11 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT
 
 from dlrm.optimizers.adam_moments import update_mean_squares
-from dlrm.optimizers.groupwise import GroupwiseOptimizer
+from dlrm.optimizers.groupwise import AveragingOptimizer
 from sharding.embedding import swap_tensors
 
 
-class ScheduleFree(GroupwiseOptimizer):
+class ScheduleFree(AveragingOptimizer):
     """Schedule-free AdamW (Defazio et al. 2024, arXiv 2405.15682, algorithm 1), at step t with the gradient g at y:
 
     z = z - lr (g / (sqrt(v_hat) + eps) + weight_decay y),   x = x + c (z - x),   c = a lr^2 / (sum of a lr^2 so far),
@@ -40,33 +40,24 @@ class ScheduleFree(GroupwiseOptimizer):
         weight_decay: float = 0.0,
     ) -> None:
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
-        self.average_weight = 1.0
-        """a of the next step."""
         self.register_load_state_dict_post_hook(_restore_weights)
 
     @contextmanager
     def swap_in(self) -> Iterator[None]:
-        """Put x in the place of the parameters for a block, after which they are as before.
-
-        An error that leaves the block leaves x there, as with `WeightAverage`.
-        """
         self._swap()
         yield
         self._swap()
 
     @torch.no_grad()
     def restart(self) -> None:
-        """Begin a new run at x, with v as it is: z, y and x are the same, and no step has weight in x yet.
-
-        Otherwise the steps of earlier runs, whose number grows with each, would have nearly all weight in x.
-        """
+        # v stays as it is; z, y and x are the same, and no step has weight in x yet. Otherwise the steps of earlier
+        # runs, whose number grows with each, would have nearly all weight in x.
         for parameter, state in self.state.items():
             parameter.copy_(state["x"])
             state["z"].copy_(state["x"])
             state["squared_rates"].zero_()
 
     def list_averages(self, named_parameters: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
-        """Return x of each parameter by its name, not copied: the parameter itself before its first step."""
         return {
             name: self.state[parameter]["x"] if parameter in self.state else parameter.detach()
             for name, parameter in named_parameters

@@ -2,24 +2,11 @@
 
 from dataclasses import dataclass
 
-from dlrm.config import JobSpec, ModelConfig, ResolvedJob
+from dlrm.config import STATE_PER_PARAMETER, JobSpec, ModelConfig, ResolvedJob
 
 FLOAT_BYTES = 4
 BACKWARD_FACTOR = 3
 """Passes of a training step over the multiplications of a forward pass: forward, gradients of inputs, of weights."""
-STATE_PER_PARAMETER = {
-    "sgd": 0,
-    "momentum": 1,
-    "adam": 2,
-    "adamw": 2,
-    "nadamw": 2,
-    "adagrad": 1,
-    "lars": 1,
-    "lamb": 2,
-    "soap": 2,
-    "schedule_free": 3,
-}
-"""Numbers that each optimizer keeps for a parameter; soap keeps more for each matrix."""
 REDUCTION_PER_PARAMETER = 2
 """Numbers that variance reduction keeps for a parameter: its variance, and its factor, smoothed over steps."""
 
@@ -128,7 +115,7 @@ def count_sum_bytes(resolved: ResolvedJob, size: DenseSize) -> int:
 
 
 def _count_factor_numbers(job: JobSpec, size: DenseSize) -> int:
-    """Count the numbers that soap keeps beside those for each parameter: two square matrices for each side."""
+    """Count the numbers that an optimizer keeps for whole matrices: two square ones for each side, if any."""
     max_dim = job.dense_optimizer.max_precondition_dim
     if max_dim is None:
         return 0

@@ -13,19 +13,18 @@ from pyarrow import parquet
 
 from dlrm.config import DataConfig, SchemaConfig
 from dlrm.data.errors import DataError
-from dlrm.data.inspect.csv_pieces import CountLines, TextPiece, read_pieces
-from dlrm.data.inspect.sample import spread_evenly
-from dlrm.data.inspect.sample_arrow import count_arrow_rows, sample_as_parquet
-from dlrm.data.raw.block import Parsed
-from dlrm.data.raw.columns import list_columns_to_read
-from dlrm.data.raw.csv_start import count_lines_before_rows
+from dlrm.data.inspect.sample.file_sample import spread_evenly
+from dlrm.data.inspect.sample.parquet import count_arrow_rows, sample_as_parquet
+from dlrm.data.inspect.sample.pieces import CountLines, TextPiece, read_pieces
+from dlrm.data.raw.block import Parsed, RawTable
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.files import find_files
 from dlrm.data.raw.open import cut_blocks
-from dlrm.data.raw.parquet_rows import ParquetRows, make_read_schema
-from dlrm.data.raw.table import RawTable
-from dlrm.data.raw.text import Lines, read_lines
-from dlrm.data.raw.typed import check_columns, parse_table
+from dlrm.data.raw.text.csv_start import count_lines_before_rows
+from dlrm.data.raw.text.lines import Lines, read_lines
+from dlrm.data.raw.typed.parquet import ParquetRows, make_read_schema
+from dlrm.data.raw.typed.typed_table import check_columns, parse_table
+from dlrm.data.raw.values.columns import list_columns_to_read
 
 MAX_ROWS, MAX_VALUES = 100_000, 5_000_000
 """Approximate numbers of rows and of values of a sample, whichever is reached first."""

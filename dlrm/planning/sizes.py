@@ -65,7 +65,7 @@ def find_sizes(resolved: ResolvedJob, prepared: Path | None) -> Sizes:
         prepared = find_packed_directory(data, resolved.data_roots)
     if prepared is None:
         return _get_sizes_in_document(data, dim, f": {COUNT_FIRST}")
-    from dlrm.data.packed.open_meta import open_packed_meta
+    from dlrm.data.packed.layout import open_packed_meta
 
     meta = open_packed_meta(prepared)
     schema = meta.schema_of_rows
@@ -106,7 +106,7 @@ def _compute_synthetic_sizes(data: DataConfig, log: SyntheticConfig, dim: int) -
 
 def read_row_counts(prepared: Path) -> RowCounts:
     """Read the numbers of rows of a packed directory. Raises DataError."""
-    from dlrm.data.packed.open_meta import open_packed_meta
+    from dlrm.data.packed.layout import open_packed_meta
 
     splits = open_packed_meta(prepared).splits
     return RowCounts(splits["train"].num_rows, splits["eval"].num_rows, splits["eval"].label_rate)

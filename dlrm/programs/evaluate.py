@@ -10,7 +10,7 @@ import json
 import sys
 import warnings
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +20,7 @@ from dlrm.config.data import RAW_FORMATS
 from dlrm.data.errors import DataError
 from dlrm.data.open import open_data
 from dlrm.data.packed.open import is_packed, open_packed, read_prepared_data
-from dlrm.data.prepare.bad_row_count import BadRowCount
-from dlrm.data.raw.odd_values import OddValues, add_odd_values, describe_odd_values
+from dlrm.data.raw.block import BadRowCount, OddValues, add_odd_values, describe_odd_values
 from dlrm.data.rows import RowSource
 from dlrm.exported_model.load import ModelError, load_saved_model
 from dlrm.exported_model.model import SavedModel
@@ -30,17 +29,8 @@ from dlrm.exported_model.score import Piece, ScoredPiece, make_source_pieces, sc
 from dlrm.exported_model.sources import open_compatible
 from dlrm.metrics.binary import compute_binary_metrics, constant_log_loss
 from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, RunDirectory
+from dlrm.yardsticks.rows import ScoredRows
 from hostinfo.fast_exit import skip_last_collection
-
-
-@dataclass(frozen=True)
-class ScoredRows:
-    """Rows with the logits of a model, in their order."""
-
-    logits: np.ndarray
-    """Logits [n], float32."""
-    labels: np.ndarray
-    weights: np.ndarray | None
 
 
 def main() -> int:
@@ -110,7 +100,7 @@ def gather_scores(pieces: Iterable[ScoredPiece], source: str) -> ScoredRows:
             f"the model overflows on {format_count(num_undefined, 'row')}: their values are far from those in training"
         )
         raise DataError(message, source, field="DATA", valid="rows like those it was trained on")
-    return ScoredRows(all_logits, np.concatenate(labels), np.concatenate(weights) if weights else None)
+    return ScoredRows(np.concatenate(labels), all_logits, np.concatenate(weights) if weights else None)
 
 
 def _make_pieces(model: SavedModel, patterns: list[str], file_format: str | None) -> Iterator[Piece]:

@@ -4,11 +4,11 @@ Reads one JSON document from stdin. Writes lines `{"kind": "progress", "done_fra
 the end one `{"kind": "result", …}`. Bad input gives one line on stderr and exit code 64.
 
 rows    reads {"data": DataConfig, "embedding_dim": number or null, "max_rows"}; the result is a
-        `dlrm.data.inspect.report.Report`
+        `dlrm.data.inspect.report.report.Report`
 infer   reads {"files": […], "eval": […] or null, "label", "positive", "weight": text or null, as for
-        `dlrm.data.inspect.infer.infer`}; the result is the format, and a schema with its reasons
-check   reads {"data": DataConfig} of a raw format; the result is empty. What `dlrm.data.inspect.job_files` refuses is
-        bad input
+        `dlrm.data.inspect.judge.infer.infer`}; the result is the format, and a schema with its reasons
+check   reads {"data": DataConfig} of a raw format; the result is empty. What
+        `dlrm.data.inspect.report.job_files` refuses is bad input
 """
 
 import dataclasses
@@ -21,21 +21,19 @@ from typing import Any
 
 from dlrm.config import DataConfig, get_auto_dim
 from dlrm.data.errors import DataError
-from dlrm.data.inspect.columns import Names
-from dlrm.data.inspect.file_columns import find_path_columns
-from dlrm.data.inspect.infer import infer
-from dlrm.data.inspect.job_files import check_files
-from dlrm.data.inspect.report import make_report
-from dlrm.data.inspect.sample import FileSample
-from dlrm.data.inspect.sample_csv import is_criteo, sample_criteo
-from dlrm.data.inspect.sample_files import sample_files
-from dlrm.data.inspect.sources import gather
-from dlrm.data.inspect.unused import find_unused_columns
-from dlrm.data.inspect.warnings import describe_unused
-from dlrm.data.inspect.weight import NO_WEIGHT
+from dlrm.data.inspect.judge.infer import infer
+from dlrm.data.inspect.judge.weight import NO_WEIGHT
+from dlrm.data.inspect.report.columns import Names
+from dlrm.data.inspect.report.gather import gather
+from dlrm.data.inspect.report.job_files import check_files
+from dlrm.data.inspect.report.report import make_report
+from dlrm.data.inspect.report.warnings import describe_unused, find_unused_columns
+from dlrm.data.inspect.sample.csv import is_criteo, sample_criteo
+from dlrm.data.inspect.sample.file_sample import FileSample, find_path_columns
+from dlrm.data.inspect.sample.files import sample_files
 from dlrm.data.raw.data_file import DataFile
-from dlrm.data.raw.detect_format import detect_format
 from dlrm.data.raw.files import find_files, refuse_common_files
+from dlrm.data.raw.open import detect_format
 from dlrm.record import EXIT_BAD_INPUT
 from hostinfo.fast_exit import skip_last_collection
 

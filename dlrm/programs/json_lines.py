@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from dlrm.data.prepare.events import NoteEvent, ProgressEvent
+from dlrm.data.prepare.progress import NoteEvent, ProgressEvent
 
 
 def print_line(line: dict[str, Any]) -> None:

@@ -28,9 +28,8 @@ import numpy as np
 from dlrm.config.data import RAW_FORMATS
 from dlrm.data.errors import DataError
 from dlrm.data.packed.open import is_packed
-from dlrm.data.prepare.bad_row_count import BadRowCount
-from dlrm.data.prepare.progress import Progress
-from dlrm.data.raw.odd_values import OddValues, add_odd_values, describe_odd_values
+from dlrm.data.prepare.progress import PreparationProgress
+from dlrm.data.raw.block import BadRowCount, OddValues, add_odd_values, describe_odd_values
 from dlrm.exported_model.load import ModelError, load_saved_model
 from dlrm.exported_model.model import SavedModel
 from dlrm.exported_model.score import Piece, make_source_pieces, score_pieces
@@ -87,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _predict(model: SavedModel, options: argparse.Namespace) -> Counts:
-    progress, counts = Progress(print_event), Counts()
+    progress, counts = PreparationProgress(print_event), Counts()
     pieces, num_bytes = _make_pieces(model, options)
     bad_rows = BadRowCount(
         options.max_bad_fraction, lambda fault: progress.note("bad_row", fault), "--max-bad-fraction"

@@ -16,13 +16,13 @@ from dlrm.config import ResolvedJob, format_count
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
 from dlrm.data.open import find_packed_directory
+from dlrm.data.packed.layout import open_packed_meta
 from dlrm.data.packed.open import open_encoders, read_prepared_data
-from dlrm.data.packed.open_meta import open_packed_meta
 from dlrm.data.packed.verify import verify
 from dlrm.data.prepare.base import check_extends
 from dlrm.data.prepare.cache import find_or_prepare
-from dlrm.data.prepare.events import NoteEvent, ProgressEvent
-from dlrm.data.raw.odd_values import describe_odd_values
+from dlrm.data.prepare.progress import NoteEvent, ProgressEvent
+from dlrm.data.raw.block import describe_odd_values
 from dlrm.record import EXIT_DONE, EXIT_STOPPED, AttemptDirectory, EndReason, Outcome, PreparedData, RunDirectory
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.warm_start.vocabulary import describe_extension, load_base_encoders

@@ -8,7 +8,7 @@ from typing import get_args
 from torch import nn
 from torch.optim import Optimizer
 
-from dlrm.config import JobConfig, JobSpec, ResolvedJob, compute_full_batch_rows
+from dlrm.config import JobConfig, JobSpec, ResolvedJob, compute_full_rows
 from dlrm.data.errors import DataError
 from dlrm.data.rows import DataSchema
 from dlrm.gradient_stats.estimator import Estimator
@@ -17,7 +17,7 @@ from dlrm.gradient_stats.groups import GroupMoments
 from dlrm.gradient_stats.noise import LayerNoise
 from dlrm.gradient_stats.variance_reduction import VarianceReduction
 from dlrm.model import encode_table_name, make_dense_part
-from dlrm.optimizers import SampleMemory, ScheduleFree, make_dense_optimizer
+from dlrm.optimizers import AveragingOptimizer, SampleMemory, make_dense_optimizer
 from dlrm.optimizers.weight_average import WeightAverage
 from dlrm.planning.machine_resources import describe_machine
 from dlrm.planning.request import make_checked_plan
@@ -52,9 +52,9 @@ class Parts:
     """Average of the weights; None if the job asks for none."""
 
     @property
-    def evaluated(self) -> WeightAverage | ScheduleFree | None:
+    def evaluated(self) -> WeightAverage | AveragingOptimizer | None:
         """Weights that are evaluated and kept in the place of those of a step; None if those of a step are."""
-        return self.optimizer if isinstance(self.optimizer, ScheduleFree) else self.average
+        return self.optimizer if isinstance(self.optimizer, AveragingOptimizer) else self.average
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def build_parts(
         reduction=reduction,
         layer_noise=layer_noise,
         ranks=ranks,
-        full_rows=compute_full_batch_rows(job.batch.global_size, rows.num_rows),
+        full_rows=compute_full_rows(job.batch.global_size, rows.num_rows),
         moments_every=resolved.moments_every,
         mean_weight=rows.mean_weight,
         clock=eager.clock,

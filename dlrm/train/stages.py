@@ -10,7 +10,7 @@ from dlrm.config import (
     BatchStage,
     GrownBatch,
     JobConfig,
-    compute_full_batch_rows,
+    compute_full_rows,
     count_run_rows,
     list_stages,
 )
@@ -56,7 +56,7 @@ class StageSequence:
         """Number of the steps to come, at least: that of full batches where the batch grows by its noise scale."""
         if self._growth is None:
             return self._progress.num_steps - self._progress.step
-        full_rows = compute_full_batch_rows(self._job.batch.global_size, self._num_rows)
+        full_rows = compute_full_rows(self._job.batch.global_size, self._num_rows)
         return -(-(self.num_run_rows - self._progress.num_samples) // full_rows)
 
     @property

@@ -11,7 +11,7 @@ from dlrm.checkpoint.progress import Progress
 from dlrm.checkpoint.saver import Saver
 from dlrm.config import BatchStage
 from dlrm.data.batches import Batch
-from dlrm.optimizers import LearningRates, ScheduleFree, StepRates
+from dlrm.optimizers import AveragingOptimizer, LearningRates, StepRates
 from dlrm.optimizers.weight_average import WeightAverage
 from dlrm.record import EndReason, EvaluationReport, StartReport, StepReport
 from dlrm.reporting.reporter import Reporter
@@ -62,7 +62,7 @@ class Trainer:
     """Whether the run leaves the model of its best evaluation, so that each better one is saved."""
     average: WeightAverage | None = None
     """Average of the weights, which every step moves; None if absent."""
-    evaluated: WeightAverage | ScheduleFree | None = None
+    evaluated: WeightAverage | AveragingOptimizer | None = None
     """Weights that are evaluated in the place of those of a step; None if those of a step are."""
     table_reset: TableReset | None = None
     """Reset of the tables at the beginning of an epoch; None if they go on."""

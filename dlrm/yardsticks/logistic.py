@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlrm.data.rows import DataSchema, Rows, RowSource
+from dlrm.linear.inputs import BagInputs, DenseInputs, InputBlock, LinearInputs, SingleIdInputs, Vector
+from dlrm.linear.newton import LogisticLoss, minimise
 from dlrm.metrics.binary import EPSILON, log_loss
-from dlrm.yardsticks.features import BagInputs, DenseInputs, InputBlock, LinearInputs, SingleIdInputs, Vector
-from dlrm.yardsticks.newton import LogisticLoss, minimise
 from dlrm.yardsticks.rows import choose_rows, split_features
 
 MAX_ROWS = 1_000_000

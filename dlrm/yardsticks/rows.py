@@ -46,7 +46,7 @@ class ScoredRows:
     """Rows with the logits that a model gives them."""
 
     labels: NDArray[np.float32]
-    logits: NDArray[np.float64]
+    logits: NDArray[np.floating]
     weights: NDArray[np.float32] | None
 
 

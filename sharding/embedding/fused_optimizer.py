@@ -47,12 +47,13 @@ class TableOptimizer:
 
     name: Literal["sgd", "rowwise_adagrad", "adagrad"]
     gradient_scale: float
-    """S, a power of two near the batch: tables are updated with S times the gradient of a batch of `full_rows`, which
+    """S, a power of two near the batch: tables are updated with S times the gradient of the largest batch, which
     would flush to zero in fp16. Adagrad does not depend on S but for eps, since S g / sqrt(sum (S g)^2) = g / sqrt(sum
     g^2). The learning rate of SGD is divided by the scale of its batch."""
-    full_rows: int
-    """B, rows of the batch that S is for. A smaller batch of b rows is updated with S b / B times its gradient: in any
-    batch that is S / B times the sum of the gradients of its rows, so that Adagrad's sums count every row the same."""
+    largest_full_rows: int
+    """B, rows of the largest batch, which S is for. A smaller batch of b rows is updated with S b / B times its
+    gradient: in any batch that is S / B times the sum of the gradients of its rows, so that Adagrad's sums count every
+    row the same."""
     cowclip: CowClip | None = None
     """Clipping of the gradients of rows; None: they are used as they are."""
     count_exponent: float = 0.0
@@ -68,13 +69,19 @@ class TableOptimizer:
         """Whether the update of a row depends on how often ids of the batch name it."""
         return self.cowclip is not None or self.count_exponent != 0.0
 
-    def get_scale(self, num_rows: int) -> float:
-        """Return the scale at which tables are updated with the gradient of a batch of `num_rows`: S b / B."""
-        return self.gradient_scale * num_rows / self.full_rows
+    def get_scale(self, full_rows: int) -> float:
+        """Return the scale at which tables are updated with the gradient of a batch of `full_rows`: S b / B."""
+        return self.gradient_scale * full_rows / self.largest_full_rows
 
     def scale_cowclip(self, scale: float) -> CowClip | None:
         """Return `cowclip` for `scale` times the gradient."""
         return self.cowclip and CowClip(self.cowclip.r * scale, self.cowclip.zeta * scale)
+
+    def get_count_settings(self, scale: float) -> dict[str, float]:
+        """Return what the native operator needs for updates that depend on counts, for `scale` times the gradient."""
+        cowclip = self.scale_cowclip(scale)
+        ratio, floor = (0.0, -1.0) if cowclip is None else (cowclip.r, cowclip.zeta)
+        return {"clip_ratio": ratio, "clip_floor": floor, "count_exponent": self.count_exponent}
 
     def scale_learning_rate(self, learning_rate: float, scale: float) -> float:
         """Convert the learning rate of the true gradient to one for `scale` times the gradient."""

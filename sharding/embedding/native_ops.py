@@ -50,7 +50,6 @@ def apply_update(
     first_row: first row of the shard in its table. ids, offsets, gradients: for each source its ids, the indices where
     its m bags begin in them, and the gradients [m, C] of the bags' pooled embeddings.
     """
-    cowclip = optimizer.scale_cowclip(params.scale)
     torch.ops.dlrm_tables.update(
         shard.weights,
         shard.state,
@@ -62,9 +61,7 @@ def apply_update(
         params.learning_rate,
         EPS,
         params.gradient_multiplier,
-        clip_ratio=0.0 if cowclip is None else cowclip.r,
-        clip_floor=-1.0 if cowclip is None else cowclip.zeta,
-        count_exponent=optimizer.count_exponent,
+        **optimizer.get_count_settings(params.scale),
     )
 
 

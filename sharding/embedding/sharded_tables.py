@@ -88,13 +88,13 @@ class ShardedTables:
         """Start to send the ids of this rank's share of a batch; the handle is for `lookup`. Collective."""
         return BatchInputDist(ids, [transport.start_input_dist(ids) for transport in self._transports])
 
-    def lookup(self, handle: BatchInputDist, num_rows: int, learning_rate: float = 0.0) -> "PooledBatch":
+    def lookup(self, handle: BatchInputDist, full_rows: int, learning_rate: float = 0.0) -> "PooledBatch":
         """Look up the embeddings of an input dist. Collective.
 
-        num_rows: rows of a full global batch, which the sum of the samples' gradients is divided by. learning_rate: of
+        full_rows: rows of a full global batch, which the sum of the samples' gradients is divided by. learning_rate: of
         the update to come, for kernels that fix it here (FBGEMM's). Under `torch.no_grad` nothing is kept for one.
         """
-        scaled_rate = self._optimizer.scale_learning_rate(learning_rate, self._optimizer.get_scale(num_rows))
+        scaled_rate = self._optimizer.scale_learning_rate(learning_rate, self._optimizer.get_scale(full_rows))
         shares = [
             transport.lookup(of_transport, scaled_rate)
             for transport, of_transport in zip(self._transports, handle.handles, strict=True)
@@ -102,7 +102,9 @@ class ShardedTables:
         has_means = self._pooling == "mean" and not handle.ids.measure_sizes().are_single
         lengths = handle.ids.lengths if has_means else None
         is_mean = self._pooling == "mean"
-        return PooledBatch(shares, self._optimizer, num_rows, self._dtype, self._chunk_buffer, lengths, is_mean=is_mean)
+        return PooledBatch(
+            shares, self._optimizer, full_rows, self._dtype, self._chunk_buffer, lengths, is_mean=is_mean
+        )
 
     def state_dict(self) -> TableStateDict:
         """Return weights and optimizer state as torch.distributed.checkpoint saves them, and loads them in place.
@@ -166,25 +168,25 @@ class PooledBatch:
         self,
         shares: list[PooledShare],
         optimizer: TableOptimizer,
-        num_rows: int,
+        full_rows: int,
         dtype: torch.dtype,
         buffer: "_ChunkBuffer",
         lengths: torch.Tensor | None,
         *,
         is_mean: bool,
     ) -> None:
-        """Keep what reading needs. num_rows: as for `lookup`. dtype: of the exchange.
+        """Keep what reading needs. full_rows: as for `lookup`. dtype: of the exchange.
 
         lengths: [F, b] int32, where sums of bags are made means. is_mean: whether they may be, in this batch or
         another.
         """
-        self._shares, self._optimizer, self._num_rows = shares, optimizer, num_rows
+        self._shares, self._optimizer, self._full_rows = shares, optimizer, full_rows
         self._dtype, self._buffer, self._lengths = dtype, buffer, lengths
         self.gradient_dtype = torch.float32 if is_mean else dtype
         """Dtype in which `write_gradient` loses nothing more: gradients of means are rounded for the exchange after
         they are divided."""
         # Gradients of a smaller batch than that of S would exceed fp16's largest number, 65,504, if they were at S.
-        self.scale = min(optimizer.gradient_scale, float(2 ** round(math.log2(num_rows))))
+        self.scale = min(optimizer.gradient_scale, float(2 ** round(math.log2(full_rows))))
         """Scale of gradients in transit: `write_gradient` takes `scale` times d(mean loss) / d(pooled)."""
 
     def read_chunk(self, start: int, end: int, out: torch.Tensor | None = None) -> torch.Tensor:
@@ -217,7 +219,7 @@ class PooledBatch:
 
         learning_rate: of the true gradient, the same that `lookup` was given.
         """
-        scale = self._optimizer.get_scale(self._num_rows)
+        scale = self._optimizer.get_scale(self._full_rows)
         params = FusedUpdateParams(
             scale=scale,
             learning_rate=self._optimizer.scale_learning_rate(learning_rate, scale),

@@ -19,8 +19,8 @@ from dlrm.record import AVERAGES_WEIGHTS, EventReport, Outcome, RunDirectory, Sp
 from dlrm.train.batch import to_device
 from sharding.comm.process_groups import Ranks
 from tests.distributed.reference import GlobalBatch, draw_batches
-from tests.distributed.test_run import NUM_STEPS, list_figures, read_curve, resolve_job, run_attempt
 from tests.distributed.training import TrainingSetting, copy_shards
+from tests.dlrm.train.test_run import NUM_STEPS, list_figures, read_curve, resolve_job, run_attempt
 from tests.rank_pool.pool import RankPools
 from tests.sharding.read_checkpoint import read_whole
 

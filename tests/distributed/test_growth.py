@@ -20,7 +20,6 @@ from dlrm.record import EndReason, EventReport, Outcome, RunDirectory, SpoolRead
 from dlrm.train.batch import to_device
 from sharding.comm.process_groups import Ranks
 from tests.distributed.reference import GlobalBatch, ReferenceModel, draw_batches
-from tests.distributed.test_run import DOCUMENT, list_figures, read_curve, run_attempt
 from tests.distributed.training import (
     TrainedModel,
     TrainingSetting,
@@ -28,6 +27,7 @@ from tests.distributed.training import (
     copy_shards,
     draw_initial_tables,
 )
+from tests.dlrm.train.test_run import DOCUMENT, list_figures, read_curve, run_attempt
 from tests.rank_pool.pool import RankPools
 
 SIZES = (128, 256, 512)

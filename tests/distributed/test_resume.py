@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from dlrm.config import AveragingConfig, CowClipConfig, MomentsConfig, VarianceReductionConfig
+from dlrm.config import AveragingConfig, MomentsConfig, VarianceReductionConfig
+from dlrm.config.optimizers import CowClipConfig
 from tests.distributed.reference import draw_batches
 from tests.distributed.saving import PartialRun, train_up_to
 from tests.distributed.training import TrainingSetting

@@ -15,7 +15,7 @@ from dlrm.data.open import open_data
 from dlrm.exported_model.load import load_saved_model
 from dlrm.programs import evaluate, export
 from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, RunDirectory, YardstickResult, list_checkpoints
-from tests.distributed.test_run import resolve_job, run_attempt
+from tests.dlrm.train.test_run import resolve_job, run_attempt
 from tests.rank_pool.pool import RankPools
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")

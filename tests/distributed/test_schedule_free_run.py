@@ -14,7 +14,7 @@ from dlrm.exported_model.load import load_saved_model
 from dlrm.metrics.binary import compute_binary_metrics
 from dlrm.record import Outcome, RunDirectory
 from tests.distributed.test_averaging import run_whole
-from tests.distributed.test_run import list_figures, read_curve, resolve_job, run_attempt
+from tests.dlrm.train.test_run import list_figures, read_curve, resolve_job, run_attempt
 from tests.rank_pool.pool import RankPools
 from tests.sharding.read_checkpoint import read_whole
 

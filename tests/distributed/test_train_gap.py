@@ -15,7 +15,7 @@ from dlrm.data.validation import hold_out_validation
 from dlrm.exported_model.load import load_saved_model
 from dlrm.programs import export
 from dlrm.record import Outcome, RunDirectory
-from tests.distributed.test_run import list_figures, read_curve, resolve_job, run_attempt
+from tests.dlrm.train.test_run import list_figures, read_curve, resolve_job, run_attempt
 from tests.rank_pool.pool import RankPools
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")

@@ -8,7 +8,6 @@ import torch
 
 from dlrm.config import (
     AveragingConfig,
-    CowClipConfig,
     JobConfig,
     ModelConfig,
     MomentsConfig,
@@ -16,6 +15,7 @@ from dlrm.config import (
     VarianceReductionConfig,
     resolve,
 )
+from dlrm.config.optimizers import CowClipConfig
 from dlrm.data.batches import Batch
 from dlrm.data.rows import DataSchema, Feature
 from dlrm.optimizers import StepRates

@@ -16,8 +16,8 @@ import pytest
 
 import dlrm.programs.evaluate
 from dlrm.config import DataConfig
-from dlrm.data.prepare.cache import find_or_prepare
 from dlrm.record import EndReason, EvaluationReport, EventReport, PreparedData, ProgressReport, RunDirectory
+from tests.dlrm.data.packed_files import prepare_in_cache
 from tests.dlrm.exported_model.model_factory import signed
 from tests.e2e.launching import ONE_RANK, ended, processes_of, reports_of, start, start_attempt
 from tests.e2e.raw_rows import data_of, write_rows
@@ -99,9 +99,7 @@ def test_the_model_scores_what_training_measured_on_held_out_raw_and_packed_rows
 
 def test_packed_rows_that_were_encoded_otherwise_are_refused(run: RunDirectory, evaluate: Evaluate, tmp_path: Path):
     config = DataConfig.model_validate(data_of(write_rows(tmp_path / "others.csv", 3000, seed=1)))
-    others = find_or_prepare(
-        config, None, tmp_path / "cache", base_directory=tmp_path, num_threads=1, on_event=lambda _: None
-    )
+    others = prepare_in_cache(config, tmp_path)
     answer = evaluate(run.model, others)
     assert answer.code == 64
     assert f"{others}: its ids or dense values are encoded differently than those of the model" in answer.stderr
@@ -128,9 +126,7 @@ def test_held_out_rows_that_others_have_taken_the_place_of_are_refused(
     run: RunDirectory, evaluate: Evaluate, model: Path, tmp_path: Path
 ):
     config = DataConfig.model_validate(data_of(write_rows(tmp_path / "others.csv", 3000, seed=1)))
-    others = find_or_prepare(
-        config, None, tmp_path / "cache", base_directory=tmp_path, num_threads=1, on_event=lambda _: None
-    )
+    others = prepare_in_cache(config, tmp_path)
     noted = PreparedData.read(run.data)
     assert noted is not None
     signed(model, packed=noted.model_copy(update={"directory": str(others)}).model_dump())

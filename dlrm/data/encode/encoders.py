@@ -20,7 +20,7 @@ from dlrm.config import SchemaConfig
 from dlrm.data.encode.dense import DenseEncoder
 from dlrm.data.encode.ranges import RangeVocabulary
 from dlrm.data.encode.vocabulary import CountedVocabulary, HashedVocabulary, Vocabulary
-from dlrm.data.raw.table import CategoricalValues, RawTable
+from dlrm.data.raw.block import CategoricalValues, RawTable
 from dlrm.data.rows import DataSchema, Feature, Rows
 from sharding.jagged import JaggedIds
 

@@ -8,7 +8,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from dlrm.config.schema import TIME_PART_VALUES, TimePart
-from dlrm.data.raw.distinct import round_to_float32
+from dlrm.data.raw.values.distinct import round_to_float32
 
 
 @dataclass(frozen=True)

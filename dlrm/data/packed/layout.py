@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dlrm.config.patterns import PACKED_META
-from dlrm.data.raw.odd_values import OddValues
+from dlrm.data.errors import DataError
+from dlrm.data.raw.block import OddValues
 from dlrm.data.rows import DataSchema, Feature
 
 FORMAT_VERSION = 1
@@ -148,3 +149,22 @@ def _checksum(meta: PackedMeta, prefix: str | tuple[str, ...]) -> str:
 def read_meta(directory: Path) -> PackedMeta:
     """Read the `meta.json` of `directory`. Raises OSError, and pydantic.ValidationError where it is invalid."""
     return PackedMeta.model_validate_json((directory / META).read_bytes())
+
+
+VALID = "a directory that `dlrm prepare` has written"
+
+
+def open_packed_meta(directory: Path) -> PackedMeta:
+    """Read the meta.json of a packed directory. Raises DataError if it is invalid or of another format version."""
+    try:
+        meta = read_meta(directory)
+    except OSError as error:
+        raise DataError(f"not readable: {error.strerror}", directory / META, valid=VALID) from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        location = ".".join(map(str, first["loc"]))
+        raise DataError(first["msg"], directory / META, field=location or None, valid=VALID) from None
+    if meta.format_version != FORMAT_VERSION:
+        valid = f"{FORMAT_VERSION}; prepare the data again"
+        raise DataError(f"is {meta.format_version}", directory / META, field="format_version", valid=valid)
+    return meta

@@ -4,6 +4,7 @@ import ctypes
 import errno
 import mmap
 import os
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -91,3 +92,16 @@ class MappedArray:
         starts = (rows.starts * row_bytes // mmap.PAGESIZE * mmap.PAGESIZE).tolist()
         areas = zip(starts, (rows.ends * row_bytes).tolist(), strict=True)
         return {(start, end) for start, end in areas if start < end}
+
+
+_SPARE = 256
+"""Number of further files that other code of this process may open meanwhile."""
+
+
+def allow_open_files(num_files: int) -> None:
+    """Increase the limit by what `num_files` more open files need, as far as allowed: each mapping keeps one open."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = len(os.listdir("/proc/self/fd")) + num_files + _SPARE  # noqa: PTH208
+    limit = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    if soft != resource.RLIM_INFINITY and limit > soft:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))

@@ -10,12 +10,13 @@ from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import (
     ENCODERS,
     META,
+    VALID,
     VALID_MEAN_WEIGHT,
     PackedMeta,
     compute_rows_checksum,
+    open_packed_meta,
 )
-from dlrm.data.packed.open_files import allow_open_files
-from dlrm.data.packed.open_meta import VALID, open_packed_meta
+from dlrm.data.packed.mapped import allow_open_files
 from dlrm.data.packed.rows import PackedRows
 from dlrm.record import PreparedData
 

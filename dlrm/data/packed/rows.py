@@ -21,7 +21,7 @@ from dlrm.data.packed.layout import (
     get_bag_values_name,
 )
 from dlrm.data.packed.mapped import MappedArray
-from dlrm.data.piece_threads import PieceThreads
+from dlrm.data.prefetch import PieceThreads
 from dlrm.data.rows import DataSchema, Rows, Runs
 from sharding.jagged import JaggedIds
 

@@ -1,13 +1,29 @@
 """Verification that the files of a packed directory have not changed since they were written."""
 
+import hashlib
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import BinaryIO
 
-from dlrm.data.digest import compute_sha256
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import PackedMeta
+
+_PIECE_BYTES = 1 << 20
+
+
+def compute_sha256(file: BinaryIO, advance: Callable[[int], None]) -> str:
+    """Compute the SHA-256 of `file` from its current position, in hex.
+
+    advance: called with the number of bytes of each piece that was read.
+    """
+    digest = hashlib.sha256()
+    while piece := file.read(_PIECE_BYTES):
+        digest.update(piece)
+        advance(len(piece))
+    return digest.hexdigest()
+
 
 _VALID = "a directory as `dlrm prepare` has written it: prepare the data again"
 

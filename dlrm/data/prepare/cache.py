@@ -21,13 +21,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from dlrm.config import DataConfig
-from dlrm.data.digest import compute_sha256
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import read_meta
-from dlrm.data.prepare.events import NoteEvent, OnEvent, ProgressEvent
+from dlrm.data.packed.verify import compute_sha256
 from dlrm.data.prepare.fingerprint import compute_fingerprint, get_identities
 from dlrm.data.prepare.prepare import prepare
+from dlrm.data.prepare.progress import NoteEvent, OnEvent, ProgressEvent
 from dlrm.data.prepare.workers import start_workers
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.files import find_splits

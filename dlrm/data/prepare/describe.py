@@ -7,12 +7,12 @@ from dlrm.config import DataConfig, format_count
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import VALID_MEAN_WEIGHT, FeatureMeta, PackedMeta, Split, SplitMeta
+from dlrm.data.prepare.fingerprint import get_library_versions
 from dlrm.data.prepare.measure import SPLITS, PartMeasure
-from dlrm.data.prepare.staged_rows import StagedRows
-from dlrm.data.prepare.versions import get_library_versions
+from dlrm.data.prepare.part_files import StagedRows
 from dlrm.data.raw.data_file import DataFile
-from dlrm.data.raw.positive_labels import make_positive_error
-from dlrm.data.raw.tables import list_versions
+from dlrm.data.raw.tables.table import list_versions
+from dlrm.data.raw.values.positive_labels import make_positive_error
 
 _MAX_INT32_ROWS = 2**31
 

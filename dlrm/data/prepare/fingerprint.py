@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -12,9 +13,7 @@ from dlrm.config import DataConfig
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import FORMAT_VERSION
-from dlrm.data.prepare.versions import get_library_versions
-from dlrm.data.raw.data_file import DataFile
-from dlrm.data.raw.objects import find_object
+from dlrm.data.raw.data_file import DataFile, find_object
 from dlrm.data.raw.stores import StoreError
 
 _NUM_REQUESTS = 16
@@ -106,3 +105,11 @@ def _hash_encoders(base: Encoders) -> str:
             with path.open("rb") as file:
                 digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()
+
+
+_LIBRARIES = ("dlrm-service", "numpy", "polars", "pyarrow")
+
+
+def get_library_versions() -> dict[str, str]:
+    """Return the versions of this program and of the libraries that parse, encode and write, by name."""
+    return {name: version(name) for name in _LIBRARIES}

@@ -13,14 +13,12 @@ from dlrm.data.encode.dense import DenseEncoder
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.encode.ranges import RangeVocabulary
 from dlrm.data.encode.vocabulary import CountedVocabulary, HashedVocabulary, Vocabulary
-from dlrm.data.prepare.counting import Tally, ValueCounts, merge, shrink
-from dlrm.data.prepare.measure import PartMeasure
-from dlrm.data.prepare.moments import Moments
-from dlrm.data.prepare.progress import Progress
-from dlrm.data.prepare.quantiles import QuantileSummary, thin_out
-from dlrm.data.prepare.staged_rows import Part, StagedRows
+from dlrm.data.prepare.counting import QuantileSummary, Tally, ValueCounts, merge, shrink, thin_out
+from dlrm.data.prepare.measure import Moments, PartMeasure
+from dlrm.data.prepare.part_files import Part, StagedRows
+from dlrm.data.prepare.progress import PreparationProgress
 from dlrm.data.prepare.workers import Workers
-from dlrm.data.raw.table import CategoricalValues
+from dlrm.data.raw.block import CategoricalValues
 
 MAX_COUNTING_BYTES = 1 << 29
 """Bound on the bytes of the counts of all columns together, in one pass over the parts."""
@@ -34,7 +32,7 @@ def fit_encoders(
     vocabulary: VocabularyConfig,
     base: Encoders | None,
     workers: Workers,
-    progress: Progress,
+    progress: PreparationProgress,
 ) -> Encoders:
     """Fit the encoders of `rows`; with `base`, return its encoders, extended by the values that are new."""
     columns = rows.schema.categorical
@@ -69,7 +67,7 @@ def _fit_counted_vocabulary(found: ValueCounts, min_count: int, base: Vocabulary
     return base.extend(found.values, found.counts, min_count)
 
 
-def fit_ranges(rows: StagedRows, workers: Workers, progress: Progress) -> dict[int, RangeVocabulary]:
+def fit_ranges(rows: StagedRows, workers: Workers, progress: PreparationProgress) -> dict[int, RangeVocabulary]:
     """Divide the numbers of each column with `bucketize` into ranges; return them by index of the column.
 
     Takes a pass over the parts for every MAX_SUMMARISED_COLUMNS columns.
@@ -98,7 +96,7 @@ def fit_ranges(rows: StagedRows, workers: Workers, progress: Progress) -> dict[i
 
 
 def count_values(
-    rows: StagedRows, min_counts: dict[int, int], workers: Workers, progress: Progress
+    rows: StagedRows, min_counts: dict[int, int], workers: Workers, progress: PreparationProgress
 ) -> dict[int, ValueCounts]:
     """Count in how many training rows each value of some columns occurs.
 

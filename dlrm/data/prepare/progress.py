@@ -1,13 +1,36 @@
-"""Progress of a preparation, reported a few times a second."""
+"""Progress of a preparation, reported a few times a second, and its other messages."""
 
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from dlrm.data.prepare.events import NoteEvent, OnEvent, ProgressEvent
+
+@dataclass(frozen=True)
+class ProgressEvent:
+    """Report of progress."""
+
+    done_fraction: float
+    """Finished share of the whole preparation, 0 to 1."""
+    message: str
+    """Phase, speed and estimated time left, such as `reading: 1,200,000 rows, 310,000 rows/s, 12 s left`."""
+
+
+@dataclass(frozen=True)
+class NoteEvent:
+    """Report of an event to be recorded, such as bad rows that were left out."""
+
+    name: str
+    """Short name of the kind of event, such as `bad_row`."""
+    message: str
+
+
+OnEvent = Callable[[ProgressEvent | NoteEvent], None]
+
 
 _MIN_INTERVAL_SECONDS = 0.2
 
 
-class Progress:
+class PreparationProgress:
     """Progress through phases, each of which is a share of the whole preparation."""
 
     def __init__(self, on_event: OnEvent) -> None:

@@ -1,14 +1,19 @@
 """A raw file on this machine or in an object store."""
 
 import io
-from collections.abc import Collection, Mapping
+import os
+import re
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, cast
+from urllib.parse import unquote
+
+from pyarrow import fs
 
 from dlrm.config.patterns import is_remote
 from dlrm.data.errors import DataError
-from dlrm.data.raw.stores import StoreError, open_object
+from dlrm.data.raw.stores import StoreError, open_object, open_store
 
 _REMOTE_BUFFER_BYTES = 4 << 20
 
@@ -67,3 +72,54 @@ class DataFile:
         names: the columns that are read.
         """
         return [{name: value} for name, value in self.path_values.items() if name in names]
+
+
+def find_object(name: str) -> DataFile | None:
+    """Find the object of that name as it is now; None if absent. Raises StoreError and OSError."""
+    store, path = open_store(name)
+    info = store.get_file_info(path)
+    return _make_data_file(name.partition("://")[0], info) if info.type == fs.FileType.File else None
+
+
+def list_objects(name: str) -> list[DataFile]:
+    """List the object of that name, or the objects below it, hidden ones too. Raises StoreError and OSError."""
+    store, path = open_store(name)
+    scheme = name.partition("://")[0]
+    info = store.get_file_info(path)
+    if info.type == fs.FileType.File:
+        return [_make_data_file(scheme, info)]
+    if info.type == fs.FileType.NotFound:
+        return []
+    below = store.get_file_info(fs.FileSelector(path, recursive=True))
+    return [_make_data_file(scheme, info) for info in below if info.type == fs.FileType.File]
+
+
+def _make_data_file(scheme: str, info: fs.FileInfo) -> DataFile:
+    return DataFile(f"{scheme}://{info.path}", info.size, info.mtime_ns or 0)
+
+
+_STATED = re.compile(r"([^\W\d][^=]*)=(.*)", re.DOTALL)
+MISSING = "__HIVE_DEFAULT_PARTITION__"
+"""Value that stands for a missing one."""
+
+
+def find_path_values(paths: Iterable[str]) -> dict[str, str | None]:
+    """Find the values that the directories of some paths of one file state, by name; None: the value is missing.
+
+    Names and values are percent-encoded in paths. If two directories state a value, the last one counts. All
+    directories count, whichever of them a user names, so that the same file always has the same columns.
+    """
+    found: dict[str, str | None] = {}
+    for path in paths:
+        if "=" not in path:
+            continue
+        for part in path.split("/")[:-1]:
+            if stated := _STATED.fullmatch(part):
+                name, value = (_decode(text) for text in stated.groups())
+                found[name] = None if value in ("", MISSING) else value
+    return found
+
+
+def _decode(text: str) -> str:
+    # Names of directories need not be UTF-8.
+    return unquote(os.fsencode(text).decode(errors="replace"))

@@ -7,12 +7,10 @@ from pathlib import Path
 from dlrm.config import DataConfig
 from dlrm.config.patterns import PatternError, get_fixed_part, is_remote, require_files
 from dlrm.data.errors import DataError
-from dlrm.data.raw.data_file import DataFile
-from dlrm.data.raw.path_values import find_path_values
+from dlrm.data.raw.data_file import DataFile, find_path_values
 from dlrm.data.raw.remote import find_remote_files
-from dlrm.data.raw.table_directory import TableDirectory
-from dlrm.data.raw.table_logs import ICEBERG, find_kind, refuse_table_files
-from dlrm.data.raw.tables import list_table_files
+from dlrm.data.raw.tables.logs import ICEBERG, find_kind, refuse_table_files
+from dlrm.data.raw.tables.table import TableDirectory, list_table_files
 from dlrm.data.roots import Roots
 
 DOCUMENT_FIELDS = ("data.train", "data.eval")

@@ -1,16 +1,35 @@
-"""Reader of raw files of any format, in blocks of rows."""
+"""Reader of raw files of any format, in blocks of rows, and the detection of the format."""
 
 from collections.abc import Iterator, Sequence
 
 from dlrm.config import DataConfig, SchemaConfig
-from dlrm.data.raw import parquet, text
-from dlrm.data.raw.arrow import cut_arrow_blocks
 from dlrm.data.raw.block import Block
-from dlrm.data.raw.criteo import cut_criteo_blocks
-from dlrm.data.raw.csv import cut_csv_blocks
 from dlrm.data.raw.data_file import DataFile
-from dlrm.data.raw.file_kinds import name_other_kinds
-from dlrm.data.raw.jsonl import cut_jsonl_blocks
+from dlrm.data.raw.file_kinds import identify_file, is_json_lines, name_other_kinds
+from dlrm.data.raw.text import lines as text
+from dlrm.data.raw.text.criteo import cut_criteo_blocks
+from dlrm.data.raw.text.csv import cut_csv_blocks
+from dlrm.data.raw.text.csv_start import list_first_lines
+from dlrm.data.raw.text.jsonl import cut_jsonl_blocks
+from dlrm.data.raw.text.lines import read_lines
+from dlrm.data.raw.typed import parquet
+from dlrm.data.raw.typed.arrow import cut_arrow_blocks
+
+_FIRST_BYTES = 1 << 18
+
+
+def detect_format(file: DataFile) -> str:
+    """Find the value of `data.format` that reads a file, by what it holds; `text` for text that is not JSON Lines.
+
+    Raises DataError, which says what the file is, if no format reads it.
+    """
+    kind = identify_file(file)
+    if kind.format is None:
+        raise kind.make_error(file.name)
+    if kind.format != "text":
+        return kind.format
+    first_lines = list_first_lines(next(read_lines(file, _FIRST_BYTES)))
+    return "jsonl" if is_json_lines(first_lines, file.name) else "text"
 
 
 def cut_blocks(config: DataConfig, files: Sequence[DataFile]) -> Iterator[Block]:

@@ -9,13 +9,10 @@ import pyarrow as pa
 
 from dlrm.config.patterns import hide_credentials, make_natural_sort_key
 from dlrm.data.errors import DataError
-from dlrm.data.raw.data_file import DataFile
-from dlrm.data.raw.objects import list_objects
-from dlrm.data.raw.path_values import find_path_values
+from dlrm.data.raw.data_file import DataFile, find_path_values, list_objects
 from dlrm.data.raw.stores import StoreError
-from dlrm.data.raw.table_directory import TableDirectory
-from dlrm.data.raw.table_logs import find_kinds, find_kinds_above, make_table_error
-from dlrm.data.raw.tables import list_table_files
+from dlrm.data.raw.tables.logs import find_kinds, find_kinds_above, make_table_error
+from dlrm.data.raw.tables.table import TableDirectory, list_table_files
 from dlrm.data.roots import Roots
 
 

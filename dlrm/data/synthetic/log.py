@@ -10,13 +10,17 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from dlrm.config import SyntheticConfig
+from dlrm.config import CRITEO_SCHEMA, SyntheticConfig
 from dlrm.data.encode.dense import MISSING_COUNT, compute_log_counts
-from dlrm.data.piece_threads import PieceThreads
+from dlrm.data.prefetch import PieceThreads
 from dlrm.data.random import random_bits, random_units, stream_key, stream_keys
 from dlrm.data.rows import DataSchema, Feature, Rows, Runs, make_single_id_bags
-from dlrm.data.synthetic.criteo_shape import FEATURE_NAMES, NUM_DENSE, NUM_FEATURES
 from dlrm.data.synthetic.teacher import Teacher
+
+DENSE_NAMES = tuple(column.name for column in CRITEO_SCHEMA.dense)
+FEATURE_NAMES = tuple(column.name for column in CRITEO_SCHEMA.categorical)
+NUM_DENSE, NUM_FEATURES = len(DENSE_NAMES), len(FEATURE_NAMES)
+
 
 _MIN_NUM_IDS = 4
 _FEATURES_BY_SIZE = (8, 19, 5, 16, 22, 24, 13, 4, 7, 21, 18, 0, 10, 1, 17, 12, 14, 6, 9, 23, 25, 3, 15, 20, 11, 2)

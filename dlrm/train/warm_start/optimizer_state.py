@@ -14,7 +14,7 @@ from dlrm.checkpoint.find import read_verified_manifest
 from dlrm.checkpoint.state_files import AVERAGE, load_state, translate_checkpoint_errors
 from dlrm.data.errors import DataError
 from dlrm.gradient_stats.variance_reduction import VarianceReduction
-from dlrm.optimizers import ScheduleFree
+from dlrm.optimizers import AveragingOptimizer
 from dlrm.record import CheckpointDirectory, CheckpointFaultError
 from dlrm.train.build import Parts
 from sharding.comm.process_groups import Ranks
@@ -41,7 +41,7 @@ def load_optimizer_state(parts: Parts, checkpoint: CheckpointDirectory, sample_s
         factor = (sample_scale / before) ** 2
         _fill_tables(parts.tables.list_shards(), saved, factor)
         _fill_dense(parts.optimizer, saved)
-        if isinstance(parts.optimizer, ScheduleFree):
+        if isinstance(parts.optimizer, AveragingOptimizer):
             parts.optimizer.restart()
         if parts.reduction is not None:
             _fill_reduction(parts.reduction, saved)

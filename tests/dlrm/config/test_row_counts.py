@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from dlrm.config import ConfigError, CowClipConfig, JobConfig, list_differences, make_identity, parse_job
+from dlrm.config import ConfigError, JobConfig, list_differences, make_identity, parse_job
+from dlrm.config.optimizers import CowClipConfig
 
 DATA: dict[str, Any] = {"data": {"format": "synthetic"}}
 

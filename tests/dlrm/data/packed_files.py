@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dlrm.config import CategoricalColumn, DenseColumn, SchemaConfig
+from dlrm.config import CategoricalColumn, DataConfig, DenseColumn, SchemaConfig
 from dlrm.data.encode.dense import DenseEncoder
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.encode.vocabulary import HashedVocabulary
@@ -25,6 +25,7 @@ from dlrm.data.packed.layout import (
     get_bag_offsets_name,
     get_bag_values_name,
 )
+from dlrm.data.prepare.cache import find_or_prepare
 from dlrm.data.rows import Feature, Rows
 from sharding.jagged import JaggedIds
 
@@ -115,3 +116,10 @@ def _arrays(rows: Rows, features: Sequence[Feature], id_dtype: np.dtype) -> dict
             arrays[get_bag_values_name(place)] = by_feature[place].astype(id_dtype)
             arrays[get_bag_offsets_name(place)] = np.cumsum([0, *rows.ids.lengths[place]], dtype=np.int64)
     return arrays
+
+
+def prepare_in_cache(config: DataConfig, directory: Path) -> Path:
+    """Prepare the files of `config`, and return their entry in a cache below `directory`."""
+    return find_or_prepare(
+        config, None, directory / "cache", base_directory=directory, num_threads=1, on_event=lambda _: None
+    )

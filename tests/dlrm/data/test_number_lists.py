@@ -14,12 +14,12 @@ from pydantic import ValidationError
 
 from dlrm.config import DataConfig, DenseColumn, SchemaConfig
 from dlrm.data.errors import DataError
-from dlrm.data.inspect.infer import infer
-from dlrm.data.inspect.sample import FileSample
-from dlrm.data.inspect.sample_files import sample_files
+from dlrm.data.inspect.judge.infer import infer
+from dlrm.data.inspect.sample.file_sample import FileSample
+from dlrm.data.inspect.sample.files import sample_files
 from dlrm.data.packed.open import open_packed
 from dlrm.data.prepare.cache import find_or_prepare
-from dlrm.data.raw.csv import cut_csv_blocks
+from dlrm.data.raw.text.csv import cut_csv_blocks
 from dlrm.exported_model.load import load_saved_model
 from tests.dlrm.data.raw.plain import found, tables_of
 from tests.dlrm.exported_model.model_factory import made_model

@@ -119,24 +119,6 @@ def test_the_best_possible_auc_is_about_four_fifths(seed: int, num_ids: int) -> 
     assert 0.785 < best < 0.815
 
 
-def test_no_additive_model_reaches_the_teacher(source: SyntheticRows, rows: Rows) -> None:
-    """The best additive approximation of the logit, fitted to the logit itself by backfitting over all values."""
-    logits = source.teacher.compute_logits(rows.dense, rows.id_matrix).astype(np.float64)
-    columns = [np.unique(column, return_inverse=True)[1] for column in (*rows.dense.T, *rows.id_matrix)]
-    counts = [np.bincount(column) for column in columns]
-    residual = logits - logits.mean()
-    for _ in range(3):
-        for column, count in zip(columns, counts, strict=True):
-            residual -= (np.bincount(column, weights=residual) / count)[column]
-    unexplained = residual.var() / logits.var()
-    best = auc(rows.labels, logits)
-    additive = auc(rows.labels, logits - residual)
-    assert best is not None
-    assert additive is not None
-    assert 0.15 < unexplained < 0.35
-    assert best - additive > 0.02
-
-
 @pytest.mark.parametrize("num_interacting", [2, 12, 24])
 def test_interactions_have_their_share_of_what_labels_depend_on(num_interacting: int) -> None:
     """Rows that agree in all but one pair of columns tell the part of the logit that is no sum over columns."""

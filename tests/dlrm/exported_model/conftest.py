@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dlrm.config import DataConfig
-from dlrm.data.prepare.cache import find_or_prepare
 from dlrm.model import PlainModel
+from tests.dlrm.data.packed_files import prepare_in_cache
 from tests.dlrm.exported_model.model_factory import made_model
 
 PROGRAM_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)
@@ -73,9 +73,7 @@ def made_of_csv(directory: Path, **fields: Any) -> Made:
     directory.mkdir(exist_ok=True)
     rows = write_csv(directory / "rows.csv", csv_rows(300))
     data = DataConfig.model_validate({"train": [str(rows)], "format": "csv", "schema": SCHEMA})
-    packed = find_or_prepare(
-        data, None, directory / "cache", base_directory=directory, num_threads=1, on_event=lambda _: None
-    )
+    packed = prepare_in_cache(data, directory)
     return Made(directory / "model", made_model(directory / "model", data, packed, **fields), rows, packed, data)
 
 

@@ -8,9 +8,9 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from dlrm.config import DataConfig
-from dlrm.data.prepare.cache import find_or_prepare
 from dlrm.exported_model.load import load_saved_model
 from dlrm.programs.evaluate import measure
+from tests.dlrm.data.packed_files import prepare_in_cache
 from tests.dlrm.exported_model.model_factory import made_model
 
 N = 400
@@ -23,9 +23,7 @@ def test_later_ratings_are_compared_in_every_format_and_type(tmp_path: Path) -> 
     rows.write_csv(tmp_path / "train.csv")
     schema = {"label": "rating", "positive": ">= 3.5", "categorical": [{"name": "user", "type": "integer"}]}
     data = DataConfig.model_validate({"train": [str(tmp_path / "train.csv")], "format": "csv", "schema": schema})
-    packed = find_or_prepare(
-        data, None, tmp_path / "cache", base_directory=tmp_path, num_threads=1, on_event=lambda _: None
-    )
+    packed = prepare_in_cache(data, tmp_path)
     made_model(tmp_path / "model", data, packed)
     model = load_saved_model(tmp_path / "model")
     auc = roc_auc_score(ratings >= 3.5, model.predict({"user": rows["user"].to_numpy()}))

@@ -11,11 +11,11 @@ import pytest
 from dlrm.config import DataConfig
 from dlrm.data.errors import DataError
 from dlrm.data.packed.open import open_packed
-from dlrm.data.prepare.cache import find_or_prepare
 from dlrm.exported_model.load import load_saved_model
 from dlrm.exported_model.model import SavedModel
 from dlrm.exported_model.score import make_source_pieces, score_pieces
 from dlrm.exported_model.sources import open_compatible
+from tests.dlrm.data.packed_files import prepare_in_cache
 from tests.dlrm.exported_model.model_factory import made_model
 
 NUM_ROWS = 200
@@ -51,9 +51,7 @@ def directory(rows: pl.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> P
     rows.with_columns(pl.col("seen").dt.to_string("iso:strict")).write_csv(directory / "rows.csv")
     document = {"train": [str(directory / "rows.csv")], "format": "csv", "schema": SCHEMA, "split": "tail"}
     data = DataConfig.model_validate(document)
-    packed = find_or_prepare(
-        data, None, directory / "cache", base_directory=directory, num_threads=1, on_event=lambda _: None
-    )
+    packed = prepare_in_cache(data, directory)
     (directory / "packed").symlink_to(packed)
     made_model(directory / "model", data, packed)
     return directory

@@ -18,9 +18,9 @@ import dlrm.programs.evaluate
 import dlrm.programs.predict
 from dlrm.config import DataConfig
 from dlrm.data.errors import DataError
-from dlrm.data.prepare.cache import find_or_prepare
 from dlrm.exported_model.load import load_saved_model
 from dlrm.exported_model.score_file import open_score_file
+from tests.dlrm.data.packed_files import prepare_in_cache
 from tests.dlrm.data.raw.criteo_files import criteo_lines, write_lines
 from tests.dlrm.exported_model.conftest import HEADER, Made, csv_rows, made_of_csv, write_csv
 from tests.dlrm.exported_model.full_disk import files_of_at_most
@@ -159,9 +159,7 @@ def test_prepared_rows_score_train_first_and_others_are_refused(
     assert np.isclose(scores[0], expected[first], atol=1e-6)
     others = made_of_csv(tmp_path / "others")
     config = others.data.model_copy(update={"train": [str(write_csv(tmp_path / "few.csv", csv_rows(60, seed=3)))]})
-    packed = find_or_prepare(
-        config, None, tmp_path / "cache", base_directory=tmp_path, num_threads=1, on_event=lambda _: None
-    )
+    packed = prepare_in_cache(config, tmp_path)
     ran = predict(made.path, packed, "--output", tmp_path / "o.csv")
     assert ran.code == 64
     assert "are encoded differently than those of the model" in ran.err
@@ -180,7 +178,7 @@ def criteo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model of Criteo TSV."""
     place = tmp_path_factory.mktemp("criteo")
     data = DataConfig(train=[str(write_lines(place / "rows.tsv", criteo_lines(100)))])
-    packed = find_or_prepare(data, None, place / "cache", base_directory=place, num_threads=1, on_event=lambda _: None)
+    packed = prepare_in_cache(data, place)
     made_model(place / "model", data, packed)
     return place / "model"
 

@@ -18,9 +18,9 @@ import dlrm
 from dlrm.config import DataConfig
 from dlrm.data.errors import DataError
 from dlrm.data.packed.open import open_packed
-from dlrm.data.prepare.cache import find_or_prepare
 from dlrm.exported_model.load import load_saved_model
 from dlrm.exported_model.model import SavedModel
+from tests.dlrm.data.packed_files import prepare_in_cache
 from tests.dlrm.data.prepare.table_strategies import MadeTable, made_tables
 from tests.dlrm.exported_model.conftest import Made
 from tests.dlrm.exported_model.model_factory import SIZES, made_model
@@ -142,9 +142,7 @@ def made_with_words(directory: Path, *, is_prepared: bool = False, tags: bool = 
     categorical = [{"name": "site"}, *([{"name": "tags", "multi_hot": True}] if tags else [])]
     schema = {"dense": [{"name": "price"}], "categorical": categorical, "missing": ["?", "NA"]}
     data = DataConfig.model_validate({"train": [str(directory / "rows.csv")], "format": "csv", "schema": schema})
-    packed = find_or_prepare(
-        data, None, directory / "cache", base_directory=directory, num_threads=1, on_event=lambda _: None
-    )
+    packed = prepare_in_cache(data, directory)
     if is_prepared:
         data = DataConfig.model_validate({"train": [str(packed)], "format": "packed"})
     made_model(directory / "model", data, None if is_prepared else packed)
@@ -250,9 +248,7 @@ def test_rows_score_the_same_from_a_dictionary_a_file_and_prepared(
         {"train": [str(place / "rows.parquet")], "format": "parquet", "schema": table.schema, "split": "tail"}
         | {"eval_fraction": 0.5, "vocabulary": {"min_count": 1}}
     )
-    packed = find_or_prepare(
-        config, None, place / "cache", base_directory=place, num_threads=1, on_event=lambda _: None
-    )
+    packed = prepare_in_cache(config, place)
     made_model(place / "model", config, packed, model={**SIZES, "architecture": architecture, "pooling": pooling})
     model = dlrm.load_model(place / "model")
     of_rows = model.predict(table.columns)

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ import dlrm.programs.predict
 from dlrm.config import DataConfig, JobConfig, ResolvedJob, resolve
 from dlrm.data.batches import TrainBatches
 from dlrm.data.packed.open import open_packed
-from dlrm.data.prepare.cache import find_or_prepare
 from dlrm.exported_model.export import export_model
 from dlrm.exported_model.load import load_saved_model
 from dlrm.optimizers import StepRates
@@ -31,6 +30,7 @@ from dlrm.train.evaluator import Evaluator
 from dlrm.train.stop_request import StopRequest
 from sharding.comm.process_groups import Ranks
 from sharding.comm.step_vote import StepVote
+from tests.dlrm.data.packed_files import prepare_in_cache
 from tests.dlrm.exported_model.conftest import Made
 from tests.dlrm.exported_model.model_factory import SIZES, job_of
 from tests.rank_pool.pool import RankPools
@@ -38,13 +38,6 @@ from tests.rank_pool.pool import RankPools
 OUTPUT_BIAS = "top.layers.1.bias"
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
-
-
-@pytest.fixture(scope="module")
-def rank_pools() -> Iterator[RankPools]:
-    pools = RankPools("dlrm.train.build")
-    yield pools
-    pools.close()
 
 
 def trained_and_evaluated(
@@ -189,9 +182,7 @@ def test_means_of_lists_and_columns_of_one_kind_score_as_in_training(
 ):
     rows = write_lists(tmp_path / "rows.parquet")
     data = DataConfig.model_validate({"train": [str(rows)], "format": "parquet", "schema": schema})
-    packed = find_or_prepare(
-        data, None, tmp_path / "cache", base_directory=tmp_path, num_threads=1, on_event=lambda _: None
-    )
+    packed = prepare_in_cache(data, tmp_path)
     model = {**SIZES, "architecture": architecture, "pooling": "mean"}
     resources = {"workers_per_node": world_size}
     # Adam at the rate of these steps would leave few units alive.

@@ -8,7 +8,7 @@ import torch
 from torch.nn import Parameter
 from torch.optim import AdamW, NAdam
 
-from dlrm.optimizers import NAdamW
+from dlrm.optimizers.nadamw import NAdamW
 from tests.dlrm.optimizers.steps import assert_same, draw_parameters, make_optimizer, take_steps
 
 GROUPS = [

@@ -7,7 +7,8 @@ from pytorch_optimizer import ScheduleFreeAdamW
 from torch.nn import Parameter
 from torch.optim import AdamW
 
-from dlrm.optimizers import ScheduleFree, set_average_weight, set_learning_rate
+from dlrm.optimizers import set_average_weight, set_learning_rate
+from dlrm.optimizers.schedule_free import ScheduleFree
 from tests.dlrm.optimizers.steps import assert_same, draw_parameters, make_optimizer, take_steps
 
 GROUPS = [

@@ -7,7 +7,8 @@ from pytorch_optimizer import SOAP
 from torch.nn import Parameter
 from torch.optim import AdamW
 
-from dlrm.optimizers import Soap, soap
+from dlrm.optimizers import soap
+from dlrm.optimizers.soap import Soap
 from tests.dlrm.optimizers.steps import assert_same, draw_parameters, make_optimizer, select_matrices, take_steps
 
 SETTINGS = {"beta1": 0.9, "beta2": 0.8, "shampoo_beta": 0.7, "eps": 1e-3}

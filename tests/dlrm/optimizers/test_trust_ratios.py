@@ -9,7 +9,9 @@ import torch
 from torch.nn import Parameter
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
-from dlrm.optimizers import Lamb, Lars, set_learning_rate
+from dlrm.optimizers import set_learning_rate
+from dlrm.optimizers.lamb import Lamb
+from dlrm.optimizers.lars import Lars
 from tests.dlrm.optimizers.steps import assert_same, draw_parameters, make_optimizer, select_matrices, take_steps
 
 DECAYS = [0.0, 0.01]

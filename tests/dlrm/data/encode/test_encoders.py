@@ -8,7 +8,7 @@ from dlrm.config import CategoricalColumn, DenseColumn, SchemaConfig
 from dlrm.data.encode.dense import DenseEncoder
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.encode.vocabulary import CountedVocabulary, HashedVocabulary
-from dlrm.data.raw.table import CategoricalValues, RawTable
+from dlrm.data.raw.block import CategoricalValues, RawTable
 
 SCHEMA = SchemaConfig(
     dense=[DenseColumn(name="x"), DenseColumn(name="n", transform="log")],

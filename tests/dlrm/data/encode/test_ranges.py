@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dlrm.config.schema import TimePart
 from dlrm.data.encode.ranges import RangeVocabulary, divide_evenly
-from dlrm.data.raw.distinct import encode_distinct_numbers, round_to_float32
+from dlrm.data.raw.values.distinct import encode_distinct_numbers, round_to_float32
 
 
 def sizes_of(weights: list[int], num_groups: int) -> list[int]:

@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 
 from dlrm.config import DataConfig
-from dlrm.data.inspect.report import Report, make_report
-from dlrm.data.inspect.sources import gather
+from dlrm.data.inspect.report.gather import gather
+from dlrm.data.inspect.report.report import Report, make_report
 
 N = 4000
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dlrm.data.inspect.file_columns import MAX_COMPARISONS, find_unshared_columns
+from dlrm.data.inspect.sample.file_sample import MAX_COMPARISONS, find_unshared_columns
 
 
 class ScannedOnce(list[str]):

@@ -13,9 +13,8 @@ from pyarrow import csv, feather, ipc, parquet
 
 from dlrm.config import DataConfig
 from dlrm.data.errors import DataError
-from dlrm.data.inspect.job_files import check_files
-from dlrm.data.inspect.sample_files import sample_files
-from dlrm.data.raw.detect_format import detect_format
+from dlrm.data.inspect.report.job_files import check_files
+from dlrm.data.inspect.sample.files import sample_files
 from dlrm.data.raw.open import cut_blocks
 from dlrm.planning.raw_sample import read_sample
 from dlrm.programs.inspect import infer_schema
@@ -154,13 +153,6 @@ def test_a_key_that_no_line_has_is_refused_before_anything_is_written(tmp_path: 
     config["schema"] = {"categorical": [{"name": "user.age"}]}
     with pytest.raises(DataError, match=r"rows, user\.age: no line has this key"):
         check_files(DataConfig.model_validate(config))
-
-
-def test_formats_are_told_by_content_alone(tmp_path: Path) -> None:
-    for kind, format_name in (("csv", "text"), ("parquet", "parquet"), ("stream", "arrow"), ("jsonl.gz", "jsonl")):
-        path = tmp_path / "rows.csv"
-        write(path, kind)
-        assert detect_format(found(path)) == format_name
 
 
 def test_a_document_of_json_lines_with_keys_of_any_characters_is_one_that_reads_them(tmp_path: Path) -> None:

@@ -14,11 +14,11 @@ from pyarrow import parquet
 
 from dlrm.config import SchemaConfig
 from dlrm.data.errors import DataError
-from dlrm.data.inspect.choice import Choice
-from dlrm.data.inspect.infer import infer
-from dlrm.data.inspect.sample_csv import sample_csv
-from dlrm.data.raw.csv import cut_csv_blocks
-from dlrm.data.raw.parquet import cut_parquet_blocks
+from dlrm.data.inspect.judge.choice import Choice
+from dlrm.data.inspect.judge.infer import infer
+from dlrm.data.inspect.sample.csv import sample_csv
+from dlrm.data.raw.text.csv import cut_csv_blocks
+from dlrm.data.raw.typed.parquet import cut_parquet_blocks
 from tests.dlrm.data.raw.plain import found, rows_of
 
 N = 600

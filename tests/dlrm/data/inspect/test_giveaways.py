@@ -8,9 +8,9 @@ import pytest
 from scipy import stats
 
 from dlrm.data.errors import DataError
-from dlrm.data.inspect.infer import InferredSchema, infer
-from dlrm.data.inspect.pure_value import find_pure_value, find_pure_value_of_lists
-from dlrm.data.inspect.sample import FileSample
+from dlrm.data.inspect.judge.giveaways import find_pure_value, find_pure_value_of_lists
+from dlrm.data.inspect.judge.infer import InferredSchema, infer
+from dlrm.data.inspect.sample.file_sample import FileSample
 
 N = 6000
 DRAW = np.random.default_rng(1)

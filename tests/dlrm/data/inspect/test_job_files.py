@@ -9,8 +9,8 @@ from pyarrow import parquet
 
 from dlrm.config import DataConfig
 from dlrm.data.errors import DataError
-from dlrm.data.inspect.job_files import check_files
-from dlrm.data.prepare.cache import find_or_prepare
+from dlrm.data.inspect.report.job_files import check_files
+from tests.dlrm.data.packed_files import prepare_in_cache
 
 
 def test_of_parquet_files_only_the_footer_is_read(tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ def test_of_parquet_files_only_the_footer_is_read(tmp_path: Path) -> None:
 
 def prepare(config: DataConfig) -> None:
     directory = Path(config.train[0]).parent
-    find_or_prepare(config, None, directory / "cache", base_directory=directory, num_threads=1, on_event=lambda _: None)
+    prepare_in_cache(config, directory)
 
 
 @pytest.mark.parametrize("check", [check_files, prepare])

@@ -2,8 +2,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dlrm.data.inspect.columns import CategoricalColumn, DenseColumn
-from dlrm.data.inspect.leaks import Halves, measure_categorical, measure_dense
+from dlrm.data.inspect.report.columns import CategoricalColumn, DenseColumn
+from dlrm.data.inspect.report.leaks import Halves, measure_categorical, measure_dense
 
 N = 20_000
 DRAW = np.random.default_rng(0)

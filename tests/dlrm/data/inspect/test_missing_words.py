@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from dlrm.data.inspect.missing_words import find_missing_words
+from dlrm.data.inspect.sample.text_columns import find_missing_words
 
 
 def test_words_among_numbers_are_missing_values_as_they_stand() -> None:

@@ -3,8 +3,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
 
-from dlrm.data.inspect.prediction import (
-    ValueCounts,
+from dlrm.data.inspect.judge.prediction import (
+    FoldCounts,
     assign_ranges,
     predict_by_group,
     predict_by_number,
@@ -18,7 +18,7 @@ FOLDS = (DRAW.random(N) < 0.5).astype(np.int64)
 AGES = DRAW.integers(18, 60, N)
 LABELS = DRAW.random(N) < 1.0 / (1.0 + np.exp(2.0 - AGES / 25))
 NUMBERS, CODES = np.unique(AGES.astype(np.float64), return_inverse=True)
-COUNTS = ValueCounts.count(CODES, len(NUMBERS), LABELS, FOLDS)
+COUNTS = FoldCounts.count(CODES, len(NUMBERS), LABELS, FOLDS)
 
 
 def test_the_gain_is_the_difference_of_log_losses_on_rows_not_fitted_on() -> None:
@@ -63,13 +63,13 @@ def test_a_number_is_fitted_as_logistic_regression_fits_it() -> None:
 @pytest.mark.parametrize("numbers", [[0.0, 1e300], [-1e308, 0.0, 1e308], [1e-300, 2e-300], [5.0, 5.0 + 1e-9]])
 def test_numbers_of_any_size_are_fitted(numbers: list[float]) -> None:
     codes = DRAW.integers(0, len(numbers), N)
-    counts = ValueCounts.count(codes, len(numbers), codes == 1, FOLDS)
+    counts = FoldCounts.count(codes, len(numbers), codes == 1, FOLDS)
     assert np.isfinite(predict_by_number(counts, np.array(numbers)).rates).all()
 
 
 def test_ranges_have_about_equally_many_rows() -> None:
     values = np.unique(DRAW.normal(size=N))
-    counts = ValueCounts.count(np.arange(len(values)), len(values), LABELS[: len(values)], FOLDS[: len(values)])
+    counts = FoldCounts.count(np.arange(len(values)), len(values), LABELS[: len(values)], FOLDS[: len(values)])
     groups = assign_ranges(values, counts, 8)
     assert np.bincount(groups).tolist() == [N // 8] * 8 + [1]
     assert np.all(np.diff(groups) >= 0)
@@ -84,14 +84,14 @@ def test_few_values_have_a_range_each() -> None:
 @pytest.mark.parametrize("num_values", [2, 100, N])
 def test_noise_is_never_certain_to_predict(num_values: int) -> None:
     codes = DRAW.permutation(N) if num_values == N else DRAW.integers(0, num_values, N)
-    counts = ValueCounts.count(codes, num_values, LABELS, FOLDS)
+    counts = FoldCounts.count(codes, num_values, LABELS, FOLDS)
     for found in (predict_by_value(counts), predict_by_number(counts, np.arange(float(num_values)))):
         assert not found.gain.is_certain
 
 
 def test_missing_values_have_a_rate_of_their_own() -> None:
     codes = np.where(LABELS, -1, 0)
-    counts = ValueCounts.count(codes, 1, LABELS, FOLDS)
+    counts = FoldCounts.count(codes, 1, LABELS, FOLDS)
     assert predict_by_value(counts).auc == 1.0
     assert predict_by_number(counts, np.array([5.0])).auc == 1.0
 

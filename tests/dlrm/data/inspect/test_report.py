@@ -7,9 +7,8 @@ from pyarrow import parquet
 
 from dlrm.config import DataConfig
 from dlrm.data.errors import DataError
-from dlrm.data.inspect.gather import GatheredRows
-from dlrm.data.inspect.report import Report, make_report
-from dlrm.data.inspect.sources import gather
+from dlrm.data.inspect.report.gather import GatheredRows, gather
+from dlrm.data.inspect.report.report import Report, make_report
 from dlrm.data.prepare.cache import find_or_prepare
 from dlrm.programs.inspect import inspect_rows
 
@@ -138,7 +137,7 @@ def num_held_bytes(found: GatheredRows) -> list[int]:
 def test_memory_is_bounded_by_bytes_and_the_rows_stay_spread(
     path: Path, monkeypatch: pytest.MonkeyPatch, name: str, bound: int
 ) -> None:
-    monkeypatch.setattr(f"dlrm.data.inspect.gather.{name}", bound)
+    monkeypatch.setattr(f"dlrm.data.inspect.report.gather.{name}", bound)
     found = gathered(path)
     held, rows = num_held_bytes(found), found.rows
     if bound == 1:
@@ -154,19 +153,9 @@ def test_memory_is_bounded_by_bytes_and_the_rows_stay_spread(
     assert np.array_equal(site.distinct.to_numpy()[site.codes], SITE[rows.row_numbers])
 
 
-def test_bad_rows_are_counted_once_however_often_the_data_is_read(
+def test_bad_rows_are_left_out_and_reported_once_however_often_the_data_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dlrm.data.inspect.gather.MAX_BYTES", 40 * 100)
-    path = tmp_path / "day.tsv"
-    good = "1" + "\t1" * 39 + "\n"
-    path.write_text(good * 50 + "2" + "\t1" * 39 + "\n" + good * 50)
-    found = gather(DataConfig(train=[str(path)]), 1000, unheard)
-    assert len(found.rows.labels) < 100
-    assert (found.num_bad_rows, len(found.faults)) == (1, 1)
-
-
-def test_bad_rows_are_left_out_and_reported(tmp_path: Path) -> None:
     path = tmp_path / "day.tsv"
     good = "1" + "\t1" * 39 + "\n"
     path.write_text(good * 50 + "2" + "\t1" * 39 + "\n" + good * 50)
@@ -175,6 +164,10 @@ def test_bad_rows_are_left_out_and_reported(tmp_path: Path) -> None:
     assert (report.num_rows, report.num_rows_looked_at, report.num_bad_rows) == (101, 100, 1)
     assert "line 51" in report.faults[0]
     assert report.warnings[0].kind == "one_class"
+    monkeypatch.setattr("dlrm.data.inspect.report.gather.MAX_BYTES", 40 * 100)
+    again = gather(DataConfig(train=[str(path)]), 1000, unheard)
+    assert len(again.rows.labels) < 100
+    assert (again.num_bad_rows, len(again.faults)) == (1, 1)
     path.write_text("x\n" * 5)
     with pytest.raises(DataError, match="line 1"):
         gather(DataConfig(train=[str(path)]), 1000, unheard)

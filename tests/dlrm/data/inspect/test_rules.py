@@ -7,9 +7,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dlrm.data.inspect.choice import Choice
-from dlrm.data.inspect.labelled import LabelledRows
-from dlrm.data.inspect.rules import choose
+from dlrm.data.inspect.judge.choice import Choice
+from dlrm.data.inspect.judge.labelled import LabelledRows
+from dlrm.data.inspect.judge.rules import choose
 
 N = 20_000
 DRAW = np.random.default_rng(0)

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 from dlrm.data.errors import DataError
-from dlrm.data.inspect.sample import FileSample, is_usable
-from dlrm.data.inspect.sample_csv import sample_csv
-from dlrm.data.inspect.sample_parquet import sample_parquet
+from dlrm.data.inspect.sample.csv import sample_csv
+from dlrm.data.inspect.sample.file_sample import FileSample, is_usable
+from dlrm.data.inspect.sample.parquet import sample_parquet
 from tests.dlrm.data.inspect.test_infer import files, write
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from dlrm.data.inspect.two_classes import choose_positive
+from dlrm.data.inspect.judge.label_words import choose_positive
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ from dlrm.data.packed.layout import (
     get_bag_offsets_name,
     get_bag_values_name,
 )
-from dlrm.data.prepare.events import NoteEvent, ProgressEvent
 from dlrm.data.prepare.prepare import prepare
+from dlrm.data.prepare.progress import NoteEvent, ProgressEvent
 from dlrm.data.raw.files import find_files
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)

@@ -7,7 +7,7 @@ import pytest
 from dlrm.config import DataConfig, DenseColumn, SchemaConfig
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import PackedMeta
-from dlrm.data.prepare.bad_row_count import BadRowCount
+from dlrm.data.raw.block import BadRowCount
 from dlrm.data.split import split_by_hash
 from tests.dlrm.data.prepare.table_strategies import EventRecorder, data_config, prepare_all, read_split
 from tests.dlrm.data.raw.criteo_files import criteo_line, criteo_lines, write_lines

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from dlrm.config import CategoricalColumn, DenseColumn, SchemaConfig
-from dlrm.data import digest
 from dlrm.data.errors import DataError
+from dlrm.data.packed import verify as digest
 from dlrm.data.packed.layout import compute_rows_checksum, read_meta
 from dlrm.data.prepare import cache as cache_module
 from dlrm.data.prepare import fingerprint
 from dlrm.data.prepare.cache import find_or_prepare, find_prepared
-from dlrm.data.prepare.events import NoteEvent, ProgressEvent
-from dlrm.data.prepare.versions import get_library_versions
+from dlrm.data.prepare.fingerprint import get_library_versions
+from dlrm.data.prepare.progress import NoteEvent, ProgressEvent
 from tests.dlrm.data.prepare.table_strategies import EventRecorder, MadeTable, data_config
 
 SCHEMA = SchemaConfig(dense=[DenseColumn(name="d")], categorical=[CategoricalColumn(name="c")])

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlrm.data.prepare.moments import Moments
+from dlrm.data.prepare.measure import Moments
 
 VALUES = st.lists(st.one_of(st.floats(-1e6, 1e6), st.just(math.nan)))
 

@@ -105,22 +105,6 @@ def check_as_encoders_do(config: DataConfig, output: Path, meta: PackedMeta, eva
 
 
 @settings(max_examples=10, deadline=None)
-@given(table=made_tables(), row_group_sizes=st.tuples(st.integers(1, 9), st.integers(1, 50)))
-def test_neither_threads_nor_the_size_of_blocks_change_ids(table: MadeTable, row_group_sizes: tuple[int, int]) -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        packed = []
-        for number, (size, num_threads) in enumerate(zip(row_group_sizes, (1, 3), strict=True)):
-            path = table.write(Path(directory) / f"rows-{number}", size)
-            config = data_config(table.schema, [path], split="tail", eval_fraction=0.5)
-            meta = prepare_all(config, Path(directory) / f"packed-{number}", num_threads=num_threads)
-            packed.append((meta, read_split(Path(directory) / f"packed-{number}", meta, "train")))
-        (one, one_rows), (other, other_rows) = packed
-        assert one.features == other.features
-        assert one_rows.bags == other_rows.bags
-        np.testing.assert_allclose(one_rows.dense, other_rows.dense, rtol=1e-5, atol=1e-5)
-
-
-@settings(max_examples=10, deadline=None)
 @given(table=made_tables(), row_group_size=st.integers(1, 9))
 def test_the_same_files_give_the_same_bytes_with_any_number_of_threads(table: MadeTable, row_group_size: int) -> None:
     with tempfile.TemporaryDirectory() as directory:

@@ -7,8 +7,7 @@ import polars as pl
 import pytest
 
 from dlrm.data.encode.ranges import RangeVocabulary
-from dlrm.data.prepare.counting import ValueCounts
-from dlrm.data.prepare.quantiles import MAX_POINTS, QuantileSummary, thin_out
+from dlrm.data.prepare.counting import MAX_POINTS, QuantileSummary, ValueCounts, thin_out
 
 
 def counts_of(values: np.ndarray) -> ValueCounts:

@@ -1,6 +1,7 @@
 """What a preparation refuses, and that it leaves nothing, or what the next one goes on from."""
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import ENCODERS, compute_checksum
 from dlrm.data.prepare.base import open_base
-from dlrm.data.prepare.events import NoteEvent, ProgressEvent
+from dlrm.data.prepare.progress import NoteEvent, ProgressEvent
 from dlrm.data.prepare.unfinished import lock_unfinished
 from tests.dlrm.data.prepare.table_strategies import EventRecorder, MadeTable, data_config, prepare_all
 
@@ -119,6 +120,15 @@ def test_two_at_once_do_not_meet(rows: Path, tmp_path: Path) -> None:
     assert entries(tmp_path) == {"rows", "packed.part"}
 
 
+def test_what_a_killed_write_has_left_is_not_in_the_finished_directory(tmp_path: Path) -> None:
+    output = tmp_path / "packed"
+    with lock_unfinished(output, fingerprint="a", sources="b") as unfinished:
+        (unfinished.path / "meta.json").write_text("{}")
+        (unfinished.path / ".meta.json.1.part").write_text("{")
+        unfinished.finish(output)
+    assert [entry.name for entry in output.iterdir()] == ["meta.json"]
+
+
 @pytest.mark.parametrize("message", ["reading", "measuring", "counting values", "writing", "checksums"])
 def test_an_interrupted_preparation_is_resumed(rows: Path, tmp_path: Path, message: str) -> None:
     config = data_config(SCHEMA, [rows])
@@ -180,63 +190,54 @@ def test_parts_from_before_the_machine_went_down_are_not_trusted(rows: Path, tmp
     assert compute_checksum(meta) == compute_checksum(prepare_all(config, tmp_path / "undisturbed"))
 
 
-def test_a_file_that_changes_while_it_is_read_is_an_error(rows: Path, tmp_path: Path) -> None:
-    def change(event: ProgressEvent | NoteEvent) -> None:
-        if event.message.startswith("reading"):
-            with rows.open("ab") as file:
-                file.write(b"more")
+def _change(path: Path) -> None:
+    with path.open("ab") as file:
+        file.write(b"more")
+
+
+def _move(path: Path) -> None:
+    path.rename(path.with_name("moved"))
+
+
+@pytest.mark.parametrize(("disturb", "left"), [(_change, "rows"), (_move, "moved")])
+def test_a_file_that_changes_or_goes_while_it_is_read_is_an_error(
+    rows: Path, tmp_path: Path, disturb: Callable[[Path], None], left: str
+) -> None:
+    def disturb_once(event: ProgressEvent | NoteEvent) -> None:
+        if event.message.startswith("reading") and rows.exists():
+            disturb(rows)
 
     with pytest.raises(DataError, match=f"{rows}: "):
-        prepare_all(data_config(SCHEMA, [rows]), tmp_path / "packed", on_event=change)
-    assert entries(tmp_path) == {"rows"}
+        prepare_all(data_config(SCHEMA, [rows]), tmp_path / "packed", on_event=disturb_once)
+    assert entries(tmp_path) == {left}
 
 
-def test_a_file_that_goes_while_it_is_read_is_an_error(rows: Path, tmp_path: Path) -> None:
-    def remove(event: ProgressEvent | NoteEvent) -> None:
-        if event.message.startswith("reading"):
-            rows.rename(tmp_path / "moved")
-
-    with pytest.raises(DataError, match=f"{rows}: "):
-        prepare_all(data_config(SCHEMA, [rows]), tmp_path / "packed", on_event=remove)
-    assert entries(tmp_path) == {"moved"}
-
-
-def test_rows_that_all_count_for_nothing_are_refused(tmp_path: Path) -> None:
-    schema = SCHEMA.model_copy(update={"weight": "weight"})
-    table = MadeTable(schema, {**TABLE.columns, "weight": [0.0] * 100})
-    with pytest.raises(DataError, match="weight: every training row has weight 0"):
-        prepare_all(data_config(schema, [table.write(tmp_path / "rows")]), tmp_path / "packed")
-
-
-def test_evaluation_rows_that_all_count_for_nothing_are_refused(tmp_path: Path) -> None:
-    schema = SCHEMA.model_copy(update={"weight": "weight"})
-    train, evaluation = (
-        MadeTable(schema, {**TABLE.columns, "weight": [weight] * 100}).write(tmp_path / name)
-        for name, weight in (("train", 1.0), ("eval", 0.0))
-    )
-    with pytest.raises(DataError, match="weight: every evaluation row has weight 0"):
-        prepare_all(data_config(schema, [train], eval=[str(evaluation)]), tmp_path / "packed")
-
-
-@pytest.mark.parametrize(("weight", "shown"), [(1e20, "1e\\+20"), (1e-20, "1e-20")])
-def test_training_rows_of_a_mean_weight_whose_square_float32_loses_are_refused(
-    tmp_path: Path, weight: float, shown: str
+@pytest.mark.parametrize(
+    ("train_weight", "eval_weight", "message"),
+    [
+        (0.0, 1.0, "weight: every training row has weight 0"),
+        (1.0, 0.0, "weight: every evaluation row has weight 0"),
+        (1e20, 1.0, r"weight: the training rows have a mean weight of 1e\+20 .*1e-12 to 1e\+12"),
+        (1e-20, 1.0, "weight: the training rows have a mean weight of 1e-20"),
+        (1.0, 1e30, None),
+    ],
+)
+def test_weights_of_0_and_training_weights_whose_squares_float32_loses_are_refused(
+    tmp_path: Path, train_weight: float, eval_weight: float, message: str | None
 ) -> None:
     schema = SCHEMA.model_copy(update={"weight": "weight"})
-    table = MadeTable(schema, {**TABLE.columns, "weight": [weight] * 100}).write(tmp_path / "rows")
-    with pytest.raises(DataError, match=rf"weight: the training rows have a mean weight of {shown} .*1e-12 to 1e\+12"):
-        prepare_all(data_config(schema, [table]), tmp_path / "packed")
-    assert entries(tmp_path) == {"rows"}
-
-
-def test_evaluation_rows_may_have_weights_of_any_scale(tmp_path: Path) -> None:
-    schema = SCHEMA.model_copy(update={"weight": "weight"})
     train, evaluation = (
         MadeTable(schema, {**TABLE.columns, "weight": [weight] * 100}).write(tmp_path / name)
-        for name, weight in (("train", 1.0), ("eval", 1e30))
+        for name, weight in (("train", train_weight), ("eval", eval_weight))
     )
-    meta = prepare_all(data_config(schema, [train], eval=[str(evaluation)]), tmp_path / "packed")
-    assert meta.splits["eval"].mean_weight == pytest.approx(1e30)
+    config = data_config(schema, [train], eval=[str(evaluation)])
+    if message is None:
+        meta = prepare_all(config, tmp_path / "packed")
+        assert meta.splits["eval"].mean_weight == pytest.approx(eval_weight)
+        return
+    with pytest.raises(DataError, match=message):
+        prepare_all(config, tmp_path / "packed")
+    assert entries(tmp_path) == {"train", "eval"}
 
 
 @pytest.mark.parametrize("field", ["train", "eval"])
@@ -262,39 +263,24 @@ def test_an_extension_keeps_old_ids_and_dense_features(rows: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("schema", "vocabulary", "message"),
-    [
-        (
-            SchemaConfig(dense=[DenseColumn(name="d", transform="log")], categorical=SCHEMA.categorical),
-            {},
-            r"data\.schema\.dense: d is log here and standardise in the base",
-        ),
-        (
-            SchemaConfig(dense=SCHEMA.dense, categorical=[]),
-            {},
-            r"data\.schema\.categorical: lacks c, which the base has",
-        ),
-        (SCHEMA, {"hash_size": 10}, r"data\.vocabulary: c has counted values in the base"),
-    ],
+    ("hash_size", "base_size", "message"), [(10, None, "counted values"), (51, 50, "hashed into 50")]
 )
-def test_other_columns_cannot_extend(
-    rows: Path, tmp_path: Path, schema: SchemaConfig, vocabulary: dict[str, int], message: str
+def test_columns_that_are_encoded_otherwise_cannot_extend(
+    rows: Path, tmp_path: Path, hash_size: int, base_size: int | None, message: str
 ) -> None:
-    prepare_all(data_config(SCHEMA, [rows]), tmp_path / "old")
-    with pytest.raises(DataError, match=message):
-        prepare_all(
-            data_config(schema, [rows], vocabulary=vocabulary), tmp_path / "new", base=open_base(tmp_path / "old")
-        )
+    old = {} if base_size is None else {"hash_size": base_size}
+    prepare_all(data_config(SCHEMA, [rows], vocabulary=old), tmp_path / "old")
+    config = data_config(SCHEMA, [rows], vocabulary={"hash_size": hash_size})
+    with pytest.raises(DataError, match=rf"data\.vocabulary: c has (values )?{message}"):
+        prepare_all(config, tmp_path / "new", base=open_base(tmp_path / "old"))
     assert entries(tmp_path) == {"rows", "old"}
 
 
-def test_hashed_columns_extend_into_the_same_table_only(rows: Path, tmp_path: Path) -> None:
-    prepare_all(data_config(SCHEMA, [rows], vocabulary={"hash_size": 50}), tmp_path / "old")
-    base = open_base(tmp_path / "old")
-    same = prepare_all(data_config(SCHEMA, [rows], vocabulary={"hash_size": 50}), tmp_path / "same", base=base)
-    assert same.features[0].num_ids == 50
-    with pytest.raises(DataError, match="c has values hashed into 50 rows in the base"):
-        prepare_all(data_config(SCHEMA, [rows], vocabulary={"hash_size": 51}), tmp_path / "other", base=base)
+@pytest.mark.parametrize("fraction", [0.001, 0.999])
+def test_a_split_that_leaves_no_rows_is_refused(rows: Path, tmp_path: Path, fraction: float) -> None:
+    few = TABLE.rows(0, 9).write(tmp_path / "few")
+    with pytest.raises(DataError, match=r"data\.eval_fraction: no row is left"):
+        prepare_all(data_config(SCHEMA, [few], eval_fraction=fraction), tmp_path / "packed")
 
 
 def test_a_directory_without_encoders_cannot_be_extended(tmp_path: Path) -> None:

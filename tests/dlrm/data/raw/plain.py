@@ -10,11 +10,10 @@ import polars as pl
 import pyarrow as pa
 
 from dlrm.config import DataConfig
-from dlrm.data.raw.block import Block
+from dlrm.data.raw.block import Block, CategoricalValues, RawTable
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.files import find_files
 from dlrm.data.raw.open import cut_blocks
-from dlrm.data.raw.table import CategoricalValues, RawTable
 
 Value = int | str | None
 

@@ -10,7 +10,7 @@ from pyarrow import parquet
 
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.files import find_files
-from dlrm.data.raw.parquet_rows import ParquetRows
+from dlrm.data.raw.typed.parquet import ParquetRows
 
 Rows = Counter[tuple[Any, ...]]
 

@@ -8,12 +8,12 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
-from pyarrow import feather, ipc, parquet
+from pyarrow import ipc, parquet
 
 from dlrm.config import SchemaConfig
 from dlrm.data.errors import DataError
-from dlrm.data.raw.arrow import cut_arrow_blocks
-from dlrm.data.raw.parquet import cut_parquet_blocks
+from dlrm.data.raw.typed.arrow import cut_arrow_blocks
+from dlrm.data.raw.typed.parquet import cut_parquet_blocks
 from tests.dlrm.data.raw.plain import found, good_rows_of, rows_of
 
 ROWS = 300
@@ -60,11 +60,6 @@ def test_rows_are_those_of_parquet_whatever_the_batches(
         assert rows_of(blocks) == expected
         assert max(block.num_rows for block in blocks) <= block_rows
         assert sum(block.num_bytes for block in blocks) <= (tmp_path / "rows").stat().st_size
-
-
-def test_feather_is_read(tmp_path: Path) -> None:
-    feather.write_feather(TABLE, tmp_path / "rows", chunksize=300)
-    assert len(rows_of(cut_arrow_blocks(found(tmp_path / "rows"), SCHEMA))) == ROWS
 
 
 def test_views_of_polars_are_read(tmp_path: Path) -> None:

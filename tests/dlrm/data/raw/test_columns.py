@@ -9,11 +9,11 @@ from pyarrow import parquet
 from dlrm.config import CategoricalColumn, DataConfig, DenseColumn, SchemaConfig
 from dlrm.data.errors import DataError
 from dlrm.data.raw.block import Block
-from dlrm.data.raw.csv import cut_csv_blocks
-from dlrm.data.raw.distinct import encode_distinct_values
 from dlrm.data.raw.files import find_files
 from dlrm.data.raw.open import cut_blocks
-from dlrm.data.raw.parquet import cut_parquet_blocks
+from dlrm.data.raw.text.csv import cut_csv_blocks
+from dlrm.data.raw.typed.parquet import cut_parquet_blocks
+from dlrm.data.raw.values.distinct import encode_distinct_values
 from tests.dlrm.data.raw.criteo_files import criteo_lines, write_lines
 from tests.dlrm.data.raw.plain import Row, check_distinct, found, good_rows_of, plain_rows, rows_of, tables_of
 
@@ -108,20 +108,6 @@ def test_a_dictionary_with_nulls_and_repeated_values_is_cleaned() -> None:
     assert column.codes.tolist() == [1, -1, 0, 1, -1]
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        pa.array([7, None, 3], pa.int8()),
-        pa.array([7, None, 3], pa.uint64()),
-        pa.array([7, None, 3], pa.int32()).dictionary_encode(),
-    ],
-)
-def test_integers_of_any_type_are_categories(tmp_path: Path, values: pa.Array) -> None:
-    schema = SchemaConfig(categorical=[CategoricalColumn(name="c", type="integer")])
-    rows = of_parquet(tmp_path, {"label": [0, 1, 0], "c": values}, schema)
-    assert [row.categorical[0] for row in rows] == [7, None, 3]
-
-
 @pytest.mark.parametrize("kind", [pa.list_(pa.int32()), pa.large_list(pa.int64()), pa.list_(pa.int64(), 2)])
 def test_a_missing_list_is_one_missing_value_and_an_empty_one_is_none(tmp_path: Path, kind: pa.DataType) -> None:
     schema = SchemaConfig(categorical=[CategoricalColumn(name="c", type="integer", multi_hot=True)])
@@ -130,7 +116,7 @@ def test_a_missing_list_is_one_missing_value_and_an_empty_one_is_none(tmp_path: 
     assert [row.categorical[0] for row in rows] == [(None,) if values is None else tuple(values) for values in lists]
 
 
-@pytest.mark.parametrize("kind", [pa.string_view(), pa.binary_view()])
+@pytest.mark.parametrize("kind", [pa.string_view(), pa.binary_view(), pa.dictionary(pa.int32(), pa.string())])
 def test_bad_rows_next_to_strings_of_any_type_are_left_out(tmp_path: Path, kind: pa.DataType) -> None:
     columns = {"label": [0, 2, 1], "x": [1, 1, 1], "c": pa.array(["a", "bad", "b"], pa.string()).cast(kind)}
     rows, good = good_rows_of(blocks_of_parquet(tmp_path, columns))
@@ -144,13 +130,6 @@ def test_lists_hold_strings_of_any_type(tmp_path: Path, kind: pa.DataType) -> No
     lists = pa.array([["a", "b"], None, [], ["b", None]], pa.list_(kind))
     rows = of_parquet(tmp_path, {"label": [0, 0, 0, 0], "c": lists}, schema)
     assert [row.categorical[0] for row in rows] == [("a", "b"), (None,), (), ("b", None)]
-
-
-def test_a_dictionary_entry_that_no_good_row_has_is_not_among_the_distinct_values(tmp_path: Path) -> None:
-    columns = {"label": [0, 2, 1], "x": [1, 1, 1], "c": pa.array(["a", "bad", "b"]).dictionary_encode()}
-    rows, good = good_rows_of(blocks_of_parquet(tmp_path, columns))
-    assert good == [True, False, True]
-    assert [row.categorical[0] for row in rows] == ["a", "b"]
 
 
 def test_several_faults_of_one_row_are_one_bad_row(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dlrm.config import CRITEO_SCHEMA
 from dlrm.data.errors import DataError
-from dlrm.data.raw.criteo import cut_criteo_blocks
+from dlrm.data.raw.text.criteo import cut_criteo_blocks
 from tests.dlrm.data.raw.criteo_files import criteo_line, criteo_lines, with_value, write_lines
 from tests.dlrm.data.raw.plain import COMPRESSIONS, Row, compressed, found, good_rows_of, rows_of
 
@@ -43,12 +43,6 @@ def test_a_column_without_any_value_is_all_missing(tmp_path: Path) -> None:
     lines = [criteo_line(dense=[""] * 13, ids=[""] * 26)] * 3
     rows = rows_of(cut_criteo_blocks(found(write_lines(tmp_path / "a.tsv", lines))))
     assert rows == [plainly(lines[0])] * 3
-
-
-def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
-    path = tmp_path / "a.tsv"
-    path.write_bytes(b"\xef\xbb\xbf" + criteo_line("1").encode() + b"\n")
-    assert rows_of(cut_criteo_blocks(found(path))) == [plainly(criteo_line("1"))]
 
 
 BAD = [

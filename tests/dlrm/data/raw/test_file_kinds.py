@@ -17,12 +17,11 @@ import pyarrow as pa
 import pyarrow.parquet.encryption as pe
 import pytest
 import torch
-from pyarrow import feather, orc, parquet
+from pyarrow import feather, ipc, orc, parquet
 
 from dlrm.config import SchemaConfig
 from dlrm.data.errors import DataError
-from dlrm.data.raw.detect_format import detect_format
-from dlrm.data.raw.open import cut_raw_blocks
+from dlrm.data.raw.open import cut_raw_blocks, detect_format
 from tests.dlrm.data.raw.plain import found
 
 TABLE = pa.table({"label": [0, 1] * 50, "site": ["a", "b"] * 50})
@@ -75,6 +74,7 @@ def encrypted() -> bytes:
     return to_bytes(lambda sink: parquet.write_table(TABLE, sink, encryption_properties=properties))
 
 
+ARROW_STREAM = to_bytes(lambda sink: ipc.new_stream(sink, TABLE.schema).write_table(TABLE))
 PARQUET = to_bytes(lambda sink: parquet.write_table(TABLE, sink))
 
 
@@ -171,6 +171,7 @@ def test_a_file_of_another_kind_is_named_by_every_reader(
         (b"1 |a b|c\n0 |d e|f\n" * 9, "text"),
         (gzip.compress(b'{"label": 1}\n'), "jsonl"),
         (PARQUET, "parquet"),
+        (ARROW_STREAM, "arrow"),
         (to_bytes(lambda sink: feather.write_feather(TABLE, sink)), "arrow"),
     ],
 )

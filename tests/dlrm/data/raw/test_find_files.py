@@ -76,7 +76,8 @@ def test_without_the_library_that_reads_its_log_a_table_is_refused_with_what_to_
     write(tmp_path / f"d/{log}")
     for module in [library, *(name for name in sys.modules if name.startswith(f"{library}."))]:
         monkeypatch.setitem(sys.modules, module, None)
-    monkeypatch.delitem(sys.modules, "dlrm.data.raw.iceberg_metadata", raising=False)
+    for module in ("delta", "iceberg"):
+        monkeypatch.delitem(sys.modules, f"dlrm.data.raw.tables.{module}", raising=False)
     with pytest.raises(DataError, match=rf"which the library {library} reads .* pip install 'dlrm-service\[tables\]'"):
         find_files(["d"], "data.train", None, tmp_path)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dlrm.config import SchemaConfig
 from dlrm.data.errors import DataError
-from dlrm.data.raw.jsonl import cut_jsonl_blocks
+from dlrm.data.raw.text.jsonl import cut_jsonl_blocks
 from tests.dlrm.data.raw.plain import Row, found, good_rows_of, rows_of
 
 SCHEMA = SchemaConfig.model_validate(

@@ -7,7 +7,7 @@ import pytest
 from pyarrow import parquet
 
 from dlrm.config import CategoricalColumn, DenseColumn, SchemaConfig
-from dlrm.data.raw.parquet import cut_parquet_blocks
+from dlrm.data.raw.typed.parquet import cut_parquet_blocks
 from tests.dlrm.data.raw.plain import found, plain_rows, rows_of
 
 MIB = 1 << 20

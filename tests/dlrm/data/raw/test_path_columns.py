@@ -13,9 +13,9 @@ from pyarrow import csv, feather, parquet
 
 from dlrm.config import CategoricalColumn, DataConfig, DenseColumn, SchemaConfig
 from dlrm.data.errors import DataError
-from dlrm.data.inspect.infer import infer
-from dlrm.data.inspect.job_files import check_files
-from dlrm.data.inspect.sample_files import sample_files
+from dlrm.data.inspect.judge.infer import infer
+from dlrm.data.inspect.report.job_files import check_files
+from dlrm.data.inspect.sample.files import sample_files
 from dlrm.data.prepare.fingerprint import get_identities
 from dlrm.data.raw.files import find_files
 from tests.dlrm.data.raw.plain import Row, plain_rows, tables_of

@@ -9,8 +9,8 @@ from pyarrow import parquet
 
 from dlrm.config import SchemaConfig
 from dlrm.data.errors import DataError
-from dlrm.data.raw.csv import cut_csv_blocks
-from dlrm.data.raw.parquet import cut_parquet_blocks
+from dlrm.data.raw.text.csv import cut_csv_blocks
+from dlrm.data.raw.typed.parquet import cut_parquet_blocks
 from tests.dlrm.data.raw.criteo_files import write_lines
 from tests.dlrm.data.raw.plain import found, rows_of
 

@@ -18,7 +18,7 @@ from dlrm.data.prepare.fingerprint import check_unchanged
 from dlrm.data.raw import stores
 from dlrm.data.raw.files import find_files
 from dlrm.data.raw.open import cut_blocks
-from dlrm.data.raw.table_file import TableFile
+from dlrm.data.raw.tables.table import TableFile
 from tests.dlrm.data.raw.criteo_files import criteo_lines
 from tests.dlrm.data.raw.plain import compressed, plain_rows, rows_of, tables_of
 from tests.dlrm.data.raw.tables import count_rows, read_files

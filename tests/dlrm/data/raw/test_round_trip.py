@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from dlrm.config import CategoricalColumn, DenseColumn, SchemaConfig
-from dlrm.data.raw.csv import cut_csv_blocks
-from dlrm.data.raw.parquet import cut_parquet_blocks
+from dlrm.data.raw.text.csv import cut_csv_blocks
+from dlrm.data.raw.typed.parquet import cut_parquet_blocks
 from tests.dlrm.data.raw.plain import COMPRESSIONS, Row, compressed, found, good_rows_of, rows_of
 
 SCHEMA = SchemaConfig(

@@ -14,9 +14,9 @@ from pyarrow import parquet
 
 from dlrm.config import SchemaConfig
 from dlrm.data.errors import DataError
-from dlrm.data.raw.csv import cut_csv_blocks
-from dlrm.data.raw.parquet import cut_parquet_blocks
-from dlrm.data.raw.times import get_time_part, parse_times
+from dlrm.data.raw.text.csv import cut_csv_blocks
+from dlrm.data.raw.typed.parquet import cut_parquet_blocks
+from dlrm.data.raw.values.times import get_time_part, parse_times
 from tests.dlrm.data.raw.criteo_files import write_lines
 from tests.dlrm.data.raw.plain import found, rows_of
 

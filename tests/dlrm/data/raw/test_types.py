@@ -14,9 +14,9 @@ from pyarrow import parquet
 from dlrm.config import CategoricalColumn, DenseColumn, SchemaConfig
 from dlrm.data.errors import DataError
 from dlrm.data.raw.block import Parsed
-from dlrm.data.raw.csv import cut_csv_blocks
-from dlrm.data.raw.parquet import cut_parquet_blocks
-from dlrm.data.raw.typed import check_columns, parse_table
+from dlrm.data.raw.text.csv import cut_csv_blocks
+from dlrm.data.raw.typed.parquet import cut_parquet_blocks
+from dlrm.data.raw.typed.typed_table import check_columns, parse_table
 from tests.dlrm.data.raw.plain import Value, found, plain_rows
 
 NAN, INF, LARGEST = float("nan"), float("inf"), float(np.finfo(np.float64).max)

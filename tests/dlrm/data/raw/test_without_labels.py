@@ -10,9 +10,9 @@ from pyarrow import parquet
 from dlrm.config import CategoricalColumn, DenseColumn, SchemaConfig
 from dlrm.data.errors import DataError
 from dlrm.data.raw.block import Block
-from dlrm.data.raw.criteo import cut_criteo_blocks
-from dlrm.data.raw.csv import cut_csv_blocks
-from dlrm.data.raw.parquet import cut_parquet_blocks
+from dlrm.data.raw.text.criteo import cut_criteo_blocks
+from dlrm.data.raw.text.csv import cut_csv_blocks
+from dlrm.data.raw.typed.parquet import cut_parquet_blocks
 from tests.dlrm.data.raw.criteo_files import criteo_line, criteo_lines, with_value, write_lines
 from tests.dlrm.data.raw.plain import Row, found, good_rows_of, rows_of
 

@@ -11,9 +11,9 @@ from dlrm.config import DataConfig, JobConfig, ResolvedJob, resolve
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.encode.vocabulary import CountedVocabulary
 from dlrm.data.errors import DataError
-from dlrm.data.prepare.cache import find_or_prepare
 from dlrm.record import RunDirectory
 from dlrm.train.warm_start.vocabulary import load_base_encoders
+from tests.dlrm.data.packed_files import prepare_in_cache
 from tests.dlrm.exported_model.model_factory import SIZES, made_model
 
 SCHEMA = {"dense": [{"name": "age"}], "categorical": [{"name": "site"}, {"name": "user", "type": "integer"}]}
@@ -25,9 +25,7 @@ def model(tmp_path: Path) -> Path:
     rows = tmp_path / "rows.csv"
     rows.write_text("label,age,site,user\n" + "".join(f"{n % 2},{n},s{n % 12},{n % 5}\n" for n in range(200)))
     data = DataConfig.model_validate({"train": [str(rows)], "format": "csv", "schema": SCHEMA})
-    packed = find_or_prepare(
-        data, None, tmp_path / "cache", base_directory=tmp_path, num_threads=1, on_event=lambda _: None
-    )
+    packed = prepare_in_cache(data, tmp_path)
     made_model(tmp_path / "model", data, packed)
     return tmp_path / "model"
 

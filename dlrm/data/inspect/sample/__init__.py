@@ -1,0 +1,1 @@
+"""Samples of the rows of files that have no schema yet."""

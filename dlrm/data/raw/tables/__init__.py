@@ -1,0 +1,1 @@
+"""Tables of files with a log: Delta Lake and Iceberg."""

@@ -1,0 +1,193 @@
+"""Tables of Delta Lake and Iceberg: their directories, and their files, which the log names, at one version."""
+
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dlrm.config.patterns import hide_credentials, is_remote, make_natural_sort_key
+from dlrm.data.errors import DataError
+from dlrm.data.raw.data_file import DataFile, find_object
+from dlrm.data.raw.stores import StoreError
+from dlrm.data.raw.tables.logs import DELTA, ICEBERG, make_table_error
+from dlrm.data.roots import Roots
+
+
+@dataclass(frozen=True)
+class TableVersion:
+    """A table as it was at one time."""
+
+    directory: str
+    """Real path or URI of its directory."""
+    version: str
+    """Version of a Delta table, or id of a snapshot of an Iceberg table."""
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    """A column of a table, and where its files have it."""
+
+    name: str
+    stored_names: tuple[str, ...]
+    """Names that it may have in a file whose columns have no ids."""
+    field_id: int | None = None
+    """Id in a file whose columns have ids; None: the stored names count in every file."""
+
+
+@dataclass(frozen=True)
+class EqualityDelete:
+    """A file that deletes all rows of others with the values of one of its rows."""
+
+    file: DataFile
+    keys: tuple[TableColumn, ...]
+    """Columns whose values are compared."""
+
+
+_NO_ROWS = np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableFile(DataFile):
+    """A Parquet file as a version of a table has it."""
+
+    table: TableVersion = field(compare=False)
+    columns: Sequence[TableColumn] = field(compare=False)
+    """All columns of the table."""
+    constants: Mapping[str, pa.Scalar] = field(compare=False)
+    """Values of columns in all rows, by name, if the file lacks these columns. Others that it lacks are missing."""
+    deleted_rows: NDArray[np.int64] = field(default_factory=lambda: _NO_ROWS, compare=False)
+    """Numbers of rows of the file that the table does not have, ascending, each once."""
+    equality_deletes: tuple[EqualityDelete, ...] = field(default=(), compare=False)
+
+    def get_context(self, names: Collection[str]) -> list[Any]:
+        columns = [astuple(column) for column in self.columns if column.name in names]
+        constants = {name: [str(value.type), str(value)] for name, value in self.constants.items() if name in names}
+        deleted = hashlib.sha256(self.deleted_rows.tobytes()).hexdigest()
+        deletes = [[file.file.get_identity(), *map(astuple, file.keys)] for file in self.equality_deletes]
+        return [self.table.version, columns, constants, deleted, deletes]
+
+
+class TableDirectory:
+    """The directory of a table, whose log may name files elsewhere, too. Every file must be inside the data roots."""
+
+    def __init__(
+        self, name: str, field: str | None, roots: Roots, objects: Mapping[str, DataFile] | None = None
+    ) -> None:
+        """Set where the table is. name: real path, or URI. field: for messages. objects: all those below a URI."""
+        self.name, self.field = name, field
+        self.metadata_name: str | None = None
+        """Name of the file of metadata that a user has chosen, for Iceberg; None: the present one."""
+        self._roots, self._objects = roots, objects or {}
+
+    def list_objects(self) -> dict[str, DataFile]:
+        """List all objects of a table in a store, by their name in its directory."""
+        return {name.removeprefix(f"{self.name}/"): file for name, file in self._objects.items()}
+
+    def list_names(self, folder: str) -> list[str]:
+        """List the names of the visible files directly in a folder of the table. Raises DataError for a link that leads
+        out of the data roots."""
+        start = f"{self.name}/{folder}/"
+        if is_remote(self.name):
+            return [name.removeprefix(start) for name in self._objects if name.rpartition("/")[0] + "/" == start]
+        self._roots.check(Path(start), start, self.field, "a table")
+        paths = [path for path in Path(start).iterdir() if not path.name.startswith(".")]
+        for path in paths:
+            self._roots.check(path, path, self.field)
+        return [path.name for path in paths]
+
+    def find(self, name: str) -> DataFile:
+        """Find a file by its path or URI. Raises DataError if it is missing, or outside the data roots."""
+        scheme, _, rest = name.partition("://")
+        if scheme in ("s3a", "s3n"):
+            name = f"s3://{rest}"
+        elif name.startswith("file:"):
+            name = "/" + name.removeprefix("file:").lstrip("/")
+        elif rest and not is_remote(name):
+            valid = "a table whose files are on this machine, in s3:// or in gs://"
+            raise self.make_error(f"names a file in {scheme}://", valid)
+        try:
+            return self._find_object(name) if is_remote(name) else self._find_local(name)
+        except (OSError, RuntimeError, StoreError, pa.ArrowException):
+            missing = hide_credentials(name)
+            raise self.make_error(
+                f"names a file that cannot be read: {missing}", "a table with all its files"
+            ) from None
+
+    def _find_local(self, name: str) -> DataFile:
+        real = Path(self.name, name).resolve()
+        self._roots.check(real, name, self.field)
+        return DataFile.from_path(real)
+
+    def _find_object(self, name: str) -> DataFile:
+        self._roots.check_object(name, hide_credentials(name), self.field)
+        found = self._objects.get(name) or find_object(name)
+        if found is None:
+            raise FileNotFoundError(name)
+        return found
+
+    def make_error(self, message: str, valid: str) -> DataError:
+        """Make an error about the table. message: what follows the name of its directory."""
+        return DataError(message, self.name, field=self.field, valid=valid)
+
+
+def sort_files(files: Iterable[tuple[int, TableFile]]) -> list[TableFile]:
+    """Sort files by directory, in natural order, and within one by the number of their writing, then by name."""
+
+    def make_key(numbered: tuple[int, TableFile]) -> tuple[Any, int, Any]:
+        directory, _, name = numbered[1].name.rpartition("/")
+        return make_natural_sort_key(directory), numbered[0], make_natural_sort_key(name)
+
+    return [file for _, file in sorted(files, key=make_key)]
+
+
+_LIBRARIES = {DELTA: "deltalake", ICEBERG: "pyiceberg"}
+"""Library that reads the logs of each kind of table."""
+_MAX_MESSAGE = 300
+
+
+def list_table_files(directory: TableDirectory, kind: str, versions: Mapping[str, str]) -> Sequence[TableFile]:
+    """List the files of a table, of which at least one has rows.
+
+    versions: version to read by the directory of a table; other tables are read at their newest version. Raises
+    DataError where the table cannot be read by its log.
+    """
+    library = _LIBRARIES.get(kind)
+    if library is None:
+        raise make_table_error(directory.name, kind, directory.field)
+    try:
+        files = _import_reader(kind)(directory, versions.get(directory.name))
+    except ImportError:
+        message = f"is a table of {kind}, which the library {library} reads by its log, and that is not installed"
+        valid = "pip install 'dlrm-service[tables]', or files with a copy of its present rows"
+        raise directory.make_error(message, valid) from None
+    except DataError:
+        raise
+    # The libraries raise errors of many kinds where a log is damaged or has what they cannot read.
+    except Exception as error:
+        reason = " ".join(str(error).partition(" [type=")[0].split())[:_MAX_MESSAGE] or type(error).__name__
+        valid = f"a table that {library} can read, or files with a copy of its present rows"
+        raise directory.make_error(f"is a table of {kind} whose log cannot be read: {reason}", valid) from None
+    if not files:
+        raise directory.make_error(f"is a table of {kind} that has no rows", "a table with rows")
+    return files
+
+
+def _import_reader(kind: str) -> Callable[[TableDirectory, str | None], list[TableFile]]:
+    """Import the function that lists the files of a kind of table. Raises ImportError without its optional library."""
+    if kind == DELTA:
+        from dlrm.data.raw.tables.delta import list_delta_files
+
+        return list_delta_files
+    from dlrm.data.raw.tables.iceberg import list_iceberg_files
+
+    return list_iceberg_files
+
+
+def list_versions(files: Sequence[DataFile]) -> dict[str, str]:
+    """List the versions of the tables that files belong to, by the directories of the tables."""
+    return {file.table.directory: file.table.version for file in files if isinstance(file, TableFile)}

@@ -1,0 +1,1 @@
+"""Readers of text files: CSV, JSON Lines and Criteo TSV."""

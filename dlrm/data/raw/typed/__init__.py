@@ -1,0 +1,1 @@
+"""Readers of typed files: Parquet and Arrow IPC."""

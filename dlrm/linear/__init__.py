@@ -1,0 +1,1 @@
+"""Linear models: their inputs, and the fit of a logistic regression."""

@@ -1,0 +1,59 @@
+"""Methods that are kept but no longer developed: few modules know them by name, so that they cost nothing elsewhere."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+KNOWN_BY = {
+    "soap": ["dlrm/config/optimizers.py", "dlrm/optimizers/dense.py", "dlrm/optimizers/soap.py"],
+    "schedule_?free": [
+        "dlrm/config/optimizers.py",
+        "dlrm/optimizers/dense.py",
+        "dlrm/optimizers/schedule_free.py",
+    ],
+    "cowclip": [
+        "dlrm/config/optimizers.py",
+        "dlrm/train/build.py",
+        "sharding/embedding/__init__.py",
+        "sharding/embedding/fused_optimizer.py",
+        "sharding/embedding/make_transport.py",
+    ],
+    "count_exponent": [
+        "dlrm/config/optimizers.py",
+        "dlrm/train/build.py",
+        "sharding/embedding/fused_optimizer.py",
+        "sharding/embedding/make_transport.py",
+    ],
+    "reset_tables|table_?reset|tables_drawn_at": [
+        "dlrm/checkpoint/progress.py",
+        "dlrm/config/job.py",
+        "dlrm/config/run.py",
+        "dlrm/train/setup.py",
+        "dlrm/train/stages.py",
+        "dlrm/train/table_reset.py",
+        "dlrm/train/trainer.py",
+    ],
+    r"run\.blend\b|exported_model\.blend\b|train\.blend\b": [
+        "dlrm/config/decide.py",
+        "dlrm/exported_model/blend.py",
+        "dlrm/exported_model/run_checkpoint.py",
+        "dlrm/programs/blend.py",
+        "dlrm/programs/export.py",
+        "dlrm/record/quality_warnings.py",
+        "dlrm/train/blend.py",
+        "dlrm/train/run.py",
+        "dlrm/train/warm_start/start.py",
+    ],
+}
+"""Modules that may name a method, by a pattern of its names: the settings, the registry and the implementation, and
+where a method is a part of the run, the parts that it hooks into."""
+
+
+@pytest.mark.parametrize("names", KNOWN_BY)
+def test_only_these_modules_name_a_method_that_is_not_developed_any_more(names: str):
+    pattern = re.compile(names, re.IGNORECASE)
+    modules = (path for package in ("dlrm", "sharding") for path in (ROOT / package).rglob("*.py"))
+    found = [str(path.relative_to(ROOT)) for path in modules if pattern.search(path.read_text())]
+    assert sorted(found) == KNOWN_BY[names]
