@@ -23,9 +23,8 @@ logs and the outcome. Both may be mounted read-only; the target may change while
 
 import logging
 
-from dlrm.launch.arguments import UsageError, make_invocation, parse_arguments, prepare_directory
 from dlrm.launch.first_node import run_first_node
-from dlrm.launch.invocation import Invocation
+from dlrm.launch.invocation import Invocation, UsageError, make_invocation, parse_arguments, prepare_directory
 from dlrm.launch.nodes.conclusion import settle
 from dlrm.launch.other_node import run_other_node
 from dlrm.launch.reports import LOG_FORMAT

@@ -4,18 +4,17 @@ import contextlib
 import logging
 import os
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
 
 from pydantic import ValidationError
 
-from dlrm.launch.child import make_child_command
 from dlrm.record import UPLOADS_LEFT, RunDirectory
 from dlrm.reporting.reporter import Reporter
 from dlrm.reporting.upload_relay import UploadRelay, count_told
 from dlrm.run_store.messages import Message, MessageKind
+from hostinfo.child import make_child_command
 
 log = logging.getLogger(__name__)
 
@@ -157,9 +156,8 @@ class StoreProcess:
             pause = min(2 * pause, MAX_RESTART_SECONDS)
 
     def _run_once(self, arguments: list[str]) -> None:
-        command = make_child_command("dlrm.run_store.process", arguments)
         child = subprocess.Popen(
-            [sys.executable, *command],
+            make_child_command("dlrm.run_store.process", arguments),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

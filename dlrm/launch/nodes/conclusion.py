@@ -5,8 +5,8 @@ import time
 from collections.abc import Mapping
 
 from dlrm.launch.nodes.group import BEAT_SECONDS, LostNode, NodeGroup
-from dlrm.launch.nodes.results import decide_outcome, has_failed, list_all_rank_ends
 from dlrm.launch.nodes.state import NodeResult, NodeState
+from dlrm.launch.outcomes import decide_outcome, has_failed, list_all_rank_ends
 from dlrm.record import AttemptDirectory, Outcome, RankEnd, write_rank_ends
 
 log = logging.getLogger(__name__)

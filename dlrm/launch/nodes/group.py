@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from dlrm.launch.nodes.interface import find_interface, find_own_address
+import psutil
+
 from dlrm.launch.nodes.state import NodeState
 from hostinfo.node_place import NodePlace
 
@@ -175,7 +176,7 @@ class NodeGroup:
         # Node 0 may know itself by an address of its own loopback, as Debian's /etc/hosts has it.
         peer = next((state.address for node, state in self.states.items() if node in (self.members or [])[1:]), "")
         host = self.place.host if self.place.node != 0 else peer
-        return find_interface(find_own_address(host, self.place.port)) if host else None
+        return _name_interface(find_own_address(host, self.place.port)) if host else None
 
     def leave(self) -> None:
         """Tell the others that nothing more comes from here, and stop to exchange states."""
@@ -262,3 +263,20 @@ def _describe_silence(seconds: float) -> str:
 def find_host_name() -> str:
     """Return the name of this machine, for messages."""
     return socket.gethostname()
+
+
+def find_own_address(host: str, port: int) -> str:
+    """Return the address of this machine from which packets to `host` are sent; nothing is sent. Raises OSError."""
+    family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind) as probe:
+        probe.connect(address)
+        return str(probe.getsockname()[0])
+
+
+def _name_interface(own_address: str) -> str | None:
+    """Return the name of the interface that has `own_address`, such as eth0; None if none has."""
+    for name, addresses in psutil.net_if_addrs().items():
+        if any(address.address.partition("%")[0] == own_address for address in addresses):
+            return name
+    # All of 127.0.0.0/8 belongs to the loopback interface, which lists one address of it.
+    return "lo" if own_address.startswith("127.") else None

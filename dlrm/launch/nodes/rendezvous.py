@@ -7,12 +7,10 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from importlib import metadata
 
-from dlrm.launch.nodes.group import BEAT_SECONDS, JOIN_TIMEOUT_SECONDS, NodeGroup, find_host_name
-from dlrm.launch.nodes.interface import find_own_address
+from dlrm.launch.nodes.group import BEAT_SECONDS, JOIN_TIMEOUT_SECONDS, NodeGroup, find_host_name, find_own_address
 from dlrm.launch.nodes.own_directory import DirectoryError, claim_directory
-from dlrm.launch.nodes.results import has_failed, make_result
 from dlrm.launch.nodes.state import Announcement, NodeState
-from dlrm.launch.outcomes import make_stopped_outcome
+from dlrm.launch.outcomes import has_failed, make_result, make_stopped_outcome
 from dlrm.record import RunDirectory, RunStoreRecord, write_atomically
 from hostinfo.node_place import NodePlace
 
