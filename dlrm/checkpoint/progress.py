@@ -7,7 +7,7 @@ from dlrm.gradient_stats.noise import NoiseState
 from dlrm.record import Course, EvaluationReport
 
 
-class Progress(BaseModel):
+class RunProgress(BaseModel):
     """Progress of a run; the same on every rank except for `training_seconds`."""
 
     model_config = ConfigDict(extra="forbid")

@@ -10,7 +10,7 @@ from typing import Any, Self
 from dlrm.checkpoint.errors import CheckpointError
 from dlrm.checkpoint.keep import remove_old_checkpoints
 from dlrm.checkpoint.memory_headroom import find_least_headroom
-from dlrm.checkpoint.progress import Progress
+from dlrm.checkpoint.progress import RunProgress
 from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.checkpoint.sharing import DirectoryRanks
 from dlrm.checkpoint.state import TrainingState
@@ -100,7 +100,7 @@ class Saver:
         self._collect_finished()
         return self._writing is None
 
-    def save_async(self, progress: Progress) -> None:
+    def save_async(self, progress: RunProgress) -> None:
         """Start a checkpoint, once one that is being written is finished; the next one is due `every_seconds` from now.
 
         Collective. A checkpoint that cannot be written is reported, and training continues.
@@ -121,7 +121,7 @@ class Saver:
         # The interval counts from here: with a disk slower than the interval there would be no time for a step.
         self._due_at = time.monotonic() + self._settings.every_seconds
 
-    def save(self, progress: Progress) -> Path:
+    def save(self, progress: RunProgress) -> Path:
         """Write a checkpoint, unless this step has one, and return its directory.
 
         Collective. Raises CheckpointError.
@@ -140,7 +140,7 @@ class Saver:
         if self._writing is not None:
             self._writing.join(None if error_type is None else LOST_PEER_SECONDS)
 
-    def _write(self, state: dict[str, Any], progress: Progress, stall_seconds: float | None) -> "_WriteResult":
+    def _write(self, state: dict[str, Any], progress: RunProgress, stall_seconds: float | None) -> "_WriteResult":
         """Write a checkpoint. stall_seconds: seconds that training has waited; None if it waits for the whole
         write."""
         started = time.monotonic()

@@ -29,7 +29,7 @@ from dlrm.config.data import RAW_FORMATS
 from dlrm.data.errors import DataError
 from dlrm.data.packed.open import is_packed
 from dlrm.data.prepare.bad_row_count import BadRowCount
-from dlrm.data.prepare.progress import Progress
+from dlrm.data.prepare.progress import PhaseProgress
 from dlrm.data.raw.odd_values import OddValues, add_odd_values, describe_odd_values
 from dlrm.exported_model.load import ModelError, load_saved_model
 from dlrm.exported_model.model import SavedModel
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _predict(model: SavedModel, options: argparse.Namespace) -> Counts:
-    progress, counts = Progress(print_event), Counts()
+    progress, counts = PhaseProgress(print_event), Counts()
     pieces, num_bytes = _make_pieces(model, options)
     bad_rows = BadRowCount(
         options.max_bad_fraction, lambda fault: progress.note("bad_row", fault), "--max-bad-fraction"

@@ -48,7 +48,7 @@ from dlrm.run_store.fetch import (
     find_remote_step,
 )
 from dlrm.run_store.layout import MODEL, MODEL_MANIFEST, find_newest_attempt, list_remote_steps
-from dlrm.run_store.lease import Lease, LeaseHeldError, LeaseLostError
+from dlrm.run_store.lease import LeaseHeldError, LeaseLostError, RunLease
 from dlrm.run_store.objects import ObjectStore, RequestError
 from dlrm.run_store.open import check_store, make_record, parse_uri, split_run_uri
 from dlrm.run_store.upload import Uploader, UploadPart
@@ -213,7 +213,7 @@ def upload_run(directory: RunDirectory) -> dict[str, Any]:
     part = UploadPart(number or None, record.node or 0, is_shared=record.node is None)
     store, retries = ObjectStore(record.run_uri), Retries(_tell, math.inf)
     with hold_run_lock(directory, part.node):
-        lease = Lease(record.run_uri) if part.node == 0 else None
+        lease = RunLease(record.run_uri) if part.node == 0 else None
         if lease is not None:
             retries.run(lambda: lease.acquire(_tell))
         try:

@@ -8,7 +8,7 @@ import pytest
 from safetensors.torch import load_file
 
 from cli.commands.export import find_kept_checkpoint
-from dlrm.checkpoint.progress import Progress
+from dlrm.checkpoint.progress import RunProgress
 from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.config import ResolvedJob, list_differences
 from dlrm.record import EndReason, EvaluationReport, Outcome, RunDirectory, TrainedModel
@@ -136,7 +136,7 @@ def choose(ranks: Ranks, path: Path, best: EvaluationReport, last: EvaluationRep
     context = RunContext(
         resolve_overfitting_job(), directory, attempt.profile, ranks, Reporter(attempt, ranks.rank), StopRequest()
     )
-    progress = Progress(num_steps=last.step, step=last.step, best_evaluation=best, last_evaluation=last)
+    progress = RunProgress(num_steps=last.step, step=last.step, best_evaluation=best, last_evaluation=last)
     return choose_model(context, progress, directory.checkpoint(last.step), reason).checkpoint.name
 
 

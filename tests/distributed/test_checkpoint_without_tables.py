@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from dlrm.checkpoint.progress import Progress
+from dlrm.checkpoint.progress import RunProgress
 from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.checkpoint.state import TrainingState
 from dlrm.checkpoint.write import write_checkpoint
@@ -30,7 +30,7 @@ def make_state(ranks: Ranks, weight: float) -> TrainingState:
 
 
 def save(ranks: Ranks, path: Path) -> torch.Tensor:
-    state, progress = make_state(ranks, 3.0), Progress(num_steps=9, step=4)
+    state, progress = make_state(ranks, 3.0), RunProgress(num_steps=9, step=4)
     identity = RunIdentity.from_job(TrainingSetting(64, 16).resolve_job(ranks.world_size), data_checksum=None)
     write_checkpoint(path, state.collect(progress), progress, identity, ranks.background_group)
     return state.model.get_parameter("weight").detach()

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dlrm.checkpoint.progress import Progress
+from dlrm.checkpoint.progress import RunProgress
 from dlrm.config import BatchStage, MomentsConfig, VarianceReductionConfig
 from dlrm.data.batches import Batch
 from dlrm.optimizers import LearningRates
@@ -42,10 +42,10 @@ def run_loop(
     batches: list[GlobalBatch],
     stop_rank_1_in_step: int | None,
     transport: str = "auto",
-    start: Progress | None = None,
+    start: RunProgress | None = None,
     num_rows: int | None = None,
     setting: TrainingSetting = SETTING,
-) -> tuple[str, Progress]:
+) -> tuple[str, RunProgress]:
     setting = replace(setting, transport=transport)
     resolved = setting.resolve_job(ranks.world_size)
     reporter = Reporter(AttemptDirectory(directory), ranks.rank)
@@ -59,7 +59,7 @@ def run_loop(
             yield batch.cut_share(ranks.rank, ranks.world_size)
 
     saving = resume_run(ranks, directory, setting)
-    progress = start or Progress(num_steps=0)
+    progress = start or RunProgress(num_steps=0)
     stages = StageSequence(resolved.job, num_rows or sum(batch.num_valid for batch in batches), progress, ranks)
     # Nothing is evaluated.
     stages.evaluation_steps = frozenset()
@@ -89,7 +89,7 @@ def run_loop(
 
 def run_measured_loop(
     ranks: Ranks, directory: Path, batches: list[GlobalBatch], stop_rank_1_in_step: int | None, *, is_immediate: bool
-) -> tuple[str, Progress]:
+) -> tuple[str, RunProgress]:
     """Run the loop with variance reduction. is_immediate: whether measurements are on the host at once, as on a CPU."""
     setting = replace(SETTING, moments=MomentsConfig(every=1), variance_reduction=VarianceReductionConfig())
     with pytest.MonkeyPatch.context() as patch:
@@ -101,7 +101,7 @@ def run_measured_loop(
 def test_measurements_that_arrive_late_are_in_the_progress_at_the_end_and_in_reports_a_step_later(
     rank_pools: RankPools, tmp_path: Path, stop_in_step: int | None
 ):
-    progresses: list[Progress] = []
+    progresses: list[RunProgress] = []
     by_step: list[list[object]] = []
     for is_immediate in (True, False):
         directory = tmp_path / str(is_immediate)
@@ -152,7 +152,7 @@ def test_a_run_whose_epochs_ended_with_short_batches_continues_at_the_rate_of_it
     rank_pools: RankPools, tmp_path: Path
 ):
     """Ten steps made as many rows as six full batches have; what follows is at the rates of steps 7 and 8."""
-    start = Progress(num_steps=20, step=10, num_samples=6 * 256)
+    start = RunProgress(num_steps=20, step=10, num_samples=6 * 256)
     rank_pools.of(1).run(run_loop, tmp_path, draw_batches_with_nan(set(), num_steps=2), None, "auto", start, 8 * 256)
     _, *steps = read_reports(tmp_path, 0, "metrics")
     job, num_rows = SETTING.resolve_job(1).job, 8 * 256

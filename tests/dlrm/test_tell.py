@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dlrm.checkpoint.progress import Progress
+from dlrm.checkpoint.progress import RunProgress
 from dlrm.config import DataFacts, JobConfig, JobSpec, resolve
 from dlrm.config.stages import BatchStage
 from dlrm.data.packed.open import open_packed
@@ -51,7 +51,7 @@ def told(
     attempt = AttemptDirectory(directory)
     attempt.create()
     reporter = Reporter(attempt, rank=0)
-    progress = Progress(
+    progress = RunProgress(
         num_steps=9,
         noise=noise,
         last_evaluation=evaluation(log_loss),
@@ -85,7 +85,7 @@ def warn_of(directory: Path, full_rows: int, noise: NoiseState, *, is_growing: b
     attempt = AttemptDirectory(directory)
     attempt.create()
     reporter = Reporter(attempt, rank=0)
-    progress = Progress(num_steps=9, noise=noise, last_evaluation=evaluation(0.4))
+    progress = RunProgress(num_steps=9, noise=noise, last_evaluation=evaluation(0.4))
     is_reported = report_large_batch(reporter, progress, full_rows, is_growing=is_growing)
     reporter.close()
     reports = [parse_report(line) for line in SpoolReader(attempt.spool_file(0, "events")).read()]
@@ -117,13 +117,13 @@ def find_first_guess_warning(
     attempt = AttemptDirectory(directory)
     attempt.create()
     reporter = Reporter(attempt, rank=0)
-    progress = Progress(num_steps=1000)
+    progress = RunProgress(num_steps=1000)
     for number, auc in enumerate(aucs, start=1):
         progress.step, progress.num_samples = 100 * number, 100 * number
         progress.add_evaluation(evaluation(0.4).model_copy(update={"auc": auc, "auc_standard_error": standard_error}))
         is_reported = report_guess(reporter, progress, 1000)
         # As a run that was stopped goes on.
-        progress = Progress.model_validate_json(progress.model_dump_json())
+        progress = RunProgress.model_validate_json(progress.model_dump_json())
         if is_reported:
             reporter.close()
             (line,) = SpoolReader(attempt.spool_file(0, "events")).read()
@@ -147,7 +147,7 @@ def test_a_run_of_few_steps_is_not_told_that_it_learns_nothing(tmp_path: Path):
     attempt = AttemptDirectory(tmp_path)
     attempt.create()
     guess = evaluation(0.4).model_copy(update={"auc": 0.5, "auc_standard_error": 0.001})
-    progress = Progress(num_steps=40, step=29, num_samples=29, num_guesses_in_a_row=5, last_evaluation=guess)
+    progress = RunProgress(num_steps=40, step=29, num_samples=29, num_guesses_in_a_row=5, last_evaluation=guess)
     reporter = Reporter(attempt, rank=0)
     assert not report_guess(reporter, progress, 40)
     progress.step = 30
@@ -236,7 +236,7 @@ def test_where_batch_and_epochs_were_left_open_nothing_is_said_of_missing_advice
     attempt.create()
     reporter = Reporter(attempt, rank=0)
     noise = measured(30_768.0, 1.0, num_measured=50 if is_known else 19)
-    progress = Progress(num_steps=9, noise=noise, last_evaluation=evaluation(0.4))
+    progress = RunProgress(num_steps=9, noise=noise, last_evaluation=evaluation(0.4))
     document = JobSpec.model_validate({"data": {"format": "synthetic"}})
     resolved = resolve(document, facts=DataFacts(num_train_rows=10**6))
     report_advice(reporter, resolved, progress, samples={resolved.job.batch.global_size: 10**6})
@@ -330,7 +330,7 @@ def reports_of_length(directory: Path, num_rows: int, num_steps: int, epochs: in
     full_rows = min(1000, num_rows)
     assert num_steps == -(-end_row // full_rows)
     stage = BatchStage(1000, full_rows, moments_every=1, start_step=0, start_row=0, end_row=end_row)
-    report_length(reporter, job, Progress(num_steps=num_steps), [stage], num_rows)
+    report_length(reporter, job, RunProgress(num_steps=num_steps), [stage], num_rows)
     reporter.close()
     return [
         parse_report(line)

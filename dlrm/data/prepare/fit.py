@@ -16,7 +16,7 @@ from dlrm.data.encode.vocabulary import CountedVocabulary, HashedVocabulary, Voc
 from dlrm.data.prepare.counting import Tally, ValueCounts, merge, shrink
 from dlrm.data.prepare.measure import PartMeasure
 from dlrm.data.prepare.moments import Moments
-from dlrm.data.prepare.progress import Progress
+from dlrm.data.prepare.progress import PhaseProgress
 from dlrm.data.prepare.quantiles import QuantileSummary, thin_out
 from dlrm.data.prepare.staged_rows import Part, StagedRows
 from dlrm.data.prepare.workers import Workers
@@ -34,7 +34,7 @@ def fit_encoders(
     vocabulary: VocabularyConfig,
     base: Encoders | None,
     workers: Workers,
-    progress: Progress,
+    progress: PhaseProgress,
 ) -> Encoders:
     """Fit the encoders of `rows`; with `base`, return its encoders, extended by the values that are new."""
     columns = rows.schema.categorical
@@ -69,7 +69,7 @@ def _fit_counted_vocabulary(found: ValueCounts, min_count: int, base: Vocabulary
     return base.extend(found.values, found.counts, min_count)
 
 
-def fit_ranges(rows: StagedRows, workers: Workers, progress: Progress) -> dict[int, RangeVocabulary]:
+def fit_ranges(rows: StagedRows, workers: Workers, progress: PhaseProgress) -> dict[int, RangeVocabulary]:
     """Divide the numbers of each column with `bucketize` into ranges; return them by index of the column.
 
     Takes a pass over the parts for every MAX_SUMMARISED_COLUMNS columns.
@@ -98,7 +98,7 @@ def fit_ranges(rows: StagedRows, workers: Workers, progress: Progress) -> dict[i
 
 
 def count_values(
-    rows: StagedRows, min_counts: dict[int, int], workers: Workers, progress: Progress
+    rows: StagedRows, min_counts: dict[int, int], workers: Workers, progress: PhaseProgress
 ) -> dict[int, ValueCounts]:
     """Count in how many training rows each value of some columns occurs.
 

@@ -10,7 +10,7 @@ from dlrm.data.encode.dense import is_missing_as_before
 from dlrm.data.packed.layout import Split
 from dlrm.data.prepare.moments import Moments
 from dlrm.data.prepare.part_files import StagedPart
-from dlrm.data.prepare.progress import Progress
+from dlrm.data.prepare.progress import PhaseProgress
 from dlrm.data.prepare.staged_rows import Part, StagedRows
 from dlrm.data.prepare.workers import Workers
 
@@ -41,7 +41,7 @@ class PartMeasure:
     """Whether each dense column is missing in the same training rows as the one before it, in the same lists."""
 
 
-def measure_parts(rows: StagedRows, workers: Workers, progress: Progress) -> list[PartMeasure]:
+def measure_parts(rows: StagedRows, workers: Workers, progress: PhaseProgress) -> list[PartMeasure]:
     """Measure all parts; return the measures in the order of the parts."""
     progress.start("measuring", 0.55, sum(part.record.num_rows for part in rows.parts))
     measures: list[PartMeasure] = []

@@ -14,7 +14,7 @@ from dlrm.data.prepare.events import OnEvent
 from dlrm.data.prepare.fingerprint import check_unchanged, compute_fingerprint, get_identities, hash_state
 from dlrm.data.prepare.fit import fit_encoders
 from dlrm.data.prepare.measure import measure_parts
-from dlrm.data.prepare.progress import Progress
+from dlrm.data.prepare.progress import PhaseProgress
 from dlrm.data.prepare.stage import READING_SHARE, stage
 from dlrm.data.prepare.unfinished import Unfinished, lock_unfinished
 from dlrm.data.prepare.workers import Workers, start_workers
@@ -49,7 +49,7 @@ def prepare(
     if base is not None:
         check_base(config, base)
     name = name or compute_fingerprint(config, get_identities(config, train), get_identities(config, evaluation), base)
-    progress = Progress(on_event)
+    progress = PhaseProgress(on_event)
     with (
         _report_full_disk(output, progress),
         lock_unfinished(output, name, hash_state([*train, *evaluation])) as unfinished,
@@ -73,7 +73,7 @@ def _write_files(
     evaluation: Sequence[DataFile],
     base: Encoders | None,
     workers: Workers,
-    progress: Progress,
+    progress: PhaseProgress,
 ) -> None:
     directory = unfinished.path
     rows = stage(config, train, evaluation, unfinished.stage, workers, progress)
@@ -93,7 +93,7 @@ def _write_files(
 
 
 @contextmanager
-def _report_full_disk(output: Path, progress: Progress) -> Iterator[None]:
+def _report_full_disk(output: Path, progress: PhaseProgress) -> Iterator[None]:
     try:
         yield
     except OSError as error:

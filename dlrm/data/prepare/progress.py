@@ -7,7 +7,7 @@ from dlrm.data.prepare.events import NoteEvent, OnEvent, ProgressEvent
 _MIN_INTERVAL_SECONDS = 0.2
 
 
-class Progress:
+class PhaseProgress:
     """Progress through phases, each of which is a share of the whole preparation."""
 
     def __init__(self, on_event: OnEvent) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from dlrm.config import DataConfig
 from dlrm.data.prepare.bad_row_count import BadRowCount
 from dlrm.data.prepare.part_files import RECORDS, PartRecord, read_record, write_part
-from dlrm.data.prepare.progress import Progress
+from dlrm.data.prepare.progress import PhaseProgress
 from dlrm.data.prepare.staged_rows import Part, StagedRows
 from dlrm.data.prepare.workers import Workers
 from dlrm.data.raw.block import Block
@@ -36,7 +36,7 @@ def stage(
     evaluation: Sequence[DataFile],
     directory: Path,
     workers: Workers,
-    progress: Progress,
+    progress: PhaseProgress,
 ) -> StagedRows:
     """Parse all rows into parts in `directory`; parts that exist already are not parsed again.
 
@@ -57,7 +57,7 @@ def stage(
     return _make_staged_rows(config, records, directory)
 
 
-def check_bad_rows(records: Iterable[PartRecord], max_bad_fraction: float, progress: Progress) -> list[PartRecord]:
+def check_bad_rows(records: Iterable[PartRecord], max_bad_fraction: float, progress: PhaseProgress) -> list[PartRecord]:
     """Return the records as a list, and report the first bad rows.
 
     Raises DataError if a larger share than `max_bad_fraction` of all rows is bad.
@@ -92,7 +92,7 @@ def _stage_block(work: _Work) -> PartRecord:
     return write_part(work.path, work.block, work.block.parse(work.keep_going), work.is_evaluation)
 
 
-def _report_progress(records: Iterable[PartRecord], progress: Progress) -> Iterator[PartRecord]:
+def _report_progress(records: Iterable[PartRecord], progress: PhaseProgress) -> Iterator[PartRecord]:
     for record in records:
         progress.advance(record.num_bytes, record.num_rows)
         yield record

@@ -25,7 +25,7 @@ from dlrm.data.packed.layout import (
 )
 from dlrm.data.prepare.measure import SPLITS, PartMeasure, SplitMeasure
 from dlrm.data.prepare.part_files import StagedPart
-from dlrm.data.prepare.progress import Progress
+from dlrm.data.prepare.progress import PhaseProgress
 from dlrm.data.prepare.staged_rows import Part, StagedRows
 from dlrm.data.prepare.workers import Workers
 
@@ -69,7 +69,7 @@ def write_rows(
     directory: Path,
     meta: PackedMeta,
     workers: Workers,
-    progress: Progress,
+    progress: PhaseProgress,
 ) -> None:
     """Create the files of `directory` and write every row of `rows` into them."""
     progress.start("writing", 0.95, rows.num_good_rows)
@@ -97,7 +97,7 @@ def compute_file_sizes(meta: PackedMeta, measures: Sequence[PartMeasure]) -> dic
 
 
 def flush_and_hash_files(
-    directory: Path, names: Sequence[str], workers: Workers, progress: Progress
+    directory: Path, names: Sequence[str], workers: Workers, progress: PhaseProgress
 ) -> dict[str, FileMeta]:
     """Flush files to disk, and return their sizes in bytes and SHA-256, by path relative to `directory`."""
     sizes = {name: (directory / name).stat().st_size for name in names}
