@@ -15,11 +15,11 @@ from dlrm.exported_model.load import load_saved_model
 from dlrm.metrics.binary import compute_binary_metrics
 from dlrm.optimizers import StepRates
 from dlrm.optimizers.weight_average import WeightAverage
-from dlrm.record import AVERAGES_WEIGHTS, EventReport, Outcome, RunDirectory, SpoolReader, parse_report
+from dlrm.record import AVERAGES_WEIGHTS, Outcome, RunDirectory
 from dlrm.train.batch import to_device
 from sharding.comm.process_groups import Ranks
 from tests.distributed.reference import GlobalBatch, draw_batches
-from tests.distributed.test_run import NUM_STEPS, list_figures, read_curve, resolve_job, run_attempt
+from tests.distributed.test_run import NUM_STEPS, list_events, list_figures, read_curve, resolve_job, run_attempt
 from tests.distributed.training import TrainingSetting, copy_shards
 from tests.rank_pool.pool import RankPools
 from tests.sharding.read_checkpoint import read_whole
@@ -218,9 +218,7 @@ def test_a_run_stopped_at_any_look_ends_with_the_same_average(rank_pools: RankPo
 
 
 def test_the_run_says_what_is_averaged(averaged: Path):
-    lines = SpoolReader(RunDirectory(averaged).attempt(1).spool_file(0, "events")).read()
-    reports = [report for line in lines if isinstance(report := parse_report(line), EventReport)]
-    (event,) = (report for report in reports if report.name == AVERAGES_WEIGHTS)
+    (event,) = (event for event in list_events(averaged) if event.name == AVERAGES_WEIGHTS)
     # 0.3 of one epoch of 7,200 rows or so.
     assert event.details["half_life_samples"] == pytest.approx(0.3 * 7200, rel=0.02)
 

@@ -15,13 +15,13 @@ from dlrm.config import ResolvedJob
 from dlrm.data.open import open_data
 from dlrm.exported_model.load import load_saved_model
 from dlrm.programs import evaluate, export
-from dlrm.record import EndReason, EventReport, Outcome, RunDirectory, SpoolReader, parse_report
+from dlrm.record import EndReason, EventReport, Outcome, RunDirectory
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.context import RunContext
 from dlrm.train.run import run
 from dlrm.train.stop_request import StopRequest
 from sharding.comm.process_groups import Ranks
-from tests.distributed.test_run import resolve_job, run_attempt
+from tests.distributed.test_run import list_events, resolve_job, run_attempt
 from tests.rank_pool.pool import RankPools
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
@@ -51,8 +51,7 @@ def read_weights(path: Path) -> dict[str, torch.Tensor]:
 
 
 def read_events(path: Path) -> dict[str, EventReport]:
-    lines = SpoolReader(RunDirectory(path).attempt(1).spool_file(0, "events")).read()
-    return {report.name: report for report in map(parse_report, lines) if isinstance(report, EventReport)}
+    return {event.name: event for event in list_events(path)}
 
 
 def assert_same_model(one: tuple[Path, Outcome], other: tuple[Path, Outcome]) -> None:

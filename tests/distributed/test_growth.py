@@ -16,11 +16,11 @@ from dlrm.data.order import SampleOrder
 from dlrm.data.rows import Rows
 from dlrm.model import set_output_bias
 from dlrm.optimizers import StepRates
-from dlrm.record import EndReason, EventReport, Outcome, RunDirectory, SpoolReader, parse_report
+from dlrm.record import EndReason, Outcome, RunDirectory
 from dlrm.train.batch import to_device
 from sharding.comm.process_groups import Ranks
 from tests.distributed.reference import GlobalBatch, ReferenceModel, draw_batches
-from tests.distributed.test_run import DOCUMENT, list_figures, read_curve, run_attempt
+from tests.distributed.test_run import DOCUMENT, list_events, list_figures, read_curve, run_attempt
 from tests.distributed.training import (
     TrainedModel,
     TrainingSetting,
@@ -156,9 +156,7 @@ def straight(rank_pools: RankPools, tmp_path_factory: pytest.TempPathFactory) ->
 
 def list_borders(path: Path) -> list[int]:
     """List the steps after which the batch grows, by the events of the first attempt."""
-    lines = SpoolReader(RunDirectory(path).attempt(1).spool_file(0, "events")).read()
-    events = [report for report in map(parse_report, lines) if isinstance(report, EventReport)]
-    return [event.details["step"] for event in events if event.name == "batch_grown"]
+    return [event.details["step"] for event in list_events(path) if event.name == "batch_grown"]
 
 
 def test_evaluations_are_at_shares_of_the_samples(straight: Path):
@@ -199,13 +197,6 @@ def test_a_run_goes_on_at_a_border_with_another_number_of_ranks(rank_pools: Rank
     expected, found = read_curve(straight, 1), read_curve(tmp_path, 2)
     assert [step.num_samples for step in found.steps] == [step.num_samples for step in expected.steps]
     assert [step.loss for step in found.steps] == pytest.approx([step.loss for step in expected.steps], rel=1e-5)
-
-
-def test_another_schedule_is_another_run(rank_pools: RankPools, tmp_path: Path):
-    rank_pools.of(1).run(run_attempt, tmp_path, 1, resolve_growing(resources={"workers_per_node": 1}), 3)
-    job = resolve(JobConfig.model_validate({**DOCUMENT, "resources": {"workers_per_node": 1}}))
-    with pytest.raises(Exception, match=r"batch\.schedule is \[\], but was"):
-        rank_pools.of(1).run(run_attempt, tmp_path, 2, job, None)
 
 
 def test_sizes_above_an_epoch_train_as_one_size(rank_pools: RankPools, tmp_path: Path):

@@ -79,19 +79,6 @@ def test_the_scores_are_those_of_the_best_model_also_where_the_run_was_stopped_a
     assert auc(labels, logits) == pytest.approx(outcome.metrics["auc"], abs=1e-12)
 
 
-def test_a_run_keeps_no_scores_unless_it_is_asked_to(rank_pools: RankPools, tmp_path: Path):
-    train(rank_pools, tmp_path, resolve_job(), 2)
-    assert not RunDirectory(tmp_path).scores.path.exists()
-
-
-def test_a_run_on_validation_rows_reports_their_auc_and_calibration(rank_pools: RankPools, tmp_path: Path):
-    run = {"validation_fraction": 0.2, "yardsticks": "none"}
-    metrics = train(rank_pools, tmp_path, resolve_job(run=run), 2).metrics
-    assert 0.4 < (metrics["validation_auc"] or 0.0) < 1.0
-    assert 0.5 < (metrics["validation_calibration"] or 0.0) < 2.0
-    assert metrics["validation_auc"] != metrics["auc"]
-
-
 def test_weights_are_kept_beside_the_labels_and_count_in_the_checksum(tmp_path: Path):
     labels, weights = np.array([0.0, 1.0], np.float32), np.array([1.0, 0.5], np.float32)
     checksums: list[str] = []

@@ -140,14 +140,6 @@ def test_dropped_steps_with_a_good_one_between_do_not_end_the_run(rank_pools: Ra
     assert [ended for ended, _ in answers] == [EndReason.COMPLETED, EndReason.COMPLETED]
 
 
-@pytest.mark.parametrize("transport", ["memory", "network"])
-def test_a_stop_request_to_one_rank_stops_all_after_the_same_step(
-    rank_pools: RankPools, tmp_path: Path, transport: str
-):
-    answers = rank_pools.of(2).run(run_loop, tmp_path, draw_batches_with_nan(set()), 4, transport)
-    assert [(ended, progress.step) for ended, progress in answers] == [(EndReason.STOP_REQUESTED, 4)] * 2
-
-
 def test_a_run_whose_epochs_ended_with_short_batches_continues_at_the_rate_of_its_rows(
     rank_pools: RankPools, tmp_path: Path
 ):

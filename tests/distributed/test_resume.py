@@ -86,6 +86,8 @@ def test_ten_steps_are_bit_for_bit_five_a_stop_and_five_more(
                 assert torch.equal(found[name], tensor), name
         assert any(name.startswith("/optimizer") for name in whole.shards) == (setting is not SGD)
         assert torch.equal(after.random_numbers, before.random_numbers)
+        # Every rank computes the update of the dense parameters for itself.
+        assert all(torch.equal(whole.dense[name], tensor) for name, tensor in straight[0].dense.items())
 
 
 @pytest.mark.parametrize(

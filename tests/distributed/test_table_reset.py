@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from dlrm.config import BatchStage, ConfigError, list_differences, make_identity, parse_job
-from dlrm.record import TABLES_RESET, EventReport, Outcome, RunDirectory, SpoolReader, parse_report
+from dlrm.record import TABLES_RESET, Outcome, RunDirectory
 from dlrm.train.stages import postpone_to_epoch_ends
 from sharding.embedding.initial_weights import fill_uniform
 from tests.distributed.test_averaging import average_one_number
-from tests.distributed.test_run import list_figures, read_curve, resolve_job, run_attempt
+from tests.distributed.test_run import list_events, list_figures, read_curve, resolve_job, run_attempt
 from tests.rank_pool.pool import RankPools
 from tests.sharding.read_checkpoint import read_whole
 
@@ -31,9 +31,8 @@ def run_whole(rank_pools: RankPools, path: Path, world_size: int = 2, **changes:
 
 def read_resets(path: Path, attempt: int = 1) -> list[tuple[int, int]]:
     """Read after which step which epoch began with new tables, as rank 0 reported it."""
-    lines = SpoolReader(RunDirectory(path).attempt(attempt).spool_file(0, "events")).read()
-    reports = [report for line in lines if isinstance(report := parse_report(line), EventReport)]
-    return [(r.details["step"], r.details["epoch"]) for r in reports if r.name == TABLES_RESET]
+    events = [event.details for event in list_events(path, attempt) if event.name == TABLES_RESET]
+    return [(details["step"], details["epoch"]) for details in events]
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from dlrm.config import JobConfig, ResolvedJob, resolve
 from dlrm.data.errors import DataError
 from dlrm.data.open import open_data
-from dlrm.record import CheckpointDirectory, EventReport, RunDirectory, SpoolReader, parse_report
+from dlrm.record import CheckpointDirectory, RunDirectory
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.build import TrainRows, build_parts, plan_tables
 from dlrm.train.context import RunContext
@@ -26,6 +26,7 @@ from dlrm.train.warm_start.start import start_warm
 from sharding.comm.process_groups import Ranks
 from sharding.embedding.initial_weights import fill_uniform
 from tests.distributed.saving import list_local_tensors
+from tests.distributed.test_run import list_events
 from tests.distributed.training import copy_shards
 from tests.dlrm.exported_model.model_factory import signed
 from tests.rank_pool.pool import RankPools
@@ -231,8 +232,7 @@ def test_the_sums_of_adagrad_count_the_samples_of_the_earlier_run_like_those_of_
 
 def test_the_start_is_an_event_that_lists_the_grown_tables(rank_pools: RankPools, old: RunDirectory, tmp_path: Path):
     rank_pools.of(2).run(start_run, make_job(2, NEW_IDS, **make_warm_start(old.path)), tmp_path)
-    path = RunDirectory(tmp_path).attempt(1).spool_file(0, "events")
-    events = [report for report in map(parse_report, SpoolReader(path).read()) if isinstance(report, EventReport)]
+    events = list_events(tmp_path)
     (event,) = [report for report in events if report.name == "warm_started"]
     assert event.details["from"] == str(old.path)
     assert event.details["optimizer_state"] is False

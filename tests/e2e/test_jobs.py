@@ -48,14 +48,6 @@ def test_a_job_whose_loss_is_not_finite_fails_as_diverged_and_tells_every_droppe
     ]
 
 
-def test_a_job_on_bad_rows_fails_naming_file_line_and_field_and_is_not_retried(client: Client, data_root: Path):
-    good = "\t".join(["1", *["3"] * 13, *["68fd1e64"] * 26])
-    (data_root / "clicks.tsv").write_text(f"{good}\n{good}\n2{good[1:]}\n")
-    job = end_of(client, {"data": {"train": ["clicks.tsv"]}})
-    assert (job.state, job.reason, job.num_attempts) == ("FAILED", "bad_input", 1)
-    assert "clicks.tsv, line 3, label: '2' is not a label (valid: 0 or 1)" in job.message
-
-
 def test_a_client_asks_what_a_job_has_too_little_of_before_it_submits_it(client: Client):
     document = {"data": {"format": "synthetic", "synthetic": {"num_rows": 1000}}, "batch": {"global_size": 2048}}
     warnings = client.plan(document).warnings
@@ -71,13 +63,3 @@ def test_the_defaults_train(client: Client):
     losses = [step.loss for step in client.metrics(job.id, kind="step")]
     assert losses[-1] < losses[0]
     assert job.metrics["log_loss"] < job.metrics["constant_log_loss"]
-
-
-@pytest.mark.slow
-def test_a_job_that_reaches_its_target_stops_there(client: Client):
-    run = {"epochs": 50, "eval_every_fraction": 0.02, "target_auc": 0.51}
-    optimizer = {"name": "adam", "learning_rate": 0.005}
-    job = end_of(client, {"data": SYNTHETIC, "run": run, "dense_optimizer": optimizer})
-    assert (job.state, job.reason) == ("SUCCEEDED", "target_reached")
-    assert job.progress.step < job.progress.num_steps
-    assert job.metrics["auc"] >= 0.51

@@ -65,10 +65,19 @@ def assert_same(killed: RunDirectory, alone: RunDirectory) -> None:
     assert (killed.model / weights).read_bytes() == (alone.model / weights).read_bytes()
 
 
-@pytest.mark.slow
-def test_a_run_that_was_killed_and_stopped_ends_as_if_it_had_not_been(tmp_path: Path):
+@pytest.mark.parametrize(
+    "kills",
+    [
+        pytest.param([("everything", "checkpoint")], id="once"),
+        pytest.param(
+            [("launch", "training"), ("rank", "checkpoint"), ("stop", "evaluation"), ("everything", "export")],
+            id="again and again",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_a_run_that_was_killed_and_stopped_ends_as_if_it_had_not_been(tmp_path: Path, kills: list[tuple[str, str]]):
     alone = undisturbed(tmp_path / "alone", SHORT)
-    kills = [("launch", "training"), ("rank", "checkpoint"), ("stop", "evaluation"), ("everything", "export")]
     assert_same(run_with_kills(tmp_path / "killed", SHORT, kills, f"{SEED}"), alone)
 
 
@@ -76,7 +85,7 @@ def test_a_run_that_was_killed_and_stopped_ends_as_if_it_had_not_been(tmp_path: 
 def test_a_run_on_raw_rows_that_was_killed_while_it_prepared_and_trained_ends_as_if_it_had_not_been(tmp_path: Path):
     job = {**RAW, "data": data_of(write_rows(tmp_path / "rows.csv", 20_000))}
     alone = undisturbed(tmp_path / "alone", job)
-    kills = [("everything", "preparation"), ("stop", "preparation"), ("rank", "training"), ("launch", "checkpoint")]
+    kills = [("launch", "preparation"), ("stop", "preparation"), ("rank", "training"), ("everything", "checkpoint")]
     killed = run_with_kills(tmp_path / "killed", job, kills, f"raw-{SEED}")
     assert_same(killed, alone)
     prepared = [PreparedData.read(directory.data) for directory in (killed, alone)]

@@ -15,11 +15,13 @@ import pyarrow as pa
 import pytest
 
 import dlrm.programs.evaluate
-from dlrm.config import DataConfig
+from dlrm.config import DataConfig, JobConfig, resolve
 from dlrm.data.prepare.cache import find_or_prepare
+from dlrm.programs.prepare_run import prepare
 from dlrm.record import EndReason, EvaluationReport, EventReport, PreparedData, ProgressReport, RunDirectory
+from dlrm.reporting.reporter import Reporter
 from tests.dlrm.exported_model.model_factory import signed
-from tests.e2e.launching import ONE_RANK, ended, processes_of, reports_of, start, start_attempt
+from tests.e2e.launching import ONE_RANK, ended, reports_of, start, start_attempt
 from tests.e2e.raw_rows import data_of, write_rows
 from tests.patience import wait_until
 
@@ -228,16 +230,6 @@ def test_a_killed_preparation_is_a_crash_and_the_next_attempt_goes_on(tmp_path: 
     assert (code, outcome.reason) == (0, EndReason.COMPLETED), outcome.message
 
 
-def test_a_killed_launch_process_takes_the_preparation_along(tmp_path: Path):
-    data = data_of(write_rows(tmp_path / "rows.csv", 100_000))
-    directory, process = start(tmp_path / "run", data=data)
-    wait_until(lambda: is_preparing(directory), process)
-    process.kill()
-    process.wait()
-    wait_until(lambda: processes_of(directory) == [])
-    assert not directory.data.exists()
-
-
 def test_an_attempt_on_other_rows_is_an_error_naming_both_and_changes_nothing(run: RunDirectory, tmp_path: Path):
     copy = RunDirectory(tmp_path / "run")
     shutil.copytree(run.path, copy.path)
@@ -256,19 +248,20 @@ def test_an_attempt_on_other_rows_is_an_error_naming_both_and_changes_nothing(ru
     assert copy.spec.read_bytes() == run.spec.read_bytes()
 
 
-def test_a_later_attempt_reads_a_table_at_the_version_of_the_first(run: RunDirectory, tmp_path: Path):
+def test_a_later_attempt_reads_a_table_at_the_version_of_the_first(tmp_path: Path):
     table = str(tmp_path / "clicks")
     rows = pa.table({"label": [0, 1] * 300, "site": ["a", "b", "c"] * 200, "age": [1.5, 2.5, 3.5, 0.5] * 150})
     deltalake.write_deltalake(table, rows)
     schema = {"dense": [{"name": "age"}], "categorical": [{"name": "site"}]}
-    directory, process = start(tmp_path / "run", data={"train": [table], "format": "parquet", "schema": schema})
-    assert ended(directory, process)[0] == 0
+    job = JobConfig.model_validate({"data": {"train": [table], "format": "parquet", "schema": schema}})
+    directory = RunDirectory(tmp_path / "run")
+    directory.path.mkdir()
+    directory.spec.write_text(resolve(job).model_dump_json())
+    prepare(directory, 1, Reporter(directory.attempt(1), 0))
     before = PreparedData.read(directory.data)
     assert before is not None
     assert before.tables == {table: "0"}
     deltalake.write_deltalake(table, rows, mode="append")
     shutil.rmtree(before.directory)
-    directory.data.write_text(before.model_dump_json())
-    code, outcome = ended(directory, start_attempt(directory, 2), attempt=2)
-    assert (code, outcome.reason) == (0, EndReason.COMPLETED), outcome.message
+    prepare(directory, 2, Reporter(directory.attempt(2), 0))
     assert PreparedData.read(directory.data) == before

@@ -135,14 +135,6 @@ def test_ranks_that_are_just_starting_die_with_their_launch_process_too(tmp_path
     assert not directory.checkpoints.exists()
 
 
-def test_an_attempt_that_has_ended_is_not_run_again(tmp_path: Path):
-    directory, process = start(tmp_path / "run", run=ENDLESS)
-    process.send_signal(signal.SIGTERM)
-    _, before = ended(directory, process)
-    code, after = ended(directory, start_attempt(directory, 1))
-    assert (code, after) == (75, before)
-
-
 @pytest.mark.slow
 def test_a_run_whose_batch_grows_by_itself_goes_on_with_another_number_of_ranks(tmp_path: Path):
     document = {**TINY, "batch": {"global_size": 1000, "schedule": "auto"}, "run": {**ENDLESS, "yardsticks": "none"}}
