@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from dlrm.checkpoint.errors import CheckpointError
+from dlrm.checkpoint import CheckpointError
 from dlrm.checkpoint.keep import remove_old_checkpoints
 from dlrm.checkpoint.memory_headroom import find_least_headroom
 from dlrm.checkpoint.progress import RunProgress

@@ -10,7 +10,7 @@ import json
 import sys
 import warnings
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -29,18 +29,9 @@ from dlrm.exported_model.run_checkpoint import open_run_checkpoint
 from dlrm.exported_model.score import Piece, ScoredPiece, make_source_pieces, score_pieces
 from dlrm.exported_model.sources import open_compatible
 from dlrm.metrics.binary import compute_binary_metrics, constant_log_loss
-from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, RunDirectory
+from dlrm.programs.json_lines import fail
+from dlrm.record import EXIT_DONE, RunDirectory
 from hostinfo.fast_exit import skip_last_collection
-
-
-@dataclass(frozen=True)
-class ScoredRows:
-    """Rows with the logits of a model, in their order."""
-
-    logits: np.ndarray
-    """Logits [n], float32."""
-    labels: np.ndarray
-    weights: np.ndarray | None
 
 
 def main() -> int:
@@ -56,8 +47,7 @@ def main() -> int:
         model = _load_model(arguments.model, arguments.checkpoint)
         metrics = measure(model, arguments.data, arguments.format)
     except (DataError, ModelError, OSError) as error:
-        print(" ".join(str(error).split()), file=sys.stderr)  # noqa: T201
-        return EXIT_BAD_INPUT
+        return fail(error)
     print(json.dumps(metrics))  # noqa: T201
     return EXIT_DONE
 
@@ -69,9 +59,9 @@ def measure(model: SavedModel, patterns: list[str], file_format: str | None = No
     """
     pieces = _make_pieces(model, patterns, file_format)
     source = ", ".join(patterns) or "the rows that its run held out"
-    scored = gather_scores(_check_bad_rows(model, score_pieces(model.module, pieces)), source)
-    metrics = asdict(compute_binary_metrics(scored.labels, scored.logits, scored.weights))
-    constant = constant_log_loss(scored.labels, model.config.train_label_rate, scored.weights)
+    labels, logits, weights = _gather_scores(_check_bad_rows(model, score_pieces(model.module, pieces)), source)
+    metrics = asdict(compute_binary_metrics(labels, logits, weights))
+    constant = constant_log_loss(labels, model.config.train_label_rate, weights)
     return {**metrics, "constant_log_loss": constant}
 
 
@@ -86,8 +76,8 @@ def tell(message: str) -> None:
     print(message, file=sys.stderr)  # noqa: T201
 
 
-def gather_scores(pieces: Iterable[ScoredPiece], source: str) -> ScoredRows:
-    """Gather all good rows.
+def _gather_scores(pieces: Iterable[ScoredPiece], source: str) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Gather labels, logits and weights of all good rows, in their order.
 
     source: where they are from, for errors. Raises DataError if there are none, where all their weights are 0, or
     where the model overflows on one.
@@ -110,7 +100,7 @@ def gather_scores(pieces: Iterable[ScoredPiece], source: str) -> ScoredRows:
             f"the model overflows on {format_count(num_undefined, 'row')}: their values are far from those in training"
         )
         raise DataError(message, source, field="DATA", valid="rows like those it was trained on")
-    return ScoredRows(all_logits, np.concatenate(labels), np.concatenate(weights) if weights else None)
+    return np.concatenate(labels), all_logits, np.concatenate(weights) if weights else None
 
 
 def _make_pieces(model: SavedModel, patterns: list[str], file_format: str | None) -> Iterator[Piece]:

@@ -22,9 +22,8 @@ from typing import Any, NoReturn
 
 from dlrm.data.raw.stores import StoreError
 from dlrm.exported_model.layout import CONFIG, METRICS
-from dlrm.programs.json_lines import print_line
+from dlrm.programs.json_lines import fail, print_line
 from dlrm.record import (
-    EXIT_BAD_INPUT,
     EXIT_DONE,
     EXIT_FAILED,
     EXIT_STOPPED,
@@ -80,11 +79,9 @@ def main() -> int:
     except SystemExit:
         _end(EXIT_STOPPED)
     except (StoreError, CheckpointFaultError) as error:
-        print(" ".join(str(error).split()), file=sys.stderr)  # noqa: T201
-        return EXIT_BAD_INPUT
+        return fail(error)
     except (RequestError, LeaseHeldError, LeaseLostError, RunInUseError, OSError) as error:
-        print(f"failed; another try may succeed: {error}", file=sys.stderr)  # noqa: T201
-        return EXIT_FAILED
+        return fail(f"failed; another try may succeed: {error}", EXIT_FAILED)
     print_line({"kind": "result", **result})
     return EXIT_DONE
 

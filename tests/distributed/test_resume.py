@@ -113,9 +113,9 @@ def test_ten_steps_are_bit_for_bit_five_a_stop_and_five_more(
     "ranks",
     [
         (1, 2),
-        (2, 1),
+        pytest.param((2, 1), marks=pytest.mark.slow),
         pytest.param((2, 4), marks=pytest.mark.slow),
-        (4, 2),
+        pytest.param((4, 2), marks=pytest.mark.slow),
         pytest.param((2, 2), marks=pytest.mark.slow),
         pytest.param((1, 4), marks=pytest.mark.slow),
         pytest.param((4, 1), marks=pytest.mark.slow),

@@ -46,8 +46,10 @@ def train_on_one_rank(rank_pools: RankPools) -> TrainedModel:
     return rank_pools.of(1).run(train, make_setting(512), draw_twenty_batches())[0]
 
 
-@pytest.mark.parametrize("chunk_size", [512, 4096])
-@pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.slow), 2, 4])
+@pytest.mark.parametrize("chunk_size", [pytest.param(512, marks=pytest.mark.slow), 4096])
+@pytest.mark.parametrize(
+    "world_size", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(4, marks=pytest.mark.slow)]
+)
 def test_losses_and_weights_do_not_depend_on_ranks_or_chunk(rank_pools: RankPools, world_size: int, chunk_size: int):
     setting = make_setting(chunk_size)
     expected = train_on_one_rank(rank_pools)
@@ -109,7 +111,7 @@ def test_sums_of_squares_begin_at_that_of_one_sample_whatever_the_batch_and_its_
 
 
 @pytest.mark.parametrize("num_empty", [0, 524_287])
-@pytest.mark.parametrize("table_optimizer", ["sgd", "rowwise_adagrad"])
+@pytest.mark.parametrize("table_optimizer", [pytest.param("sgd", marks=pytest.mark.slow), "rowwise_adagrad"])
 @pytest.mark.parametrize(
     ("transport", "exchange_dtype"),
     [
