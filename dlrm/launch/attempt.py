@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from dlrm.config import ConfigError, ResolvedJob, translate_errors
 from dlrm.launch.environment import MixedInstallError, NoDeviceError, check_devices, check_environment
-from dlrm.launch.nodes.own_directory import has_own_directories, take_document
+from dlrm.launch.nodes.own_directory import take_document
 from dlrm.launch.nodes.state import NodeResult
 from dlrm.launch.outcomes import (
     has_own_failure,
@@ -155,7 +155,7 @@ def _prepare_in_turn(
     if watchdog.store is not None:
         watchdog.store.wait_for(MessageKind.FETCHED, lambda: stopper.is_requested or watchdog.has_given_up)
     if watchdog.group is not None:
-        if is_first and has_own_directories(watchdog.group):
+        if is_first and any(state.has_own_directory for state in watchdog.group.states.values()):
             watchdog.group.update(document=directory.spec.read_text())
         watchdog.group.update(phase="prepared")
         _wait_until_prepared(watchdog, stopper, watchdog.group.members or [])

@@ -5,9 +5,9 @@ import os
 from collections.abc import Callable
 
 from dlrm.launch.invocation import Invocation
-from dlrm.launch.nodes.conclusion import conclude
+from dlrm.launch.nodes.conclusion import conclude, settle
 from dlrm.launch.nodes.group import BEAT_SECONDS, NodeGroup
-from dlrm.launch.nodes.own_directory import add_own_outcome, enter_own_directory, keep_outcome
+from dlrm.launch.nodes.own_directory import add_own_outcome, take_document
 from dlrm.launch.nodes.rendezvous import RendezvousError, RendezvousStoppedError, get_announcement, join_rendezvous
 from dlrm.launch.nodes.state import Announcement, NodeResult
 from dlrm.launch.outcomes import make_result
@@ -65,11 +65,13 @@ def _run_in_own_directory(invocation: Invocation, announcement: Announcement, gr
     attempt, timeout_seconds = directory.attempt(announcement.attempt), announcement.peer_timeout_seconds
 
     def conclude_own(result: NodeResult) -> Outcome:
-        result = add_own_outcome(result, attempt)
-        return keep_outcome(conclude(group, attempt, result, timeout_seconds), attempt)
+        outcome = conclude(group, attempt, add_own_outcome(result, attempt), timeout_seconds)
+        settle(attempt, outcome, [])
+        return outcome
 
     try:
-        enter_own_directory(directory, attempt, group)
+        attempt.create()
+        take_document(directory, group)
     except OSError as error:
         outcome = Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message=str(error))
         return invocation.finish(conclude_own(make_result(outcome)))

@@ -78,7 +78,16 @@ from dlrm.record.outcome import (
     write_rank_ends,
 )
 from dlrm.record.prepared import PreparedData
-from dlrm.record.profile import ExchangeProfile, OperatorTime, ProfileDirectory, StepProfile
+from dlrm.record.profile import (
+    PART_DESCRIPTIONS,
+    PLAN,
+    STEP_PARTS,
+    WAIT_FOR_ROWS,
+    ExchangeProfile,
+    OperatorTime,
+    ProfileDirectory,
+    StepProfile,
+)
 from dlrm.record.quality_warnings import (
     BLEND_SHARE,
     EvaluationSource,
@@ -99,7 +108,6 @@ from dlrm.record.reports import (
 from dlrm.record.run_store import RUN_STORE_VARIABLE, RunStoreRecord, checksum_file, is_uploaded, mark_uploaded
 from dlrm.record.scores import ScoresDirectory, ScoresRecord
 from dlrm.record.spool import SpoolReader, SpoolWriter
-from dlrm.record.step_parts import PART_DESCRIPTIONS, PLAN, STEP_PARTS, WAIT_FOR_ROWS
 from dlrm.record.trained import ModelRecord, NoModelError, TrainedModel
 from dlrm.record.yardsticks import (
     LOGISTIC_REGRESSION,
