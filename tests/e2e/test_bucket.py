@@ -100,7 +100,6 @@ def test_what_could_not_be_uploaded_in_time_is_told_and_is_uploaded_later(
     ("store", "message"),
     [
         ("s3://other/runs", "s3://other/runs"),
-        ("ftp://bucket/runs", "ftp:// is not supported"),
         ("s3://key:secret@bucket/runs", "contains credentials"),
     ],
 )

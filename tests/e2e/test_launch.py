@@ -68,6 +68,7 @@ def test_bad_data_ends_with_code_64_and_names_file_line_and_field(tmp_path: Path
     assert "C1" in outcome.message
 
 
+@pytest.mark.slow
 def test_gpus_that_are_not_there_are_told_at_once(tmp_path: Path):
     directory, process = start(tmp_path / "run", resources={"workers_per_node": 64, "gpus_per_worker": 1})
     code, outcome = ended(directory, process)

@@ -63,6 +63,7 @@ def test_a_stop_in_the_moment_of_the_start_is_not_lost(tmp_path: Path):
     assert_stopped(directory, process)
 
 
+@pytest.mark.slow
 def test_a_stop_while_the_ranks_start_is_not_lost(tmp_path: Path):
     directory, process = start(tmp_path / "run", run=ENDLESS)
     wait_until(lambda: has_ranks(directory, process), process)
@@ -71,8 +72,15 @@ def test_a_stop_while_the_ranks_start_is_not_lost(tmp_path: Path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("moment", [has_lock, has_phase("loading"), has_phase("building"), has_phase("training")])
+@pytest.mark.parametrize(
+    ("moment", "number"),
+    [
+        (has_lock, signal.SIGINT),
+        (has_phase("loading"), signal.SIGTERM),
+        (has_phase("building"), signal.SIGTERM),
+        (has_phase("training"), signal.SIGINT),
+    ],
+)
 def test_a_stop_at_any_later_moment_is_not_lost(
     tmp_path: Path, moment: Callable[[RunDirectory, Process], bool], number: signal.Signals
 ):
