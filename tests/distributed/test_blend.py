@@ -101,6 +101,7 @@ def test_a_blend_changes_nothing_of_the_trained_part(
     assert loss < alone_loss
 
 
+@pytest.mark.slow
 def test_a_stopped_run_leaves_the_same_blend(rank_pools: RankPools, blended: tuple[Path, Outcome], tmp_path: Path):
     job = resolve_blending_job()
     (tmp_path / "spec.json").write_text(job.model_dump_json())
@@ -177,6 +178,7 @@ def test_a_run_whose_blend_takes_too_much_memory_keeps_the_trained_model(
     assert not RunDirectory(tmp_path).blend.exists()
 
 
+@pytest.mark.slow
 def test_one_rank_leaves_the_same_blend_as_two(rank_pools: RankPools, blended: tuple[Path, Outcome], tmp_path: Path):
     outcome = train(rank_pools, tmp_path, resolve_blending_job(num_ranks=1), num_ranks=1)
     shares = [load_saved_model(RunDirectory(path).model).config.first_order_share for path in (tmp_path, blended[0])]
@@ -221,7 +223,7 @@ def test_a_run_that_starts_from_a_blended_model_begins_with_its_trained_part_and
 
 
 def test_a_run_without_validation_rows_says_that_it_is_not_blended(rank_pools: RankPools, tmp_path: Path):
-    outcome = train(rank_pools, tmp_path, resolve_blending_job(validation_fraction=0.0))
+    outcome = train(rank_pools, tmp_path, resolve_blending_job(validation_fraction=0.0, epochs=0.25))
     assert outcome.state == "succeeded"
     assert "no validation rows" in read_events(tmp_path)["blend_failed"].message
     assert not any(name.startswith("first_order.") for name in read_weights(tmp_path))

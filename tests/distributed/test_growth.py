@@ -199,6 +199,7 @@ def test_a_run_goes_on_at_a_border_with_another_number_of_ranks(rank_pools: Rank
     assert [step.loss for step in found.steps] == pytest.approx([step.loss for step in expected.steps], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_sizes_above_an_epoch_train_as_one_size(rank_pools: RankPools, tmp_path: Path):
     """Every batch is an epoch, whatever the sizes, and without scaling its rate is the same."""
     optimizer = {"name": "adam", "learning_rate": 0.001, "schedule": {"scaling": "none"}}

@@ -44,7 +44,7 @@ def read_kept(path: Path) -> tuple[ScoresRecord, np.ndarray, np.ndarray]:
     return record, np.load(directory.logits(record.step)), np.load(directory.labels)
 
 
-@pytest.mark.parametrize("num_ranks", [1, 2])
+@pytest.mark.parametrize("num_ranks", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_the_scores_are_those_of_the_model_in_the_order_of_the_rows(
     rank_pools: RankPools, tmp_path: Path, num_ranks: int
 ):
@@ -66,6 +66,7 @@ def test_the_scores_are_those_of_the_model_in_the_order_of_the_rows(
     assert auc(labels, logits) == pytest.approx(outcome.metrics["auc"], abs=1e-12)
 
 
+@pytest.mark.slow
 def test_the_scores_are_those_of_the_best_model_also_where_the_run_was_stopped_after_it(
     rank_pools: RankPools, tmp_path: Path
 ):

@@ -153,13 +153,10 @@ def test_a_run_that_had_reached_its_target_goes_straight_to_its_model(rank_pools
     assert first.step == second.step
 
 
-@pytest.mark.parametrize("change", [{"resources": {"workers_per_node": 1}}, {"sharding": {"plan": "row_wise"}}])
-def test_a_run_continues_with_other_ranks_or_another_plan(
-    rank_pools: RankPools, straight: Path, tmp_path: Path, change: dict[str, Any]
-):
-    rank_pools.of(2).run(run_attempt, tmp_path, 1, resolve_job(), 8)
-    world_size = change.get("resources", {}).get("workers_per_node", 2)
-    outcome: Outcome = rank_pools.of(world_size).run(run_attempt, tmp_path, 2, resolve_job(**change), None)[0]
+def test_a_run_continues_with_other_ranks_and_another_plan(rank_pools: RankPools, straight: Path, tmp_path: Path):
+    rank_pools.of(2).run(run_attempt, tmp_path, 1, resolve_job(sharding={"plan": "row_wise"}), 8)
+    job = resolve_job(resources={"workers_per_node": 1})
+    outcome: Outcome = rank_pools.of(1).run(run_attempt, tmp_path, 2, job, None)[0]
     assert outcome.state == "succeeded"
     expected, found = (read_curve(straight, 1), read_curve(tmp_path, 2))
     assert [step.step for step in found.steps] == [step.step for step in expected.steps]

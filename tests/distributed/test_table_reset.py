@@ -64,7 +64,7 @@ def test_a_run_stopped_at_any_look_ends_as_if_it_had_not_been(
         straight = tmp_path / "straight"
         run_whole(rank_pools, straight, **changes)
     job = resolve_job(run=RUN, resources={"workers_per_node": 2}, **changes)
-    for num_looks in (7, 15, 16, 17, 20):
+    for num_looks in (15, 16, 20):
         path = tmp_path / str(num_looks)
         first: Outcome = rank_pools.of(2).run(run_attempt, path, 1, job, num_looks)[0]
         assert first.state == "stopped"
@@ -79,9 +79,7 @@ def test_all_transports_and_plans_follow_the_same_course(rank_pools: RankPools, 
     expected = [report.loss for report in read_curve(straight, 1).steps]
     layouts = [
         (1, "memory", "table_wise"),
-        (2, "memory", "row_wise"),
         (2, "network", "row_wise"),
-        (2, "network", "data_parallel"),
         (2, "torchrec", "table_wise"),
     ]
     for number, (world_size, transport, plan) in enumerate(layouts):

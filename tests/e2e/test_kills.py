@@ -21,12 +21,12 @@ from tests.e2e.raw_rows import data_of, write_rows
 SEED = int(os.environ.get("DLRM_KILLS_SEED", "1"))
 SHORT: dict[str, Any] = {
     "data": {"format": "synthetic", "synthetic": {"num_rows": 60_000, "num_ids": 500}, "eval_fraction": 0.4},
-    "run": {"epochs": 6, "eval_every_fraction": 0.1, "checkpoint_every_seconds": 0.4},
+    "run": {"epochs": 6, "eval_every_fraction": 0.1, "checkpoint_every_seconds": 0.4, "yardsticks": "none"},
 }
 LONG: dict[str, Any] = {**SHORT, "run": {"epochs": 40, "eval_every_fraction": 0.02, "checkpoint_every_seconds": 1.0}}
 RAW: dict[str, Any] = {
     "batch": {"global_size": 512},
-    "run": {"epochs": 20, "eval_every_fraction": 0.1, "checkpoint_every_seconds": 0.4},
+    "run": {"epochs": 20, "eval_every_fraction": 0.1, "checkpoint_every_seconds": 0.4, "yardsticks": "none"},
 }
 NUM_RUNS = 6
 WITHIN = ("start-up", "training", "checkpoint", "evaluation")
@@ -66,19 +66,23 @@ def assert_same(killed: RunDirectory, alone: RunDirectory) -> None:
 
 
 @pytest.mark.parametrize(
-    "kills",
+    ("num_ranks", "kills"),
     [
-        pytest.param([("everything", "checkpoint")], id="once"),
+        pytest.param(1, [("everything", "checkpoint")], id="once"),
         pytest.param(
+            2,
             [("launch", "training"), ("rank", "checkpoint"), ("stop", "evaluation"), ("everything", "export")],
             id="again and again",
             marks=pytest.mark.slow,
         ),
     ],
 )
-def test_a_run_that_was_killed_and_stopped_ends_as_if_it_had_not_been(tmp_path: Path, kills: list[tuple[str, str]]):
-    alone = undisturbed(tmp_path / "alone", SHORT)
-    assert_same(run_with_kills(tmp_path / "killed", SHORT, kills, f"{SEED}"), alone)
+def test_a_run_that_was_killed_and_stopped_ends_as_if_it_had_not_been(
+    tmp_path: Path, num_ranks: int, kills: list[tuple[str, str]]
+):
+    job = {**SHORT, "resources": {"workers_per_node": num_ranks}}
+    alone = undisturbed(tmp_path / "alone", job)
+    assert_same(run_with_kills(tmp_path / "killed", job, kills, f"{SEED}"), alone)
 
 
 @pytest.mark.slow

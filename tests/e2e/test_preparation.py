@@ -65,7 +65,9 @@ def is_preparing(directory: RunDirectory) -> bool:
 def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     """Of a job on raw rows with lists, weights and missing values, done."""
     path = tmp_path_factory.mktemp("raw")
-    directory, process = start(path / "run", data=data_of(write_rows(path / "rows.csv", 6000)), batch=BATCH)
+    directory, process = start(
+        path / "run", data=data_of(write_rows(path / "rows.csv", 6000)), batch=BATCH, resources=ONE_RANK
+    )
     code, outcome = ended(directory, process)
     assert (code, outcome.reason) == (0, EndReason.COMPLETED), outcome.message
     return directory
@@ -168,7 +170,8 @@ def test_a_damaged_vocabulary_is_one_error_naming_the_model(evaluate: Evaluate, 
 def test_a_packed_directory_trains_to_the_same_result(run: RunDirectory, evaluate: Evaluate, tmp_path: Path):
     noted = PreparedData.read(run.data)
     assert noted is not None
-    directory, process = start(tmp_path / "run", data={"train": [noted.directory], "format": "packed"}, batch=BATCH)
+    data = {"train": [noted.directory], "format": "packed"}
+    directory, process = start(tmp_path / "run", data=data, batch=BATCH, resources=ONE_RANK)
     code, outcome = ended(directory, process)
     assert (code, outcome.reason) == (0, EndReason.COMPLETED), outcome.message
     assert PreparedData.read(directory.data) == noted
@@ -205,7 +208,7 @@ def test_ids_beyond_their_table_are_bad_input_that_names_the_column(
 
 def test_a_stop_while_preparing_ends_at_once_with_code_75(tmp_path: Path):
     data = data_of(write_rows(tmp_path / "rows.csv", 100_000))
-    directory, process = start(tmp_path / "run", data=data)
+    directory, process = start(tmp_path / "run", data=data, resources=ONE_RANK)
     wait_until(lambda: is_preparing(directory), process)
     process.send_signal(signal.SIGTERM)
     code, outcome = ended(directory, process)
