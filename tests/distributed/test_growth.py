@@ -61,7 +61,7 @@ def train_in_sizes(ranks: Ranks, setting: TrainingSetting, batches: list[GlobalB
 @pytest.mark.parametrize(
     ("table_optimizer", "initial"), [("sgd", 0.0), ("rowwise_adagrad", 0.0), ("rowwise_adagrad", 0.1)]
 )
-@pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.slow), 2, 4])
+@pytest.mark.parametrize("world_size", [2, *(pytest.param(number, marks=pytest.mark.slow) for number in (1, 4))])
 def test_steps_of_growing_batches_follow_the_float64_reference(
     rank_pools: RankPools, world_size: int, table_optimizer: str, initial: float, global_size: int
 ):

@@ -85,7 +85,7 @@ def test_rows_without_tables_follow_the_reference(rank_pools: RankPools, model: 
     ],
     ids=["dcn_v2 with means", "no dense columns", "no tables"],
 )
-@pytest.mark.parametrize("ranks", [(2, 2), (1, 2)])
+@pytest.mark.parametrize("ranks", [pytest.param((2, 2), marks=pytest.mark.slow), (1, 2)])
 def test_a_stopped_run_continues_as_an_uninterrupted_one(
     rank_pools: RankPools, tmp_path: Path, ranks: tuple[int, int], setting: TrainingSetting, batches: list[GlobalBatch]
 ):

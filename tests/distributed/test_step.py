@@ -81,7 +81,7 @@ def test_twenty_steps_follow_the_float64_reference_and_move_every_table(rank_poo
 
 @pytest.mark.parametrize("plan", ["table_wise", "row_wise"])
 @pytest.mark.parametrize("table_optimizer", ["sgd", "rowwise_adagrad"])
-@pytest.mark.parametrize("world_size", [1, 2, 4])
+@pytest.mark.parametrize("world_size", [1, 2, pytest.param(4, marks=pytest.mark.slow)])
 def test_every_plan_and_table_optimizer_follows_the_reference(
     rank_pools: RankPools, world_size: int, table_optimizer: str, plan: str
 ):

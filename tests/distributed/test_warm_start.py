@@ -151,7 +151,7 @@ ACCUMULATED = {"table_optimizer": {"name": "rowwise_adagrad", "initial_accumulat
 
 @pytest.mark.parametrize(("changes", "begins_at"), [({}, 0.0), (ACCUMULATED, 0.25)], ids=["zero", "above zero"])
 @pytest.mark.parametrize("plan", ["table_wise", "row_wise"])
-@pytest.mark.parametrize("world_size", [1, 2])
+@pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_old_rows_are_the_models_bit_for_bit_and_new_ones_are_fresh(
     rank_pools: RankPools,
     old: RunDirectory,

@@ -10,6 +10,8 @@ from cli.demo.service_process import run_service
 from service.client import Client, Job
 from tests.e2e.launching import ONE_RANK
 
+pytestmark = pytest.mark.slow
+
 MODEL = {"embedding_dim": 8, "bottom_mlp": [16, 8], "top_mlp": [16, 1]}
 SYNTHETIC = {"format": "synthetic", "synthetic": {"num_rows": 40_000, "num_ids": 500}}
 
@@ -34,7 +36,6 @@ def end_of(client: Client, document: dict[str, Any]) -> Job:
     return job
 
 
-@pytest.mark.slow
 def test_a_job_whose_loss_is_not_finite_fails_as_diverged_and_tells_every_dropped_step(client: Client):
     optimizer = {"name": "sgd", "learning_rate": 1e30}
     job = end_of(client, {"data": SYNTHETIC, "dense_optimizer": optimizer, "run": {"eval_every_fraction": 1.0}})

@@ -56,6 +56,7 @@ def test_sigterm_ends_in_a_checkpoint_of_one_step_and_code_75(tmp_path: Path):
     assert not directory.model.exists()
 
 
+@pytest.mark.slow
 def test_bad_data_ends_with_code_64_and_names_file_line_and_field(tmp_path: Path):
     data = tmp_path / "bad.tsv"
     good = "\t".join(["1", *["3"] * 13, *["68fd1e64"] * 26])

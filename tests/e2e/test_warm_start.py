@@ -87,6 +87,7 @@ def day_1(client: Client) -> Iterator[RunDirectory]:
     return RunDirectory(Path(job.run_directory))
 
 
+@pytest.mark.slow
 def test_a_source_that_holds_no_model_ends_the_run_as_bad_input(days: list[Path], tmp_path: Path):
     directory, process = start(tmp_path / "run", data=data_of(days[1]), **warm(tmp_path / "gone"))
     code, outcome = ended(directory, process)
