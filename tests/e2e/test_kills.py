@@ -1,7 +1,4 @@
-"""A run that is killed again and again ends as if it had not been.
-
-DLRM_KILLS_SEED draws other moments, DLRM_KILLS_FILE keeps a line of JSON for every kill.
-"""
+"""A run that is killed again and again ends as if it had not been. DLRM_KILLS_SEED draws other moments."""
 
 import itertools
 import os
@@ -14,7 +11,7 @@ from typing import Any
 import pytest
 
 from dlrm.record import PreparedData, RunDirectory
-from tests.e2e.killing import KINDS, append_line, curve, finish, kill_once
+from tests.e2e.killing import KINDS, curve, finish, kill_once
 from tests.e2e.launching import ended, start
 from tests.e2e.raw_rows import data_of, write_rows
 
@@ -43,18 +40,14 @@ def undisturbed(path: Path, job: dict[str, Any]) -> RunDirectory:
 def run_with_kills(path: Path, job: dict[str, Any], kills: Sequence[tuple[str, str]], seed: str) -> RunDirectory:
     """A run of `job`, killed as `kills` say, kind and moment, and then let go to its end."""
     chance = random.Random(seed)
-    lines = Path(os.environ.get("DLRM_KILLS_FILE", path.parent / "kills.jsonl"))
     directory, process = start(path, **job)
     process.kill()
     process.wait()
     numbers = itertools.count(2)
     for kind, moment in kills:
-        kill = None
-        while kill is None:
-            # Where an attempt has ended a moment before, the next one writes the model again.
-            kill = kill_once(directory, next(numbers), kind, moment, chance)
-        append_line(lines, kill, seed=seed, run=path.name)
-        print(kill)  # noqa: T201
+        # Where an attempt has ended a moment before, the next one writes the model again.
+        while not kill_once(directory, next(numbers), kind, moment, chance):
+            pass
     finish(directory, next(numbers))
     return directory
 
