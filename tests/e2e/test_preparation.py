@@ -101,16 +101,6 @@ def test_the_model_scores_what_training_measured_on_held_out_raw_and_packed_rows
     assert of_all_rows["auc"] == pytest.approx(measured.auc, abs=0.1)
 
 
-def test_packed_rows_that_were_encoded_otherwise_are_refused(run: RunDirectory, evaluate: Evaluate, tmp_path: Path):
-    config = DataConfig.model_validate(data_of(write_rows(tmp_path / "others.csv", 3000, seed=1)))
-    others = find_or_prepare(
-        config, None, tmp_path / "cache", base_directory=tmp_path, num_threads=1, on_event=lambda _: None
-    )
-    answer = evaluate(run.model, others)
-    assert answer.code == 64
-    assert f"{others}: its ids or dense values are encoded differently than those of the model" in answer.stderr
-
-
 @pytest.fixture
 def model(run: RunDirectory, tmp_path: Path) -> Path:
     """A copy of the model, to be spoilt."""
