@@ -13,18 +13,3 @@ from dlrm.optimizers.rates import LearningRates, StepRates
 from dlrm.optimizers.sample_memory import SampleMemory
 from dlrm.optimizers.schedule_free import ScheduleFree
 from dlrm.optimizers.soap import Soap
-
-__all__ = [
-    "Lamb",
-    "Lars",
-    "LearningRates",
-    "NAdamW",
-    "SampleMemory",
-    "ScheduleFree",
-    "Soap",
-    "StepRates",
-    "make_dense_optimizer",
-    "set_average_weight",
-    "set_batch_fraction",
-    "set_learning_rate",
-]
