@@ -42,7 +42,7 @@ def run_child(
 ) -> int:
     """Run `module` to its end as a child that never outlives this process, and return its exit code.
 
-    output, errors: files for what it prints; None: those of this process. environment: None for that of this process.
+    output, errors: files for what it prints; None for the output of this process. environment: None for its own.
     is_stopped: the child is killed once this is true. Raises TimeoutError if it was killed after `max_seconds`, and
     OSError if it cannot be started.
     """

@@ -31,7 +31,7 @@ from hostinfo.process_memory import reset_peak
 from sharding.comm.process_groups import Ranks
 
 TELL_UPLOADS_SECONDS = 1.0
-"""Seconds between two looks for what is told about uploads."""
+"""Seconds between two looks for events of uploads."""
 LOST_PEER_SECONDS = 10.0
 """Seconds that a writing thread gets to finish when the run ends in an error, since other ranks may be gone then."""
 
@@ -172,7 +172,7 @@ class Saver:
         return False
 
     def _collect_finished(self) -> None:
-        """Report the checkpoint that was written meanwhile, or its error, and what was told about uploads."""
+        """Report the checkpoint that was written meanwhile, or its error, and the events of uploads."""
         if self._uploads is not None and time.monotonic() - self._uploads_told_at > TELL_UPLOADS_SECONDS:
             self._uploads_told_at = time.monotonic()
             self._uploads.tell_new()

@@ -118,7 +118,7 @@ def _wait_for_uploads(result: NodeResult, rank: int, stopper: Stopper, watchdog:
         watchdog.store.wait_for_uploads(rank, is_given_up, has_failed=result.outcome is not None)
     except OSError:
         # The training has ended, whatever becomes of its reports.
-        log.exception("what is uploaded cannot be told; `dlrm upload` finishes it")
+        log.exception("the uploads cannot be reported; `dlrm upload` finishes them")
 
 
 def make_refused_outcome(refused: StoreRefusedError) -> Outcome:

@@ -160,7 +160,7 @@ def _gather_nodes(
 ) -> tuple[NodeGroup, list[int]]:
     """Wait on node 0 until the nodes have joined, and return them with those that run the attempt.
 
-    The run's reports tell which are missing. Raises what `host_rendezvous` raises.
+    The run's reports say which are missing. Raises what `host_rendezvous` raises.
     """
     with closing(Reporter(attempt, 0)) as reporter:
         tell = partial(reporter.progress, "preparing")

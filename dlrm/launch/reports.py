@@ -1,4 +1,4 @@
-"""Reports of a launch process to the service: those of its ranks; if the service does not see the run directory, also
+"""Reports of a launch process to the service about its ranks; if the service does not see the run directory, also
 its logs, the files that the attempt has left, and how it has ended."""
 
 import contextlib
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 LOG_FORMAT = "%(asctime)s launch %(message)s"
 TERMINATION_VARIABLE = "DLRM_TERMINATION_LOG"
-"""Environment variable with the path of a file to which a short form of the end is written, such as that of Kubernetes'
+"""Environment variable with the path of a file to which a short form of the end is written, such as Kubernetes'
 termination message."""
 MAX_TERMINATION_BYTES = 4000
 """Largest size of that form; Kubernetes takes 4,096 bytes."""
@@ -227,7 +227,7 @@ def _read_events(attempt: AttemptDirectory) -> list[EventReport]:
     try:
         lines = SpoolReader(attempt.spool_file(0, "events")).read(max_lines=10**9)
     except OSError as error:
-        log.warning("the end is told without the files of the run: %s", error)
+        log.warning("the end is reported without the files of the run: %s", error)
         return []
     events: list[EventReport] = []
     for line in lines:

@@ -92,10 +92,10 @@ class StoreProcess:
         return False
 
     def wait_for_uploads(self, rank: int, is_stopped: Callable[[], bool], *, has_failed: bool) -> None:
-        """Wait until all that the training has left is in the store, a limited time; tell what is not.
+        """Wait a limited time until all that the training has left is in the store; report what is not.
 
-        rank: the first one of this node, in whose reports that is told; it has ended. is_stopped: whether the user asks
-        not to wait any longer. has_failed: whether the attempt has ended in an error.
+        rank: the first one of this node, whose reports get the progress; it has ended. is_stopped: whether the user
+        asks not to wait any longer. has_failed: whether the attempt has ended in an error.
         """
         limit_seconds = _read_wait_seconds()
         limit_seconds = min(FAILED_WAIT_SECONDS, limit_seconds) if has_failed else limit_seconds

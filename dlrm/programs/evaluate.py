@@ -114,7 +114,7 @@ def _make_pieces(model: SavedModel, patterns: list[str], file_format: str | None
 
 
 def _check_bad_rows(model: SavedModel, pieces: Iterable[ScoredPiece]) -> Iterator[ScoredPiece]:
-    """Yield `pieces`, and tell of odd values at the end.
+    """Yield `pieces`, and print odd values at the end.
 
     Raises DataError at the end if the share of bad rows exceeds that allowed in the model's own data.
     """

@@ -98,7 +98,7 @@ def infer_schema(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _refuse_wishes(request: dict[str, Any], file: DataFile) -> None:
-    """Raise DataError if a wish is told that a format with its own columns cannot fulfil."""
+    """Raise DataError for an option that a format with its own columns cannot fulfil."""
     for name, own in (("label", "label"), ("positive", "1"), ("weight", NO_WEIGHT)):
         if request[name] not in (None, own):
             message = f"Criteo TSV has columns of its own: {request[name]!r} cannot be chosen"

@@ -180,7 +180,7 @@ def fetch_one_model(uri: str, path: Path, retries: Retries, *, is_record_enough:
 
 
 def fetch_source(uri: str, path: Path, retries: Retries, *, has_optimizer_state: bool) -> dict[str, Any]:
-    """Fetch the model from which a run starts to the new directory `path`, laid out as that of a run.
+    """Fetch the model from which a run starts to the new directory `path`, laid out as a run directory.
 
     has_optimizer_state: whether its checkpoint is needed too. Raises StoreError, CheckpointFaultError, RequestError and
     OSError.

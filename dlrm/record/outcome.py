@@ -57,7 +57,7 @@ class Outcome(BaseModel):
     step: int | None = None
     """Number of batches consumed."""
     metrics: dict[str, float | None] = {}
-    """Metrics of the last evaluation, `samples_per_second`, and those of simple models, such as `lightgbm_auc`."""
+    """Metrics of the last evaluation, `samples_per_second`, and metrics of simple models, such as `lightgbm_auc`."""
 
     @property
     def exit_code(self) -> int:

@@ -40,7 +40,7 @@ class OperatorTime(BaseModel):
 
     name: str
     seconds_per_step: float
-    """Seconds a step in the operator itself, without operators that it calls; on a GPU those of its kernels."""
+    """Seconds a step in the operator itself, without operators that it calls; on a GPU the seconds of its kernels."""
     calls_per_step: float
 
 
@@ -86,7 +86,7 @@ class StepProfile(BaseModel):
 
 @dataclass(frozen=True)
 class ProfileDirectory:
-    """Directory of the profiles of an attempt; the ranks profile some steps if that of rank 0 exists at the start."""
+    """Directory of the profiles of an attempt; if it exists at the start, the ranks profile some steps."""
 
     path: Path
 

@@ -40,7 +40,7 @@ class YardstickResult(BaseModel):
 
 
 def find_yardsticks(metrics: Mapping[str, float | None]) -> list[YardstickResult]:
-    """Return the results of simple models that `metrics`, those of an outcome, contain."""
+    """Return the results of simple models in the metrics of an outcome."""
     results: list[YardstickResult] = []
     for name in YARDSTICKS:
         fields = {field: metrics.get(f"{name}_{field}") for field in YardstickResult.model_fields if field != "name"}

@@ -68,7 +68,7 @@ class NodeGroup:
         self._has_joined = place.node == 0
         self._looked_at = time.monotonic()
         self.num_nodes = num_nodes
-        """Number of nodes that may join; None until node 0 has told it."""
+        """Number of nodes that may join; None until node 0 has announced it."""
         self._seen: dict[int, _Seen] = {}
         self._given_up: LostNode | None = None
         self._exchanged_at = time.monotonic()
@@ -95,13 +95,13 @@ class NodeGroup:
         return states | {self.place.node: self._own} if self._has_joined else states
 
     def join(self) -> None:
-        """Send this node's state from now on; before that, those of the others are read alone."""
+        """Send this node's state from now on; before, it only reads the states of the others."""
         self._has_joined = True
         self._wake.set()
 
     @property
     def members(self) -> list[int] | None:
-        """Nodes that run the attempt, in the order of their ranks; None until node 0 has told it."""
+        """Nodes that run the attempt, in the order of their ranks; None until node 0 has announced it."""
         with self._changed:
             zero = self._list_states().get(0)
             return zero.announcement.members if zero is not None and zero.announcement is not None else None

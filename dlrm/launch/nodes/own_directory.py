@@ -16,9 +16,9 @@ class DirectoryError(RuntimeError):
 def claim_directory(
     directory: RunDirectory, place: NodePlace, store: RunStoreRecord | None, run_store: str | None
 ) -> bool:
-    """Find out whether the run directory of this node is another one than that of node 0; then it is this node's own.
+    """Find out whether this node has a run directory of its own, and not the one of node 0.
 
-    store: that of node 0; None if it has none. run_store: the one that this node was told, if any. Raises
+    store: the store of node 0; None if absent. run_store: this node's own option, if any. Raises
     DirectoryError where they differ, and OSError.
     """
     own = RunStoreRecord.read(directory.run_store)

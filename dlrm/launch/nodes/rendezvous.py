@@ -102,7 +102,7 @@ def join_rendezvous(
 ) -> NodeGroup:
     """Join the rendezvous of node 0, and return once it has decided which nodes run the attempt.
 
-    Nothing is told to the others before this node has found the run directory of node 0, or has one of its own for the
+    Nothing is sent to the others before this node has found the run directory of node 0, or has one of its own for the
     same run in a bucket: what meets here by mistake, such as a node of another job, disturbs nobody. run_store: URI of
     the bucket that this node was told. Raises RendezvousError, and RendezvousStoppedError where `is_stopped` turns true
     before, or another node was stopped.
