@@ -25,8 +25,7 @@ from dlrm.record import (
     RunDirectory,
     are_files_reported,
 )
-from dlrm.reporting.reporter import Reporter
-from dlrm.reporting.upload_relay import UploadRelay
+from dlrm.reporting.reporter import Reporter, UploadRelay
 from hostinfo.process_memory import reset_peak
 from sharding.comm.process_groups import Ranks
 

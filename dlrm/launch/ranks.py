@@ -14,7 +14,7 @@ from dlrm.launch.nodes.rendezvous import get_announcement
 from dlrm.launch.stopper import Stopper
 from dlrm.launch.watchdog import Watchdog
 from dlrm.record import RunDirectory
-from dlrm.reporting.upload_relay import NODE_VARIABLE
+from dlrm.reporting.reporter import NODE_VARIABLE
 from hostinfo.child import make_child_command
 
 if TYPE_CHECKING:

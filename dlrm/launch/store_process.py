@@ -11,8 +11,7 @@ from collections.abc import Callable
 from pydantic import ValidationError
 
 from dlrm.record import UPLOADS_LEFT, RunDirectory
-from dlrm.reporting.reporter import Reporter
-from dlrm.reporting.upload_relay import UploadRelay, count_told
+from dlrm.reporting.reporter import Reporter, UploadRelay, count_told
 from dlrm.run_store.messages import Message, MessageKind
 from hostinfo.child import make_child_command
 

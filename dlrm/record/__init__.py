@@ -3,7 +3,6 @@
 # pyright: reportUnusedImport=false
 
 from dlrm.record.advice import BATCH_ADVICE, BatchAdvice, BatchCost
-from dlrm.record.auc import MAX_STANDARD_ERROR, format_auc
 from dlrm.record.checkpoints import (
     COMPLETE,
     CheckpointDirectory,
@@ -15,7 +14,6 @@ from dlrm.record.checkpoints import (
     get_checkpoint_step,
     list_checkpoints,
 )
-from dlrm.record.course import MIN_STEPS_OF_RUN, Course
 from dlrm.record.directory import AttemptDirectory, RunDirectory
 from dlrm.record.event_names import (
     AVERAGES_WEIGHTS,
@@ -65,6 +63,16 @@ from dlrm.record.file_reports import (
 )
 from dlrm.record.files import FULL_DISK, remove_partial_files, sync_directory, sync_tree, write_atomically
 from dlrm.record.lock import RunInUseError, hold_run_lock
+from dlrm.record.metrics import (
+    LOGISTIC_REGRESSION,
+    MAX_STANDARD_ERROR,
+    MIN_STEPS_OF_RUN,
+    YARDSTICKS,
+    Course,
+    YardstickResult,
+    find_yardsticks,
+    format_auc,
+)
 from dlrm.record.outcome import (
     EXIT_BAD_INPUT,
     EXIT_DONE,
@@ -109,9 +117,3 @@ from dlrm.record.run_store import RUN_STORE_VARIABLE, RunStoreRecord, checksum_f
 from dlrm.record.scores import ScoresDirectory, ScoresRecord
 from dlrm.record.spool import SpoolReader, SpoolWriter
 from dlrm.record.trained import ModelRecord, NoModelError, TrainedModel
-from dlrm.record.yardsticks import (
-    LOGISTIC_REGRESSION,
-    YARDSTICKS,
-    YardstickResult,
-    find_yardsticks,
-)

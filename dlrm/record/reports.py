@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from dlrm.record.auc import is_guess
+from dlrm.record.metrics import is_guess
 
 Phase = Literal["preparing", "loading", "building", "training", "evaluating", "saving"]
 

@@ -39,7 +39,7 @@ from dlrm.record import (
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.build import PlannedTables
 from dlrm.train.profiler import PartClock
-from hostinfo.processor import has_bf16_products
+from hostinfo.limits import has_bf16_products
 from sharding.planner.report import PlanReport
 
 MAX_TIMES_NOISE = 4.0

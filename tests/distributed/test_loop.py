@@ -12,7 +12,7 @@ from dlrm.checkpoint.progress import RunProgress
 from dlrm.config import BatchStage, MomentsConfig, VarianceReductionConfig
 from dlrm.data.batches import Batch
 from dlrm.optimizers import LearningRates
-from dlrm.record import AttemptDirectory, EndReason, EventReport, SpoolReader, StartReport, StepReport, parse_report
+from dlrm.record import AttemptDirectory, EventReport, SpoolReader, StartReport, StepReport, parse_report
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.divergence import DivergedError
 from dlrm.train.readback import Readback
@@ -133,11 +133,6 @@ def test_three_dropped_steps_in_a_row_end_the_run_on_every_rank(rank_pools: Rank
     steps = [report for report in read_reports(tmp_path, 0, "metrics") if isinstance(report, StepReport)]
     assert [step.dropped for step in steps] == [False, True, False, True, True, True]
     assert all((step.loss is None) == step.dropped for step in steps)
-
-
-def test_dropped_steps_with_a_good_one_between_do_not_end_the_run(rank_pools: RankPools, tmp_path: Path):
-    answers = rank_pools.of(2).run(run_loop, tmp_path, draw_batches_with_nan({0, 1, 3, 4, 6, 7}), None)
-    assert [ended for ended, _ in answers] == [EndReason.COMPLETED, EndReason.COMPLETED]
 
 
 def test_a_run_whose_epochs_ended_with_short_batches_continues_at_the_rate_of_its_rows(
