@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.training import RATES, Shape, run_on_ranks
 from dlrm.checkpoint.find import find_verified_checkpoint
-from dlrm.checkpoint.progress import Progress
+from dlrm.checkpoint.progress import RunProgress
 from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.checkpoint.saver import Saver, SaveSettings
 from dlrm.checkpoint.state import TrainingState
@@ -64,7 +64,7 @@ def run_rank(ranks: Ranks, shape: Shape, num_rounds: int, memory_bytes: int, dir
     run = RunDirectory(directory)
     reporter = Reporter(run.attempt(1), ranks.rank)
     settings = SaveSettings(every_seconds=1e9, num_kept=1, memory_bytes=memory_bytes, ranks_per_node=ranks.world_size)
-    progress = Progress(num_steps=1000)
+    progress = RunProgress(num_steps=1000)
     with Saver(run, state, identity, ranks, reporter, settings) as saver:
         usual = [_time_step(parts, batches, saver)[0] for _ in range(8)][3:]
         lines: list[str] = []

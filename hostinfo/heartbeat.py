@@ -102,7 +102,7 @@ class RankMonitor:
         """Return the rank that has been silent the longest, if for more than `timeout_seconds`; None otherwise.
 
         A rank whose process has ended is not silent, nor is any before the first one was heard: the ranks are started
-        once those of all nodes can be.
+        once all nodes can start theirs.
         """
         with self._lock:
             now = time.monotonic()

@@ -1,4 +1,4 @@
-"""Cores, memory and GPUs of this machine, within the limits of this process's cgroup (a container's)."""
+"""Cores, memory, GPUs and instructions of this machine, within the limits of this process's cgroup (a container's)."""
 
 import os
 import re
@@ -7,6 +7,9 @@ from functools import cache
 from pathlib import Path
 
 CGROUPS = Path("/sys/fs/cgroup")
+CPUINFO = Path("/proc/cpuinfo")
+_LISTS, _BF16 = ("flags", "Features"), {"avx512_bf16", "amx_bf16", "bf16"}
+"""Names of the lines that list instructions, on x86 and on Arm, and of the instructions that multiply in bf16."""
 NVIDIA_SMI_SECONDS = 10.0
 """Seconds to wait for the driver; without an answer there are no GPUs."""
 
@@ -49,6 +52,17 @@ def get_gpu_memory_bytes() -> tuple[int, ...]:
     except (OSError, subprocess.SubprocessError):
         return ()
     return tuple(int(line) * 2**20 for line in answer.split() if line.isdigit())
+
+
+def has_bf16_products() -> bool | None:
+    """Whether the processor has instructions for products in bf16; None if the system does not say."""
+    try:
+        lines = CPUINFO.read_text(errors="replace").splitlines()
+    except OSError:
+        return None
+    fields = (line.partition(":") for line in lines)
+    words = next((words for name, _, words in fields if name.strip() in _LISTS), None)
+    return None if words is None else not _BF16.isdisjoint(words.split())
 
 
 def _list_cgroups() -> list[Path]:

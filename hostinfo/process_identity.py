@@ -13,7 +13,7 @@ _NUM_BEFORE_NAME_ENDS = 2
 
 @dataclass(frozen=True)
 class ProcessIdentity:
-    """One process, among those of all machines."""
+    """One process, among the processes of all machines."""
 
     space: str
     """Name of the process numbers of one boot of one machine, or of one container; empty if it is not known."""

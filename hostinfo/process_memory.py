@@ -26,7 +26,7 @@ def get_tree_memory_bytes(process: psutil.Process, exact_above: int = 0) -> int:
 
 
 def get_peak_memory_bytes() -> int:
-    """Return the peak memory of this process; `getrusage` would count that of its parent at the start."""
+    """Return the peak memory of this process; `getrusage` would count its parent's at the start."""
     return _read_status_bytes("VmHWM")
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from cli.commands.infer import Inference, derive_job_name, infer_document
 from cli.local import errors
-from cli.local.attempt_run import AttemptEnd, run_attempt
+from cli.local.attempt_run import FinishedAttempt, run_attempt
 from cli.local.console import console_on
 from cli.local.data_files import check_data_files
 from cli.local.document_file import is_document
@@ -314,7 +314,7 @@ def _describe_checkpoint(started: NewAttempt) -> str:
     return f"attempt {started.number}: the newest checkpoint is from {step}"
 
 
-def _run_attempt(started: NewAttempt, place: NodePlace | None) -> AttemptEnd:
+def _run_attempt(started: NewAttempt, place: NodePlace | None) -> FinishedAttempt:
     """Run the attempt to its end, with a live display of its progress and warnings."""
     with ProgressLine() as line:
         return run_attempt(

@@ -9,8 +9,9 @@ from typing import Any, cast
 
 from cli.local import errors
 from cli.local.progress import ProgressLine
-from cli.local.trainer import forward_signals, make_module_command
+from cli.local.trainer import make_module_command
 from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE
+from hostinfo.child import run_in_session
 from service.client import Progress
 
 LAST_LINES = 15
@@ -45,18 +46,15 @@ def run_program(
     """
     with (
         tempfile.TemporaryFile("w+", errors="replace") as stderr,
-        # In a session of its own: Ctrl-C at the terminal must reach it only once, through this process.
-        subprocess.Popen(
+        run_in_session(
             make_module_command(module, arguments),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,
             text=True,
             errors="replace",
-            start_new_session=True,
             pass_fds=descriptors,
-        ) as child,
-        forward_signals(child) as signals,
+        ) as (child, signals),
         ProgressLine() as line,
     ):
         assert child.stdin is not None, "it is a pipe"

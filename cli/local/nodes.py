@@ -2,7 +2,6 @@
 
 import os
 import socket
-import subprocess
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
@@ -22,9 +21,10 @@ from cli.local.run_directory import (
     require_unfinished,
     resolve_for_run,
 )
-from cli.local.trainer import forward_signals, make_module_command, require_trainer
+from cli.local.trainer import make_module_command, require_trainer
 from dlrm.config import list_differences, make_identity
 from dlrm.record import EXIT_DONE, EXIT_STOPPED, RUN_STORE_VARIABLE, RunDirectory
+from hostinfo.child import run_in_session
 from hostinfo.node_place import NodePlace, NodePlaceError, find_place
 from hostinfo.stop_signals import defer_stop_signals
 
@@ -90,9 +90,7 @@ def run_other_node(path: Path, place: NodePlace, run_store: str | None, told: To
         with defer_stop_signals():
             options = [*place.options, *([] if run_store is None else ["--run-store", run_store])]
             command = make_module_command("dlrm.launch", [str(path.resolve()), *options])
-            # In a session of its own: Ctrl-C at the terminal must reach it only once, through this process.
-            child = started.enter_context(subprocess.Popen(command, start_new_session=True))
-            started.enter_context(forward_signals(child))
+            child, _ = started.enter_context(run_in_session(command))
         return child.wait()
 
 

@@ -1,18 +1,16 @@
 """Start of the training program as a child process, so that the code of the service never imports torch."""
 
 import importlib.util
-import signal
 import subprocess
 import sys
-from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 from cli.local.errors import CommandError
-from hostinfo.stop_signals import STOP_SIGNALS, defer_stop_signals
+from hostinfo.child import run_in_session
+from hostinfo.stop_signals import defer_stop_signals
 
 POLL_SECONDS = 0.2
 """Seconds between two calls of `watch`."""
@@ -51,10 +49,7 @@ def run_and_watch(command: Sequence[str], log: Path, watch: Callable[[], None]) 
     with ExitStack() as started:
         with defer_stop_signals():
             output = started.enter_context(log.open("ab"))
-            # In a session of its own: Ctrl-C at the terminal must reach it only once, through this process.
-            child = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
-            started.enter_context(child)
-            received = started.enter_context(forward_signals(child))
+            child, received = started.enter_context(run_in_session(command, stdout=output, stderr=output))
         while True:
             try:
                 code = child.wait(POLL_SECONDS)
@@ -63,20 +58,3 @@ def run_and_watch(command: Sequence[str], log: Path, watch: Callable[[], None]) 
             else:
                 watch()
                 return ChildEnd(code, bool(received))
-
-
-@contextmanager
-def forward_signals(child: subprocess.Popen[Any]) -> Generator[list[int]]:
-    """Pass SIGINT and SIGTERM on to `child` as SIGTERM within the block. Yields the list of signals received so far."""
-    received: list[int] = []
-
-    def stop(signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        received.append(signal_number)
-        child.terminate()
-
-    old_handlers = {number: signal.signal(number, stop) for number in STOP_SIGNALS}
-    try:
-        yield received
-    finally:
-        for number, handler in old_handlers.items():
-            signal.signal(number, handler)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from dlrm.checkpoint.errors import CheckpointError
+from dlrm.checkpoint import CheckpointError
 from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.checkpoint.sharing import DirectoryRanks
 from dlrm.record import CheckpointDirectory, CheckpointFaultError, CheckpointFile, CheckpointManifest, list_checkpoints

@@ -7,7 +7,7 @@ from dlrm.gradient_stats.noise import NoiseState
 from dlrm.record import Course, EvaluationReport
 
 
-class Progress(BaseModel):
+class RunProgress(BaseModel):
     """Progress of a run; the same on every rank except for `training_seconds`."""
 
     model_config = ConfigDict(extra="forbid")
@@ -30,7 +30,7 @@ class Progress(BaseModel):
     """Evaluation with the lowest log-loss so far, the first of equal ones."""
     num_evaluations_since_best: int = 0
     num_guesses_in_a_row: int = 0
-    """Evaluations in a row, up to the last one, whose AUC is that of a guess."""
+    """Evaluations in a row, up to the last one, whose AUC is no better than a guess."""
     noise: NoiseState = Field(default_factory=NoiseState)
     """Noise of the dense gradient, from the moments of the steps so far."""
     is_large_batch_reported: bool = False

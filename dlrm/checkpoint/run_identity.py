@@ -1,4 +1,4 @@
-"""Identity that distinguishes the checkpoints of one run from those of another."""
+"""Identity that distinguishes the checkpoints of different runs."""
 
 from dataclasses import dataclass
 from typing import Any

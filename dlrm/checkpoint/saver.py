@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from dlrm.checkpoint.errors import CheckpointError
+from dlrm.checkpoint import CheckpointError
 from dlrm.checkpoint.keep import remove_old_checkpoints
 from dlrm.checkpoint.memory_headroom import find_least_headroom
-from dlrm.checkpoint.progress import Progress
+from dlrm.checkpoint.progress import RunProgress
 from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.checkpoint.sharing import DirectoryRanks
 from dlrm.checkpoint.state import TrainingState
@@ -25,13 +25,12 @@ from dlrm.record import (
     RunDirectory,
     are_files_reported,
 )
-from dlrm.reporting.reporter import Reporter
-from dlrm.reporting.upload_relay import UploadRelay
+from dlrm.reporting.reporter import Reporter, UploadRelay
 from hostinfo.process_memory import reset_peak
 from sharding.comm.process_groups import Ranks
 
 TELL_UPLOADS_SECONDS = 1.0
-"""Seconds between two looks for what is told about uploads."""
+"""Seconds between two looks for events of uploads."""
 LOST_PEER_SECONDS = 10.0
 """Seconds that a writing thread gets to finish when the run ends in an error, since other ranks may be gone then."""
 
@@ -100,7 +99,7 @@ class Saver:
         self._collect_finished()
         return self._writing is None
 
-    def save_async(self, progress: Progress) -> None:
+    def save_async(self, progress: RunProgress) -> None:
         """Start a checkpoint, once one that is being written is finished; the next one is due `every_seconds` from now.
 
         Collective. A checkpoint that cannot be written is reported, and training continues.
@@ -121,7 +120,7 @@ class Saver:
         # The interval counts from here: with a disk slower than the interval there would be no time for a step.
         self._due_at = time.monotonic() + self._settings.every_seconds
 
-    def save(self, progress: Progress) -> Path:
+    def save(self, progress: RunProgress) -> Path:
         """Write a checkpoint, unless this step has one, and return its directory.
 
         Collective. Raises CheckpointError.
@@ -140,7 +139,7 @@ class Saver:
         if self._writing is not None:
             self._writing.join(None if error_type is None else LOST_PEER_SECONDS)
 
-    def _write(self, state: dict[str, Any], progress: Progress, stall_seconds: float | None) -> "_WriteResult":
+    def _write(self, state: dict[str, Any], progress: RunProgress, stall_seconds: float | None) -> "_WriteResult":
         """Write a checkpoint. stall_seconds: seconds that training has waited; None if it waits for the whole
         write."""
         started = time.monotonic()
@@ -172,7 +171,7 @@ class Saver:
         return False
 
     def _collect_finished(self) -> None:
-        """Report the checkpoint that was written meanwhile, or its error, and what was told about uploads."""
+        """Report the checkpoint that was written meanwhile, or its error, and the events of uploads."""
         if self._uploads is not None and time.monotonic() - self._uploads_told_at > TELL_UPLOADS_SECONDS:
             self._uploads_told_at = time.monotonic()
             self._uploads.tell_new()

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from dlrm.checkpoint.progress import Progress
+from dlrm.checkpoint.progress import RunProgress
 from dlrm.checkpoint.state_files import AVERAGE, load_state, read_state_names
 from dlrm.gradient_stats.variance_reduction import VarianceReduction
 from dlrm.optimizers import AveragingOptimizer
@@ -32,7 +32,7 @@ class TrainingState:
     ranks: Ranks
     average: WeightAverage | None = None
 
-    def collect(self, progress: Progress) -> dict[str, Any]:
+    def collect(self, progress: RunProgress) -> dict[str, Any]:
         """Return the state in the form that torch.distributed.checkpoint takes; tensors are not copied.
 
         Nothing draws from torch's generators between two steps today; their state is saved for code that will.
@@ -50,7 +50,7 @@ class TrainingState:
             state[AVERAGE] = self.average.state_dict()
         return state
 
-    def restore(self, path: Path, num_ranks: int) -> Progress:
+    def restore(self, path: Path, num_ranks: int) -> RunProgress:
         """Load the checkpoint `path`, which `num_ranks` ranks wrote, and return its progress.
 
         Collective. Raises CheckpointError, after which the parts are unusable.
@@ -58,7 +58,7 @@ class TrainingState:
         # The optimizer has no state where every step so far was dropped.
         if any(name.startswith("dense_optimizer.state.") for name in read_state_names(path)):
             self._make_optimizer_state()
-        state = self.collect(Progress(num_steps=0))
+        state = self.collect(RunProgress(num_steps=0))
         if num_ranks != self.ranks.world_size:
             # Random states belong to the ranks that wrote them.
             del state["random"]
@@ -67,7 +67,7 @@ class TrainingState:
         self.optimizer.load_state_dict(state["dense_optimizer"])
         if "random" in state:
             _set_random_state(self.ranks, state["random"])
-        return Progress.model_validate_json(state["progress"])
+        return RunProgress.model_validate_json(state["progress"])
 
     def _collect_dense(self) -> dict[str, torch.Tensor]:
         """Return the dense parameters that the run would leave. The optimizer restores those that it trains itself."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from dlrm.checkpoint.errors import CheckpointError
+from dlrm.checkpoint import CheckpointError
 
 AVERAGE = "average"
 """Name in a checkpoint of the average of the weights, with `tables` and `dense` by name."""

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 import torch.distributed as dist
 
-from dlrm.checkpoint.errors import CheckpointError
+from dlrm.checkpoint import CheckpointError
 from dlrm.checkpoint.keep import list_not_uploaded, remove_checkpoint
-from dlrm.checkpoint.progress import Progress
+from dlrm.checkpoint.progress import RunProgress
 from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.checkpoint.sharing import DirectoryRanks
 from dlrm.checkpoint.state_files import save_state
@@ -27,7 +27,7 @@ Result = TypeVar("Result")
 def write_checkpoint(
     path: Path,
     state: dict[str, Any],
-    progress: Progress,
+    progress: RunProgress,
     identity: RunIdentity,
     group: dist.ProcessGroup,
     sharers: DirectoryRanks | None = None,

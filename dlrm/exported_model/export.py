@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from dlrm.checkpoint.errors import CheckpointError
+from dlrm.checkpoint import CheckpointError
 from dlrm.checkpoint.state_files import AVERAGE, load_state
 from dlrm.config import DataConfig, JobConfig, ResolvedJob
 from dlrm.data.dataset import Dataset

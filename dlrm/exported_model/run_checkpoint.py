@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from dlrm.checkpoint.find import verify_file
-from dlrm.checkpoint.progress import Progress
+from dlrm.checkpoint.progress import RunProgress
 from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.checkpoint.state_files import load_state
 from dlrm.config import ResolvedJob
@@ -27,7 +27,7 @@ class RunCheckpoint:
     path: Path
     resolved: ResolvedJob
     dataset: Dataset
-    progress: Progress
+    progress: RunProgress
     tell: Callable[[str], None]
     """Takes a sentence that says why its model is not blended, though its job asks for it."""
 
@@ -78,7 +78,7 @@ def open_run_checkpoint(run: RunDirectory, name: str, tell: Callable[[str], None
     return RunCheckpoint(checkpoint.path, resolved, dataset, _read_progress(checkpoint.path), tell)
 
 
-def _read_progress(path: Path) -> Progress:
+def _read_progress(path: Path) -> RunProgress:
     state = {"progress": ""}
     load_state(state, path)
-    return Progress.model_validate_json(state["progress"])
+    return RunProgress.model_validate_json(state["progress"])

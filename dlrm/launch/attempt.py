@@ -8,22 +8,21 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from dlrm.config import ConfigError, ResolvedJob, translate_errors
-from dlrm.launch.decide import decide_open_fields
 from dlrm.launch.environment import MixedInstallError, NoDeviceError, check_devices, check_environment
-from dlrm.launch.nodes.own_directory import has_own_directories, take_document
-from dlrm.launch.nodes.results import make_lost_outcome, make_result
+from dlrm.launch.nodes.own_directory import take_document
 from dlrm.launch.nodes.state import NodeResult
 from dlrm.launch.outcomes import (
     has_own_failure,
     list_rank_ends,
     make_failed_outcome,
+    make_lost_outcome,
+    make_result,
     make_silent_outcome,
     make_stopped_outcome,
 )
-from dlrm.launch.prepare import prepare_data
+from dlrm.launch.preparation import decide_open_fields, fetch_source, prepare_data
 from dlrm.launch.ranks import list_node_ranks, run_ranks, start_import
 from dlrm.launch.reports import ServiceReports
-from dlrm.launch.source import fetch_source
 from dlrm.launch.stopper import Stopper
 from dlrm.launch.store_process import StoreRefusedError
 from dlrm.launch.watchdog import LOOK_SECONDS, Watchdog
@@ -119,7 +118,7 @@ def _wait_for_uploads(result: NodeResult, rank: int, stopper: Stopper, watchdog:
         watchdog.store.wait_for_uploads(rank, is_given_up, has_failed=result.outcome is not None)
     except OSError:
         # The training has ended, whatever becomes of its reports.
-        log.exception("what is uploaded cannot be told; `dlrm upload` finishes it")
+        log.exception("the uploads cannot be reported; `dlrm upload` finishes them")
 
 
 def make_refused_outcome(refused: StoreRefusedError) -> Outcome:
@@ -143,7 +142,7 @@ def _prepare_in_turn(
         take_document(directory, watchdog.group)
     if outcome := _find_early_end(stopper, watchdog):
         return outcome
-    outcome = fetch_source(directory, directory.attempt(number), resolved, first_rank)
+    outcome = fetch_source(directory, number, resolved, first_rank)
     if outcome is None and resolved.job.data.synthetic is None:
         outcome = prepare_data(directory, number, first_rank)
     if outcome is not None:
@@ -156,7 +155,7 @@ def _prepare_in_turn(
     if watchdog.store is not None:
         watchdog.store.wait_for(MessageKind.FETCHED, lambda: stopper.is_requested or watchdog.has_given_up)
     if watchdog.group is not None:
-        if is_first and has_own_directories(watchdog.group):
+        if is_first and any(state.has_own_directory for state in watchdog.group.states.values()):
             watchdog.group.update(document=directory.spec.read_text())
         watchdog.group.update(phase="prepared")
         _wait_until_prepared(watchdog, stopper, watchdog.group.members or [])

@@ -1,6 +1,7 @@
 """The launch process of node 0, or of the only node: it opens the run, gathers the nodes and decides the outcome."""
 
 import logging
+import math
 import os
 from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
@@ -12,7 +13,6 @@ from dlrm.launch.invocation import Invocation
 from dlrm.launch.nodes.conclusion import conclude, settle
 from dlrm.launch.nodes.group import NodeGroup, find_host_name
 from dlrm.launch.nodes.own_directory import DirectoryError, name_node, settle_directories
-from dlrm.launch.nodes.range_spec import list_allowed_numbers, write_spec_for_nodes
 from dlrm.launch.nodes.rendezvous import (
     AddressError,
     RendezvousError,
@@ -22,13 +22,11 @@ from dlrm.launch.nodes.rendezvous import (
     host_rendezvous,
     make_announcement,
 )
-from dlrm.launch.nodes.results import decide_outcome
 from dlrm.launch.nodes.state import Announcement, NodeResult, NodeState
-from dlrm.launch.outcomes import make_stopped_outcome
+from dlrm.launch.outcomes import decide_outcome, make_stopped_outcome
 from dlrm.launch.stopper import Stopper
 from dlrm.launch.store_process import StoreProcess, StoreRefusedError
 from dlrm.launch.watchdog import Watchdog
-from dlrm.launch.watched_part import run_watched
 from dlrm.record import (
     EXIT_FAILED,
     FEWER_NODES,
@@ -38,12 +36,17 @@ from dlrm.record import (
     Outcome,
     RunDirectory,
     RunStoreRecord,
+    write_atomically,
 )
 from dlrm.reporting.reporter import Reporter
 from dlrm.run_store.messages import Message, MessageKind
 from hostinfo.node_place import NodePlace
 
 log = logging.getLogger(__name__)
+
+MAX_RAISE = 256
+"""Samples by which a batch that is yet to be decided may be raised for a number of machines that its range does not
+demand."""
 
 
 def run_first_node(invocation: Invocation) -> int:
@@ -126,18 +129,18 @@ def _run_in_store(invocation: Invocation, store: StoreProcess | None) -> int:
         )
     timeout_seconds = resolved.job.run.peer_timeout_seconds
     if place is None:
-        write_spec_for_nodes(directory, number, resolved, 1)
+        _write_spec_for_nodes(directory, number, resolved, 1)
 
         def settle_alone(result: NodeResult) -> Outcome:
             states = {0: NodeState(host=find_host_name(), result=result)}
             return settle(attempt, decide_outcome(states, None), result.rank_ends)
 
-        return run_watched(invocation, number, Watchdog(timeout_seconds, None, stopper, store), settle_alone)
+        return invocation.run_watched(number, Watchdog(timeout_seconds, None, stopper, store), settle_alone)
     try:
         allowed = list_allowed_numbers(resolved)
         announcement = make_announcement(directory, number, allowed[-1], timeout_seconds)
         group, members = _gather_nodes(place, attempt, announcement, allowed, stopper)
-        write_spec_for_nodes(directory, number, resolved, len(members))
+        _write_spec_for_nodes(directory, number, resolved, len(members))
         is_own = settle_directories(directory, group.states, members)
         announce_members(group, announcement, members, directory.read_spec(number).decode() if is_own else "")
     except RendezvousStoppedError:
@@ -145,8 +148,7 @@ def _run_in_store(invocation: Invocation, store: StoreProcess | None) -> int:
     except (RendezvousError, DirectoryError, OSError) as error:
         reason = EndReason.BAD_INPUT if isinstance(error, AddressError) else EndReason.PEER_SILENT
         return invocation.finish(settle(attempt, Outcome(state="failed", reason=reason, message=str(error)), []))
-    return run_watched(
-        invocation,
+    return invocation.run_watched(
         number,
         Watchdog(timeout_seconds, group, stopper, store),
         lambda result: conclude(group, attempt, result, timeout_seconds),
@@ -158,7 +160,7 @@ def _gather_nodes(
 ) -> tuple[NodeGroup, list[int]]:
     """Wait on node 0 until the nodes have joined, and return them with those that run the attempt.
 
-    The run's reports tell which are missing. Raises what `host_rendezvous` raises.
+    The run's reports say which are missing. Raises what `host_rendezvous` raises.
     """
     with closing(Reporter(attempt, 0)) as reporter:
         tell = partial(reporter.progress, "preparing")
@@ -183,3 +185,33 @@ def _check_number_of_nodes(resolved: ResolvedJob, place: NodePlace | None) -> No
     if place is not None and numbers[-1] == 1:
         message = "is 1, but this is a node of several: --node-rank and --rendezvous, or Slurm's variables, say so"
         raise ConfigError([FieldError("resources.nodes", message, "the number of machines")])
+
+
+def list_allowed_numbers(resolved: ResolvedJob) -> list[int]:
+    """List the numbers of machines that an attempt can have, ascending: those with which the document is valid.
+
+    Their ranks divide every size of the batch. Where the batch is yet to be decided, it will be such a size; then those
+    numbers are left out that would raise it by many samples, in this attempt and all later ones.
+    """
+    numbers = resolved.job.resources.node_range
+    return list(numbers) if len(numbers) == 1 else [number for number in numbers if _is_allowed(resolved, number)]
+
+
+def _is_allowed(resolved: ResolvedJob, num_nodes: int) -> bool:
+    resources = resolved.job.resources
+    if resolved.asked is not None and resolved.asked.batch.global_size == "auto":
+        of_ends = math.lcm(resources.least_world_size, resources.node_range[-1] * resources.workers_per_node)
+        if math.lcm(of_ends, num_nodes * resources.workers_per_node) > max(of_ends, MAX_RAISE):
+            return False
+    try:
+        resolve_for_nodes(resolved, num_nodes)
+    except ConfigError:
+        return False
+    return True
+
+
+def _write_spec_for_nodes(directory: RunDirectory, number: int, resolved: ResolvedJob, num_nodes: int) -> None:
+    """Write the document for `num_nodes` machines to attempt `number`, where that changes it. Raises OSError."""
+    if num_nodes != resolved.job.resources.num_nodes:
+        changed = resolve_for_nodes(resolved, num_nodes)
+        write_atomically(directory.attempt(number).spec, changed.model_dump_json(indent=1))

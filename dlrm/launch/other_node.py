@@ -5,16 +5,15 @@ import os
 from collections.abc import Callable
 
 from dlrm.launch.invocation import Invocation
-from dlrm.launch.nodes.conclusion import conclude
+from dlrm.launch.nodes.conclusion import conclude, settle
 from dlrm.launch.nodes.group import BEAT_SECONDS, NodeGroup
-from dlrm.launch.nodes.own_directory import add_own_outcome, enter_own_directory, keep_outcome
+from dlrm.launch.nodes.own_directory import add_own_outcome, take_document
 from dlrm.launch.nodes.rendezvous import RendezvousError, RendezvousStoppedError, get_announcement, join_rendezvous
-from dlrm.launch.nodes.results import make_result
 from dlrm.launch.nodes.state import Announcement, NodeResult
+from dlrm.launch.outcomes import make_result
 from dlrm.launch.reports import keep_launch_log
 from dlrm.launch.store_process import StoreProcess
 from dlrm.launch.watchdog import Watchdog
-from dlrm.launch.watched_part import run_watched
 from dlrm.record import EXIT_FAILED, EXIT_STOPPED, RUN_STORE_VARIABLE, EndReason, Outcome
 from hostinfo.node_place import NodePlace
 
@@ -45,7 +44,7 @@ def run_other_node(invocation: Invocation, place: NodePlace) -> int:
         return _run_in_own_directory(invocation, announcement, group)
     invocation.enter_attempt(attempt)
     watchdog = Watchdog(timeout_seconds, group, stopper)
-    return run_watched(invocation, announcement.attempt, watchdog, conclude_here)
+    return invocation.run_watched(announcement.attempt, watchdog, conclude_here)
 
 
 def _wait_as_spare(invocation: Invocation, group: NodeGroup, conclude_here: Callable[[NodeResult], Outcome]) -> int:
@@ -66,11 +65,13 @@ def _run_in_own_directory(invocation: Invocation, announcement: Announcement, gr
     attempt, timeout_seconds = directory.attempt(announcement.attempt), announcement.peer_timeout_seconds
 
     def conclude_own(result: NodeResult) -> Outcome:
-        result = add_own_outcome(result, attempt)
-        return keep_outcome(conclude(group, attempt, result, timeout_seconds), attempt)
+        outcome = conclude(group, attempt, add_own_outcome(result, attempt), timeout_seconds)
+        settle(attempt, outcome, [])
+        return outcome
 
     try:
-        enter_own_directory(directory, attempt, group)
+        attempt.create()
+        take_document(directory, group)
     except OSError as error:
         outcome = Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message=str(error))
         return invocation.finish(conclude_own(make_result(outcome)))
@@ -80,6 +81,6 @@ def _run_in_own_directory(invocation: Invocation, announcement: Announcement, gr
     store = StoreProcess(directory, announcement.attempt, group.place.node, has_own_directory=True)
     try:
         watchdog = Watchdog(timeout_seconds, group, stopper, store)
-        return run_watched(invocation, announcement.attempt, watchdog, conclude_own)
+        return invocation.run_watched(announcement.attempt, watchdog, conclude_own)
     finally:
         store.close()

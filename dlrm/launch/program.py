@@ -5,7 +5,7 @@ failure; this process exits with the code of `outcome.json` instead: 0 done, 75 
 or data, 1 a failure that another attempt may avoid. SIGTERM or SIGINT, at any moment and any number of times, stops the
 run after a step that the ranks agree on: everything trained is in a checkpoint, if a step was made. One launch process
 at a time works in a run directory: a second one ends at once with code 1. It leaves no outcome, unless it is another
-attempt of a service: that is told `run_in_use`, and tries again later.
+attempt of a service: the service learns `run_in_use`, and tries again later.
 
 A job on several machines (resources.nodes) has one such process on each, with the same RUN_DIRECTORY on a file system
 that they share: `--node-rank I --rendezvous HOST:PORT`, where HOST is the machine of node 0 and PORT a free port there.
@@ -14,7 +14,7 @@ signal to one node stops all; a node that is lost ends the attempt on all.
 
 With `--run-store URI` the run is kept in a bucket too, under URI and the name of its directory: checkpoints and the
 model are uploaded behind the training, and an empty directory is filled from there first (docs/buckets.md). Nodes that
-are all told of it may have run directories of their own.
+all have this option may have run directories of their own.
 
 A launcher whose machines share no disk with the service passes `--document FILE`, for a run that has no document yet,
 and `--push-target FILE`, the address of the service for all that it would read in the run directory otherwise: reports,
@@ -23,9 +23,8 @@ logs and the outcome. Both may be mounted read-only; the target may change while
 
 import logging
 
-from dlrm.launch.arguments import UsageError, make_invocation, parse_arguments, prepare_directory
 from dlrm.launch.first_node import run_first_node
-from dlrm.launch.invocation import Invocation
+from dlrm.launch.invocation import Invocation, UsageError, make_invocation, parse_arguments, prepare_directory
 from dlrm.launch.nodes.conclusion import settle
 from dlrm.launch.other_node import run_other_node
 from dlrm.launch.reports import LOG_FORMAT
@@ -60,7 +59,7 @@ def main() -> int:
 def _end_in_use(invocation: Invocation, error: RunInUseError) -> int:
     """Tell the service that another process works in the run directory, and return the exit code.
 
-    Nothing is told or written where that process may be at this same attempt, whose outcome would be hidden, or where
+    Nothing is reported or written if that process may be at this same attempt, whose outcome would be hidden, or where
     no service has started this one.
     """
     is_first = invocation.place is None or invocation.place.node == 0

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import sys
 import threading
 import uuid
 from dataclasses import fields
@@ -10,13 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dlrm.config import ResolvedJob
-from dlrm.launch.child import make_attempt_command
 from dlrm.launch.nodes.group import NodeGroup, get_index
 from dlrm.launch.nodes.rendezvous import get_announcement
 from dlrm.launch.stopper import Stopper
 from dlrm.launch.watchdog import Watchdog
 from dlrm.record import RunDirectory
-from dlrm.reporting.upload_relay import NODE_VARIABLE
+from dlrm.reporting.reporter import NODE_VARIABLE
+from hostinfo.child import make_child_command
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
@@ -61,8 +60,9 @@ def run_ranks(
     if stopper.is_requested or watchdog.has_given_up:
         return None
     with watchdog.watch_ranks(list_node_ranks(resources.workers_per_node, watchdog.group)):
+        program, *arguments = make_child_command("dlrm.train.worker", [str(directory.path), "--attempt", str(attempt)])
         try:
-            elastic_launch(config, sys.executable)(*make_attempt_command("dlrm.train.worker", directory, attempt))
+            elastic_launch(config, program)(*arguments)
         except ChildFailedError as error:
             return error.failures
     return {}

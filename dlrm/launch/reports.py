@@ -1,32 +1,54 @@
-"""Reports of a launch process to the service: those of its ranks; and where the service does not see the run directory,
-its logs, and how the attempt has ended."""
+"""Reports of a launch process to the service about its ranks; if the service does not see the run directory, also
+its logs, the files that the attempt has left, and how it has ended."""
 
+import contextlib
 import logging
 import os
-from collections.abc import Callable, Iterator
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
-from dlrm.launch.left_files import LeftFiles, find_left_files
-from dlrm.launch.rank_output import RankOutput
+from pydantic import BaseModel, ValidationError
+
 from dlrm.record import (
+    CHECKPOINT_SAVED,
+    CHECKPOINTS_REMOVED,
     FILE_REPORTS_VARIABLE,
+    MODEL_SAVED,
+    UPLOADED,
     AttemptDirectory,
     AttemptEnd,
+    CheckpointReport,
+    EventReport,
+    ModelReport,
     Outcome,
     PushTarget,
+    RemovedCheckpoints,
+    SpoolReader,
+    parse_report,
     read_rank_ends,
 )
+from dlrm.reporting.log_lines import LogLines
 from dlrm.reporting.push import Pusher
 
 log = logging.getLogger(__name__)
 
 LOG_FORMAT = "%(asctime)s launch %(message)s"
 TERMINATION_VARIABLE = "DLRM_TERMINATION_LOG"
-"""Environment variable with the path of a file to which a short form of the end is written, such as that of Kubernetes'
+"""Environment variable with the path of a file to which a short form of the end is written, such as Kubernetes'
 termination message."""
 MAX_TERMINATION_BYTES = 4000
 """Largest size of that form; Kubernetes takes 4,096 bytes."""
+OUTPUT_INTERVAL_SECONDS = 0.5
+OUTPUT_END_SECONDS = 5.0
+"""Longest wait for the last lines: whoever reads standard output may have stopped reading."""
+MAX_LINES, MAX_BYTES = 1000, 2**20
+
+Details = TypeVar("Details", bound=BaseModel)
 
 
 class ServiceReports:
@@ -139,3 +161,87 @@ def _write_termination(end: AttemptEnd) -> None:
         Path(path).write_text(end.format_within(MAX_TERMINATION_BYTES))
     except OSError as error:
         log.warning("%s: %s", TERMINATION_VARIABLE, error)
+
+
+class RankOutput:
+    """Thread that copies every new line of the logs of some ranks to standard output, after the name of the rank.
+
+    There a cluster shows the output of its containers.
+    """
+
+    def __init__(self, attempt: AttemptDirectory, ranks: Iterable[int]) -> None:
+        self._is_closing = threading.Event()
+        self._logs = {rank: LogLines(attempt.rank_log(rank), self._is_closing.is_set) for rank in ranks}
+        self._thread = threading.Thread(target=self._run, name="output", daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._is_closing.set()
+        self._thread.join(OUTPUT_END_SECONDS)
+
+    def _run(self) -> None:
+        # A closed output ends the copy, and nothing else.
+        with contextlib.suppress(OSError):
+            while not self._is_closing.wait(OUTPUT_INTERVAL_SECONDS):
+                self._copy()
+            self._copy()
+
+    def _copy(self) -> None:
+        for rank, log in self._logs.items():
+            while lines := log.read(MAX_LINES, MAX_BYTES):
+                sys.stdout.buffer.write(b"".join(b"[rank %d] %b\n" % (rank, line) for line in lines))
+                sys.stdout.buffer.flush()
+
+
+@dataclass(frozen=True)
+class LeftFiles:
+    """Files that an attempt has left."""
+
+    model_path: str | None = None
+    """Directory of the model, or its URI; None if absent."""
+    checkpoint: CheckpointReport | None = None
+    """Newest checkpoint; None if absent."""
+
+
+def find_left_files(attempt: AttemptDirectory) -> LeftFiles:
+    """Find the model and the newest checkpoint of an attempt, as the service does that gets all events of rank 0.
+
+    In a run that is kept in a bucket, only what has been uploaded counts.
+    """
+    model_path: str | None = None
+    checkpoints: dict[int, CheckpointReport] = {}
+    for event in _read_events(attempt):
+        if event.name in (CHECKPOINT_SAVED, UPLOADED) and (saved := _parse(CheckpointReport, event)) is not None:
+            checkpoints[saved.step] = saved
+        if event.name == CHECKPOINTS_REMOVED and (removed := _parse(RemovedCheckpoints, event)) is not None:
+            for step in removed.steps:
+                checkpoints.pop(step, None)
+        if event.name in (MODEL_SAVED, UPLOADED) and (model := _parse(ModelReport, event)) is not None:
+            model_path = model.path
+    return LeftFiles(model_path, checkpoints[max(checkpoints)] if checkpoints else None)
+
+
+def _read_events(attempt: AttemptDirectory) -> list[EventReport]:
+    try:
+        lines = SpoolReader(attempt.spool_file(0, "events")).read(max_lines=10**9)
+    except OSError as error:
+        log.warning("the end is reported without the files of the run: %s", error)
+        return []
+    events: list[EventReport] = []
+    for line in lines:
+        try:
+            report = parse_report(line)
+        except ValidationError:
+            continue
+        if isinstance(report, EventReport):
+            events.append(report)
+    return events
+
+
+def _parse(kind: type[Details], event: EventReport) -> Details | None:
+    try:
+        return kind.model_validate(event.details)
+    except ValidationError:
+        return None

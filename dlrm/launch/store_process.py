@@ -4,18 +4,16 @@ import contextlib
 import logging
 import os
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
 
 from pydantic import ValidationError
 
-from dlrm.launch.child import make_child_command
 from dlrm.record import UPLOADS_LEFT, RunDirectory
-from dlrm.reporting.reporter import Reporter
-from dlrm.reporting.upload_relay import UploadRelay, count_told
+from dlrm.reporting.reporter import Reporter, UploadRelay, count_told
 from dlrm.run_store.messages import Message, MessageKind
+from hostinfo.child import make_child_command
 
 log = logging.getLogger(__name__)
 
@@ -93,10 +91,10 @@ class StoreProcess:
         return False
 
     def wait_for_uploads(self, rank: int, is_stopped: Callable[[], bool], *, has_failed: bool) -> None:
-        """Wait until all that the training has left is in the store, a limited time; tell what is not.
+        """Wait a limited time until all that the training has left is in the store; report what is not.
 
-        rank: the first one of this node, in whose reports that is told; it has ended. is_stopped: whether the user asks
-        not to wait any longer. has_failed: whether the attempt has ended in an error.
+        rank: the first one of this node, whose reports get the progress; it has ended. is_stopped: whether the user
+        asks not to wait any longer. has_failed: whether the attempt has ended in an error.
         """
         limit_seconds = _read_wait_seconds()
         limit_seconds = min(FAILED_WAIT_SECONDS, limit_seconds) if has_failed else limit_seconds
@@ -157,9 +155,8 @@ class StoreProcess:
             pause = min(2 * pause, MAX_RESTART_SECONDS)
 
     def _run_once(self, arguments: list[str]) -> None:
-        command = make_child_command("dlrm.run_store.process", arguments)
         child = subprocess.Popen(
-            [sys.executable, *command],
+            make_child_command("dlrm.run_store.process", arguments),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

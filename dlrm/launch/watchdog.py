@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import psutil
 
 from dlrm.launch.nodes.group import LostNode, NodeGroup
-from dlrm.launch.nodes.results import has_failed
+from dlrm.launch.outcomes import has_failed
 from dlrm.launch.stopper import Stopper
 from dlrm.launch.store_process import StoreProcess
 from hostinfo.heartbeat import RankMonitor, SilentRank

@@ -4,5 +4,3 @@ from dlrm.model.bags import encode_table_name
 from dlrm.model.dense_part import make_dense_part, set_output_bias
 from dlrm.model.first_order import FirstOrder
 from dlrm.model.plain import PlainModel
-
-__all__ = ["FirstOrder", "PlainModel", "encode_table_name", "make_dense_part", "set_output_bias"]

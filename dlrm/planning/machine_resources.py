@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 from dlrm.config import JobSpec, format_count
 from dlrm.config.sharding import TopologyConfig
 from hostinfo import limits
-from hostinfo.processor import has_bf16_products
+from hostinfo.limits import has_bf16_products
 from sharding.native import find_build_error
 from sharding.planner import Transport, machine
 from sharding.planner.machine import Speeds

@@ -28,8 +28,8 @@ from dlrm.exported_model.run_checkpoint import open_run_checkpoint
 from dlrm.exported_model.score import Piece, ScoredPiece, make_source_pieces, score_pieces
 from dlrm.exported_model.sources import open_compatible
 from dlrm.metrics.binary import compute_binary_metrics, constant_log_loss
-from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, RunDirectory
-from dlrm.yardsticks.rows import ScoredRows
+from dlrm.programs.json_lines import fail
+from dlrm.record import EXIT_DONE, RunDirectory
 from hostinfo.fast_exit import skip_last_collection
 
 
@@ -46,8 +46,7 @@ def main() -> int:
         model = _load_model(arguments.model, arguments.checkpoint)
         metrics = measure(model, arguments.data, arguments.format)
     except (DataError, ModelError, OSError) as error:
-        print(" ".join(str(error).split()), file=sys.stderr)  # noqa: T201
-        return EXIT_BAD_INPUT
+        return fail(error)
     print(json.dumps(metrics))  # noqa: T201
     return EXIT_DONE
 
@@ -59,9 +58,9 @@ def measure(model: SavedModel, patterns: list[str], file_format: str | None = No
     """
     pieces = _make_pieces(model, patterns, file_format)
     source = ", ".join(patterns) or "the rows that its run held out"
-    scored = gather_scores(_check_bad_rows(model, score_pieces(model.module, pieces)), source)
-    metrics = asdict(compute_binary_metrics(scored.labels, scored.logits, scored.weights))
-    constant = constant_log_loss(scored.labels, model.config.train_label_rate, scored.weights)
+    labels, logits, weights = _gather_scores(_check_bad_rows(model, score_pieces(model.module, pieces)), source)
+    metrics = asdict(compute_binary_metrics(labels, logits, weights))
+    constant = constant_log_loss(labels, model.config.train_label_rate, weights)
     return {**metrics, "constant_log_loss": constant}
 
 
@@ -76,8 +75,8 @@ def tell(message: str) -> None:
     print(message, file=sys.stderr)  # noqa: T201
 
 
-def gather_scores(pieces: Iterable[ScoredPiece], source: str) -> ScoredRows:
-    """Gather all good rows.
+def _gather_scores(pieces: Iterable[ScoredPiece], source: str) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Gather labels, logits and weights of all good rows, in their order.
 
     source: where they are from, for errors. Raises DataError if there are none, where all their weights are 0, or
     where the model overflows on one.
@@ -100,7 +99,7 @@ def gather_scores(pieces: Iterable[ScoredPiece], source: str) -> ScoredRows:
             f"the model overflows on {format_count(num_undefined, 'row')}: their values are far from those in training"
         )
         raise DataError(message, source, field="DATA", valid="rows like those it was trained on")
-    return ScoredRows(np.concatenate(labels), all_logits, np.concatenate(weights) if weights else None)
+    return np.concatenate(labels), all_logits, np.concatenate(weights) if weights else None
 
 
 def _make_pieces(model: SavedModel, patterns: list[str], file_format: str | None) -> Iterator[Piece]:
@@ -114,7 +113,7 @@ def _make_pieces(model: SavedModel, patterns: list[str], file_format: str | None
 
 
 def _check_bad_rows(model: SavedModel, pieces: Iterable[ScoredPiece]) -> Iterator[ScoredPiece]:
-    """Yield `pieces`, and tell of odd values at the end.
+    """Yield `pieces`, and print odd values at the end.
 
     Raises DataError at the end if the share of bad rows exceeds that allowed in the model's own data.
     """

@@ -18,6 +18,7 @@ from dlrm.exported_model.export import ExportError, export_model
 from dlrm.exported_model.layout import METRICS
 from dlrm.exported_model.run_checkpoint import RunCheckpoint, open_run_checkpoint
 from dlrm.programs.evaluate import measure, tell
+from dlrm.programs.json_lines import fail
 from dlrm.record import BLEND_SHARE, EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, RunDirectory, find_yardsticks
 from dlrm.train.final_metrics import make_final_metrics
 from hostinfo.fast_exit import skip_last_collection
@@ -38,9 +39,8 @@ def main() -> int:
         resolved, dataset = checkpoint.resolved, checkpoint.dataset
         export_model(checkpoint.path, arguments.output, resolved, dataset, metrics, checkpoint.first_order)
     except (DataError, OSError) as error:
-        print(" ".join(str(error).split()), file=sys.stderr)  # noqa: T201
         # What cannot be read is the wrong path or damaged; what cannot be written is not.
-        return EXIT_FAILED if isinstance(error, ExportError) else EXIT_BAD_INPUT
+        return fail(error, EXIT_FAILED if isinstance(error, ExportError) else EXIT_BAD_INPUT)
     print(json.dumps({"step": checkpoint.progress.step, **metrics}))  # noqa: T201
     return EXIT_DONE
 

@@ -34,7 +34,7 @@ from dlrm.data.inspect.sample.files import sample_files
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.files import find_files, refuse_common_files
 from dlrm.data.raw.open import detect_format
-from dlrm.record import EXIT_BAD_INPUT
+from dlrm.programs.json_lines import fail, print_line
 from hostinfo.fast_exit import skip_last_collection
 
 MIN_SECONDS_BETWEEN_REPORTS = 0.2
@@ -96,7 +96,7 @@ def infer_schema(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _refuse_wishes(request: dict[str, Any], file: DataFile) -> None:
-    """Raise DataError if a wish is told that a format with its own columns cannot fulfil."""
+    """Raise DataError for an option that a format with its own columns cannot fulfil."""
     for name, own in (("label", "label"), ("positive", "1"), ("weight", NO_WEIGHT)):
         if request[name] not in (None, own):
             message = f"Criteo TSV has columns of its own: {request[name]!r} cannot be chosen"
@@ -155,12 +155,7 @@ class _ProgressReporter:
             self._reported_at = now
             left = (now - self._started) * (1.0 - done_fraction) / max(done_fraction, 1e-9)
             message += f", {left:.0f} s left" if done_fraction > MIN_SHARE_FOR_ESTIMATE else ""
-            _print({"kind": "progress", "done_fraction": min(done_fraction, 1.0), "message": message})
-
-
-def _print(line: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(line, allow_nan=False) + "\n")
-    sys.stdout.flush()
+            print_line({"kind": "progress", "done_fraction": min(done_fraction, 1.0), "message": message})
 
 
 def main(program: str) -> int:
@@ -169,9 +164,8 @@ def main(program: str) -> int:
         result = PROGRAMS[program](json.load(sys.stdin))
     # OSError comes from a disk or a store that fails while it is read.
     except (DataError, OSError) as error:
-        sys.stderr.write(str(error).replace("\n", " ") + "\n")
-        return EXIT_BAD_INPUT
-    _print({"kind": "result", **result})
+        return fail(error)
+    print_line({"kind": "result", **result})
     return 0
 
 

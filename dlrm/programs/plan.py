@@ -49,7 +49,8 @@ from dlrm.planning.sizes import (
     UnknownSizesError,
 )
 from dlrm.planning.table_sizes import Place, find_table_sizes
-from dlrm.record import EXIT_BAD_INPUT, NoModelError, RunDirectory, TrainedModel
+from dlrm.programs.json_lines import fail
+from dlrm.record import NoModelError, RunDirectory, TrainedModel
 from hostinfo.fast_exit import skip_last_collection
 from sharding.planner import Plan, PlanError
 from sharding.planner.report import PART_OF_TERM, make_plan_report
@@ -205,13 +206,11 @@ def main() -> int:
         resolved = ResolvedJob.model_validate(request["resolved"])
         line = make_plan_line(resolved, run_directory, request["limits"], request["place"])
     except (DataError, TooLargeError) as error:
-        sys.stderr.write(" ".join(str(error).split()) + "\n")
-        return EXIT_BAD_INPUT
+        return fail(error)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] in ("dlrm", "sharding"):
             raise
-        sys.stderr.write(NO_TRAINER + "\n")
-        return EXIT_BAD_INPUT
+        return fail(NO_TRAINER)
     sys.stdout.write(line + "\n")
     return 0
 

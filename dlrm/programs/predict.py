@@ -35,8 +35,8 @@ from dlrm.exported_model.model import SavedModel
 from dlrm.exported_model.score import Piece, make_source_pieces, score_pieces
 from dlrm.exported_model.score_file import Write, open_score_file, open_score_lines
 from dlrm.exported_model.sources import open_compatible
-from dlrm.programs.json_lines import print_event, print_line
-from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_STOPPED
+from dlrm.programs.json_lines import fail, print_event, print_line
+from dlrm.record import EXIT_DONE, EXIT_FAILED, EXIT_STOPPED
 from hostinfo.fast_exit import skip_last_collection
 from hostinfo.process_memory import get_peak_memory_bytes
 
@@ -76,11 +76,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         counts = _predict(load_saved_model(options.model), options)
     except (DataError, ModelError) as error:
-        print(" ".join(str(error).split()), file=sys.stderr)  # noqa: T201
-        return EXIT_BAD_INPUT
+        return fail(error)
     except OSError as error:
-        print(f"failed; another attempt may succeed: {error}", file=sys.stderr)  # noqa: T201
-        return EXIT_FAILED
+        return fail(f"failed; another attempt may succeed: {error}", EXIT_FAILED)
     print_line(_make_result(counts, time.monotonic() - started))
     return EXIT_DONE
 

@@ -31,8 +31,8 @@ from dlrm.data.prepare.base import open_base
 from dlrm.data.prepare.prepare import prepare
 from dlrm.data.raw.block import describe_odd_values
 from dlrm.data.raw.files import find_splits
-from dlrm.programs.json_lines import print_event, print_line
-from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_STOPPED
+from dlrm.programs.json_lines import fail, print_event, print_line
+from dlrm.record import EXIT_DONE, EXIT_FAILED, EXIT_STOPPED
 from hostinfo.fast_exit import skip_last_collection
 from hostinfo.process_memory import get_peak_memory_bytes
 
@@ -50,11 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         base = None if options.extend is None else open_base(options.extend)
         meta = _prepare(sys.stdin.buffer.read(), options, base)
     except (DataError, ConfigError) as error:
-        print(str(error).replace("\n", " "), file=sys.stderr)  # noqa: T201
-        return EXIT_BAD_INPUT
+        return fail(error)
     except OSError as error:
-        print(f"failed; another attempt may succeed: {error}", file=sys.stderr)  # noqa: T201
-        return EXIT_FAILED
+        return fail(f"failed; another attempt may succeed: {error}", EXIT_FAILED)
     print_line(_make_result(meta, base, time.monotonic() - started))
     return EXIT_DONE
 

@@ -82,7 +82,7 @@ def main() -> int:
 def prepare(directory: RunDirectory, number: int, reporter: Reporter) -> None:
     """Prepare the rows for attempt `number`, and write their directory to `data.json`.
 
-    Raises DataError, also if the rows differ from those of earlier attempts.
+    Raises DataError, also if the rows differ from the rows of earlier attempts.
     """
     resolved = ResolvedJob.model_validate_json(directory.read_spec(number))
     reporter.progress("preparing", "looking at the files", 0.0)

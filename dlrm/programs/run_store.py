@@ -22,9 +22,8 @@ from typing import Any, NoReturn
 
 from dlrm.data.raw.stores import StoreError
 from dlrm.exported_model.layout import CONFIG, METRICS
-from dlrm.programs.json_lines import print_line
+from dlrm.programs.json_lines import fail, print_line
 from dlrm.record import (
-    EXIT_BAD_INPUT,
     EXIT_DONE,
     EXIT_FAILED,
     EXIT_STOPPED,
@@ -48,7 +47,7 @@ from dlrm.run_store.fetch import (
     find_remote_step,
 )
 from dlrm.run_store.layout import MODEL, MODEL_MANIFEST, find_newest_attempt, list_remote_steps
-from dlrm.run_store.lease import Lease, LeaseHeldError, LeaseLostError
+from dlrm.run_store.lease import LeaseHeldError, LeaseLostError, RunLease
 from dlrm.run_store.objects import ObjectStore, RequestError
 from dlrm.run_store.open import check_store, make_record, parse_uri, split_run_uri
 from dlrm.run_store.upload import Uploader, UploadPart
@@ -80,11 +79,9 @@ def main() -> int:
     except SystemExit:
         _end(EXIT_STOPPED)
     except (StoreError, CheckpointFaultError) as error:
-        print(" ".join(str(error).split()), file=sys.stderr)  # noqa: T201
-        return EXIT_BAD_INPUT
+        return fail(error)
     except (RequestError, LeaseHeldError, LeaseLostError, RunInUseError, OSError) as error:
-        print(f"failed; another try may succeed: {error}", file=sys.stderr)  # noqa: T201
-        return EXIT_FAILED
+        return fail(f"failed; another try may succeed: {error}", EXIT_FAILED)
     print_line({"kind": "result", **result})
     return EXIT_DONE
 
@@ -183,7 +180,7 @@ def fetch_one_model(uri: str, path: Path, retries: Retries, *, is_record_enough:
 
 
 def fetch_source(uri: str, path: Path, retries: Retries, *, has_optimizer_state: bool) -> dict[str, Any]:
-    """Fetch the model from which a run starts to the new directory `path`, laid out as that of a run.
+    """Fetch the model from which a run starts to the new directory `path`, laid out as a run directory.
 
     has_optimizer_state: whether its checkpoint is needed too. Raises StoreError, CheckpointFaultError, RequestError and
     OSError.
@@ -213,7 +210,7 @@ def upload_run(directory: RunDirectory) -> dict[str, Any]:
     part = UploadPart(number or None, record.node or 0, is_shared=record.node is None)
     store, retries = ObjectStore(record.run_uri), Retries(_tell, math.inf)
     with hold_run_lock(directory, part.node):
-        lease = Lease(record.run_uri) if part.node == 0 else None
+        lease = RunLease(record.run_uri) if part.node == 0 else None
         if lease is not None:
             retries.run(lambda: lease.acquire(_tell))
         try:

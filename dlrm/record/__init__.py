@@ -1,8 +1,8 @@
 """Files that a run leaves on disk for other processes: its directory, reports and outcome. Imports no torch."""
 
+# pyright: reportUnusedImport=false
+
 from dlrm.record.advice import BATCH_ADVICE, BatchAdvice, BatchCost
-from dlrm.record.attempt_end import AttemptEnd
-from dlrm.record.auc import MAX_STANDARD_ERROR, format_auc
 from dlrm.record.checkpoints import (
     COMPLETE,
     CheckpointDirectory,
@@ -14,7 +14,6 @@ from dlrm.record.checkpoints import (
     get_checkpoint_step,
     list_checkpoints,
 )
-from dlrm.record.course import MIN_STEPS_OF_RUN, Course
 from dlrm.record.directory import AttemptDirectory, RunDirectory
 from dlrm.record.event_names import (
     AVERAGES_WEIGHTS,
@@ -53,26 +52,56 @@ from dlrm.record.event_names import (
 from dlrm.record.file_reports import (
     FILE_REPORTS_VARIABLE,
     MAX_MODEL_FILES,
+    AttemptEnd,
     CheckpointReport,
     ModelFile,
     ModelReport,
+    PushTarget,
     RemovedCheckpoints,
     are_files_reported,
     make_model_report,
 )
 from dlrm.record.files import FULL_DISK, remove_partial_files, sync_directory, sync_tree, write_atomically
 from dlrm.record.lock import RunInUseError, hold_run_lock
-from dlrm.record.outcome import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_STOPPED, EndReason, Outcome, OutcomeState
+from dlrm.record.metrics import (
+    LOGISTIC_REGRESSION,
+    MAX_STANDARD_ERROR,
+    MIN_STEPS_OF_RUN,
+    YARDSTICKS,
+    Course,
+    YardstickResult,
+    find_yardsticks,
+    format_auc,
+)
+from dlrm.record.outcome import (
+    EXIT_BAD_INPUT,
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_STOPPED,
+    EndReason,
+    Outcome,
+    OutcomeState,
+    RankEnd,
+    read_rank_ends,
+    write_rank_ends,
+)
 from dlrm.record.prepared import PreparedData
-from dlrm.record.profile import ExchangeProfile, OperatorTime, ProfileDirectory, StepProfile
-from dlrm.record.push_target import PushTarget
+from dlrm.record.profile import (
+    PART_DESCRIPTIONS,
+    PLAN,
+    STEP_PARTS,
+    WAIT_FOR_ROWS,
+    ExchangeProfile,
+    OperatorTime,
+    ProfileDirectory,
+    StepProfile,
+)
 from dlrm.record.quality_warnings import (
     BLEND_SHARE,
     EvaluationSource,
     QualityWarning,
     list_quality_warnings,
 )
-from dlrm.record.rank_ends import RankEnd, read_rank_ends, write_rank_ends
 from dlrm.record.reports import (
     EvaluationReport,
     EventReport,
@@ -87,129 +116,4 @@ from dlrm.record.reports import (
 from dlrm.record.run_store import RUN_STORE_VARIABLE, RunStoreRecord, checksum_file, is_uploaded, mark_uploaded
 from dlrm.record.scores import ScoresDirectory, ScoresRecord
 from dlrm.record.spool import SpoolReader, SpoolWriter
-from dlrm.record.step_parts import PART_DESCRIPTIONS, PLAN, STEP_PARTS, WAIT_FOR_ROWS
 from dlrm.record.trained import ModelRecord, NoModelError, TrainedModel
-from dlrm.record.yardsticks import (
-    LOGISTIC_REGRESSION,
-    YARDSTICKS,
-    YardstickResult,
-    find_yardsticks,
-)
-
-__all__ = [
-    "AVERAGES_WEIGHTS",
-    "BANNERS",
-    "BATCH_ADVICE",
-    "BATCH_GROWN",
-    "BEST_MODEL",
-    "BEST_MODEL_LOST",
-    "BLENDED",
-    "BLEND_FAILED",
-    "BLEND_LEFT_OUT",
-    "BLEND_SHARE",
-    "CANNOT_GROW",
-    "CHECKPOINTS_REMOVED",
-    "CHECKPOINT_SAVED",
-    "COMPLETE",
-    "DATA_REUSED",
-    "DECIDED",
-    "ENDED_EARLY",
-    "EXIT_BAD_INPUT",
-    "EXIT_DONE",
-    "EXIT_FAILED",
-    "EXIT_STOPPED",
-    "FEWER_NODES",
-    "FEW_EVALUATION_ROWS",
-    "FEW_STEPS",
-    "FILE_REPORTS_VARIABLE",
-    "FULL_DISK",
-    "GRAPHS_NOT_USED",
-    "LARGE_BATCH",
-    "LEARNS_NOTHING",
-    "LOGISTIC_REGRESSION",
-    "MAX_MODEL_FILES",
-    "MAX_STANDARD_ERROR",
-    "MIN_STEPS_OF_RUN",
-    "MODEL_SAVED",
-    "ONE_LABEL",
-    "PART_DESCRIPTIONS",
-    "PLAN",
-    "RUN_STORE_VARIABLE",
-    "SCORES_LOST",
-    "SHORT_EPOCH",
-    "STEP_PARTS",
-    "TABLES_RESET",
-    "UNREADABLE_REPORT",
-    "UPLOADED",
-    "UPLOADS_LEFT",
-    "UPLOAD_EVENTS",
-    "UPLOAD_FAILED",
-    "UPLOAD_RECOVERED",
-    "WAIT_FOR_ROWS",
-    "WARNINGS",
-    "YARDSTICKS",
-    "AttemptDirectory",
-    "AttemptEnd",
-    "BatchAdvice",
-    "BatchCost",
-    "CheckpointDirectory",
-    "CheckpointFaultError",
-    "CheckpointFile",
-    "CheckpointManifest",
-    "CheckpointReport",
-    "Course",
-    "EndReason",
-    "EvaluationReport",
-    "EvaluationSource",
-    "EventReport",
-    "ExchangeProfile",
-    "ModelFile",
-    "ModelRecord",
-    "ModelReport",
-    "NoModelError",
-    "OperatorTime",
-    "Outcome",
-    "OutcomeState",
-    "Phase",
-    "PreparedData",
-    "ProfileDirectory",
-    "ProgressReport",
-    "PushTarget",
-    "QualityWarning",
-    "RankEnd",
-    "RemovedCheckpoints",
-    "Report",
-    "RunDirectory",
-    "RunInUseError",
-    "RunStoreRecord",
-    "ScoresDirectory",
-    "ScoresRecord",
-    "SpoolReader",
-    "SpoolWriter",
-    "StartReport",
-    "StepProfile",
-    "StepReport",
-    "TrainedModel",
-    "YardstickResult",
-    "are_files_reported",
-    "checksum_file",
-    "find_checkpoint",
-    "find_newest_checkpoint",
-    "find_yardsticks",
-    "format_auc",
-    "get_checkpoint_step",
-    "hold_run_lock",
-    "is_uploaded",
-    "list_checkpoints",
-    "list_quality_warnings",
-    "make_model_report",
-    "mark_uploaded",
-    "parse_report",
-    "parse_whole_reports",
-    "read_rank_ends",
-    "remove_partial_files",
-    "sync_directory",
-    "sync_tree",
-    "write_atomically",
-    "write_rank_ends",
-]

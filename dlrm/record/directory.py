@@ -163,7 +163,7 @@ class RunDirectory:
 
     @property
     def blend(self) -> Path:
-        """File in which the program that blends the model tells rank 0 what it has made, absent before and after."""
+        """File with the result of the program that blends the model, for rank 0; absent before and after."""
         return self.path / "blend.safetensors"
 
     @property

@@ -25,6 +25,18 @@ def write_atomically(path: Path, content: str | bytes, mode: int = 0o644) -> Non
         part.unlink(missing_ok=True)
 
 
+def write_first(path: Path, content: str) -> None:
+    """Write `content` to `path` as `write_atomically` does, unless it exists: of many writers one is the first."""
+    own = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(8)}")
+    write_atomically(own, content)
+    try:
+        os.link(own, path)
+    except FileExistsError:
+        pass
+    finally:
+        own.unlink()
+
+
 def remove_partial_files(directory: Path) -> None:
     """Remove what processes that were killed in `write_atomically` have left in `directory`."""
     for part in directory.glob(".*.part"):

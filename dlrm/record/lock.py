@@ -43,7 +43,7 @@ class RunInUseError(Exception):
 
 @contextmanager
 def hold_run_lock(directory: RunDirectory, node: int = 0, attempt: int | None = None) -> Generator[None]:
-    """Hold the lock of the run directory for one node; that of node 0 stands for the run.
+    """Hold the lock of the run directory for one node; the lock of node 0 stands for the run.
 
     attempt: number of the attempt that this process runs, for those that find the lock held; None if it runs none.
 
@@ -72,6 +72,6 @@ def _lock(file: TextIO, directory: RunDirectory) -> None:
 
 
 def _describe_holder(directory: Path, content: str) -> RunInUseError:
-    """Make the error that names the holder of a lock. content: that of the lock file, of any version."""
+    """Make the error that names the holder of a lock. content: text of the lock file, of any version."""
     process, host, number, since, *_ = [*content.strip().split(" ", maxsplit=3), "", "", "", ""]
     return RunInUseError(directory, process, host, int(number) if number.isdecimal() else None, since)

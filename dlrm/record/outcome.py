@@ -1,14 +1,13 @@
-"""The outcome of an attempt: `outcome.json` and the exit code of its launch process."""
+"""The outcome of an attempt: `outcome.json`, the exit code of its launch process, and the ends of ranks that failed."""
 
-import os
-import secrets
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from dlrm.record.files import write_atomically
+from dlrm.record.files import write_atomically, write_first
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -58,7 +57,7 @@ class Outcome(BaseModel):
     step: int | None = None
     """Number of batches consumed."""
     metrics: dict[str, float | None] = {}
-    """Metrics of the last evaluation, `samples_per_second`, and those of simple models, such as `lightgbm_auc`."""
+    """Metrics of the last evaluation, `samples_per_second`, and metrics of simple models, such as `lightgbm_auc`."""
 
     @property
     def exit_code(self) -> int:
@@ -70,14 +69,7 @@ class Outcome(BaseModel):
 
     def write_first(self, path: Path) -> None:
         """Write the outcome to `path`, unless another process was first: the first one to fail reports the cause."""
-        own = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
-        write_atomically(own, self.model_dump_json(indent=1))
-        try:
-            os.link(own, path)
-        except FileExistsError:
-            pass
-        finally:
-            own.unlink()
+        write_first(path, self.model_dump_json(indent=1))
 
     @classmethod
     def read(cls, path: Path) -> "Outcome | None":
@@ -86,3 +78,31 @@ class Outcome(BaseModel):
             return cls.model_validate_json(path.read_bytes())
         except (FileNotFoundError, ValidationError):
             return None
+
+
+class RankEnd(BaseModel):
+    """End of one rank that failed; those that ended only because it did are left out."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    rank: int
+    exit_code: int
+    """Exit code of the process; a negative one is the number of the signal that killed it."""
+    message: str
+    """End of the rank in words, with its error where it left one."""
+
+
+_ENDS = TypeAdapter(list[RankEnd])
+
+
+def write_rank_ends(path: Path, ends: Sequence[RankEnd]) -> None:
+    """Write the ends to `path`. Raises OSError."""
+    write_atomically(path, _ENDS.dump_json(list(ends), indent=1).decode())
+
+
+def read_rank_ends(path: Path) -> list[RankEnd]:
+    """Read the ends at `path`; none where the file is missing or invalid, as if no rank has failed."""
+    try:
+        return _ENDS.validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        return []

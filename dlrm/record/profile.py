@@ -1,4 +1,4 @@
-"""Profile of some steps of an attempt, which `dlrm train --profile` leaves.
+"""Parts of a step, and the profile of some steps of an attempt, which `dlrm train --profile` leaves.
 
 attempt-N/profile/rank-0.trace.json.gz   every operator of those steps, for https://ui.perfetto.dev
                   rank-0.json            the same in figures
@@ -11,6 +11,27 @@ from pydantic import BaseModel, ConfigDict
 
 from dlrm.record.files import write_atomically
 
+PLAN = "plan"
+"""Event with the sharding plan. Details: the ranks of each table, bytes by rank, and `step_seconds`, the expected
+seconds of a step by part."""
+STEP_PARTS = "step_parts"
+"""Event with measured times. Details: `num_steps`, and `seconds`, those of one step by part, on rank 0 of the
+attempt."""
+
+WAIT_FOR_ROWS = "wait_for_rows"
+
+PART_DESCRIPTIONS = {
+    WAIT_FOR_ROWS: "wait for the rows of a batch to be read or generated, before its ids are sent",
+    "lookup": "ids sent to the owners of their rows, rows read and pooled, pooled embeddings sent back",
+    "dense": "dense part, forward and backward",
+    "give_back": "gradients of pooled embeddings handed to the owners of the rows",
+    "agree": "wait for the slowest rank, and the vote on whether the step is finite on all ranks",
+    "table_update": "update of the tables' rows and optimizer state; gradients of copies, summed over ranks",
+    "wait_for_sum": "all-reduce of the dense gradients, started before the tables' update, and the wait for it",
+    "optimizer": "moments of the gradient, the update of the dense parameters, and the average of all weights",
+}
+"""Description of each part of a step for users, in the order of a step."""
+
 
 class OperatorTime(BaseModel):
     """Time of one kind of operator, over the profiled steps."""
@@ -19,7 +40,7 @@ class OperatorTime(BaseModel):
 
     name: str
     seconds_per_step: float
-    """Seconds a step in the operator itself, without operators that it calls; on a GPU those of its kernels."""
+    """Seconds a step in the operator itself, without operators that it calls; on a GPU the seconds of its kernels."""
     calls_per_step: float
 
 
@@ -65,7 +86,7 @@ class StepProfile(BaseModel):
 
 @dataclass(frozen=True)
 class ProfileDirectory:
-    """Directory of the profiles of an attempt; the ranks profile some steps if that of rank 0 exists at the start."""
+    """Directory of the profiles of an attempt; if it exists at the start, the ranks profile some steps."""
 
     path: Path
 

@@ -5,10 +5,15 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict
 
-from dlrm.record.auc import MAX_STANDARD_ERROR, format_auc, is_guess
-from dlrm.record.course import Course
 from dlrm.record.event_names import FEW_EVALUATION_ROWS, LEARNS_NOTHING
-from dlrm.record.yardsticks import LOGISTIC_REGRESSION, find_yardsticks
+from dlrm.record.metrics import (
+    LOGISTIC_REGRESSION,
+    MAX_STANDARD_ERROR,
+    Course,
+    find_yardsticks,
+    format_auc,
+    is_guess,
+)
 
 BLEND_SHARE = "blend_share"
 """Name of the metric that is the share of logistic regression in the model: 0 where the model was best alone, absent

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from dlrm.record.auc import is_guess
+from dlrm.record.metrics import is_guess
 
 Phase = Literal["preparing", "loading", "building", "training", "evaluating", "saving"]
 
@@ -43,7 +43,7 @@ class StartReport(_Line):
 
     @property
     def done_fraction(self) -> float | None:
-        """Share of the run's samples that is done; None if the report does not tell."""
+        """Share of the run's samples that is done; None if the report does not say."""
         if self.num_samples is None or self.num_run_samples is None:
             return None
         return self.num_samples / self.num_run_samples
@@ -58,7 +58,7 @@ class StepReport(_Line):
     num_steps: int
     """Number of batches of the whole run."""
     num_samples: int
-    """Number of valid rows consumed so far, those of this step included."""
+    """Number of valid rows consumed so far, this step included."""
     num_run_samples: int | None = None
     """Number of rows that the whole run consumes; null in reports of earlier versions."""
     global_size: int | None = None
@@ -142,12 +142,12 @@ class EvaluationReport(_Line):
 
     @property
     def is_no_better_than_constant(self) -> bool:
-        """Whether the log-loss is no better than that of the constant predictor."""
+        """Whether the log-loss is no better than the constant predictor's."""
         return self.log_loss >= self.constant_log_loss
 
     @property
     def is_guess(self) -> bool:
-        """Whether the AUC is that of a guess."""
+        """Whether the AUC is no better than a guess."""
         return is_guess(self.auc, self.auc_standard_error)
 
 

@@ -1,16 +1,14 @@
 """Reference of a run directory to the bucket in which the run is kept: `run-store.json`."""
 
 import hashlib
-import os
 import secrets
-from contextlib import suppress
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dlrm.record.checkpoints import COMPLETE, CheckpointDirectory
 from dlrm.record.directory import RunDirectory
-from dlrm.record.files import write_atomically
+from dlrm.record.files import write_atomically, write_first
 
 RUN_STORE_VARIABLE = "DLRM_RUN_STORE"
 """Environment variable with the URI below which runs are kept, if no option names it."""
@@ -40,11 +38,7 @@ class RunStoreRecord(BaseModel):
 
     def write_first(self, path: Path) -> None:
         """Write the reference to `path`, unless there is one: of several machines that try, one is the first."""
-        own = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-        write_atomically(own, self.model_dump_json(indent=1))
-        with suppress(FileExistsError):
-            os.link(own, path)
-        own.unlink()
+        write_first(path, self.model_dump_json(indent=1))
 
     @classmethod
     def read(cls, path: Path) -> "RunStoreRecord | None":

@@ -51,7 +51,7 @@ class ScoresDirectory:
 
     @property
     def record(self) -> Path:
-        """File that says which scores are those of the model that the run has left; absent before its end."""
+        """File that names the scores of the model that the run has left; absent before its end."""
         return self.path / "scores.json"
 
     def logits(self, step: int) -> Path:

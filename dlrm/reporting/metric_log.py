@@ -28,7 +28,7 @@ class MetricLog:
         """Log the first and the last step, and between them one line every SECONDS_BETWEEN_LINES.
 
         A line has the mean loss of the steps since the last one, and the speed over the same time, evaluations and
-        checkpoints included; the first one has those of the step itself.
+        checkpoints included; the first one has the loss and the speed of the step itself.
         """
         if report.loss is not None:
             self._losses.append(report.loss)

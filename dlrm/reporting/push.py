@@ -141,7 +141,7 @@ class Pusher:
                 self._add_log(rank, "log", self._attempt.rank_log(rank))
 
     def add_launch_log(self, rank: int, path: Path) -> None:
-        """Send the log at `path` as that of the launch process of this node. rank: the first one of this node."""
+        """Send the log at `path` as the log of this node's launch process. rank: the first one of this node."""
         self._add_log(rank, "launch", path)
 
     def _add_log(self, rank: int, name: str, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Names of the objects of a run: those of its run directory, and a few of its own.
+"""Names of the objects of a run: as in its run directory, and a few more.
 
 <uri>/<run id>/spec.json  data.json  base/…
   attempt-1/outcome.json  logs/rank-0.log  spool/rank-0.metrics.jsonl

@@ -74,7 +74,7 @@ class Holder:
         return f"process {self.process.pid} on {self.host}, since {since}"
 
 
-class Lease:
+class RunLease:
     """The lease of one launch on one run."""
 
     def __init__(

@@ -35,7 +35,7 @@ from dlrm.run_store.fetch import (
     fetch_checkpoints,
     fetch_small_files,
 )
-from dlrm.run_store.lease import Lease, LeaseHeldError, LeaseLostError
+from dlrm.run_store.lease import LeaseHeldError, LeaseLostError, RunLease
 from dlrm.run_store.messages import Message, MessageKind
 from dlrm.run_store.objects import ObjectStore, RequestError
 from dlrm.run_store.upload import Uploader, UploadPart
@@ -92,7 +92,7 @@ class _Keeper:
         self._part, self._number = part, part.number
         self._store = ObjectStore(uri)
         # Only node 0 writes what two launches could both write.
-        self._lease = Lease(uri) if part.node == 0 else None
+        self._lease = RunLease(uri) if part.node == 0 else None
         self._retries = Retries(_note)
         self._events = SpoolWriter(directory.attempt(self._number).uploads_file(part.node))
         self._has_failed = False

@@ -131,7 +131,7 @@ class Uploader:
         """Waits for other nodes, by the checksum of the checkpoint's `COMPLETE`."""
         self._logs_at = 0.0
         self._own_parts: dict[int, str] = {}
-        """Checksums of `COMPLETE` of the checkpoints of which this node's files are in the store, by step."""
+        """Checksums of `COMPLETE`, by step, of checkpoints whose files of this node are in the store."""
         self._model: str | None = None
         """Checksum of the manifest of the model in the store; None if that is not known."""
 
@@ -250,7 +250,7 @@ class Uploader:
         return self._own_parts.get(checkpoint.step) == checksum_file(checkpoint.path / COMPLETE)
 
     def _has_all_parts(self, step: int, manifest: CheckpointManifest, complete: bytes) -> bool:
-        """Whether all nodes have told the checksums of their files of a checkpoint, and these are right."""
+        """Whether all nodes have left the checksums of their files of a checkpoint, and these are right."""
         if self._part.is_shared:
             return True
         prefix = f"{name_content(step, complete)}/{PARTS}"

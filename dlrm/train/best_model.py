@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlrm.checkpoint.find import read_common_manifest, verify_checkpoint
-from dlrm.checkpoint.progress import Progress
+from dlrm.checkpoint.progress import RunProgress
 from dlrm.checkpoint.sharing import bring_to_rank0
 from dlrm.record import (
     BEST_MODEL,
@@ -26,7 +26,7 @@ class ChosenModel:
     """Evaluation of the model in the checkpoint; None if the run ended before its first one."""
 
 
-def choose_model(context: RunContext, progress: Progress, last: Path, reason: EndReason) -> ChosenModel:
+def choose_model(context: RunContext, progress: RunProgress, last: Path, reason: EndReason) -> ChosenModel:
     """Choose the model of a run that has ended, and report if it is not that of the last step. Collective.
 
     last: checkpoint of the last step, which is chosen where it is the best, where it has reached the target of the run,

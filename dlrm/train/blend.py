@@ -9,7 +9,7 @@ from dlrm.exported_model.blend import UNBLENDED
 from dlrm.exported_model.blend_file import BlendOutput, read_blend
 from dlrm.model import FirstOrder
 from dlrm.record import BLEND_FAILED, BLEND_SHARE, BLENDED
-from dlrm.train.child_program import run_program
+from dlrm.train.child_program import STOPPED, run_program
 from dlrm.train.context import RunContext
 
 log = logging.getLogger(__name__)
@@ -66,11 +66,11 @@ def _run_program(context: RunContext, schema: DataSchema, checkpoint: Path) -> B
     """
     path = context.directory.blend
     try:
-        end = run_program("dlrm.programs.blend", [str(context.directory.path), str(checkpoint)], context.stop)
-        if end.is_stopped:
+        failure = run_program("dlrm.programs.blend", [str(context.directory.path), str(checkpoint)], context.stop)
+        if failure == STOPPED:
             raise BlendStoppedError
-        if end.failure is not None:
-            raise RuntimeError(f"the program that blends it {end.failure}")
+        if failure is not None:
+            raise RuntimeError(f"the program that blends it {failure}")
         return read_blend(path, context.resolved.job.model, schema)
     finally:
         path.unlink(missing_ok=True)

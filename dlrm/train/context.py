@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from dlrm.checkpoint.sharing import DirectoryRanks
 from dlrm.config import ResolvedJob
 from dlrm.record import ProfileDirectory, RunDirectory
-from dlrm.reporting.reporter import Reporter
-from dlrm.reporting.upload_relay import UploadRelay
+from dlrm.reporting.reporter import Reporter, UploadRelay
 from dlrm.train.stop_request import StopRequest
 from sharding.comm.process_groups import Ranks
 

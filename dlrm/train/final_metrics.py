@@ -1,11 +1,11 @@
 """The figures of a run that its outcome, its model and the model's card have."""
 
-from dlrm.checkpoint.progress import Progress
+from dlrm.checkpoint.progress import RunProgress
 from dlrm.gradient_stats.batch_advice import find_largest_useful_batch, get_settled_noise
 from dlrm.record import EvaluationReport
 
 
-def make_final_metrics(progress: Progress, report: EvaluationReport | None) -> dict[str, float | None]:
+def make_final_metrics(progress: RunProgress, report: EvaluationReport | None) -> dict[str, float | None]:
     """Make the metrics of a run that ends at `progress`, by name: an evaluation, its speed, its noise scale.
 
     report: the evaluation of the model that the run leaves, or the last one of a run that leaves none yet.
@@ -27,5 +27,5 @@ def make_final_metrics(progress: Progress, report: EvaluationReport | None) -> d
     return metrics
 
 
-def _is_no_better_than_constant(progress: Progress) -> bool:
+def _is_no_better_than_constant(progress: RunProgress) -> bool:
     return progress.last_evaluation is not None and progress.last_evaluation.is_no_better_than_constant

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from dlrm.checkpoint.progress import Progress
+from dlrm.checkpoint.progress import RunProgress
 from dlrm.gradient_stats.moments import Moments
 from dlrm.gradient_stats.noise import LayerNoise, StepNoise
 from dlrm.gradient_stats.variance_reduction import ClippedFractions
@@ -45,7 +45,7 @@ class ComingMeasurement:
         self._coming: tuple[Readback[StepMeasurement], int] | None = None
         """Measurement, and the samples that it stands for."""
 
-    def replace(self, measurement: Readback[StepMeasurement] | None, num_samples: int, progress: Progress) -> None:
+    def replace(self, measurement: Readback[StepMeasurement] | None, num_samples: int, progress: RunProgress) -> None:
         """Take the measurement of the step before into `progress`; that of this step comes next, on a CPU at once.
 
         num_samples: see `NoiseState.add`.
@@ -56,7 +56,7 @@ class ComingMeasurement:
             if measurement.is_immediate:
                 self.take_in(progress)
 
-    def take_in(self, progress: Progress) -> None:
+    def take_in(self, progress: RunProgress) -> None:
         """Wait for the measurement that is on its way, if one is, and take it into `progress`."""
         if self._coming is None:
             return

@@ -58,7 +58,7 @@ def _measure(context: RunContext) -> list[YardstickResult]:
     # elastic sets the threads of a rank; the other ranks are idle by now.
     environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
     with tempfile.TemporaryFile() as output:
-        end = run_program(
+        failure = run_program(
             "dlrm.programs.yardsticks",
             [str(context.directory.path)],
             context.stop,
@@ -68,8 +68,8 @@ def _measure(context: RunContext) -> list[YardstickResult]:
         )
         output.seek(0)
         results = [YardstickResult.model_validate_json(line) for line in output if line.endswith(b"\n")]
-    if end.failure is not None:
-        context.reporter.event(YARDSTICKS_FAILED, f"the comparison of the model with simple ones {end.failure}")
+    if failure is not None:
+        context.reporter.event(YARDSTICKS_FAILED, f"the comparison of the model with simple ones {failure}")
     return results
 
 

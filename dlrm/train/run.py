@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from dlrm.checkpoint.find import read_common_manifest
-from dlrm.checkpoint.progress import Progress
+from dlrm.checkpoint.progress import RunProgress
 from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.checkpoint.sharing import bring_to_rank0
 from dlrm.data.open import open_data
@@ -95,13 +95,13 @@ def _report_model(reporter: Reporter, directory: RunDirectory) -> None:
         reporter.event(MODEL_SAVED, f"the model is in {directory.model}", **report.model_dump())
 
 
-def _make_stopped_outcome(progress: Progress, message: str) -> Outcome:
+def _make_stopped_outcome(progress: RunProgress, message: str) -> Outcome:
     metrics = make_final_metrics(progress, progress.last_evaluation)
     reason = EndReason.STOP_REQUESTED
     return Outcome(state="stopped", reason=reason, message=message, step=progress.step, metrics=metrics)
 
 
-def _report_early_end(reporter: Reporter, progress: Progress) -> str:
+def _report_early_end(reporter: Reporter, progress: RunProgress) -> str:
     """Report that the run ends since its model gets no better, and return the message of its outcome."""
     course = progress.course
     assert course is not None, "patience counts evaluations"
@@ -109,7 +109,7 @@ def _report_early_end(reporter: Reporter, progress: Progress) -> str:
     return f"{course.describe_early_end()}; the model {course.describe_best()}"
 
 
-def _describe_stop(progress: Progress, checkpoint: Path | None) -> str:
+def _describe_stop(progress: RunProgress, checkpoint: Path | None) -> str:
     if checkpoint is None:
         return "stopped before the first step"
     return f"stopped after step {progress.step} of {progress.num_steps}; checkpoint: {checkpoint}"

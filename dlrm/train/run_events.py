@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from dlrm.checkpoint.progress import Progress
+from dlrm.checkpoint.progress import RunProgress
 from dlrm.config import BatchStage, JobConfig, ResolvedJob, format_count
 from dlrm.data.dataset import Dataset
 from dlrm.gradient_stats.batch_advice import (
@@ -39,7 +39,7 @@ from dlrm.record import (
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.build import PlannedTables
 from dlrm.train.profiler import PartClock
-from hostinfo.processor import has_bf16_products
+from hostinfo.limits import has_bf16_products
 from sharding.planner.report import PlanReport
 
 MAX_TIMES_NOISE = 4.0
@@ -124,7 +124,7 @@ def _describe_caches(plan: PlanReport) -> str:
 
 
 def report_length(
-    reporter: Reporter, job: JobConfig, progress: Progress, stages: Sequence[BatchStage], num_rows: int
+    reporter: Reporter, job: JobConfig, progress: RunProgress, stages: Sequence[BatchStage], num_rows: int
 ) -> None:
     """Report the number of steps, with a warning where it is small. num_rows: number of training rows."""
     first, end = stages[0], stages[-1]
@@ -153,7 +153,7 @@ def report_average(reporter: Reporter, average: WeightAverage | None) -> None:
     )
 
 
-def report_growth(reporter: Reporter, progress: Progress, global_size: int) -> None:
+def report_growth(reporter: Reporter, progress: RunProgress, global_size: int) -> None:
     """Report that the batch is of `global_size` samples from the next step on."""
     interval = progress.noise.interval
     noise = ""
@@ -185,7 +185,7 @@ def report_decisions(reporter: Reporter, resolved: ResolvedJob) -> None:
         )
 
 
-def report_guess(reporter: Reporter, progress: Progress, num_run_samples: int) -> bool:
+def report_guess(reporter: Reporter, progress: RunProgress, num_run_samples: int) -> bool:
     """Warn where the model has been no better than a guess for some evaluations. Return whether it was reported."""
     last = progress.last_evaluation
     is_early = progress.step < MIN_STEPS_OF_RUN or progress.num_samples < MIN_LEARNING_FRACTION * num_run_samples
@@ -202,7 +202,7 @@ def report_guess(reporter: Reporter, progress: Progress, num_run_samples: int) -
     return True
 
 
-def report_large_batch(reporter: Reporter, progress: Progress, full_rows: int, *, is_growing: bool) -> bool:
+def report_large_batch(reporter: Reporter, progress: RunProgress, full_rows: int, *, is_growing: bool) -> bool:
     """Warn where the batch is far above the noise scale, once that is reliable. Return whether it was reported.
 
     full_rows: rows of a full batch; where the batch grows, of the middle one of the run's steps.
@@ -247,7 +247,7 @@ def report_step_parts(reporter: Reporter, clock: PartClock, num_steps: int) -> N
     reporter.event(STEP_PARTS, f"seconds of a step by part: {figures}", num_steps=num_steps, seconds=seconds)
 
 
-def report_advice(reporter: Reporter, resolved: ResolvedJob, progress: Progress, samples: dict[int, int]) -> None:
+def report_advice(reporter: Reporter, resolved: ResolvedJob, progress: RunProgress, samples: dict[int, int]) -> None:
     """Report at the end of a run which batch the model can use, or why that is unknown, and what to do about it.
 
     Nothing is reported where that is unknown and the document left both the batch and the epochs open: its author did
@@ -264,7 +264,7 @@ def report_advice(reporter: Reporter, resolved: ResolvedJob, progress: Progress,
     reporter.event(BATCH_ADVICE, message, **advice.model_dump())
 
 
-def _describe_advice(advice: BatchAdvice, noise: NoiseInterval, progress: Progress, own: RunCost) -> str:
+def _describe_advice(advice: BatchAdvice, noise: NoiseInterval, progress: RunProgress, own: RunCost) -> str:
     run = f"This run's {advice.batch:,} takes"
     if advice.first_batch is not None:
         run = f"This run, whose batch grew from {advice.first_batch:,} to {advice.batch:,}, took"
@@ -282,18 +282,18 @@ def _format_number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _suggest_measurements(resolved: ResolvedJob, progress: Progress) -> str:
+def _suggest_measurements(resolved: ResolvedJob, progress: RunProgress) -> str:
     ways = ["a smaller moments.every"] if resolved.moments_every > 1 else []
     # More epochs would make a model worse that has learned its training rows by heart.
     ways += [] if _has_overfitted(progress) else ["more run.epochs"]
     return ", or ".join([*ways, "a smaller batch.global_size"])
 
 
-def _has_overfitted(progress: Progress) -> bool:
+def _has_overfitted(progress: RunProgress) -> bool:
     return progress.course is not None and progress.course.has_overfitted
 
 
-def _suggest_remedy(resolved: ResolvedJob, progress: Progress) -> str:
+def _suggest_remedy(resolved: ResolvedJob, progress: RunProgress) -> str:
     """Suggest what to do about a model that is no better than the constant predictor at the end of its run."""
     if not _has_overfitted(progress):
         return "set lower learning rates"
@@ -304,7 +304,7 @@ def _suggest_remedy(resolved: ResolvedJob, progress: Progress) -> str:
     return f'{best}: set run.keep_model = "best", which keeps that one, or fewer run.epochs'
 
 
-def _suggest_next(resolved: ResolvedJob, progress: Progress, lowest_noise_scale: float) -> str:
+def _suggest_next(resolved: ResolvedJob, progress: RunProgress, lowest_noise_scale: float) -> str:
     useful = find_surely_useful_batch(lowest_noise_scale)
     if useful > resolved.job.batch.global_size:
         return (
@@ -314,7 +314,7 @@ def _suggest_next(resolved: ResolvedJob, progress: Progress, lowest_noise_scale:
     return f"Measure more, with {_suggest_measurements(resolved, progress)}"
 
 
-def _explain_missing_advice(resolved: ResolvedJob, progress: Progress) -> str:
+def _explain_missing_advice(resolved: ResolvedJob, progress: RunProgress) -> str:
     job = resolved.job
     noise, interval, last = progress.noise, progress.noise.interval, progress.last_evaluation
     if job.moments is None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from dlrm.checkpoint.find import find_verified_checkpoint
-from dlrm.checkpoint.progress import Progress
+from dlrm.checkpoint.progress import RunProgress
 from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.checkpoint.saver import Saver, SaveSettings
 from dlrm.checkpoint.state import TrainingState
@@ -59,7 +59,7 @@ def open_trainer(context: RunContext, dataset: Dataset, identity: RunIdentity) -
         set_output_bias(parts.model, dataset.train_label_rate)
         start_warm(parts, context, dataset)
     saved_step = (restored.step or None) if restored else None
-    progress = restored or Progress(num_steps=0)
+    progress = restored or RunProgress(num_steps=0)
     stages = StageSequence(resolved.job, dataset.train.num_rows, progress, ranks)
     report_length(reporter, resolved.job, progress, stages.stages, dataset.train.num_rows)
     report_average(reporter, parts.average)
@@ -69,7 +69,7 @@ def open_trainer(context: RunContext, dataset: Dataset, identity: RunIdentity) -
 
 
 def _make_trainer(
-    context: RunContext, dataset: Dataset, parts: Parts, saver: Saver, progress: Progress, stages: StageSequence
+    context: RunContext, dataset: Dataset, parts: Parts, saver: Saver, progress: RunProgress, stages: StageSequence
 ) -> Trainer:
     resolved, ranks = context.resolved, context.ranks
     run = resolved.job.run
@@ -129,7 +129,7 @@ def _describe_rows(dataset: Dataset) -> TrainRows:
     return TrainRows(train.num_rows, dataset.mean_train_weight, count_windows(train.num_rows, train.row_bytes))
 
 
-def _restore(context: RunContext, state: TrainingState, identity: RunIdentity) -> Progress | None:
+def _restore(context: RunContext, state: TrainingState, identity: RunIdentity) -> RunProgress | None:
     """Load the newest intact checkpoint, and return its progress; None if absent."""
     directory, reporter = context.directory.checkpoints, context.reporter
     checkpoint = find_verified_checkpoint(directory, identity, state.ranks, reporter, context.sharers)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from dlrm.checkpoint.progress import Progress
+from dlrm.checkpoint.progress import RunProgress
 from dlrm.config import (
     BatchGrowth,
     BatchStage,
@@ -22,7 +22,7 @@ from sharding.comm.process_groups import Ranks
 class StageSequence:
     """The stages of one run, as far as its progress goes and on to its end."""
 
-    def __init__(self, job: JobConfig, num_rows: int, progress: Progress, ranks: Ranks) -> None:
+    def __init__(self, job: JobConfig, num_rows: int, progress: RunProgress, ranks: Ranks) -> None:
         """List the stages of a run over `num_rows` training rows, and set the number of its steps in `progress`.
 
         The number is an estimate of a batch that grows by its noise scale, corrected whenever it grows.
@@ -135,7 +135,7 @@ def _find_stage(stages: Sequence[BatchStage], row: int) -> BatchStage:
     return next((stage for stage in stages if row < stage.end_row), stages[-1])
 
 
-def _number_steps(stages: Sequence[BatchStage], progress: Progress) -> list[BatchStage]:
+def _number_steps(stages: Sequence[BatchStage], progress: RunProgress) -> list[BatchStage]:
     """Number the steps of stages so that the next one follows those of `progress`.
 
     An earlier version ended each epoch with a short batch, so its checkpoint may count more batches.

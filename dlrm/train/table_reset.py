@@ -7,7 +7,7 @@ see every row once.
 
 from dataclasses import dataclass
 
-from dlrm.checkpoint.progress import Progress
+from dlrm.checkpoint.progress import RunProgress
 from dlrm.optimizers.weight_average import WeightAverage
 from dlrm.record import TABLES_RESET
 from dlrm.reporting.reporter import Reporter
@@ -25,7 +25,7 @@ class TableReset:
     epoch_rows: int
     """Training rows of an epoch."""
 
-    def reset_if_due(self, progress: Progress) -> None:
+    def reset_if_due(self, progress: RunProgress) -> None:
         """Draw the tables anew where the next batch is the first one that begins in an epoch. Collective.
 
         A batch that runs over the end of an epoch is still trained with the tables of its beginning. The draw is the

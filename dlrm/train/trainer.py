@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dlrm.checkpoint.progress import Progress
+from dlrm.checkpoint.progress import RunProgress
 from dlrm.checkpoint.saver import Saver
 from dlrm.config import BatchStage
 from dlrm.data.batches import Batch
@@ -49,7 +49,7 @@ class Trainer:
     stop: StopRequest
     saver: Saver
     ranks: Ranks
-    progress: Progress
+    progress: RunProgress
     stages: StageSequence
     """Stages of the run, of batches of one size each."""
     open_batches: Callable[[BatchStage], AbstractContextManager[Iterable[Batch]]]

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlrm.record import EXIT_DONE, EXIT_FAILED, AttemptDirectory, EndReason, Outcome, RunDirectory
-from dlrm.reporting.reporter import Reporter
-from dlrm.reporting.upload_relay import NODE_VARIABLE, UploadRelay
+from dlrm.reporting.reporter import NODE_VARIABLE, Reporter, UploadRelay
 from dlrm.train.stop_request import StopRequest
 from hostinfo.heartbeat import start_heartbeats
 from hostinfo.stop_signals import ignore_stop_signals

@@ -5,17 +5,3 @@ from sharding.embedding.make_transport import TransportError, TransportName
 from sharding.embedding.shard import Shard, ShardSpec
 from sharding.embedding.sharded_tables import BatchInputDist, PooledBatch, ShardedTables
 from sharding.embedding.table_average import TableAverage, swap_tensors
-
-__all__ = [
-    "BatchInputDist",
-    "CowClip",
-    "PooledBatch",
-    "Shard",
-    "ShardSpec",
-    "ShardedTables",
-    "TableAverage",
-    "TableOptimizer",
-    "TransportError",
-    "TransportName",
-    "swap_tensors",
-]

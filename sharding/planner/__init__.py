@@ -22,22 +22,3 @@ from sharding.planner.types import (
     Topology,
     Transport,
 )
-
-__all__ = [
-    "Block",
-    "Dense",
-    "Diagnosis",
-    "ExchangeType",
-    "NoPlanError",
-    "Plan",
-    "PlanError",
-    "PlanRequest",
-    "Rule",
-    "ShardingType",
-    "Table",
-    "TableOptimizerName",
-    "TablePlan",
-    "Topology",
-    "Transport",
-    "make_plan",
-]

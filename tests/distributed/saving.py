@@ -8,7 +8,7 @@ import torch
 from torch.distributed._shard.sharded_tensor.api import ShardedTensor
 
 from dlrm.checkpoint.find import find_verified_checkpoint
-from dlrm.checkpoint.progress import Progress
+from dlrm.checkpoint.progress import RunProgress
 from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.checkpoint.saver import Saver, SaveSettings
 from dlrm.checkpoint.state import TrainingState
@@ -45,7 +45,7 @@ class ResumedRun:
 
     parts: Parts
     saver: Saver
-    progress: Progress
+    progress: RunProgress
     rates: StepRates
 
     def step(self, batch: GlobalBatch, ranks: Ranks) -> float:
@@ -75,7 +75,7 @@ def resume_run(
     identity = make_identity(setting, ranks.world_size)
     run = RunDirectory(directory)
     found = find_verified_checkpoint(run.checkpoints, identity, ranks, reporter)
-    progress = state.restore(found.path, found.manifest.world_size) if found else Progress(num_steps=100)
+    progress = state.restore(found.path, found.manifest.world_size) if found else RunProgress(num_steps=100)
     saver = Saver(run, state, identity, ranks, reporter, settings, progress.step or None)
     return ResumedRun(parts, saver, progress, StepRates(setting.dense_rate, setting.table_rate))
 

@@ -11,16 +11,17 @@ from safetensors.torch import load_file
 
 from dlrm.data.open import open_data
 from dlrm.exported_model.blend import score_source
+from dlrm.exported_model.layout import CARD
 from dlrm.exported_model.load import load_saved_model
 from dlrm.metrics.binary import compute_binary_metrics
 from dlrm.optimizers import StepRates
 from dlrm.optimizers.weight_average import WeightAverage
-from dlrm.record import AVERAGES_WEIGHTS, EventReport, Outcome, RunDirectory, SpoolReader, parse_report
+from dlrm.record import AVERAGES_WEIGHTS, Outcome, RunDirectory
 from dlrm.train.batch import to_device
 from sharding.comm.process_groups import Ranks
 from tests.distributed.reference import GlobalBatch, draw_batches
 from tests.distributed.training import TrainingSetting, copy_shards
-from tests.dlrm.train.test_run import NUM_STEPS, list_figures, read_curve, resolve_job, run_attempt
+from tests.dlrm.train.test_run import NUM_STEPS, list_events, list_figures, read_curve, resolve_job, run_attempt
 from tests.rank_pool.pool import RankPools
 from tests.sharding.read_checkpoint import read_whole
 
@@ -29,6 +30,7 @@ HALF_LIFE = 6000.0
 """Samples: updates are due every 750, which is every third batch."""
 NUM_BATCHES = 11
 AVERAGED: dict[str, Any] = {"averaging": {"half_life_fraction": 0.3}}
+KINDS = {"averaged": AVERAGED, "schedule_free": {"dense_optimizer": {"name": "schedule_free", "learning_rate": 0.01}}}
 
 Weights = dict[str, torch.Tensor]
 
@@ -166,14 +168,22 @@ def run_whole(rank_pools: RankPools, path: Path, world_size: int = 2, **changes:
     return outcome
 
 
+@pytest.fixture(scope="module", params=["averaged", "schedule_free"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """A run with an average of all weights, or with an optimizer that averages the dense ones itself."""
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def averaged(rank_pools: RankPools, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("averaged")
-    run_whole(rank_pools, path, **AVERAGED)
+def averaged(rank_pools: RankPools, tmp_path_factory: pytest.TempPathFactory, kind: str) -> Path:
+    path = tmp_path_factory.mktemp(kind)
+    run_whole(rank_pools, path, **KINDS[kind])
     return path
 
 
-@pytest.mark.parametrize("transport", ["auto", "network", "torchrec"])
+@pytest.mark.parametrize(
+    "transport", ["auto", *(pytest.param(name, marks=pytest.mark.slow) for name in ("network", "torchrec"))]
+)
 def test_training_is_the_same_to_the_bit(rank_pools: RankPools, tmp_path: Path, transport: str):
     sharding = {"sharding": {"transport": transport}}
     run_whole(rank_pools, tmp_path / "plain", **sharding)
@@ -187,26 +197,35 @@ def test_training_is_the_same_to_the_bit(rank_pools: RankPools, tmp_path: Path, 
             assert torch.equal(found[key], value), key
 
 
-def test_the_model_that_is_left_is_the_average_that_was_evaluated(averaged: Path):
+def test_the_model_that_is_left_is_the_average_that_was_evaluated(averaged: Path, kind: str):
     model = load_file(RunDirectory(averaged).model / "model.safetensors")
     reported = read_curve(averaged, 1).evaluations[-1]
     saved = read_whole(RunDirectory(averaged).checkpoint(reported.step))
-    for name, tensor in model.items():
-        assert torch.equal(saved[f"average.{name.removesuffix('.weight') if 'tables.' in name else name}"], tensor), (
-            name
-        )
-    assert any(not torch.equal(saved[name], tensor) for name, tensor in model.items() if name.startswith("dense."))
-    job = resolve_job(**AVERAGED).job
-    dataset = open_data(job.data, [], None)
+    if kind == "averaged":
+        for name, tensor in model.items():
+            key = f"average.{name.removesuffix('.weight') if 'tables.' in name else name}"
+            assert torch.equal(saved[key], tensor), name
+        assert any(not torch.equal(saved[name], tensor) for name, tensor in model.items() if name.startswith("dense."))
+    else:
+        averages = [value for key, value in saved.items() if key.startswith("dense_optimizer.") and key.endswith("x")]
+        dense = {name: tensor for name, tensor in model.items() if name.startswith("dense.")}
+        assert len(averages) == len(dense)
+        for name, tensor in dense.items():
+            assert any(tensor.shape == average.shape and torch.equal(tensor, average) for average in averages), name
+        card = (RunDirectory(averaged).model / CARD).read_text()
+        assert "Its dense parameters are an average over the steps." in card
+    dataset = open_data(resolve_job(**KINDS[kind]).job.data, [], None)
     scored = score_source(load_saved_model(RunDirectory(averaged).model).module, dataset.evaluation)
     measured = compute_binary_metrics(scored.labels, scored.logits, scored.weights)
     assert (measured.auc, measured.log_loss) == pytest.approx((reported.auc, reported.log_loss), rel=1e-6)
 
 
 @pytest.mark.slow
-def test_a_run_stopped_at_any_look_ends_with_the_same_average(rank_pools: RankPools, averaged: Path, tmp_path: Path):
+def test_a_run_stopped_at_any_look_ends_with_the_same_average(
+    rank_pools: RankPools, averaged: Path, kind: str, tmp_path: Path
+):
     """The looks: before the first step, in each step, and before each batch of an evaluation."""
-    job = resolve_job(**AVERAGED)
+    job = resolve_job(**KINDS[kind])
     weights = (RunDirectory(averaged).model / "model.safetensors").read_bytes()
     for num_looks in (5, 7, 14):
         path = tmp_path / str(num_looks)
@@ -217,25 +236,30 @@ def test_a_run_stopped_at_any_look_ends_with_the_same_average(rank_pools: RankPo
         assert (RunDirectory(path).model / "model.safetensors").read_bytes() == weights
 
 
+@pytest.mark.parametrize("kind", ["averaged"], indirect=True)
 def test_the_run_says_what_is_averaged(averaged: Path):
-    lines = SpoolReader(RunDirectory(averaged).attempt(1).spool_file(0, "events")).read()
-    reports = [report for line in lines if isinstance(report := parse_report(line), EventReport)]
-    (event,) = (report for report in reports if report.name == AVERAGES_WEIGHTS)
+    (event,) = (event for event in list_events(averaged) if event.name == AVERAGES_WEIGHTS)
     # 0.3 of one epoch of 7,200 rows or so.
     assert event.details["half_life_samples"] == pytest.approx(0.3 * 7200, rel=0.02)
 
 
 @pytest.mark.parametrize("optimizer_state", [False, True])
 def test_a_warm_start_goes_on_from_the_average(
-    rank_pools: RankPools, averaged: Path, tmp_path: Path, optimizer_state: bool
+    rank_pools: RankPools, averaged: Path, kind: str, tmp_path: Path, optimizer_state: bool
 ):
     run = {"eval_every_fraction": 0.25, "yardsticks": "none"}
     run["warm_start"] = {"from": str(averaged), "optimizer_state": optimizer_state}
-    job = resolve_job(
-        run=run, dense_optimizer={"name": "adam", "learning_rate": 1e-30}, table_optimizer={"learning_rate": 1e-30}
-    )
+    # Rates whose squares are numbers of fp32, and whose steps are none.
+    optimizer = {"name": "adam" if kind == "averaged" else kind, "learning_rate": 1e-15}
+    job = resolve_job(run=run, dense_optimizer=optimizer, table_optimizer={"learning_rate": 1e-30})
     outcome = rank_pools.of(2).run(run_attempt, tmp_path, 1, job, None)[0]
     assert outcome.state == "succeeded", outcome.message
     started, source = (load_file(RunDirectory(path).model / "model.safetensors") for path in (tmp_path, averaged))
     for name, tensor in source.items():
         torch.testing.assert_close(started[name], tensor, rtol=0, atol=1e-6)
+    if kind == "schedule_free":
+        # The average begins anew: no step of the earlier run, at 0.01, has a weight in it.
+        saved = read_whole(RunDirectory(tmp_path).checkpoint(outcome.step or 0))
+        totals = [value.item() for name, value in saved.items() if name.endswith("squared_rates")]
+        assert max(totals) == pytest.approx(min(totals))
+        assert 0.0 < max(totals) < 1e-20

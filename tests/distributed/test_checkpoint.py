@@ -107,12 +107,22 @@ def test_a_checkpoint_damaged_in_any_file_is_never_loaded_and_the_one_before_alw
     assert list_checkpoint_names(good) == NAMES
     damages = list(list_damages(RunDirectory(good).checkpoint(4)))
     assert len(damages) == 7 * 4, "two ranks, the metadata and COMPLETE"
-    for number, damage in enumerate(damages):
-        directory = tmp_path / f"damaged-{number}"
+    directories = [tmp_path / f"damaged-{number}" for number in range(len(damages))]
+    for directory, damage in zip(directories, damages, strict=True):
         shutil.copytree(good / "checkpoints", directory / "checkpoints")
         list_damages(RunDirectory(directory).checkpoint(4))[damage]()
-        started = rank_pools.of(2).run(train_up_to, directory, SETTING, draw_setting_batches(4), 2, False)
-        assert [piece.started_at for piece in started] == [2, 2], damage
+
+    def find_all(ranks: Ranks) -> list[int]:
+        steps: list[int] = []
+        for directory in directories:
+            reporter = Reporter(AttemptDirectory(directory / "attempt-1"), ranks.rank)
+            identity = make_identity(SETTING, ranks.world_size)
+            found = find_verified_checkpoint(RunDirectory(directory).checkpoints, identity, ranks, reporter)
+            steps.append(found.manifest.step if found else 0)
+        return steps
+
+    assert rank_pools.of(2).run(find_all) == [[2] * len(damages)] * 2
+    for directory, damage in zip(directories, damages, strict=True):
         (event,) = read_events(directory, "checkpoint_passed_over")
         assert event.details == {"step": 4}, damage
         assert str(RunDirectory(directory).checkpoint(4)) in event.message

@@ -16,7 +16,7 @@ from dlrm.data.order import SampleOrder
 from dlrm.data.rows import Rows
 from dlrm.model import set_output_bias
 from dlrm.optimizers import StepRates
-from dlrm.record import EndReason, EventReport, Outcome, RunDirectory, SpoolReader, parse_report
+from dlrm.record import EndReason, Outcome, RunDirectory
 from dlrm.train.batch import to_device
 from sharding.comm.process_groups import Ranks
 from tests.distributed.reference import GlobalBatch, ReferenceModel, draw_batches
@@ -27,7 +27,7 @@ from tests.distributed.training import (
     copy_shards,
     draw_initial_tables,
 )
-from tests.dlrm.train.test_run import DOCUMENT, list_figures, read_curve, run_attempt
+from tests.dlrm.train.test_run import DOCUMENT, list_events, list_figures, read_curve, run_attempt
 from tests.rank_pool.pool import RankPools
 
 SIZES = (128, 256, 512)
@@ -61,7 +61,7 @@ def train_in_sizes(ranks: Ranks, setting: TrainingSetting, batches: list[GlobalB
 @pytest.mark.parametrize(
     ("table_optimizer", "initial"), [("sgd", 0.0), ("rowwise_adagrad", 0.0), ("rowwise_adagrad", 0.1)]
 )
-@pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.slow), 2, 4])
+@pytest.mark.parametrize("world_size", [2, *(pytest.param(number, marks=pytest.mark.slow) for number in (1, 4))])
 def test_steps_of_growing_batches_follow_the_float64_reference(
     rank_pools: RankPools, world_size: int, table_optimizer: str, initial: float, global_size: int
 ):
@@ -156,9 +156,7 @@ def straight(rank_pools: RankPools, tmp_path_factory: pytest.TempPathFactory) ->
 
 def list_borders(path: Path) -> list[int]:
     """List the steps after which the batch grows, by the events of the first attempt."""
-    lines = SpoolReader(RunDirectory(path).attempt(1).spool_file(0, "events")).read()
-    events = [report for report in map(parse_report, lines) if isinstance(report, EventReport)]
-    return [event.details["step"] for event in events if event.name == "batch_grown"]
+    return [event.details["step"] for event in list_events(path) if event.name == "batch_grown"]
 
 
 def test_evaluations_are_at_shares_of_the_samples(straight: Path):
@@ -201,13 +199,7 @@ def test_a_run_goes_on_at_a_border_with_another_number_of_ranks(rank_pools: Rank
     assert [step.loss for step in found.steps] == pytest.approx([step.loss for step in expected.steps], rel=1e-5)
 
 
-def test_another_schedule_is_another_run(rank_pools: RankPools, tmp_path: Path):
-    rank_pools.of(1).run(run_attempt, tmp_path, 1, resolve_growing(resources={"workers_per_node": 1}), 3)
-    job = resolve(JobConfig.model_validate({**DOCUMENT, "resources": {"workers_per_node": 1}}))
-    with pytest.raises(Exception, match=r"batch\.schedule is \[\], but was"):
-        rank_pools.of(1).run(run_attempt, tmp_path, 2, job, None)
-
-
+@pytest.mark.slow
 def test_sizes_above_an_epoch_train_as_one_size(rank_pools: RankPools, tmp_path: Path):
     """Every batch is an epoch, whatever the sizes, and without scaling its rate is the same."""
     optimizer = {"name": "adam", "learning_rate": 0.001, "schedule": {"scaling": "none"}}

@@ -9,9 +9,9 @@ import torch
 
 from dlrm.config import ModelConfig
 from sharding.jagged import JaggedIds
-from tests.distributed.reference import GlobalBatch, ReferenceModel, add_lists_and_weights, draw_batches
+from tests.distributed.reference import GlobalBatch, add_lists_and_weights, draw_batches
 from tests.distributed.saving import PartialRun, train_up_to
-from tests.distributed.training import TrainedModel, TrainingSetting, assemble_tables, draw_initial_tables, train
+from tests.distributed.training import TrainingSetting, assert_follows_reference
 from tests.rank_pool.pool import RankPools
 
 SIZES = {"embedding_dim": 16, "bottom_mlp": [32, 16], "top_mlp": [32, 1]}
@@ -35,26 +35,6 @@ def drop_ids(batches: list[GlobalBatch]) -> list[GlobalBatch]:
     return [replace(batch, bags=none) for batch in batches]
 
 
-def assert_follows_reference(
-    rank_pools: RankPools, world_size: int, setting: TrainingSetting, batches: list[GlobalBatch]
-):
-    by_rank: list[TrainedModel] = rank_pools.of(world_size).run(train, setting, batches)
-    initial = draw_initial_tables(setting)
-    reference = ReferenceModel(
-        initial, setting.table_optimizer, setting.seed, setting.model, setting.mean_weight, setting.num_dense
-    )
-    losses = [reference.step(batch, setting.dense_rate, setting.table_rate) for batch in batches]
-    for trained in by_rank:
-        torch.testing.assert_close(torch.tensor(trained.losses), torch.tensor(losses), rtol=1e-5, atol=0)
-        assert trained.dense.keys() == reference.model.state_dict().keys()
-        for name, expected in reference.model.state_dict().items():
-            assert (trained.dense[name] - expected).abs().max() <= 1e-4 * expected.abs().max(), name
-    for name, table in assemble_tables([trained.shards for trained in by_rank], setting).items():
-        expected, moved = reference.tables[name].detach(), (table - initial[name]).abs().max()
-        assert moved > 0, f"table {name} has not moved"
-        assert (table - expected).abs().max() <= 2e-3 * moved, name
-
-
 @pytest.mark.parametrize("plan", ["table_wise", "row_wise"])
 @pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.slow), 2])
 @pytest.mark.parametrize("model", [DOT, CROSS], ids=["dlrm", "dcn_v2"])
@@ -65,16 +45,13 @@ def test_means_of_lists_follow_the_reference(rank_pools: RankPools, model: Model
     assert_follows_reference(rank_pools, world_size, setting, draw_list_batches())
 
 
+@pytest.mark.parametrize("plan", ["table_wise", "row_wise"])
 @pytest.mark.parametrize("world_size", [1, 2])
-def test_cross_layers_follow_the_reference(rank_pools: RankPools, world_size: int):
-    assert_follows_reference(rank_pools, world_size, replace(SETTING, model=CROSS), draw_list_batches())
-
-
-def test_the_mean_of_one_id_is_the_id_itself(rank_pools: RankPools):
-    batches = draw_batches(3, 512, ROWS)
-    sums, means = (replace(SETTING, model=CROSS.model_copy(update={"pooling": how})) for how in ("sum", "mean"))
-    (of_sums,), (of_means,) = (rank_pools.of(1).run(train, setting, batches) for setting in (sums, means))
-    assert of_sums.losses == of_means.losses
+@pytest.mark.parametrize("model", [DOT, CROSS], ids=["dlrm", "dcn_v2"])
+def test_lists_empty_bags_and_weights_follow_the_reference(
+    rank_pools: RankPools, model: ModelConfig, world_size: int, plan: str
+):
+    assert_follows_reference(rank_pools, world_size, replace(SETTING, model=model, plan=plan), draw_list_batches())
 
 
 @pytest.mark.parametrize("world_size", [1, 2])
@@ -108,7 +85,7 @@ def test_rows_without_tables_follow_the_reference(rank_pools: RankPools, model: 
     ],
     ids=["dcn_v2 with means", "no dense columns", "no tables"],
 )
-@pytest.mark.parametrize("ranks", [(2, 2), (1, 2)])
+@pytest.mark.parametrize("ranks", [pytest.param((2, 2), marks=pytest.mark.slow), (1, 2)])
 def test_a_stopped_run_continues_as_an_uninterrupted_one(
     rank_pools: RankPools, tmp_path: Path, ranks: tuple[int, int], setting: TrainingSetting, batches: list[GlobalBatch]
 ):

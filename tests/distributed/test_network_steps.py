@@ -55,7 +55,7 @@ def draw_batches_with_a_bad_one() -> list[GlobalBatch]:
     ],
     ids=["exact", "on a share", "groups", "no moments"],
 )
-@pytest.mark.parametrize("world_size", [1, 2, 4])
+@pytest.mark.parametrize("world_size", [2, *(pytest.param(number, marks=pytest.mark.slow) for number in (1, 4))])
 def test_steps_in_slices_are_those_over_memory_to_the_bit(
     rank_pools: RankPools, world_size: int, moments: MomentsConfig | None
 ):

@@ -23,7 +23,7 @@ VARIANCES = torch.linspace(0.2, 1.8, NUM_DIMENSIONS, dtype=torch.float64)
 MEAN = (VARIANCES.sum() / BATCH / NUM_DIMENSIONS).sqrt() * torch.ones(NUM_DIMENSIONS, dtype=torch.float64)
 TRACE, SQUARED_NORM = VARIANCES.sum().item(), MEAN.square().sum().item()
 """Their ratio is BATCH: the gradient of a batch is half noise."""
-GROUPS = MomentsConfig(estimator="groups")
+EIGHTH, GROUPS = MomentsConfig(fraction=0.125), MomentsConfig(estimator="groups")
 
 
 @dataclass(frozen=True)
@@ -90,10 +90,13 @@ def measure_noise(ranks: Ranks, config: MomentsConfig, num_valid: int) -> NoiseM
     return layer.average()
 
 
-@pytest.mark.parametrize("num_valid", [BATCH, 5 * 64 + 9], ids=["full batches", "batches with a short group"])
+@pytest.mark.parametrize(
+    "num_valid",
+    [pytest.param(BATCH, id="full batches", marks=pytest.mark.slow), pytest.param(5 * 64 + 9, id="with a short group")],
+)
 @pytest.mark.parametrize(
     "config",
-    [MomentsConfig(fraction=1.0), pytest.param(MomentsConfig(fraction=0.125), marks=pytest.mark.slow), GROUPS],
+    [MomentsConfig(fraction=1.0), pytest.param(EIGHTH, marks=pytest.mark.slow), GROUPS],
     ids=["exact", "exact on an eighth", "groups"],
 )
 @pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.slow), 2])
@@ -153,15 +156,17 @@ def measure_noise_over_windows(
 
 
 @pytest.mark.parametrize(
-    ("world_size", "data"),
+    ("config", "world_size", "data"),
     [
-        (1, TimeOrderedRows(8, 0)),
-        pytest.param(2, TimeOrderedRows(8, 0), marks=pytest.mark.slow),
-        (1, TimeOrderedRows(2, -4096)),
+        (EIGHTH, 1, TimeOrderedRows(8, 0)),
+        pytest.param(GROUPS, 1, TimeOrderedRows(8, 0), marks=pytest.mark.slow),
+        pytest.param(EIGHTH, 2, TimeOrderedRows(8, 0), marks=pytest.mark.slow),
+        pytest.param(GROUPS, 2, TimeOrderedRows(8, 0), marks=pytest.mark.slow),
+        # Over the ends of 2 windows, and of epochs.
+        pytest.param(EIGHTH, 1, TimeOrderedRows(2, -4096), marks=pytest.mark.slow),
+        (GROUPS, 1, TimeOrderedRows(2, -4096)),
     ],
-    ids=["8 windows", "8 windows, 2 ranks", "over the ends of 2 windows, and of epochs"],
 )
-@pytest.mark.parametrize("config", [MomentsConfig(fraction=0.125), GROUPS], ids=["exact on an eighth", "groups"])
 def test_the_noise_scale_of_rows_in_order_of_time_is_the_known_one_within_ten_percent(
     rank_pools: RankPools, config: MomentsConfig, world_size: int, data: TimeOrderedRows
 ):

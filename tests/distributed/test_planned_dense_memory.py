@@ -37,7 +37,7 @@ def count_dense_bytes(ranks: Ranks, setting: TrainingSetting, batches: list[Glob
     return sum(storage_bytes(tensor for tensor in kept if tensor.dim() > 0).values())
 
 
-@pytest.mark.parametrize("world_size", [1, 2])
+@pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.slow), 2])
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "nadamw", "soap", "schedule_free"])
 @pytest.mark.parametrize(
     ("moments", "is_reduced"),

@@ -87,6 +87,8 @@ def test_ten_steps_are_bit_for_bit_five_a_stop_and_five_more(
                 assert torch.equal(found[name], tensor), name
         assert any(name.startswith("/optimizer") for name in whole.shards) == (setting is not SGD)
         assert torch.equal(after.random_numbers, before.random_numbers)
+        # Every rank computes the update of the dense parameters for itself.
+        assert all(torch.equal(whole.dense[name], tensor) for name, tensor in straight[0].dense.items())
 
 
 @pytest.mark.parametrize(
@@ -112,9 +114,9 @@ def test_ten_steps_are_bit_for_bit_five_a_stop_and_five_more(
     "ranks",
     [
         (1, 2),
-        (2, 1),
+        pytest.param((2, 1), marks=pytest.mark.slow),
         pytest.param((2, 4), marks=pytest.mark.slow),
-        (4, 2),
+        pytest.param((4, 2), marks=pytest.mark.slow),
         pytest.param((2, 2), marks=pytest.mark.slow),
         pytest.param((1, 4), marks=pytest.mark.slow),
         pytest.param((4, 1), marks=pytest.mark.slow),

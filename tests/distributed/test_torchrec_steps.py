@@ -23,7 +23,7 @@ def draw_batches_with_a_bad_one() -> list[GlobalBatch]:
 
 @pytest.mark.parametrize("initial_accumulator", [0.0, 0.01])
 @pytest.mark.parametrize("plan", ["table_wise", "row_wise"])
-@pytest.mark.parametrize("world_size", [1, 2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("world_size", [2, *(pytest.param(number, marks=pytest.mark.slow) for number in (1, 4))])
 def test_steps_by_torchrec_are_those_over_memory_up_to_rounding(
     rank_pools: RankPools, world_size: int, plan: str, initial_accumulator: float
 ):
@@ -45,7 +45,12 @@ def test_steps_by_torchrec_are_those_over_memory_up_to_rounding(
 
 @pytest.mark.parametrize(
     ("table_optimizer", "initial_accumulator"),
-    [("sgd", 0.0), ("rowwise_adagrad", 0.0), ("adagrad", 0.0), ("adagrad", 0.01)],
+    [
+        pytest.param("sgd", 0.0, marks=pytest.mark.slow),
+        ("rowwise_adagrad", 0.0),
+        pytest.param("adagrad", 0.0, marks=pytest.mark.slow),
+        ("adagrad", 0.01),
+    ],
 )
 @pytest.mark.parametrize(
     ("first", "then"),

@@ -87,20 +87,6 @@ def test_all_else_is_as_without_it(rank_pools: RankPools, tmp_path: Path):
     assert models[0] == models[1]
 
 
-def test_rows_that_a_model_has_learned_by_heart_show_a_gap(rank_pools: RankPools, tmp_path: Path):
-    outcome = train(
-        rank_pools,
-        tmp_path,
-        resolve_sampling_job(
-            data={"format": "synthetic", "synthetic": {"num_rows": 4000, "num_ids": 400}},
-            dense_optimizer={"name": "adam", "learning_rate": 0.02, "schedule": {"decay": "constant"}},
-            table_optimizer={"learning_rate": 0.2},
-            run={"epochs": 8, "keep_model": "last"},
-        ),
-    )
-    assert (outcome.metrics["train_auc"] or 0.0) > (outcome.metrics["auc"] or 1.0) + 0.1
-
-
 @pytest.mark.slow
 def test_the_gap_of_a_blended_model_is_its_own(rank_pools: RankPools, tmp_path: Path):
     job = resolve_sampling_job(run={"blend": "logistic", "epochs": 2})

@@ -43,7 +43,14 @@ def largest_difference(one: TrainedModel, other: TrainedModel) -> float:
     return max(((a - b).abs().max() / b.abs().max()).item() for a, b in pairs)
 
 
-@pytest.mark.parametrize("moments", [EXACT, SHARE, GROUPS], ids=["exact", "on a share", "groups"])
+@pytest.mark.parametrize(
+    "moments",
+    [
+        pytest.param(EXACT, id="exact"),
+        pytest.param(SHARE, id="on a share", marks=pytest.mark.slow),
+        pytest.param(GROUPS, id="groups", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize(
     ("optimizer", "scale"),
     [(name, scale) for name in OPTIMIZERS for scale in ("gradient", "update") if (name, scale) not in REFUSED],
@@ -70,8 +77,18 @@ def test_measuring_moments_changes_nothing(rank_pools: RankPools):
     assert largest_difference(measured, train_on_first_rank(rank_pools, setting)) == 0.0
 
 
-@pytest.mark.parametrize("moments", [EXACT, SHARE, GROUPS], ids=["exact", "on a share", "groups"])
-@pytest.mark.parametrize("optimizer", ["sgd", "lamb", "soap", "schedule_free"])
+@pytest.mark.parametrize(
+    "moments",
+    [
+        pytest.param(EXACT, id="exact"),
+        pytest.param(SHARE, id="on a share", marks=pytest.mark.slow),
+        pytest.param(GROUPS, id="groups"),
+    ],
+)
+@pytest.mark.parametrize(
+    "optimizer",
+    [*(pytest.param(name, marks=pytest.mark.slow) for name in ("sgd", "soap")), "lamb", "schedule_free"],
+)
 def test_updates_do_not_depend_on_ranks_or_chunk(rank_pools: RankPools, optimizer: str, moments: MomentsConfig):
     setting = replace(
         PLAIN,

@@ -25,7 +25,8 @@ from sharding.comm.process_groups import Ranks
 from sharding.embedding import ShardedTables
 from sharding.embedding.initial_weights import fill_uniform
 from sharding.planner import Plan, Table
-from tests.distributed.reference import MODEL, NUM_DENSE, TABLE_ROWS, GlobalBatch
+from tests.distributed.reference import MODEL, NUM_DENSE, TABLE_ROWS, GlobalBatch, ReferenceModel
+from tests.rank_pool.pool import RankPools
 from tests.sharding.planner.plain_plans import make_plain_plan
 
 
@@ -167,3 +168,40 @@ def draw_initial_tables(setting: TrainingSetting) -> dict[str, torch.Tensor]:
             bound=1 / math.sqrt(len(table)),
         )
     return tables
+
+
+def run_reference(setting: TrainingSetting, batches: list[GlobalBatch]) -> tuple[list[float], ReferenceModel]:
+    """Train the reference from the same initial weights, and return its losses and itself."""
+    reference = ReferenceModel(
+        draw_initial_tables(setting),
+        setting.table_optimizer,
+        setting.seed,
+        setting.model,
+        setting.mean_weight,
+        setting.num_dense,
+        setting.initial_accumulator,
+    )
+    return [reference.step(batch, setting.dense_rate, setting.table_rate) for batch in batches], reference
+
+
+def are_close(ours: torch.Tensor, expected: torch.Tensor, tolerance: float) -> bool:
+    """Whether tensors differ by at most `tolerance` of the largest element."""
+    expected = expected.detach().double()
+    return bool((ours - expected).abs().max() <= tolerance * expected.abs().max())
+
+
+def assert_follows_reference(
+    rank_pools: RankPools, world_size: int, setting: TrainingSetting, batches: list[GlobalBatch]
+) -> None:
+    """Train on ranks, and compare losses, dense weights and tables with the reference in float64."""
+    by_rank: list[TrainedModel] = rank_pools.of(world_size).run(train, setting, batches)
+    losses, reference = run_reference(setting, batches)
+    for trained in by_rank:
+        torch.testing.assert_close(torch.tensor(trained.losses), torch.tensor(losses), rtol=1e-5, atol=0)
+        assert trained.dense.keys() == reference.model.state_dict().keys()
+        for name, expected in reference.model.state_dict().items():
+            assert are_close(trained.dense[name], expected, 1e-4), name
+    initial = draw_initial_tables(setting)
+    for name, table in assemble_tables([trained.shards for trained in by_rank], setting).items():
+        assert not torch.equal(table, initial[name]), f"table {name} has not moved"
+        assert are_close(table, reference.tables[name], 1e-4), name

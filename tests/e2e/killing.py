@@ -1,14 +1,12 @@
 """Runs that are killed at random moments, attempt after attempt, and what must hold of them."""
 
-import json
 import os
 import random
 import signal
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 import psutil
@@ -102,26 +100,8 @@ MOMENTS: dict[str, tuple[Callable[[Attempt], bool], float]] = {
 """What to wait for, and the longest random wait behind it, in seconds."""
 
 
-@dataclass(frozen=True)
-class Kill:
-    """What one kill did, as a line of JSON."""
-
-    attempt: int
-    kind: str
-    moment: str
-    exit_code: int
-    state: str | None
-    """Of the outcome; None where there is none, as of a killed launch process."""
-    last_step: int
-    """The last one that it has reported."""
-    kept_step: int
-    """Of the newest complete checkpoint that is left."""
-    lost_seconds: float
-    """Of training between that checkpoint and the kill, by the times of their reports."""
-
-
-def kill_once(directory: RunDirectory, number: int, kind: str, moment: str, chance: random.Random) -> Kill | None:
-    """Begin attempt `number`, kill it, and check what is left; None where it had ended before."""
+def kill_once(directory: RunDirectory, number: int, kind: str, moment: str, chance: random.Random) -> bool:
+    """Begin attempt `number`, kill it, and check what is left; return False if it had ended before."""
     before = newest_step(directory)
     attempt = Attempt(directory, number, start_attempt(directory, number))
     is_there, longest = MOMENTS[moment]
@@ -142,10 +122,11 @@ def kill_once(directory: RunDirectory, number: int, kind: str, moment: str, chan
     _check_start(attempt, before)
     _check_kept(attempt, before)
     _check_model(directory)
-    if not was_alive:
-        return None
-    _check_ending(kind, exit_code, outcome)
-    return _what_it_did(attempt, kind, moment, exit_code, outcome, before)
+    if was_alive:
+        _check_ending(kind, exit_code, outcome)
+        steps = [report.step for report in attempt.reports if isinstance(report, StepReport)]
+        assert kind != "stop" or not steps or newest_step(directory) == steps[-1]
+    return was_alive
 
 
 def finish(directory: RunDirectory, number: int) -> None:
@@ -176,32 +157,6 @@ def curve(directory: RunDirectory) -> list[tuple[Any, ...]]:
                 kept.append(report)
     clocks = {"seq", "time", "seconds", "samples_per_second"}
     return [tuple(report.model_dump(exclude=clocks).items()) for report in kept]
-
-
-def _what_it_did(
-    attempt: Attempt, kind: str, moment: str, exit_code: int, outcome: Outcome | None, before: int
-) -> Kill:
-    kept = newest_step(attempt.directory)
-    steps = [report for report in attempt.reports if isinstance(report, StepReport)]
-    anchors = [report for report in attempt.reports if isinstance(report, StartReport | StepReport)]
-    anchors = [report for report in anchors if report.step <= kept]
-    if kind == "stop" and steps:
-        assert kept == steps[-1].step
-    return Kill(
-        attempt=attempt.number,
-        kind=kind,
-        moment=moment,
-        exit_code=exit_code,
-        state=outcome and outcome.state,
-        last_step=steps[-1].step if steps else before,
-        kept_step=kept,
-        lost_seconds=steps[-1].time - anchors[-1].time if steps else 0.0,
-    )
-
-
-def append_line(path: Path, kill: Kill, **more: Any) -> None:
-    with path.open("a") as file:
-        file.write(json.dumps({**more, **asdict(kill)}) + "\n")
 
 
 def _holds(is_there: Callable[[Attempt], bool], attempt: Attempt) -> bool:

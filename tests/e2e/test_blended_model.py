@@ -1,8 +1,6 @@
 """A blended model from a file of raw rows: every command that takes it gives the numbers of the run."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,10 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dlrm.record import EXIT_STOPPED, ProgressReport, RunDirectory
-from tests.e2e.launching import reports_of
 from tests.e2e.raw_rows import data_of, write_rows
-from tests.patience import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # several commands, one after another
 
@@ -68,12 +63,6 @@ def compute_log_loss(scores: Path, rows: Path) -> float:
     return float(np.average(-np.log(np.where(labels == 1, scored, 1 - scored)), weights=weights))
 
 
-def is_blending(directory: RunDirectory) -> bool:
-    """Whether the run has begun to blend."""
-    events = reports_of(directory, "events") if directory.attempt(1).spool_file(0, "events").exists() else []
-    return any(isinstance(event, ProgressReport) and "blending" in event.message for event in events)
-
-
 def test_predict_evaluate_and_export_give_the_numbers_of_a_blended_run(job: Path, tmp_path: Path) -> None:
     directory = tmp_path / "run"
     trained = read_result("train", job, "--run-directory", directory)
@@ -91,24 +80,3 @@ def test_predict_evaluate_and_export_give_the_numbers_of_a_blended_run(job: Path
         assert exported[figure] == pytest.approx(trained[figure], rel=1e-6)
     weights = [(path / "model.safetensors").read_bytes() for path in (model, tmp_path / "exported")]
     assert weights[0] == weights[1]
-
-
-def test_a_run_that_is_stopped_while_it_blends_is_resumed_to_the_model_of_one_that_is_not(
-    job: Path, tmp_path: Path
-) -> None:
-    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
-    expected = read_result("train", job, "--run-directory", whole)
-    training = subprocess.Popen(
-        command("train", job, "--run-directory", stopped), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
-    wait_until(lambda: is_blending(RunDirectory(stopped)), training)
-    os.kill(training.pid, signal.SIGINT)
-    _, said = training.communicate()
-    assert training.returncode == EXIT_STOPPED, said
-    assert not (stopped / "model").exists()
-
-    resumed = read_result("train", "--resume", stopped)
-    weights = [(path / "model" / "model.safetensors").read_bytes() for path in (whole, stopped)]
-    assert weights[0] == weights[1]
-    for figure in ("auc", "log_loss", "validation_log_loss", "blend_share"):
-        assert resumed[figure] == expected[figure]

@@ -114,12 +114,3 @@ def test_nodes_that_stop_go_on_from_what_each_of_them_has_and_the_bucket(bucket:
     codes, second = start_apart(directories, 2).wait(attempt=2)
     assert (codes, second.state) == ([0, 0], "succeeded")
     assert find_resumed_step(directories[0], 2) == outcome.step
-
-
-def test_nodes_that_were_told_of_different_stores_are_refused(bucket: Bucket, tmp_path: Path):
-    nodes = start_apart(make_directories(tmp_path, RUN), 1, (STORE, "s3://bucket/others"))
-    assert nodes.processes[1].wait() == 1
-    text = (tmp_path / "node1" / "run" / "output").read_text()
-    assert "but s3://bucket/runs on node 0: all nodes need the same one" in text
-    nodes.processes[0].terminate()
-    assert nodes.processes[0].wait() == 75

@@ -117,7 +117,7 @@ def run_examples(number: int) -> None:
 
 
 def test_any_names_of_columns_end_in_prepared_rows_or_in_one_sentence() -> None:
-    run_examples(40)
+    run_examples(15)
 
 
 @pytest.mark.soak

@@ -1,7 +1,4 @@
-"""A run that is killed again and again ends as if it had not been.
-
-DLRM_KILLS_SEED draws other moments, DLRM_KILLS_FILE keeps a line of JSON for every kill.
-"""
+"""A run that is killed again and again ends as if it had not been. DLRM_KILLS_SEED draws other moments."""
 
 import itertools
 import os
@@ -14,19 +11,19 @@ from typing import Any
 import pytest
 
 from dlrm.record import PreparedData, RunDirectory
-from tests.e2e.killing import KINDS, append_line, curve, finish, kill_once
+from tests.e2e.killing import KINDS, curve, finish, kill_once
 from tests.e2e.launching import ended, start
 from tests.e2e.raw_rows import data_of, write_rows
 
 SEED = int(os.environ.get("DLRM_KILLS_SEED", "1"))
 SHORT: dict[str, Any] = {
     "data": {"format": "synthetic", "synthetic": {"num_rows": 60_000, "num_ids": 500}, "eval_fraction": 0.4},
-    "run": {"epochs": 6, "eval_every_fraction": 0.1, "checkpoint_every_seconds": 0.4},
+    "run": {"epochs": 6, "eval_every_fraction": 0.1, "checkpoint_every_seconds": 0.4, "yardsticks": "none"},
 }
 LONG: dict[str, Any] = {**SHORT, "run": {"epochs": 40, "eval_every_fraction": 0.02, "checkpoint_every_seconds": 1.0}}
 RAW: dict[str, Any] = {
     "batch": {"global_size": 512},
-    "run": {"epochs": 20, "eval_every_fraction": 0.1, "checkpoint_every_seconds": 0.4},
+    "run": {"epochs": 20, "eval_every_fraction": 0.1, "checkpoint_every_seconds": 0.4, "yardsticks": "none"},
 }
 NUM_RUNS = 6
 WITHIN = ("start-up", "training", "checkpoint", "evaluation")
@@ -43,18 +40,14 @@ def undisturbed(path: Path, job: dict[str, Any]) -> RunDirectory:
 def run_with_kills(path: Path, job: dict[str, Any], kills: Sequence[tuple[str, str]], seed: str) -> RunDirectory:
     """A run of `job`, killed as `kills` say, kind and moment, and then let go to its end."""
     chance = random.Random(seed)
-    lines = Path(os.environ.get("DLRM_KILLS_FILE", path.parent / "kills.jsonl"))
     directory, process = start(path, **job)
     process.kill()
     process.wait()
     numbers = itertools.count(2)
     for kind, moment in kills:
-        kill = None
-        while kill is None:
-            # Where an attempt has ended a moment before, the next one writes the model again.
-            kill = kill_once(directory, next(numbers), kind, moment, chance)
-        append_line(lines, kill, seed=seed, run=path.name)
-        print(kill)  # noqa: T201
+        # Where an attempt has ended a moment before, the next one writes the model again.
+        while not kill_once(directory, next(numbers), kind, moment, chance):
+            pass
     finish(directory, next(numbers))
     return directory
 
@@ -65,18 +58,31 @@ def assert_same(killed: RunDirectory, alone: RunDirectory) -> None:
     assert (killed.model / weights).read_bytes() == (alone.model / weights).read_bytes()
 
 
-@pytest.mark.slow
-def test_a_run_that_was_killed_and_stopped_ends_as_if_it_had_not_been(tmp_path: Path):
-    alone = undisturbed(tmp_path / "alone", SHORT)
-    kills = [("launch", "training"), ("rank", "checkpoint"), ("stop", "evaluation"), ("everything", "export")]
-    assert_same(run_with_kills(tmp_path / "killed", SHORT, kills, f"{SEED}"), alone)
+@pytest.mark.parametrize(
+    ("num_ranks", "kills"),
+    [
+        pytest.param(1, [("everything", "checkpoint")], id="once"),
+        pytest.param(
+            2,
+            [("launch", "training"), ("rank", "checkpoint"), ("stop", "evaluation"), ("everything", "export")],
+            id="again and again",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_a_run_that_was_killed_and_stopped_ends_as_if_it_had_not_been(
+    tmp_path: Path, num_ranks: int, kills: list[tuple[str, str]]
+):
+    job = {**SHORT, "resources": {"workers_per_node": num_ranks}}
+    alone = undisturbed(tmp_path / "alone", job)
+    assert_same(run_with_kills(tmp_path / "killed", job, kills, f"{SEED}"), alone)
 
 
 @pytest.mark.slow
 def test_a_run_on_raw_rows_that_was_killed_while_it_prepared_and_trained_ends_as_if_it_had_not_been(tmp_path: Path):
     job = {**RAW, "data": data_of(write_rows(tmp_path / "rows.csv", 20_000))}
     alone = undisturbed(tmp_path / "alone", job)
-    kills = [("everything", "preparation"), ("stop", "preparation"), ("rank", "training"), ("launch", "checkpoint")]
+    kills = [("launch", "preparation"), ("stop", "preparation"), ("rank", "training"), ("everything", "checkpoint")]
     killed = run_with_kills(tmp_path / "killed", job, kills, f"raw-{SEED}")
     assert_same(killed, alone)
     prepared = [PreparedData.read(directory.data) for directory in (killed, alone)]

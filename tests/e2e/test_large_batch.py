@@ -21,15 +21,6 @@ CATEGORICAL = [{"name": "site"}, {"name": "tags", "type": "integer", "multi_hot"
 DLRM = {"embedding_dim": 8, "bottom_mlp": [32, 8], "top_mlp": [32, 16, 1]}
 DCN = {**DLRM, "architecture": "dcn_v2", "cross_layers": 2, "cross_rank": 16}
 TABLES = {"name": "rowwise_adagrad", "learning_rate": 0.05}
-LAMB = {
-    "data": SYNTHETIC,
-    "model": DLRM,
-    "batch": {"global_size": 256},
-    "variance_reduction": {},
-    "dense_optimizer": {"name": "lamb", "learning_rate": 0.005},
-    "run": {"epochs": 2, "eval_every_fraction": 0.5, "yardsticks": "none"},
-}
-"""VR-LAMB, long enough to be stopped in its middle."""
 
 
 def csv_of(**columns: Any) -> dict[str, Any]:
@@ -47,24 +38,11 @@ JOBS: dict[str, dict[str, Any]] = {
         "variance_reduction": {},
         "dense_optimizer": {"name": "sgd", "learning_rate": 0.2, "schedule": schedule("polynomial", "linear")},
     },
-    "momentum, dcn_v2, groups, mean": {
-        "data": SYNTHETIC,
-        "model": DCN,
-        "moments": {"estimator": "groups"},
-        "variance_reduction": {"control": "mean"},
-        "dense_optimizer": {"name": "momentum", "learning_rate": 0.05, "schedule": schedule("cosine", "sqrt")},
-    },
     "adam, lists by their mean, scaled update": {
         "data": csv_of(dense=DENSE, categorical=CATEGORICAL),
         "model": {**DLRM, "pooling": "mean"},
         "variance_reduction": {"scale": "update"},
         "dense_optimizer": {"name": "adam", "learning_rate": 0.002, "schedule": schedule("constant", "none")},
-    },
-    "adamw, no dense columns, shuffled": {
-        "data": csv_of(categorical=CATEGORICAL),
-        "model": DLRM,
-        "variance_reduction": {"control": "shuffled"},
-        "dense_optimizer": {"name": "adamw", "learning_rate": 0.002, "schedule": schedule("wsd", "legw")},
     },
     "adagrad, no tables, no moments": {
         "data": csv_of(dense=DENSE),
@@ -148,25 +126,3 @@ def test_a_job_over_rest_trains_with_a_falling_loss(client: Client, name: str):
     assert advice.noise_scale in (None, last.noise_scale)
     assert (advice.noise_scale is None) == (event.message or "").startswith("no advice on the batch: ")
     assert advice.largest_useful_batch == job.metrics["largest_useful_batch"]
-
-
-def test_a_vr_lamb_run_that_is_paused_and_resumed_has_the_losses_of_one_that_is_not(client: Client):
-    straight = submit(client, LAMB)
-    stopped = submit(client, LAMB)
-    losses = losses_of(client, succeeded(client, straight))
-    assert_falls(losses)
-
-    for seen in client.follow(stopped.id, poll_seconds=0.1):
-        if (seen.progress.step or 0) >= len(losses) // 10:
-            break
-    client.pause(stopped.id)
-    for seen in client.follow(stopped.id, poll_seconds=0.1):
-        if seen.state == "PAUSED":
-            break
-    client.resume(stopped.id)
-    resumed = succeeded(client, stopped)
-    first, second = client.attempts(resumed.id)
-    assert 0 < second.start_step == first.saved_step < len(losses)
-    assert losses_of(client, resumed) == losses
-    noise = [[step.noise_scale for step in client.metrics(job.id, kind="step")] for job in (straight, resumed)]
-    assert noise[0] == noise[1]

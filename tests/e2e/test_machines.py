@@ -20,20 +20,6 @@ RUN = {"epochs": 6, "eval_every_fraction": 0.5, "checkpoint_every_seconds": 0.5,
 
 
 @pytest.mark.slow
-def test_nodes_on_machines_with_addresses_of_their_own_learn_what_one_learns(tmp_path: Path):
-    with make_machines(2) as machines:
-        nodes = start_nodes(tmp_path / "nodes", 2, 1, machines)
-        codes, outcome = nodes.wait()
-    assert (codes, outcome.state) == ([0, 0], "succeeded")
-    alone, process = start(tmp_path / "alone")
-    assert ended(alone, process)[0] == 0
-    losses = read_losses(nodes.directory)
-    assert len(losses) >= 15
-    assert losses == pytest.approx(read_losses(alone), abs=1e-5)
-    assert (nodes.directory.model / "model.safetensors").exists()
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("num_nodes", "workers"), [(2, 2), (3, 1)])
 def test_any_number_of_nodes_learns_what_one_learns(tmp_path: Path, num_nodes: int, workers: int):
     batch = {"global_size": 2046 if num_nodes == 3 else 2048}

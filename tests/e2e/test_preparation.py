@@ -15,11 +15,13 @@ import pyarrow as pa
 import pytest
 
 import dlrm.programs.evaluate
-from dlrm.config import DataConfig
+from dlrm.config import DataConfig, JobConfig, resolve
+from dlrm.programs.prepare_run import prepare
 from dlrm.record import EndReason, EvaluationReport, EventReport, PreparedData, ProgressReport, RunDirectory
+from dlrm.reporting.reporter import Reporter
 from tests.dlrm.data.packed_files import prepare_in_cache
 from tests.dlrm.exported_model.model_factory import signed
-from tests.e2e.launching import ONE_RANK, ended, processes_of, reports_of, start, start_attempt
+from tests.e2e.launching import ONE_RANK, ended, reports_of, start, start_attempt
 from tests.e2e.raw_rows import data_of, write_rows
 from tests.patience import wait_until
 
@@ -63,7 +65,9 @@ def is_preparing(directory: RunDirectory) -> bool:
 def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     """Of a job on raw rows with lists, weights and missing values, done."""
     path = tmp_path_factory.mktemp("raw")
-    directory, process = start(path / "run", data=data_of(write_rows(path / "rows.csv", 6000)), batch=BATCH)
+    directory, process = start(
+        path / "run", data=data_of(write_rows(path / "rows.csv", 6000)), batch=BATCH, resources=ONE_RANK
+    )
     code, outcome = ended(directory, process)
     assert (code, outcome.reason) == (0, EndReason.COMPLETED), outcome.message
     return directory
@@ -95,14 +99,6 @@ def test_the_model_scores_what_training_measured_on_held_out_raw_and_packed_rows
     of_all_rows = json.loads(evaluate(run.model, run.path.parent / "rows.csv").stdout)
     assert of_all_rows["num_rows"] == 6000
     assert of_all_rows["auc"] == pytest.approx(measured.auc, abs=0.1)
-
-
-def test_packed_rows_that_were_encoded_otherwise_are_refused(run: RunDirectory, evaluate: Evaluate, tmp_path: Path):
-    config = DataConfig.model_validate(data_of(write_rows(tmp_path / "others.csv", 3000, seed=1)))
-    others = prepare_in_cache(config, tmp_path)
-    answer = evaluate(run.model, others)
-    assert answer.code == 64
-    assert f"{others}: its ids or dense values are encoded differently than those of the model" in answer.stderr
 
 
 @pytest.fixture
@@ -162,7 +158,8 @@ def test_a_damaged_vocabulary_is_one_error_naming_the_model(evaluate: Evaluate, 
 def test_a_packed_directory_trains_to_the_same_result(run: RunDirectory, evaluate: Evaluate, tmp_path: Path):
     noted = PreparedData.read(run.data)
     assert noted is not None
-    directory, process = start(tmp_path / "run", data={"train": [noted.directory], "format": "packed"}, batch=BATCH)
+    data = {"train": [noted.directory], "format": "packed"}
+    directory, process = start(tmp_path / "run", data=data, batch=BATCH, resources=ONE_RANK)
     code, outcome = ended(directory, process)
     assert (code, outcome.reason) == (0, EndReason.COMPLETED), outcome.message
     assert PreparedData.read(directory.data) == noted
@@ -199,7 +196,7 @@ def test_ids_beyond_their_table_are_bad_input_that_names_the_column(
 
 def test_a_stop_while_preparing_ends_at_once_with_code_75(tmp_path: Path):
     data = data_of(write_rows(tmp_path / "rows.csv", 100_000))
-    directory, process = start(tmp_path / "run", data=data)
+    directory, process = start(tmp_path / "run", data=data, resources=ONE_RANK)
     wait_until(lambda: is_preparing(directory), process)
     process.send_signal(signal.SIGTERM)
     code, outcome = ended(directory, process)
@@ -224,16 +221,6 @@ def test_a_killed_preparation_is_a_crash_and_the_next_attempt_goes_on(tmp_path: 
     assert (code, outcome.reason) == (0, EndReason.COMPLETED), outcome.message
 
 
-def test_a_killed_launch_process_takes_the_preparation_along(tmp_path: Path):
-    data = data_of(write_rows(tmp_path / "rows.csv", 100_000))
-    directory, process = start(tmp_path / "run", data=data)
-    wait_until(lambda: is_preparing(directory), process)
-    process.kill()
-    process.wait()
-    wait_until(lambda: processes_of(directory) == [])
-    assert not directory.data.exists()
-
-
 def test_an_attempt_on_other_rows_is_an_error_naming_both_and_changes_nothing(run: RunDirectory, tmp_path: Path):
     copy = RunDirectory(tmp_path / "run")
     shutil.copytree(run.path, copy.path)
@@ -252,19 +239,20 @@ def test_an_attempt_on_other_rows_is_an_error_naming_both_and_changes_nothing(ru
     assert copy.spec.read_bytes() == run.spec.read_bytes()
 
 
-def test_a_later_attempt_reads_a_table_at_the_version_of_the_first(run: RunDirectory, tmp_path: Path):
+def test_a_later_attempt_reads_a_table_at_the_version_of_the_first(tmp_path: Path):
     table = str(tmp_path / "clicks")
     rows = pa.table({"label": [0, 1] * 300, "site": ["a", "b", "c"] * 200, "age": [1.5, 2.5, 3.5, 0.5] * 150})
     deltalake.write_deltalake(table, rows)
     schema = {"dense": [{"name": "age"}], "categorical": [{"name": "site"}]}
-    directory, process = start(tmp_path / "run", data={"train": [table], "format": "parquet", "schema": schema})
-    assert ended(directory, process)[0] == 0
+    job = JobConfig.model_validate({"data": {"train": [table], "format": "parquet", "schema": schema}})
+    directory = RunDirectory(tmp_path / "run")
+    directory.path.mkdir()
+    directory.spec.write_text(resolve(job).model_dump_json())
+    prepare(directory, 1, Reporter(directory.attempt(1), 0))
     before = PreparedData.read(directory.data)
     assert before is not None
     assert before.tables == {table: "0"}
     deltalake.write_deltalake(table, rows, mode="append")
     shutil.rmtree(before.directory)
-    directory.data.write_text(before.model_dump_json())
-    code, outcome = ended(directory, start_attempt(directory, 2), attempt=2)
-    assert (code, outcome.reason) == (0, EndReason.COMPLETED), outcome.message
+    prepare(directory, 2, Reporter(directory.attempt(2), 0))
     assert PreparedData.read(directory.data) == before

@@ -10,15 +10,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cli.local.run_directory import create_next_attempt
-from dlrm.config import DataFacts, parse_job, resolve
 from dlrm.record import EndReason, ProgressReport, RunDirectory, StepReport, find_newest_checkpoint
 from tests.e2e.launching import (
-    TINY,
     ended,
     processes_of,
     ranks_of,
-    read_steps,
     reports_of,
     start,
     start_attempt,
@@ -63,6 +59,7 @@ def test_a_stop_in_the_moment_of_the_start_is_not_lost(tmp_path: Path):
     assert_stopped(directory, process)
 
 
+@pytest.mark.slow
 def test_a_stop_while_the_ranks_start_is_not_lost(tmp_path: Path):
     directory, process = start(tmp_path / "run", run=ENDLESS)
     wait_until(lambda: has_ranks(directory, process), process)
@@ -71,8 +68,15 @@ def test_a_stop_while_the_ranks_start_is_not_lost(tmp_path: Path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("moment", [has_lock, has_phase("loading"), has_phase("building"), has_phase("training")])
+@pytest.mark.parametrize(
+    ("moment", "number"),
+    [
+        (has_lock, signal.SIGINT),
+        (has_phase("loading"), signal.SIGTERM),
+        (has_phase("building"), signal.SIGTERM),
+        (has_phase("training"), signal.SIGINT),
+    ],
+)
 def test_a_stop_at_any_later_moment_is_not_lost(
     tmp_path: Path, moment: Callable[[RunDirectory, Process], bool], number: signal.Signals
 ):
@@ -123,43 +127,3 @@ def test_a_killed_launch_process_takes_its_ranks_along_and_lets_go_of_the_direct
     assert reports_of(directory, "metrics", 2)[0].step == left.step
     process.send_signal(signal.SIGTERM)
     assert_stopped(directory, process, attempt=2)
-
-
-@pytest.mark.slow
-def test_ranks_that_are_just_starting_die_with_their_launch_process_too(tmp_path: Path):
-    directory, process = start(tmp_path / "run", run=ENDLESS)
-    wait_until(lambda: has_ranks(directory, process), process)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    wait_until(lambda: processes_of(directory) == [])
-    assert not directory.checkpoints.exists()
-
-
-def test_an_attempt_that_has_ended_is_not_run_again(tmp_path: Path):
-    directory, process = start(tmp_path / "run", run=ENDLESS)
-    process.send_signal(signal.SIGTERM)
-    _, before = ended(directory, process)
-    code, after = ended(directory, start_attempt(directory, 1))
-    assert (code, after) == (75, before)
-
-
-@pytest.mark.slow
-def test_a_run_whose_batch_grows_by_itself_goes_on_with_another_number_of_ranks(tmp_path: Path):
-    document = {**TINY, "batch": {"global_size": 1000, "schedule": "auto"}, "run": {**ENDLESS, "yardsticks": "none"}}
-    directory = RunDirectory(tmp_path / "run")
-    directory.path.mkdir()
-    job = parse_job({**document, "resources": {"workers_per_node": 1}})
-    directory.spec.write_text(resolve(job, facts=DataFacts(num_train_rows=36_000)).model_dump_json())
-    process = start_attempt(directory, 1)
-    wait_until(lambda: read_steps(directory, 1), process)
-    process.send_signal(signal.SIGTERM)
-    code, stopped = ended(directory, process)
-    assert (code, stopped.state) == (75, "stopped")
-    resumed = create_next_attempt(directory.path, None, ["resources.workers_per_node=2"])
-    assert resumed.resolved.job.batch.first_size == 128
-    process = start_attempt(directory, resumed.number)
-    wait_until(lambda: read_steps(directory, 2), process)
-    process.send_signal(signal.SIGTERM)
-    code, again = ended(directory, process, 2)
-    assert (code, again.state) == (75, "stopped"), again.message
-    assert (stopped.step or 0) < read_steps(directory, 2)[0].step <= (again.step or 0)

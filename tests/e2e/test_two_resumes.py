@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from cli.local.run_directory import create_next_attempt
 from dlrm.config import JobConfig, ResolvedJob, resolve
 from dlrm.record import EvaluationReport, RunDirectory
-from tests.e2e.launching import TINY, ended, reports_of, start_attempt
+from tests.e2e.launching import TINY, reports_of
 from tests.patience import PATIENCE_SECONDS
 
 NUM_EVALUATIONS = (2, 4)
@@ -44,16 +43,6 @@ def told(directory: RunDirectory) -> float:
 
 def num_evaluations(directory: RunDirectory, attempt: int) -> int:
     return sum(isinstance(report, EvaluationReport) for report in reports_of(directory, "metrics", attempt))
-
-
-@pytest.mark.slow
-def test_the_first_to_hold_the_run_trains_as_its_own_document_says(directory: RunDirectory, jobs: list[Path]):
-    first, second = (create_next_attempt(directory.path, job) for job in jobs)
-    assert (first.number, second.number) == (2, 3)
-    code, outcome = ended(directory, start_attempt(directory, first.number), first.number)
-    assert code == 0, outcome.message
-    assert num_evaluations(directory, first.number) == NUM_EVALUATIONS[0]
-    assert told(directory) == 1 / NUM_EVALUATIONS[0]
 
 
 @pytest.mark.slow

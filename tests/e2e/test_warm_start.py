@@ -87,13 +87,12 @@ def day_1(client: Client) -> Iterator[RunDirectory]:
     return RunDirectory(Path(job.run_directory))
 
 
-@pytest.mark.parametrize("named", ["gone", "empty"])
-def test_a_source_that_holds_no_model_ends_the_run_as_bad_input(days: list[Path], tmp_path: Path, named: str):
-    (tmp_path / "empty").mkdir()
-    directory, process = start(tmp_path / "run", data=data_of(days[1]), **warm(tmp_path / named))
+@pytest.mark.slow
+def test_a_source_that_holds_no_model_ends_the_run_as_bad_input(days: list[Path], tmp_path: Path):
+    directory, process = start(tmp_path / "run", data=data_of(days[1]), **warm(tmp_path / "gone"))
     code, outcome = ended(directory, process)
     assert (code, outcome.reason) == (64, EndReason.BAD_INPUT)
-    assert outcome.message.startswith(f"{tmp_path / named}, run.warm_start.from: ")
+    assert outcome.message.startswith(f"{tmp_path / 'gone'}, run.warm_start.from: ")
     assert "(valid: the directory of a run that has succeeded, or of its model)" in outcome.message
 
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from dlrm.record import AttemptDirectory, AttemptEnd, RunDirectory, write_atomically
+from dlrm.record import AttemptDirectory, RunDirectory, write_atomically
 from hostinfo.stop_signals import defer_stop_signals
 from service.launchers.local import LocalLauncher, LocalOptions
-from service.launchers.processes import find_marked, kill_all, make_marks
-from service.launchers.protocol import FilePlaces, Launch, LaunchFiles, LaunchPhase, LaunchStatus
+from service.launchers.processes import make_marks
+from service.launchers.protocol import FilePlaces, Launch, LaunchFiles, LaunchStatus
 from service.launchers.worker_environment import make_worker_environment
 
 
@@ -24,8 +24,6 @@ class Machines:
     """URI below which runs are kept; then every attempt begins in an empty directory, else all in the same."""
     proxy: str | None = None
     """Address of a proxy before the service; None where machines reach it directly."""
-    reads_termination: bool = False
-    """Whether the launcher knows the message that a launch process leaves."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def find_run(self, job_id: str, attempt: int = 1) -> RunDirectory:
@@ -39,10 +37,6 @@ class Machines:
 
     def find_termination(self, job_id: str, attempt: int) -> Path:
         return self.find_mounted(job_id).attempt(attempt).path / "termination"
-
-    def lose(self, job_id: str, attempt: int) -> None:
-        """Kill all processes of an attempt, as where its machine dies."""
-        kill_all(find_marked(self.find_mounted(job_id).attempt(attempt).path))
 
 
 class RemoteLauncher(LocalLauncher):
@@ -66,14 +60,7 @@ class RemoteLauncher(LocalLauncher):
         super().start(self._move(launch), replace(files, push_target=self._redirect(files.push_target)))
 
     def describe(self, launch: Launch) -> LaunchStatus:
-        status = super().describe(self._move(launch))
-        if status.phase is not LaunchPhase.ENDED or not self.machines.reads_termination:
-            return status
-        path = self.machines.find_termination(launch.name.job_id, launch.attempt)
-        end = AttemptEnd.model_validate_json(path.read_text()) if path.exists() else None
-        if end is None:
-            return status
-        return replace(status, outcome=end.outcome, model_path=end.model_path, checkpoint=end.checkpoint)
+        return super().describe(self._move(launch))
 
     def list(self) -> Collection[Launch]:
         return super().list()

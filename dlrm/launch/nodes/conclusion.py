@@ -5,8 +5,8 @@ import time
 from collections.abc import Mapping
 
 from dlrm.launch.nodes.group import BEAT_SECONDS, LostNode, NodeGroup
-from dlrm.launch.nodes.results import decide_outcome, has_failed, list_all_rank_ends
 from dlrm.launch.nodes.state import NodeResult, NodeState
+from dlrm.launch.outcomes import decide_outcome, has_failed, list_all_rank_ends
 from dlrm.record import AttemptDirectory, Outcome, RankEnd, write_rank_ends
 
 log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ def _await_outcome(group: NodeGroup, attempt: AttemptDirectory, timeout_seconds:
 
 
 def settle(attempt: AttemptDirectory, outcome: Outcome, rank_ends: list[RankEnd]) -> Outcome:
-    """Write what is known of the end of an attempt, and return its outcome: that of a rank that wrote one first."""
+    """Write what is known of the end of an attempt, and return its outcome: the first one that was written."""
     if rank_ends and not attempt.outcome.exists():
         try:
             write_rank_ends(attempt.rank_ends, rank_ends)

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from dlrm.launch.nodes.interface import find_interface, find_own_address
+import psutil
+
 from dlrm.launch.nodes.state import NodeState
 from hostinfo.node_place import NodePlace
 
@@ -67,7 +68,7 @@ class NodeGroup:
         self._has_joined = place.node == 0
         self._looked_at = time.monotonic()
         self.num_nodes = num_nodes
-        """Number of nodes that may join; None until node 0 has told it."""
+        """Number of nodes that may join; None until node 0 has announced it."""
         self._seen: dict[int, _Seen] = {}
         self._given_up: LostNode | None = None
         self._exchanged_at = time.monotonic()
@@ -94,13 +95,13 @@ class NodeGroup:
         return states | {self.place.node: self._own} if self._has_joined else states
 
     def join(self) -> None:
-        """Send this node's state from now on; before that, those of the others are read alone."""
+        """Send this node's state from now on; before, it only reads the states of the others."""
         self._has_joined = True
         self._wake.set()
 
     @property
     def members(self) -> list[int] | None:
-        """Nodes that run the attempt, in the order of their ranks; None until node 0 has told it."""
+        """Nodes that run the attempt, in the order of their ranks; None until node 0 has announced it."""
         with self._changed:
             zero = self._list_states().get(0)
             return zero.announcement.members if zero is not None and zero.announcement is not None else None
@@ -175,7 +176,7 @@ class NodeGroup:
         # Node 0 may know itself by an address of its own loopback, as Debian's /etc/hosts has it.
         peer = next((state.address for node, state in self.states.items() if node in (self.members or [])[1:]), "")
         host = self.place.host if self.place.node != 0 else peer
-        return find_interface(find_own_address(host, self.place.port)) if host else None
+        return _name_interface(find_own_address(host, self.place.port)) if host else None
 
     def leave(self) -> None:
         """Tell the others that nothing more comes from here, and stop to exchange states."""
@@ -262,3 +263,20 @@ def _describe_silence(seconds: float) -> str:
 def find_host_name() -> str:
     """Return the name of this machine, for messages."""
     return socket.gethostname()
+
+
+def find_own_address(host: str, port: int) -> str:
+    """Return the address of this machine from which packets to `host` are sent; nothing is sent. Raises OSError."""
+    family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind) as probe:
+        probe.connect(address)
+        return str(probe.getsockname()[0])
+
+
+def _name_interface(own_address: str) -> str | None:
+    """Return the name of the interface that has `own_address`, such as eth0; None if none has."""
+    for name, addresses in psutil.net_if_addrs().items():
+        if any(address.address.partition("%")[0] == own_address for address in addresses):
+            return name
+    # All of 127.0.0.0/8 belongs to the loopback interface, which lists one address of it.
+    return "lo" if own_address.startswith("127.") else None

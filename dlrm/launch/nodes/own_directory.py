@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 
 from dlrm.config.patterns import hide_credentials, normalise_uri
-from dlrm.launch.nodes.conclusion import settle
 from dlrm.launch.nodes.group import NodeGroup, find_host_name
 from dlrm.launch.nodes.state import NodeResult, NodeState
 from dlrm.record import AttemptDirectory, Outcome, RunDirectory, RunStoreRecord, write_atomically
@@ -17,9 +16,9 @@ class DirectoryError(RuntimeError):
 def claim_directory(
     directory: RunDirectory, place: NodePlace, store: RunStoreRecord | None, run_store: str | None
 ) -> bool:
-    """Find out whether the run directory of this node is another one than that of node 0; then it is this node's own.
+    """Find out whether this node has a run directory of its own, and not the one of node 0.
 
-    store: that of node 0; None if it has none. run_store: the one that this node was told, if any. Raises
+    store: the store of node 0; None if absent. run_store: this node's own option, if any. Raises
     DirectoryError where they differ, and OSError.
     """
     own = RunStoreRecord.read(directory.run_store)
@@ -73,17 +72,6 @@ def name_node(directory: RunDirectory, node: int | None) -> None:
         record.model_copy(update={"node": node}).write(directory.run_store)
 
 
-def has_own_directories(group: NodeGroup) -> bool:
-    """Whether the nodes have run directories of their own."""
-    return any(state.has_own_directory for state in group.states.values())
-
-
-def enter_own_directory(directory: RunDirectory, attempt: AttemptDirectory, group: NodeGroup) -> None:
-    """Begin an attempt in this node's own directory: its document is that of node 0. Raises OSError."""
-    attempt.create()
-    take_document(directory, group)
-
-
 def take_document(directory: RunDirectory, group: NodeGroup) -> None:
     """Write the document that node 0 has sent to this node's own directory, where it has one. Raises OSError."""
     states = group.states
@@ -97,9 +85,3 @@ def add_own_outcome(result: NodeResult, attempt: AttemptDirectory) -> NodeResult
     if written is None or written.state == "succeeded":
         return result
     return result.model_copy(update={"outcome": written, "is_cause": True})
-
-
-def keep_outcome(outcome: Outcome, attempt: AttemptDirectory) -> Outcome:
-    """Write the outcome that node 0 has decided to this node's own directory, if there is none; return it."""
-    settle(attempt, outcome, [])
-    return outcome

@@ -7,12 +7,10 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from importlib import metadata
 
-from dlrm.launch.nodes.group import BEAT_SECONDS, JOIN_TIMEOUT_SECONDS, NodeGroup, find_host_name
-from dlrm.launch.nodes.interface import find_own_address
+from dlrm.launch.nodes.group import BEAT_SECONDS, JOIN_TIMEOUT_SECONDS, NodeGroup, find_host_name, find_own_address
 from dlrm.launch.nodes.own_directory import DirectoryError, claim_directory
-from dlrm.launch.nodes.results import has_failed, make_result
 from dlrm.launch.nodes.state import Announcement, NodeState
-from dlrm.launch.outcomes import make_stopped_outcome
+from dlrm.launch.outcomes import has_failed, make_result, make_stopped_outcome
 from dlrm.record import RunDirectory, RunStoreRecord, write_atomically
 from hostinfo.node_place import NodePlace
 
@@ -104,7 +102,7 @@ def join_rendezvous(
 ) -> NodeGroup:
     """Join the rendezvous of node 0, and return once it has decided which nodes run the attempt.
 
-    Nothing is told to the others before this node has found the run directory of node 0, or has one of its own for the
+    Nothing is sent to the others before this node has found the run directory of node 0, or has one of its own for the
     same run in a bucket: what meets here by mistake, such as a node of another job, disturbs nobody. run_store: URI of
     the bucket that this node was told. Raises RendezvousError, and RendezvousStoppedError where `is_stopped` turns true
     before, or another node was stopped.

@@ -1,4 +1,4 @@
-"""State of a node, which its launch process sends to those of the other nodes, as JSON."""
+"""State of a node, which its launch process sends to the other launch processes, as JSON."""
 
 from typing import Literal
 
@@ -14,7 +14,7 @@ ended, or will not start."""
 class Announcement(BaseModel):
     """Description of the attempt, from node 0 to the others."""
 
-    # Another version may send more: that is told by `versions`.
+    # Another version may send more: `versions` says which one it is.
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     attempt: int
@@ -23,7 +23,7 @@ class Announcement(BaseModel):
     members: list[int] | None = None
     """Nodes that run the attempt, in the order of their ranks; None until node 0 has decided it."""
     versions: str
-    """Versions of the packages of node 0, which must be those of all."""
+    """Versions of the packages of node 0; all nodes need the same."""
     token: str
     """Random text that node 0 has also written to the attempt's directory: who reads it there shares the directory."""
     peer_timeout_seconds: float

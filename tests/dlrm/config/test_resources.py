@@ -13,7 +13,7 @@ from dlrm.config import (
     resolve_for_nodes,
     resolve_with_rows,
 )
-from dlrm.launch.nodes.range_spec import list_allowed_numbers
+from dlrm.launch.first_node import list_allowed_numbers
 from dlrm.launch.nodes.rendezvous import choose_members
 
 

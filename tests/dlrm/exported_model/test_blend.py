@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from dlrm.checkpoint.progress import Progress
+from dlrm.checkpoint.progress import RunProgress
 from dlrm.config import DataConfig, JobConfig, ModelConfig, resolve
 from dlrm.data.dataset import Dataset
 from dlrm.data.open import open_data
@@ -219,7 +219,9 @@ def test_a_checkpoint_that_cannot_be_blended_is_the_trained_model_with_a_note(tm
     dataset = replace(drawn, train=rows)
     trained = save_weights(tmp_path / "step-7", job, dataset, seed=0)
     notes: list[str] = []
-    checkpoint = RunCheckpoint(tmp_path / "step-7", resolve(job), dataset, Progress(step=7, num_steps=9), notes.append)
+    checkpoint = RunCheckpoint(
+        tmp_path / "step-7", resolve(job), dataset, RunProgress(step=7, num_steps=9), notes.append
+    )
     saved = checkpoint.load_model()
     assert (saved.module.first_order, saved.config.first_order_share) == (None, None)
     assert len(notes) == 1

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrm.checkpoint.progress import Progress
+from dlrm.checkpoint.progress import RunProgress
 from dlrm.gradient_stats.batch_advice import MAX_BATCH, advise, find_largest_useful_batch, get_settled_noise
 from dlrm.gradient_stats.noise import NoiseInterval, NoiseState, StepNoise
 from tests.dlrm.evaluated import evaluation
@@ -78,15 +78,15 @@ def test_without_a_noise_scale_there_is_no_table():
     assert (advice.batch, advice.noise_scale, advice.largest_useful_batch, advice.table) == (64, None, None, [])
 
 
-def progress_of(relative_noise: float, log_loss: float = 0.4, num_measured: int = 100) -> Progress:
+def progress_of(relative_noise: float, log_loss: float = 0.4, num_measured: int = 100) -> RunProgress:
     """After measurements around a noise scale of 5,000; the constant predictor's log-loss is 0.5."""
     noise = NoiseState()
     for number in range(num_measured):
         noise.add(StepNoise({"a": 10.0}, {"a": 0.002 * (1 + relative_noise * (1 if number % 2 else -1))}), 4096)
-    return Progress(num_steps=100, noise=noise, last_evaluation=evaluation(log_loss))
+    return RunProgress(num_steps=100, noise=noise, last_evaluation=evaluation(log_loss))
 
 
-def settled(progress: Progress) -> NoiseInterval | None:
+def settled(progress: RunProgress) -> NoiseInterval | None:
     return get_settled_noise(progress.noise, progress.last_evaluation)
 
 

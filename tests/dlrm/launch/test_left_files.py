@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dlrm.launch.left_files import LeftFiles, find_left_files
+from dlrm.launch.reports import LeftFiles, find_left_files
 from dlrm.record import AttemptDirectory, CheckpointReport, EventReport, SpoolWriter
 
 RUN, BUCKET = "/runs/job", "s3://bucket/runs/job"

@@ -3,8 +3,8 @@
 import json
 
 from dlrm.launch.nodes.group import LostNode
-from dlrm.launch.nodes.results import decide_outcome, list_all_rank_ends
 from dlrm.launch.nodes.state import NodeResult, NodeState
+from dlrm.launch.outcomes import decide_outcome, list_all_rank_ends
 from dlrm.record import EndReason, Outcome, RankEnd
 
 CRASH = Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message="rank 1 was killed by SIGKILL", rank=1)

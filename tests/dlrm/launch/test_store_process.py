@@ -1,5 +1,6 @@
 """The process that keeps a run in its bucket, started again where it dies. Programs of one line stand in for it."""
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -38,7 +39,7 @@ def start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, started: Started) -> 
     def start(*programs: str) -> StoreProcess:
         def make_command(module: str, arguments: Sequence[str]) -> list[str]:
             started.append(arguments)
-            return ["-c", programs[min(len(started), len(programs)) - 1]]
+            return [sys.executable, "-c", programs[min(len(started), len(programs)) - 1]]
 
         monkeypatch.setattr(store_process, "make_child_command", make_command)
         monkeypatch.setattr(store_process, "RESTART_SECONDS", 0.05)

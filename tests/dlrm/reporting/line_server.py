@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -27,6 +27,16 @@ class LineServer(ThreadingHTTPServer):
         self.num_unauthorized = 0
         self.fault: int | None = None
         """Status of all answers, such as that of an attempt that has ended; None: as it should be."""
+        self.num_to_refuse = 0
+        """Number of next posts that are answered by 503."""
+        self.num_requests = self.largest_body_bytes = 0
+        self.before_answer: Callable[[], None] = lambda: None
+        """Called once lines are kept, before that is acknowledged."""
+
+    @property
+    def seqs(self) -> list[int]:
+        """Numbers of the events of rank 0 that have come, in their order."""
+        return [json.loads(line)["seq"] for line in self.lines.get((0, "events"), [])]
 
     def write_target(self, path: Path, *, shares_files: bool = False) -> None:
         """Write the push target of this server, with its present token."""
@@ -44,8 +54,14 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, {"acknowledged_seq": len(self.server.lines.get(name, []))})
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        num_bytes = int(self.headers["Content-Length"])
+        self.server.largest_body_bytes = max(self.server.largest_body_bytes, num_bytes)
+        body = json.loads(self.rfile.read(num_bytes))
         if self._is_refused():
+            return
+        if self.server.num_to_refuse:
+            self.server.num_to_refuse -= 1
+            self._answer(503, {})
             return
         name = body["rank"], body["stream"]
         known = self.server.lines.setdefault(name, [])
@@ -58,9 +74,11 @@ class _Handler(BaseHTTPRequestHandler):
             return
         known += body["lines"][len(known) - body["first_seq"] + 1 :]
         self.server.order.append(name)
-        self._answer(200, {"acknowledged_seq": len(known)})
+        self.server.before_answer()
+        self._answer(200, {"acknowledged_seq": len(self.server.lines[name])})
 
     def _is_refused(self) -> bool:
+        self.server.num_requests += 1
         if self.server.fault is not None:
             self._answer(self.server.fault, {})
             return True

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from dlrm.run_store.lease import Holder, Lease, LeaseHeldError, LeaseLostError, LeaseTimes
+from dlrm.run_store.lease import Holder, LeaseHeldError, LeaseLostError, LeaseTimes, RunLease
 from dlrm.run_store.objects import ObjectStore, RequestError, RequestLimits
 from hostinfo.process_identity import ProcessIdentity
 from tests.bucket.server import Bucket
@@ -20,9 +20,9 @@ LIMITS = RequestLimits(silent_seconds=1.0, num_tries=2)
 ELSEWHERE = Holder("far", ProcessIdentity("another boot", 7, 1), 0.0)
 
 
-def make_lease(host: str | None = None) -> Lease:
+def make_lease(host: str | None = None) -> RunLease:
     """Make a lease of this process, or of one of another machine."""
-    return Lease(RUN, QUICK, LIMITS, None if host is None else replace(ELSEWHERE, host=host))
+    return RunLease(RUN, QUICK, LIMITS, None if host is None else replace(ELSEWHERE, host=host))
 
 
 def test_a_second_launch_is_refused_and_told_who_is_there(bucket: Bucket):
@@ -60,7 +60,7 @@ def test_the_lease_of_a_process_that_has_ended_on_this_machine_is_taken_over_at_
     child.wait()
     assert process.is_known_to_have_ended()
     ObjectStore(RUN).put_bytes("lease/old.json", Holder("here", process, 0.0).to_bytes())
-    lease = Lease(RUN, LeaseTimes(), LIMITS)
+    lease = RunLease(RUN, LeaseTimes(), LIMITS)
     lease.acquire(pytest.fail)
     lease.release()
 
@@ -131,7 +131,7 @@ def test_a_holder_that_was_cut_off_goes_on_where_nobody_else_came(bucket: Bucket
 
 
 def test_a_renewal_that_arrives_too_late_takes_nothing_back(bucket: Bucket, monkeypatch: pytest.MonkeyPatch):
-    slow = Lease(RUN, replace(QUICK, renew_seconds=1000.0), LIMITS, replace(ELSEWHERE, host="far"))
+    slow = RunLease(RUN, replace(QUICK, renew_seconds=1000.0), LIMITS, replace(ELSEWHERE, host="far"))
     slow.acquire()
     put = ObjectStore.put_bytes
 
@@ -148,7 +148,7 @@ def test_a_renewal_that_arrives_too_late_takes_nothing_back(bucket: Bucket, monk
         slow.require()
 
 
-def _raises(lease: Lease, error: type[Exception]) -> bool:
+def _raises(lease: RunLease, error: type[Exception]) -> bool:
     try:
         lease.require()
     except error:

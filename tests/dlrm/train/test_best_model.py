@@ -8,7 +8,7 @@ import pytest
 from safetensors.torch import load_file
 
 from cli.commands.export import find_kept_checkpoint
-from dlrm.checkpoint.progress import Progress
+from dlrm.checkpoint.progress import RunProgress
 from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.config import ResolvedJob, list_differences
 from dlrm.record import EndReason, EvaluationReport, Outcome, RunDirectory, TrainedModel
@@ -42,24 +42,35 @@ def train(rank_pools: RankPools, path: Path, job: ResolvedJob) -> Outcome:
     return rank_pools.of(2).run(run_attempt, path, 1, job, None)[0]
 
 
-def test_a_run_that_gets_worse_leaves_its_best_model(rank_pools: RankPools, tmp_path: Path):
-    outcome = train(rank_pools, tmp_path, resolve_overfitting_job(keep_checkpoints=1))
-    evaluations = read_curve(tmp_path, 1).evaluations
-    losses = {report.step: report.validation_log_loss for report in evaluations}
+@pytest.fixture(scope="module")
+def overfitted(rank_pools: RankPools, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
+    """A run that gets worse, and keeps no checkpoints but the newest one and that of its best model."""
+    path = tmp_path_factory.mktemp("overfitted")
+    return path, train(rank_pools, path, resolve_overfitting_job(keep_checkpoints=1))
+
+
+def test_a_run_that_gets_worse_leaves_its_best_model(overfitted: tuple[Path, Outcome]):
+    path, outcome = overfitted
+    curve = read_curve(path, 1)
+    losses = {report.step: report.validation_log_loss for report in curve.evaluations}
     assert None not in losses.values()
     best = min(losses, key=lambda step: losses[step] or 0.0)
     assert best < outcome.step  # pyright: ignore[reportOperatorIssue]
-    (chosen,) = (report for report in evaluations if report.step == best)
+    (chosen,) = (report for report in curve.evaluations if report.step == best)
     assert outcome.metrics["model_step"] == best
     assert (outcome.metrics["auc"], outcome.metrics["log_loss"]) == (chosen.auc, chosen.log_loss)
-    saved = read_whole(RunDirectory(tmp_path).checkpoint(best))
-    for name, weight in read_weights(tmp_path).items():
+    saved = read_whole(RunDirectory(path).checkpoint(best))
+    for name, weight in read_weights(path).items():
         if name.startswith("dense."):
             assert weight.equal(saved[name])
+    # Validation rows are not trained on, and are measured by themselves.
+    assert curve.steps[-1].num_samples == pytest.approx(12 * 0.8 * 0.9 * 4000, rel=0.02)
+    assert outcome.metrics["validation_auc"] not in (None, outcome.metrics["auc"])
+    assert 0.5 < (outcome.metrics["validation_calibration"] or 0.0) < 2.0
 
 
 def test_the_last_model_is_left_where_the_job_asks_for_it(rank_pools: RankPools, tmp_path: Path):
-    outcome = train(rank_pools, tmp_path, resolve_overfitting_job(keep_model="last"))
+    outcome = train(rank_pools, tmp_path, resolve_overfitting_job(keep_model="last", epochs=6))
     last = read_curve(tmp_path, 1).evaluations[-1]
     assert (outcome.metrics["model_step"], outcome.metrics["auc"]) == (outcome.step, last.auc)
     assert [path.name for path in RunDirectory(tmp_path).checkpoints.iterdir()] == [f"step-{outcome.step:08}"]
@@ -80,6 +91,7 @@ def test_a_run_ends_after_so_many_evaluations_without_a_better_model(rank_pools:
     assert (again.reason, again.step, again.metrics["auc"]) == (outcome.reason, outcome.step, outcome.metrics["auc"])
 
 
+@pytest.mark.slow
 def test_a_run_whose_patience_ends_with_its_last_row_has_not_ended_early(rank_pools: RankPools, tmp_path: Path):
     train(rank_pools, tmp_path / "patient", resolve_overfitting_job(epochs=6))
     losses = [report.validation_log_loss or 0.0 for report in read_curve(tmp_path / "patient", 1).evaluations]
@@ -87,12 +99,6 @@ def test_a_run_whose_patience_ends_with_its_last_row_has_not_ended_early(rank_po
     assert num_since_best > 0
     outcome = train(rank_pools, tmp_path / "just", resolve_overfitting_job(epochs=6, patience=num_since_best))
     assert (outcome.reason, outcome.message) == (EndReason.COMPLETED, "")
-
-
-def test_validation_rows_are_not_trained_on(rank_pools: RankPools, tmp_path: Path):
-    train(rank_pools, tmp_path, resolve_overfitting_job(epochs=1))
-    num_trained = read_curve(tmp_path, 1).steps[-1].num_samples
-    assert num_trained == pytest.approx(0.8 * 0.9 * 4000, rel=0.02)
 
 
 def test_a_checkpoint_with_every_kth_row_held_out_is_of_another_run():
@@ -120,12 +126,12 @@ def test_a_stopped_run_chooses_the_same_model(rank_pools: RankPools, tmp_path: P
         assert all(weight.equal(weights[name]) for name, weight in read_weights(path).items())
 
 
-def test_the_checkpoint_of_a_model_is_that_of_its_step(rank_pools: RankPools, tmp_path: Path):
-    outcome = train(rank_pools, tmp_path, resolve_overfitting_job())
-    model = TrainedModel.find(tmp_path)
+def test_the_checkpoint_of_a_model_is_that_of_its_step(overfitted: tuple[Path, Outcome]):
+    path, outcome = overfitted
+    model = TrainedModel.find(path)
     assert model.checkpoint is not None
     assert model.checkpoint.step == model.read_record().step == outcome.metrics["model_step"] != outcome.step
-    assert find_kept_checkpoint(tmp_path) == str(model.checkpoint.path)
+    assert find_kept_checkpoint(path) == str(model.checkpoint.path)
 
 
 def choose(ranks: Ranks, path: Path, best: EvaluationReport, last: EvaluationReport, reason: EndReason) -> str:
@@ -136,14 +142,15 @@ def choose(ranks: Ranks, path: Path, best: EvaluationReport, last: EvaluationRep
     context = RunContext(
         resolve_overfitting_job(), directory, attempt.profile, ranks, Reporter(attempt, ranks.rank), StopRequest()
     )
-    progress = Progress(num_steps=last.step, step=last.step, best_evaluation=best, last_evaluation=last)
+    progress = RunProgress(num_steps=last.step, step=last.step, best_evaluation=best, last_evaluation=last)
     return choose_model(context, progress, directory.checkpoint(last.step), reason).checkpoint.name
 
 
 def test_a_damaged_checkpoint_of_the_best_model_leaves_the_last_one_with_a_warning(
-    rank_pools: RankPools, tmp_path: Path
+    rank_pools: RankPools, overfitted: tuple[Path, Outcome], tmp_path: Path
 ):
-    outcome = train(rank_pools, tmp_path, resolve_overfitting_job())
+    outcome = overfitted[1]
+    shutil.copytree(overfitted[0], tmp_path, dirs_exist_ok=True)
     evaluations = {report.step: report for report in read_curve(tmp_path, 1).evaluations}
     best, last = evaluations[int(outcome.metrics["model_step"] or 0)], evaluations[outcome.step or 0]
 

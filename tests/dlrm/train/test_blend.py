@@ -15,13 +15,13 @@ from dlrm.config import ResolvedJob
 from dlrm.data.open import open_data
 from dlrm.exported_model.load import load_saved_model
 from dlrm.programs import evaluate, export
-from dlrm.record import EndReason, EventReport, Outcome, RunDirectory, SpoolReader, parse_report
+from dlrm.record import EndReason, EventReport, Outcome, RunDirectory
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.context import RunContext
 from dlrm.train.run import run
 from dlrm.train.stop_request import StopRequest
 from sharding.comm.process_groups import Ranks
-from tests.dlrm.train.test_run import resolve_job, run_attempt
+from tests.dlrm.train.test_run import list_events, resolve_job, run_attempt
 from tests.rank_pool.pool import RankPools
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
@@ -51,8 +51,7 @@ def read_weights(path: Path) -> dict[str, torch.Tensor]:
 
 
 def read_events(path: Path) -> dict[str, EventReport]:
-    lines = SpoolReader(RunDirectory(path).attempt(1).spool_file(0, "events")).read()
-    return {report.name: report for report in map(parse_report, lines) if isinstance(report, EventReport)}
+    return {event.name: event for event in list_events(path)}
 
 
 def assert_same_model(one: tuple[Path, Outcome], other: tuple[Path, Outcome]) -> None:
@@ -102,6 +101,7 @@ def test_a_blend_changes_nothing_of_the_trained_part(
     assert loss < alone_loss
 
 
+@pytest.mark.slow
 def test_a_stopped_run_leaves_the_same_blend(rank_pools: RankPools, blended: tuple[Path, Outcome], tmp_path: Path):
     job = resolve_blending_job()
     (tmp_path / "spec.json").write_text(job.model_dump_json())
@@ -178,6 +178,7 @@ def test_a_run_whose_blend_takes_too_much_memory_keeps_the_trained_model(
     assert not RunDirectory(tmp_path).blend.exists()
 
 
+@pytest.mark.slow
 def test_one_rank_leaves_the_same_blend_as_two(rank_pools: RankPools, blended: tuple[Path, Outcome], tmp_path: Path):
     outcome = train(rank_pools, tmp_path, resolve_blending_job(num_ranks=1), num_ranks=1)
     shares = [load_saved_model(RunDirectory(path).model).config.first_order_share for path in (tmp_path, blended[0])]
@@ -222,7 +223,7 @@ def test_a_run_that_starts_from_a_blended_model_begins_with_its_trained_part_and
 
 
 def test_a_run_without_validation_rows_says_that_it_is_not_blended(rank_pools: RankPools, tmp_path: Path):
-    outcome = train(rank_pools, tmp_path, resolve_blending_job(validation_fraction=0.0))
+    outcome = train(rank_pools, tmp_path, resolve_blending_job(validation_fraction=0.0, epochs=0.25))
     assert outcome.state == "succeeded"
     assert "no validation rows" in read_events(tmp_path)["blend_failed"].message
     assert not any(name.startswith("first_order.") for name in read_weights(tmp_path))

@@ -44,7 +44,7 @@ def read_kept(path: Path) -> tuple[ScoresRecord, np.ndarray, np.ndarray]:
     return record, np.load(directory.logits(record.step)), np.load(directory.labels)
 
 
-@pytest.mark.parametrize("num_ranks", [1, 2])
+@pytest.mark.parametrize("num_ranks", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_the_scores_are_those_of_the_model_in_the_order_of_the_rows(
     rank_pools: RankPools, tmp_path: Path, num_ranks: int
 ):
@@ -66,6 +66,7 @@ def test_the_scores_are_those_of_the_model_in_the_order_of_the_rows(
     assert auc(labels, logits) == pytest.approx(outcome.metrics["auc"], abs=1e-12)
 
 
+@pytest.mark.slow
 def test_the_scores_are_those_of_the_best_model_also_where_the_run_was_stopped_after_it(
     rank_pools: RankPools, tmp_path: Path
 ):
@@ -77,19 +78,6 @@ def test_the_scores_are_those_of_the_best_model_also_where_the_run_was_stopped_a
     record, logits, labels = read_kept(tmp_path)
     assert record.step == outcome.metrics["model_step"] < (outcome.step or 0)
     assert auc(labels, logits) == pytest.approx(outcome.metrics["auc"], abs=1e-12)
-
-
-def test_a_run_keeps_no_scores_unless_it_is_asked_to(rank_pools: RankPools, tmp_path: Path):
-    train(rank_pools, tmp_path, resolve_job(), 2)
-    assert not RunDirectory(tmp_path).scores.path.exists()
-
-
-def test_a_run_on_validation_rows_reports_their_auc_and_calibration(rank_pools: RankPools, tmp_path: Path):
-    run = {"validation_fraction": 0.2, "yardsticks": "none"}
-    metrics = train(rank_pools, tmp_path, resolve_job(run=run), 2).metrics
-    assert 0.4 < (metrics["validation_auc"] or 0.0) < 1.0
-    assert 0.5 < (metrics["validation_calibration"] or 0.0) < 2.0
-    assert metrics["validation_auc"] != metrics["auc"]
 
 
 def test_weights_are_kept_beside_the_labels_and_count_in_the_checksum(tmp_path: Path):

@@ -6,14 +6,14 @@ import pytest
 
 from dlrm.config import JobConfig, resolve
 from dlrm.data.open import open_data
-from dlrm.record import EventReport, RunDirectory, SpoolReader, find_yardsticks, parse_report
+from dlrm.record import EventReport, RunDirectory, find_yardsticks
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.context import RunContext
 from dlrm.train.quality import compare_with_yardsticks
 from dlrm.train.stop_request import StopRequest
 from sharding.comm.process_groups import Ranks
 from tests.dlrm.data.packed_files import ONE_ID, random_rows, write_packed
-from tests.dlrm.train.test_run import resolve_job, run_attempt
+from tests.dlrm.train.test_run import list_events, resolve_job, run_attempt
 from tests.rank_pool.pool import RankPools
 
 JOB = resolve(
@@ -38,11 +38,6 @@ def make_context(ranks: Ranks, path: Path, *, is_stop_requested: bool = False) -
 
 def compare(ranks: Ranks, path: Path, is_stop_requested: bool) -> dict[str, float | None]:
     return compare_with_yardsticks(make_context(ranks, path, is_stop_requested=is_stop_requested), METRICS)
-
-
-def list_events(path: Path) -> list[EventReport]:
-    lines = SpoolReader(RunDirectory(path).attempt(1).spool_file(0, "events")).read()
-    return [report for report in map(parse_report, lines) if isinstance(report, EventReport)]
 
 
 def read_events(path: Path) -> dict[str, EventReport]:

@@ -1,6 +1,7 @@
 """Whole runs on real ranks, stopped at all kinds of moments and continued."""
 
 import gc
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from dlrm.config import JobConfig, ResolvedJob, resolve
 from dlrm.record import (
     EndReason,
     EvaluationReport,
+    EventReport,
     Outcome,
     RunDirectory,
     SpoolReader,
@@ -91,6 +93,12 @@ def read_curve(path: Path, num_attempts: int) -> Curve:
     return curve
 
 
+def list_events(path: Path, attempt: int = 1) -> list[EventReport]:
+    """List the events that rank 0 reported."""
+    lines = SpoolReader(RunDirectory(path).attempt(attempt).spool_file(0, "events")).read()
+    return [report for report in map(parse_report, lines) if isinstance(report, EventReport)]
+
+
 def list_figures(curve: Curve) -> tuple[list[Any], list[Any]]:
     steps = [(s.step, s.num_samples, s.loss, s.dense_learning_rate, s.table_learning_rate) for s in curve.steps]
     return steps, [(e.step, e.num_rows, e.auc, e.log_loss) for e in curve.evaluations]
@@ -105,17 +113,19 @@ def straight(rank_pools: RankPools, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def test_a_run_stopped_at_any_look_ends_as_if_it_had_not_been(rank_pools: RankPools, straight: Path, tmp_path: Path):
-    """The looks: before the first step, in each step, and before each batch of an evaluation."""
+    """The looks: before the first step, in each step, and before each batch of an evaluation, such as look 5."""
     expected = list_figures(read_curve(straight, 1))
     weights = (RunDirectory(straight).model / "model.safetensors").read_bytes()
     stopped_at: set[int | None] = set()
-    for num_looks in range(0, 22, 3):
+    for num_looks in (0, 3, 5, 8, 11, 15, 18, 21):
         path = tmp_path / str(num_looks)
         first: Outcome = rank_pools.of(2).run(run_attempt, path, 1, resolve_job(), num_looks)[0]
-        second: Outcome = rank_pools.of(2).run(run_attempt, path, 2, resolve_job(), None)[0]
         if first.state == "stopped":
             assert first.reason is EndReason.STOP_REQUESTED
             stopped_at.add(first.step)
+        if num_looks == 5:
+            assert (first.step, read_curve(path, 1).evaluations) == (4, [])
+        second: Outcome = rank_pools.of(2).run(run_attempt, path, 2, resolve_job(), None)[0]
         assert second.state == "succeeded"
         assert list_figures(read_curve(path, 2)) == expected
         assert (RunDirectory(path).model / "model.safetensors").read_bytes() == weights
@@ -123,23 +133,16 @@ def test_a_run_stopped_at_any_look_ends_as_if_it_had_not_been(rank_pools: RankPo
     assert len(stopped_at) >= 5
 
 
-def test_a_stop_in_an_evaluation_leaves_it_to_the_next_attempt(rank_pools: RankPools, straight: Path, tmp_path: Path):
-    # Looks: one before the first step, one in each of 4 steps, then the evaluation's.
-    first: Outcome = rank_pools.of(2).run(run_attempt, tmp_path, 1, resolve_job(), 5)[0]
-    assert (first.state, first.step) == ("stopped", 4)
-    assert read_curve(tmp_path, 1).evaluations == []
-    rank_pools.of(2).run(run_attempt, tmp_path, 2, resolve_job(), None)
-    assert list_figures(read_curve(tmp_path, 2)) == list_figures(read_curve(straight, 1))
-
-
-def test_a_finished_run_is_not_trained_again(rank_pools: RankPools, tmp_path: Path):
-    rank_pools.of(2).run(run_attempt, tmp_path, 1, resolve_job(), None)
+def test_a_finished_run_is_not_trained_again(rank_pools: RankPools, straight: Path, tmp_path: Path):
+    shutil.copytree(straight, tmp_path, dirs_exist_ok=True)
     (RunDirectory(tmp_path).model / "model.safetensors").unlink()
     outcome: Outcome = rank_pools.of(2).run(run_attempt, tmp_path, 2, resolve_job(), None)[0]
     assert (outcome.state, outcome.reason, outcome.step) == ("succeeded", EndReason.COMPLETED, NUM_STEPS)
     assert outcome.metrics["auc"] == read_curve(tmp_path, 1).evaluations[-1].auc
     assert read_curve(tmp_path, 2).steps[-1].step == NUM_STEPS
     assert (RunDirectory(tmp_path).model / "model.safetensors").exists()
+    # Nobody has asked for them.
+    assert not RunDirectory(straight).scores.path.exists()
 
 
 def test_a_run_that_had_reached_its_target_goes_straight_to_its_model(rank_pools: RankPools, tmp_path: Path):
@@ -150,13 +153,10 @@ def test_a_run_that_had_reached_its_target_goes_straight_to_its_model(rank_pools
     assert first.step == second.step
 
 
-@pytest.mark.parametrize("change", [{"resources": {"workers_per_node": 1}}, {"sharding": {"plan": "row_wise"}}])
-def test_a_run_continues_with_other_ranks_or_another_plan(
-    rank_pools: RankPools, straight: Path, tmp_path: Path, change: dict[str, Any]
-):
-    rank_pools.of(2).run(run_attempt, tmp_path, 1, resolve_job(), 8)
-    world_size = change.get("resources", {}).get("workers_per_node", 2)
-    outcome: Outcome = rank_pools.of(world_size).run(run_attempt, tmp_path, 2, resolve_job(**change), None)[0]
+def test_a_run_continues_with_other_ranks_and_another_plan(rank_pools: RankPools, straight: Path, tmp_path: Path):
+    rank_pools.of(2).run(run_attempt, tmp_path, 1, resolve_job(sharding={"plan": "row_wise"}), 8)
+    job = resolve_job(resources={"workers_per_node": 1})
+    outcome: Outcome = rank_pools.of(1).run(run_attempt, tmp_path, 2, job, None)[0]
     assert outcome.state == "succeeded"
     expected, found = (read_curve(straight, 1), read_curve(tmp_path, 2))
     assert [step.step for step in found.steps] == [step.step for step in expected.steps]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dlrm.checkpoint.progress import Progress
+from dlrm.checkpoint.progress import RunProgress
 from dlrm.config import DataFacts, JobConfig, JobSpec, resolve
 from dlrm.config.stages import BatchStage
 from dlrm.data.packed.open import open_packed
@@ -62,7 +62,7 @@ def told(
     **document: Any,
 ) -> EventReport:
     """The event at the end of a run that has measured `noise`; the constant predictor's log-loss is 0.5."""
-    progress = Progress(
+    progress = RunProgress(
         num_steps=9,
         noise=noise,
         last_evaluation=evaluation(log_loss),
@@ -90,7 +90,7 @@ def measured(
 
 def warn_of(directory: Path, full_rows: int, noise: NoiseState, *, is_growing: bool = False) -> list[EventReport]:
     """Report a batch of `full_rows` where it is too large, and return what was reported."""
-    progress = Progress(num_steps=9, noise=noise, last_evaluation=evaluation(0.4))
+    progress = RunProgress(num_steps=9, noise=noise, last_evaluation=evaluation(0.4))
     told: list[bool] = []
     events = record(
         directory,
@@ -122,7 +122,7 @@ def find_first_guess_warning(
     """Return the step at which a run of 1,000 steps with an evaluation after each hundredth warns first, if it does."""
 
     def evaluate_until_told(reporter: Reporter) -> None:
-        progress = Progress(num_steps=1000)
+        progress = RunProgress(num_steps=1000)
         for number, auc in enumerate(aucs, start=1):
             progress.step, progress.num_samples = 100 * number, 100 * number
             changed = {"auc": auc, "auc_standard_error": standard_error}
@@ -130,7 +130,7 @@ def find_first_guess_warning(
             if report_guess(reporter, progress, 1000):
                 return
             # As a run that was stopped goes on.
-            progress = Progress.model_validate_json(progress.model_dump_json())
+            progress = RunProgress.model_validate_json(progress.model_dump_json())
 
     for event in record(directory, evaluate_until_told):
         assert event.name == "learns_nothing"
@@ -149,7 +149,7 @@ def test_a_model_that_is_a_guess_twice_in_a_row_after_a_fifth_of_the_samples_is_
 
 def test_a_run_of_few_steps_is_not_told_that_it_learns_nothing(tmp_path: Path):
     guess = evaluation(0.4).model_copy(update={"auc": 0.5, "auc_standard_error": 0.001})
-    progress = Progress(num_steps=40, step=29, num_samples=29, num_guesses_in_a_row=5, last_evaluation=guess)
+    progress = RunProgress(num_steps=40, step=29, num_samples=29, num_guesses_in_a_row=5, last_evaluation=guess)
     assert not record(tmp_path / "29", lambda reporter: report_guess(reporter, progress, 40))
     progress.step = 30
     assert record(tmp_path / "30", lambda reporter: report_guess(reporter, progress, 40))
@@ -233,7 +233,7 @@ def test_a_larger_batch_is_advised_up_to_a_lower_bound_of_the_noise_scale_and_no
 @pytest.mark.parametrize("is_known", [True, False])
 def test_where_batch_and_epochs_were_left_open_nothing_is_said_of_missing_advice(tmp_path: Path, is_known: bool):
     noise = measured(30_768.0, 1.0, num_measured=50 if is_known else 19)
-    progress = Progress(num_steps=9, noise=noise, last_evaluation=evaluation(0.4))
+    progress = RunProgress(num_steps=9, noise=noise, last_evaluation=evaluation(0.4))
     document = JobSpec.model_validate({"data": {"format": "synthetic"}})
     resolved = resolve(document, facts=DataFacts(num_train_rows=10**6))
     samples = {resolved.job.batch.global_size: 10**6}
@@ -315,7 +315,7 @@ def reports_of_length(directory: Path, num_rows: int, num_steps: int, epochs: in
     full_rows = min(1000, num_rows)
     assert num_steps == -(-end_row // full_rows)
     stage = BatchStage(1000, full_rows, moments_every=1, start_step=0, start_row=0, end_row=end_row)
-    report_length(reporter, job, Progress(num_steps=num_steps), [stage], num_rows)
+    report_length(reporter, job, RunProgress(num_steps=num_steps), [stage], num_rows)
     reporter.close()
     return [
         parse_report(line)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dlrm.checkpoint.progress import Progress
+from dlrm.checkpoint.progress import RunProgress
 from dlrm.config import JobConfig, list_stages
 from dlrm.gradient_stats.noise import MIN_MEASUREMENTS, NoiseState, Scatter
 from dlrm.train.stages import StageSequence, find_middle_stage
@@ -41,12 +41,12 @@ def make_noise(scale: float) -> NoiseState:
 
 def run_stages(
     ranks: Ranks, job: JobConfig, kind: str, interrupted_every: int | None
-) -> tuple[list[tuple[int, int]], Progress]:
+) -> tuple[list[tuple[int, int]], RunProgress]:
     """Make a run's progress, without training; return the end and the size of each batch.
 
     interrupted_every: number of batches after which the run goes on from its progress alone.
     """
-    progress = Progress(num_steps=0)
+    progress = RunProgress(num_steps=0)
     batches: list[tuple[int, int]] = []
     stages = StageSequence(job, NUM_ROWS, progress, ranks)
     while (stage := stages.begin_next()) is not None:
@@ -58,7 +58,7 @@ def run_stages(
             progress.noise = make_noise(NOISES[kind](progress.num_samples))
             batches.append((progress.num_samples, stage.global_size))
             if interrupted_every is not None and progress.step % interrupted_every == 0:
-                progress = Progress.model_validate_json(progress.model_dump_json())
+                progress = RunProgress.model_validate_json(progress.model_dump_json())
                 stages = StageSequence(job, NUM_ROWS, progress, ranks)
                 break
     assert stages.begin_next() is None
@@ -119,7 +119,7 @@ def test_the_middle_stage_is_that_of_the_step_in_the_middle(batch: dict[str, Any
 
 def disagree(ranks: Ranks, job: JobConfig) -> int:
     """Reach a check at which the noise scale is just above the batch on rank 0, and just below it on rank 1."""
-    progress = Progress(num_steps=0)
+    progress = RunProgress(num_steps=0)
     stages = StageSequence(job, NUM_ROWS, progress, ranks)
     stage = stages.begin_next()
     assert stage is not None
@@ -136,7 +136,7 @@ def test_ranks_whose_noise_differs_by_rounding_grow_alike(rank_pools: RankPools)
 
 def test_without_enough_measurements_the_batch_stays(rank_pools: RankPools):
     def run_unmeasured(ranks: Ranks) -> int:
-        progress = Progress(num_steps=0)
+        progress = RunProgress(num_steps=0)
         stages = StageSequence(make_job({}), NUM_ROWS, progress, ranks)
         while (stage := stages.begin_next()) is not None:
             progress.step, progress.num_samples = stage.end_step, stage.end_row

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from dlrm.config import BatchStage, ConfigError, list_differences, make_identity, parse_job
-from dlrm.record import TABLES_RESET, EventReport, Outcome, RunDirectory, SpoolReader, parse_report
+from dlrm.record import TABLES_RESET, Outcome, RunDirectory
 from dlrm.train.stages import postpone_to_epoch_ends
 from sharding.embedding.initial_weights import fill_uniform
 from tests.distributed.test_averaging import average_one_number
-from tests.dlrm.train.test_run import list_figures, read_curve, resolve_job, run_attempt
+from tests.dlrm.train.test_run import list_events, list_figures, read_curve, resolve_job, run_attempt
 from tests.rank_pool.pool import RankPools
 from tests.sharding.read_checkpoint import read_whole
 
@@ -31,9 +31,8 @@ def run_whole(rank_pools: RankPools, path: Path, world_size: int = 2, **changes:
 
 def read_resets(path: Path, attempt: int = 1) -> list[tuple[int, int]]:
     """Read after which step which epoch began with new tables, as rank 0 reported it."""
-    lines = SpoolReader(RunDirectory(path).attempt(attempt).spool_file(0, "events")).read()
-    reports = [report for line in lines if isinstance(report := parse_report(line), EventReport)]
-    return [(r.details["step"], r.details["epoch"]) for r in reports if r.name == TABLES_RESET]
+    events = [event.details for event in list_events(path, attempt) if event.name == TABLES_RESET]
+    return [(details["step"], details["epoch"]) for details in events]
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +64,7 @@ def test_a_run_stopped_at_any_look_ends_as_if_it_had_not_been(
         straight = tmp_path / "straight"
         run_whole(rank_pools, straight, **changes)
     job = resolve_job(run=RUN, resources={"workers_per_node": 2}, **changes)
-    for num_looks in (7, 15, 16, 17, 20):
+    for num_looks in (15, 16, 20):
         path = tmp_path / str(num_looks)
         first: Outcome = rank_pools.of(2).run(run_attempt, path, 1, job, num_looks)[0]
         assert first.state == "stopped"
@@ -80,9 +79,7 @@ def test_all_transports_and_plans_follow_the_same_course(rank_pools: RankPools, 
     expected = [report.loss for report in read_curve(straight, 1).steps]
     layouts = [
         (1, "memory", "table_wise"),
-        (2, "memory", "row_wise"),
         (2, "network", "row_wise"),
-        (2, "network", "data_parallel"),
         (2, "torchrec", "table_wise"),
     ]
     for number, (world_size, transport, plan) in enumerate(layouts):

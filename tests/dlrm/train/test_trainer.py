@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dlrm.checkpoint.progress import Progress
+from dlrm.checkpoint.progress import RunProgress
 from dlrm.config import BatchStage, MomentsConfig, VarianceReductionConfig
 from dlrm.data.batches import Batch
 from dlrm.optimizers import LearningRates
-from dlrm.record import AttemptDirectory, EndReason, EventReport, SpoolReader, StartReport, StepReport, parse_report
+from dlrm.record import AttemptDirectory, EventReport, SpoolReader, StartReport, StepReport, parse_report
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.divergence import DivergedError
 from dlrm.train.readback import Readback
@@ -42,10 +42,10 @@ def run_loop(
     batches: list[GlobalBatch],
     stop_rank_1_in_step: int | None,
     transport: str = "auto",
-    start: Progress | None = None,
+    start: RunProgress | None = None,
     num_rows: int | None = None,
     setting: TrainingSetting = SETTING,
-) -> tuple[str, Progress]:
+) -> tuple[str, RunProgress]:
     setting = replace(setting, transport=transport)
     resolved = setting.resolve_job(ranks.world_size)
     reporter = Reporter(AttemptDirectory(directory), ranks.rank)
@@ -59,7 +59,7 @@ def run_loop(
             yield batch.cut_share(ranks.rank, ranks.world_size)
 
     saving = resume_run(ranks, directory, setting)
-    progress = start or Progress(num_steps=0)
+    progress = start or RunProgress(num_steps=0)
     stages = StageSequence(resolved.job, num_rows or sum(batch.num_valid for batch in batches), progress, ranks)
     # Nothing is evaluated.
     stages.evaluation_steps = frozenset()
@@ -89,7 +89,7 @@ def run_loop(
 
 def run_measured_loop(
     ranks: Ranks, directory: Path, batches: list[GlobalBatch], stop_rank_1_in_step: int | None, *, is_immediate: bool
-) -> tuple[str, Progress]:
+) -> tuple[str, RunProgress]:
     """Run the loop with variance reduction. is_immediate: whether measurements are on the host at once, as on a CPU."""
     setting = replace(SETTING, moments=MomentsConfig(every=1), variance_reduction=VarianceReductionConfig())
     with pytest.MonkeyPatch.context() as patch:
@@ -101,7 +101,7 @@ def run_measured_loop(
 def test_measurements_that_arrive_late_are_in_the_progress_at_the_end_and_in_reports_a_step_later(
     rank_pools: RankPools, tmp_path: Path, stop_in_step: int | None
 ):
-    progresses: list[Progress] = []
+    progresses: list[RunProgress] = []
     by_step: list[list[object]] = []
     for is_immediate in (True, False):
         directory = tmp_path / str(is_immediate)
@@ -135,24 +135,11 @@ def test_three_dropped_steps_in_a_row_end_the_run_on_every_rank(rank_pools: Rank
     assert all((step.loss is None) == step.dropped for step in steps)
 
 
-def test_dropped_steps_with_a_good_one_between_do_not_end_the_run(rank_pools: RankPools, tmp_path: Path):
-    answers = rank_pools.of(2).run(run_loop, tmp_path, draw_batches_with_nan({0, 1, 3, 4, 6, 7}), None)
-    assert [ended for ended, _ in answers] == [EndReason.COMPLETED, EndReason.COMPLETED]
-
-
-@pytest.mark.parametrize("transport", ["memory", "network"])
-def test_a_stop_request_to_one_rank_stops_all_after_the_same_step(
-    rank_pools: RankPools, tmp_path: Path, transport: str
-):
-    answers = rank_pools.of(2).run(run_loop, tmp_path, draw_batches_with_nan(set()), 4, transport)
-    assert [(ended, progress.step) for ended, progress in answers] == [(EndReason.STOP_REQUESTED, 4)] * 2
-
-
 def test_a_run_whose_epochs_ended_with_short_batches_continues_at_the_rate_of_its_rows(
     rank_pools: RankPools, tmp_path: Path
 ):
     """Ten steps made as many rows as six full batches have; what follows is at the rates of steps 7 and 8."""
-    start = Progress(num_steps=20, step=10, num_samples=6 * 256)
+    start = RunProgress(num_steps=20, step=10, num_samples=6 * 256)
     rank_pools.of(1).run(run_loop, tmp_path, draw_batches_with_nan(set(), num_steps=2), None, "auto", start, 8 * 256)
     _, *steps = read_reports(tmp_path, 0, "metrics")
     job, num_rows = SETTING.resolve_job(1).job, 8 * 256
