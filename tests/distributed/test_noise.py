@@ -96,7 +96,7 @@ def measure_noise(ranks: Ranks, config: MomentsConfig, num_valid: int) -> NoiseM
 )
 @pytest.mark.parametrize(
     "config",
-    [MomentsConfig(fraction=1.0), pytest.param(EIGHTH, marks=pytest.mark.slow), GROUPS],
+    [*(pytest.param(MomentsConfig(fraction=share), marks=pytest.mark.slow) for share in (1.0, 0.125)), GROUPS],
     ids=["exact", "exact on an eighth", "groups"],
 )
 @pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.slow), 2])
@@ -158,7 +158,7 @@ def measure_noise_over_windows(
 @pytest.mark.parametrize(
     ("config", "world_size", "data"),
     [
-        (EIGHTH, 1, TimeOrderedRows(8, 0)),
+        pytest.param(EIGHTH, 1, TimeOrderedRows(8, 0), marks=pytest.mark.slow),
         pytest.param(GROUPS, 1, TimeOrderedRows(8, 0), marks=pytest.mark.slow),
         pytest.param(EIGHTH, 2, TimeOrderedRows(8, 0), marks=pytest.mark.slow),
         pytest.param(GROUPS, 2, TimeOrderedRows(8, 0), marks=pytest.mark.slow),
