@@ -36,7 +36,7 @@ def create(api: KubernetesApi, name: str, **labels: str) -> None:
 
 
 def watch(api: KubernetesApi, version: str, **query: str) -> Iterator[tuple[str, Any]]:
-    """Return the types and names of events; those of bookmarks are the versions that they tell."""
+    """Yield the types and names of events; of bookmarks the types and versions."""
     wanted = {"resourceVersion": version, "timeoutSeconds": "1", "allowWatchBookmarks": "true", **query}
     for event in api.watch(PATH, wanted, 10.0):
         metadata = event["object"]["metadata"]

@@ -28,7 +28,7 @@ DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 
 
 def find_hidden() -> Path | None:
-    """Find what a container needs and its user must not read; None where all is well."""
+    """Find what a container needs and its user must not read; None if there is none."""
     needed = [Path(sys.prefix), Path(sys.base_prefix), *(REPOSITORY / package for package in PACKAGES)]
     return next((path for path in needed if path.stat().st_mode & READABLE != READABLE), None)
 
@@ -39,7 +39,7 @@ def make_entry_point() -> list[str]:
 
 
 def make_links() -> dict[str, str]:
-    """Make the symbolic links of the root: those of this machine, and those of /dev."""
+    """Make the symbolic links of the root, as on this machine, and of /dev."""
     found = {str(path): str(path.readlink()) for path in _list_top() if path.is_symlink()}
     return found | {"/dev/fd": "/proc/self/fd", "/dev/stdout": "/proc/self/fd/1", "/dev/stderr": "/proc/self/fd/2"}
 

@@ -1,4 +1,4 @@
-"""Names of pods, as the DNS of a cluster gives them: those of a headless Service, in files /etc/hosts."""
+"""Names that a headless Service gives pods, in files /etc/hosts in place of a DNS."""
 
 from pathlib import Path
 

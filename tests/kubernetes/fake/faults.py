@@ -75,7 +75,7 @@ class WatchFault:
     """Fault of a watch: it turns events into the lines that are sent."""
 
     def lines(self, events: Events) -> Lines:
-        """Yield lines, None where nothing has come. Raise DroppedConnectionError to end the connection."""
+        """Yield lines, None if nothing has come. Raise DroppedConnectionError to end the connection."""
         for event in self.change(events):
             yield None if event is None else encode(event)
 
@@ -113,7 +113,7 @@ class SilenceWatch(WatchFault):
 
 @dataclass(frozen=True)
 class DuplicateEvents(WatchFault):
-    """Watch that tells everything twice."""
+    """Watch that repeats every event."""
 
     def change(self, events: Events) -> Events:
         """Yield every event twice."""

@@ -60,7 +60,7 @@ class Behaviour:
 
 
 def run() -> Behaviour:
-    """Run until told to end."""
+    """Run until something ends it."""
     return Behaviour()
 
 
@@ -110,7 +110,7 @@ def ignore_sigterm() -> Behaviour:
 
 
 def end_on_sigterm(code: int, message: str = "") -> Behaviour:
-    """Run until told to end, and then end with an exit code."""
+    """Run until asked to end, and then end with an exit code."""
     return Behaviour(sigterm_ending=Ending(code, message=message))
 
 

@@ -46,7 +46,7 @@ class Runtime:
     stage: str = "new"
     """Stage: new, creating, running, or ended."""
     started_at: float = 0.0
-    told: Ending | None = None
+    wanted: Ending | None = None
     """End that the test wants."""
     is_asked_to_end: bool = False
 
@@ -81,7 +81,7 @@ class Kubelet:
         """Have the container of the running pod whose name begins so end."""
         runtime = self._find(name)
         assert runtime is not None, f"no pod {name!r} is on a node: settle first"
-        runtime.told = Ending(code, message=message)
+        runtime.wanted = Ending(code, message=message)
 
     def change(self, name: str, behaviour: Behaviour) -> None:
         """Change how the pod whose name begins so goes on, such as an image that can be pulled now."""
@@ -173,7 +173,7 @@ class Kubelet:
             condition = {**LOW_NODE, "message": behaviour.eviction_message}
             self._finish(pod, runtime, KILLED, top, condition)
             return
-        ending = runtime.told or (behaviour.process.poll(pod) if behaviour.process else None)
+        ending = runtime.wanted or (behaviour.process.poll(pod) if behaviour.process else None)
         if ending is None and self._api.clock.now() - runtime.started_at >= behaviour.run_seconds:
             ending = behaviour.ending
         if ending is not None:
@@ -188,7 +188,7 @@ class Kubelet:
         if process and not runtime.is_asked_to_end:
             process.terminate(pod)
         runtime.is_asked_to_end = True
-        ending = runtime.told or (process.poll(pod) if process else None) or runtime.behaviour.sigterm_ending
+        ending = runtime.wanted or (process.poll(pod) if process else None) or runtime.behaviour.sigterm_ending
         if ending is None and self._api.clock.now() >= parse_time(pod["metadata"]["deletionTimestamp"]):
             _kill(runtime)
             ending = KILLED

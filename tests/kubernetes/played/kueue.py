@@ -44,27 +44,27 @@ class Kueue:
     def admit(self, job_name: str) -> None:
         """Start a Job by admitting its Workload."""
 
-        def tell(found: Json, now: str) -> None:
-            _tell(found, "QuotaReserved", "True", "QuotaReserved", "Quota reserved in ClusterQueue ads", now)
-            _tell(found, "Admitted", "True", "Admitted", "The workload is admitted", now)
+        def change(found: Json, now: str) -> None:
+            _put(found, "QuotaReserved", "True", "QuotaReserved", "Quota reserved in ClusterQueue ads", now)
+            _put(found, "Admitted", "True", "Admitted", "The workload is admitted", now)
 
-        self._change(job_name, tell, suspend=False)
+        self._change(job_name, change, suspend=False)
 
     def evict(self, job_name: str) -> None:
         """Take the quota of a Job back, which suspends it."""
 
-        def tell(found: Json, now: str) -> None:
-            _tell(found, "Evicted", "True", "Preempted", PREEMPTED, now)
-            _tell(found, "QuotaReserved", "False", "Pending", PREEMPTED, now)
-            _tell(found, "Admitted", "False", "NoReservation", "The workload has no reservation", now)
+        def change(found: Json, now: str) -> None:
+            _put(found, "Evicted", "True", "Preempted", PREEMPTED, now)
+            _put(found, "QuotaReserved", "False", "Pending", PREEMPTED, now)
+            _put(found, "Admitted", "False", "NoReservation", "The workload has no reservation", now)
 
-        self._change(job_name, tell, suspend=True)
+        self._change(job_name, change, suspend=True)
 
-    def _change(self, job_name: str, tell: Callable[[Json, str], None], *, suspend: bool) -> None:
+    def _change(self, job_name: str, change: Callable[[Json, str], None], *, suspend: bool) -> None:
         job, now = self._api.get(JOBS, self._namespace, job_name), self._api.clock.timestamp()
         workload = self._find_workload(job)
         assert workload is not None, f"Job {job_name!r} has no Workload: it lacks {QUEUE_LABEL}, or settle first"
-        self._api.modify_status(WORKLOADS, workload, lambda found: tell(found, now))
+        self._api.modify_status(WORKLOADS, workload, lambda found: change(found, now))
         self._api.modify(JOBS, self._namespace, job_name, lambda found: found["spec"].update(suspend=suspend))
 
     def _find_workload(self, job: Json) -> Json | None:
@@ -73,7 +73,7 @@ class Kueue:
         return next((one for one in found if uid in owner_uids(one) and not is_deleting(one)), None)
 
     def _make_workload(self, job: Json) -> Json:
-        """Make the Workload of a Job, and tell it why it waits."""
+        """Make the Workload of a Job, and change it why it waits."""
         metadata: Json = job["metadata"]
         body = {
             "metadata": {
@@ -84,10 +84,10 @@ class Kueue:
         }
         created, now = self._api.create(WORKLOADS, self._namespace, body), self._api.clock.timestamp()
         return self._api.modify_status(
-            WORKLOADS, created, lambda found: _tell(found, "QuotaReserved", "False", "Pending", FULL, now)
+            WORKLOADS, created, lambda found: _put(found, "QuotaReserved", "False", "Pending", FULL, now)
         )
 
 
-def _tell(workload: Json, condition_type: str, status: str, reason: str, message: str, now: str) -> None:
+def _put(workload: Json, condition_type: str, status: str, reason: str, message: str, now: str) -> None:
     condition = {"type": condition_type, "status": status, "reason": reason, "message": message}
     set_condition(workload, condition, now)

@@ -49,8 +49,8 @@ RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 class RealCluster(ClusterHandles):
     """Cluster of one test. The API server, the controllers and the scheduler are real; nodes and kubelets are played.
 
-    Its clock goes on with real time. To `advance` it moves the clocks of service and kubelets alone, not those of the
-    real controllers. has_kueue: the kinds of Kueue are there, and its controller is played.
+    Its clock goes on with real time. `advance` moves the clocks of service and kubelets, and no real controller's.
+    has_kueue: the kinds of Kueue are there, and its controller is played.
     """
 
     def __init__(self, connection: Connection, num_nodes: int = 1, has_kueue: bool = False) -> None:

@@ -45,11 +45,11 @@ class RealNodes(Nodes):
         self._renew_lease(name)
         created = self._real_api.create(NODES, "", node)
 
-        def tell(found: Json) -> None:
+        def change(found: Json) -> None:
             found["status"].update(node["status"])
             set_condition(found, READY, self._real_api.clock.timestamp())
 
-        self._real_api.modify_status(NODES, created, tell)
+        self._real_api.modify_status(NODES, created, change)
         self._known.add(name)
         self._alive.add(name)
         return wait_until(lambda: self._find_ready(name))

@@ -20,7 +20,7 @@ VARIABLE = "DLRM_TEST_KUBECONFIG"
 
 
 def find_kubeconfig() -> Path | None:
-    """Return the kubeconfig of the real server; None where the scenarios run on the fake cluster alone."""
+    """Return the kubeconfig of the real server; None if the scenarios run on the fake cluster alone."""
     path = os.environ.get(VARIABLE)
     return Path(path) if path else None
 
