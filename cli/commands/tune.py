@@ -10,12 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from cli.commands.infer import shorten_path
+from cli.experiments.search.best_document import format_best_document, read_source
+from cli.experiments.search.records import TrialRecord, TuningDirectory
+from cli.experiments.search.space import list_parameters
+from cli.experiments.search.tuner import Search, Tuner, Tuning
 from cli.experiments.trials.fields import get_field, set_absolute_paths, set_fields
-from cli.experiments.trials.lock import hold_directory
-from cli.experiments.tuning.best_document import format_best_document, read_source
-from cli.experiments.tuning.records import TrialRecord, TuningDirectory
-from cli.experiments.tuning.space import list_parameters
-from cli.experiments.tuning.tuner import Search, Tuner, Tuning, TuningStopped
+from cli.experiments.trials.results import hold_directory
+from cli.experiments.trials.run import ExperimentStopped
 from cli.local.console import console_on, print_heading
 from cli.local.data_files import check_data_files
 from cli.local.documents import make_paths_absolute, read_job, require_data_files
@@ -85,7 +86,7 @@ def tune(
     with hold_directory(directory.path, "dlrm tune"):
         try:
             tuning = Tuner(absolute, directory, search, _print_trial).tune()
-        except TuningStopped:
+        except ExperimentStopped:
             _print("stopped; repeat the same command to continue")
             raise typer.Exit(EXIT_STOPPED) from None
         verdict = describe_verdict(tuning)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cli.experiments.sweep.results import TrialResult, can_pair, read_results
+from cli.experiments.trials.results import TrialResult, can_pair, read_results
 from dlrm.record import EXIT_STOPPED
 from tests.patience import wait_until
 

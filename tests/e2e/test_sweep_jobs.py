@@ -15,7 +15,7 @@ from cli.demo.service_process import run_service
 from cli.experiments.sweep.document import read_sweep
 from cli.experiments.sweep.jobs import JobRunner
 from cli.experiments.sweep.plan import Plan
-from cli.experiments.sweep.results import can_pair, read_results
+from cli.experiments.trials.results import can_pair, read_results
 from dlrm.record import EXIT_STOPPED
 from service.client import Client
 from tests.patience import wait_until

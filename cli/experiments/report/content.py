@@ -1,7 +1,8 @@
 """Content of a report, which its HTML and its Markdown both show: texts, tables of texts, and plots."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from cli.local.text_format import UNKNOWN
 
@@ -36,7 +37,7 @@ class Table:
     caption: str
     columns: Sequence[Column]
     rows: Sequence[Sequence[str]]
-    """Cells of each row, as many as columns; the first one names the row."""
+    """Cells of each row, as many as columns; the first cell names the row."""
 
     def drop_unknown_columns(self) -> "Table":
         """Return the table without the columns in which no row has a value; all of them if there is no row."""
@@ -54,14 +55,20 @@ class Table:
 
 @dataclass(frozen=True)
 class Plot:
-    """Plot as SVG."""
+    """Plot with its name and its content in words."""
 
     name: str
-    """Name in letters, digits and hyphens: that of its file, and the beginning of its ids."""
+    """Name in letters, digits and hyphens: the name of its file, and the beginning of its ids."""
     title: str
     description: str
     """Content of the plot in words."""
-    svg: str
+    draw: Callable[[], str]
+    """Draws the plot as SVG."""
+
+    @cached_property
+    def svg(self) -> str:
+        """Plot as SVG, drawn when it is first needed: Markdown without files of plots needs none."""
+        return self.draw()
 
 
 Block = Paragraph | Notes | Table | Plot

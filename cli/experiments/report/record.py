@@ -4,9 +4,8 @@ import math
 from typing import Any
 
 from cli.experiments.report.comparison import Difference
-from cli.experiments.report.courses import Course
+from cli.experiments.report.courses import Course, Reached, name_series
 from cli.experiments.report.numbers import MainRow, Scaling, SweepReport
-from cli.experiments.report.targets import Reached, name_series
 from cli.experiments.trials.intervals import Estimate
 
 

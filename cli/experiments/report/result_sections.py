@@ -15,8 +15,7 @@ from cli.experiments.report.figures import (
     format_seconds,
 )
 from cli.experiments.report.numbers import LengthGroup, MainRow, SweepReport
-from cli.experiments.sweep.trials import format_settings, format_value
-from cli.experiments.trials.fields import shorten_fields
+from cli.experiments.trials.fields import format_settings, format_value, shorten_fields
 from cli.local.text_format import UNKNOWN
 
 UNEQUAL_MARK = "≠"

@@ -27,23 +27,28 @@ RETRY_SECONDS = 1.0
 """Seconds from one look at a run that an earlier command has left running to the next."""
 
 
+class ExperimentStopped(Exception):  # noqa: N818, requested, not an error
+    """Exception for a sweep or a tuning that was stopped on request."""
+
+
 @dataclass(frozen=True)
 class TrialEnd:
-    """End of a trial's run, or of an attempt of it that was stopped."""
+    """End of a trial's run."""
 
     outcome: Outcome
     seconds: float
-    """Seconds, without those of a preparation for all trials; of earlier attempts, and of a run that had already ended,
-    those of the steps alone."""
+    """Duration without a preparation for all trials; for earlier attempts, and a run that had already ended, the
+    duration of the steps alone."""
     is_stop_requested: bool
-    """Whether the command was asked to stop while the run went on, perhaps too late to stop that."""
+    """Whether the command was asked to stop, too late for this run: no other one may start."""
 
 
 def run_trial(document: Path, directory: RunDirectory, settings: Settings, label: str, *, is_first: bool) -> TrialEnd:
     """Train a job document with some fields set, or continue the run that an earlier command has begun.
 
     A run that continues takes from the document how it is trained, such as the memory. label: words shown next to the
-    progress. is_first: whether the run may have to prepare the data, for all that follow. Raises CommandError.
+    progress. is_first: whether the run may have to prepare the data, for all that follow. Raises ExperimentStopped and
+    CommandError.
     """
     try:
         started = _start(document, directory, settings)
@@ -60,7 +65,10 @@ def run_trial(document: Path, directory: RunDirectory, settings: Settings, label
             if is_terminal:
                 line.show(label, progress)
 
-        end = run_attempt(started, _ignore, watch)
+        # Its lines are not printed: its progress and its figures are shown.
+        end = run_attempt(started, lambda _: None, watch)
+    if end.outcome.state == "stopped":
+        raise ExperimentStopped
     # The clock knows nothing of attempts that were stopped before.
     seconds = max(clock.read_seconds(), compute_training_seconds(end.outcome.metrics) or 0.0)
     return TrialEnd(end.outcome, seconds, end.is_stop_requested)
@@ -72,13 +80,8 @@ def read_data_checksum(directory: RunDirectory) -> str | None:
     return None if prepared is None else prepared.checksum
 
 
-def read_metric(outcome: Outcome, name: str) -> float | None:
-    """Return a metric of a run that has succeeded; None of any other."""
-    return outcome.metrics.get(name) if outcome.state == "succeeded" else None
-
-
 def compute_training_seconds(metrics: Mapping[str, float | None]) -> float | None:
-    """Compute the seconds of all steps of a run, those of earlier attempts too; None if its metrics do not tell."""
+    """Compute the seconds of all steps of a run over all its attempts; None if its metrics lack them."""
     num_samples, speed = metrics.get("num_samples"), metrics.get("samples_per_second")
     return num_samples / speed if num_samples and speed else None
 
@@ -131,7 +134,3 @@ def _wait_until_free(directory: RunDirectory) -> None:
                 is_announced = True
                 console_on(stderr=True).print(f"waiting: {error}", markup=False, highlight=False)
             time.sleep(RETRY_SECONDS)
-
-
-def _ignore(line: str) -> None:
-    """Print no line of a trial: its progress and its figures are shown."""

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from cli.experiments.sweep.curve import read_curve
+from cli.experiments.trials.ended_run import read_curve
 from dlrm.record import EvaluationReport, RunDirectory, StepReport
 
 

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.experiments.sweep.asked import read_asked
 from cli.experiments.sweep.loop import Loop
-from cli.experiments.sweep.results import TrialResult, read_results
-from cli.experiments.sweep.runner import SweepStopped
-from cli.experiments.sweep.trials import Trial
+from cli.experiments.sweep.trial import Trial
+from cli.experiments.trials.results import TrialResult, read_asked, read_results
+from cli.experiments.trials.run import ExperimentStopped
 from tests.cli.experiments.sweep.sweeps import TWO_METHODS, make_end, make_plan
 
 NUM_TRIALS = 2 * 2 * (3 * 2 + 2)
@@ -36,7 +35,7 @@ class FormulaRunner:
 
     def wait(self) -> Sequence[tuple[Trial, TrialResult]]:
         if self._most <= 0:
-            raise SweepStopped
+            raise ExperimentStopped
         self._most -= 1
         trial = self._running.pop(0)
         return [(trial, self._end(trial))]
@@ -47,7 +46,7 @@ class FormulaRunner:
 
 def run(directory: Path, runner: FormulaRunner, text: str = TWO_METHODS) -> Loop:
     loop = Loop(make_plan(directory, text), directory / "results.jsonl", lambda _result, _standing: None)
-    with suppress(SweepStopped):
+    with suppress(ExperimentStopped):
         loop.run(runner)
     return loop
 
@@ -79,7 +78,7 @@ def test_a_stop_that_came_too_late_for_a_trial_keeps_its_result_and_starts_no_ot
             return super().wait()
 
     loop = Loop(make_plan(tmp_path), tmp_path / "results.jsonl", lambda _result, _standing: None)
-    with pytest.raises(SweepStopped):
+    with pytest.raises(ExperimentStopped):
         loop.run(runner := LateRunner())
     assert [result.key for result in read_results(tmp_path / "results.jsonl")] == runner.started
     assert len(runner.started) == 1

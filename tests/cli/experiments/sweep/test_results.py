@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.experiments.sweep.results import (
+from cli.experiments.trials.results import (
     KeptScores,
     TrialResult,
     append_result,

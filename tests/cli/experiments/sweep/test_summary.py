@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cli.experiments.sweep.results import FILE_NAME, append_result
+from cli.experiments.trials.results import FILE_NAME, append_result
 from tests.cli.experiments.sweep.sweeps import make_end, make_plan, run_all
 
 Command = Callable[..., Any]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from cli.experiments.sweep.document import read_sweep
-from cli.experiments.sweep.results import read_results
-from cli.experiments.sweep.trials import Trial, make_trial
+from cli.experiments.sweep.trial import Trial, make_trial
+from cli.experiments.trials.results import read_results
 from dlrm.config import PRESETS, parse_job
 from tests.cli.experiments.sweep.sweeps import JOB, read_document
 

@@ -1,7 +1,7 @@
 import pytest
 
-from cli.experiments.tuning.records import TrialRecord
-from cli.experiments.tuning.tuner import Tuning
+from cli.experiments.search.records import TrialRecord
+from cli.experiments.search.tuner import Tuning
 from cli.render.tuning import describe_next_step
 from dlrm.record import EndReason
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from cli.experiments.trials.halving import (
+from cli.experiments.search.halving import (
     choose_survivors,
     count_survivors,
     estimate_rest,

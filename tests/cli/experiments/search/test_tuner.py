@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from cli.experiments.search import tuner
+from cli.experiments.search.records import TuningDirectory
+from cli.experiments.search.tuner import Search, Tuner, Tuning
 from cli.experiments.trials.fields import set_fields
 from cli.experiments.trials.run import TrialEnd
-from cli.experiments.tuning import tuner
-from cli.experiments.tuning.records import TuningDirectory
-from cli.experiments.tuning.tuner import Search, Tuner, Tuning
 from cli.local.errors import BadInputError
 from dlrm.config import parse_job, resolve
 from dlrm.record import EndReason, Outcome, PreparedData, RunDirectory
