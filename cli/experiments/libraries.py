@@ -1,4 +1,4 @@
-"""Libraries of sweeps and reports. They are imported where they are used, since other commands run without them."""
+"""Libraries of sweeps and reports. Functions import them, since other commands run without them."""
 
 import importlib.util
 

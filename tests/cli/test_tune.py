@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from cli.local.documents import read_job
-from cli.local.run_directory import read_resolved_job
-from dlrm.config import PRESETS, parse_job
-from dlrm.record import EXIT_STOPPED, RunDirectory
+from dlrm.config import parse_job
+from dlrm.record import EXIT_STOPPED
 from tests.patience import wait_until
 
 DOCUMENT = """
@@ -151,24 +150,6 @@ def test_trials_of_a_document_without_validation_rows_are_blended_no_more_than_i
         for path in (output / "runs" / "untuned", tmp_path / "trained")
     )
     assert measured == left
-
-
-@pytest.mark.slow
-def test_the_rates_that_are_tried_in_a_document_with_a_preset_mean_the_same_as_its_own(
-    job: Path, tmp_path: Path
-) -> None:
-    output = tmp_path / "tuned"
-    settings = ["--set", "preset=large_batch", "--set", "run.epochs=0.2"]
-    tuned = run("tune", job, *settings, "--trials", 1, "--minutes", 1000, "--keep-runs", "-o", output)
-    assert tuned.returncode == 0, tuned.stderr
-    untuned, trial = (
-        read_resolved_job(RunDirectory(path), path).job.dense_optimizer
-        for path in (output / "runs" / "untuned", output / "runs" / "trial-1-of-100-percent")
-    )
-    assert trial.schedule == untuned.schedule
-    assert untuned.schedule.scaling == PRESETS["large_batch"].values["dense_optimizer.schedule.scaling"].value
-    assert trial.learning_rate == read_trials(output)[1]["settings"]["dense_optimizer.learning_rate"]
-    assert trial.learning_rate != untuned.learning_rate
 
 
 def test_a_document_that_states_everything_says_what_would_tune_it(job: Path, dlrm: Callable[..., Any]) -> None:

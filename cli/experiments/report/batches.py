@@ -12,7 +12,7 @@ class TrialBatch:
     """Batch of one trial."""
 
     size: int | None
-    """Samples of a step, the most for a batch that grows. None if the line does not tell."""
+    """Samples of a step, the most for a batch that grows. None if unknown."""
     is_growing: bool = False
     """Whether it grows in the course of the run, so that no single batch belongs to the result."""
 

@@ -28,7 +28,7 @@ class ReportCell:
     settings: Settings | None
     """Best setting; None if all diverge, or none is trained to the end."""
     is_confirmed: bool
-    """Whether the trials are those that confirm, with seeds that have chosen nothing."""
+    """Whether the trials confirm, with seeds that have chosen nothing."""
     trials: Sequence[LoadedTrial]
     """Trials of the best setting that are done, a seed each."""
     num_seeds: int

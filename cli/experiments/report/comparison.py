@@ -9,7 +9,6 @@ from cli.experiments.report.cells import ReportCell, are_equal
 from cli.experiments.report.load import LoadedTrial
 from cli.experiments.report.scores import MeasuredScores
 from cli.experiments.trials.intervals import Estimate, combine_differences
-from cli.experiments.trials.results import can_pair
 from cli.local.errors import BadInputError
 
 MIN_WIDTH = 1e-9
@@ -144,7 +143,7 @@ def _find_refusal(cell: ReportCell, base: ReportCell, pairs: Sequence[tuple[Load
         return "not paired: no seed in common"
     for first, second in pairs:
         one, other = first.result, second.result
-        if one.scores is not None and other.scores is not None and not can_pair(one, other):
+        if one.scores is not None and other.scores is not None and one.scores.checksum != other.scores.checksum:
             return "not paired: other evaluation rows (the checksums of labels and weights differ)"
         counts = one.metrics.get("num_rows"), other.metrics.get("num_rows")
         if None not in counts and counts[0] != counts[1]:

@@ -91,7 +91,7 @@ class Reached:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every seed has a crossing; a mean of some of them favours those that fail."""
+        """Whether every seed has a crossing; a mean of some favours methods with seeds that fail."""
         return bool(self.crossings) and len(self.crossings) == self.cell.num_seeds
 
     @property
@@ -155,7 +155,7 @@ def _find_crossings(cell: ReportCell, target: float) -> tuple[list[Crossing], di
 
 
 def find_crossing(curve: Sequence[CurvePoint], target: float) -> Crossing | Miss:
-    """Find where a run first reaches the target: linear between the evaluation below it and the next one."""
+    """Find the place at which a run first reaches the target, linear between the evaluations below it and after it."""
     points = [
         (float(point.step), float(point.num_samples), point.auc)
         for point in curve

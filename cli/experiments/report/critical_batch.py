@@ -38,7 +38,7 @@ class CriticalBatchFit:
     high: float | None = None
     """Upper bound, infinite if it is at the limit of the search."""
     is_at_limit: bool = False
-    """Whether B_crit is at a limit of the search: the batches are all far below, or far above it, and tell no more."""
+    """Whether B_crit is at a limit of the search: the batches are all far below, or all far above it."""
 
     @property
     def min_steps(self) -> float:

@@ -2,7 +2,6 @@
 
 import os
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -122,14 +121,10 @@ def _render_block(block: Block, plots: str | None) -> str:
 
 
 def _render_table(table: Table) -> str:
-    rules = ["---:" if column.is_number else ":---" for column in table.columns]
-    lines = [[_escape(column.heading) for column in table.columns], rules]
-    lines += [[_escape(text) for text in row] for row in table.rows]
-    return f"**{_escape(table.caption)}**\n\n" + "\n".join(map(_join, lines))
-
-
-def _join(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+    rules = [":---" if heading in table.texts else "---:" for heading in table.headings]
+    head, *rows = [[_escape(text) for text in line] for line in (table.headings, *table.rows)]
+    lines = [f"| {' | '.join(cells)} |" for cells in (head, rules, *rows)]
+    return f"**{_escape(table.caption)}**\n\n" + "\n".join(lines)
 
 
 def _escape(text: str) -> str:

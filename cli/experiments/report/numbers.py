@@ -82,7 +82,7 @@ class SweepReport:
     sample_groups: Sequence[LengthGroup]
     step_groups: Sequence[LengthGroup]
     num_row_sets: int
-    """Number of different sets of evaluation rows, as far as kept scores and the numbers of rows tell."""
+    """Number of different sets of evaluation rows, by kept scores and numbers of rows."""
     num_data_sets: int
     """Number of different sets of prepared rows that the trials were trained on, as far as it is known."""
     broken_files: Sequence[str]

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from cli.experiments.report.content import Block, Column, Page, Paragraph, Plot, Section, Table
+from cli.experiments.report.content import Block, Page, Paragraph, Plot, Section, Table
 from cli.experiments.report.courses import Course, CoursePoint
 from cli.experiments.report.figures import DIGITS, format_count, format_difference, format_estimate, format_seconds
 from cli.experiments.report.load import LoadedTrial
@@ -123,11 +123,12 @@ def _make_gap_section(rows: Sequence[MainRow]) -> Section:
         return Section(heading, [Paragraph(text)])
     table = Table(
         "AUC on training rows less AUC on evaluation rows",
-        [Column("result", is_number=False), Column("AUC on evaluation rows"), Column("gap")],
+        ["result", "AUC on evaluation rows", "gap"],
         [
             [row.cell.label, format_estimate(row.auc), format_difference(row.train_auc_gap, is_paired=False)]
             for row in known
         ],
+        texts=["result"],
     )
     plot = make_batch_plot(
         "train-auc-gap",
@@ -164,7 +165,7 @@ def _make_cost_section(report: SweepReport) -> Section:
                 format_seconds(1e6 * cpu_seconds / samples) if known else UNKNOWN,
             ]
         )
-    table = Table("All trials of each method", [Column(text, is_number=text != "method") for text in headings], rows)
+    table = Table("All trials of each method", headings, rows)
     note = (
         "CPU seconds are those of the trials that tell them: of runs on the machine of the sweep that were not "
         "interrupted and have not prepared the rows for the others."
@@ -179,20 +180,20 @@ def _make_trial_section(report: SweepReport) -> Section:
         *("method", "values", "settings", "stage", "seed", "outcome", "AUC", "log-loss", "validation log-loss"),
         *("steps", "samples", "CPU seconds", "machine", "left open by the document", "ended", "key"),
     ]
-    numbers = {"seed", "AUC", "log-loss", "validation log-loss", "steps", "samples", "CPU seconds", "machine"}
+    texts = {"method", "values", "settings", "stage", "outcome", "left open by the document", "ended", "key"}
     rows = [
         _make_trial_row(trial, environments.index(_describe_environment(trial.result.environment)) + 1)
         for trial in trials
     ]
     machines = Table(
         "Versions and hardware",
-        [Column("machine"), Column("versions", is_number=False), Column("hardware", is_number=False)],
+        ["machine", "versions", "hardware"],
         [[str(number), *environment] for number, environment in enumerate(environments, 1)],
+        texts=["versions", "hardware"],
     )
-    columns = [Column(heading, is_number=heading in numbers) for heading in headings]
     return Section(
         "All trials, with versions and hardware",
-        [Table("Trials", columns, rows).drop_unknown_columns(), machines],
+        [Table("Trials", headings, rows, texts).drop_unknown_columns(), machines],
         is_folded=True,
     )
 

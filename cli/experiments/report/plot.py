@@ -140,7 +140,7 @@ def _set_axis(axes: "Axes", side: Literal["x", "y"], axis: Axis, values: Sequenc
 
 
 def _draw_series(axes: "Axes", series: Series) -> None:
-    """Draw a series. The shape of its marks, and dots in a second round of colours, tell it without colours too."""
+    """Draw a series. Shapes of marks, and dots in a second round of colours, identify it without colours."""
     number_of_round, number = divmod(series.colour, len(_COLOURS))
     colour = list(_COLOURS)[number]
     mark = _MARKS[(series.colour + number_of_round) % len(_MARKS)] if series.style in ("points", "marks") else ""

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from cli.experiments.report.cells import ReportCell
-from cli.experiments.report.content import Block, Column, Notes, Paragraph, Plot, Section, Table
+from cli.experiments.report.content import Block, Notes, Paragraph, Plot, Section, Table
 from cli.experiments.report.courses import Reached, name_series
 from cli.experiments.report.critical_batch import AGREEMENT_FACTOR, MIN_BATCHES, CriticalBatchFit, decide_agreement
 from cli.experiments.report.figures import DIGITS, format_batch, format_count, format_noise, format_rough
@@ -153,8 +153,11 @@ def _make_target_table(scalings: Sequence[Scaling], growing: Sequence[Reached]) 
             ratio = UNKNOWN if point.samples is None or len(known) < 2 else f"{point.samples / known[0]:.2f}"
             rows.append(_make_target_row(scaling.series, point, ratio))
     rows += [_make_target_row(reached.cell.label, reached, UNKNOWN) for reached in growing]
-    columns = [Column(heading, is_number=heading not in ("method", "seeds without a figure")) for heading in headings]
-    return Table("Steps and samples to the target, where every seed reaches it", columns, rows).drop_unknown_columns()
+    caption, texts = (
+        "Steps and samples to the target, where every seed reaches it",
+        ["method", "seeds without a figure"],
+    )
+    return Table(caption, headings, rows, texts).drop_unknown_columns()
 
 
 def _make_target_row(name: str, reached: Reached, ratio: str) -> list[str]:
@@ -193,7 +196,7 @@ def _make_fit_table(scalings: Sequence[Scaling]) -> Table:
         rows.append([scaling.series, critical, interval, samples, steps, format_noise(scaling.noise_scale)])
     is_fitted = any(scaling.fit is not None for scaling in scalings)
     caption = "Fitted critical batch, in samples" if is_fitted else "Noise scale of the runs, in samples"
-    return Table(caption, [Column(text, is_number=text != "method") for text in headings], rows).drop_unknown_columns()
+    return Table(caption, headings, rows).drop_unknown_columns()
 
 
 def _format_interval(low: float | None, high: float | None) -> str:

@@ -31,7 +31,7 @@ def list_rungs(num_trials: int, num_steps: int) -> list[Rung]:
     """List the rungs, shortest runs first.
 
     num_trials: trials of the first rung; there are at most floor(log_3 n) + 1 rungs, so that a third of each is left
-    for the next. num_steps: steps of a run of the whole length, of which the shortest runs need enough.
+    for the next. num_steps: steps of a run of the whole length; the shortest runs need MIN_STEPS.
     """
     num_rungs = 1
     while num_rungs < MAX_RUNGS and ETA**num_rungs <= num_trials and num_steps >= MIN_STEPS * ETA**num_rungs:

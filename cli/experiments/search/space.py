@@ -1,4 +1,4 @@
-"""Space that tuning searches: settings around those that the job has without it."""
+"""Space that tuning searches: settings around the job's own."""
 
 import math
 import random

@@ -17,7 +17,7 @@ from dlrm.config import JobConfig, parse_job
 from dlrm.record import EndReason, RunDirectory
 
 WHOLE = Rung(0, 1.0)
-"""Rung of the untuned job, before its steps tell how many rungs there are."""
+"""Rung of the untuned job, before the number of rungs is known by its steps."""
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ class SweepConfig(_Config):
     parallel: int = Field(default=4, ge=1, le=1000)
     """Jobs of a service that are submitted and not ended at the same time; a machine trains one trial after another."""
     allow_unequal_effort: bool = False
-    """Whether methods may have different numbers of settings, which favours those with more."""
+    """Whether methods may have different numbers of settings, which favours the ones with more."""
 
     @model_validator(mode="before")
     @classmethod

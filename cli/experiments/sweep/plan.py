@@ -1,4 +1,4 @@
-"""Order of a sweep's trials: which are due, by the results so far, and which settings those choose."""
+"""Order of a sweep's trials: which ones are due, by the results so far, and the settings that results choose."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ class CellState:
 
     cell: Cell
     known: Sequence[Trial]
-    """Trials that belong to the sweep by the results so far, those that are due included."""
+    """Trials that belong to the sweep by the results so far, with the due ones."""
     due: Sequence[Trial]
     """Trials that must run before the next ones are known."""
     chosen: Sequence[Trial]

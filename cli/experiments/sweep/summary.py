@@ -22,7 +22,7 @@ class Row:
     settings: Settings | None
     """Chosen settings; None while they are not known, and if all settings diverge."""
     is_confirmed: bool
-    """Whether all seeds that confirm are done; if there are none, the result is that of the trials that chose."""
+    """Whether all seeds that confirm are done; without any, the trials that chose are the result."""
     results: Sequence[TrialResult]
     """Trials that are the result and are done, a seed each."""
     num_seeds: int

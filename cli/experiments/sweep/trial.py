@@ -20,7 +20,7 @@ from cli.local.errors import BadInputError
 from dlrm.config import EXECUTION_SETTINGS, ConfigError, JobSpec, parse_job
 
 MAX_FAULTS = 10
-"""Largest number of faults that are listed: those of one setting are often those of all."""
+"""Largest number of faults that are listed: one setting often has the faults of all."""
 
 
 class Trial(TrialNames):

@@ -103,7 +103,7 @@ def make_curve(steps: Sequence[StepReport], evaluations: Sequence[EvaluationRepo
 def copy_scores(key: str, run: RunDirectory, metrics: Mapping[str, float | None], output: Path) -> KeptScores | None:
     """Copy the scores of a run that has succeeded to the directory `output` of its sweep.
 
-    None if the run has kept none, or if its metrics are those of a blend, whose scores are not the trained model's.
+    None if the run has kept none, or if its metrics belong to a blend: the scores are the trained model's.
     key: names the file. Raises BadInputError if they cannot be written.
     """
     record = None if metrics.get(BLEND_SHARE) else ScoresRecord.read(run.scores.record)

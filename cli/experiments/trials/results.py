@@ -203,13 +203,8 @@ def _read_whole_lines(path: Path, kind: type[BaseModel]) -> bytes:
 
 
 def index_results(results: Sequence[TrialResult]) -> dict[str, TrialResult]:
-    """Return the trials that need no other run, by key: those that are done or have diverged."""
+    """Return the trials that need no other run, by key: they are done or have diverged."""
     return {result.key: result for result in results if result.outcome != "failed"}
-
-
-def can_pair(one: TrialResult, other: TrialResult) -> bool:
-    """Whether the scores of two trials may be compared row by row: both are kept, and of the same rows."""
-    return one.scores is not None and other.scores is not None and one.scores.checksum == other.scores.checksum
 
 
 def append_result(path: Path, result: TrialResult) -> None:

@@ -56,12 +56,16 @@ def run_trial(document: Path, directory: RunDirectory, settings: Settings, label
         return TrialEnd(
             succeeded.outcome, compute_training_seconds(succeeded.outcome.metrics) or 0.0, is_stop_requested=False
         )
-    clock = _Clock(counts_preparation=not is_first)
+    seconds, last = 0.0, time.monotonic()
     with ProgressLine() as line:
         is_terminal = console_on(stderr=True).is_terminal
 
         def watch(progress: Progress) -> None:
-            clock.watch(progress)
+            nonlocal seconds, last
+            now = time.monotonic()
+            # A preparation does not count, as all trials share it.
+            seconds += now - last if not is_first or progress.phase != PREPARING else 0.0
+            last = now
             if is_terminal:
                 line.show(label, progress)
 
@@ -69,8 +73,8 @@ def run_trial(document: Path, directory: RunDirectory, settings: Settings, label
         end = run_attempt(started, lambda _: None, watch)
     if end.outcome.state == "stopped":
         raise ExperimentStopped
-    # The clock knows nothing of attempts that were stopped before.
-    seconds = max(clock.read_seconds(), compute_training_seconds(end.outcome.metrics) or 0.0)
+    # Attempts that were stopped before are in the metrics alone.
+    seconds = max(seconds, compute_training_seconds(end.outcome.metrics) or 0.0)
     return TrialEnd(end.outcome, seconds, end.is_stop_requested)
 
 
@@ -84,26 +88,6 @@ def compute_training_seconds(metrics: Mapping[str, float | None]) -> float | Non
     """Compute the seconds of all steps of a run over all its attempts; None if its metrics lack them."""
     num_samples, speed = metrics.get("num_samples"), metrics.get("samples_per_second")
     return num_samples / speed if num_samples and speed else None
-
-
-class _Clock:
-    """Clock of a run, which may stand still while data is prepared."""
-
-    def __init__(self, *, counts_preparation: bool) -> None:
-        self._counts_preparation = counts_preparation
-        self._last = time.monotonic()
-        self._seconds = 0.0
-
-    def watch(self, progress: Progress) -> None:
-        """Count the time since the last call, unless it went into a preparation that does not count."""
-        now = time.monotonic()
-        if self._counts_preparation or progress.phase != PREPARING:
-            self._seconds += now - self._last
-        self._last = now
-
-    def read_seconds(self) -> float:
-        """Return the seconds counted so far."""
-        return self._seconds
 
 
 def _start(document: Path, directory: RunDirectory, settings: Settings) -> NewAttempt:

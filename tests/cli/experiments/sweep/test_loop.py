@@ -133,36 +133,20 @@ def test_at_most_so_many_trials_run_at_once_and_those_of_one_stage_alone(tmp_pat
     assert (len(loop.results), runner.most_running) == (NUM_TRIALS, 5)
 
 
-def test_results_of_another_sweep_in_the_file_count_for_nothing(tmp_path: Path) -> None:
-    run(tmp_path, FormulaRunner())
-    other = TWO_METHODS.replace("[0.01, 0.03, 0.1]", "[0.2, 0.3, 0.1]")
-    runner = FormulaRunner(most=0)
-    loop = run(tmp_path, runner, other)
-    standing = loop.get_standing()
-    assert (standing.num_done, standing.num_all) == (8, NUM_TRIALS)
-    assert standing.seconds == 80.0
-
-
-def test_the_list_of_trials_has_their_samples_and_says_what_is_still_to_be_chosen(tmp_path: Path) -> None:
-    loop = run(tmp_path, FormulaRunner(most=3))
-    entries = loop.list_entries()
-    assert len(entries) == NUM_TRIALS
-    assert {entry.num_samples for entry in entries} == {16_200}
-    assert sum(entry.is_done for entry in entries) == 3
-    unknown = [entry for entry in entries if not entry.is_known]
+def test_trials_are_listed_as_they_run_with_their_samples_and_what_is_still_to_be_chosen(tmp_path: Path) -> None:
+    listed = run(tmp_path, FormulaRunner(most=3)).list_entries()
+    assert (len(listed), {entry.num_samples for entry in listed}) == (NUM_TRIALS, {16_200})
+    assert sum(entry.is_done for entry in listed) == 3
+    unknown = [entry for entry in listed if not entry.is_known]
     assert {entry.trial.stage for entry in unknown} == {"confirm"}
     assert all("with chosen settings" in entry.label and "learning_rate" not in entry.label for entry in unknown)
-
-
-def test_trials_are_listed_as_they_run(tmp_path: Path) -> None:
-    listed = run(tmp_path, FormulaRunner(most=3)).list_entries()
     runner = FormulaRunner()
     run(tmp_path, runner)
     begun = {result.key for result in read_results(tmp_path / "results.jsonl")[:3]}
     assert {entry.trial.key for entry in listed[:3]} == begun
     known = [entry.trial.key for entry in listed[3:] if entry.is_known]
     assert known == runner.started[: len(known)]
-    assert not any(entry.is_known for entry in listed[3 + len(known) :])
+    assert listed[3 + len(known) :] == unknown
 
 
 def test_the_keys_that_the_document_asks_for_lie_beside_the_results_before_their_trials_run(tmp_path: Path) -> None:
@@ -174,7 +158,9 @@ def test_the_keys_that_the_document_asks_for_lie_beside_the_results_before_their
     whole = run(tmp_path, CheckingRunner()).results
     assert read_asked_keys(tmp_path) == {result.key for result in whole}
     # Of three rates one is asked for again, and the two that are new.
-    run(tmp_path, CheckingRunner(most=0), TWO_METHODS.replace("[0.01, 0.03, 0.1]", "[0.2, 0.3, 0.1]"))
+    loop = run(tmp_path, CheckingRunner(most=0), TWO_METHODS.replace("[0.01, 0.03, 0.1]", "[0.2, 0.3, 0.1]"))
+    standing = loop.get_standing()
+    assert (standing.num_done, standing.num_all, standing.seconds) == (8, NUM_TRIALS, 80.0)
     asked = read_asked_keys(tmp_path)
     assert len(asked) == NUM_TRIALS - 8
     assert asked & {result.key for result in whole} == {
