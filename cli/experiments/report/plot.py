@@ -21,8 +21,10 @@ LETTER_WIDTH = 7.5
 """Approximate width of a letter of the legend."""
 MAX_TICKS = 7
 Kind = Literal["linear", "count", "log", "batch"]
-"""Kind of an axis: numbers, large whole numbers, a logarithmic one, or one labelled with the batches themselves."""
+"""Kind of an axis: numbers, large whole numbers, a logarithmic one, or one labelled with the batches of the marks."""
 Style = Literal["points", "marks", "line", "dashed"]
+MARKED: tuple[Style, ...] = ("points", "marks")
+"""Styles that have a mark at each point."""
 _MARKS = ("o", "s", "^", "D")
 _COLOURS = {
     "#2f5bd0": "#8ea6ff",
@@ -112,8 +114,8 @@ def _draw_svg(name: str, title: str, description: str, x: Axis, y: Axis, series:
     with rc_context(cast("Any", {**_PARAMETERS, "svg.hashsalt": name})):
         figure = Figure(figsize=(WIDTH / 72, height / 72), layout="constrained")
         axes = figure.add_subplot()
-        _set_axis(axes, "x", x, [point.x for line in series for point in line.points])
-        _set_axis(axes, "y", y, [point.y for line in series for point in line.points])
+        _set_axis(axes, "x", x, series)
+        _set_axis(axes, "y", y, series)
         for line in series:
             _draw_series(axes, line)
         figure.legend(loc="outside lower center", ncols=num_columns, frameon=False)
@@ -121,7 +123,7 @@ def _draw_svg(name: str, title: str, description: str, x: Axis, y: Axis, series:
     return _finish_svg(drawn.getvalue(), name, title, description, height)
 
 
-def _set_axis(axes: "Axes", side: Literal["x", "y"], axis: Axis, values: Sequence[float]) -> None:
+def _set_axis(axes: "Axes", side: Literal["x", "y"], axis: Axis, series: Sequence[Series]) -> None:
     from matplotlib import ticker
 
     axes.set(**{f"{side}label": axis.title, f"{side}scale": "log" if axis.kind in ("log", "batch") else "linear"})
@@ -130,7 +132,8 @@ def _set_axis(axes: "Axes", side: Literal["x", "y"], axis: Axis, values: Sequenc
     if axis.kind == "linear":
         axes.ticklabel_format(axis=side, style="plain", useOffset=False)
     elif axis.kind == "batch":
-        batches = sorted(set(values))
+        # A line without marks, such as a formula's, has points between the batches.
+        batches = sorted({point.x for line in series if line.style in MARKED for point in line.points})
         shown = batches[:: math.ceil(len(batches) / MAX_TICKS)]
         drawn.set_ticks(shown, [f"{batch:,.0f}" for batch in shown])
     else:
@@ -143,7 +146,7 @@ def _draw_series(axes: "Axes", series: Series) -> None:
     """Draw a series. Shapes of marks, and dots in a second round of colours, identify it without colours."""
     number_of_round, number = divmod(series.colour, len(_COLOURS))
     colour = list(_COLOURS)[number]
-    mark = _MARKS[(series.colour + number_of_round) % len(_MARKS)] if series.style in ("points", "marks") else ""
+    mark = _MARKS[(series.colour + number_of_round) % len(_MARKS)] if series.style in MARKED else ""
     joined = "--" if series.style == "dashed" else ":" if number_of_round % 2 else "-"
     points = sorted(series.points, key=lambda point: point.x)
     axes.plot(

@@ -9,7 +9,7 @@ def draw(num_series: int, style: Style, name: str = "many") -> str:
     series = [
         Series(f"method {number}", [Point(1.0, 1.0), Point(2.0, 2.0)], style, number) for number in range(num_series)
     ]
-    return make_plot(name, "Many", "many", Axis("x", "batch"), Axis("y"), series).svg
+    return make_plot(name, "Many", "many", Axis("x"), Axis("y"), series).svg
 
 
 def test_thirty_two_series_have_each_their_own_colour_and_mark() -> None:

@@ -160,6 +160,7 @@ def test_the_critical_batch_is_that_of_the_curves_and_agrees_with_the_noise_scal
     text = dlrm("report", str(sweep), "--target-auc", "0.56", "--plots", str(tmp_path)).out
     drawn = (tmp_path / "samples-to-target.svg").read_text()
     assert all(f">{name}</text>" in drawn for name in ("adam, perfect", "lamb, fit, B_crit 6,000"))
+    assert re.findall(r">([\d,]+)</text>", drawn) == ["1,024", "4,096", "16,384"]
     assert "the critical batch is about 6,000" in text
     assert (
         "7,000 (median of the runs at their end), agree within a factor of 2: they are a factor of 1.17 apart" in text
