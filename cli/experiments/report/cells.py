@@ -72,23 +72,23 @@ class ReportCell:
 
     def compute_mean(self, field: str) -> float | None:
         """Compute the mean of a number of the lines, such as `num_steps`; None if one has none."""
-        values = [getattr(trial.result, field) for trial in self.trials]
-        return statistics.fmean(values) if values and None not in values else None
+        return _average([getattr(trial.result, field) for trial in self.trials])
 
     def compute_cpu_seconds(self) -> float | None:
         """Compute the mean of the known CPU seconds of trials; None if there are none."""
-        known = [seconds for trial in self.trials if (seconds := trial.result.cpu_seconds) is not None]
-        return statistics.fmean(known) if known else None
+        seconds = [trial.result.cpu_seconds for trial in self.trials]
+        return _average([known for known in seconds if known is not None])
 
     def compute_speed(self) -> float | None:
         """Compute the mean samples per second of training; None if a trial has none."""
-        results = [trial.result for trial in self.trials]
-        speeds = [
-            result.num_samples / result.training_seconds
-            for result in results
-            if result.num_samples and result.training_seconds
-        ]
-        return statistics.fmean(speeds) if speeds and len(speeds) == len(results) else None
+        lengths = [(trial.result.num_samples, trial.result.training_seconds) for trial in self.trials]
+        return _average([samples / seconds if samples and seconds else None for samples, seconds in lengths])
+
+
+def _average(values: Sequence[float | None]) -> float | None:
+    """Return the mean of values; None without any, or if one is None."""
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known and len(known) == len(values) else None
 
 
 def make_cells(loaded: LoadedResults) -> list[ReportCell]:

@@ -81,6 +81,8 @@ class Tuner:
         self._document = document
         self._directory = directory
         self._search = search
+        self._fixed: dict[str, Any] = {"run.yardsticks": "none", **fix_end(document)}
+        """Settings of all runs: no other models beside it, and no end that evaluation rows decide."""
         self._on_record = on_record
         self._rungs: list[Rung] = []
         self._records = directory.read_records()
@@ -115,7 +117,7 @@ class Tuner:
     def _run_untuned(self) -> TrialRecord:
         """Train the job as it is, for its whole length: what is decided by its rows is the middle of the space."""
         spec = parse_job(self._document)
-        settings = self._make_fixed_settings()
+        settings = {**self._fixed}
         # Where the document leaves the epochs open, a share of the rows is held out anyway.
         is_held_out = spec.run.validation_fraction or 0.0
         if is_held_out == 0.0 or (is_held_out == "auto" and spec.run.epochs != "auto"):
@@ -145,14 +147,10 @@ class Tuner:
         directory = self._directory.run(UNTUNED, 1.0)
         return read_resolved_job(directory, directory.path).job
 
-    def _make_fixed_settings(self) -> dict[str, Any]:
-        """Return what is set for all runs: no other models beside it, and no end that evaluation rows decide."""
-        return {"run.yardsticks": "none", **fix_end(self._document)}
-
     def _run_rung(self, rung: Rung, draws: Mapping[int, Settings], job: JobConfig) -> list[TrialRecord]:
         """Run the trials of a rung, as many as there is time for; after the first rung one in any case, to compare."""
         fixed = {
-            **self._make_fixed_settings(),
+            **self._fixed,
             "run.epochs": float(f"{job.run.epochs * rung.fraction:.6g}"),
             "run.validation_fraction": job.run.validation_fraction,
             "run.blend": job.run.blend,
@@ -161,13 +159,12 @@ class Tuner:
         records: list[TrialRecord] = []
         for trial, settings in draws.items():
             known, has_time = self._find_record(trial, rung), self._has_time(len(records), rung)
-            if known is not None and not (self._is_to_retry(known) and has_time):
+            if known is not None and not (has_time and self._is_to_retry(known)):
                 records.append(known)
-                continue
-            is_needed = rung.number > 0 and not records
-            if not is_needed and not has_time:
+            elif has_time or (rung.number > 0 and not records):
+                records.append(self._run(trial, rung, settings, fixed))
+            else:
                 break
-            records.append(self._run(trial, rung, settings, fixed))
         return records
 
     def _is_to_retry(self, record: TrialRecord) -> bool:

@@ -29,18 +29,21 @@ class Runs:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.names: list[str] = []
+        self.settings: list[dict[str, Any]] = []
         self.failing: set[str] = set()
         self.checksum: str | None = None
         monkeypatch.setattr(tuner, "run_trial", self.run)
 
     def run(self, document: Path, directory: RunDirectory, settings: Any, label: str, *, is_first: bool) -> TrialEnd:  # noqa: ARG002
         self.names.append(directory.path.name)
+        self.settings.append(settings)
         directory.path.mkdir(parents=True, exist_ok=True)
         job = parse_job(set_fields(json.loads(document.read_bytes()), settings))
-        directory.spec.write_text(resolve(job).model_dump_json())
+        resolved = resolve(job)
+        directory.spec.write_text(resolved.model_dump_json())
         if self.checksum is not None:
             PreparedData(directory="rows", checksum=self.checksum).write(directory.data)
-        seconds = 10.0 * float(job.run.epochs) / 9
+        seconds = 10.0 * float(resolved.job.run.epochs) / 9
         if directory.path.name in self.failing:
             outcome = Outcome(state="failed", reason=EndReason.OUT_OF_MEMORY, message="no memory")
         else:
@@ -57,9 +60,9 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
     return Runs(monkeypatch)
 
 
-def tune(directory: Path, seconds: float = 1e6) -> Tuning:
+def tune(directory: Path, seconds: float = 1e6, document: dict[str, Any] = DOCUMENT) -> Tuning:
     search = Search(num_trials=4, seconds=seconds, seed=0, is_all=True, keeps_runs=True)
-    return Tuner(DOCUMENT, TuningDirectory(directory), search, lambda _record: None).tune()
+    return Tuner(document, TuningDirectory(directory), search, lambda _record: None).tune()
 
 
 def test_a_trial_that_failed_is_tried_again_by_the_next_command_alone(runs: Runs, tmp_path: Path) -> None:
@@ -83,6 +86,20 @@ def test_without_time_to_try_it_again_a_failed_trial_hides_no_other(runs: Runs, 
     runs.names, runs.failing = [], set()
     second = tune(tmp_path, seconds=1.0)
     assert (runs.names, second.best, second.num_trials) == ([], first.best, first.num_trials)
+
+
+@pytest.mark.parametrize(
+    ("section", "blend"),
+    [({}, "none"), ({"epochs": 1, "blend": "logistic"}, "none"), ({"validation_fraction": 0.2}, None)],
+    ids=["epochs left open", "a blend that is asked for", "validation rows"],
+)
+def test_trials_of_a_document_without_validation_rows_are_blended_no_more_than_its_own_run(
+    runs: Runs, tmp_path: Path, section: dict[str, Any], blend: str | None
+) -> None:
+    tune(tmp_path, document=DOCUMENT | {"run": {"validation_fraction": 0.0} | section})
+    untuned, *trials = runs.settings
+    assert (untuned.get("run.blend"), "run.validation_fraction" in untuned) == (blend, blend is not None)
+    assert blend is None or {settings["run.blend"] for settings in trials} == {blend}
 
 
 def test_changed_data_end_a_tuning_which_goes_on_with_the_files_as_they_were(runs: Runs, tmp_path: Path) -> None:
