@@ -20,6 +20,9 @@ from cli.experiments.trials.run import ExperimentStopped
 from dlrm.config import count_synthetic_train_rows, count_validation_rows
 from dlrm.record import EndReason
 
+Ended = tuple[Trial, TrialResult]
+"""Trial that has ended, and its result."""
+
 
 class Runner(Protocol):
     """Runner of a few trials at a time, on this machine or as jobs of a service."""
@@ -36,7 +39,7 @@ class Runner(Protocol):
         """Start a trial, or go on with what an earlier command has left of it. label: words next to its progress."""
         ...
 
-    def wait(self) -> Sequence[tuple[Trial, TrialResult]]:
+    def wait(self) -> Sequence[Ended]:
         """Wait until trials have ended, and return them. Raises ExperimentStopped."""
         ...
 
@@ -86,14 +89,6 @@ class Entry:
         chosen = {} if self.is_known else {"key": None, "settings": None}
         names = self.trial.copy_names().model_dump() | chosen
         return {**names, "is_done": self.is_done, "num_samples": self.num_samples}
-
-
-@dataclass(frozen=True)
-class EndedTrial:
-    """Trial of the sweep that has ended."""
-
-    trial: Trial
-    result: TrialResult
 
 
 @dataclass
@@ -150,7 +145,7 @@ class Loop:
         expected = [trial for cell in self.plan.cells for trial in self.plan.list_expected(cell, results)]
         left = [trial for trial in expected if trial.key not in results]
         ended = self._list_ended()
-        seconds = sum(other.result.seconds for other in ended)
+        seconds = sum(result.seconds for _, result in ended)
         return Standing(len(expected) - len(left), len(expected), seconds, _estimate_rest(left, ended))
 
     def list_entries(self) -> list[Entry]:
@@ -165,11 +160,11 @@ class Loop:
                 ranked.append(((not is_done, *self.plan.rank(cell, trial)), entry))
         return [entry for _, entry in sorted(ranked, key=lambda pair: pair[0])]
 
-    def _list_ended(self) -> list[EndedTrial]:
+    def _list_ended(self) -> list[Ended]:
         """List the trials that belong to this sweep by the results so far and have ended, each with every result."""
         results = index_results(self.results)
         known = {trial.key: trial for cell in self.plan.cells for trial in self.plan.follow(cell, results).known}
-        return [EndedTrial(known[result.key], result) for result in self.results if result.key in known]
+        return [(known[result.key], result) for result in self.results if result.key in known]
 
     def _list_asked(self) -> list[TrialNames]:
         """List the trials that count: of this sweep and, until it has chosen, of earlier choices."""
@@ -190,7 +185,7 @@ class Loop:
         minutes = self.plan.sweep.config.minutes
         if minutes is None:
             return due[: max_running - len(running)]
-        seconds_left = 60.0 * minutes - sum(other.result.seconds for other in ended)
+        seconds_left = 60.0 * minutes - sum(result.seconds for _, result in ended)
         # The first of all runs in any case, to tell how long one takes.
         seconds_left -= sum(_estimate_seconds(trial, ended) or 0.0 for trial in running)
         chosen: list[Trial] = []
@@ -202,30 +197,30 @@ class Loop:
         return chosen
 
 
-def _estimate_seconds(trial: Trial, ended: Sequence[EndedTrial]) -> float | None:
+def _estimate_seconds(trial: Trial, ended: Sequence[Ended]) -> float | None:
     """Estimate the seconds of a trial by the trials most like it; None if none has run to its end yet.
 
     Runs of other lengths count by their epochs.
     """
-    done = [other for other in ended if other.result.outcome == "done"]
-    same_values = [other for other in done if other.trial.compared == trial.compared]
-    same_method = [other for other in same_values if other.trial.method == trial.method]
+    done = [(other, result) for other, result in ended if result.outcome == "done"]
+    same_values = [(other, result) for other, result in done if other.compared == trial.compared]
+    same_method = [(other, result) for other, result in same_values if other.method == trial.method]
     for alike in (same_method, same_values, done):
-        same_length = [other.result.seconds for other in alike if _compute_ratio(trial, other.trial) == 1.0]
+        same_length = [result.seconds for other, result in alike if _compute_ratio(trial, other) == 1.0]
         if same_length:
             return statistics.fmean(same_length)
         if alike:
-            return statistics.fmean(other.result.seconds * _compute_ratio(trial, other.trial) for other in alike)
+            return statistics.fmean(result.seconds * _compute_ratio(trial, other) for other, result in alike)
     return None
 
 
-def _estimate_rest(trials: Iterable[Trial], ended: Sequence[EndedTrial]) -> float | None:
+def _estimate_rest(trials: Iterable[Trial], ended: Sequence[Ended]) -> float | None:
     """Estimate the seconds of all `trials` together; None if nothing is known yet."""
     estimates = [_estimate_seconds(trial, ended) for trial in trials]
     return sum(seconds or 0.0 for seconds in estimates) if None not in estimates else None
 
 
-def _estimate_samples(trial: Trial, ended: Sequence[EndedTrial]) -> int | None:
+def _estimate_samples(trial: Trial, ended: Sequence[Ended]) -> int | None:
     """Estimate the training rows that a trial consumes, the rows of an epoch as often as it has epochs.
 
     None if the rows of files are not known, before the first result, and if the epochs are left open.
@@ -235,10 +230,9 @@ def _estimate_samples(trial: Trial, ended: Sequence[EndedTrial]) -> int | None:
         run, num_rows = trial.spec.run, count_synthetic_train_rows(data)
         held_out = 0.0 if run.validation_fraction == "auto" else run.validation_fraction
         return round((num_rows - count_validation_rows(num_rows, held_out, data.split)) * epochs)
-    for other in ended:
-        result = other.result
+    for other, result in ended:
         if result.outcome == "done" and result.reason == EndReason.COMPLETED and result.num_samples:
-            return round(result.num_samples * _compute_ratio(trial, other.trial))
+            return round(result.num_samples * _compute_ratio(trial, other))
     return None
 
 
