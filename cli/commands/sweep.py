@@ -1,6 +1,5 @@
 """Command `dlrm sweep`: trains a job with many settings, and keeps every result."""
 
-import dataclasses
 import json
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -106,14 +105,15 @@ def sweep(
     trials left, 2 bad document or data, 3 the service stayed away, 75 stopped on
     request, 1 any other failure.
     """
-    require_libraries()
-    read = _read_with_minutes(document, minutes)
+    read = read_sweep(document, minutes)
     check_all(read)
     directory = output or Path("runs") / f"{read.config.name}-sweep"
     loop = Loop(Plan(read), directory / FILE_NAME, _print_result)
     if dry_run:
         _print_trials(loop, as_json=as_json)
         return
+    # The summary at the end needs them: better no trial than one without it.
+    require_libraries()
     with hold_directory(directory, "dlrm sweep"):
         # Another command may have added to it until now.
         loop.read()
@@ -125,13 +125,6 @@ def sweep(
                 _print(f"stopped{jobs}; repeat the same command to continue")
                 raise typer.Exit(EXIT_STOPPED) from None
     _print_summary(loop, as_json=as_json)
-
-
-def _read_with_minutes(document: Path, minutes: float | None) -> Sweep:
-    read = read_sweep(document)
-    if minutes is None:
-        return read
-    return dataclasses.replace(read, config=read.config.model_copy(update={"minutes": minutes}))
 
 
 @contextmanager

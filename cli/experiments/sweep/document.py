@@ -34,13 +34,17 @@ class Sweep:
     """Job document as written, which every trial changes."""
 
 
-def read_sweep(path: Path) -> Sweep:
-    """Read the document of a sweep. Raises BadInputError, with a line for each fault."""
+def read_sweep(path: Path, minutes: float | None = None) -> Sweep:
+    """Read the document of a sweep. Raises BadInputError, with a line for each fault.
+
+    minutes: time for all runs together, in place of the time in the document.
+    """
     document = read_document(path)
     if table_faults := _list_table_faults(document):
         raise BadInputError(*(f"{path}: {fault}" for fault in table_faults))
     try:
-        config = SweepConfig.model_validate({"name": _make_name(path)} | document)
+        given = {} if minutes is None else {"minutes": minutes}
+        config = SweepConfig.model_validate({"name": _make_name(path)} | document | given)
     except ValidationError as error:
         faults = ConfigError(translate_errors(error, SweepConfig)).errors
     else:

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.cli.experiments.sweep.sweeps import write_sweep
+
 ROOT = Path(__file__).parents[3]
 LIBRARIES = {"matplotlib", "numpy", "scipy"}
 
@@ -25,6 +27,6 @@ def test_without_one_of_them_a_command_says_what_to_install(
 ) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "scipy" else find(name))
-    ended = dlrm(command, str(tmp_path))
+    ended = dlrm(command, str(write_sweep(tmp_path) if command == "sweep" else tmp_path))
     assert (ended.code, ended.out) == (1, "")
     assert "need scipy, not installed here: pip install 'dlrm-service[experiments]'" in ended.err
