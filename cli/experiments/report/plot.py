@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from io import StringIO
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from cli.experiments.report.content import Plot
 
@@ -51,6 +51,7 @@ _STYLE = (
 )
 _PARAMETERS: dict[str, Any] = {
     "svg.fonttype": "none",
+    "text.parse_math": False,
     "font.size": 12,
     "text.color": _INK,
     "axes.labelcolor": _AXIS,
@@ -104,14 +105,14 @@ def make_plot(name: str, title: str, description: str, x: Axis, y: Axis, series:
 
 def _draw_svg(name: str, title: str, description: str, x: Axis, y: Axis, series: Sequence[Series]) -> str:
     # Not before it is needed: other commands run without the library.
-    from matplotlib import rc_context
+    from matplotlib import style
     from matplotlib.figure import Figure
 
     num_columns = max(1, int(WIDTH / (42 + LETTER_WIDTH * max(len(line.name) for line in series))))
     height = HEIGHT + LEGEND_ROW * math.ceil(len(series) / num_columns)
     drawn = StringIO()
     # The salt makes ids that are the same each time, and other ones in each plot of a page.
-    with rc_context(cast("Any", {**_PARAMETERS, "svg.hashsalt": name})):
+    with style.context({**_PARAMETERS, "svg.hashsalt": name}, after_reset=True):
         figure = Figure(figsize=(WIDTH / 72, height / 72), layout="constrained")
         axes = figure.add_subplot()
         _set_axis(axes, "x", x, series)
