@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks.processes import run_program
 from cli.experiments.sweep.document import read_sweep
-from cli.experiments.sweep.trials import make_trial
+from cli.experiments.sweep.trial import make_trial
 from cli.local.errors import BadInputError
 from dlrm.config import BatchConfig, ConfigError, resolve
 

@@ -157,6 +157,14 @@ def test_the_service_and_the_command_work_without_torch(binaries: Path) -> None:
     assert "dlrm submit" in run(binaries / "dlrm", "submit", "--help")
 
 
+def test_a_report_is_made_beside_the_libraries_of_experiments_alone(wheel: Path, tmp_path: Path) -> None:
+    binaries = installed(wheel, tmp_path / "environment", "service.txt", "experiments.txt")
+    assert "No broken requirements" in run(binaries / "pip", "check")
+    results = ROOT / "benchmarks" / "evidence" / "rare_clicks" / "batches"
+    run(binaries / "dlrm", "report", results, "--output", tmp_path / "report.html")
+    assert "AUC by batch" in (tmp_path / "report.html").read_text()
+
+
 def test_without_the_trainer_training_says_what_to_install(binaries: Path) -> None:
     ended = subprocess.run(
         [binaries / "dlrm", "train", ROOT / "examples" / "minimal.json"], capture_output=True, text=True, check=False

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from cli.experiments.libraries import require_libraries
 from cli.experiments.report.files import ReportFiles, write_report
 from cli.experiments.report.load import load_results
 from cli.experiments.report.numbers import ReportOptions, compute_report
@@ -53,7 +54,7 @@ TargetAuc = Annotated[
         min=0.0, max=1.0, help="AUC to count steps and samples to.", show_default="the highest that all reach"
     ),
 ]
-Title = Annotated[str | None, typer.Option(help="Title of the report.", show_default="that of the results")]
+Title = Annotated[str | None, typer.Option(help="Title of the report.", show_default="Report of DIRECTORY")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the numbers as one line of JSON.")]
 
 
@@ -86,6 +87,7 @@ def report(
     docs/sweeps.md says how each number is made. Exit code: 0 reported, 2 bad
     input, 1 any other failure.
     """
+    require_libraries()
     files = ReportFiles(output, markdown, plots)
     files.check()
     loaded = load_results(results)

@@ -1,6 +1,5 @@
 """Command `dlrm sweep`: trains a job with many settings, and keeps every result."""
 
-import dataclasses
 import json
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -11,17 +10,16 @@ import typer
 
 from cli.commands.connect import connect
 from cli.commands.patience import make_patience
+from cli.experiments.libraries import require_libraries
 from cli.experiments.sweep.document import Sweep, read_sweep
 from cli.experiments.sweep.jobs import JobRunner
 from cli.experiments.sweep.local import LocalRunner
-from cli.experiments.sweep.loop import Loop, Standing
+from cli.experiments.sweep.loop import Loop, Runner, Standing
 from cli.experiments.sweep.plan import Plan
-from cli.experiments.sweep.results import FILE_NAME, TrialResult
-from cli.experiments.sweep.runner import Runner, SweepStopped
-from cli.experiments.sweep.settings import count_settings
 from cli.experiments.sweep.summary import summarise
-from cli.experiments.sweep.trials import check_all
-from cli.experiments.trials.lock import hold_directory
+from cli.experiments.sweep.trial import check_all
+from cli.experiments.trials.results import FILE_NAME, TrialResult, hold_directory
+from cli.experiments.trials.run import ExperimentStopped
 from cli.local.console import console_on, print_heading
 from cli.render.sweep import (
     describe_left,
@@ -107,31 +105,26 @@ def sweep(
     trials left, 2 bad document or data, 3 the service stayed away, 75 stopped on
     request, 1 any other failure.
     """
-    read = _read_with_minutes(document, minutes)
+    read = read_sweep(document, minutes)
     check_all(read)
     directory = output or Path("runs") / f"{read.config.name}-sweep"
     loop = Loop(Plan(read), directory / FILE_NAME, _print_result)
     if dry_run:
         _print_trials(loop, as_json=as_json)
         return
+    # The summary at the end needs them: better no trial than one without it.
+    require_libraries()
     with hold_directory(directory, "dlrm sweep"):
         # Another command may have added to it until now.
         loop.read()
         with _open_runner(read, directory, service, patience, keep_runs=keep_runs) as runner:
             try:
                 loop.run(runner)
-            except (SweepStopped, KeyboardInterrupt):
+            except (ExperimentStopped, KeyboardInterrupt):
                 jobs = "" if service is None else "; the jobs that were submitted go on"
                 _print(f"stopped{jobs}; repeat the same command to continue")
                 raise typer.Exit(EXIT_STOPPED) from None
     _print_summary(loop, as_json=as_json)
-
-
-def _read_with_minutes(document: Path, minutes: float | None) -> Sweep:
-    read = read_sweep(document)
-    if minutes is None:
-        return read
-    return dataclasses.replace(read, config=read.config.model_copy(update={"minutes": minutes}))
 
 
 @contextmanager
@@ -176,7 +169,7 @@ def _print_summary(loop: Loop, *, as_json: bool) -> None:
         typer.echo(json.dumps(result))
         return
     console = console_on()
-    is_chosen = any(count_settings(config, method) > 1 for method in config.methods)
+    is_chosen = any(len(config.list_settings(method)) > 1 for method in config.methods)
     of_best = ", of the settings best on validation rows" if is_chosen else ""
     print_heading(console, f"AUC and log-loss on the evaluation rows{of_best}")
     console.print(make_summary_table(rows, config.compare))

@@ -3,19 +3,20 @@
 import json
 import shlex
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from cli.commands.infer import shorten_path
+from cli.experiments.search.best_document import format_best_document, read_source
+from cli.experiments.search.records import TrialRecord, TuningDirectory
+from cli.experiments.search.space import list_parameters
+from cli.experiments.search.tuner import Search, Tuner, Tuning
 from cli.experiments.trials.fields import get_field, set_absolute_paths, set_fields
-from cli.experiments.trials.lock import hold_directory
-from cli.experiments.tuning.best_document import format_best_document, read_source
-from cli.experiments.tuning.records import TrialRecord, TuningDirectory
-from cli.experiments.tuning.space import list_parameters
-from cli.experiments.tuning.tuner import Search, Tuner, Tuning, TuningStopped
+from cli.experiments.trials.results import hold_directory
+from cli.experiments.trials.run import ExperimentStopped
 from cli.local.console import console_on, print_heading
 from cli.local.data_files import check_data_files
 from cli.local.documents import make_paths_absolute, read_job, require_data_files
@@ -23,28 +24,38 @@ from cli.local.errors import BadInputError
 from cli.local.set_option import SetOption
 from cli.local.trainer import require_trainer
 from cli.render.tuning import describe_next_step, describe_verdict, format_trial, make_finals_table
-from dlrm.config import resolve
+from dlrm.config import JobSpec, resolve
 from dlrm.record import EXIT_STOPPED, write_atomically
 
 HEADER_WIDTH = 100
 """Longest line of the comment at the beginning of the document, in characters."""
 
 
+Document = Annotated[
+    Path, typer.Argument(metavar="DOCUMENT", help="The job document, .toml or .json.", show_default=False)
+]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", help="Directory of the tuning. [dim]Default: ./runs/NAME-tune[/dim]"),
+]
+Minutes = Annotated[float, typer.Option(min=0.01, help="Time for all trials together.")]
+Trials = Annotated[int, typer.Option(min=1, max=729, help="Most trials, where there is time for them.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the settings that are tried.")]
+All = Annotated[bool, typer.Option("--all", help="Tune the fields too that the document sets.")]
+KeepRuns = Annotated[bool, typer.Option("--keep-runs", help="Keep the run directories of all trials.")]
+AsJson = Annotated[bool, typer.Option("--json", help="End with one line of JSON on stdout.")]
+
+
 def tune(
-    job: Annotated[
-        Path, typer.Argument(metavar="DOCUMENT", help="The job document, .toml or .json.", show_default=False)
-    ],
+    job: Document,
     settings: SetOption = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="Directory of the tuning. [dim]Default: ./runs/NAME-tune[/dim]"),
-    ] = None,
-    minutes: Annotated[float, typer.Option(min=0.01, help="Time for all trials together.")] = 30.0,
-    trials: Annotated[int, typer.Option(min=1, max=729, help="Most trials, where there is time for them.")] = 27,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the settings that are tried.")] = 0,
-    is_all: Annotated[bool, typer.Option("--all", help="Tune the fields too that the document sets.")] = False,
-    keep_runs: Annotated[bool, typer.Option("--keep-runs", help="Keep the run directories of all trials.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON on stdout.")] = False,
+    output: Output = None,
+    minutes: Minutes = 30.0,
+    trials: Trials = 27,
+    seed: Seed = 0,
+    is_all: All = False,
+    keep_runs: KeepRuns = False,
+    as_json: AsJson = False,
 ) -> None:
     """Search for better settings of a job, by successive halving within a time.
 
@@ -71,6 +82,24 @@ def tune(
     Exit code: 0 tuned, 2 bad document or data, 75 stopped on request, 1 any other
     failure.
     """
+    document, spec = _read_job(job, settings, is_all=is_all)
+    source = read_source(job)
+    directory = TuningDirectory(output or Path("runs") / f"{spec.name}-tune")
+    search = Search(trials, 60 * minutes, seed, is_all, keep_runs)
+    with hold_directory(directory.path, "dlrm tune"):
+        try:
+            tuning = Tuner(document, directory, search, _print_trial).tune()
+        except ExperimentStopped:
+            _print("stopped; repeat the same command to continue")
+            raise typer.Exit(EXIT_STOPPED) from None
+        verdict = describe_verdict(tuning)
+        _write_best(tuning, directory, job, source, document, verdict)
+    untuned = ["dlrm", "train", str(job), *(part for setting in settings or () for part in ("--set", setting))]
+    _print_result(tuning, directory, verdict, untuned, as_json=as_json)
+
+
+def _read_job(job: Path, settings: Sequence[str] | None, *, is_all: bool) -> tuple[dict[str, Any], JobSpec]:
+    """Read a job with absolute paths, and check that it can be tuned here. Raises CommandError."""
     document, spec = read_job(job, settings)
     spec = make_paths_absolute(spec, job)
     require_data_files(spec, job)
@@ -78,26 +107,20 @@ def tune(
         raise BadInputError(f"{job}: sets every field that is tuned (valid: --all, which tunes those too)")
     require_trainer()
     check_data_files(job, settings)
-    source = read_source(job)
-    absolute = set_absolute_paths(document, spec)
-    directory = TuningDirectory(output or Path("runs") / f"{spec.name}-tune")
-    search = Search(trials, 60 * minutes, seed, is_all, keep_runs)
-    with hold_directory(directory.path, "dlrm tune"):
-        try:
-            tuning = Tuner(absolute, directory, search, _print_trial).tune()
-        except TuningStopped:
-            _print("stopped; repeat the same command to continue")
-            raise typer.Exit(EXIT_STOPPED) from None
-        verdict = describe_verdict(tuning)
-        header = _make_header(tuning, job, verdict)
-        relative = _shorten_paths(absolute, directory.path.resolve())
-        text = format_best_document(source, relative, tuning.best.settings, tuning.untuned.settings, header)
-        try:
-            write_atomically(directory.best, text)
-        except OSError as error:
-            raise BadInputError(f"{directory.best}: {error.strerror}") from None
-    untuned = ["dlrm", "train", str(job), *(part for setting in settings or () for part in ("--set", setting))]
-    _print_result(tuning, directory, verdict, untuned, as_json=as_json)
+    return set_absolute_paths(document, spec), spec
+
+
+def _write_best(
+    tuning: Tuning, directory: TuningDirectory, job: Path, source: str | None, document: Mapping[str, Any], verdict: str
+) -> None:
+    """Write the job document with the settings of the best trial, as `source` edited. Raises BadInputError."""
+    relative = _shorten_paths(document, directory.path.resolve())
+    header = _make_header(tuning, job, verdict)
+    text = format_best_document(source, relative, tuning.best.settings, tuning.untuned.settings, header)
+    try:
+        write_atomically(directory.best, text)
+    except OSError as error:
+        raise BadInputError(f"{directory.best}: {error.strerror}") from None
 
 
 def _print(line: str) -> None:

@@ -7,11 +7,10 @@ from rich.table import Table
 from rich.text import Text
 
 from cli.experiments.sweep.loop import Entry, Standing
-from cli.experiments.sweep.results import TrialResult
 from cli.experiments.sweep.summary import Row
-from cli.experiments.sweep.trials import format_cell, format_settings, format_value
-from cli.experiments.trials.fields import shorten_fields
+from cli.experiments.trials.fields import format_cell, format_settings, format_value, shorten_fields
 from cli.experiments.trials.intervals import Estimate
+from cli.experiments.trials.results import TrialResult
 from cli.local.progress import format_duration
 from cli.local.text_format import UNKNOWN, escape_unprintable
 
@@ -41,7 +40,7 @@ def format_result(result: TrialResult, standing: Standing) -> str:
 def make_summary_table(rows: Sequence[Row], compare: Sequence[str]) -> Table:
     """Return a table of 80 columns: mean over the seeds with its 95 % interval, by method and compared values.
 
-    Where every method has one setting, it has no column of the best ones.
+    If every method has one setting, it has no column of the best settings.
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in shorten_fields(compare).values():
@@ -66,7 +65,7 @@ def make_summary_table(rows: Sequence[Row], compare: Sequence[str]) -> Table:
 
 
 def describe_rows(rows: Sequence[Row], *, is_chosen_by_result: bool) -> list[str]:
-    """Say in sentences what a reader of the table must know: edges, divergences, failures, what is not confirmed.
+    """Say in sentences what a reader of the table must know: edges, divergences, failures, missing confirmation.
 
     is_chosen_by_result: whether the trials that are the result have chosen among settings too.
     """
@@ -146,7 +145,7 @@ def _format_estimate(estimate: Estimate | None) -> str:
 
 
 def _make_estimate_record(name: str, estimate: Estimate | None) -> dict[str, float | None]:
-    """Return an estimate as JSON: its mean, and the bounds of its 95 % interval, which one seed does not have."""
+    """Return an estimate as JSON: its mean, and the bounds of its 95 % interval, null for one seed."""
     return {
         name: estimate and estimate.value,
         f"{name}_low": estimate and estimate.low,

@@ -6,8 +6,8 @@ from typing import Any, cast
 from rich.table import Table
 from rich.text import Text
 
-from cli.experiments.tuning.records import UNTUNED, TrialRecord
-from cli.experiments.tuning.tuner import Tuning
+from cli.experiments.search.records import UNTUNED, TrialRecord
+from cli.experiments.search.tuner import Tuning
 from cli.local.progress import format_duration
 from cli.local.text_format import UNKNOWN, escape_unprintable
 from dlrm.record import format_auc
@@ -22,7 +22,7 @@ SHORT_NAMES = {
     "model.architecture": "",
     "model.top_mlp": "top",
 }
-"""Short names of the tuned fields; a field without one is not shown, since another one decides it."""
+"""Short names of the tuned fields; other fields are not shown, since a tuned one decides them."""
 
 
 def format_trial(record: TrialRecord) -> str:
@@ -82,7 +82,7 @@ def describe_verdict(tuning: Tuning) -> str:
 
 
 def describe_next_step(tuning: Tuning, train_untuned: str, train_best: str) -> str:
-    """Name the command that trains the better document, the untuned one where it is as good."""
+    """Name the command that trains the better document, the untuned one if it is as good."""
     if tuning.is_untuned_enough:
         return f"to train the job as it is: {train_untuned}"
     return f"to train with the best settings: {train_best}"

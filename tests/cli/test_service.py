@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cli.demo.service_process import run_service
-from cli.experiments.sweep.results import read_results
+from cli.experiments.trials.results import read_results
 from service.client import Client
 
 SETTINGS = {"DLRM_TRAINER_PYTHON": "/bin/false", "DLRM_NUM_CORES": "2", "DLRM_RECONCILE_INTERVAL_SECONDS": "0.2"}

@@ -7,14 +7,16 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from cli.experiments.sweep.results import TrialResult, can_pair, read_results
+from cli.experiments.trials.results import TrialResult, append_result, read_results
 from dlrm.record import EXIT_STOPPED
+from tests.cli.experiments.sweep.sweeps import make_end, make_plan, run_all
 from tests.patience import wait_until
 
 JOB = """
@@ -170,7 +172,7 @@ def test_a_killed_and_then_interrupted_sweep_goes_on_where_it_was(directory: Pat
         steps = [point.step for point in result.curve]
         assert steps == sorted({*steps})
         assert steps[-1] == result.num_steps
-    assert can_pair(results[0], results[2])
+    assert len({result.scores.checksum for result in results if result.scores}) == 1
     assert not (output / "runs" / killed).exists()
 
 
@@ -240,3 +242,18 @@ def test_the_data_are_checked_before_a_run_is_made(directory: Path) -> None:
     ended = run(document)
     assert (ended.returncode, "missing.tsv" in ended.stderr) == (2, True)
     assert not list(directory.glob("runs/*/runs/*/attempt-1"))
+
+
+@pytest.mark.parametrize(("rates", "is_chosen"), [("[0.01]", False), ("[0.01, 0.03]", True)])
+def test_only_of_several_settings_the_summary_says_that_seeds_chose(
+    tmp_path: Path, dlrm: Callable[..., Any], rates: str, is_chosen: bool
+) -> None:
+    plan = make_plan(tmp_path, f"seeds = [0, 1]\n[grid]\ndense_optimizer.learning_rate = {rates}\n")
+    for result in run_all(plan, make_end):
+        append_result(tmp_path / "results.jsonl", result)
+    ended = dlrm("sweep", str(plan.sweep.path), "--output", str(tmp_path))
+    assert ended.code == 0, ended.err
+    text = " ".join(ended.out.split())
+    assert ("the seeds that chose are the result too" in text) is is_chosen
+    assert ("of the settings best on validation rows" in text) is is_chosen
+    assert ("best settings" in text) is is_chosen

@@ -1,9 +1,9 @@
-"""Batch of a trial, by what its line tells: lines name it only where it is varied or was left open."""
+"""Batch of a trial by its line, which names it only if it is varied or was left open."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from cli.experiments.sweep.results import TrialResult
+from cli.experiments.trials.results import TrialResult
 from dlrm.config import BATCH_FIELD
 
 
@@ -12,23 +12,22 @@ class TrialBatch:
     """Batch of one trial."""
 
     size: int | None
-    """Samples of a step; of a batch that grows the most that it may grow to. None if the line does not tell."""
+    """Samples of a step, the most for a batch that grows. None if unknown."""
     is_growing: bool = False
     """Whether it grows in the course of the run, so that no single batch belongs to the result."""
 
     @property
     def constant_size(self) -> int | None:
-        """Batch of the whole run; None if it is not told, and where it grows."""
+        """Batch of the whole run; None if unknown, and if it grows."""
         return None if self.is_growing else self.size
 
 
 def find_batch(result: TrialResult) -> TrialBatch:
-    """Find the batch that a line names, or that its counts of steps and samples tell, and whether it grows.
+    """Find the batch by the name in a line, or by its counts of steps and samples, and whether it grows.
 
-    Every step of a constant batch takes the same number of rows r, but for the last one of the run, which may take
-    fewer: B, or all rows of an epoch that has fewer. So after s steps the run has consumed more than (s - 1) r samples
-    and at most s r. A line whose counts fit neither the batch that it names nor fewer rows in each step is of a batch
-    that grows.
+    Every step of a constant batch takes the same number of rows r: B, or all rows of an epoch that has fewer; only the
+    last step of the run may take fewer. So after s steps the run has consumed more than (s - 1) r samples and at most
+    s r. If the counts fit neither the named batch nor fewer rows in each step, the batch grows.
     """
     named = _find_named(result)
     counts = list(_list_counts(result))
@@ -40,15 +39,15 @@ def find_batch(result: TrialResult) -> TrialBatch:
 
 
 def _fits(step_rows: int, counts: Sequence[tuple[int, int]]) -> bool:
-    """Whether all counts of steps and samples are those of steps with so many rows; the last may have fewer."""
+    """Whether all counts of steps and samples fit steps with so many rows; the last may have fewer."""
     return all((step - 1) * step_rows < samples <= step * step_rows for step, samples in counts)
 
 
 def _has_short_epochs(size: int, counts: Sequence[tuple[int, int]]) -> bool:
-    """Whether all counts are those of steps with one number of rows below the batch.
+    """Whether all counts fit steps with one number of rows below the batch.
 
-    The first count tells the number. It must be whole, also where that count is the only one: any batch that grows has
-    some mean, but seldom a whole one, and epochs as short as a step end with a full one, unless the last is a part.
+    The first count gives the number. It must be whole, also for a single count: any batch that grows has some mean, but
+    seldom a whole one, and epochs as short as a step end with a full one, unless the last is a part.
     """
     step, samples = counts[0]
     step_rows, remainder = divmod(samples, step)
@@ -64,7 +63,7 @@ def _find_named(result: TrialResult) -> int | None:
 
 
 def _list_counts(result: TrialResult) -> Iterator[tuple[int, int]]:
-    """List the steps and samples of the evaluations, and those of the whole run."""
+    """List the steps and samples at the evaluations, and of the whole run."""
     for point in result.curve:
         if point.num_samples and point.step > 0:
             yield point.step, point.num_samples

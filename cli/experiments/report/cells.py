@@ -10,10 +10,8 @@ from typing import Any
 from cli.experiments.report.batches import TrialBatch
 from cli.experiments.report.load import LoadedResults, LoadedTrial
 from cli.experiments.sweep.plan import compute_mean_loss
-from cli.experiments.sweep.results import TrialNames
-from cli.experiments.sweep.summary import list_edges
-from cli.experiments.sweep.trials import format_cell, format_value
-from cli.experiments.trials.fields import Settings
+from cli.experiments.trials.fields import Settings, format_cell, format_value, list_edges
+from cli.experiments.trials.results import TrialNames
 from cli.local.errors import BadInputError
 
 EQUAL_TOLERANCE = 0.01
@@ -30,11 +28,11 @@ class ReportCell:
     settings: Settings | None
     """Best setting; None if all diverge, or none is trained to the end."""
     is_confirmed: bool
-    """Whether the trials are those that confirm, with seeds that have chosen nothing."""
+    """Whether the trials confirm, with seeds that have chosen nothing."""
     trials: Sequence[LoadedTrial]
     """Trials of the best setting that are done, a seed each."""
     num_seeds: int
-    """Seeds of the best setting, those included that have diverged or failed."""
+    """Seeds of the best setting, with seeds that have diverged or failed."""
     num_diverged: int
     """Trials that have diverged, of all settings."""
     num_failed: int
@@ -56,47 +54,47 @@ class ReportCell:
 
     @property
     def is_chosen(self) -> bool:
-        """Whether its setting is the best of several; of one setting nothing is chosen."""
+        """Whether its setting is the best of several; with one setting nothing is chosen."""
         return self.num_settings > 1 or self.is_open
 
     @property
     def batch(self) -> TrialBatch:
-        """Batch of the trials; without a size where they have different ones."""
+        """Batch of the trials; without a size if they have different ones."""
         batches = [trial.batch for trial in self.trials]
         sizes = {batch.size for batch in batches}
         return TrialBatch(sizes.pop() if len(sizes) == 1 else None, any(batch.is_growing for batch in batches))
 
     def list_values(self, metric: str) -> list[float]:
-        """List a final metric of all trials; empty where one has none."""
+        """List a final metric of all trials; empty if one has none."""
         values = [trial.result.metrics.get(metric) for trial in self.trials]
         known = [value for value in values if value is not None]
         return known if len(known) == len(values) else []
 
     def compute_mean(self, field: str) -> float | None:
         """Compute the mean of a number of the lines, such as `num_steps`; None if one has none."""
-        values = [getattr(trial.result, field) for trial in self.trials]
-        return statistics.fmean(values) if values and None not in values else None
+        return _average([getattr(trial.result, field) for trial in self.trials])
 
     def compute_cpu_seconds(self) -> float | None:
-        """Compute the mean CPU seconds of the trials that tell them; None if none does."""
-        known = [seconds for trial in self.trials if (seconds := trial.result.cpu_seconds) is not None]
-        return statistics.fmean(known) if known else None
+        """Compute the mean of the known CPU seconds of trials; None if there are none."""
+        seconds = [trial.result.cpu_seconds for trial in self.trials]
+        return _average([known for known in seconds if known is not None])
 
     def compute_speed(self) -> float | None:
-        """Compute the mean samples per second of training; None if a trial does not tell."""
-        results = [trial.result for trial in self.trials]
-        speeds = [
-            result.num_samples / result.training_seconds
-            for result in results
-            if result.num_samples and result.training_seconds
-        ]
-        return statistics.fmean(speeds) if speeds and len(speeds) == len(results) else None
+        """Compute the mean samples per second of training; None if a trial has none."""
+        lengths = [(trial.result.num_samples, trial.result.training_seconds) for trial in self.trials]
+        return _average([samples / seconds if samples and seconds else None for samples, seconds in lengths])
+
+
+def _average(values: Sequence[float | None]) -> float | None:
+    """Return the mean of values; None without any, or if one is None."""
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known and len(known) == len(values) else None
 
 
 def make_cells(loaded: LoadedResults) -> list[ReportCell]:
     """Make the cells, by compared values and then in the order of the methods.
 
-    Raises BadInputError where not one trial of a whole length is done.
+    Raises BadInputError if not one trial of a whole length is done.
     """
     if not any(trial.result.outcome == "done" and trial.result.fraction == 1.0 for trial in loaded.trials):
         files = ", ".join(map(str, loaded.files))
@@ -123,10 +121,10 @@ def are_equal(one: float, other: float) -> bool:
 
 
 def count_unstarted(loaded: LoadedResults) -> dict[str, int]:
-    """Count the missing trials of the cells of which no trial has ended, by the label of the cell."""
+    """Count the missing trials of cells without an ended trial, by the label of the cell."""
     started = {_name_cell(trial.result) for trial in loaded.trials}
     unstarted = (trial for trial in loaded.missing if _name_cell(trial) not in started)
-    return dict(Counter(format_cell(trial.method, trial.compared) for trial in unstarted))
+    return dict(Counter(trial.cell for trial in unstarted))
 
 
 def _name_cell(trial: TrialNames) -> str:
@@ -138,7 +136,7 @@ def _name_settings(trial: TrialNames) -> str:
 
 
 def _make_cell(trials: Sequence[LoadedTrial], missing: Sequence[TrialNames]) -> ReportCell:
-    """Make a cell. missing: trials of it that the sweep asks for and that have not ended."""
+    """Make a cell. missing: trials that the sweep asks for and that have not ended."""
     first = trials[0].result
     whole = _group_by_settings(trials, "grid")
     confirming = _group_by_settings(trials, "confirm")
@@ -188,9 +186,9 @@ def _choose(
 ) -> str | None:
     """Choose the best setting as the sweep does, over the seeds that all settings have: it may have been cut short.
 
-    Settings of several documents may have no seed in common: then those with the most seeds are compared. While the
-    choice is open, or without the trials that chose, which may be in a file that is not given, it is the setting that
-    is confirmed.
+    Settings of several documents may have no seed in common: then only settings with the most seeds are compared. While
+    the choice is open, or without the trials that chose, which may be in a file that is not given, the setting that is
+    confirmed is best.
     """
     confirmed = max(confirming, key=lambda settings: len(confirming[settings]), default=None)
     if is_open and confirmed is not None:

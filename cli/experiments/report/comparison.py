@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from cli.experiments.report.cells import ReportCell, are_equal
 from cli.experiments.report.load import LoadedTrial
 from cli.experiments.report.scores import MeasuredScores
-from cli.experiments.sweep.results import can_pair
 from cli.experiments.trials.intervals import Estimate, combine_differences
 from cli.local.errors import BadInputError
 
@@ -25,7 +24,7 @@ class Comparison:
     pairs: Sequence[tuple[LoadedTrial, LoadedTrial]]
     """Trials of the cell and of the base with the same seed; empty if they are not compared."""
     row_refusal: str | None
-    """Reason why the pairs are not paired by rows too; None if the scores of all can be used."""
+    """Reason why the pairs are not paired by rows too; None if all scores can be used."""
     refusal: str | None
     """Reason why there is no difference; None if there is one."""
     inequality: str | None
@@ -39,7 +38,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Difference:
-    """Metrics of a cell less those of its base."""
+    """Metrics of a cell less the metrics of its base."""
 
     comparison: Comparison
     auc: Estimate | None
@@ -47,16 +46,16 @@ class Difference:
 
     @property
     def verdict(self) -> str:
-        """Words for what the intervals tell."""
+        """Words for the meaning of the intervals."""
         if self.comparison.refusal is not None:
             return self.comparison.refusal
         if len(self.comparison.pairs) < 2:
             return "no verdict: one training each"
-        told = [
+        verdicts = [
             _describe(self.auc, "higher AUC", "lower AUC"),
             _describe(self.log_loss, "higher log-loss", "lower log-loss"),
         ]
-        words = ", ".join(word for word in told if word)
+        words = ", ".join(word for word in verdicts if word)
         if not words:
             return "not told apart"
         return words if self.comparison.is_on_rows else f"{words} on these rows"
@@ -65,10 +64,11 @@ class Difference:
 def choose_bases(
     cells: Sequence[ReportCell], bases: Sequence[str], base_cell: str | None
 ) -> list[tuple[ReportCell, ReportCell]]:
-    """Return each cell that is compared with a base: of a method of `bases` at the same compared values, or the one
-    cell of it with the compared values `base_cell`, such as "4096".
+    """Return each cell that is compared with a base, and the base.
 
-    Without both there is none. Raises BadInputError, with the valid names, for one that the results do not have.
+    A base is the cell of a method of `bases` at the same compared values, or the one cell of the method with the
+    compared values `base_cell`, such as "4096". Without both there is none. Raises BadInputError, with the valid names,
+    for a name that the results do not have.
     """
     if not bases and base_cell is None:
         return []
@@ -83,7 +83,7 @@ def choose_bases(
 def _pair_with_base(
     cells: Sequence[ReportCell], base: str, base_cell: str | None, methods: Sequence[str]
 ) -> list[tuple[ReportCell, ReportCell]]:
-    """Return each cell that is compared with the method `base`, with its base, as `choose_bases` does."""
+    """Return each cell that is compared with the method `base`, and its base, as `choose_bases` does."""
     of_base = [cell for cell in cells if cell.method == base]
     if not of_base:
         raise BadInputError(f"--base: no method {base!r} in the results (valid: {', '.join(methods)})")
@@ -109,7 +109,7 @@ def name_compared(cell: ReportCell) -> str:
 
 
 def plan_comparison(cell: ReportCell, base: ReportCell, missing: Mapping[str, str]) -> Comparison:
-    """Find the pairs of trials of two cells, and refuse to pair trials that other rows have measured.
+    """Find the pairs of trials of two cells, and refuse to pair trials with other evaluation rows.
 
     missing: reasons why the scores of a trial are not there, by its key.
     """
@@ -124,14 +124,14 @@ def plan_comparison(cell: ReportCell, base: ReportCell, missing: Mapping[str, st
 
 
 def compute_difference(comparison: Comparison, measured: MeasuredScores) -> Difference:
-    """Compute the difference over the seeds of a comparison, with row by row errors where scores can be used."""
+    """Compute the difference over the seeds of a comparison, with row by row errors if scores can be used."""
     if (fault := _find_first(comparison.pairs, measured.faults)) is not None:
         comparison = dataclasses.replace(comparison, row_refusal=fault)
     return Difference(comparison, _combine(comparison, measured, "auc"), _combine(comparison, measured, "log_loss"))
 
 
 def _find_first(pairs: Sequence[tuple[LoadedTrial, LoadedTrial]], reasons: Mapping[str, str]) -> str | None:
-    """Find the first trial of some pairs that has a reason, and return that."""
+    """Return the reason of the first trial of some pairs that has one; None if none has."""
     keys = (trial.result.key for pair in pairs for trial in pair)
     return next((reasons[key] for key in keys if key in reasons), None)
 
@@ -143,7 +143,7 @@ def _find_refusal(cell: ReportCell, base: ReportCell, pairs: Sequence[tuple[Load
         return "not paired: no seed in common"
     for first, second in pairs:
         one, other = first.result, second.result
-        if one.scores is not None and other.scores is not None and not can_pair(one, other):
+        if one.scores is not None and other.scores is not None and one.scores.checksum != other.scores.checksum:
             return "not paired: other evaluation rows (the checksums of labels and weights differ)"
         counts = one.metrics.get("num_rows"), other.metrics.get("num_rows")
         if None not in counts and counts[0] != counts[1]:

@@ -1,7 +1,8 @@
 """Content of a report, which its HTML and its Markdown both show: texts, tables of texts, and plots."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from cli.local.text_format import UNKNOWN
 
@@ -21,47 +22,43 @@ class Notes:
 
 
 @dataclass(frozen=True)
-class Column:
-    """One column of a table."""
-
-    heading: str
-    is_number: bool = True
-    """Whether its cells are numbers, which stand at the right."""
-
-
-@dataclass(frozen=True)
 class Table:
     """Table of texts, of numbers as they are shown."""
 
     caption: str
-    columns: Sequence[Column]
+    headings: Sequence[str]
     rows: Sequence[Sequence[str]]
-    """Cells of each row, as many as columns; the first one names the row."""
+    """Cells of each row, as many as headings; the first cell names the row."""
+    texts: Collection[str] = ("method",)
+    """Headings of the columns with text; numbers, in all others, stand at the right."""
 
     def drop_unknown_columns(self) -> "Table":
         """Return the table without the columns in which no row has a value; all of them if there is no row."""
         kept = [
             number
-            for number in range(len(self.columns))
+            for number in range(len(self.headings))
             if not self.rows or any(row[number] not in ("", UNKNOWN) for row in self.rows)
         ]
-        return Table(
-            self.caption,
-            [self.columns[number] for number in kept],
-            [[row[number] for number in kept] for row in self.rows],
-        )
+        rows = [[row[number] for number in kept] for row in self.rows]
+        return replace(self, headings=[self.headings[number] for number in kept], rows=rows)
 
 
 @dataclass(frozen=True)
 class Plot:
-    """Plot as SVG."""
+    """Plot with its name and its content in words."""
 
     name: str
-    """Name in letters, digits and hyphens: that of its file, and the beginning of its ids."""
+    """Name in letters, digits and hyphens: the name of its file, and the beginning of its ids."""
     title: str
     description: str
     """Content of the plot in words."""
-    svg: str
+    draw: Callable[[], str]
+    """Draws the plot as SVG."""
+
+    @cached_property
+    def svg(self) -> str:
+        """Plot as SVG, drawn when it is first needed: Markdown without files of plots needs none."""
+        return self.draw()
 
 
 Block = Paragraph | Notes | Table | Plot

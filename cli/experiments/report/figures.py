@@ -3,7 +3,7 @@
 import math
 
 from cli.experiments.report.batches import TrialBatch
-from cli.experiments.report.noise import NoiseScale
+from cli.experiments.report.critical_batch import NoiseScale
 from cli.experiments.trials.intervals import Estimate
 from cli.local.text_format import UNKNOWN
 
@@ -16,12 +16,12 @@ DIGITS = 5
 
 
 def format_estimate(estimate: Estimate | None) -> str:
-    """Format a mean with half of the width of its 95 % interval, marked where that covers rows alone."""
+    """Format a mean with half of the width of its 95 % interval, marked if the interval covers rows alone."""
     return UNKNOWN if estimate is None else f"{estimate.format(DIGITS)}{_mark_rows(estimate)}"
 
 
 def format_difference(difference: Estimate | None, *, is_paired: bool = True) -> str:
-    """Format a difference with its sign. is_paired: whether it is marked where its interval covers seeds alone."""
+    """Format a difference with its sign. is_paired: whether it is marked if its interval covers seeds alone."""
     if difference is None:
         return UNKNOWN
     mark = f" {SEEDS_MARK}" if is_paired and difference.source == "seeds" else ""
@@ -29,12 +29,12 @@ def format_difference(difference: Estimate | None, *, is_paired: bool = True) ->
 
 
 def _mark_rows(estimate: Estimate) -> str:
-    """Return the mark of an interval that covers rows alone, where it is one."""
+    """Return the mark of an interval that covers rows alone; empty for another one."""
     return f" {ROWS_MARK}" if estimate.source == "rows" else ""
 
 
 def format_count(value: float | None) -> str:
-    """Format a number that is whole, or a mean of such ones."""
+    """Format a whole number, or a mean of whole numbers."""
     return UNKNOWN if value is None else f"{value:,.0f}"
 
 

@@ -1,14 +1,18 @@
-"""Files of a report: the page, the Markdown, and its plots."""
+"""Files of a report: the HTML page, with its styles and plots and without scripts, the Markdown, and its plots."""
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
-from cli.experiments.report.content import Page
-from cli.experiments.report.html import render_html
-from cli.experiments.report.markdown import render_markdown
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from cli.experiments.report.content import Block, Notes, Page, Paragraph, Section, Table
 from cli.local.errors import BadInputError
 from dlrm.record import write_atomically
+
+PAGE_FILES = Path(__file__).parent / "page_files"
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class ReportFiles:
 
 
 def write_report(page: Page, files: ReportFiles) -> str:
-    """Write the files, and return the Markdown. Raises BadInputError, with the option, for one that cannot be."""
+    """Write the files, and return the Markdown. Raises BadInputError, with the option, if it cannot."""
     directory = files.plot_directory
     relative: str | None = None
     if directory is not None:
@@ -74,3 +78,56 @@ def _write(path: Path, text: str, option: str) -> None:
         write_atomically(path, text)
     except OSError as error:
         raise BadInputError(f"{option} {path}: {error.strerror}") from None
+
+
+def render_html(page: Page) -> str:
+    """Render the HTML page of a report."""
+    environment = Environment(
+        loader=FileSystemLoader(PAGE_FILES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    style = (PAGE_FILES / "page.css").read_text(encoding="utf-8")
+    return environment.get_template("page.html").render(page=page, style=style)
+
+
+def render_markdown(page: Page, plots: str | None) -> str:
+    """Render the Markdown of a report. plots: relative path of the directory with its plots; None: without plots."""
+    parts = [f"# {_escape(page.title)}", _escape(page.lead)]
+    for section in page.sections:
+        parts.extend(_render_section(section, plots))
+    return "\n\n".join(parts) + "\n"
+
+
+def _render_section(section: Section, plots: str | None) -> list[str]:
+    blocks = [text for block in section.blocks if (text := _render_block(block, plots))]
+    if not section.is_folded:
+        return [f"## {_escape(section.heading)}", *blocks]
+    return [f"<details>\n<summary>{_escape(section.heading)}</summary>", *blocks, "</details>"]
+
+
+def _render_block(block: Block, plots: str | None) -> str:
+    if isinstance(block, Paragraph):
+        return _escape(block.text)
+    if isinstance(block, Notes):
+        return "\n".join(f"- {_escape(item)}" for item in block.sentences)
+    if isinstance(block, Table):
+        return _render_table(block)
+    if plots is None:
+        return ""
+    return f"![{_escape(block.title)}]({quote(f'{plots}/{block.name}.svg')})"
+
+
+def _render_table(table: Table) -> str:
+    rules = [":---" if heading in table.texts else "---:" for heading in table.headings]
+    head, *rows = [[_escape(text) for text in line] for line in (table.headings, *table.rows)]
+    lines = [f"| {' | '.join(cells)} |" for cells in (head, rules, *rows)]
+    return f"**{_escape(table.caption)}**\n\n" + "\n".join(lines)
+
+
+def _escape(text: str) -> str:
+    """Escape what Markdown, or HTML in it, would take for more than text."""
+    one_line = re.sub(r"\s+", " ", text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\`*_\[\]|#~])", r"\\\1", one_line)

@@ -6,9 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cli.experiments.report.batches import TrialBatch, find_batch
-from cli.experiments.sweep.asked import AskedTrial, read_asked
-from cli.experiments.sweep.results import FILE_NAME, TrialNames, TrialResult, index_results, read_results
-from cli.experiments.sweep.trials import format_value
+from cli.experiments.trials.results import (
+    FILE_NAME,
+    TrialNames,
+    TrialResult,
+    index_results,
+    read_asked,
+    read_results,
+)
 from cli.local.errors import BadInputError
 
 
@@ -18,20 +23,12 @@ class LoadedTrial:
 
     result: TrialResult
     file: Path
-    """File that has its line; the paths of its scores are relative to the directory of it."""
+    """File with its line; the paths of its scores are relative to the directory of that file."""
 
     @property
     def batch(self) -> TrialBatch:
         """Batch of the trial."""
         return find_batch(self.result)
-
-    @property
-    def label(self) -> str:
-        """Words that tell the trial from the others."""
-        result = self.result
-        fields = {**result.compared, **result.settings}
-        values = [f"{field} {format_value(value)}" for field, value in fields.items()]
-        return ", ".join([result.method, *values, f"seed {result.seed}"])
 
 
 @dataclass(frozen=True)
@@ -41,7 +38,7 @@ class LoadedResults:
     files: Sequence[Path]
     trials: Sequence[LoadedTrial]
     """Trials, each once, in the order of the files."""
-    missing: Sequence[AskedTrial]
+    missing: Sequence[TrialNames]
     """Trials that the document of the sweep asks for and that have no line."""
     num_replaced: int
     """Lines that do not count since the same trial of an earlier document or attempt has a later one."""
@@ -58,8 +55,8 @@ class _FileResults:
     """Results of one file that count, and the numbers of lines that do not."""
 
     trials: Sequence[LoadedTrial]
-    asked: Sequence[AskedTrial] | None
-    """Trials that the document of the sweep asks for; None if they are not known."""
+    asked: Sequence[TrialNames] | None
+    """Trials that the document of the sweep asks for; None if unknown."""
     num_replaced: int
     num_unasked: int
 
@@ -67,8 +64,8 @@ class _FileResults:
 def load_results(paths: Sequence[Path]) -> LoadedResults:
     """Load results. paths: files, or directories of sweeps. Raises BadInputError, also for files of two sweeps.
 
-    Where a sweep has left the trials that its document asks for, the lines of other trials do not count, and the others
-    have the names that the document gives them.
+    If a sweep has left a list of the trials that its document asks for, other lines do not count, and these trials have
+    the names that the document gives them.
     """
     files = list(dict.fromkeys(path / FILE_NAME if path.is_dir() else path for path in paths))
     parts = [_select_asked(file, _read(file), read_asked(file.parent)) for file in files]
@@ -90,7 +87,7 @@ def load_results(paths: Sequence[Path]) -> LoadedResults:
         if earlier.result.key != line.result.key and earlier.file != line.file:
             raise BadInputError(
                 f"{line.file}: of another sweep than {earlier.file}: their job documents for the same trial differ "
-                f"({line.label}) (valid: results of one sweep)"
+                f"({line.result.label}) (valid: results of one sweep)"
             )
         # A failure is no result, so that it does not replace one.
         if line.result.outcome != "failed" or earlier.result.outcome == "failed":
@@ -107,7 +104,7 @@ def load_results(paths: Sequence[Path]) -> LoadedResults:
     )
 
 
-def _select_asked(file: Path, results: Sequence[TrialResult], asked: Sequence[AskedTrial] | None) -> _FileResults:
+def _select_asked(file: Path, results: Sequence[TrialResult], asked: Sequence[TrialNames] | None) -> _FileResults:
     """Select the results of a file that count. asked: trials that do; None if all do."""
     if asked is None:
         return _FileResults([LoadedTrial(result, file) for result in results], None, 0, 0)
@@ -156,6 +153,5 @@ def _list_fields(line: LoadedTrial) -> str:
 
 
 def _make_identity(trial: TrialNames) -> str:
-    """Return what makes a trial within a sweep; its key tells the job document too."""
-    fields = [trial.method, trial.stage, trial.compared, trial.settings, trial.seed, trial.fraction]
-    return json.dumps(fields, sort_keys=True)
+    """Return what makes a trial within a sweep; its key depends on the job document too."""
+    return json.dumps(trial.list_names(), sort_keys=True)

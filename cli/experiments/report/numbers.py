@@ -5,13 +5,18 @@ from dataclasses import dataclass
 
 from cli.experiments.report.cells import ReportCell, are_equal, make_cells
 from cli.experiments.report.comparison import Difference, choose_bases, compute_difference, plan_comparison
-from cli.experiments.report.courses import Course, average_courses
-from cli.experiments.report.critical_batch import CriticalBatchFit, fit_critical_batch
+from cli.experiments.report.courses import (
+    Course,
+    Reached,
+    ReachedAtBatch,
+    average_courses,
+    choose_target,
+    measure_constant,
+    measure_growing,
+)
+from cli.experiments.report.critical_batch import CriticalBatchFit, NoiseScale, find_median_noise, fit_critical_batch
 from cli.experiments.report.load import LoadedResults
-from cli.experiments.report.noise import NoiseScale, find_median_noise
-from cli.experiments.report.score_files import find_missing_scores
-from cli.experiments.report.scores import MeasuredScores, measure_scores
-from cli.experiments.report.targets import Reached, ReachedAtBatch, choose_target, measure_constant, measure_growing
+from cli.experiments.report.scores import MeasuredScores, find_missing_scores, measure_scores
 from cli.experiments.trials.intervals import Estimate, estimate_mean
 
 
@@ -22,9 +27,9 @@ class ReportOptions:
     bases: Sequence[str] = ()
     """Methods that the others are compared with."""
     base_cell: str | None = None
-    """Compared values of the one cell that all are compared with; None: that with the same values."""
+    """Compared values of the one cell that all are compared with; None: the cell with the same values."""
     target_auc: float | None = None
-    """AUC to which steps and samples are counted; None: the highest one that every trial reaches."""
+    """AUC to which steps and samples are counted; None: the highest AUC that every trial reaches."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,7 @@ class MainRow:
     auc: Estimate | None
     log_loss: Estimate | None
     train_auc_gap: Estimate | None
-    """AUC on training rows less that on evaluation rows; None if trials do not report it."""
+    """AUC on training rows less the AUC on evaluation rows; None if trials do not report it."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +50,9 @@ class Scaling:
     series: str
     reached: Sequence[ReachedAtBatch]
     fit: CriticalBatchFit | None
-    """Fit to the batches whose every seed reaches the target; None for too few of them."""
+    """Fit to the batches whose every seed reaches the target; None for too few batches."""
     fit_without_largest: CriticalBatchFit | None
-    """The same without the largest of these batches, which tells how far the fit depends on it; None for too few."""
+    """The same without the largest batch, to see how far the fit depends on it; None for too few batches."""
     noise_scale: NoiseScale | None
     """Median of the noise scales that the runs themselves have reported; None if none has."""
 
@@ -73,13 +78,13 @@ class SweepReport:
     """AUC to which steps and samples are counted; None if no trial has evaluations."""
     scalings: Sequence[Scaling]
     growing: Sequence[Reached]
-    """Ways to the target of the cells whose batch grows, which are no points of a line over batches."""
+    """Ways to the target of the cells whose batch grows; they are no points of a line over batches."""
     sample_groups: Sequence[LengthGroup]
     step_groups: Sequence[LengthGroup]
     num_row_sets: int
-    """Number of different sets of evaluation rows, as far as kept scores and the numbers of rows tell."""
+    """Number of different sets of evaluation rows, by kept scores and numbers of rows."""
     num_data_sets: int
-    """Number of different sets of prepared rows that the trials were trained on, as far as they tell."""
+    """Number of different sets of prepared rows that the trials were trained on, as far as it is known."""
     broken_files: Sequence[str]
     """Files of scores that cannot be used, each with the reason."""
     courses: Sequence[Course]
@@ -133,7 +138,7 @@ def _make_row(cell: ReportCell, measured: MeasuredScores) -> MainRow:
 
 
 def _list_gaps(cell: ReportCell) -> list[float]:
-    """List the gap of each trial, by the kept model, or else by the last evaluation; empty where one has none."""
+    """List the gap of each trial, by the kept model, or else by the last evaluation; empty if one has none."""
     gaps: list[float] = []
     for trial in cell.trials:
         metrics, curve = trial.result.metrics, trial.result.curve

@@ -1,52 +1,76 @@
 """Plots as SVG, which stand in a page or in a file of their own: no scripts, no fonts, light and dark."""
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Literal
+from io import StringIO
+from typing import TYPE_CHECKING, Any, Literal
 
 from cli.experiments.report.content import Plot
-from cli.experiments.report.scales import Scale
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 WIDTH, HEIGHT = 480, 320
-"""Size in units of the drawing: on a phone 12 units of text are 9 pixels."""
-LEFT, RIGHT, TOP, BOTTOM = 76, 12, 12, 46
+"""Size in units of the drawing, without its legend: on a phone 12 units of text are 9 pixels."""
 LEGEND_ROW = 18
-LETTER_WIDTH = 8.2
+LETTER_WIDTH = 7.5
 """Approximate width of a letter of the legend."""
-NUM_COLOURS = 8
+MAX_TICKS = 7
+Kind = Literal["linear", "count", "log", "batch"]
+"""Kind of an axis: numbers, large whole numbers, a logarithmic one, or one labelled with the batches of the marks."""
 Style = Literal["points", "marks", "line", "dashed"]
 MARKED: tuple[Style, ...] = ("points", "marks")
 """Styles that have a mark at each point."""
-_LIGHT = ("#2f5bd0", "#c4441c", "#1b7f4b", "#8a3fb0", "#9a6700", "#0b7a8c", "#b0286b", "#59606e")
-_DARK = ("#8ea6ff", "#ff9a70", "#6fd39a", "#d39cf2", "#e8bf5a", "#66cfe0", "#ff8fc0", "#a9b2c3")
-"""Colours of series, on a light and on a dark background."""
-
-
-def _make_colour_rules(colours: Sequence[str], back: str, axis: str, ink: str, rule: str) -> str:
-    rules = [
-        f".plot .back{{fill:{back}}}.plot text{{fill:{axis}}}.plot .name{{fill:{ink}}}.plot .rule{{stroke:{rule}}}",
-        *(
-            f".plot .c{number}{{stroke:{colour};fill:{colour}}}.plot .line.c{number}{{fill:none}}"
-            for number, colour in enumerate(colours)
-        ),
-    ]
-    return "".join(rules)
-
-
+_MARKS = ("o", "s", "^", "D")
+_COLOURS = {
+    "#2f5bd0": "#8ea6ff",
+    "#c4441c": "#ff9a70",
+    "#1b7f4b": "#6fd39a",
+    "#8a3fb0": "#d39cf2",
+    "#9a6700": "#e8bf5a",
+    "#0b7a8c": "#66cfe0",
+    "#b0286b": "#ff8fc0",
+    "#59606e": "#a9b2c3",
+}
+"""Colours of series on a light background, each with its colour on a dark one."""
+_BACK, _AXIS, _INK, _RULE = "#ffffff", "#626b7d", "#1b1f2a", "#e1e5eb"
+_DARK = {**_COLOURS, _BACK: "#1a1f29", _AXIS: "#98a2b5", _INK: "#e6e9f0", _RULE: "#2c3340"}
+_DARK_RULES = "".join(
+    f'[style*="{part}: {light}"]{{{part}:{dark}!important}}'
+    for light, dark in _DARK.items()
+    for part in ("fill", "stroke")
+)
 # Plain colours, no variables: programs that show pictures know few of the newer styles.
 _STYLE = (
-    '.plot{font:12px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}'
-    ".plot .line{fill:none;stroke-width:1.8}.plot .dashed{stroke-dasharray:5 4;stroke-width:1.4}"
-    ".plot .dotted{stroke-dasharray:1.5 2.5}"
-    + _make_colour_rules(_LIGHT, "#ffffff", "#626b7d", "#1b1f2a", "#e1e5eb")
-    + f"@media (prefers-color-scheme:dark){{{_make_colour_rules(_DARK, '#1a1f29', '#98a2b5', '#e6e9f0', '#2c3340')}}}"
+    '.plot text{font-family:system-ui,-apple-system,"Segoe UI",Roboto,sans-serif!important}'
+    f"@media (prefers-color-scheme:dark){{{_DARK_RULES}}}"
 )
+_PARAMETERS: dict[str, Any] = {
+    "svg.fonttype": "none",
+    "text.parse_math": False,
+    "font.size": 12,
+    "text.color": _INK,
+    "axes.labelcolor": _AXIS,
+    "xtick.color": _AXIS,
+    "ytick.color": _AXIS,
+    "xtick.major.size": 0,
+    "ytick.major.size": 0,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": _RULE,
+    "figure.facecolor": _BACK,
+    "axes.facecolor": _BACK,
+    **{f"axes.spines.{side}": False for side in ("left", "right", "top", "bottom")},
+}
 
 
 @dataclass(frozen=True)
 class Point:
-    """Point of a series, with the bounds of its interval where it has one."""
+    """Point of a series, with the bounds of its interval if it has one."""
 
     x: float
     y: float
@@ -71,120 +95,86 @@ class Axis:
     """Axis with its title."""
 
     title: str
-    scale: Scale
+    kind: Kind = "linear"
 
 
-def draw_plot(name: str, title: str, description: str, x: Axis, y: Axis, series: Sequence[Series]) -> Plot:
-    """Draw a plot. name: see `Plot.name`."""
-    rows = _lay_legend([line.name for line in series])
-    height = HEIGHT + LEGEND_ROW * len(rows)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="plot" viewBox="0 0 {WIDTH} {height}" '
-        # Without a size of its own a picture in Markdown fills the page.
-        f'width="{1.5 * WIDTH:.0f}" height="{1.5 * height:.0f}" role="img" '
-        f'aria-labelledby="{name}-title" aria-describedby="{name}-description">',
-        f"<style>{_STYLE}</style>",
-        f'<title id="{name}-title">{escape(title)}</title>',
-        f'<desc id="{name}-description">{escape(description)}</desc>',
-        # A file of its own may stand on a page whose colours are not those of the reader's system.
-        f'<path class="back" d="M0 0h{WIDTH}v{height}H0z"/>',
-        *_draw_axes(x, y),
-        *(part for line in series for part in _draw_series(line, x.scale, y.scale)),
-        *_draw_legend(rows, series),
-        "</svg>",
-    ]
-    return Plot(name, title, description, "\n".join(parts))
+def make_plot(name: str, title: str, description: str, x: Axis, y: Axis, series: Sequence[Series]) -> Plot:
+    """Make a plot. name: see `Plot.name`."""
+    return Plot(name, title, description, lambda: _draw_svg(name, title, description, x, y, series))
 
 
-def _place_x(scale: Scale, value: float) -> float:
-    return LEFT + (WIDTH - LEFT - RIGHT) * scale.place(value)
+def _draw_svg(name: str, title: str, description: str, x: Axis, y: Axis, series: Sequence[Series]) -> str:
+    # Not before it is needed: other commands run without the library.
+    from matplotlib import style
+    from matplotlib.figure import Figure
+
+    num_columns = max(1, int(WIDTH / (42 + LETTER_WIDTH * max(len(line.name) for line in series))))
+    height = HEIGHT + LEGEND_ROW * math.ceil(len(series) / num_columns)
+    drawn = StringIO()
+    # The salt makes ids that are the same each time, and other ones in each plot of a page.
+    with style.context({**_PARAMETERS, "svg.hashsalt": name}, after_reset=True):
+        figure = Figure(figsize=(WIDTH / 72, height / 72), layout="constrained")
+        axes = figure.add_subplot()
+        _set_axis(axes, "x", x, series)
+        _set_axis(axes, "y", y, series)
+        for line in series:
+            _draw_series(axes, line)
+        figure.legend(loc="outside lower center", ncols=num_columns, frameon=False)
+        figure.savefig(drawn, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    return _finish_svg(drawn.getvalue(), name, title, description, height)
 
 
-def _place_y(scale: Scale, value: float) -> float:
-    return HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * scale.place(value)
+def _set_axis(axes: "Axes", side: Literal["x", "y"], axis: Axis, series: Sequence[Series]) -> None:
+    from matplotlib import ticker
+
+    axes.set(**{f"{side}label": axis.title, f"{side}scale": "log" if axis.kind in ("log", "batch") else "linear"})
+    drawn = axes.xaxis if side == "x" else axes.yaxis
+    drawn.set_minor_locator(ticker.NullLocator())
+    if axis.kind == "linear":
+        axes.ticklabel_format(axis=side, style="plain", useOffset=False)
+    elif axis.kind == "batch":
+        # A line without marks, such as a formula's, has points between the batches.
+        batches = sorted({point.x for line in series if line.style in MARKED for point in line.points})
+        shown = batches[:: math.ceil(len(batches) / MAX_TICKS)]
+        drawn.set_ticks(shown, [f"{batch:,.0f}" for batch in shown])
+    else:
+        drawn.set_major_formatter(ticker.EngFormatter(sep=""))
+        if axis.kind == "log":
+            drawn.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0), numticks=MAX_TICKS))
 
 
-def _draw_axes(x: Axis, y: Axis) -> list[str]:
-    bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
-    parts: list[str] = []
-    for value, label in y.scale.ticks:
-        place = _place_y(y.scale, value)
-        parts.append(f'<path class="rule" d="M{LEFT} {place:.1f}H{right}"/>')
-        parts.append(f'<text x="{LEFT - 6}" y="{place + 4:.1f}" text-anchor="end">{escape(label)}</text>')
-    for value, label in x.scale.ticks:
-        place = _place_x(x.scale, value)
-        parts.append(f'<path class="rule" d="M{place:.1f} {TOP}V{bottom}"/>')
-        parts.append(f'<text x="{place:.1f}" y="{bottom + 17}" text-anchor="middle">{escape(label)}</text>')
-    middle = (TOP + bottom) / 2
-    parts.append(f'<text x="{(LEFT + right) / 2:.1f}" y="{bottom + 36}" text-anchor="middle">{escape(x.title)}</text>')
-    parts.append(
-        f'<text transform="translate(13 {middle:.1f}) rotate(-90)" text-anchor="middle">{escape(y.title)}</text>'
-    )
-    return parts
-
-
-def _draw_series(series: Series, x: Scale, y: Scale) -> list[str]:
-    colour = f"c{series.colour % NUM_COLOURS}"
+def _draw_series(axes: "Axes", series: Series) -> None:
+    """Draw a series. Shapes of marks, and dots in a second round of colours, identify it without colours."""
+    number_of_round, number = divmod(series.colour, len(_COLOURS))
+    colour = list(_COLOURS)[number]
+    mark = _MARKS[(series.colour + number_of_round) % len(_MARKS)] if series.style in MARKED else ""
+    joined = "--" if series.style == "dashed" else ":" if number_of_round % 2 else "-"
     points = sorted(series.points, key=lambda point: point.x)
-    places = [(_place_x(x, point.x), _place_y(y, point.y)) for point in points]
-    path = "M" + "L".join(f"{left:.1f} {top:.1f}" for left, top in places)
-    is_joined = series.style != "marks" and len(places) > 1
-    parts = [f'<path class="{_make_line_class(series)}" d="{path}"/>'] if is_joined else []
-    if series.style not in MARKED:
-        return parts
-    for point, (left, top) in zip(points, places, strict=True):
-        if point.low is not None and point.high is not None:
-            low, high = _place_y(y, point.low), _place_y(y, point.high)
-            bar = f"M{left:.1f} {low:.1f}V{high:.1f}M{left - 4:.1f} {low:.1f}h8M{left - 4:.1f} {high:.1f}h8"
-            parts.append(f'<path class="line {colour}" d="{bar}"/>')
-        parts.append(_draw_mark(series.colour, left, top))
-    return parts
-
-
-def _draw_mark(number: int, left: float, top: float) -> str:
-    """Draw a mark whose shape tells the series too, for readers who see no colours."""
-    shapes = (
-        "m-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0",
-        "m-3.7-3.7h7.4v7.4h-7.4z",
-        "m0-5l4.6 8.4h-9.2z",
-        "m0-5.2l5.2 5.2l-5.2 5.2l-5.2-5.2z",
+    axes.plot(
+        [point.x for point in points],
+        [point.y for point in points],
+        color=colour,
+        marker=mark,
+        markersize=7,
+        markeredgecolor="none",
+        linestyle="" if series.style == "marks" else joined,
+        label=series.name,
     )
-    colour = f"c{number % NUM_COLOURS}"
-    # Each round of the colours has other shapes.
-    shape = shapes[(number + number // NUM_COLOURS) % len(shapes)]
-    return f'<path class="{colour}" d="M{left:.1f} {top:.1f}{shape}z"/>'
+    for point in points:
+        if point.low is not None and point.high is not None:
+            ends = [[point.y - point.low], [point.high - point.y]]
+            axes.errorbar([point.x], [point.y], yerr=ends, fmt="none", ecolor=colour, capsize=4)
 
 
-def _make_line_class(series: Series) -> str:
-    """Make the class of a line: dashed as its style says, else dotted in every second round of the colours."""
-    is_second = series.colour // NUM_COLOURS % 2 == 1
-    stroke = " dashed" if series.style == "dashed" else " dotted" if is_second else ""
-    return f"line{stroke} c{series.colour % NUM_COLOURS}"
-
-
-def _lay_legend(names: Sequence[str]) -> list[list[tuple[int, float]]]:
-    """Lay the names in rows that fit the width: the number of each series, and its place."""
-    rows: list[list[tuple[int, float]]] = []
-    end = float(WIDTH)
-    for number, name in enumerate(names):
-        width = 42 + LETTER_WIDTH * len(name)
-        if not rows or end + width > WIDTH - RIGHT:
-            rows.append([])
-            end = 12.0
-        rows[-1].append((number, end))
-        end += width
-    return rows
-
-
-def _draw_legend(rows: Sequence[Sequence[tuple[int, float]]], series: Sequence[Series]) -> list[str]:
-    parts: list[str] = []
-    for row_number, row in enumerate(rows):
-        top = HEIGHT + LEGEND_ROW * row_number + 4
-        for number, left in row:
-            line = series[number]
-            if line.style != "marks":
-                parts.append(f'<path class="{_make_line_class(line)}" d="M{left:.1f} {top}h20"/>')
-            if line.style in MARKED:
-                parts.append(_draw_mark(line.colour, left + 10, top))
-            parts.append(f'<text class="name" x="{left + 25:.1f}" y="{top + 4}">{escape(line.name)}</text>')
-    return parts
+def _finish_svg(drawn: str, name: str, title: str, description: str, height: int) -> str:
+    """Return a drawing with a name that programs read aloud, a style for dark backgrounds, and no ids without use."""
+    body = re.sub(r'<g id="[^"]*"(/?)>', r"<g\1>", drawn[drawn.index(">", drawn.index("<svg")) + 1 :])
+    head = (
+        '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" class="plot" '
+        # Without a size of its own a picture in Markdown fills the page.
+        f'viewBox="0 0 {WIDTH} {height}" width="{1.5 * WIDTH:.0f}" height="{1.5 * height:.0f}" role="img" '
+        f'aria-labelledby="{name}-title" aria-describedby="{name}-description">\n'
+        f'<title id="{name}-title">{escape(title)}</title>\n'
+        f'<desc id="{name}-description">{escape(description)}</desc>\n<style>{_STYLE}</style>'
+    )
+    return head + body.replace(">*{", ">.plot *{").rstrip()

@@ -3,10 +3,10 @@
 import math
 from typing import Any
 
+from cli.experiments.report.cells import ReportCell
 from cli.experiments.report.comparison import Difference
-from cli.experiments.report.courses import Course
+from cli.experiments.report.courses import Course, Reached, name_series
 from cli.experiments.report.numbers import MainRow, Scaling, SweepReport
-from cli.experiments.report.targets import Reached, name_series
 from cli.experiments.trials.intervals import Estimate
 
 
@@ -29,21 +29,12 @@ def make_report_record(report: SweepReport) -> dict[str, Any]:
 
 def _make_row_record(row: MainRow) -> dict[str, Any]:
     cell = row.cell
+    counts = ("is_confirmed", "num_seeds", "num_settings", "num_missing", "is_open", "num_diverged", "num_failed")
     return {
-        "method": cell.method,
-        "compared": dict(cell.compared),
-        "settings": None if cell.settings is None else dict(cell.settings),
-        "is_confirmed": cell.is_confirmed,
-        "auc": _make_estimate_record(row.auc),
-        "log_loss": _make_estimate_record(row.log_loss),
-        "train_auc_gap": _make_estimate_record(row.train_auc_gap),
+        **_name_cell(cell),
+        **{name: getattr(cell, name) for name in counts},
+        **{name: _make_estimate_record(getattr(row, name)) for name in ("auc", "log_loss", "train_auc_gap")},
         "seeds": [trial.result.seed for trial in cell.trials],
-        "num_seeds": cell.num_seeds,
-        "num_settings": cell.num_settings,
-        "num_missing": cell.num_missing,
-        "is_open": cell.is_open,
-        "num_diverged": cell.num_diverged,
-        "num_failed": cell.num_failed,
         "edges": list(cell.edges),
         "batch": cell.batch.constant_size,
         "has_growing_batch": cell.batch.is_growing,
@@ -52,6 +43,11 @@ def _make_row_record(row: MainRow) -> dict[str, Any]:
         "cpu_seconds": cell.compute_cpu_seconds(),
         "samples_per_second": cell.compute_speed(),
     }
+
+
+def _name_cell(cell: ReportCell) -> dict[str, Any]:
+    settings = None if cell.settings is None else dict(cell.settings)
+    return {"method": cell.method, "compared": dict(cell.compared), "settings": settings}
 
 
 def _make_course_record(course: Course) -> dict[str, Any]:
@@ -67,13 +63,10 @@ def _make_difference_record(difference: Difference) -> dict[str, Any]:
     return {
         "cell": comparison.cell.label,
         "base": comparison.base.label,
-        "auc": _make_estimate_record(difference.auc),
-        "log_loss": _make_estimate_record(difference.log_loss),
+        **{name: _make_estimate_record(getattr(difference, name)) for name in ("auc", "log_loss")},
         "seeds": [first.result.seed for first, _ in comparison.pairs],
         "is_paired_by_rows": comparison.is_on_rows,
-        "row_refusal": comparison.row_refusal,
-        "refusal": comparison.refusal,
-        "inequality": comparison.inequality,
+        **{name: getattr(comparison, name) for name in ("row_refusal", "refusal", "inequality")},
         "verdict": difference.verdict,
     }
 
@@ -81,21 +74,22 @@ def _make_difference_record(difference: Difference) -> dict[str, Any]:
 def _make_scaling_record(scaling: Scaling) -> dict[str, Any]:
     other, noise = scaling.fit_without_largest, scaling.noise_scale
     fit = None if scaling.fit is None or scaling.fit.is_at_limit else scaling.fit
+    high = None if fit is None or fit.high is None or math.isinf(fit.high) else fit.high
     return {
         "series": scaling.series,
         "batches": [
             {"batch": point.batch, "steps": point.steps, "samples": point.samples, "misses": dict(point.misses)}
             for point in scaling.reached
         ],
-        "critical_batch": None if fit is None else fit.critical_batch,
-        "critical_batch_low": None if fit is None else fit.low,
-        "critical_batch_high": None if fit is None or fit.high is None or math.isinf(fit.high) else fit.high,
+        "critical_batch": fit and fit.critical_batch,
+        "critical_batch_low": fit and fit.low,
+        "critical_batch_high": high,
         "critical_batch_without_largest": None if other is None or other.is_at_limit else other.critical_batch,
-        "is_at_limit": None if scaling.fit is None else scaling.fit.is_at_limit,
-        "min_samples": None if fit is None else fit.min_samples,
-        "min_steps": None if fit is None else fit.min_steps,
-        "noise_scale": None if noise is None else noise.value,
-        "noise_scale_low": None if noise is None else noise.low,
+        "is_at_limit": scaling.fit and scaling.fit.is_at_limit,
+        "min_samples": fit and fit.min_samples,
+        "min_steps": fit and fit.min_steps,
+        "noise_scale": noise and noise.value,
+        "noise_scale_low": noise and noise.low,
         "noise_scale_high": None if noise is None or math.isinf(noise.high) else noise.high,
     }
 
@@ -104,9 +98,7 @@ def _make_growing_record(reached: Reached) -> dict[str, Any]:
     cell = reached.cell
     return {
         "series": name_series(cell),
-        "method": cell.method,
-        "compared": dict(cell.compared),
-        "settings": None if cell.settings is None else dict(cell.settings),
+        **_name_cell(cell),
         "num_samples": cell.compute_mean("num_samples"),
         "steps": reached.steps,
         "samples": reached.samples,
@@ -115,13 +107,5 @@ def _make_growing_record(reached: Reached) -> dict[str, Any]:
 
 
 def _make_estimate_record(estimate: Estimate | None) -> dict[str, Any] | None:
-    if estimate is None:
-        return None
-    return {
-        "value": estimate.value,
-        "low": estimate.low,
-        "high": estimate.high,
-        "standard_error": estimate.standard_error,
-        "source": estimate.source,
-        "num_seeds": estimate.num_seeds,
-    }
+    names = ("value", "low", "high", "standard_error", "source", "num_seeds")
+    return None if estimate is None else {name: getattr(estimate, name) for name in names}

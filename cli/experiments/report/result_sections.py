@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from cli.experiments.report.cells import ReportCell, count_unstarted
 from cli.experiments.report.comparison import Difference
-from cli.experiments.report.content import Block, Column, Notes, Paragraph, Section, Table
+from cli.experiments.report.content import Block, Notes, Paragraph, Section, Table
 from cli.experiments.report.figures import (
     ROWS_MARK,
     SEEDS_MARK,
@@ -15,8 +15,7 @@ from cli.experiments.report.figures import (
     format_seconds,
 )
 from cli.experiments.report.numbers import LengthGroup, MainRow, SweepReport
-from cli.experiments.sweep.trials import format_settings, format_value
-from cli.experiments.trials.fields import shorten_fields
+from cli.experiments.trials.fields import format_settings, format_value, shorten_fields
 from cli.local.text_format import UNKNOWN
 
 UNEQUAL_MARK = "≠"
@@ -37,8 +36,8 @@ def _make_main_section(report: SweepReport) -> Section:
         *("batch", "steps", "samples", "CPU seconds", "samples/s"),
     ]
     texts = {"method", setting, "edge of grid"}
-    columns = [Column(heading, is_number=heading not in texts) for heading in headings]
-    table = Table("AUC and log-loss on the evaluation rows", columns, [_make_main_row(row) for row in report.rows])
+    rows = [_make_main_row(row) for row in report.rows]
+    table = Table("AUC and log-loss on the evaluation rows", headings, rows, texts)
     intervals = (
         "±: 95 % interval of the mean over seeds by Student's t distribution, with one degree of freedom fewer than "
         "seeds; it covers the chance of training, not that of the evaluation rows, which all have in common."
@@ -135,11 +134,12 @@ def _make_difference_section(report: SweepReport) -> Section:
         names = " or ".join(report.options.bases)
         text = f"No other results to compare {names} with." if names else "No base is chosen: --base METHOD."
         return Section(heading, [Paragraph(text)])
-    columns = ["method and values", "base", "AUC", "log-loss", "seeds in common", "paired by rows", "what is told"]
+    headings = ["method and values", "base", "AUC", "log-loss", "seeds in common", "paired by rows", "what is told"]
     table = Table(
         "Metrics less those of the base, on the evaluation rows",
-        [Column(text, is_number=text in ("AUC", "log-loss", "seeds in common")) for text in columns],
+        headings,
         [_make_difference_row(difference) for difference in report.differences],
+        texts=["method and values", "base", "paired by rows", "what is told"],
     )
     return Section(heading, [table, Notes(_list_difference_notes(report.differences))])
 
@@ -209,4 +209,4 @@ def _make_length_section(report: SweepReport) -> Section:
 
 def _make_length_table(name: str, groups: Sequence[LengthGroup]) -> Table:
     rows = [[format_count(group.length), "; ".join(group.labels)] for group in groups]
-    return Table(f"Results with equal numbers of {name}", [Column(name), Column("results", is_number=False)], rows)
+    return Table(f"Results with equal numbers of {name}", [name, "results"], rows, ["results"])

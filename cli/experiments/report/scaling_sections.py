@@ -1,18 +1,16 @@
 """Sections of a report about the batch: AUC and log-loss, and steps and samples to a target AUC."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from cli.experiments.report.batch_plot import draw_batch_plot
 from cli.experiments.report.cells import ReportCell
-from cli.experiments.report.content import Block, Column, Notes, Paragraph, Plot, Section, Table
-from cli.experiments.report.critical_batch import MIN_BATCHES, CriticalBatchFit
+from cli.experiments.report.content import Block, Notes, Paragraph, Plot, Section, Table
+from cli.experiments.report.courses import Reached, name_series
+from cli.experiments.report.critical_batch import AGREEMENT_FACTOR, MIN_BATCHES, CriticalBatchFit, decide_agreement
 from cli.experiments.report.figures import DIGITS, format_batch, format_count, format_noise, format_rough
-from cli.experiments.report.noise import AGREEMENT_FACTOR, decide_agreement
 from cli.experiments.report.numbers import MainRow, Scaling, SweepReport
-from cli.experiments.report.plot import Axis, Point, Series, draw_plot
-from cli.experiments.report.scales import Scale, make_batch_scale, make_log_scale
-from cli.experiments.report.targets import Reached
+from cli.experiments.report.plot import Axis, Point, Series, make_plot
+from cli.experiments.trials.intervals import Estimate
 from cli.local.text_format import UNKNOWN
 
 NUM_CURVE_POINTS = 40
@@ -35,8 +33,8 @@ def make_scaling_sections(report: SweepReport) -> list[Section]:
 
 def _make_auc_blocks(rows: Sequence[MainRow]) -> list[Block]:
     plots = (
-        draw_batch_plot("auc", "AUC by batch", "AUC", rows, lambda row: row.auc),
-        draw_batch_plot("log-loss", "Log-loss by batch", "log-loss", rows, lambda row: row.log_loss),
+        make_batch_plot("auc", "AUC by batch", "AUC", rows, lambda row: row.auc),
+        make_batch_plot("log-loss", "Log-loss by batch", "log-loss", rows, lambda row: row.log_loss),
     )
     drawn = [plot for plot in plots if plot is not None]
     if not drawn:
@@ -45,8 +43,33 @@ def _make_auc_blocks(rows: Sequence[MainRow]) -> list[Block]:
     return [*drawn, Paragraph("Bars are the 95 % intervals of the first table."), *left_out]
 
 
+def make_batch_plot(
+    name: str, title: str, axis: str, rows: Sequence[MainRow], metric: Callable[[MainRow], Estimate | None]
+) -> Plot | None:
+    """Plot a metric with its intervals against the batch, without batches that grow; None if there is one batch alone.
+
+    name: see `Plot.name`. axis: title of the axis of the metric.
+    """
+    lines: dict[str, list[Point]] = {}
+    for row in rows:
+        estimate, batch = metric(row), row.cell.batch.constant_size
+        if estimate is not None and batch is not None:
+            point = Point(batch, estimate.value, estimate.low, estimate.high)
+            lines.setdefault(name_series(row.cell), []).append(point)
+    if len({point.x for line in lines.values() for point in line}) < 2:
+        return None
+    return make_plot(
+        name,
+        title,
+        f"{axis} against the batch, of {', '.join(lines)}; the numbers are in a table.",
+        Axis("batch, samples", "batch"),
+        Axis(axis),
+        [Series(method, line, colour=number) for number, (method, line) in enumerate(lines.items())],
+    )
+
+
 def _list_growing(cells: Sequence[ReportCell], where: str) -> list[Block]:
-    """List the results that are of no single batch, which `where`, such as "the plots", leave out."""
+    """List the results without a single batch, which `where`, such as "the plots", leaves out."""
     growing = [cell.label for cell in cells if cell.batch.is_growing]
     return [Paragraph(f"Left out of {where}, since their batch grows: {'; '.join(growing)}.")] if growing else []
 
@@ -77,14 +100,10 @@ def _make_plots(scalings: Sequence[Scaling]) -> list[Plot]:
     batches = [point.batch for scaling in scalings for point in scaling.reached if point.samples is not None]
     if len(set(batches)) < 2:
         return []
-    scale = make_batch_scale(batches)
-    return [
-        _draw_target_plot(scalings, scale, "steps"),
-        _draw_target_plot(scalings, scale, "samples"),
-    ]
+    return [_make_target_plot(scalings, "steps"), _make_target_plot(scalings, "samples")]
 
 
-def _draw_target_plot(scalings: Sequence[Scaling], batches: Scale, quantity: str) -> Plot:
+def _make_target_plot(scalings: Sequence[Scaling], quantity: str) -> Plot:
     is_steps = quantity == "steps"
     series: list[Series] = []
     for number, scaling in enumerate(scalings):
@@ -106,14 +125,13 @@ def _draw_target_plot(scalings: Sequence[Scaling], batches: Scale, quantity: str
             critical = "" if scaling.fit.is_at_limit else f", B_crit {format_rough(scaling.fit.critical_batch)}"
             fitted = [Point(place, compute(place)) for place in places]
             series.append(Series(f"{scaling.series}, fit{critical}", fitted, "line", number))
-    values = [point.y for line in series for point in line.points]
-    return draw_plot(
+    return make_plot(
         f"{quantity}-to-target",
         f"{quantity.capitalize()} to the target AUC by batch",
         f"{quantity.capitalize()} to the target AUC against the batch, with the line of perfect scaling and the fit; "
         "the numbers are in the table.",
-        Axis("batch, samples", batches),
-        Axis(f"{quantity} to the target", make_log_scale(values)),
+        Axis("batch, samples", "batch"),
+        Axis(f"{quantity} to the target", "log"),
         series,
     )
 
@@ -135,8 +153,11 @@ def _make_target_table(scalings: Sequence[Scaling], growing: Sequence[Reached]) 
             ratio = UNKNOWN if point.samples is None or len(known) < 2 else f"{point.samples / known[0]:.2f}"
             rows.append(_make_target_row(scaling.series, point, ratio))
     rows += [_make_target_row(reached.cell.label, reached, UNKNOWN) for reached in growing]
-    columns = [Column(heading, is_number=heading not in ("method", "seeds without a figure")) for heading in headings]
-    return Table("Steps and samples to the target, where every seed reaches it", columns, rows).drop_unknown_columns()
+    caption, texts = (
+        "Steps and samples to the target, where every seed reaches it",
+        ["method", "seeds without a figure"],
+    )
+    return Table(caption, headings, rows, texts).drop_unknown_columns()
 
 
 def _make_target_row(name: str, reached: Reached, ratio: str) -> list[str]:
@@ -153,7 +174,7 @@ def _make_target_row(name: str, reached: Reached, ratio: str) -> list[str]:
 
 
 def _make_fit_blocks(scalings: Sequence[Scaling]) -> list[Block]:
-    """Make the table of fits and noise scales, of what there is, with what it says and how it is made."""
+    """Make the table of known fits and noise scales, with its meaning and how it is made."""
     is_fitted = any(scaling.fit is not None for scaling in scalings)
     is_measured = any(scaling.noise_scale is not None for scaling in scalings)
     notes = [*([_FIT_NOTE] if is_fitted else []), *([_NOISE_NOTE] if is_measured else [])]
@@ -175,7 +196,7 @@ def _make_fit_table(scalings: Sequence[Scaling]) -> Table:
         rows.append([scaling.series, critical, interval, samples, steps, format_noise(scaling.noise_scale)])
     is_fitted = any(scaling.fit is not None for scaling in scalings)
     caption = "Fitted critical batch, in samples" if is_fitted else "Noise scale of the runs, in samples"
-    return Table(caption, [Column(text, is_number=text != "method") for text in headings], rows).drop_unknown_columns()
+    return Table(caption, headings, rows).drop_unknown_columns()
 
 
 def _format_interval(low: float | None, high: float | None) -> str:
@@ -187,7 +208,7 @@ def _format_interval(low: float | None, high: float | None) -> str:
 
 
 def _describe_fits(scalings: Sequence[Scaling]) -> list[str]:
-    """Describe each fit in a sentence, and in one those that are none."""
+    """Describe each fit in a sentence, and the missing ones in another."""
     sentences = [_describe_fit(scaling, scaling.fit) for scaling in scalings if scaling.fit is not None]
     too_few = [
         f"{scaling.series} {sum(point.is_whole for point in scaling.reached)}"
@@ -202,7 +223,7 @@ def _describe_fits(scalings: Sequence[Scaling]) -> list[str]:
 
 
 def _describe_fit(scaling: Scaling, fit: CriticalBatchFit) -> str:
-    """Describe in a sentence whether the fit and the noise scale agree, or why that cannot be told."""
+    """Describe in a sentence whether the fit and the noise scale agree, or why it cannot be decided."""
     name, noise = scaling.series, scaling.noise_scale
     if fit.is_at_limit:
         smallest = min(point.batch for point in scaling.reached)
@@ -222,9 +243,9 @@ def _describe_fit(scaling: Scaling, fit: CriticalBatchFit) -> str:
 
 
 def _describe_other(scaling: Scaling) -> str:
-    """Describe what the fit would be without its largest batch, as the rest of a sentence; empty for too few batches.
+    """Describe the fit without its largest batch, as the rest of a sentence; empty for too few batches.
 
-    A single batch with few steps may rule the fit, which its interval, over seeds, does not tell.
+    A single batch with few steps may rule the fit, and its interval, over seeds, does not show it.
     """
     other = scaling.fit_without_largest
     if other is None:

@@ -1,4 +1,4 @@
-"""Kept scores of trials, compared by a program of the trainer, since this package imports no numpy."""
+"""Kept scores of trials, compared by a program of the trainer. Results may be read without their files of scores."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,6 @@ from typing import Any
 from cli.experiments.report.cells import ReportCell
 from cli.experiments.report.load import LoadedTrial
 from cli.local.child_program import run_program
-from cli.local.trainer import require_trainer
 
 PROGRAM = "dlrm.programs.compare_scores"
 Pair = tuple[str, str]
@@ -16,7 +15,7 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class PairedScores:
-    """Metrics of a first trial less those of a second, on the same rows, with standard errors over samples of rows."""
+    """Difference of the metrics of two trials on the same rows, with standard errors over samples of rows."""
 
     auc: float | None
     auc_standard_error: float | None
@@ -26,7 +25,7 @@ class PairedScores:
 
 @dataclass(frozen=True)
 class MeasuredScores:
-    """Figures that the kept scores tell beside the final metrics."""
+    """Figures from the kept scores beside the final metrics."""
 
     log_loss_errors: Mapping[str, float | None]
     """Standard error of the log-loss over samples of evaluation rows, by key of the trial."""
@@ -36,18 +35,31 @@ class MeasuredScores:
     """Reasons why the scores of a trial cannot be used, which name its file, by key."""
 
 
+def find_missing_scores(cells: Sequence[ReportCell]) -> dict[str, str]:
+    """Find the trials of `cells` without files of scores, and return the reason by key."""
+    reasons = {trial.result.key: _find_reason(trial) for cell in cells for trial in cell.trials}
+    return {key: reason for key, reason in reasons.items() if reason is not None}
+
+
+def _find_reason(trial: LoadedTrial) -> str | None:
+    scores = trial.result.scores
+    if scores is None:
+        return "scores are not kept"
+    files = [file for file in (scores.logits, scores.labels, scores.weights) if file is not None]
+    are_there = all((trial.file.parent / file).exists() for file in files)
+    return None if are_there else "files of scores are not there"
+
+
 def measure_scores(
     cells: Sequence[ReportCell], pairs: Sequence[tuple[LoadedTrial, LoadedTrial]], missing: Collection[str]
 ) -> MeasuredScores:
     """Measure the trials that are the only one of their cell, and `pairs` that may be compared row by row.
 
-    missing: keys of the trials whose files of scores are not there. Raises CommandError where numpy is missing, and
-    ProgramStopped.
+    missing: keys of the trials whose files of scores are not there. Raises CommandError and ProgramStopped.
     """
     alone = [cell.trials[0] for cell in cells if len(cell.trials) == 1 and cell.trials[0].result.key not in missing]
     if not alone and not pairs:
         return MeasuredScores({}, {}, {})
-    require_trainer("numpy")
     trials = {trial.result.key: trial for trial in [*alone, *(trial for pair in pairs for trial in pair)]}
     request = {
         "trials": {key: _locate(trial) for key, trial in trials.items()},

@@ -5,12 +5,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from cli.experiments.sweep.curve import make_curve
-from cli.experiments.sweep.environment import describe_environment
-from cli.experiments.sweep.outcome import RunEnd, is_blended, make_result
-from cli.experiments.sweep.results import CurvePoint, TrialResult
-from cli.experiments.sweep.scores import copy_scores
-from cli.experiments.sweep.trials import Trial
+from cli.experiments.sweep.trial import Trial
+from cli.experiments.trials.ended_run import copy_scores, describe_environment, make_curve, make_result
+from cli.experiments.trials.results import CurvePoint, TrialResult
 from cli.local.progress import ProgressLine
 from dlrm.record import DECIDED, EndReason, EvaluationReport, RunDirectory, StepReport
 from service.client import Client, Job, JobDetails, Patience
@@ -20,7 +17,7 @@ SWEEP_LABEL, TRIAL_LABEL = "sweep", "sweep-trial"
 POLL_SECONDS = 1.0
 """Seconds from one look at the running jobs to the next."""
 MAX_STEP_REPORTS = 2000
-"""Largest number of step reports that are fetched: enough to tell the samples at each evaluation."""
+"""Largest number of step reports that are fetched: enough for the samples at each evaluation."""
 
 
 class JobRunner:
@@ -30,7 +27,7 @@ class JobRunner:
     """A stop ends the wait for the jobs at once."""
 
     def __init__(self, client: Client, patience: Patience, name: str, output: Path, max_running: int) -> None:
-        """Prepare to run trials. name: that of the sweep, and of its jobs. output: directory of the sweep."""
+        """Prepare to run trials. name: name of the sweep and of its jobs. output: directory of the sweep."""
         self.max_running = max_running
         self._client = client
         self._patience = patience
@@ -86,25 +83,22 @@ class JobRunner:
         return self._patience.call(lambda: self._client.job(job_id))
 
     def _make_result(self, trial: Trial, job: JobDetails) -> TrialResult:
-        end = self._read_end(job)
-        run = _find_run(job)
-        has_scores = run is not None and end.is_done and not is_blended(end)
-        return make_result(trial, end, copy_scores(trial.key, run, self._output) if run and has_scores else None)
-
-    def _read_end(self, job: JobDetails) -> RunEnd:
+        is_done, run = job.state == "SUCCEEDED", _find_run(job)
         num_steps = job.metrics.get("last_step")
         started, finished = job.started_at, job.finished_at
-        return RunEnd(
-            is_done=job.state == "SUCCEEDED",
+        return make_result(
+            trial,
+            job.metrics,
+            (finished - started).total_seconds() if started and finished else 0.0,
+            is_done=is_done,
             reason=job.reason or job.state.lower(),
             message=job.message or "",
-            metrics=job.metrics,
             num_steps=None if num_steps is None else round(num_steps),
-            seconds=(finished - started).total_seconds() if started and finished else 0.0,
             num_attempts=job.num_attempts,
             curve=self._patience.call(lambda: self._read_curve(job.id)),
             decided=self._patience.call(lambda: self._read_decided(job.id)),
-            environment=describe_environment() if _find_run(job) else None,
+            scores=copy_scores(trial.key, run, job.metrics, self._output) if run and is_done else None,
+            environment=describe_environment() if run else None,
         )
 
     def _read_curve(self, job_id: str) -> list[CurvePoint]:

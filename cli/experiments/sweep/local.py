@@ -6,14 +6,10 @@ import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from cli.experiments.sweep.curve import read_curve
-from cli.experiments.sweep.environment import describe_environment
-from cli.experiments.sweep.outcome import RunEnd, is_blended, make_result
-from cli.experiments.sweep.results import TrialResult
-from cli.experiments.sweep.runner import SweepStopped
-from cli.experiments.sweep.scores import copy_scores
-from cli.experiments.sweep.trials import Trial
+from cli.experiments.sweep.trial import Trial
+from cli.experiments.trials.ended_run import copy_scores, describe_environment, make_result, read_curve
 from cli.experiments.trials.fields import set_absolute_paths
+from cli.experiments.trials.results import TrialResult
 from cli.experiments.trials.run import TrialEnd, read_data_checksum, run_trial
 from cli.local.data_files import check_data_files
 from cli.local.documents import make_paths_absolute
@@ -51,7 +47,7 @@ class LocalRunner:
         self._started = trial, label
 
     def wait(self) -> Sequence[tuple[Trial, TrialResult]]:
-        """Run the trial to its end. Raises SweepStopped, CommandError."""
+        """Run the trial to its end. Raises ExperimentStopped, CommandError."""
         assert self._started is not None, "a trial was started"
         trial, label = self._started
         document = self._write_document(trial)
@@ -62,13 +58,8 @@ class LocalRunner:
         cpu_before = _read_cpu_seconds()
         ended = run_trial(document, directory, {}, f"{label} {trial.cell}", is_first=True)
         cpu_seconds = _read_cpu_seconds() - cpu_before
-        if ended.outcome.state == "stopped":
-            raise SweepStopped
         self.is_stop_requested = ended.is_stop_requested
-        end = _read_end(directory, ended, cpu_seconds)
-        has_scores = end.is_done and not is_blended(end)
-        scores = copy_scores(trial.key, directory, self._output) if has_scores else None
-        return [(trial, make_result(trial, end, scores))]
+        return [(trial, self._make_result(trial, directory, ended, cpu_seconds))]
 
     def finish(self, keys: Iterable[str]) -> None:
         """Remove the runs of trials whose results are in the file, unless runs are kept."""
@@ -76,6 +67,29 @@ class LocalRunner:
             for key in keys:
                 shutil.rmtree(self._get_directory(key).path, ignore_errors=True)
                 self._get_document(key).unlink(missing_ok=True)
+
+    def _make_result(self, trial: Trial, directory: RunDirectory, end: TrialEnd, cpu_seconds: float) -> TrialResult:
+        outcome, is_done = end.outcome, end.outcome.state == "succeeded"
+        num_attempts = len(list(directory.path.glob("attempt-*")))
+        resolved = read_resolved_job(directory, directory.path)
+        is_whole = num_attempts == 1 and not (resolved.job.data.is_raw and _has_prepared_rows(directory))
+        return make_result(
+            trial,
+            outcome.metrics,
+            end.seconds,
+            is_done=is_done,
+            reason=outcome.reason,
+            message=outcome.message,
+            num_steps=outcome.step,
+            # Earlier attempts are not counted; a preparation, which all trials share, is not this one's.
+            cpu_seconds=round(cpu_seconds, 3) if is_whole and cpu_seconds > 0.0 else None,
+            data_checksum=read_data_checksum(directory),
+            num_attempts=num_attempts,
+            curve=read_curve(directory, num_attempts),
+            decided={decision.field: decision.value for decision in resolved.decisions},
+            scores=copy_scores(trial.key, directory, outcome.metrics, self._output) if is_done else None,
+            environment=describe_environment(),
+        )
 
     def _write_document(self, trial: Trial) -> Path:
         document = set_absolute_paths(trial.document, make_paths_absolute(trial.spec, self._job_path))
@@ -98,28 +112,6 @@ def _read_cpu_seconds() -> float:
     """Return the processor seconds of all processes that this one has started and that have ended."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
-
-
-def _read_end(directory: RunDirectory, end: TrialEnd, cpu_seconds: float) -> RunEnd:
-    outcome = end.outcome
-    num_attempts = len(list(directory.path.glob("attempt-*")))
-    resolved = read_resolved_job(directory, directory.path)
-    is_whole = num_attempts == 1 and not (resolved.job.data.is_raw and _has_prepared_rows(directory))
-    return RunEnd(
-        is_done=outcome.state == "succeeded",
-        reason=outcome.reason,
-        message=outcome.message,
-        metrics=outcome.metrics,
-        num_steps=outcome.step,
-        seconds=end.seconds,
-        # Those of earlier attempts are not known; those of a preparation, which all trials share, are not this one's.
-        cpu_seconds=round(cpu_seconds, 3) if is_whole and cpu_seconds > 0.0 else None,
-        data_checksum=read_data_checksum(directory),
-        num_attempts=num_attempts,
-        curve=read_curve(directory, num_attempts),
-        decided={decision.field: decision.value for decision in resolved.decisions},
-        environment=describe_environment(),
-    )
 
 
 def _has_prepared_rows(directory: RunDirectory) -> bool:

@@ -1,17 +1,51 @@
 """The loop of a sweep: starts what is due while there is time, and writes each result as it comes."""
 
-import dataclasses
-from collections.abc import Callable, Sequence
+import statistics
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from cli.experiments.sweep.asked import AskedTrial, write_asked
-from cli.experiments.sweep.budget import EndedTrial, estimate_rest, estimate_samples, estimate_seconds
 from cli.experiments.sweep.plan import Plan
-from cli.experiments.sweep.results import TrialResult, append_result, index_results, read_results
-from cli.experiments.sweep.runner import Runner, SweepStopped
-from cli.experiments.sweep.trials import Trial
+from cli.experiments.sweep.trial import Trial
+from cli.experiments.trials.results import (
+    TrialNames,
+    TrialResult,
+    append_result,
+    index_results,
+    read_results,
+    write_asked,
+)
+from cli.experiments.trials.run import ExperimentStopped
+from dlrm.config import count_synthetic_train_rows, count_validation_rows
+from dlrm.record import EndReason
+
+Ended = tuple[Trial, TrialResult]
+"""Trial that has ended, and its result."""
+
+
+class Runner(Protocol):
+    """Runner of a few trials at a time, on this machine or as jobs of a service."""
+
+    max_running: int
+    """Largest number of trials that run at once."""
+
+    @property
+    def is_stop_requested(self) -> bool:
+        """Whether the command was asked to stop too late for the trials that have ended: no other one may start."""
+        ...
+
+    def start(self, trial: Trial, label: str) -> None:
+        """Start a trial, or go on with what an earlier command has left of it. label: words next to its progress."""
+        ...
+
+    def wait(self) -> Sequence[Ended]:
+        """Wait until trials have ended, and return them. Raises ExperimentStopped."""
+        ...
+
+    def finish(self, keys: Iterable[str]) -> None:
+        """Remove what is left of trials whose results are in the file."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -23,7 +57,7 @@ class Standing:
     num_all: int
     """Trials of the whole sweep, as far as that is known."""
     seconds: float
-    """Seconds of all runs so far, those that failed included."""
+    """Seconds of all runs so far, failed ones included."""
     seconds_left: float | None
     """Estimated seconds of the runs that are left, one after another; None while no run has ended."""
 
@@ -38,37 +72,28 @@ class Entry:
 
     trial: Trial
     is_known: bool
-    """Whether its settings are known; those of later rungs, and those to confirm, are chosen by earlier trials."""
+    """Whether its settings are known; earlier trials choose the settings of later rungs, and to be confirmed."""
     is_done: bool
     num_samples: int | None
     """Training rows that it consumes, as estimated; None if that is not known."""
 
     @property
     def label(self) -> str:
-        """Words that tell the trial from the others."""
+        """Words for the trial, and whether it confirms or its settings are yet to be chosen."""
         if self.is_known:
             return f"{self.trial.label}{', confirms' if self.trial.stage == 'confirm' else ''}"
-        return dataclasses.replace(self.trial, settings={}).label + ", with chosen settings"
+        return self.trial.model_copy(update={"settings": {}}).label + ", with chosen settings"
 
     def to_record(self) -> dict[str, Any]:
         """Return the entry as JSON."""
-        trial = self.trial
-        return {
-            "key": trial.key if self.is_known else None,
-            "stage": trial.stage,
-            "method": trial.method,
-            "compared": dict(trial.compared),
-            "settings": dict(trial.settings) if self.is_known else None,
-            "seed": trial.seed,
-            "fraction": trial.fraction,
-            "is_done": self.is_done,
-            "num_samples": self.num_samples,
-        }
+        chosen = {} if self.is_known else {"key": None, "settings": None}
+        names = self.trial.copy_names().model_dump() | chosen
+        return {**names, "is_done": self.is_done, "num_samples": self.num_samples}
 
 
 @dataclass
 class Loop:
-    """Loop over the trials of one sweep. What earlier commands have finished is taken from the file."""
+    """Loop over the trials of one sweep. The file has what earlier commands have finished."""
 
     plan: Plan
     file: Path
@@ -76,7 +101,7 @@ class Loop:
     on_result: Callable[[TrialResult, Standing], None]
     """Called with each trial that ends."""
     results: list[TrialResult] = field(init=False)
-    """All results of the file, those of other sweeps too."""
+    """All results of the file, also of other sweeps."""
 
     def __post_init__(self) -> None:
         self.read()
@@ -86,7 +111,7 @@ class Loop:
         self.results = read_results(self.file)
 
     def run(self, runner: Runner) -> None:
-        """Run the trials. Raises SweepStopped if it is stopped, and CommandError."""
+        """Run the trials. Raises ExperimentStopped if it is stopped, and CommandError."""
         asked = self._list_asked()
         write_asked(self.file.parent, asked)
         # A kill may have come between a result and this.
@@ -99,7 +124,7 @@ class Loop:
                 running[trial.key] = trial
                 standing = self.get_standing()
                 if runner.is_stop_requested:
-                    raise SweepStopped
+                    raise ExperimentStopped
                 runner.start(trial, f"{standing.num_done + len(running)}/{standing.num_all}")
             if not running:
                 break
@@ -120,32 +145,32 @@ class Loop:
         expected = [trial for cell in self.plan.cells for trial in self.plan.list_expected(cell, results)]
         left = [trial for trial in expected if trial.key not in results]
         ended = self._list_ended()
-        seconds = sum(other.result.seconds for other in ended)
-        return Standing(len(expected) - len(left), len(expected), seconds, estimate_rest(left, ended))
+        seconds = sum(result.seconds for _, result in ended)
+        return Standing(len(expected) - len(left), len(expected), seconds, _estimate_rest(left, ended))
 
     def list_entries(self) -> list[Entry]:
-        """List all trials of the sweep, with what is known of them: those that are done, then the others in order."""
+        """List all trials of the sweep, with what is known of them: first the done ones, then the others in order."""
         results, ended = index_results(self.results), self._list_ended()
         ranked: list[tuple[Any, Entry]] = []
         for cell in self.plan.cells:
             known = {trial.key for trial in self.plan.follow(cell, results).known}
             for trial in self.plan.list_expected(cell, results):
-                is_done, samples = trial.key in results, estimate_samples(trial, ended)
+                is_done, samples = trial.key in results, _estimate_samples(trial, ended)
                 entry = Entry(trial, trial.key in known, is_done, samples)
                 ranked.append(((not is_done, *self.plan.rank(cell, trial)), entry))
         return [entry for _, entry in sorted(ranked, key=lambda pair: pair[0])]
 
-    def _list_ended(self) -> list[EndedTrial]:
+    def _list_ended(self) -> list[Ended]:
         """List the trials that belong to this sweep by the results so far and have ended, each with every result."""
         results = index_results(self.results)
         known = {trial.key: trial for cell in self.plan.cells for trial in self.plan.follow(cell, results).known}
-        return [EndedTrial(known[result.key], result) for result in self.results if result.key in known]
+        return [(known[result.key], result) for result in self.results if result.key in known]
 
-    def _list_asked(self) -> list[AskedTrial]:
-        """List the trials that count: those of this sweep and, until it has chosen, those of earlier choices."""
+    def _list_asked(self) -> list[TrialNames]:
+        """List the trials that count: of this sweep and, until it has chosen, of earlier choices."""
         results = index_results(self.results)
         return [
-            AskedTrial.from_trial(trial)
+            trial.copy_names()
             for cell in self.plan.cells
             for trial in [
                 *self.plan.follow(cell, results).known,
@@ -154,19 +179,64 @@ class Loop:
         ]
 
     def _list_next(self, begun: set[str], running: Sequence[Trial], max_running: int) -> list[Trial]:
-        """List the trials to start now: those that are due, have not run yet, and fit the time."""
+        """List the trials to start now: they are due, have not run yet, and fit the time."""
         due = [trial for trial in self.plan.list_due(index_results(self.results)) if trial.key not in begun]
         ended = self._list_ended()
         minutes = self.plan.sweep.config.minutes
         if minutes is None:
             return due[: max_running - len(running)]
-        seconds_left = 60.0 * minutes - sum(other.result.seconds for other in ended)
+        seconds_left = 60.0 * minutes - sum(result.seconds for _, result in ended)
         # The first of all runs in any case, to tell how long one takes.
-        seconds_left -= sum(estimate_seconds(trial, ended) or 0.0 for trial in running)
+        seconds_left -= sum(_estimate_seconds(trial, ended) or 0.0 for trial in running)
         chosen: list[Trial] = []
         for trial in due[: max_running - len(running)]:
-            seconds_left -= estimate_seconds(trial, ended) or 0.0
+            seconds_left -= _estimate_seconds(trial, ended) or 0.0
             if seconds_left < 0.0:
                 break
             chosen.append(trial)
         return chosen
+
+
+def _estimate_seconds(trial: Trial, ended: Sequence[Ended]) -> float | None:
+    """Estimate the seconds of a trial by the trials most like it; None if none has run to its end yet.
+
+    Runs of other lengths count by their epochs.
+    """
+    done = [(other, result) for other, result in ended if result.outcome == "done"]
+    same_values = [(other, result) for other, result in done if other.compared == trial.compared]
+    same_method = [(other, result) for other, result in same_values if other.method == trial.method]
+    for alike in (same_method, same_values, done):
+        same_length = [result.seconds for other, result in alike if _compute_ratio(trial, other) == 1.0]
+        if same_length:
+            return statistics.fmean(same_length)
+        if alike:
+            return statistics.fmean(result.seconds * _compute_ratio(trial, other) for other, result in alike)
+    return None
+
+
+def _estimate_rest(trials: Iterable[Trial], ended: Sequence[Ended]) -> float | None:
+    """Estimate the seconds of all `trials` together; None if nothing is known yet."""
+    estimates = [_estimate_seconds(trial, ended) for trial in trials]
+    return sum(seconds or 0.0 for seconds in estimates) if None not in estimates else None
+
+
+def _estimate_samples(trial: Trial, ended: Sequence[Ended]) -> int | None:
+    """Estimate the training rows that a trial consumes, the rows of an epoch as often as it has epochs.
+
+    None if the rows of files are not known, before the first result, and if the epochs are left open.
+    """
+    epochs, data = trial.spec.run.epochs, trial.spec.data
+    if epochs != "auto" and data.synthetic is not None:
+        run, num_rows = trial.spec.run, count_synthetic_train_rows(data)
+        held_out = 0.0 if run.validation_fraction == "auto" else run.validation_fraction
+        return round((num_rows - count_validation_rows(num_rows, held_out, data.split)) * epochs)
+    for other, result in ended:
+        if result.outcome == "done" and result.reason == EndReason.COMPLETED and result.num_samples:
+            return round(result.num_samples * _compute_ratio(trial, other))
+    return None
+
+
+def _compute_ratio(trial: Trial, other: Trial) -> float:
+    """Compute how many times as long as another one a trial is; 1 if one leaves its epochs open."""
+    epochs, others = trial.spec.run.epochs, other.spec.run.epochs
+    return 1.0 if epochs == "auto" or others == "auto" else epochs / others

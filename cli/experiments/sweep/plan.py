@@ -1,21 +1,20 @@
-"""Order of a sweep's trials: which are due, by the results so far, and which settings those choose."""
+"""Order of a sweep's trials: which ones are due, by the results so far, and the settings that results choose."""
 
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from cli.experiments.search.halving import MIN_STEPS, Rung, choose_survivors, count_survivors, list_rungs
 from cli.experiments.sweep.document import Sweep
-from cli.experiments.sweep.results import Stage, TrialResult
-from cli.experiments.sweep.settings import list_compared, list_settings
-from cli.experiments.sweep.trials import Trial, make_trial
+from cli.experiments.sweep.trial import Trial, make_trial
 from cli.experiments.trials.fields import Settings
-from cli.experiments.trials.halving import MIN_STEPS, Rung, choose_survivors, count_survivors, list_rungs
+from cli.experiments.trials.results import Stage, TrialResult
 from cli.local.errors import BadInputError
 
 Results = Mapping[str, TrialResult]
 """Trials that are done or have diverged, by key."""
 MANY_STEPS = MIN_STEPS * 10**6
-"""Number of steps that leaves the number of rungs to the number of settings: the document of a sweep asks for both."""
+"""Steps enough for any number of rungs, which the document of a sweep states."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +35,11 @@ class CellState:
 
     cell: Cell
     known: Sequence[Trial]
-    """Trials that belong to the sweep by the results so far, those that are due included."""
+    """Trials that belong to the sweep by the results so far, with the due ones."""
     due: Sequence[Trial]
     """Trials that must run before the next ones are known."""
     chosen: Sequence[Trial]
-    """Trials of the whole length of the chosen settings, a seed each; empty while they are not known, and where all
+    """Trials of the chosen settings over the whole length, a seed each; empty while they are not known, or if all
     settings diverge."""
     is_chosen: bool
     """Whether the choice is made: all trials that choose are done or have diverged."""
@@ -60,8 +59,8 @@ class Plan:
     def __post_init__(self) -> None:
         config = self.sweep.config
         self.cells = [
-            Cell(method, compared, settings := list_settings(config, method), self._list_rungs(len(settings)))
-            for compared in list_compared(config)
+            Cell(method, compared, settings := config.list_settings(method), self._list_rungs(len(settings)))
+            for compared in config.list_compared()
             for method in config.methods
         ]
 
@@ -71,8 +70,8 @@ class Plan:
         return [trial for _, trial in sorted(due, key=lambda entry: entry[0])]
 
     def rank(self, cell: Cell, trial: Trial) -> tuple[int, float, int, int, int]:
-        """Return what trials are sorted by to run: all methods advance side by side, so that a sweep that is cut short
-        has spent the same effort on each."""
+        """Return the sort key of a trial: all methods advance side by side, so that a sweep cut short has spent the
+        same effort on each."""
         is_confirming = trial.stage == "confirm"
         seeds = self.sweep.config.confirm_seeds if is_confirming else self.sweep.config.seeds
         setting = 0 if is_confirming else cell.settings.index(trial.settings)
@@ -91,7 +90,7 @@ class Plan:
                 for number in candidates
             }
             known += [trial for trials in of_rung.values() for trial in trials]
-            check_validation_rows(self.sweep, cell, known, results)
+            self._check_validation_rows(cell, known, results)
             due = [trial for trial in known if trial.key not in results]
             if due:
                 return CellState(cell, known, due, [], is_chosen=False, confirming=[])
@@ -113,8 +112,7 @@ class Plan:
     def list_earlier_confirming(self, cell: Cell, results: Results) -> list[Trial]:
         """List the trials with a result that confirm settings of the cell while it is not known which are the best.
 
-        An earlier document, such as one with a smaller grid, has chosen them. None once the choice is made: then those
-        count that confirm it.
+        An earlier document, such as one with a smaller grid, has chosen them. Empty once the choice is made.
         """
         if self.follow(cell, results).is_chosen:
             return []
@@ -128,8 +126,7 @@ class Plan:
         ]
 
     def list_expected(self, cell: Cell, results: Results) -> list[Trial]:
-        """List the trials of a cell; those that are not known yet have other settings, the first ones, but are as many
-        and as long."""
+        """List the trials of a cell. Unknown ones are as many and as long, but have the first settings."""
         state = self.follow(cell, results)
         if state.is_chosen:
             return [*state.known]
@@ -148,6 +145,18 @@ class Plan:
             return [Rung(0, 1.0)]
         return list_rungs(num_settings, MANY_STEPS)[-self.sweep.config.halving.rungs :]
 
+    def _check_validation_rows(self, cell: Cell, trials: Sequence[Trial], results: Results) -> None:
+        """Check that trials had validation rows to choose by: a share of few rows may be none. Raises BadInputError."""
+        if len(cell.settings) == 1:
+            return
+        for trial in trials:
+            result = results.get(trial.key)
+            if result is not None and result.outcome == "done" and result.metrics.get("validation_log_loss") is None:
+                raise BadInputError(
+                    f"{self.sweep.path}: run.validation_fraction: {trial.label} had no validation rows, so that "
+                    "nothing can choose among its settings (valid: a larger share, or one setting for each method)"
+                )
+
     def _get(self, stage: Stage, cell: Cell, settings: Settings, seed: int, fraction: float = 1.0) -> Trial:
         given = (stage, cell.method, repr(cell.compared), repr(settings), seed, fraction)
         if given not in self._trials:
@@ -158,8 +167,8 @@ class Plan:
 def compute_mean_loss(results: Sequence[TrialResult], num_settings: int) -> float | None:
     """Compute the mean log-loss on the validation rows over the seeds of a setting, by which it is chosen.
 
-    num_settings: settings among which is chosen; where there is one, which needs no validation rows, the mean is 0.
-    None if a seed has diverged, or has no validation rows.
+    num_settings: settings among which is chosen; a single one needs no validation rows, and has a mean of 0. None if a
+    seed has diverged, or has no validation rows.
     """
     if any(result.outcome != "done" for result in results):
         return None
@@ -168,16 +177,3 @@ def compute_mean_loss(results: Sequence[TrialResult], num_settings: int) -> floa
     losses = [result.metrics.get("validation_log_loss") for result in results]
     known = [loss for loss in losses if loss is not None]
     return statistics.fmean(known) if len(known) == len(losses) else None
-
-
-def check_validation_rows(sweep: Sweep, cell: Cell, trials: Sequence[Trial], results: Results) -> None:
-    """Check that trials had validation rows to choose by: of a few rows a share may hold none. Raises BadInputError."""
-    if len(cell.settings) == 1:
-        return
-    for trial in trials:
-        result = results.get(trial.key)
-        if result is not None and result.outcome == "done" and result.metrics.get("validation_log_loss") is None:
-            raise BadInputError(
-                f"{sweep.path}: run.validation_fraction: {trial.label} had no validation rows, so that nothing can "
-                "choose among its settings (valid: a larger share, or one setting for each method)"
-            )

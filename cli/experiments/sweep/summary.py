@@ -1,14 +1,12 @@
 """Summary of a sweep: for each method, at each combination of the compared values, what its chosen settings reach."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from cli.experiments.sweep.plan import Cell, Plan
-from cli.experiments.sweep.results import TrialResult, index_results
-from cli.experiments.sweep.settings import get_grid
-from cli.experiments.trials.fields import Settings
+from cli.experiments.trials.fields import Settings, list_edges
 from cli.experiments.trials.intervals import Estimate, estimate_mean
+from cli.experiments.trials.results import TrialResult, index_results
 
 
 @dataclass(frozen=True)
@@ -18,24 +16,23 @@ class Row:
     method: str
     compared: Settings
     num_settings: int
-    """Settings that are tried; of a single one nothing is chosen."""
+    """Settings that are tried; with a single one nothing is chosen."""
     is_chosen: bool
     """Whether the choice is made: all trials that choose are done or have diverged."""
     settings: Settings | None
-    """Chosen settings; None while they are not known, and where all settings diverge."""
+    """Chosen settings; None while they are not known, and if all settings diverge."""
     is_confirmed: bool
-    """Whether all seeds that confirm are done; if there are none, the result is that of the trials that chose."""
+    """Whether all seeds that confirm are done; without any, the trials that chose are the result."""
     results: Sequence[TrialResult]
     """Trials that are the result and are done, a seed each."""
     num_seeds: int
-    """Number of seeds of the result, those included that have diverged or are not done."""
+    """Number of seeds of the result, with seeds that have diverged or are not done."""
     num_diverged: int
-    """Trials that have diverged, of those that choose and those that confirm."""
+    """Trials that have diverged, whether they choose or confirm."""
     num_failed: int
     """Trials that have failed and are not done since."""
     edges: Sequence[str]
-    """Fields whose chosen value is the lowest or the highest that was tried, with that word: a better one may be
-    beyond."""
+    """Fields whose chosen value is the lowest or the highest one tried, with that word: a better one may be beyond."""
 
     def estimate(self, metric: str) -> Estimate | None:
         """Estimate the mean of a metric over the seeds that are done; None if one has none."""
@@ -55,7 +52,7 @@ def _make_row(plan: Plan, cell: Cell, results: Sequence[TrialResult]) -> Row:
     keys = {trial.key for trial in state.known}
     trials = state.confirming or state.chosen
     ended = [done[trial.key] for trial in trials if trial.key in done]
-    grid = get_grid(plan.sweep.config, cell.method)
+    grid = plan.sweep.config.get_grid(cell.method)
     settings = state.chosen[0].settings if state.chosen else None
     return Row(
         method=cell.method,
@@ -70,15 +67,3 @@ def _make_row(plan: Plan, cell: Cell, results: Sequence[TrialResult]) -> Row:
         num_failed=len({result.key for result in results if result.key in keys - done.keys()}),
         edges=list_edges(grid, settings or {}),
     )
-
-
-def list_edges(grid: Mapping[str, Sequence[Any]], settings: Settings) -> list[str]:
-    """List the fields whose value is the lowest or the highest number that `grid` has of it, with that word."""
-    edges: list[str] = []
-    for field, value in settings.items():
-        numbers = [tried for tried in grid[field] if isinstance(tried, int | float) and not isinstance(tried, bool)]
-        if len(numbers) < 2 or len(numbers) < len(grid[field]):
-            continue
-        if value in (min(numbers), max(numbers)):
-            edges.append(f"{'lowest' if value == min(numbers) else 'highest'} {field}")
-    return edges

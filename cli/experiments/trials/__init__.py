@@ -1,1 +1,1 @@
-"""Trials, the runs that tuning and sweeps compare: how one is trained, which go on to longer runs, means over seeds."""
+"""Trials: how one is trained, what its line of results holds, and means over seeds."""

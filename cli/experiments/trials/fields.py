@@ -1,5 +1,6 @@
-"""Fields of a job document that a trial sets, by dotted path."""
+"""Fields of a job document that a trial sets, by dotted path, and their values as words."""
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -9,6 +10,8 @@ from dlrm.config import JobSpec
 
 Settings = Mapping[str, Any]
 """Values of fields of the job document, by dotted path."""
+VALIDATION_FRACTION = 0.1
+"""Share of the training rows that choose settings and models, if the document leaves it open."""
 
 
 def set_fields(document: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
@@ -26,18 +29,58 @@ def get_field(document: Mapping[str, Any], field: str) -> Any:
     return node  # pyright: ignore[reportUnknownVariableType]
 
 
-def shorten_fields(fields: Iterable[str]) -> dict[str, str]:
-    """Return a name for each field: the last part of its path, or the whole path where others end alike."""
-    last = {field: field.rpartition(".")[2] for field in fields}
-    counts = Counter(last.values())
-    return {field: name if counts[name] == 1 else field for field, name in last.items()}
+def is_open(document: Mapping[str, Any], field: str) -> bool:
+    """Whether the document leaves the value of a field open."""
+    return get_field(document, field) in (None, "auto")
+
+
+def fix_end(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that keep evaluation rows from ending a run; empty if they would not."""
+    return {} if get_field(document, "run.target_auc") is None else {"run.target_auc": 1.0}
 
 
 def set_absolute_paths(document: Mapping[str, Any], spec: JobSpec) -> dict[str, Any]:
-    """Return the document with the paths of `spec`, the same one with absolute paths."""
+    """Return the document with the paths of `spec`, the same document with absolute paths."""
     paths: dict[str, Any] = {
         "data.train": spec.data.train,
         "data.eval": spec.data.eval,
         "run.warm_start.from": spec.run.warm_start and spec.run.warm_start.source,
     }
     return set_fields(document, {field: path for field, path in paths.items() if path})
+
+
+def shorten_fields(fields: Iterable[str]) -> dict[str, str]:
+    """Return a name for each field: the last part of its path, or the whole path if others end alike."""
+    last = {field: field.rpartition(".")[2] for field in fields}
+    counts = Counter(last.values())
+    return {field: name if counts[name] == 1 else field for field, name in last.items()}
+
+
+def format_value(value: Any) -> str:
+    """Format a value of a field briefly; a date or time of TOML, which no field has, as it is written."""
+    if isinstance(value, float):
+        return f"{value:g}"
+    return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def format_cell(method: str, compared: Settings) -> str:
+    """Format a method and the compared values, such as "adam, 4096"."""
+    return ", ".join([method, *map(format_value, compared.values())])
+
+
+def format_settings(settings: Settings) -> str:
+    """Format settings by the last names of their fields, or by longer ones if these are the same."""
+    return ", ".join(f"{name} {format_value(settings[field])}" for field, name in shorten_fields(settings).items())
+
+
+def list_edges(grid: Mapping[str, Iterable[Any]], settings: Settings) -> list[str]:
+    """List the fields whose value is the lowest or the highest number that `grid` has of it, with that word."""
+    edges: list[str] = []
+    for field, value in settings.items():
+        tried = list(grid[field])
+        numbers = [one for one in tried if isinstance(one, int | float) and not isinstance(one, bool)]
+        if len(numbers) < 2 or len(numbers) < len(tried):
+            continue
+        if value in (min(numbers), max(numbers)):
+            edges.append(f"{'lowest' if value == min(numbers) else 'highest'} {field}")
+    return edges

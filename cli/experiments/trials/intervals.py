@@ -4,12 +4,22 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
-from cli.experiments.trials.student import NORMAL_QUANTILE, find_student_quantile
-
+NORMAL_QUANTILE = statistics.NormalDist().inv_cdf(0.975)
+"""The 0.975 quantile of the normal distribution."""
 Source = Literal["seeds", "rows", "seeds and rows", "none"]
 """Source of the chance that an interval covers: trainings with other seeds, other evaluation rows, or both."""
+
+
+@cache
+def find_student_quantile(num_free: int) -> float:
+    """Find the 0.975 quantile of Student's t distribution with `num_free` degrees of freedom."""
+    # Not before it is needed: other commands run without the library.
+    from scipy.special import stdtrit  # pyright: ignore[reportMissingTypeStubs]
+
+    return float(stdtrit(num_free, 0.975))
 
 
 @dataclass(frozen=True)
@@ -24,7 +34,7 @@ class Estimate:
     num_seeds: int
 
     def format(self, digits: int, *, is_signed: bool = False) -> str:
-        """Format the mean with half of the width of its interval, where it has one: "0.8123 ± 0.0011".
+        """Format the mean with half of the width of its interval, if it has one: "0.8123 ± 0.0011".
 
         is_signed: whether a mean above 0 has a plus sign.
         """
@@ -43,9 +53,10 @@ class Estimate:
 
 
 def estimate_mean(values: Sequence[float], row_error: float | None = None) -> Estimate:
-    """Estimate the mean of `values`, one of each seed, with Student's interval, k - 1 degrees of freedom for k seeds.
+    """Estimate the mean of `values`, one for each seed, with Student's interval: k - 1 degrees of freedom for k seeds.
 
-    row_error: standard error over evaluation rows, which is all that one value has. Raises ValueError for no values.
+    row_error: standard error over evaluation rows, the only one that a single value has. Raises ValueError for no
+    values.
     """
     mean, count = statistics.fmean(values), len(values)
     if count > 1:
@@ -57,28 +68,28 @@ def estimate_mean(values: Sequence[float], row_error: float | None = None) -> Es
 def combine_differences(differences: Sequence[float], row_errors: Sequence[float] | None) -> Estimate:
     """Combine the paired differences d_1 … d_k of k seeds, which have all been measured on the same rows.
 
-    row_errors: their standard errors s_i over samples of rows; None if they are not known, so that the interval
-    covers seeds alone. The variance of the mean difference D over both seeds S and rows R is, by the law of total
+    row_errors: their standard errors s_i over samples of rows; None if unknown, so that the interval covers seeds
+    alone. The variance of the mean difference D over both seeds S and rows R is, by the law of total
     variance,
 
         Var(D) = E[Var(D | R)] + Var(E[D | R])
 
     On given rows the d_i are independent, so that their variance over k estimates the first term. The second one is
-    that of the mean over seeds on other rows. It does not shrink with k, since all seeds share the rows, and is at most
-    the mean of s_i^2 (Jensen's inequality), which is equal where all seeds err on the same rows. Hence
+    the variance of the mean over seeds on other rows. It does not shrink with k, since all seeds share the rows. It is
+    at most the mean of s_i^2 (Jensen's inequality), with equality if all seeds err on the same rows. Hence
 
         Var(D) <= (variance between seeds) / k + (mean of s_i^2)
 
-    The half width is that of Banerjee (1960, "Approximate confidence interval for linear functions of means of k
-    populations when the population variances are not equal", Sankhya 22), who adds squares of half widths, here those
-    of Student's t with k - 1 degrees of freedom and of the normal distribution:
+    Banerjee (1960, "Approximate confidence interval for linear functions of means of k populations when the population
+    variances are not equal", Sankhya 22) adds squares of half widths, here by Student's t with k - 1 degrees of freedom
+    and by the normal distribution:
 
         half width^2 = t(k - 1)^2 (variance between seeds) / k + z^2 (mean of s_i^2)
 
     It covers at least 95 % for every number of seeds and every ratio of the two variances: the probability that a
-    squared normal variable is below c is concave in c, so that it is at least the weighted mean of those of the two
-    terms alone, which are 95 % each. Satterthwaite's degrees of freedom cover 88 % with 2 seeds that differ more than
-    the rows do.
+    squared normal variable is below c is concave in c. So it is at least the weighted mean of the probabilities for
+    either term alone, which are 95 % each. Satterthwaite's degrees of freedom cover 88 % with 2 seeds that differ more
+    than the rows do.
     """
     mean, count = statistics.fmean(differences), len(differences)
     if count == 1:

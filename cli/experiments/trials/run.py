@@ -27,23 +27,28 @@ RETRY_SECONDS = 1.0
 """Seconds from one look at a run that an earlier command has left running to the next."""
 
 
+class ExperimentStopped(Exception):  # noqa: N818, requested, not an error
+    """Exception for a sweep or a tuning that was stopped on request."""
+
+
 @dataclass(frozen=True)
 class TrialEnd:
-    """End of a trial's run, or of an attempt of it that was stopped."""
+    """End of a trial's run."""
 
     outcome: Outcome
     seconds: float
-    """Seconds, without those of a preparation for all trials; of earlier attempts, and of a run that had already ended,
-    those of the steps alone."""
+    """Duration without a preparation for all trials; for earlier attempts, and a run that had already ended, the
+    duration of the steps alone."""
     is_stop_requested: bool
-    """Whether the command was asked to stop while the run went on, perhaps too late to stop that."""
+    """Whether the command was asked to stop, too late for this run: no other one may start."""
 
 
 def run_trial(document: Path, directory: RunDirectory, settings: Settings, label: str, *, is_first: bool) -> TrialEnd:
     """Train a job document with some fields set, or continue the run that an earlier command has begun.
 
     A run that continues takes from the document how it is trained, such as the memory. label: words shown next to the
-    progress. is_first: whether the run may have to prepare the data, for all that follow. Raises CommandError.
+    progress. is_first: whether the run may have to prepare the data, for all that follow. Raises ExperimentStopped and
+    CommandError.
     """
     try:
         started = _start(document, directory, settings)
@@ -51,18 +56,25 @@ def run_trial(document: Path, directory: RunDirectory, settings: Settings, label
         return TrialEnd(
             succeeded.outcome, compute_training_seconds(succeeded.outcome.metrics) or 0.0, is_stop_requested=False
         )
-    clock = _Clock(counts_preparation=not is_first)
+    seconds, last = 0.0, time.monotonic()
     with ProgressLine() as line:
         is_terminal = console_on(stderr=True).is_terminal
 
         def watch(progress: Progress) -> None:
-            clock.watch(progress)
+            nonlocal seconds, last
+            now = time.monotonic()
+            # A preparation does not count, as all trials share it.
+            seconds += now - last if not is_first or progress.phase != PREPARING else 0.0
+            last = now
             if is_terminal:
                 line.show(label, progress)
 
-        end = run_attempt(started, _ignore, watch)
-    # The clock knows nothing of attempts that were stopped before.
-    seconds = max(clock.read_seconds(), compute_training_seconds(end.outcome.metrics) or 0.0)
+        # Its lines are not printed: its progress and its figures are shown.
+        end = run_attempt(started, lambda _: None, watch)
+    if end.outcome.state == "stopped":
+        raise ExperimentStopped
+    # Attempts that were stopped before are in the metrics alone.
+    seconds = max(seconds, compute_training_seconds(end.outcome.metrics) or 0.0)
     return TrialEnd(end.outcome, seconds, end.is_stop_requested)
 
 
@@ -72,35 +84,10 @@ def read_data_checksum(directory: RunDirectory) -> str | None:
     return None if prepared is None else prepared.checksum
 
 
-def read_metric(outcome: Outcome, name: str) -> float | None:
-    """Return a metric of a run that has succeeded; None of any other."""
-    return outcome.metrics.get(name) if outcome.state == "succeeded" else None
-
-
 def compute_training_seconds(metrics: Mapping[str, float | None]) -> float | None:
-    """Compute the seconds of all steps of a run, those of earlier attempts too; None if its metrics do not tell."""
+    """Compute the seconds of all steps of a run over all its attempts; None if its metrics lack them."""
     num_samples, speed = metrics.get("num_samples"), metrics.get("samples_per_second")
     return num_samples / speed if num_samples and speed else None
-
-
-class _Clock:
-    """Clock of a run, which may stand still while data is prepared."""
-
-    def __init__(self, *, counts_preparation: bool) -> None:
-        self._counts_preparation = counts_preparation
-        self._last = time.monotonic()
-        self._seconds = 0.0
-
-    def watch(self, progress: Progress) -> None:
-        """Count the time since the last call, unless it went into a preparation that does not count."""
-        now = time.monotonic()
-        if self._counts_preparation or progress.phase != PREPARING:
-            self._seconds += now - self._last
-        self._last = now
-
-    def read_seconds(self) -> float:
-        """Return the seconds counted so far."""
-        return self._seconds
 
 
 def _start(document: Path, directory: RunDirectory, settings: Settings) -> NewAttempt:
@@ -131,7 +118,3 @@ def _wait_until_free(directory: RunDirectory) -> None:
                 is_announced = True
                 console_on(stderr=True).print(f"waiting: {error}", markup=False, highlight=False)
             time.sleep(RETRY_SECONDS)
-
-
-def _ignore(line: str) -> None:
-    """Print no line of a trial: its progress and its figures are shown."""

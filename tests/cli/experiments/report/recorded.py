@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from cli.experiments.sweep.results import (
+from cli.experiments.trials.results import (
     FILE_NAME,
     CurvePoint,
     Environment,

@@ -6,17 +6,16 @@ from typing import Any
 
 import pytest
 
-from cli.experiments.sweep.asked import ASKED_FILE_NAME, AskedTrial, write_asked
-from cli.experiments.sweep.results import TrialResult
+from cli.experiments.trials.results import ASKED_FILE_NAME, TrialNames, TrialResult, write_asked
 from tests.cli.experiments.report.recorded import SEEDS, make_trial, write_results
 from tests.cli.experiments.report.reports import Command, read_json, refuse
 
 RATE = "dense_optimizer.learning_rate"
 
 
-def name(trial: TrialResult, **names: object) -> AskedTrial:
+def name(trial: TrialResult, **names: object) -> TrialNames:
     """Name a trial as its line does, except for `names`."""
-    return AskedTrial.model_validate(trial.model_copy(update=names), from_attributes=True)
+    return TrialNames.model_validate(trial.model_copy(update=names), from_attributes=True)
 
 
 def make_grid(directory: Path, seeds: Sequence[int] = (0,), rates: Sequence[float] = (0.005, 0.01, 0.02)):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cli.experiments.report.batches import TrialBatch, find_batch
-from cli.experiments.sweep.results import CurvePoint, TrialResult
+from cli.experiments.trials.results import CurvePoint, TrialResult
 from tests.cli.experiments.report.recorded import make_trial
 
 

@@ -1,13 +1,22 @@
-"""Fit of the critical batch, on points that are exactly on the curve and on scattered ones."""
+"""Fit of the critical batch, the median noise scale, and whether they agree."""
 
 import math
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from cli.experiments.report.critical_batch import fit_critical_batch
+from cli.experiments.report.critical_batch import (
+    CriticalBatchFit,
+    NoiseScale,
+    decide_agreement,
+    find_median_noise,
+    fit_critical_batch,
+)
+from cli.experiments.trials.results import TrialResult
+from tests.cli.experiments.report.recorded import make_trial
 
 BATCHES = (1024, 4096, 16_384, 65_536)
 
@@ -31,37 +40,6 @@ def test_points_on_the_curve_give_back_its_critical_batch(critical: float) -> No
         assert (steps / fit.min_steps - 1) * (samples / fit.min_samples - 1) == pytest.approx(1.0, rel=1e-9)
 
 
-def test_the_interval_of_scattered_seeds_holds_the_truth_and_is_the_same_each_time() -> None:
-    generator = random.Random(1)
-    samples = {
-        batch: [compute_samples(batch, 5000.0) * generator.lognormvariate(0.0, 0.05) for _ in range(5)]
-        for batch in BATCHES
-    }
-    fit = fit_critical_batch(samples)
-    assert fit is not None
-    assert fit.low is not None
-    assert fit.high is not None
-    assert fit.low < 5000.0 < fit.high < 2.0 * fit.low
-    assert fit_critical_batch(samples) == fit
-
-
-@pytest.mark.parametrize("num_seeds", [2, 3, 5])
-def test_the_interval_holds_the_truth_in_95_of_100_sweeps_however_few_the_seeds(num_seeds: int) -> None:
-    generator, num_inside = random.Random(num_seeds), 0
-    for _ in range(200):
-        samples = {
-            batch: [compute_samples(batch, 5000.0) * generator.lognormvariate(0.0, 0.1) for _ in range(num_seeds)]
-            for batch in BATCHES
-        }
-        fit = fit_critical_batch(samples)
-        assert fit is not None
-        assert fit.low is not None
-        assert fit.high is not None
-        num_inside += fit.low <= 5000.0 <= fit.high
-    # Of 200 with probability 0.95: 190, with a standard deviation of 3.1.
-    assert 181 <= num_inside <= 199
-
-
 def test_the_bounds_are_where_the_sum_of_squares_has_grown_by_students_quantile() -> None:
     generator = random.Random(3)
     samples = {
@@ -72,6 +50,7 @@ def test_the_bounds_are_where_the_sum_of_squares_has_grown_by_students_quantile(
     assert fit is not None
     assert fit.low is not None
     assert fit.high is not None
+    assert fit.low < fit.critical_batch < fit.high
     logs = np.log([samples[batch] for batch in BATCHES])
 
     def compute_squares(critical: float) -> float:
@@ -112,3 +91,42 @@ def test_a_bound_at_the_end_of_the_search_is_none_of_the_critical_batch() -> Non
     assert fit.high == math.inf
     assert fit.low is not None
     assert 0.0 < fit.low < fit.critical_batch
+
+
+@pytest.fixture
+def trial(tmp_path: Path) -> TrialResult:
+    return make_trial(tmp_path, "adam", 1024, 0, keeps_scores=False)
+
+
+def measure(trial: TrialResult, value: float | None, low: float | None) -> TrialResult:
+    return trial.model_copy(update={"metrics": {"noise_scale": value, "noise_scale_low": low}})
+
+
+def test_runs_whose_noise_hides_the_gradient_count_as_above_their_lower_bound(trial: TrialResult) -> None:
+    known = [measure(trial, value, 0.9 * value) for value in (1000.0, 2000.0, 4000.0)]
+    hidden = [measure(trial, None, low) for low in (3000.0, 5000.0)]
+    assert find_median_noise(known) == NoiseScale(2000.0, 2000.0)
+    # Both hidden ones are above 2000: without them it would be the median.
+    assert find_median_noise([*known, hidden[1], hidden[1]]) == NoiseScale(4000.0, 4000.0)
+    # The third of 1000, 2000, at least 3000, 4000, at least 5000.
+    assert find_median_noise([*known, *hidden]) == NoiseScale(3000.0, 4000.0)
+    assert find_median_noise([known[0], *hidden]) == NoiseScale(3000.0, math.inf)
+    assert find_median_noise([measure(trial, None, None), measure(trial, None, 0.0)]) is None
+
+
+@pytest.mark.parametrize(
+    ("bounds", "noise", "verdict"),
+    [
+        ((5000.0, 8000.0), (6000.0, 6000.0), "agree"),
+        ((5000.0, 13_000.0), (6000.0, 6000.0), "open"),
+        ((13_000.0, 20_000.0), (6000.0, 6000.0), "disagree"),
+        ((1000.0, 2900.0), (6000.0, math.inf), "disagree"),
+        ((5000.0, 8000.0), (6000.0, math.inf), "open"),
+        ((None, None), (6000.0, 6000.0), "open"),
+    ],
+)
+def test_a_critical_batch_agrees_where_all_of_both_intervals_is_within_a_factor_of_two(
+    bounds: tuple[float | None, float | None], noise: tuple[float, float], verdict: str
+) -> None:
+    fit = CriticalBatchFit(6000.0, 1e6, *bounds)
+    assert decide_agreement(fit, NoiseScale(*noise)) == verdict

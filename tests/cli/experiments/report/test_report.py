@@ -11,11 +11,10 @@ from pathlib import Path
 from urllib.parse import unquote
 from xml.etree import ElementTree
 
-import numpy as np
 import pytest
 from scipy import stats
 
-from cli.experiments.sweep.results import CurvePoint
+from cli.experiments.trials.results import CurvePoint
 from tests.cli.experiments.report.recorded import (
     BATCHES,
     CRITICAL_BATCH,
@@ -63,9 +62,10 @@ def assert_stands_alone(drawn: str) -> None:
     svg = "{http://www.w3.org/2000/svg}"
     root = ElementTree.fromstring(drawn)
     assert (root.attrib["role"], float(root.attrib["width"]) > 0.0) == ("img", True)
-    assert root.find(f"{svg}path[@class='back']") is not None
-    assert ".back{fill:#ffffff}" in drawn
-    assert not re.search(r"var\(|href|url\(|@import|<script", drawn)
+    background = root.find(f".//{svg}path")
+    assert background is not None
+    assert (background.attrib["style"], background.attrib["d"][:4]) == ("fill: #ffffff", "M 0 ")
+    assert not re.search(r'var\(|href="(?!#)|url\((?!#)|@import|<script', drawn)
     texts = ["".join(text.itertext()) for text in root.iter(f"{svg}text")]
     assert {"samples", "batch, samples"} & {*texts}
     assert any(re.match("AUC|log-loss|gap|steps|samples to", text) for text in texts)
@@ -94,12 +94,16 @@ def test_the_main_table_has_the_confirmed_means_of_the_best_settings(sweep: Path
     assert row["train_auc_gap"]["value"] == pytest.approx(0.01, rel=1e-6)
 
 
-def test_a_difference_is_paired_by_seeds_and_by_rows(sweep: Path, dlrm: Command) -> None:
-    report = read_json(dlrm, sweep, "--base", "adam")
-    assert [(one["cell"], one["base"]) for one in report["differences"]] == [
-        (f"lamb, {batch}", f"adam, {batch}") for batch in BATCHES
+def test_a_difference_to_each_base_is_paired_by_seeds_and_by_rows(sweep: Path, dlrm: Command) -> None:
+    report = read_json(dlrm, sweep, "--base", "adam", "--base", "lamb", "--base", "adam")
+    differences = report["differences"]
+    assert [(one["cell"], one["base"]) for one in differences] == [
+        (f"{method}, {batch}", f"{base}, {batch}")
+        for base, method in (("adam", "lamb"), ("lamb", "adam"))
+        for batch in BATCHES
     ]
-    one = report["differences"][0]
+    one, reverse = differences[0], differences[len(BATCHES)]
+    assert one["auc"]["value"] == pytest.approx(-reverse["auc"]["value"], abs=1e-12)
     assert (one["seeds"], one["is_paired_by_rows"], one["auc"]["source"]) == ([*SEEDS], True, "seeds and rows")
     rows = report["rows"]
     expected = find(rows, "lamb", 1024)["auc"]["value"] - find(rows, "adam", 1024)["auc"]["value"]
@@ -107,16 +111,6 @@ def test_a_difference_is_paired_by_seeds_and_by_rows(sweep: Path, dlrm: Command)
     assert one["verdict"] == "higher AUC, lower log-loss"
     # The rows of both are the same, so that the difference is surer than each of the two.
     assert one["auc"]["standard_error"] < 0.7 * (make_trial(sweep, "lamb", 1024, 10).metrics["auc_standard_error"] or 0)
-
-
-def test_several_bases_are_compared_with_one_after_another_each_once(sweep: Path, dlrm: Command) -> None:
-    differences = read_json(dlrm, sweep, "--base", "lamb", "--base", "adam", "--base", "lamb")["differences"]
-    assert [(one["cell"], one["base"]) for one in differences] == [
-        *((f"adam, {batch}", f"lamb, {batch}") for batch in BATCHES),
-        *((f"lamb, {batch}", f"adam, {batch}") for batch in BATCHES),
-    ]
-    for one, reverse in zip(differences[:3], differences[3:], strict=True):
-        assert one["auc"]["value"] == pytest.approx(-reverse["auc"]["value"], abs=1e-12)
 
 
 def test_the_base_may_be_one_cell_and_an_unknown_one_is_refused_with_the_valid_names(
@@ -166,6 +160,7 @@ def test_the_critical_batch_is_that_of_the_curves_and_agrees_with_the_noise_scal
     text = dlrm("report", str(sweep), "--target-auc", "0.56", "--plots", str(tmp_path)).out
     drawn = (tmp_path / "samples-to-target.svg").read_text()
     assert all(f">{name}</text>" in drawn for name in ("adam, perfect", "lamb, fit, B_crit 6,000"))
+    assert re.findall(r">([\d,]+)</text>", drawn) == ["1,024", "4,096", "16,384"]
     assert "the critical batch is about 6,000" in text
     assert (
         "7,000 (median of the runs at their end), agree within a factor of 2: they are a factor of 1.17 apart" in text
@@ -197,7 +192,7 @@ def test_the_page_and_the_markdown_have_the_same_tables_and_sentences(
         drawn = path.read_text().strip()
         assert drawn in text
         assert_stands_alone(drawn)
-    assert not re.search(r"<script|https?://(?!www\.w3\.org/2000/svg)", text)
+    assert not re.search(r"<script|https?://(?!www\.w3\.org/(2000/svg|1999/xlink))", text)
     assert str(sweep) not in text + lines
 
 
@@ -251,14 +246,6 @@ def test_equal_steps_are_told_from_equal_samples(tmp_path: Path, dlrm: Command) 
     assert one["inequality"].startswith("equal steps, unequal samples: 819,200 against 204,800")
 
 
-def test_results_may_lie_in_several_directories_of_one_sweep(tmp_path: Path, dlrm: Command) -> None:
-    for method in ("adam", "lamb"):
-        directory = tmp_path / method
-        write_results(directory, [make_trial(directory, method, 1024, seed) for seed in SEEDS])
-    report = read_json(dlrm, tmp_path / "adam", tmp_path / "lamb" / "results.jsonl", "--base", "adam")
-    assert [one["is_paired_by_rows"] for one in report["differences"]] == [True]
-
-
 def test_directories_of_one_sweep_are_merged_trial_by_trial_and_the_later_result_counts(
     tmp_path: Path, dlrm: Command
 ) -> None:
@@ -269,7 +256,8 @@ def test_directories_of_one_sweep_are_merged_trial_by_trial_and_the_later_result
         write_results(directory, [trial for trial in list_trials(directory) if trial.stage in stages])
     failed = trials[-1].model_copy(update={"outcome": "failed", "metrics": {}, "curve": [], "scores": None})
     write_results(confirmed, [failed])
-    merged, of_one = read_json(dlrm, chosen, confirmed, "--base", "adam"), read_json(dlrm, whole, "--base", "adam")
+    of_one = read_json(dlrm, whole, "--base", "adam")
+    merged = read_json(dlrm, chosen, confirmed / "results.jsonl", "--base", "adam")
     assert merged.pop("files") != of_one.pop("files")
     assert merged == of_one
 
@@ -311,14 +299,13 @@ def test_the_course_is_the_mean_over_seeds_also_where_their_evaluations_differ(t
     [
         (lambda content: content[:-40], "is not a whole NumPy file of numbers"),
         (lambda content: content[:20], "is not a whole NumPy file of numbers"),
-        (lambda content: content[:0], "is not a whole NumPy file of numbers"),
         (lambda content: content.replace(b"}", b"("), "is not a whole NumPy file of numbers"),
-        (lambda content: content.replace(b"'descr'", b"1234567"), "is not a whole NumPy file of numbers"),
         (lambda content: b"PK\x03\x04" + content[4:], "is not a whole NumPy file of numbers"),
         (lambda content: content.replace(b"'<f4'", b"'<i4'"), "has numbers of type int32, not float32"),
         (lambda content: content.replace(b"(400,), }          ", b"(4000000000000,), }"), "is not a whole NumPy file"),
         (lambda content: content.replace(b"(400,)", b"(399,)"), "has the shape (399,), not (400,)"),
         (lambda content: content[:-4] + struct.pack("<f", math.nan), "has NaN among its numbers"),
+        (lambda content: content[:-4] + struct.pack("<f", 2.0), "has labels other than 0 and 1"),
     ],
 )
 def test_scores_in_a_broken_file_are_not_paired_and_the_report_names_it(
@@ -326,7 +313,9 @@ def test_scores_in_a_broken_file_are_not_paired_and_the_report_names_it(
 ) -> None:
     trials = [make_trial(tmp_path, method, 1024, seed) for method in ("adam", "lamb") for seed in SEEDS]
     write_results(tmp_path, trials)
-    file = tmp_path / "scores" / f"{trials[1].key}.npy"
+    scores = trials[1].scores
+    assert scores is not None
+    file = tmp_path / (scores.labels if "labels" in told else scores.logits)
     file.write_bytes(damage(file.read_bytes()))
     report = read_json(dlrm, tmp_path, "--base", "adam")
     (one,) = report["differences"]
@@ -335,20 +324,6 @@ def test_scores_in_a_broken_file_are_not_paired_and_the_report_names_it(
     assert report["broken_files"] == [one["row_refusal"]]
     text = dlrm("report", str(tmp_path), "--base", "adam").out
     assert html.unescape(re.sub(r"\\(.)", r"\1", text)).count(f"Not used: {one['row_refusal']}.") == 1
-
-
-def test_labels_that_are_none_are_named_and_the_rest_is_reported(tmp_path: Path, dlrm: Command) -> None:
-    trials = [make_trial(tmp_path, method, 1024, seed) for method in ("adam", "lamb") for seed in SEEDS]
-    write_results(tmp_path, trials)
-    scores = trials[0].scores
-    assert scores is not None
-    labels = np.load(tmp_path / scores.labels)
-    labels[7] = 2.0
-    np.save(tmp_path / scores.labels, labels)
-    report = read_json(dlrm, tmp_path, "--base", "adam")
-    (one,) = report["differences"]
-    assert one["auc"]["source"] == "seeds"
-    assert report["broken_files"] == [f"{scores.labels} has labels other than 0 and 1"]
 
 
 def test_scores_whose_files_are_left_behind_are_not_paired(tmp_path: Path, dlrm: Command) -> None:

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.experiments.sweep.asked import AskedTrial, write_asked
-from cli.experiments.sweep.results import CurvePoint, TrialResult
+from cli.experiments.trials.results import CurvePoint, TrialNames, TrialResult, write_asked
 from tests.cli.experiments.report.recorded import (
     BATCHES,
     CRITICAL_BATCH,
@@ -24,7 +23,7 @@ def test_of_a_method_with_one_setting_no_words_say_that_it_was_chosen(tmp_path: 
     text = dlrm("report", str(lone)).out
     assert "The only setting of each method, at each value of batch.global\\_size among these results" in text
     assert "so that it is not known whether trials are left" in text
-    write_asked(lone, [AskedTrial.model_validate(trial, from_attributes=True) for trial in trials])
+    write_asked(lone, [TrialNames.model_validate(trial, from_attributes=True) for trial in trials])
     text = dlrm("report", str(lone)).out
     assert "is not beside them" not in text
     assert "Each method has one setting, at each value of batch.global\\_size, so that nothing is chosen" in text

@@ -52,11 +52,13 @@ def test_tables_plots_and_sections_have_names_and_the_trials_are_folded(page: Pa
 
 
 def test_text_is_told_from_the_page_behind_it(page: Page) -> None:
-    colours = page.evaluate(
-        """() => [...document.querySelectorAll(".plot text, .plot .back")].slice(0, 2)
+    background, text = page.evaluate(
+        """() => [document.querySelector(".plot path"), document.querySelector(".plot text")]
             .map(part => getComputedStyle(part).fill)"""
     )
-    assert len({*colours}) == 2
+    assert background != text
+    is_dark = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
+    assert (background == "rgb(255, 255, 255)") is not is_dark
     assert page.evaluate("getComputedStyle(document.body).color !== getComputedStyle(document.body).backgroundColor")
 
 

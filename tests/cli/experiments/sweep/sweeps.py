@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from cli.experiments.sweep.document import Sweep, read_sweep
-from cli.experiments.sweep.outcome import RunEnd, make_result
 from cli.experiments.sweep.plan import Plan
-from cli.experiments.sweep.results import TrialResult
-from cli.experiments.sweep.trials import Trial
+from cli.experiments.sweep.trial import Trial
+from cli.experiments.trials.ended_run import make_result
+from cli.experiments.trials.results import TrialResult
 
 JOB = """
 [job]
@@ -54,15 +54,9 @@ def make_end(
 ) -> TrialResult:
     """Make the result of a trial that was not run. loss: on the validation rows."""
     metrics = {"validation_log_loss": loss, "auc": auc, "log_loss": 0.6, "num_samples": 16_200 * trial.fraction}
-    end = RunEnd(
-        is_done=reason == "completed",
-        reason=reason,
-        message="",
-        metrics=metrics if reason == "completed" else {},
-        num_steps=16,
-        seconds=seconds * trial.fraction,
-    )
-    return make_result(trial, end, None)
+    is_done = reason == "completed"
+    kept = metrics if is_done else {}
+    return make_result(trial, kept, seconds * trial.fraction, is_done=is_done, reason=reason, num_steps=16)
 
 
 def run_all(plan: Plan, end: Callable[[Trial], TrialResult], most: int = 1000) -> list[TrialResult]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cli.experiments.sweep.document import read_sweep
-from cli.experiments.sweep.trials import check_all
+from cli.experiments.sweep.trial import check_all
 from cli.local.errors import BadInputError
 from tests.cli.experiments.sweep.sweeps import JOB, read_document
 

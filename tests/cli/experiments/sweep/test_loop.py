@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.experiments.sweep.asked import read_asked
 from cli.experiments.sweep.loop import Loop
-from cli.experiments.sweep.results import TrialResult, read_results
-from cli.experiments.sweep.runner import SweepStopped
-from cli.experiments.sweep.trials import Trial
+from cli.experiments.sweep.trial import Trial
+from cli.experiments.trials.results import TrialResult, read_asked, read_results
+from cli.experiments.trials.run import ExperimentStopped
 from tests.cli.experiments.sweep.sweeps import TWO_METHODS, make_end, make_plan
 
 NUM_TRIALS = 2 * 2 * (3 * 2 + 2)
@@ -36,7 +35,7 @@ class FormulaRunner:
 
     def wait(self) -> Sequence[tuple[Trial, TrialResult]]:
         if self._most <= 0:
-            raise SweepStopped
+            raise ExperimentStopped
         self._most -= 1
         trial = self._running.pop(0)
         return [(trial, self._end(trial))]
@@ -47,7 +46,7 @@ class FormulaRunner:
 
 def run(directory: Path, runner: FormulaRunner, text: str = TWO_METHODS) -> Loop:
     loop = Loop(make_plan(directory, text), directory / "results.jsonl", lambda _result, _standing: None)
-    with suppress(SweepStopped):
+    with suppress(ExperimentStopped):
         loop.run(runner)
     return loop
 
@@ -79,7 +78,7 @@ def test_a_stop_that_came_too_late_for_a_trial_keeps_its_result_and_starts_no_ot
             return super().wait()
 
     loop = Loop(make_plan(tmp_path), tmp_path / "results.jsonl", lambda _result, _standing: None)
-    with pytest.raises(SweepStopped):
+    with pytest.raises(ExperimentStopped):
         loop.run(runner := LateRunner())
     assert [result.key for result in read_results(tmp_path / "results.jsonl")] == runner.started
     assert len(runner.started) == 1
@@ -134,36 +133,20 @@ def test_at_most_so_many_trials_run_at_once_and_those_of_one_stage_alone(tmp_pat
     assert (len(loop.results), runner.most_running) == (NUM_TRIALS, 5)
 
 
-def test_results_of_another_sweep_in_the_file_count_for_nothing(tmp_path: Path) -> None:
-    run(tmp_path, FormulaRunner())
-    other = TWO_METHODS.replace("[0.01, 0.03, 0.1]", "[0.2, 0.3, 0.1]")
-    runner = FormulaRunner(most=0)
-    loop = run(tmp_path, runner, other)
-    standing = loop.get_standing()
-    assert (standing.num_done, standing.num_all) == (8, NUM_TRIALS)
-    assert standing.seconds == 80.0
-
-
-def test_the_list_of_trials_has_their_samples_and_says_what_is_still_to_be_chosen(tmp_path: Path) -> None:
-    loop = run(tmp_path, FormulaRunner(most=3))
-    entries = loop.list_entries()
-    assert len(entries) == NUM_TRIALS
-    assert {entry.num_samples for entry in entries} == {16_200}
-    assert sum(entry.is_done for entry in entries) == 3
-    unknown = [entry for entry in entries if not entry.is_known]
+def test_trials_are_listed_as_they_run_with_their_samples_and_what_is_still_to_be_chosen(tmp_path: Path) -> None:
+    listed = run(tmp_path, FormulaRunner(most=3)).list_entries()
+    assert (len(listed), {entry.num_samples for entry in listed}) == (NUM_TRIALS, {16_200})
+    assert sum(entry.is_done for entry in listed) == 3
+    unknown = [entry for entry in listed if not entry.is_known]
     assert {entry.trial.stage for entry in unknown} == {"confirm"}
     assert all("with chosen settings" in entry.label and "learning_rate" not in entry.label for entry in unknown)
-
-
-def test_trials_are_listed_as_they_run(tmp_path: Path) -> None:
-    listed = run(tmp_path, FormulaRunner(most=3)).list_entries()
     runner = FormulaRunner()
     run(tmp_path, runner)
     begun = {result.key for result in read_results(tmp_path / "results.jsonl")[:3]}
     assert {entry.trial.key for entry in listed[:3]} == begun
     known = [entry.trial.key for entry in listed[3:] if entry.is_known]
     assert known == runner.started[: len(known)]
-    assert not any(entry.is_known for entry in listed[3 + len(known) :])
+    assert listed[3 + len(known) :] == unknown
 
 
 def test_the_keys_that_the_document_asks_for_lie_beside_the_results_before_their_trials_run(tmp_path: Path) -> None:
@@ -175,7 +158,9 @@ def test_the_keys_that_the_document_asks_for_lie_beside_the_results_before_their
     whole = run(tmp_path, CheckingRunner()).results
     assert read_asked_keys(tmp_path) == {result.key for result in whole}
     # Of three rates one is asked for again, and the two that are new.
-    run(tmp_path, CheckingRunner(most=0), TWO_METHODS.replace("[0.01, 0.03, 0.1]", "[0.2, 0.3, 0.1]"))
+    loop = run(tmp_path, CheckingRunner(most=0), TWO_METHODS.replace("[0.01, 0.03, 0.1]", "[0.2, 0.3, 0.1]"))
+    standing = loop.get_standing()
+    assert (standing.num_done, standing.num_all, standing.seconds) == (8, NUM_TRIALS, 80.0)
     asked = read_asked_keys(tmp_path)
     assert len(asked) == NUM_TRIALS - 8
     assert asked & {result.key for result in whole} == {

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from cli.experiments.sweep.results import TrialResult, index_results
 from cli.experiments.sweep.summary import summarise
-from cli.experiments.sweep.trials import Trial
+from cli.experiments.sweep.trial import Trial
+from cli.experiments.trials.results import TrialResult, index_results
 from cli.local.errors import BadInputError
 from cli.render.sweep import describe_rows, make_row_record, make_summary_table
 from tests.cli.experiments.sweep.sweeps import EVERY_RATE, TWO_METHODS, list_rates, make_end, make_plan, run_all, select

@@ -5,11 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.experiments.sweep.results import (
-    KeptScores,
+from cli.experiments.trials.results import (
     TrialResult,
     append_result,
-    can_pair,
     index_results,
     read_results,
     shorten_paths,
@@ -26,13 +24,6 @@ def results(tmp_path: Path) -> list[TrialResult]:
 def write(path: Path, results: list[TrialResult]) -> None:
     for result in results:
         append_result(path, result)
-
-
-def test_what_is_written_is_read(tmp_path: Path, results: list[TrialResult]) -> None:
-    path = tmp_path / "results.jsonl"
-    assert read_results(path) == []
-    write(path, results)
-    assert read_results(path) == results
 
 
 def test_a_file_cut_at_any_byte_keeps_its_whole_lines_and_takes_more(
@@ -70,16 +61,6 @@ def test_a_failure_counts_for_nothing_before_and_after_the_trial_is_done(results
     failed = done.model_copy(update={"outcome": "failed"})
     assert index_results([failed]) == {}
     assert index_results([failed, done]) == index_results([done, failed]) == {done.key: done}
-
-
-def test_scores_are_paired_only_where_the_rows_are_the_same(results: list[TrialResult]) -> None:
-    def keep(result: TrialResult, checksum: str) -> TrialResult:
-        scores = KeptScores(logits="a.npy", labels="b.npy", checksum=checksum, num_rows=3)
-        return result.model_copy(update={"scores": scores})
-
-    assert can_pair(keep(results[0], "same"), keep(results[1], "same"))
-    assert not can_pair(keep(results[0], "same"), keep(results[1], "other"))
-    assert not can_pair(keep(results[0], "same"), results[1])
 
 
 @pytest.mark.parametrize(

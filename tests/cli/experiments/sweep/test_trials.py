@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from cli.experiments.sweep.document import read_sweep
-from cli.experiments.sweep.results import read_results
-from cli.experiments.sweep.trials import Trial, make_trial
-from dlrm.config import PRESETS, parse_job
+from cli.experiments.sweep.trial import Trial, make_trial
+from cli.experiments.trials.results import read_results
+from dlrm.config import PRESETS
 from tests.cli.experiments.sweep.sweeps import JOB, read_document
 
 ONE = '[methods.job]\n[grid]\n"dense_optimizer.learning_rate" = [0.01, 0.1]\n'
@@ -80,18 +80,6 @@ def test_a_preset_that_chooses_the_batch_is_part_of_the_key_and_one_whose_values
     undecided = JOB.replace('architecture = "dlrm", ', "")
     documents = [read_document(tmp_path, text, undecided + preset) for preset in ("", PRESET)]
     assert len({make_trial(document, "grid", "job", {}, {}, 0).key for document in documents}) == 2
-
-
-def test_a_rate_that_is_tried_in_a_job_with_a_preset_is_for_the_same_batch_as_that_of_the_preset(
-    tmp_path: Path,
-) -> None:
-    optimizer = make(tmp_path, job=JOB + PRESET).spec.dense_optimizer
-    assert optimizer.learning_rate == 0.01
-    document = read_document(tmp_path, job=JOB + PRESET).job
-    assert optimizer.schedule == parse_job(document).dense_optimizer.schedule
-    # Another optimizer than that of the preset has its own.
-    lamb = make(tmp_path, ONE.replace("[grid]", 'dense_optimizer.name = "lamb"\n[grid]'), JOB + PRESET)
-    assert lamb.spec.dense_optimizer.schedule == parse_job({"data": document["data"]}).dense_optimizer.schedule
 
 
 def test_committed_results_have_the_keys_of_their_trials() -> None:

@@ -1,4 +1,4 @@
-"""The time that a trial is said to have taken."""
+"""Time and evaluation curve of a trial from its run."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -6,8 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from cli.experiments.trials import run
+from cli.experiments.trials.ended_run import read_curve
 from cli.experiments.trials.run import run_trial
-from dlrm.record import EndReason, Outcome, RunDirectory
+from dlrm.record import EndReason, EvaluationReport, Outcome, RunDirectory, StepReport
 
 
 @pytest.mark.parametrize(("num_samples", "expected"), [(7200.0, 720.0), (0.001, 0.0)])
@@ -21,3 +22,35 @@ def test_the_steps_of_attempts_that_were_stopped_count_too(
     monkeypatch.setattr(run, "run_attempt", lambda *_: SimpleNamespace(outcome=outcome, is_stop_requested=False))
     end = run_trial(tmp_path / "job.toml", RunDirectory(tmp_path), {}, "adam", is_first=False)
     assert end.seconds == pytest.approx(expected, abs=0.1)
+
+
+def test_a_damaged_line_of_a_spool_is_left_out(tmp_path: Path) -> None:
+    reports = [
+        StepReport(
+            step=1,
+            num_steps=2,
+            num_samples=64,
+            loss=0.6,
+            dense_learning_rate=0.1,
+            table_learning_rate=0.1,
+            samples_per_second=1.0,
+        ),
+        *(
+            EvaluationReport(
+                step=step,
+                num_rows=9,
+                auc=auc,
+                log_loss=0.6,
+                normalized_entropy=0.9,
+                calibration=1.0,
+                constant_log_loss=0.7,
+                seconds=1.0,
+            )
+            for step, auc in ((1, 0.6), (2, 0.7))
+        ),
+    ]
+    lines = [report.model_dump_json().encode() for report in reports]
+    spool = RunDirectory(tmp_path).attempt(1).spool_file(0, "metrics")
+    spool.parent.mkdir(parents=True)
+    spool.write_bytes(b"\n".join([lines[0], b'{"seq": 7, "kind": "st\x00\x00', *lines[1:], b""]))
+    assert [(point.step, point.auc) for point in read_curve(RunDirectory(tmp_path), 1)] == [(1, 0.6), (2, 0.7)]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cli.experiments.tuning.best_document import format_best_document
+from cli.experiments.search.best_document import format_best_document
 from dlrm.config import parse_job
 
 SETTINGS: dict[str, Any] = {"model.embedding_dim": 8, "batch.global_size": 512, "dense_optimizer.learning_rate": 0.002}

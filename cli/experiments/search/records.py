@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
+from cli.experiments.trials.results import read_lines
 from cli.local.errors import BadInputError, CommandError
 from dlrm.record import EndReason, OutcomeState, RunDirectory, write_atomically
 
@@ -33,7 +34,7 @@ class TrialRecord(BaseModel):
     message: str = ""
     """Error of a run that failed, in one line."""
     validation_log_loss: float | None = None
-    """Log-loss on the validation rows, by which trials are chosen; null where the run failed."""
+    """Log-loss on the validation rows, by which trials are chosen; null if the run failed."""
     auc: float | None = None
     """Area under the ROC curve on the evaluation rows, which choose nothing."""
     auc_standard_error: float | None = None
@@ -45,8 +46,8 @@ class TrialRecord(BaseModel):
     num_steps: int | None = None
     """Number of batches that the run trained on."""
     seconds: float
-    """Seconds of the run, without the preparation of data by the first one; of its last attempt where it was
-    interrupted."""
+    """Seconds of the run, without the preparation of data by the first one; of the last attempt after an
+    interruption."""
 
     @property
     def is_retryable(self) -> bool:
@@ -102,16 +103,7 @@ class TuningDirectory:
 
     def read_records(self) -> list[TrialRecord]:
         """Read the runs that have ended, in their order. Raises BadInputError if a line is not one."""
-        lines = self.trials.read_text().splitlines() if self.trials.exists() else []
-        records: list[TrialRecord] = []
-        for number, line in enumerate(lines, 1):
-            try:
-                records.append(TrialRecord.model_validate_json(line))
-            except ValidationError:
-                raise BadInputError(
-                    f"{self.trials}: line {number} is not a trial (valid: delete the line, and its trial is repeated)"
-                ) from None
-        return records
+        return read_lines(self.trials, TrialRecord, "a trial")
 
     def write_records(self, records: list[TrialRecord]) -> None:
         """Write the runs that have ended, one line each; a kill leaves the file as it was, or as it becomes."""

@@ -1,4 +1,4 @@
-"""The job document of the best trial: that of the user with the changed fields, and comments on what they replace."""
+"""The job document of the best trial: the user's document with changed fields, and comments on what they replace."""
 
 import json
 import tomllib
@@ -11,7 +11,7 @@ from tomlkit.container import Container
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import InlineTable, Item, Table
 
-from cli.experiments.trials.fields import Settings, get_field, set_fields
+from cli.experiments.trials.fields import Settings, is_open, set_fields
 from cli.local.document_file import is_toml, read_text
 from dlrm.config import BATCH_FIELD
 
@@ -21,13 +21,13 @@ def format_best_document(
 ) -> str:
     """Return the document as TOML.
 
-    source: text of the user's document, whose comments stay; None if that is not TOML. document: the same document,
-    with what else should be in it. settings: values of the best trial. untuned: those without tuning; fields that are
-    the same in both stay as the document has them, except for the batch that a preset would choose. header: lines of
-    the comment at the beginning.
+    source: text of the user's document, whose comments stay; None if it is not TOML. document: the same document, with
+    what else should be in it. settings: values of the best trial. untuned: values without tuning; fields that are the
+    same in both stay as the document has them, except for the batch that a preset would choose. header: lines of the
+    comment at the beginning.
     """
     changed = {field: value for field, value in settings.items() if value != untuned.get(field)}
-    is_batch_open = document.get("preset") is not None and get_field(document, BATCH_FIELD) in (None, "auto")
+    is_batch_open = document.get("preset") is not None and is_open(document, BATCH_FIELD)
     if is_batch_open and BATCH_FIELD in settings:
         # By the preset's rule the rows that the trials held out to choose by would make the batch another one.
         changed[BATCH_FIELD] = settings[BATCH_FIELD]
@@ -57,7 +57,7 @@ def read_source(path: Path) -> str | None:
 
 
 def _remove_nulls(node: Any) -> Any:
-    """Return a document without nulls, which TOML lacks. A section that is null is false; a field has its default."""
+    """Return a document without nulls, which TOML lacks. A null section becomes false; a field has its default."""
     if isinstance(node, dict):
         fields = cast("dict[str, Any]", node)
         off = {name: False for name in ("moments", "variance_reduction") if name in fields and fields[name] is None}
@@ -71,7 +71,7 @@ def _describe_change(field: str, settings: Settings, untuned: Settings, document
     """Describe a field of the document for the comment beside it."""
     if settings[field] == untuned.get(field):
         return "that of the trials: the preset would choose it by more rows"
-    stated = "" if get_field(document, field) in (None, "auto") else ", as the document said"
+    stated = "" if is_open(document, field) else ", as the document said"
     return f"tuned; untuned: {json.dumps(untuned.get(field))}{stated}"
 
 
@@ -84,7 +84,7 @@ def _has_content(text: str, target: Mapping[str, Any]) -> bool:
 
 
 def _update(table: MutableMapping[str, Any], target: Mapping[str, Any]) -> None:
-    """Set what differs from `target`, and remove what it lacks, so that all else keeps its place and its comments."""
+    """Set what differs from `target`, and remove what it lacks; all else keeps its place and its comments."""
     for name in [name for name in table if name not in target]:
         del table[name]
     for name, value in target.items():
@@ -100,7 +100,7 @@ def _unwrap(item: Any) -> Any:
 
 
 def _comment(result: Container, field: str, text: str) -> None:
-    """Write a comment beside a field; an inline table has no room for one inside, so that its own line has it."""
+    """Write a comment beside a field, or on the line of its inline table, which has no room for one inside."""
     section, name = field.split(".")
     table = result[section]
     if isinstance(table, InlineTable):

@@ -1,6 +1,6 @@
 """Successive halving (Jamieson & Talwalkar 2016, arXiv 1502.07943), with the rungs of a bracket of Hyperband (Li et al.
-2018, JMLR 18): of n trials with 1/9 of the job's epochs the best third goes on to 1/3 of them, and of those the best
-third to all.
+2018, JMLR 18): of n trials with 1/9 of the job's epochs the best third goes on to 1/3 of them, and the best third of
+these trials to all.
 
 A trial starts anew on every rung, since the learning-rate schedule of a run depends on its length.
 """
@@ -31,7 +31,7 @@ def list_rungs(num_trials: int, num_steps: int) -> list[Rung]:
     """List the rungs, shortest runs first.
 
     num_trials: trials of the first rung; there are at most floor(log_3 n) + 1 rungs, so that a third of each is left
-    for the next. num_steps: steps of a run of the whole length, which the shortest runs need enough of.
+    for the next. num_steps: steps of a run of the whole length; the shortest runs need MIN_STEPS.
     """
     num_rungs = 1
     while num_rungs < MAX_RUNGS and ETA**num_rungs <= num_trials and num_steps >= MIN_STEPS * ETA**num_rungs:
@@ -45,17 +45,19 @@ def count_survivors(num_trials: int) -> int:
 
 
 def choose_survivors(losses: Mapping[int, float], num_run: int) -> list[int]:
-    """Choose the trials that go on, best first. losses: validation log-loss of each trial of the rung that succeeded,
-    by its number. num_run: trials of the rung, with those that failed."""
+    """Choose the trials that go on, best first.
+
+    losses: validation log-loss of the trials of the rung that succeeded, by number. num_run: all trials of the rung.
+    """
     return sorted(losses, key=lambda trial: (losses[trial], trial))[: count_survivors(num_run)]
 
 
 def estimate_seconds(fraction: float, measured: Mapping[float, Sequence[float]]) -> float:
     """Estimate the seconds of a run with this share of the epochs.
 
-    measured: seconds of finished runs, by their share; those of the whole length are among them. A run takes as long as
-    others of its share; else a constant time and one in proportion to its share, which the shortest and the longest
-    finished runs tell.
+    measured: seconds of finished runs, by their share; runs of the whole length are among them. A run takes as long as
+    others of its share; else a constant time and one in proportion to its share, by the shortest and the longest
+    finished runs.
     """
     means = {share: sum(seconds) / len(seconds) for share, seconds in measured.items()}
     if fraction in means:
@@ -68,7 +70,7 @@ def estimate_seconds(fraction: float, measured: Mapping[float, Sequence[float]])
 
 
 def estimate_rest(num_run: int, rung: Rung, rungs: Sequence[Rung], measured: Mapping[float, Sequence[float]]) -> float:
-    """Estimate the seconds of one more trial on `rung`, where `num_run` have run, and of all that then goes on."""
+    """Estimate the seconds of one more trial on `rung` beside `num_run`, and of all runs that then follow."""
     seconds = estimate_seconds(rung.fraction, measured)
     num_trials = num_run + 1
     for later in rungs[rung.number + 1 :]:

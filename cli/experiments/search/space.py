@@ -1,4 +1,4 @@
-"""Space that tuning searches: settings around those that the job has without it."""
+"""Space that tuning searches: settings around the job's own."""
 
 import math
 import random
@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cli.experiments.trials.fields import Settings, get_field, set_fields
+from cli.experiments.trials.fields import Settings, is_open, set_fields
 from dlrm.config import BATCH_FIELD, ConfigError, JobConfig, parse_job
 
 DENSE_RATE, TABLE_RATE = "dense_optimizer.learning_rate", "table_optimizer.learning_rate"
 EMBEDDING_DIM = "model.embedding_dim"
 ARCHITECTURE, TOP_MLP, BOTTOM_MLP = "model.architecture", "model.top_mlp", "model.bottom_mlp"
 FIELDS = (DENSE_RATE, TABLE_RATE, BATCH_FIELD, EMBEDDING_DIM, ARCHITECTURE, TOP_MLP)
-"""Fields that are tuned, where the document does not set them."""
+"""Fields that are tuned, if the document does not set them."""
 RATE_FACTORS = (0.3, 3.0)
 """Bounds of a learning rate, as factors on the untuned one."""
 
@@ -49,9 +49,9 @@ Parameter = LogUniform | Choice
 def list_parameters(document: Mapping[str, Any], job: JobConfig, *, is_all: bool) -> list[Parameter]:
     """List what is tuned of a job.
 
-    document: job document as written. job: the same job with everything decided. is_all: whether fields that the
-    document states are tuned too. Values that the document cannot take, such as a batch that ranks do not divide, are
-    left out; so are fields with one value left.
+    document: job document as written. job: the same job with everything decided. is_all: whether stated fields are
+    tuned too. Values that the document cannot take, such as a batch that ranks do not divide, are left out; so are
+    fields with one value left.
     """
     parameters: list[Parameter] = []
     for parameter in _list_candidates(job):
@@ -76,14 +76,13 @@ def draw_settings(
 
 def complete(settings: Settings, document: Mapping[str, Any], job: JobConfig) -> dict[str, Any]:
     """Return settings with the last width of a stated `bottom_mlp`, which must be the embedding dimension."""
-    if EMBEDDING_DIM not in settings or not _is_set(document, BOTTOM_MLP):
+    if EMBEDDING_DIM not in settings or is_open(document, BOTTOM_MLP):
         return dict(settings)
     return {**settings, BOTTOM_MLP: [*job.model.bottom_mlp[:-1], settings[EMBEDDING_DIM]]}
 
 
 def _list_candidates(job: JobConfig) -> list[Parameter]:
-    """List the whole space around the values of `job`. That of a run that starts from a trained model leaves the model
-    as it is."""
+    """List the whole space around the values of `job`. A run that starts from a trained model keeps its model."""
     low, high = RATE_FACTORS
     dense_rate, table_rate = job.dense_optimizer.learning_rate, job.table_optimizer.learning_rate
     size, model = job.batch.global_size, job.model
@@ -105,11 +104,7 @@ def _list_candidates(job: JobConfig) -> list[Parameter]:
 
 def _is_stated(document: Mapping[str, Any], field: str) -> bool:
     """Whether the document states the field, or one that fixes it."""
-    return _is_set(document, field) or (field == EMBEDDING_DIM and _is_set(document, BOTTOM_MLP))
-
-
-def _is_set(document: Mapping[str, Any], field: str) -> bool:
-    return get_field(document, field) not in (None, "auto")
+    return not is_open(document, field) or (field == EMBEDDING_DIM and not is_open(document, BOTTOM_MLP))
 
 
 def _is_valid(document: Mapping[str, Any], job: JobConfig, settings: Settings) -> bool:

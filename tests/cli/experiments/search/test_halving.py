@@ -1,10 +1,8 @@
-"""The rungs and the survivors of successive halving, against its formula."""
-
-import math
+"""The rungs and the survivors of successive halving."""
 
 import pytest
 
-from cli.experiments.trials.halving import (
+from cli.experiments.search.halving import (
     choose_survivors,
     count_survivors,
     estimate_rest,
@@ -15,13 +13,17 @@ from cli.experiments.trials.halving import (
 MANY_STEPS = 10_000
 
 
-@pytest.mark.parametrize("num_trials", [1, 2, 3, 8, 9, 26, 27, 28, 100])
-def test_a_bracket_has_the_rungs_of_its_formula_but_at_most_three(num_trials: int) -> None:
-    last = min(2, math.floor(math.log(num_trials + 1e-9, 3)))
-    assert [rung.fraction for rung in list_rungs(num_trials, MANY_STEPS)] == [
-        pytest.approx(3.0 ** (k - last)) for k in range(last + 1)
-    ]
-    assert list_rungs(num_trials, MANY_STEPS)[-1].fraction == 1.0
+@pytest.mark.parametrize(
+    ("num_trials", "numbers"),
+    [(100, [100, 33, 11]), (27, [27, 9, 3]), (10, [10, 3, 1]), (9, [9, 3, 1]), (8, [8, 2]), (3, [3, 1]), (2, [2])],
+)
+def test_a_third_rounded_down_goes_on_from_each_of_at_most_three_rungs(num_trials: int, numbers: list[int]) -> None:
+    rungs = list_rungs(num_trials, MANY_STEPS)
+    assert [rung.fraction for rung in rungs] == pytest.approx([1 / 9, 1 / 3, 1.0][-len(numbers) :])
+    counts = [num_trials]
+    while len(counts) < len(rungs):
+        counts.append(count_survivors(counts[-1]))
+    assert counts == numbers
 
 
 @pytest.mark.parametrize(("num_steps", "num_rungs"), [(10**6, 3), (450, 3), (449, 2), (150, 2), (149, 1), (1, 1)])
@@ -29,14 +31,6 @@ def test_the_shortest_runs_have_at_least_fifty_steps(num_steps: int, num_rungs: 
     rungs = list_rungs(27, num_steps)
     assert len(rungs) == num_rungs
     assert num_rungs == 1 or num_steps * rungs[0].fraction >= 50 - 1e-6
-
-
-@pytest.mark.parametrize(("num_trials", "numbers"), [(27, [27, 9, 3]), (9, [9, 3, 1]), (10, [10, 3, 1]), (4, [4, 1])])
-def test_a_third_rounded_down_goes_on_from_each_rung(num_trials: int, numbers: list[int]) -> None:
-    counts = [num_trials]
-    while len(counts) < len(list_rungs(num_trials, MANY_STEPS)):
-        counts.append(count_survivors(counts[-1]))
-    assert counts == numbers
 
 
 def test_the_lowest_losses_survive_and_failed_trials_count_in_the_third() -> None:

@@ -6,25 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cli.experiments.trials.fields import Settings, get_field
-from cli.experiments.trials.halving import Rung, choose_survivors, estimate_rest, list_rungs
-from cli.experiments.trials.run import read_data_checksum, read_metric, run_trial
-from cli.experiments.tuning.records import UNTUNED, TrialRecord, TuningDirectory
-from cli.experiments.tuning.space import draw_settings, list_parameters
+from cli.experiments.search.halving import Rung, choose_survivors, estimate_rest, list_rungs
+from cli.experiments.search.records import UNTUNED, TrialRecord, TuningDirectory
+from cli.experiments.search.space import draw_settings, list_parameters
+from cli.experiments.trials.fields import VALIDATION_FRACTION, Settings, fix_end, get_field
+from cli.experiments.trials.run import ExperimentStopped, read_data_checksum, run_trial
 from cli.local.errors import BadInputError, CommandError
 from cli.local.run_directory import read_resolved_job
 from dlrm.config import JobConfig, parse_job
 from dlrm.record import EndReason, RunDirectory
 
-VALIDATION_FRACTION = 0.1
-"""Share of the training rows that choose the best trial, where the document holds none out."""
-
 WHOLE = Rung(0, 1.0)
-"""Rung of the untuned job, before its steps tell how many rungs there are."""
-
-
-class TuningStopped(Exception):  # noqa: N818, requested, not an error
-    """Exception for a tuning that was stopped on request."""
+"""Rung of the untuned job, before the number of rungs is known by its steps."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +27,7 @@ class Search:
     num_trials: int
     """Largest number of trials beside the untuned job."""
     seconds: float
-    """Seconds for all runs together, those of earlier commands too."""
+    """Seconds for all runs together, by earlier commands too."""
     seed: int
     """Seed of the settings of the trials."""
     is_all: bool
@@ -48,17 +41,16 @@ class Tuning:
     """Result of a tuning."""
 
     best: TrialRecord
-    """Best run of the whole length, by the log-loss on the validation rows; that of the untuned job if no trial was
-    better."""
+    """Best run of the whole length, by the log-loss on the validation rows; the untuned job if no trial was better."""
     untuned: TrialRecord
     finals: Sequence[TrialRecord]
-    """Runs of the whole length, best first; those that failed last."""
+    """Runs of the whole length, best first; failed ones last."""
     num_trials: int
     """Number of trials that were run, the untuned job not counted."""
     seconds: float
     """Seconds of all runs together."""
     seconds_needed: float
-    """Estimated seconds of all runs together where a single trial is run."""
+    """Estimated seconds of all runs together with a single trial."""
 
     @property
     def is_better(self) -> bool:
@@ -75,7 +67,7 @@ class Tuning:
 
 
 class Tuner:
-    """Tuner of one job. What earlier commands have finished is taken from the record."""
+    """Tuner of one job. The record has what earlier commands have finished."""
 
     def __init__(
         self,
@@ -89,16 +81,17 @@ class Tuner:
         self._document = document
         self._directory = directory
         self._search = search
+        self._fixed: dict[str, Any] = {"run.yardsticks": "none", **fix_end(document)}
+        """Settings of all runs: no other models beside it, and no end that evaluation rows decide."""
         self._on_record = on_record
         self._rungs: list[Rung] = []
         self._records = directory.read_records()
         self._to_retry = {(record.trial, record.fraction) for record in self._records if record.is_retryable}
-        """Runs of earlier commands that failed and are tried again, where there is time for it."""
+        """Runs of earlier commands that failed and are tried again, if there is time for it."""
         self._is_stop_requested = False
 
     def tune(self) -> Tuning:
-        """Run the trials. Raises TuningStopped if it is stopped, BadInputError, and CommandError where the untuned
-        job fails."""
+        """Run the trials. Raises ExperimentStopped, BadInputError, and CommandError if the untuned job fails."""
         untuned = self._run_untuned()
         job = self._read_untuned_job()
         self._rungs = list_rungs(self._search.num_trials, untuned.num_steps or 0)
@@ -124,7 +117,7 @@ class Tuner:
     def _run_untuned(self) -> TrialRecord:
         """Train the job as it is, for its whole length: what is decided by its rows is the middle of the space."""
         spec = parse_job(self._document)
-        settings = self._make_fixed_settings()
+        settings = {**self._fixed}
         # Where the document leaves the epochs open, a share of the rows is held out anyway.
         is_held_out = spec.run.validation_fraction or 0.0
         if is_held_out == 0.0 or (is_held_out == "auto" and spec.run.epochs != "auto"):
@@ -144,7 +137,7 @@ class Tuner:
         return record
 
     def _record_settings(self, untuned: TrialRecord, settings: Settings) -> TrialRecord:
-        """Add what the run of the untuned job has told to its record: its rung, what was decided. Return the record."""
+        """Add to the record of the untuned job what its run has decided: its rung, its settings. Return the record."""
         untuned = untuned.model_copy(update={"rung": self._rungs[-1].number, "settings": dict(settings)})
         self._records = [untuned if record.trial == UNTUNED else record for record in self._records]
         self._directory.write_records(self._records)
@@ -154,16 +147,10 @@ class Tuner:
         directory = self._directory.run(UNTUNED, 1.0)
         return read_resolved_job(directory, directory.path).job
 
-    def _make_fixed_settings(self) -> dict[str, Any]:
-        """Return what is set for all runs: no other models beside it, and no end that evaluation rows decide."""
-        has_target = get_field(self._document, "run.target_auc") is not None
-        return {"run.yardsticks": "none", **({"run.target_auc": 1.0} if has_target else {})}
-
     def _run_rung(self, rung: Rung, draws: Mapping[int, Settings], job: JobConfig) -> list[TrialRecord]:
-        """Run the trials of a rung, as many as there is time for; one in any case after the first rung, since a
-        comparison needs it."""
+        """Run the trials of a rung, as many as there is time for; after the first rung one in any case, to compare."""
         fixed = {
-            **self._make_fixed_settings(),
+            **self._fixed,
             "run.epochs": float(f"{job.run.epochs * rung.fraction:.6g}"),
             "run.validation_fraction": job.run.validation_fraction,
             "run.blend": job.run.blend,
@@ -172,13 +159,12 @@ class Tuner:
         records: list[TrialRecord] = []
         for trial, settings in draws.items():
             known, has_time = self._find_record(trial, rung), self._has_time(len(records), rung)
-            if known is not None and not (self._is_to_retry(known) and has_time):
+            if known is not None and not (has_time and self._is_to_retry(known)):
                 records.append(known)
-                continue
-            is_needed = rung.number > 0 and not records
-            if not is_needed and not has_time:
+            elif has_time or (rung.number > 0 and not records):
+                records.append(self._run(trial, rung, settings, fixed))
+            else:
                 break
-            records.append(self._run(trial, rung, settings, fixed))
         return records
 
     def _is_to_retry(self, record: TrialRecord) -> bool:
@@ -202,21 +188,19 @@ class Tuner:
         return next((done for done in self._records if (done.trial, done.fraction) == (trial, rung.fraction)), None)
 
     def _run(self, trial: int, rung: Rung, settings: Settings, fixed: Settings) -> TrialRecord:
-        """Run a trial and record it, unless it is recorded already. Raises TuningStopped if it is stopped."""
+        """Run a trial and record it, unless it is recorded already. Raises ExperimentStopped."""
         known = self._find_record(trial, rung)
         if known is not None and not self._is_to_retry(known):
             return known
         label = "untuned" if trial == UNTUNED else f"trial {trial}"
         directory = self._directory.run(trial, rung.fraction)
         if self._is_stop_requested:
-            raise TuningStopped
+            raise ExperimentStopped
         end = run_trial(self._directory.document, directory, {**fixed, **settings}, label, is_first=trial == UNTUNED)
         outcome = end.outcome
-        if outcome.state == "stopped":
-            raise TuningStopped
-        # One that came too late for the run stops what follows it.
         self._is_stop_requested = end.is_stop_requested
         data_checksum = self._check_rows(directory)
+        metrics = outcome.metrics if outcome.state == "succeeded" else {}
         record = TrialRecord(
             trial=trial,
             rung=rung.number,
@@ -225,13 +209,10 @@ class Tuner:
             state=outcome.state,
             reason=outcome.reason,
             message=outcome.message,
-            validation_log_loss=read_metric(outcome, "validation_log_loss"),
-            auc=read_metric(outcome, "auc"),
-            auc_standard_error=read_metric(outcome, "auc_standard_error"),
-            log_loss=read_metric(outcome, "log_loss"),
+            **{name: metrics.get(name) for name in ("validation_log_loss", "auc", "auc_standard_error", "log_loss")},
             data_checksum=data_checksum,
             num_steps=outcome.step,
-            # Those of a run that failed before count too.
+            # The seconds of a run that failed before count too.
             seconds=round(end.seconds + (0.0 if known is None else known.seconds), 3),
         )
         if known is not None:

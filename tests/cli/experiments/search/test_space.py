@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from cli.experiments.search.space import Choice, LogUniform, draw_settings, list_parameters
 from cli.experiments.trials.fields import set_fields
-from cli.experiments.tuning.space import Choice, LogUniform, draw_settings, list_parameters
 from dlrm.config import JobConfig, parse_job, resolve
 
 ALL = [

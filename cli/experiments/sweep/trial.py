@@ -3,70 +3,33 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from cli.experiments.sweep.document import Sweep
-from cli.experiments.sweep.results import Stage
-from cli.experiments.sweep.settings import list_compared, list_settings
-from cli.experiments.trials.fields import Settings, get_field, set_fields, shorten_fields
+from cli.experiments.trials.fields import (
+    VALIDATION_FRACTION,
+    Settings,
+    fix_end,
+    format_value,
+    get_field,
+    is_open,
+    set_fields,
+)
+from cli.experiments.trials.results import Stage, TrialNames
 from cli.local.errors import BadInputError
 from dlrm.config import EXECUTION_SETTINGS, ConfigError, JobSpec, parse_job
 
-VALIDATION_FRACTION = 0.1
-"""Share of the training rows that choose settings and models, where the document leaves it open."""
 MAX_FAULTS = 10
-"""Largest number of faults that are listed: those of one setting are often those of all."""
+"""Largest number of faults that are listed: one setting often has the faults of all."""
 
 
-@dataclass(frozen=True)
-class Trial:
+class Trial(TrialNames):
     """One run of a sweep."""
 
-    stage: Stage
-    method: str
-    settings: Settings
-    """Values of the grid's fields among which is chosen."""
-    compared: Settings
-    """Values of the compared fields."""
-    seed: int
-    fraction: float
-    """Share of the job's epochs."""
-    document: Mapping[str, Any]
+    document: dict[str, Any]
     """Job document, with paths as written."""
     spec: JobSpec
     """The same document, validated."""
-    key: str
-    """Hash of the document without what depends on the machine, so that equal trials have equal keys anywhere."""
-
-    @property
-    def cell(self) -> str:
-        """Words for the method and the compared values, such as "adam, 4096"."""
-        return format_cell(self.method, self.compared)
-
-    @property
-    def label(self) -> str:
-        """Words that tell the trial from the others, such as "adam, 4096, learning_rate 0.01, seed 0"."""
-        settings = [format_settings(self.settings)] if self.settings else []
-        part = [] if self.fraction == 1.0 else [f"1/{1 / self.fraction:.0f} of the epochs"]
-        return ", ".join([self.cell, *settings, f"seed {self.seed}", *part])
-
-
-def format_value(value: Any) -> str:
-    """Format a value of a field briefly; a date or time of TOML, which no field has, as it is written."""
-    if isinstance(value, float):
-        return f"{value:g}"
-    return value if isinstance(value, str) else json.dumps(value, default=str)
-
-
-def format_cell(method: str, compared: Settings) -> str:
-    """Format a method and the compared values, such as "adam, 4096"."""
-    return ", ".join([method, *map(format_value, compared.values())])
-
-
-def format_settings(settings: Settings) -> str:
-    """Format settings by the last names of their fields, or by longer ones where these are the same."""
-    return ", ".join(f"{name} {format_value(settings[field])}" for field, name in shorten_fields(settings).items())
 
 
 def make_trial(
@@ -77,7 +40,7 @@ def make_trial(
     varied = {**config.methods[method].fields, **compared, **settings}
     try:
         document = set_fields(sweep.job, {**config.fields, **varied, "run.seed": seed})
-        document = set_fields(document, make_fixed_settings(document))
+        document = set_fields(document, _make_fixed_settings(document))
         if fraction != 1.0:
             epochs = get_field(document, "run.epochs")
             if not isinstance(epochs, int | float):
@@ -90,22 +53,31 @@ def make_trial(
         raise BadInputError(*(line.removeprefix("--set ") for line in error.lines)) from None
     except ConfigError as error:
         raise BadInputError(*map(str, error.errors)) from None
-    return Trial(stage, method, settings, compared, seed, fraction, document, spec, _make_key(spec, varied))
+    return Trial(
+        key=_make_key(spec, varied),
+        stage=stage,
+        method=method,
+        settings={**settings},
+        compared={**compared},
+        seed=seed,
+        fraction=fraction,
+        document=document,
+        spec=spec,
+    )
 
 
-def make_fixed_settings(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is set for all trials: where the document leaves it open, rows that choose, no models beside it, and
-    scores that are kept; and no end that the evaluation rows decide."""
+def _make_fixed_settings(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is set for all trials if the document leaves it open, and no end that evaluation rows decide.
+
+    A trial has rows that choose, no models beside it, and scores that are kept.
+    """
     fixed: dict[str, Any] = {
         "run.validation_fraction": VALIDATION_FRACTION,
         "run.blend": "none",
         "run.yardsticks": "none",
         "run.keep_scores": True,
     }
-    fixed = {field: value for field, value in fixed.items() if get_field(document, field) in (None, "auto")}
-    if get_field(document, "run.target_auc") is not None:
-        fixed["run.target_auc"] = 1.0
-    return fixed
+    return {field: value for field, value in fixed.items() if is_open(document, field)} | fix_end(document)
 
 
 def check_all(sweep: Sweep) -> None:
@@ -113,17 +85,17 @@ def check_all(sweep: Sweep) -> None:
     faults: dict[str, None] = {}
     methods: dict[frozenset[str], str] = {}
     for method in sweep.config.methods:
-        settings_of_method = list_settings(sweep.config, method)
+        settings_of_method, combinations = sweep.config.list_settings(method), sweep.config.list_compared()
         keys: set[str] = set()
         faults_of_method: list[str] = []
-        for compared in list_compared(sweep.config):
+        for compared in combinations:
             for settings in settings_of_method:
                 found = _check_setting(sweep, method, compared, settings, len(settings_of_method))
                 if isinstance(found, Trial):
                     keys.add(found.key)
                 else:
                     faults_of_method += found
-        num_jobs = len(list_compared(sweep.config)) * len(settings_of_method)
+        num_jobs = len(combinations) * len(settings_of_method)
         if not faults_of_method and len(keys) < num_jobs:
             what = f"has {num_jobs} settings, of which only {len(keys)} are different job documents"
             faults[f"methods.{method}: {what} (valid: values that differ in what they change)"] = None
@@ -163,11 +135,10 @@ def _check_setting(
 
 
 def _make_key(spec: JobSpec, varied: Settings) -> str:
-    """Hash a document. varied: fields in which trials of the sweep differ, which count even where others like them do
-    not."""
+    """Hash a document. varied: fields in which trials of the sweep differ; they count in any case."""
     # Without defaults, so that a new field of a later version leaves the keys of earlier results as they are.
     identity = spec.model_dump(mode="json", exclude=EXECUTION_SETTINGS, exclude_defaults=True)
-    # A section whose only settings are left out is as if it were not stated.
+    # A section counts as not stated if only settings that are left out are in it.
     identity = {name: value for name, value in identity.items() if value != {} or name not in EXECUTION_SETTINGS}
     if spec.preset is not None and "auto" in (spec.batch.global_size, spec.model.architecture):
         # A preset chooses these by a rule of its own; its other values are in the fields that it has filled.

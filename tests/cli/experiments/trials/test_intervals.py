@@ -1,0 +1,31 @@
+"""Intervals of means over seeds and of paired differences."""
+
+import math
+import statistics
+
+import pytest
+from scipy import stats
+
+from cli.experiments.trials.intervals import combine_differences, estimate_mean
+
+
+def test_a_mean_over_seeds_has_students_interval_and_one_seed_the_interval_of_the_rows() -> None:
+    values = [0.70, 0.71, 0.75]
+    estimate = estimate_mean(values, row_error=9.0)
+    low, high = stats.t.interval(0.95, 2, loc=0.72, scale=stats.sem(values))
+    assert (estimate.low, estimate.high, estimate.source) == (pytest.approx(low), pytest.approx(high), "seeds")
+    lone = estimate_mean([0.7], row_error=0.01)
+    assert (lone.half_width, lone.source) == (pytest.approx(0.0196, rel=1e-4), "rows")
+    assert (estimate_mean([0.7]).half_width, estimate_mean([0.7]).source) == (None, "none")
+
+
+def test_the_variance_of_a_combined_difference_has_a_part_of_the_seeds_and_one_of_the_rows() -> None:
+    differences, errors = [0.010, 0.014, 0.012], [0.002, 0.003, 0.001]
+    combined = combine_differences(differences, errors)
+    between, of_rows = statistics.variance(differences) / 3, statistics.fmean(error**2 for error in errors)
+    assert combined.standard_error == pytest.approx(math.sqrt(between + of_rows), rel=1e-12)
+    squares = stats.t.ppf(0.975, 2) ** 2 * between + stats.norm.ppf(0.975) ** 2 * of_rows
+    assert combined.half_width == pytest.approx(math.sqrt(squares), rel=1e-9)
+    assert combined.source == "seeds and rows"
+    without = combine_differences(differences, None)
+    assert (without.half_width, without.source) == (pytest.approx(stats.t.ppf(0.975, 2) * math.sqrt(between)), "seeds")
