@@ -14,10 +14,9 @@ from sqlalchemy.orm import Session
 from hostinfo.process_identity import ProcessIdentity
 from service.database import Database
 from service.ids import new_id
-from service.jobs.models import Attempt
 from service.leader.lock import LOCK_KEY, LeaderLock
-from service.leader.repository import LeaderRepository, Lease
-from service.leader.waiting_times import move_times
+from service.leader.repository import LeaderRepository, Lease, move_times
+from service.store.models import Attempt
 from service.times import Comparison, compare_clock, follow_clock, now
 
 log = structlog.get_logger(__name__)

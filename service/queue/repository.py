@@ -6,9 +6,9 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, Select, and_, func, not_, or_, select, tuple_, update
 from sqlalchemy.orm import Session, defer
 
-from service.jobs.models import Job
-from service.jobs.states import HOLDING, JobState
 from service.launchers.protocol import Capacity, LauncherCapacity
+from service.store.models import Job
+from service.store.states import HOLDING, JobState
 
 _WITHOUT_DOCUMENTS = (defer(Job.spec, raiseload=True), defer(Job.resolved, raiseload=True))
 """Options of a query for jobs whose documents, which may be large, are not needed."""

@@ -9,8 +9,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, aliased
 
 from service.database.base import JsonText
-from service.jobs.models import Attempt
-from service.reports.models import Metric, StreamPosition
+from service.store.models import Attempt, Metric, StreamPosition
 
 Query = TypeVar("Query", bound="Select[*tuple[Any, ...]]")
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
+from service.access.principal import Actor
 from service.audit.actions import AuditAction
-from service.audit.actor import Actor
 from service.audit.log import NUM_REMOVED, AuditLog
 from service.audit.models import AuditEvent
 from service.http.request_origin import RequestOrigin

@@ -1,9 +1,8 @@
 """Rounds of the control loop that tests run themselves."""
 
+from service.access.principal import Principal, Role
+from service.app import Services
 from service.jobs.schemas import JobDetail
-from service.keys.principal import Principal
-from service.keys.roles import Role
-from service.services import Services
 from tests.patience import wait_until
 
 USER = Principal("key_0", "somebody", "somebody", Role.ADMIN)

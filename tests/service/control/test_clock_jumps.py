@@ -4,14 +4,13 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from service.app import create_services
+from service.app import Services, create_services
 from service.database import Database
-from service.jobs.attempt_repository import AttemptRepository
-from service.jobs.models import Attempt, Job
 from service.jobs.schemas import JobDetail
 from service.jobs.service import Submission
-from service.services import Services
 from service.settings import Settings
+from service.store.attempt_repository import AttemptRepository
+from service.store.models import Attempt, Job
 from service.times import now
 from tests.service.api import make_document
 from tests.service.control.rounds import USER, run_until

@@ -10,16 +10,14 @@ from typing import Any
 import psutil
 import pytest
 
-from service.app import create_services
+from service.access.principal import Principal, Role
+from service.app import Services, create_services
 from service.control.starter import Starter
-from service.jobs.models import Job
 from service.jobs.service import Submission
-from service.keys.principal import Principal
-from service.keys.roles import Role
 from service.launchers.protocol import Launch, LaunchFiles
 from service.queue.state import RESERVED_AFTER
-from service.services import Services
 from service.settings import Settings
+from service.store.models import Job
 from tests.patience import wait_until
 from tests.service.api import Api, make_document
 from tests.service.control.rounds import USER, run_until

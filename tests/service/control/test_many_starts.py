@@ -5,10 +5,9 @@ from collections import Counter
 
 import pytest
 
-from service.app import create_services
+from service.app import Services, create_services
 from service.jobs.service import Submission
 from service.launchers.protocol import Capacity, Launch, LauncherCapacity, LaunchFiles
-from service.services import Services
 from service.settings import Settings
 from tests.service.api import make_document
 from tests.service.control.rounds import USER

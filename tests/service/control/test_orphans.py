@@ -7,12 +7,11 @@ import psutil
 import pytest
 from sqlalchemy import delete
 
-from service.app import create_services
-from service.jobs.models import Attempt, Job
+from service.app import Services, create_services
 from service.jobs.service import Submission
 from service.launchers.protocol import Launch
-from service.services import Services
 from service.settings import Settings
+from service.store.models import Attempt, Job
 from service.times import now
 from tests.patience import wait_until
 from tests.service.api import make_document, serve_api

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 import service.launchers.local
-from service.app import create_services
-from service.jobs.models import Job
+from service.app import Services, create_services
 from service.jobs.service import Submission
 from service.reports.service import MetricQuery
-from service.services import Services
 from service.settings import Settings
+from service.store.models import Job
 from tests.patience import wait_until
 from tests.service.api import Api, make_document
 from tests.service.control.rounds import USER, run_until

@@ -10,11 +10,9 @@ from sqlalchemy import inspect, text
 from sqlalchemy.exc import IntegrityError
 
 import service.audit.models
-import service.jobs.models
 import service.keys.models
 import service.leader.models
-import service.quotas.models
-import service.reports.models
+import service.store.models
 from service.database import Base, Database
 from service.database.migrate import migrate
 from service.keys.models import ApiKey
@@ -23,10 +21,8 @@ NEWEST_REVISION = "0007"
 MODELS = (
     service.audit.models,
     service.leader.models,
-    service.jobs.models,
+    service.store.models,
     service.keys.models,
-    service.quotas.models,
-    service.reports.models,
 )
 
 

@@ -7,21 +7,20 @@ import pytest
 from sqlalchemy import select, text
 
 from dlrm.record import StepReport
+from service.access.secret import hash_secret
 from service.database import Database
 from service.database.migrate import migrate
 from service.http.problems import ProblemError
 from service.ids import new_id
-from service.jobs.attempt_repository import AttemptRepository
-from service.jobs.models import Attempt, Job
-from service.jobs.repository import JobRepository
-from service.jobs.states import AttemptState
-from service.keys.secret import hash_secret
 from service.reasons import Reason
 from service.reports.ingest import Stream
-from service.reports.models import Metric
 from service.reports.repository import ReportRepository
 from service.reports.schemas import NewReports
 from service.reports.service import ReportService
+from service.store.attempt_repository import AttemptRepository
+from service.store.job_repository import JobRepository
+from service.store.models import Attempt, Job, Metric
+from service.store.states import AttemptState
 from service.times import now
 from tests.patience import wait_until
 

@@ -12,9 +12,9 @@ from sqlalchemy.exc import IntegrityError
 
 from service.database import Base, Database
 from service.database.migrate import _make_config, migrate
-from service.jobs.attempt_repository import AttemptRepository
-from service.jobs.repository import JobRepository
 from service.reports.repository import Curve, ReportRepository
+from service.store.attempt_repository import AttemptRepository
+from service.store.job_repository import JobRepository
 
 TIME = "2026-01-02 03:04:05+00:00"
 

@@ -6,9 +6,9 @@ from typing import Any
 import httpx
 import pytest
 
+from service.access.principal import Role
 from service.http.addresses import normalise_address
 from service.http.token_buckets import TokenBuckets
-from service.keys.roles import Role
 from service.settings import Settings
 from tests.service.api import Api, serve_api
 from tests.service.jobs.test_jobs_api import check_problem

@@ -15,15 +15,14 @@ import pytest
 from sqlalchemy import text
 
 import service.jobs.deletion
-import service.jobs.run_files
 from dlrm.config import ConfigError, parse_job
 from dlrm.record import RunDirectory
+from service.access.principal import Role
 from service.ids import new_id
 from service.jobs.deletion import DeletionService
-from service.jobs.run_facts import RunFacts
 from service.jobs.service import Submission
-from service.keys.roles import Role
 from service.settings import Settings
+from service.store.run_facts import RunFacts
 from tests.service.api import Api, make_document
 from tests.service.control.rounds import USER
 from tests.service.jobs.test_checkpoints_api import save_checkpoint
@@ -32,7 +31,7 @@ from tests.service.jobs.test_warm_start import add_warm_start, write_model
 from tests.service.reports.attempts import begin_next_attempt
 
 TABLES = ("jobs", "job_labels", "idempotency_keys", "attempts", "events", "metrics", "stream_positions")
-KILLED_FILES = {service.jobs.deletion.__file__, service.jobs.run_files.__file__}
+KILLED_FILES = {service.jobs.deletion.__file__}
 
 
 def end_job(api: Api, **changes: Any) -> dict[str, Any]:

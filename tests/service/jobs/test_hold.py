@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import text
 
 from service.control.starter import Starter
-from service.jobs.models import Job
-from service.jobs.repository import StateChangedError
+from service.store.job_repository import StateChangedError
+from service.store.models import Job
 from tests.service.api import Api
 from tests.service.jobs.test_jobs_api import check_problem
 

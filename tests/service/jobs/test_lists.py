@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from service.jobs.models import Job
+from service.store.models import Job
 from tests.service.api import Api
 from tests.service.jobs.test_jobs_api import check_problem
 

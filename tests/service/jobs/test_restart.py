@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from dlrm.config import parse_job
-from service.keys.roles import Role
+from service.access.principal import Role
 from tests.service.api import Api, make_document
 from tests.service.jobs.keys import make_key
 from tests.service.jobs.test_jobs_api import check_problem

@@ -5,8 +5,8 @@ from typing import Any
 
 import httpx
 
-from service.keys.dependencies import SESSION_COOKIE
-from service.keys.secret import hash_secret
+from service.access.secret import hash_secret
+from service.http.gate import SESSION_COOKIE
 from tests.service.api import Api
 from tests.service.keys.holders import create_key, expire_key, list_keys
 from tests.service.reports.attempts import TOKEN, begin_next_attempt

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from service.keys.secret import hash_secret
+from service.access.secret import hash_secret
 from tests.service.api import Api, make_document
 from tests.service.keys.scene import Scene, make_scene
 

@@ -5,7 +5,7 @@ import pytest
 from service.capacity.known import dump_capacities
 from service.launchers.protocol import Capacity, LauncherCapacity
 from service.leader.leadership import Leadership
-from service.leader.make_lock import make_lock
+from service.leader.lock import make_lock
 from tests.service.api import Api, make_document
 
 

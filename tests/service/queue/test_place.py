@@ -3,8 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from service.jobs.models import Job
 from service.queue.place import _round_up_to_minute
+from service.store.models import Job
 from tests.service.api import Api
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from service.keys.roles import Role
+from service.access.principal import Role
 from tests.service.api import TEAM, Api
 
 TWO_CORES = {"workers_per_node": 1, "threads_per_worker": 2, "memory": "1GiB"}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.reports import log_parts
+from service.store import log_parts
 from tests.service.api import Api
 from tests.service.remote.reporting import Attempt, start_attempt
 from tests.service.remote.silent_launcher import SilentLauncher

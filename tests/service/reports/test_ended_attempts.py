@@ -9,11 +9,11 @@ from sqlalchemy import update
 
 from dlrm.record import SpoolWriter
 from service.control.starter import make_launch
-from service.jobs.attempt_repository import AttemptRepository
-from service.jobs.models import Attempt, Job
-from service.jobs.states import ENDED, AttemptState
 from service.reasons import Reason
 from service.reports.spool_tail import SpoolTail
+from service.store.attempt_repository import AttemptRepository
+from service.store.models import Attempt, Job
+from service.store.states import ENDED, AttemptState
 from service.times import now
 from tests.service.api import Api
 from tests.service.reports.attempts import TOKEN, begin_next_attempt, get_job

@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dlrm.record import EvaluationReport, EventReport, ProgressReport, SpoolWriter, StepReport
+from service.access.secret import hash_secret
 from service.control.starter import make_launch
-from service.jobs.models import Attempt
-from service.keys.secret import hash_secret
 from service.reports.spool_tail import SpoolTail
+from service.store.models import Attempt
 from tests.service.api import Api
 from tests.service.http.raw import connect, get_key, make_head
 from tests.service.reports.attempts import TOKEN, begin_next_attempt, get_job

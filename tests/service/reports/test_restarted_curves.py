@@ -6,10 +6,10 @@ import httpx
 import pytest
 
 from dlrm.record import EvaluationReport, Report, StartReport
+from service.access.principal import Role
 from service.client import Client
 from service.client import client as client_module
-from service.jobs.models import Attempt
-from service.keys.roles import Role
+from service.store.models import Attempt
 from tests.service.api import TEAM, Api
 from tests.service.reports.attempts import TOKEN, begin_next_attempt
 from tests.service.reports.steps import make_step

@@ -5,7 +5,7 @@ from datetime import timedelta
 from sqlalchemy import delete, select, tuple_
 from sqlalchemy.orm import Session
 
-from service.jobs.models import IdempotencyKey
+from service.store.models import IdempotencyKey
 from service.times import now
 
 LIFETIME = timedelta(hours=24)

@@ -2,11 +2,10 @@
 
 from sqlalchemy.orm import Session
 
+from service.access.principal import Principal, Role
 from service.http.problems import not_found
-from service.jobs.models import Job
-from service.jobs.repository import JobRepository
-from service.keys.principal import Principal
-from service.keys.roles import Role
+from service.store.job_repository import JobRepository
+from service.store.models import Job
 
 
 def get_visible_job(session: Session, job_id: str, principal: Principal, *, for_update: bool = False) -> Job:

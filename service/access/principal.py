@@ -1,11 +1,39 @@
-"""Identity of the sender of a request."""
+"""Identity and rights of the sender of a request."""
 
 import hashlib
 from dataclasses import dataclass
+from enum import StrEnum
 
-from service.audit.actor import Actor
 from service.http.request_origin import NO_REQUEST, RequestOrigin
-from service.keys.roles import Role
+
+
+class Role(StrEnum):
+    """Rights of a key: `viewer` reads the jobs of its owner, `submitter` also submits and controls them.
+
+    `admin` does so with the jobs of all owners, and manages keys, quotas and the audit log.
+    """
+
+    VIEWER = "viewer"
+    SUBMITTER = "submitter"
+    ADMIN = "admin"
+
+    def includes(self, other: "Role") -> bool:
+        ranked = list(Role)
+        return ranked.index(self) >= ranked.index(other)
+
+
+@dataclass(frozen=True)
+class Actor:
+    """Actor of an action, with the origin of the request."""
+
+    owner: str = ""
+    """Owner of the key that acts; empty where nobody is signed in, and where the service acts by itself."""
+    key_id: str | None = None
+    origin: RequestOrigin = NO_REQUEST
+
+
+SERVICE = Actor()
+"""Actor of what the service does by itself."""
 
 
 @dataclass(frozen=True)

@@ -6,30 +6,8 @@ from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
 
+from service.access.principal import Principal, Role
 from service.http.problems import forbidden, unauthenticated
-from service.http.request_origin import get_request_origin
-from service.keys.principal import Principal
-from service.keys.roles import Role
-from service.services import Services
-
-SESSION_COOKIE = "dlrm_session"
-
-
-def find_principal(request: Request, services: Services) -> Principal:
-    """Find the principal of the request's API key or browser session, in the database.
-
-    Raises ProblemError if there is neither, or where a page of another site sends a change with this cookie.
-    """
-    origin = get_request_origin(request)
-    secret = get_bearer_token(request)
-    if secret is not None:
-        return services.keys.authenticate(secret, origin)
-    cookie = request.cookies.get(SESSION_COOKIE)
-    principal = services.sessions.authenticate(cookie, origin) if cookie else None
-    if principal is None:
-        raise unauthenticated("send an API key as `Authorization: Bearer dlrm_…`, or sign in")
-    refuse_foreign_page(request)
-    return principal
 
 
 def get_bearer_token(request: Request) -> str | None:

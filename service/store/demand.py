@@ -4,14 +4,7 @@ from dlrm.config import FieldError, JobSpec, format_count
 from service.launchers.protocol import Capacity, Demand, LauncherCapacity
 from service.reasons import Reason
 from service.sizes import format_giga, format_giga_limit, guess_size_base
-
-
-def choose_machines(job: JobSpec, launcher: str) -> JobSpec:
-    """Return `job` with one machine of a range that begins with one, where the launcher starts jobs on one alone."""
-    numbers = job.resources.node_range
-    if launcher != "local" or numbers[0] > 1 or len(numbers) == 1:
-        return job
-    return job.model_copy(update={"resources": job.resources.with_present(1)})
+from service.store.models import Job
 
 
 def compute_demand(job: JobSpec) -> Demand:
@@ -102,3 +95,13 @@ def find_first_lack(demand: Capacity, free: Capacity) -> tuple[Reason, str] | No
     if demand.num_gpus > free.num_gpus:
         return Reason.WAITING_FOR_GPU, f"needs {format_count(demand.num_gpus, 'GPU')}, {free.num_gpus} free"
     return None
+
+
+def get_demand(job: Job) -> Capacity:
+    """Return what a job needs to start, on all its machines together."""
+    return get_full_demand(job).least
+
+
+def get_full_demand(job: Job) -> Demand:
+    """Return what a job needs of each of its machines."""
+    return Demand(Capacity(job.num_cores, job.memory_bytes, job.num_gpus), job.num_nodes, job.min_nodes)

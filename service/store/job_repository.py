@@ -9,12 +9,11 @@ from sqlalchemy import ColumnElement, Text, cast, delete, func, select, union_al
 from sqlalchemy.orm import Session, defer
 
 from service.actors import RECONCILER
-from service.jobs.filters import JobFilter
-from service.jobs.list_query import select_ids
-from service.jobs.models import Event, Job
-from service.jobs.states import ENDED, HOLDING, NOT_ENDED, JobState, check_transition
 from service.launchers.protocol import Capacity
 from service.reasons import Reason
+from service.store.filters import JobFilter, select_ids
+from service.store.models import Event, Job
+from service.store.states import ENDED, HOLDING, NOT_ENDED, JobState, check_transition
 from service.times import now
 
 MAX_EVENTS_CHARACTERS = 2**19

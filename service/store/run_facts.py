@@ -1,20 +1,63 @@
 """Facts about the runs of jobs: found in their directories where the service sees these, else as they were reported."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from dlrm.config.patterns import is_remote
-from dlrm.record import CheckpointReport, Outcome, RankEnd, RunDirectory
+from dlrm.record import CheckpointFaultError, CheckpointReport, Outcome, RankEnd, RunDirectory, list_checkpoints
 from service.database import Database
-from service.jobs.attempt_repository import AttemptRepository
-from service.jobs.checkpoint_repository import CheckpointRepository
-from service.jobs.checkpoints import Checkpoint, find_newest_step_saved_since, list_job_checkpoints
-from service.jobs.launches import read_placement
-from service.jobs.models import Attempt, Job
 from service.launchers.log_files import find_last_line, read_last_line, read_log, read_part
 from service.launchers.protocol import LaunchStatus, LogName, LogPart, LogRange
 from service.launchers.registry import Launchers
-from service.reports.log_parts import LAUNCH, LOG, LogPartRepository
+from service.store.attempt_repository import AttemptRepository, CheckpointRepository
+from service.store.launches import read_placement
+from service.store.log_parts import LAUNCH, LOG, LogPartRepository
+from service.store.models import Attempt, Job
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A complete checkpoint. Its files are not compared with their checksums; an attempt that resumes from it does."""
+
+    step: int
+    """Batches consumed."""
+    num_steps: int
+    num_samples: int
+    num_bytes: int
+    world_size: int
+    time: datetime
+    """Time of completion."""
+    path: str
+    """Path of its directory; also a URI where the service does not see it."""
+
+
+def list_job_checkpoints(job: Job) -> list[Checkpoint]:
+    """List the complete checkpoints of a job, newest first."""
+    checkpoints: list[Checkpoint] = []
+    for directory in list_checkpoints(RunDirectory(Path(job.run_directory)).checkpoints):
+        try:
+            manifest = directory.read_manifest()
+            checkpoints.append(
+                Checkpoint(
+                    step=manifest.step,
+                    num_steps=manifest.num_steps,
+                    num_samples=manifest.num_samples,
+                    num_bytes=manifest.num_bytes,
+                    world_size=manifest.world_size,
+                    time=datetime.fromtimestamp(manifest.time, UTC),
+                    path=str(directory.path),
+                )
+            )
+        except (CheckpointFaultError, OverflowError, ValueError, OSError):
+            # Still being written, left by a crash, or not a checkpoint of this program.
+            continue
+    return checkpoints
+
+
+def find_newest_step_saved_since(job: Job, time: datetime) -> int | None:
+    """Return the step of the newest checkpoint completed at or after `time`; None if absent."""
+    return next((checkpoint.step for checkpoint in list_job_checkpoints(job) if checkpoint.time >= time), None)
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from sqlalchemy import ColumnElement, delete, func, select, tuple_
 from sqlalchemy.orm import Session
 
-from service.jobs.models import Attempt
 from service.launchers.log_files import LogText
-from service.reports.models import StoredLogPart, StreamPosition
+from service.store.models import Attempt, StoredLogPart, StreamPosition
 
 LOG, LAUNCH = "log", "launch"
 """Streams of the logs of ranks, and of launch processes."""

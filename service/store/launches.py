@@ -3,25 +3,10 @@
 import json
 from pathlib import Path
 
-from dlrm.config import ConfigError, FieldError, JobSpec, KubernetesConfig
+from dlrm.config import KubernetesConfig
 from dlrm.record import RunDirectory
-from service.jobs.models import Attempt, Job
 from service.launchers.protocol import Capacity, Demand, Launch, LaunchName
-from service.launchers.registry import Launchers
-
-
-def resolve_launcher(spec: JobSpec, launchers: Launchers) -> str:
-    """Return the name of the launcher that starts a job.
-
-    Raises ConfigError if the service has none of that name, or where that one does not allow the job's placement.
-    """
-    name = launchers.resolve(spec.resources.launcher)
-    if name not in launchers:
-        message, valid = f"this service has no launcher {name}", ", ".join(["auto", *launchers])
-        raise ConfigError([FieldError("resources.launcher", message, valid)])
-    if faults := launchers[name].list_faults(spec.resources.kubernetes):
-        raise ConfigError(faults)
-    return name
+from service.store.models import Attempt, Job
 
 
 def make_launch(job: Job, attempt: Attempt) -> Launch:

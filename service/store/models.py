@@ -1,4 +1,4 @@
-"""Database tables of jobs, their attempts and their events."""
+"""Database tables of jobs: their attempts, events, checkpoints, reports, logs and quotas."""
 
 from datetime import datetime
 from typing import Any
@@ -194,3 +194,67 @@ class Event(Base):
     name: Mapped[str | None] = mapped_column(Text)
     rank: Mapped[int | None]
     details: Mapped[dict[str, Any]]
+
+
+class Metric(Base):
+    """A report of a step or an evaluation."""
+
+    __tablename__ = "metrics"
+    __table_args__ = (
+        UniqueConstraint("attempt_id", "rank", "stream", "seq"),
+        Index("ix_metrics_job_id", "job_id", "kind", "id"),
+    )
+
+    id: Mapped[int] = mapped_column(SerialId, primary_key=True, autoincrement=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
+    attempt_id: Mapped[str] = mapped_column(ForeignKey("attempts.id", ondelete="CASCADE"))
+    attempt: Mapped[int]
+    """Number of the attempt."""
+    rank: Mapped[int]
+    stream: Mapped[str] = mapped_column(String(8))
+    seq: Mapped[int]
+    kind: Mapped[str] = mapped_column(String(10))
+    step: Mapped[int] = mapped_column(BigInteger)
+    """Batches consumed."""
+    report: Mapped[dict[str, Any]]
+
+
+class StreamPosition(Base):
+    """Position in one stream of one rank: lines 1 to `acknowledged_seq` are known."""
+
+    __tablename__ = "stream_positions"
+
+    attempt_id: Mapped[str] = mapped_column(ForeignKey("attempts.id", ondelete="CASCADE"), primary_key=True)
+    rank: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    stream: Mapped[str] = mapped_column(String(8), primary_key=True)
+    acknowledged_seq: Mapped[int]
+
+
+class StoredLogPart(Base):
+    """Lines of a log of an attempt that came in one push."""
+
+    __tablename__ = "log_parts"
+
+    attempt_id: Mapped[str] = mapped_column(ForeignKey("attempts.id", ondelete="CASCADE"), primary_key=True)
+    rank: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    stream: Mapped[str] = mapped_column(String(8), primary_key=True)
+    start_byte: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    """Bytes of the log before this part."""
+    num_bytes: Mapped[int]
+    text: Mapped[str] = mapped_column(Text)
+    """The lines with their ends, in UTF-8 of `num_bytes` bytes."""
+
+
+class Quota(Base):
+    """Limits on all jobs of one owner together; null if there is no limit."""
+
+    __tablename__ = "quotas"
+
+    owner: Mapped[str] = mapped_column(String(63), primary_key=True)
+    num_cores: Mapped[int | None]
+    memory_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    num_gpus: Mapped[int | None]
+    num_running: Mapped[int | None]
+    """Number of jobs that hold resources at the same time."""
+    num_queued: Mapped[int | None]
+    """Number of jobs that wait at the same time."""

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
-from service.jobs.models import Job
-from service.jobs.states import HOLDING, JobState
 from service.launchers.protocol import Capacity
-from service.quotas.models import Quota
+from service.store.models import Job, Quota
+from service.store.states import HOLDING, JobState
 
 EVERYBODY = "*"
 """Owner of the quota of all owners that have none of their own."""

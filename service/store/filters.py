@@ -1,12 +1,32 @@
-"""The SQL conditions of a list of jobs."""
+"""Filters of the list of jobs, and their SQL conditions."""
 
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from sqlalchemy import ColumnElement, Select, or_, select
 
 from service.ids import get_first_id
-from service.jobs.filters import JobFilter
-from service.jobs.models import Job, JobLabel
+from service.store.models import Job, JobLabel
+from service.store.states import JobState
+
+
+@dataclass(frozen=True)
+class JobFilter:
+    """Conditions that all hold for the listed jobs; None and empty ones restrict nothing."""
+
+    states: tuple[JobState, ...] = ()
+    """States of which a job has one."""
+    labels: tuple[tuple[str, str], ...] = ()
+    """Names and values of labels of which a job has all."""
+    name: str | None = None
+    owner: str | None = None
+    created_after: datetime | None = None
+    """Time at which, or later than which, a job was submitted."""
+    created_before: datetime | None = None
+    """Time earlier than which a job was submitted."""
+    text: str | None = None
+    """Part of the name, of the id, or of the value of a label of a job; capitals do not matter."""
+
 
 MAX_CLOCK_STEP = timedelta(minutes=1)
 """Largest difference between the times of a job and of its id, which are read from the clock one after the other."""
