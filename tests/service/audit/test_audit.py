@@ -13,7 +13,10 @@ from service.audit.models import AuditEvent
 from service.http.request_origin import RequestOrigin
 from service.times import now
 from tests.service.api import TEAM, Api
+from tests.service.databases import on_both_databases
 from tests.service.keys.holders import create_key, sign_in
+
+pytestmark = on_both_databases
 
 LOCAL = "127.0.0.1"
 START = now().replace(minute=0, second=0, microsecond=0) - timedelta(days=30)

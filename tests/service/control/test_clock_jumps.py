@@ -14,6 +14,9 @@ from service.store.models import Attempt, Job
 from service.times import now
 from tests.service.api import make_document
 from tests.service.control.rounds import USER, run_until
+from tests.service.databases import on_both_databases
+
+pytestmark = on_both_databases
 
 HOUR = timedelta(hours=1)
 JUMPS = pytest.mark.parametrize("jump", [HOUR, -HOUR], ids=["forward", "back"])

@@ -85,7 +85,6 @@ def test_a_crashed_attempt_is_followed_by_another(live_api: Api) -> None:
     assert "a wheel came off" in log["text"]
 
 
-@pytest.mark.slow_on_postgresql
 def test_a_job_that_goes_on_crashing_fails_after_its_last_restart(live_api: Api) -> None:
     job = live_api.wait_for(live_api.submit(behaviour="crash", max_restarts=1)["id"], *ENDED)
     assert (job["state"], job["reason"], job["num_attempts"]) == ("FAILED", "worker_crashed", 2)
@@ -121,7 +120,6 @@ def test_a_job_that_finishes_while_it_is_cancelled_has_succeeded(live_api: Api) 
     assert live_api.wait_for(job_id, *ENDED)["state"] == "SUCCEEDED"
 
 
-@pytest.mark.slow_on_postgresql
 def test_a_job_that_does_not_stop_is_killed_after_the_grace_period(settings: Settings) -> None:
     services = create_services(settings.model_copy(update={"grace_period_seconds": 0.3}))
     job_id = submit(services, behaviour="ignore_stop")
@@ -132,7 +130,6 @@ def test_a_job_that_does_not_stop_is_killed_after_the_grace_period(settings: Set
     assert (job.state, job.reason) == ("CANCELLED", "user_cancelled")
 
 
-@pytest.mark.slow_on_postgresql
 def test_a_job_above_its_memory_is_killed_with_the_figures(live_api: Api) -> None:
     resources = {"workers_per_node": 1, "memory": "256MiB"}
     job = live_api.wait_for(live_api.submit(behaviour="hog", resources=resources, max_restarts=0)["id"], *ENDED)
@@ -140,7 +137,6 @@ def test_a_job_above_its_memory_is_killed_with_the_figures(live_api: Api) -> Non
     assert "limit of 0.25 GiB: raise resources.memory" in job["message"]
 
 
-@pytest.mark.slow_on_postgresql
 def test_a_job_past_its_deadline_is_stopped(live_api: Api) -> None:
     job = live_api.wait_for(live_api.submit(deadline_seconds=1)["id"], *ENDED)
     assert (job["state"], job["reason"]) == ("FAILED", "deadline_exceeded")
@@ -222,7 +218,6 @@ def test_a_job_that_takes_nothing_of_a_reserved_room_passes(settings: Settings) 
     assert get_state_and_reason(services, too_large) == ("QUEUED", "behind_reservation")
 
 
-@pytest.mark.slow_on_postgresql
 def test_every_attempt_has_gpus_of_its_own(settings: Settings) -> None:
     services = create_services(settings.model_copy(update={"num_gpus": 3}))
     resources = [{**make_resources(1), "workers_per_node": number, "gpus_per_worker": 1} for number in (1, 2)]
@@ -235,7 +230,6 @@ def test_every_attempt_has_gpus_of_its_own(settings: Settings) -> None:
     assert visible == ["0", "1,2"]
 
 
-@pytest.mark.slow_on_postgresql
 def test_workers_inherit_no_secret_of_the_service(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DLRM_DATABASE_URL", "postgresql://service:pass-1234@database/dlrm")
     monkeypatch.setenv("PGPASSWORD", "pass-1234")
@@ -275,7 +269,6 @@ def test_a_job_that_no_longer_fits_the_machine_fails(settings: Settings) -> None
     assert get_state_and_reason(smaller, job_id) == ("FAILED", "cannot_fit")
 
 
-@pytest.mark.slow_on_postgresql
 def test_a_trainer_that_cannot_be_started_fails_the_job_after_its_restarts(settings: Settings, tmp_path: Path) -> None:
     changes = {"trainer_python": tmp_path / "nothing", "restart_delay_seconds": 0.0}
     services = create_services(settings.model_copy(update=changes))

@@ -14,8 +14,6 @@ from tests.service.api import make_document
 from tests.service.control.rounds import USER, run_until
 from tests.service.remote.silent_launcher import SilentLauncher
 
-pytestmark = pytest.mark.slow_on_postgresql
-
 
 @pytest.fixture
 def services(settings: Settings) -> Services:

@@ -13,8 +13,6 @@ from tests.service.api import make_document
 from tests.service.control.rounds import USER
 from tests.service.remote.silent_launcher import SilentLauncher
 
-pytestmark = pytest.mark.slow_on_postgresql
-
 NUM_JOBS = 6
 START_SECONDS = 0.3
 

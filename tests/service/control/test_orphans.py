@@ -18,8 +18,6 @@ from tests.service.api import make_document, serve_api
 from tests.service.control.rounds import USER, run_until
 from tests.service.processes import is_running
 
-pytestmark = pytest.mark.slow_on_postgresql
-
 
 def start_job(services: Services) -> tuple[str, int]:
     """Start a job that runs until it is stopped; return its id and the process id of its attempt."""

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from service.app import create_services
 from service.jobs.service import Submission
@@ -12,8 +11,6 @@ from service.settings import Settings
 from tests.patience import wait_until
 from tests.service.api import Api, make_document
 from tests.service.control.rounds import USER, run_until
-
-pytestmark = pytest.mark.slow_on_postgresql
 
 
 def post(api: Api, job_id: str, action: str) -> httpx.Response:

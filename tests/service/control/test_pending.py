@@ -16,8 +16,6 @@ from service.times import now
 from tests.service.api import make_document
 from tests.service.control.rounds import USER, run_until
 
-pytestmark = pytest.mark.slow_on_postgresql
-
 ENDED = ("SUCCEEDED", "FAILED", "CANCELLED")
 
 

@@ -20,8 +20,6 @@ from tests.service.api import Api, make_document
 from tests.service.control.rounds import USER, run_until
 from tests.service.processes import is_running
 
-pytestmark = pytest.mark.slow_on_postgresql
-
 LONG_SECONDS = 600.0
 
 

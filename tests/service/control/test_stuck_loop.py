@@ -9,8 +9,6 @@ from service.store.models import Job
 from tests.patience import wait_until
 from tests.service.api import Api
 
-pytestmark = pytest.mark.slow_on_postgresql
-
 
 @pytest.fixture(autouse=True)
 def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,9 @@ import service.store.models
 from service.database import Base, Database
 from service.database.migrate import ForeignRevisionError, migrate
 from service.keys.models import ApiKey
+from tests.service.databases import on_both_databases
+
+pytestmark = on_both_databases
 
 NEWEST_REVISION = "0007"
 MODELS = (

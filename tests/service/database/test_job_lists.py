@@ -13,6 +13,9 @@ from service.store.filters import JobFilter
 from service.store.job_repository import JobRepository
 from service.store.models import Job
 from service.store.states import JobState
+from tests.service.databases import on_both_databases
+
+pytestmark = on_both_databases
 
 NUM_JOBS = 20_000
 STEPS_PER_ROW = 5

@@ -23,6 +23,9 @@ from service.store.models import Attempt, Job, Metric
 from service.store.states import AttemptState
 from service.times import now
 from tests.patience import wait_until
+from tests.service.databases import on_both_databases
+
+pytestmark = on_both_databases
 
 TOKEN = "attempt-token"
 

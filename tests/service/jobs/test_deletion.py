@@ -25,10 +25,13 @@ from service.settings import Settings
 from service.store.run_facts import RunFacts
 from tests.service.api import Api, make_document
 from tests.service.control.rounds import USER
+from tests.service.databases import on_both_databases
 from tests.service.jobs.test_checkpoints_api import save_checkpoint
 from tests.service.jobs.test_jobs_api import check_problem
 from tests.service.jobs.test_warm_start import add_warm_start, write_model
 from tests.service.reports.attempts import begin_next_attempt
+
+pytestmark = on_both_databases
 
 TABLES = ("jobs", "job_labels", "idempotency_keys", "attempts", "events", "metrics", "stream_positions")
 KILLED_FILES = {service.jobs.deletion.__file__}

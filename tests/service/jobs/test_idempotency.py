@@ -11,6 +11,9 @@ from service.store.idempotency_repository import MAX_REMOVED
 from service.store.models import IdempotencyKey
 from service.times import now
 from tests.service.api import Api, make_document
+from tests.service.databases import on_both_databases
+
+pytestmark = on_both_databases
 
 
 def submit(api: Api, key: str) -> httpx.Response:

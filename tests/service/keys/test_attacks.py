@@ -11,8 +11,6 @@ from service.access.secret import hash_secret
 from tests.service.api import Api, make_document
 from tests.service.keys.scene import Scene, make_scene
 
-pytestmark = pytest.mark.slow_on_postgresql
-
 JSON = {"Content-Type": "application/json"}
 
 

@@ -20,6 +20,9 @@ from service.leader.lock import LOCK_KEY, make_lock
 from service.store.models import Attempt, Job
 from service.times import now
 from tests.patience import wait_until
+from tests.service.databases import on_both_databases
+
+pytestmark = on_both_databases
 
 MakeLeadership = Callable[[], Leadership]
 TOTAL = Capacity(4, 4 * 2**30, 0)

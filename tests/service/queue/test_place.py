@@ -6,6 +6,9 @@ from typing import Any
 from service.queue.place import _round_up_to_minute
 from service.store.models import Job
 from tests.service.api import Api
+from tests.service.databases import on_both_databases
+
+pytestmark = on_both_databases
 
 
 def get_place(api: Api, job_id: str) -> dict[str, Any] | None:

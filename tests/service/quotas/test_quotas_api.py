@@ -6,6 +6,9 @@ import pytest
 
 from service.access.principal import Role
 from tests.service.api import TEAM, Api
+from tests.service.databases import on_both_databases
+
+pytestmark = on_both_databases
 
 TWO_CORES = {"workers_per_node": 1, "threads_per_worker": 2, "memory": "1GiB"}
 

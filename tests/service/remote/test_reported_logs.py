@@ -11,8 +11,6 @@ from tests.service.api import Api
 from tests.service.remote.reporting import Attempt, start_attempt
 from tests.service.remote.silent_launcher import SilentLauncher
 
-pytestmark = pytest.mark.slow_on_postgresql
-
 LINES = [f"line {number}: grüezi \U0001f600" for number in range(12)]
 TEXT = "".join(f"{line}\n" for line in LINES)
 

@@ -16,8 +16,11 @@ from service.store.models import Attempt, Job
 from service.store.states import ENDED, AttemptState
 from service.times import now
 from tests.service.api import Api
+from tests.service.databases import on_both_databases
 from tests.service.reports.attempts import TOKEN, begin_next_attempt, get_job
 from tests.service.reports.test_restarted_curves import make_evaluation, make_step
+
+pytestmark = on_both_databases
 
 
 @pytest.fixture

@@ -17,8 +17,11 @@ from service.control.starter import make_launch
 from service.reports.spool_tail import SpoolTail
 from service.store.models import Attempt
 from tests.service.api import Api
+from tests.service.databases import on_both_databases
 from tests.service.http.raw import connect, get_key, make_head
 from tests.service.reports.attempts import TOKEN, begin_next_attempt, get_job
+
+pytestmark = on_both_databases
 
 
 def make_step_line(seq: int, **changes: Any) -> str:

@@ -11,8 +11,11 @@ from service.client import Client
 from service.client import client as client_module
 from service.store.models import Attempt
 from tests.service.api import TEAM, Api
+from tests.service.databases import on_both_databases
 from tests.service.reports.attempts import TOKEN, begin_next_attempt
 from tests.service.reports.steps import make_step
+
+pytestmark = on_both_databases
 
 START = StartReport(step=0, evaluated_step=0)
 """Report of an attempt that begins at step 0."""
