@@ -5,8 +5,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from service.access.senders import Admin
-from service.audit.actions import AuditAction
 from service.audit.log import Audit
+from service.audit.models import AuditAction
 from service.audit.repository import AuditFilter
 from service.audit.schemas import AuditEventView
 from service.http.paging import Cursor, Page, parse_serial_cursor

@@ -6,8 +6,7 @@ from typing import Annotated, Any
 from sqlalchemy.orm import Session
 
 from service.access.principal import Actor
-from service.audit.actions import AuditAction
-from service.audit.models import AuditEvent
+from service.audit.models import AuditAction, AuditEvent
 from service.audit.repository import AuditFilter, AuditRepository
 from service.audit.schemas import AuditEventView
 from service.database import Database

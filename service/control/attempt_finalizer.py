@@ -6,12 +6,11 @@ from datetime import timedelta
 
 from sqlalchemy.orm import Session
 
-from service.actors import RECONCILER
 from service.control.restart_policy import UNCOUNTED, BackOff, count_restarts_left, has_progressed
 from service.control.verdict import ExitObservation, Verdict, decide
 from service.launchers.protocol import LaunchError, LaunchStatus
 from service.leader.leadership import Leadership
-from service.reasons import Reason
+from service.reasons import RECONCILER, Reason
 from service.store.attempt_repository import AttemptRepository, CheckpointRepository
 from service.store.job_repository import Change, JobRepository
 from service.store.models import Attempt, Job

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import structlog
 
-from service.actors import RECONCILER
 from service.control.attempt_finalizer import AttemptFinalizer
 from service.control.restart_policy import has_to_wait, is_late
 from service.control.starter import Starter
@@ -14,7 +13,7 @@ from service.launchers.observed_end import ObservedEnd
 from service.launchers.protocol import Launch, LaunchError, LaunchName, LaunchPhase, LaunchStatus
 from service.launchers.registry import Launchers
 from service.leader.leadership import Leadership
-from service.reasons import Reason
+from service.reasons import RECONCILER, Reason
 from service.reports.spool_tail import SpoolTail
 from service.sizes import format_giga, guess_size_base
 from service.store.attempt_repository import AttemptRepository

@@ -4,7 +4,6 @@ import time
 
 import structlog
 
-from service.actors import SCHEDULER
 from service.control.attempt_finalizer import AttemptFinalizer
 from service.control.round_errors import Faults
 from service.control.starter import Starter
@@ -13,7 +12,7 @@ from service.launchers.registry import Launchers
 from service.leader.leadership import Leadership, LeadershipLostError
 from service.queue.repository import QueueRepository, list_late
 from service.queue.state import QueueState
-from service.reasons import Reason
+from service.reasons import SCHEDULER, Reason
 from service.store.demand import get_demand, get_full_demand, list_misfits
 from service.store.job_repository import Change, JobRepository, StateChangedError
 from service.store.models import Job

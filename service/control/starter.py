@@ -5,12 +5,11 @@ import json
 from dlrm.config import ResolvedJob, format_count
 from dlrm.record import PushTarget
 from service.access.secret import hash_secret, new_secret
-from service.actors import SCHEDULER
 from service.ids import new_id
 from service.launchers.protocol import LaunchFiles
 from service.launchers.registry import Launchers
 from service.leader.leadership import Leadership
-from service.reasons import Reason
+from service.reasons import SCHEDULER, Reason
 from service.reports.progress import ReportedProgress
 from service.store.attempt_repository import AttemptRepository
 from service.store.job_repository import Change, JobRepository, StateChangedError

@@ -7,10 +7,9 @@ from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError
 
 from service.database.database import Database
-from service.database.errors import DatabaseUnusableError
 from service.database.failures import get_cause, is_database_away, is_refused
 from service.database.migrate import ForeignRevisionError, migrate
-from service.database.url import describe_database, parse_database_url
+from service.database.url import DatabaseUnusableError, describe_database, parse_database_url
 
 log = structlog.get_logger(__name__)
 

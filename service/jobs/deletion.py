@@ -15,8 +15,8 @@ from sqlalchemy.orm import Session
 
 from service.access.principal import Principal
 from service.access.visibility import get_visible_job
-from service.audit.actions import AuditAction
 from service.audit.log import AuditLog
+from service.audit.models import AuditAction
 from service.database import Database
 from service.http.problems import conflict
 from service.jobs.actions import require_end

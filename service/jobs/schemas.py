@@ -179,15 +179,7 @@ class CheckpointView(BaseModel):
             done_fraction = checkpoint.num_samples / num_run_samples
         else:
             done_fraction = checkpoint.step / max(checkpoint.num_steps, 1)
-        return cls(
-            step=checkpoint.step,
-            num_samples=checkpoint.num_samples,
-            done_fraction=done_fraction,
-            time=checkpoint.time,
-            num_bytes=checkpoint.num_bytes,
-            world_size=checkpoint.world_size,
-            path=checkpoint.path,
-        )
+        return cls.model_validate(vars(checkpoint) | {"done_fraction": done_fraction})
 
 
 class CheckpointList(BaseModel):

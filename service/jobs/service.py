@@ -13,8 +13,8 @@ from sqlalchemy.orm import Session
 from dlrm.config import FieldError, JobSpec
 from service.access.principal import Principal
 from service.access.visibility import get_visible_job, get_visible_owner
-from service.audit.actions import AuditAction
 from service.audit.log import AuditLog
+from service.audit.models import AuditAction
 from service.capacity.known import KnownCapacity
 from service.database import Database
 from service.http.paging import Page

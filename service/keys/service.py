@@ -10,9 +10,8 @@ from sqlalchemy.orm import Session
 from dlrm.config import FieldError
 from service.access.principal import SERVICE, Actor, Principal, Role
 from service.access.secret import hash_secret, new_secret
-from service.actors import PARTS
-from service.audit.actions import AuditAction
 from service.audit.log import AuditLog
+from service.audit.models import AuditAction
 from service.database import Database
 from service.http.paging import Page
 from service.http.problems import conflict, invalid_request, not_found, unauthenticated
@@ -23,6 +22,7 @@ from service.keys.repository import KeyRepository, SessionRepository
 from service.keys.schemas import MAX_KEY_DAYS, CreatedKey, KeyView, NewKey
 from service.keys.use_recorder import UseRecorder
 from service.parts import depend_on
+from service.reasons import PARTS
 from service.times import now
 
 FIRST_KEY = "admin"

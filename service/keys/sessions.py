@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 from dlrm.config import FieldError
 from service.access.principal import SERVICE, Actor, Principal, Role
 from service.access.secret import hash_secret, new_secret
-from service.audit.actions import AuditAction
 from service.audit.log import AuditLog
+from service.audit.models import AuditAction
 from service.database import Database
 from service.http.problems import forbidden, invalid_request, unauthenticated
 from service.http.request_origin import RequestOrigin

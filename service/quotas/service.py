@@ -6,8 +6,8 @@ from sqlalchemy.orm import Session
 
 from dlrm.config import FieldError, format_count
 from service.access.principal import Principal
-from service.audit.actions import AuditAction
 from service.audit.log import AuditLog
+from service.audit.models import AuditAction
 from service.database import Database
 from service.http.problems import ProblemError, not_found
 from service.launchers.protocol import Capacity

@@ -12,8 +12,9 @@ from service.http.route import ApiRoute, runs_in
 from service.http.threads import CURVES, INGEST
 from service.launchers.protocol import LogName, LogRange
 from service.reports.ingest import Stream
+from service.reports.repository import MetricQuery
 from service.reports.schemas import MAX_INT32, Acknowledged, LogView, MetricKind, MetricPage, NewReports
-from service.reports.service import Logs, MetricQuery, Reports
+from service.reports.service import Logs, Reports
 
 router = APIRouter(prefix="/v1", tags=["reports"], route_class=ApiRoute)
 

@@ -29,8 +29,8 @@ from dlrm.record import (
     StepReport,
     parse_report,
 )
-from service.actors import TRAINER
 from service.http.paging import MAX_SERIAL
+from service.reasons import TRAINER
 from service.reports.progress import ReportedProgress
 from service.reports.repository import ReportRepository
 from service.store.attempt_repository import AttemptRepository, CheckpointRepository

@@ -1,7 +1,6 @@
 """Ingestion of pushed reports; queries of metrics and logs."""
 
 import secrets
-from dataclasses import dataclass
 from typing import Annotated
 
 from sqlalchemy.orm import Session
@@ -16,23 +15,12 @@ from service.ids import is_id
 from service.launchers.protocol import LogName, LogRange
 from service.parts import depend_on
 from service.reports.ingest import AttemptEndedError, BadLineError, GapError, Stream, check_is_open, ingest
-from service.reports.repository import ReportRepository
-from service.reports.schemas import AttemptStart, LogView, MetricKind, MetricPage, NewReports
+from service.reports.repository import MetricQuery, ReportRepository
+from service.reports.schemas import AttemptStart, LogView, MetricPage, NewReports
 from service.store.attempt_repository import ACTIVE_STATES, AttemptRepository
 from service.store.job_repository import JobRepository
 from service.store.models import Attempt, Job
 from service.store.run_facts import RunFacts
-
-
-@dataclass(frozen=True)
-class MetricQuery:
-    """Query for reports of a job with row numbers above `after`: at most `limit`, or all thinned to `max_points`."""
-
-    kind: MetricKind | None
-    attempt: int | None
-    after: int
-    limit: int
-    max_points: int | None
 
 
 class ReportService:
@@ -84,14 +72,7 @@ class ReportService:
         with self._database.read() as session:
             get_visible_job(session, job_id, principal)
             reports = ReportRepository(session)
-            if query.max_points is not None:
-                curve = reports.read_thinned_curve(
-                    job_id, kind=query.kind, attempt=query.attempt, after=query.after, max_points=query.max_points
-                )
-            else:
-                curve = reports.read_curve(
-                    job_id, kind=query.kind, attempt=query.attempt, after=query.after, limit=query.limit
-                )
+            curve = reports.read_curve(job_id, query)
             starts = [AttemptStart.from_attempt(attempt) for attempt in reports.list_attempts_with_start(job_id)]
         next_cursor = None if curve.next_after is None else str(curve.next_after)
         rest = MetricPage(items=[], starts=starts, next_cursor=next_cursor).model_dump_json(exclude={"items"})

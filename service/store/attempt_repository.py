@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
@@ -42,12 +43,15 @@ class AttemptRepository:
         row = self._session.execute(query).one_or_none()
         return row is not None and row[0] in ACTIVE_STATES and row[1] not in ENDED
 
+    def _update(self, attempt_id: str, **values: Any) -> None:
+        self._session.execute(update(Attempt).where(Attempt.id == attempt_id).values(values))
+
     def set_token(self, attempt_id: str, token_hash: str) -> None:
-        self._session.execute(update(Attempt).where(Attempt.id == attempt_id).values(token_hash=token_hash))
+        self._update(attempt_id, token_hash=token_hash)
 
     def set_node(self, attempt_id: str, node: str | None) -> None:
         """Record the machine on which an attempt was started."""
-        self._session.execute(update(Attempt).where(Attempt.id == attempt_id).values(node=node))
+        self._update(attempt_id, node=node)
 
     def set_running(self, job_id: str, number: int) -> None:
         self._session.execute(
@@ -66,20 +70,16 @@ class AttemptRepository:
 
     def set_start(self, attempt_id: str, step: int, evaluated_step: int) -> None:
         """Record the step at which an attempt begins to train, and the step of the last evaluation that counts then."""
-        self._session.execute(
-            update(Attempt).where(Attempt.id == attempt_id).values(start_step=step, evaluated_step=evaluated_step)
-        )
+        self._update(attempt_id, start_step=step, evaluated_step=evaluated_step)
 
     def set_saved_step(self, attempt_id: str, step: int | None) -> None:
-        self._session.execute(update(Attempt).where(Attempt.id == attempt_id).values(saved_step=step))
+        self._update(attempt_id, saved_step=step)
 
     def set_rank_ends(self, attempt_id: str, ends: Sequence[RankEnd]) -> None:
-        values = [end.model_dump() for end in ends]
-        self._session.execute(update(Attempt).where(Attempt.id == attempt_id).values(rank_ends=values))
+        self._update(attempt_id, rank_ends=[end.model_dump() for end in ends])
 
     def set_reported_end(self, attempt_id: str, end: AttemptEnd) -> None:
-        values = end.model_dump(mode="json")
-        self._session.execute(update(Attempt).where(Attempt.id == attempt_id).values(reported_end=values))
+        self._update(attempt_id, reported_end=end.model_dump(mode="json"))
 
     def get_reported_end(self, attempt_id: str) -> AttemptEnd | None:
         """Return the end of an attempt as its launch process has reported it; None if it has not."""
@@ -87,8 +87,7 @@ class AttemptRepository:
         return None if values is None else AttemptEnd.model_validate(values)
 
     def set_observed_end(self, attempt_id: str, end: ObservedEnd) -> None:
-        values = end.model_dump(mode="json")
-        self._session.execute(update(Attempt).where(Attempt.id == attempt_id).values(observed_end=values))
+        self._update(attempt_id, observed_end=end.model_dump(mode="json"))
 
     def finish(
         self, attempt_id: str, state: AttemptState, reason: Reason, message: str, exit_code: int | None, at: datetime

@@ -1,10 +1,55 @@
 """Resources that a job needs, and the check whether its launcher has them."""
 
+from dataclasses import dataclass
+
 from dlrm.config import FieldError, JobSpec, format_count
 from service.launchers.protocol import Capacity, Demand, LauncherCapacity
 from service.reasons import Reason
 from service.sizes import format_giga, format_giga_limit, guess_size_base
 from service.store.models import Job
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A resource of machines: its field of `Capacity` and of the job document, and how amounts of it are written."""
+
+    name: str
+    field: str
+    reason: Reason
+    """Reason of a job that waits for it."""
+    noun: str | None = None
+    """Unit in words; None for bytes."""
+    asks: str = "asks for"
+    advice: str = ""
+
+    def get(self, capacity: object) -> int:
+        """Return the amount in a capacity."""
+        return getattr(capacity, self.name)
+
+    def format(self, needed: int, *others: int) -> list[str]:
+        """Format amounts that are compared; only the first one has its unit in words."""
+        if self.noun is not None:
+            return [format_count(needed, self.noun), *map(str, others)]
+        return [format_giga(size, guess_size_base(needed)) for size in (needed, *others)]
+
+    def format_limit(self, limit: int, asked: int) -> str:
+        """Format the largest amount that a document may ask for, where it asks for `asked`."""
+        if self.noun is not None:
+            return format_count(limit, self.noun)
+        return format_giga_limit(limit, guess_size_base(asked))
+
+
+RESOURCES = (
+    Resource(
+        "num_cores",
+        "resources.workers_per_node",
+        Reason.WAITING_FOR_CPU,
+        "core",
+        asks="workers_per_node x threads_per_worker asks for",
+    ),
+    Resource("memory_bytes", "resources.memory", Reason.WAITING_FOR_MEMORY),
+    Resource("num_gpus", "resources.gpus_per_worker", Reason.WAITING_FOR_GPU, "GPU", advice="; 0 trains on the CPU"),
+)
 
 
 def compute_demand(job: JobSpec) -> Demand:
@@ -40,33 +85,12 @@ def list_misfits(demand: Demand, capacity: LauncherCapacity) -> list[FieldError]
 def _list_lacks(needed: Capacity, total: Capacity, owner: str) -> list[FieldError]:
     """List what is needed and not there. owner: who has `total`, in words."""
     errors: list[FieldError] = []
-    if needed.num_cores > total.num_cores:
-        errors.append(
-            FieldError(
-                "resources.workers_per_node",
-                f"workers_per_node x threads_per_worker asks for {format_count(needed.num_cores, 'core')}, {owner} "
-                f"{total.num_cores}",
-                f"at most {format_count(total.num_cores, 'core')}",
-            )
-        )
-    if needed.memory_bytes > total.memory_bytes:
-        base = guess_size_base(needed.memory_bytes)
-        requested, available = format_giga(needed.memory_bytes, base), format_giga(total.memory_bytes, base)
-        errors.append(
-            FieldError(
-                "resources.memory",
-                f"asks for {requested}, {owner} {available}",
-                f"at most {format_giga_limit(total.memory_bytes, base)}",
-            )
-        )
-    if needed.num_gpus > total.num_gpus:
-        errors.append(
-            FieldError(
-                "resources.gpus_per_worker",
-                f"asks for {format_count(needed.num_gpus, 'GPU')}, {owner} {total.num_gpus}",
-                f"at most {format_count(total.num_gpus, 'GPU')}; 0 trains on the CPU",
-            )
-        )
+    for resource in RESOURCES:
+        asked, limit = resource.get(needed), resource.get(total)
+        if asked > limit:
+            words, most = resource.format(asked, limit)
+            valid = f"at most {resource.format_limit(limit, asked)}{resource.advice}"
+            errors.append(FieldError(resource.field, f"{resource.asks} {words}, {owner} {most}", valid))
     return errors
 
 
@@ -86,14 +110,10 @@ def find_misfit(demand: Demand, capacity: LauncherCapacity | None) -> str | None
 
 def find_first_lack(demand: Capacity, free: Capacity) -> tuple[Reason, str] | None:
     """Return the first resource of `demand` that `free` lacks, as a reason and a message; None if all is free."""
-    if demand.num_cores > free.num_cores:
-        return Reason.WAITING_FOR_CPU, f"needs {format_count(demand.num_cores, 'core')}, {free.num_cores} free"
-    if demand.memory_bytes > free.memory_bytes:
-        base = guess_size_base(demand.memory_bytes)
-        needed, available = format_giga(demand.memory_bytes, base), format_giga(free.memory_bytes, base)
-        return Reason.WAITING_FOR_MEMORY, f"needs {needed}, {available} free"
-    if demand.num_gpus > free.num_gpus:
-        return Reason.WAITING_FOR_GPU, f"needs {format_count(demand.num_gpus, 'GPU')}, {free.num_gpus} free"
+    for resource in RESOURCES:
+        if resource.get(demand) > resource.get(free):
+            needed, available = resource.format(resource.get(demand), resource.get(free))
+            return resource.reason, f"needs {needed}, {available} free"
     return None
 
 

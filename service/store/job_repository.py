@@ -8,9 +8,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Text, cast, delete, func, select, union_all, update
 from sqlalchemy.orm import Session, defer
 
-from service.actors import RECONCILER
 from service.launchers.protocol import Capacity
-from service.reasons import Reason
+from service.reasons import RECONCILER, Reason
 from service.store.filters import JobFilter, select_ids
 from service.store.models import Event, Job
 from service.store.states import ENDED, HOLDING, NOT_ENDED, JobState, check_transition
@@ -45,18 +44,8 @@ class JobRepository:
         """Add a new job and its first event, which has `message`."""
         self._session.add(job)
         self._session.flush()
-        self._session.add(
-            Event(
-                job_id=job.id,
-                time=job.created_at,
-                actor=actor,
-                kind="state",
-                to_state=job.state,
-                reason=job.reason,
-                message=message,
-                details={},
-            )
-        )
+        event = {"time": job.created_at, "to_state": job.state, "reason": job.reason}
+        self._add_event(job.id, "state", actor, message, **event)
 
     def get(self, job_id: str, *, for_update: bool = False) -> Job | None:
         """Return a job; None if absent. for_update: lock its row until the transaction ends."""
@@ -150,20 +139,8 @@ class JobRepository:
             guard.append(Job.is_held.is_(False))
         if not self._update_guarded(guard, values):
             raise StateChangedError(f"{job.id} is no longer {from_state}, or is held")
-        self._session.add(
-            Event(
-                job_id=job.id,
-                attempt=change.attempt,
-                time=time,
-                actor=change.actor,
-                kind="state",
-                from_state=from_state,
-                to_state=change.to_state.value,
-                reason=change.reason.value,
-                message=change.message,
-                details={},
-            )
-        )
+        event = {"from_state": from_state, "to_state": change.to_state.value, "reason": change.reason.value}
+        self._add_event(job.id, "state", change.actor, change.message, time=time, attempt=change.attempt, **event)
         self._session.flush()
         self._session.refresh(job)
 
@@ -180,20 +157,14 @@ class JobRepository:
         }
         if not self._update_guarded([Job.id == job.id, Job.state == JobState.QUEUED], values):
             raise StateChangedError(f"{job.id} is no longer {JobState.QUEUED}")
-        self._session.add(
-            Event(
-                job_id=job.id,
-                time=now(),
-                actor=actor,
-                kind="action",
-                name=reason.value,
-                reason=reason.value,
-                message=message,
-                details={},
-            )
-        )
+        self._add_event(job.id, "action", actor, message, name=reason.value, reason=reason.value)
         self._session.flush()
         self._session.refresh(job)
+
+    def _add_event(self, job_id: str, kind: str, actor: str, message: str, **values: Any) -> None:
+        """Add an event of the service itself. values: further columns; its time is now unless they have another."""
+        values.setdefault("time", now())
+        self._session.add(Event(job_id=job_id, kind=kind, actor=actor, message=message, details={}, **values))
 
     def _update_guarded(self, guard: Sequence[ColumnElement[bool]], values: dict[str, Any]) -> bool:
         """Update the job for which all of `guard` holds; return whether there is one."""
@@ -246,18 +217,8 @@ class JobRepository:
 
         reason: the one that the job has from then on; None if it keeps its own.
         """
-        self._session.add(
-            Event(
-                job_id=job_id,
-                attempt=attempt,
-                time=now(),
-                actor=RECONCILER,
-                kind="repair",
-                reason=None if reason is None else reason.value,
-                message=message,
-                details={},
-            )
-        )
+        word = None if reason is None else reason.value
+        self._add_event(job_id, "repair", RECONCILER, message, attempt=attempt, reason=word)
 
     def mark_as_deleting(self, job_id: str, at: datetime) -> None:
         """Mark a job whose files and rows are about to be removed."""

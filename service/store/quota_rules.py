@@ -6,7 +6,7 @@ from sqlalchemy import ColumnElement, and_, or_
 
 from dlrm.config import format_count
 from service.launchers.protocol import Capacity
-from service.sizes import format_giga, format_giga_limit, guess_size_base
+from service.store.demand import RESOURCES
 from service.store.models import Job, Quota
 from service.store.quota_repository import EVERYBODY, Usage
 
@@ -28,17 +28,12 @@ def find_quota_lack(owner: str, demand: Capacity, quota: Quota | None, usage: Us
     used = usage.capacity
     if quota.num_running is not None and usage.num_running >= quota.num_running:
         return f"{owner} may run {format_count(quota.num_running, 'job')} at once, and runs {usage.num_running}"
-    if quota.num_cores is not None and used.num_cores + demand.num_cores > quota.num_cores:
-        needed = format_count(demand.num_cores, "core")
-        return f"needs {needed}, and {owner} occupies {used.num_cores} of {quota.num_cores}"
-    if quota.memory_bytes is not None and used.memory_bytes + demand.memory_bytes > quota.memory_bytes:
-        base = guess_size_base(demand.memory_bytes)
-        sizes = (demand.memory_bytes, used.memory_bytes, quota.memory_bytes)
-        needed, occupied, limit = (format_giga(size, base) for size in sizes)
-        return f"needs {needed}, and {owner} occupies {occupied} of {limit}"
-    if quota.num_gpus is not None and used.num_gpus + demand.num_gpus > quota.num_gpus:
-        needed = format_count(demand.num_gpus, "GPU")
-        return f"needs {needed}, and {owner} occupies {used.num_gpus} of {quota.num_gpus}"
+    for resource in RESOURCES:
+        limit: int | None = getattr(quota, resource.name)
+        asked, occupied = resource.get(demand), resource.get(used)
+        if limit is not None and occupied + asked > limit:
+            needed, held, most = resource.format(asked, occupied, limit)
+            return f"needs {needed}, and {owner} occupies {held} of {most}"
     return None
 
 
@@ -47,19 +42,12 @@ def list_excesses(demand: Capacity, quota: Quota) -> list[tuple[str, str]]:
     excesses: list[tuple[str, str]] = []
     if quota.num_running == 0:
         excesses.append(("no job of this owner may run", "a larger quota"))
-    if quota.num_cores is not None and demand.num_cores > quota.num_cores:
-        excesses.append(_describe_excess(demand.num_cores, quota.num_cores, "core"))
-    if quota.memory_bytes is not None and demand.memory_bytes > quota.memory_bytes:
-        base = guess_size_base(demand.memory_bytes)
-        asked, limit = format_giga(demand.memory_bytes, base), format_giga_limit(quota.memory_bytes, base)
-        excesses.append((f"asks for {asked}", f"at most {limit}"))
-    if quota.num_gpus is not None and demand.num_gpus > quota.num_gpus:
-        excesses.append(_describe_excess(demand.num_gpus, quota.num_gpus, "GPU"))
+    for resource in RESOURCES:
+        limit: int | None = getattr(quota, resource.name)
+        asked = resource.get(demand)
+        if limit is not None and asked > limit:
+            excesses.append((f"asks for {resource.format(asked)[0]}", f"at most {resource.format_limit(limit, asked)}"))
     return excesses
-
-
-def _describe_excess(asked: int, limit: int, noun: str) -> tuple[str, str]:
-    return f"asks for {format_count(asked, noun)}", f"at most {format_count(limit, noun)}"
 
 
 def list_full(quotas: Mapping[str, Quota], usages: Mapping[str, Usage]) -> list[ColumnElement[bool]]:
@@ -84,10 +72,10 @@ def _exceeds(
     usage = usages.get(owner, NOTHING)
     if quota.num_running is not None and usage.num_running >= quota.num_running:
         return is_owned
-    limits = (
-        (Job.num_cores * Job.num_nodes, quota.num_cores, usage.capacity.num_cores),
-        (Job.memory_bytes * Job.num_nodes, quota.memory_bytes, usage.capacity.memory_bytes),
-        (Job.num_gpus * Job.num_nodes, quota.num_gpus, usage.capacity.num_gpus),
-    )
-    exceeded = [column > limit - used for column, limit, used in limits if limit is not None]
+    limits = {resource: getattr(quota, resource.name) for resource in RESOURCES}
+    exceeded: list[ColumnElement[bool]] = [
+        getattr(Job, resource.name) * Job.num_nodes > limit - resource.get(usage.capacity)
+        for resource, limit in limits.items()
+        if limit is not None
+    ]
     return and_(is_owned, or_(*exceeded)) if exceeded else None

@@ -32,6 +32,10 @@ class Checkpoint:
     """Path of its directory; also a URI where the service does not see it."""
 
 
+_FIGURES = ("step", "num_steps", "num_samples", "num_bytes", "world_size")
+"""Fields that manifests, rows of reported checkpoints and `Checkpoint` have under the same names."""
+
+
 def list_job_checkpoints(job: Job) -> list[Checkpoint]:
     """List the complete checkpoints of a job, newest first."""
     checkpoints: list[Checkpoint] = []
@@ -40,11 +44,7 @@ def list_job_checkpoints(job: Job) -> list[Checkpoint]:
             manifest = directory.read_manifest()
             checkpoints.append(
                 Checkpoint(
-                    step=manifest.step,
-                    num_steps=manifest.num_steps,
-                    num_samples=manifest.num_samples,
-                    num_bytes=manifest.num_bytes,
-                    world_size=manifest.world_size,
+                    **{name: getattr(manifest, name) for name in _FIGURES},
                     time=datetime.fromtimestamp(manifest.time, UTC),
                     path=str(directory.path),
                 )
@@ -127,18 +127,7 @@ class RunFacts:
             return list_job_checkpoints(job)
         with self._database.read() as session:
             reported = CheckpointRepository(session).list_by_job(job.id)
-        return [
-            Checkpoint(
-                step=row.step,
-                num_steps=row.num_steps,
-                num_samples=row.num_samples,
-                num_bytes=row.num_bytes,
-                world_size=row.world_size,
-                time=row.time,
-                path=row.path,
-            )
-            for row in reported
-        ]
+        return [Checkpoint(**{name: getattr(row, name) for name in (*_FIGURES, "time", "path")}) for row in reported]
 
     def find_newest_saved_step(self, job: Job, attempt: Attempt) -> int | None:
         """Return the step of the newest checkpoint that an attempt wrote, the last one; None if absent."""

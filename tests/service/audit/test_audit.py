@@ -7,9 +7,8 @@ import pytest
 from sqlalchemy import func, select
 
 from service.access.principal import Actor
-from service.audit.actions import AuditAction
 from service.audit.log import NUM_REMOVED, AuditLog
-from service.audit.models import AuditEvent
+from service.audit.models import AuditAction, AuditEvent
 from service.http.request_origin import RequestOrigin
 from service.times import now
 from tests.service.api import TEAM, Api

@@ -12,7 +12,7 @@ import pytest
 import service.launchers.local
 from service.app import Services, create_services
 from service.jobs.service import Submission
-from service.reports.service import MetricQuery
+from service.reports.repository import MetricQuery
 from service.settings import Settings
 from service.store.models import Job
 from tests.patience import wait_until
@@ -192,7 +192,7 @@ def test_an_attempt_that_ran_and_died_before_its_number_was_written_down_is_not_
     assert (job.state, job.num_attempts, job.reason) == ("RECOVERING", 1, "worker_crashed")
     end_wait(restarted, job_id)
     run_until(restarted, job_id, "SUCCEEDED")
-    query = MetricQuery(kind="step", attempt=None, after=0, limit=100, max_points=None)
+    query = MetricQuery(kind="step")
     page = json.loads(restarted.reports.read_metrics(job_id, USER, query))
     assert [item["step"] for item in page["items"]] == [1, 2, 3, 4, 5]
 
