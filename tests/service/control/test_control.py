@@ -1,8 +1,6 @@
 """The control loop with real processes."""
 
 import json
-import os
-import signal
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,7 @@ from service.settings import Settings
 from service.store.models import Job
 from tests.patience import wait_until
 from tests.service.api import Api, make_document
-from tests.service.control.rounds import USER, run_until
+from tests.service.control.rounds import USER, run_until, submit
 from tests.service.processes import is_running
 
 ENDED = ("SUCCEEDED", "FAILED", "CANCELLED")
@@ -122,7 +120,7 @@ def test_a_job_that_finishes_while_it_is_cancelled_has_succeeded(live_api: Api) 
 
 def test_a_job_that_does_not_stop_is_killed_after_the_grace_period(settings: Settings) -> None:
     services = create_services(settings.model_copy(update={"grace_period_seconds": 0.3}))
-    job_id = submit(services, behaviour="ignore_stop")
+    job_id = submit(services, "ignore_stop")
     services.control.run_once()
     wait_until((settings.runs_directory / job_id / "attempt-1/logs/rank-0.log").exists)
     services.jobs.cancel(job_id, USER)
@@ -145,20 +143,7 @@ def test_a_job_past_its_deadline_is_stopped(live_api: Api) -> None:
     assert attempt["state"] == "STOPPED"
 
 
-def test_a_stop_from_elsewhere_is_followed_by_another_attempt(live_api: Api) -> None:
-    job = live_api.wait_for(live_api.submit(max_restarts=1)["id"], "RUNNING")
-    wait_until((Path(job["run_directory"]) / "attempt-1/spool/rank-0.metrics.jsonl").exists)
-    os.kill(read_pid(job), signal.SIGTERM)
-    assert live_api.wait_for(job["id"], "RECOVERING", "QUEUED", "STARTING")["state"]
-    assert live_api.wait_for(job["id"], "RUNNING")["num_attempts"] == 2
-
-
 # The scheduler, round by round.
-
-
-def submit(services: Services, behaviour: str = "wait", **changes: Any) -> str:
-    """Submit a job, and return its id."""
-    return services.jobs.submit(Submission(make_document(behaviour, **changes), USER))[0].id
 
 
 def get_state_and_reason(services: Services, job_id: str) -> tuple[str, str]:
@@ -330,7 +315,7 @@ def test_nobody_learns_the_id_of_another_owners_job_from_what_his_own_waits_for(
 @pytest.mark.parametrize("state", ["STARTING", "RECOVERING"])
 def test_a_job_without_a_process_is_cancelled_too(settings: Settings, state: str) -> None:
     services = create_services(settings)
-    job_id = submit(services, behaviour="wait" if state == "STARTING" else "crash")
+    job_id = submit(services, "wait" if state == "STARTING" else "crash")
     if state == "STARTING":
         with services.database.read() as session:
             job = session.get_one(Job, job_id)

@@ -11,13 +11,12 @@ import pytest
 
 import service.launchers.local
 from service.app import Services, create_services
-from service.jobs.service import Submission
 from service.reports.repository import MetricQuery
 from service.settings import Settings
 from service.store.models import Job
 from tests.patience import wait_until
-from tests.service.api import Api, make_document
-from tests.service.control.rounds import USER, run_until
+from tests.service.api import Api
+from tests.service.control.rounds import USER, run_until, submit
 from tests.service.processes import is_running
 
 LONG_SECONDS = 600.0
@@ -27,11 +26,6 @@ LONG_SECONDS = 600.0
 def slow_restart_settings(settings: Settings) -> Settings:
     """Settings with a restart delay so long that no job is restarted while a test runs."""
     return settings.model_copy(update={"restart_delay_seconds": LONG_SECONDS, "max_restart_delay_seconds": 1e4})
-
-
-def submit(services: Services, behaviour: str, **changes: Any) -> str:
-    """Submit a job, and return its id."""
-    return services.jobs.submit(Submission(make_document(behaviour, **changes), USER))[0].id
 
 
 def end_wait(services: Services, job_id: str) -> None:
