@@ -49,8 +49,7 @@ from service.keys.sessions import SessionService
 from service.keys.use_recorder import UseRecorder
 from service.launchers.construction import make_launchers
 from service.launchers.registry import Launchers
-from service.leader.leadership import LEASE_ROUNDS, LEASE_SECONDS, Leadership, find_service_id
-from service.leader.lock import make_lock
+from service.leader.leadership import LEASE_ROUNDS, LEASE_SECONDS, Leadership, find_service_id, make_lock
 from service.observability.telemetry import Telemetry
 from service.parts import provide_parts
 from service.plans.endpoints import router as plans_router

@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from service.database import Database
-
 LOCK_KEY = 0x646C726D_6C656164
 """Key of the advisory lock. Locks of other databases of the same server do not collide with it."""
 CHANNEL = "dlrm_control"
@@ -43,13 +41,3 @@ class SoleProcessLock:
 
     def release(self) -> None:
         self._is_held = False
-
-
-def make_lock(database: Database, on_notify: Callable[[], None]) -> LeaderLock:
-    """Make the lock of this service. on_notify: called, in another thread, when a process wakes the leader."""
-    if database.is_sqlite:
-        return SoleProcessLock()
-    # Imported here: the driver is an optional package.
-    from service.leader.advisory_lock import AdvisoryLock
-
-    return AdvisoryLock(database, on_notify)

@@ -4,8 +4,7 @@ import pytest
 
 from service.capacity.known import dump_capacities
 from service.launchers.protocol import Capacity, LauncherCapacity
-from service.leader.leadership import Leadership
-from service.leader.lock import make_lock
+from service.leader.leadership import Leadership, make_lock
 from tests.service.api import Api, make_document
 from tests.service.databases import on_both_databases
 

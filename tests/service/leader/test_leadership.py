@@ -15,8 +15,8 @@ from service.capacity.known import KnownCapacity, dump_capacities, parse_capacit
 from service.database import Database
 from service.launchers.protocol import Capacity, LauncherCapacity
 from service.leader.advisory_lock import AdvisoryLock
-from service.leader.leadership import Leadership, LeadershipLostError
-from service.leader.lock import LOCK_KEY, make_lock
+from service.leader.leadership import Leadership, LeadershipLostError, make_lock
+from service.leader.lock import LOCK_KEY
 from service.store.models import Attempt, Job
 from service.times import now
 from tests.patience import wait_until
