@@ -13,6 +13,7 @@ from service.http.suspects import Suspects, digest_credentials
 from service.http.turns import Turns
 
 API_PREFIX = "/v1/"
+SESSION_COOKIE = "dlrm_session"
 SESSION_PATH = "/v1/session"
 """Path of sign-in and sign-out, the only one of the API that needs no credentials."""
 AUTHENTICATION = Turns("authentication", 2, share=1, max_waiting=500, waiting_share=100)

@@ -14,42 +14,11 @@ from dlrm.record import (
     list_quality_warnings,
 )
 from service.jobs.batch_stages import BatchStageView, list_batch_stages
-from service.jobs.checkpoints import Checkpoint
-from service.jobs.models import Event, Job
-from service.jobs.run_facts import RunFacts
-from service.jobs.states import HOLDING, AttemptState, JobState
-from service.reasons import Reason
-
-Wait = tuple[Reason, str]
-"""Reason for which a job waits, and a sentence about it."""
-
-
-class Progress(BaseModel):
-    """Progress of the last attempt; a field is null until it is reported."""
-
-    phase: str | None = None
-    """Current phase, such as `training`; `phase`, `message` and `eta_seconds` are null while no attempt runs."""
-    message: str | None = None
-    """Details of the phase: its work, speed and remaining time."""
-    step: int | None = None
-    num_steps: int | None = None
-    """Batches of the whole run; an estimate where the batch grows by its noise scale."""
-    global_size: int | None = None
-    """Samples of a full batch at this step, which grows where the document says so."""
-    done_fraction: float | None = None
-    """Share of the run that is done, by samples."""
-    loss: float | None = None
-    auc: float | None = None
-    samples_per_second: float | None = None
-    """Speed, smoothed over several steps."""
-    eta_seconds: float | None = None
-    """Seconds until the last step, at the present speed."""
-    noise_scale: float | None = None
-    """Noise scale in samples; null if it is not measured, or where noise hides the gradient."""
-
-
-CLEARED_PROGRESS: dict[str, Any] = {"phase": None, "message": None, "eta_seconds": None}
-"""Fields of `Progress` that are cleared while no attempt runs."""
+from service.queue.place import QueuePlace, Wait
+from service.reports.progress import CLEARED_PROGRESS, Progress
+from service.store.models import Event, Job
+from service.store.run_facts import Checkpoint, RunFacts
+from service.store.states import HOLDING, AttemptState, JobState
 
 
 class JobView(BaseModel):
@@ -97,17 +66,6 @@ class JobView(BaseModel):
     def from_job(cls, job: Job, facts: RunFacts, wait: Wait | None = None) -> "JobView":
         """Build the schema. wait: what the job waits for, if that is not in its row."""
         return cls.model_validate(_collect_fields(job, facts, wait))
-
-
-class QueuePlace(BaseModel):
-    """Place of a waiting job in the queue."""
-
-    position: int
-    """Number of the job among all that wait for resources, counted from 1; later ones that fit may pass it."""
-    waits_for: str
-    """Sentence on what the job waits for."""
-    expected_start_at: datetime | None
-    """Time at which the job is expected to start, to the minute; null where that cannot be said."""
 
 
 class DeletedJobView(JobView):
@@ -221,15 +179,7 @@ class CheckpointView(BaseModel):
             done_fraction = checkpoint.num_samples / num_run_samples
         else:
             done_fraction = checkpoint.step / max(checkpoint.num_steps, 1)
-        return cls(
-            step=checkpoint.step,
-            num_samples=checkpoint.num_samples,
-            done_fraction=done_fraction,
-            time=checkpoint.time,
-            num_bytes=checkpoint.num_bytes,
-            world_size=checkpoint.world_size,
-            path=checkpoint.path,
-        )
+        return cls.model_validate(vars(checkpoint) | {"done_fraction": done_fraction})
 
 
 class CheckpointList(BaseModel):

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from dlrm.record import EvaluationReport, StepReport
-from service.jobs.models import Attempt
 from service.reports.ingest import Stream
+from service.store.models import Attempt
 
 MetricKind = Literal["step", "evaluation"]
 MAX_INT32 = 2**31 - 1

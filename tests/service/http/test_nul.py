@@ -5,7 +5,10 @@ import json
 import pytest
 
 from tests.service.api import Api, make_document
+from tests.service.databases import on_both_databases
 from tests.service.jobs.test_jobs_api import check_problem
+
+pytestmark = on_both_databases
 
 JSON = {"content-type": "application/json"}
 

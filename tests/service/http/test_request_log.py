@@ -16,8 +16,6 @@ from tests.service.api import make_client
 from tests.service.http.process import ServiceProcess, start_service
 from tests.service.http.raw import connect, make_head
 
-pytestmark = pytest.mark.slow_on_postgresql
-
 STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z"
 
 

@@ -10,8 +10,6 @@ from tests.service.api import Api, make_document
 from tests.service.http.raw import connect, get_key, make_head
 from tests.service.jobs.test_jobs_api import check_problem
 
-pytestmark = pytest.mark.slow_on_postgresql
-
 JSON = {"content-type": "application/json"}
 
 

@@ -9,8 +9,6 @@ from tests.service.api import Api
 from tests.service.remote.reporting import Attempt, start_attempt
 from tests.service.remote.silent_launcher import SilentLauncher
 
-pytestmark = pytest.mark.slow_on_postgresql
-
 SUCCEEDED = Outcome(state="succeeded", reason=EndReason.COMPLETED, step=5, metrics={"auc": 0.75})
 BAD_ROW = "day_0.tsv line 3: 39 columns, expected 40"
 BAD_INPUT = Outcome(state="failed", reason=EndReason.BAD_INPUT, message=BAD_ROW, rank=1)

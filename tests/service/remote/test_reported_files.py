@@ -12,8 +12,6 @@ from tests.service.api import Api
 from tests.service.remote.reporting import Attempt, start_attempt
 from tests.service.remote.silent_launcher import SilentLauncher
 
-pytestmark = pytest.mark.slow_on_postgresql
-
 RUN = "/nowhere/runs/job"
 BUCKET = "s3://bucket/runs/job"
 SUCCEEDED = Outcome(state="succeeded", reason=EndReason.COMPLETED, step=5)

@@ -6,12 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.reports import log_parts
+from service.store import log_parts
 from tests.service.api import Api
 from tests.service.remote.reporting import Attempt, start_attempt
 from tests.service.remote.silent_launcher import SilentLauncher
-
-pytestmark = pytest.mark.slow_on_postgresql
 
 LINES = [f"line {number}: grüezi \U0001f600" for number in range(12)]
 TEXT = "".join(f"{line}\n" for line in LINES)
