@@ -14,6 +14,7 @@ from service.audit.log import AuditLog
 from service.authentication import identify
 from service.capacity.endpoints import router as capacity_router
 from service.capacity.known import KnownCapacity, dump_capacities, measure_capacities
+from service.client.state_directory import make_state_directory
 from service.control.attempt_finalizer import AttemptFinalizer
 from service.control.back_off import BackOff
 from service.control.loop import ControlLoop
@@ -61,7 +62,6 @@ from service.reports.log_service import LogService
 from service.reports.service import ReportService
 from service.services import Services
 from service.settings import Settings
-from service.state_directory import make_state_directory
 
 
 def create_app(settings: Settings) -> FastAPI:

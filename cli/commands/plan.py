@@ -17,7 +17,7 @@ from cli.local.text_format import print_warnings
 from cli.render.plan_report import print_plan
 from dlrm.config import ResolvedJob, resolve
 from dlrm.record import PLAN, STEP_PARTS, AttemptDirectory, EventReport, RunDirectory, SpoolReader, parse_report
-from service.settings import StateSettings
+from service.client.state_directory import StateSettings
 
 
 def plan(

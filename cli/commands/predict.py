@@ -21,7 +21,7 @@ from cli.local.run_store import local_model
 from cli.local.saved_model import Format, require_model, require_scorer
 from cli.local.text_format import print_warnings
 from dlrm.config import format_count
-from service.sizes import format_size
+from hostinfo.sizes import format_size
 
 Output = Annotated[
     Path | None,

@@ -22,7 +22,7 @@ from cli.local.text_format import escape_unprintable, format_percent, print_warn
 from cli.local.trainer import require_trainer
 from dlrm.config import format_count
 from dlrm.record import EXIT_STOPPED
-from service.sizes import format_size
+from hostinfo.sizes import format_size
 
 MAX_TABLES = 40
 """Largest number of embedding tables whose sizes are shown."""

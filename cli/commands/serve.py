@@ -47,12 +47,12 @@ def serve(
     README lists these and further ones.
     """
     # Imported here so that other commands, such as `dlrm jobs`, do not load the server's libraries.
+    from service.client.state_directory import StateDirectoryError
     from service.database.errors import DatabaseUnusableError, DatabaseUrlError
     from service.launchers.kubernetes.options import KubernetesError
     from service.serve import AddressError
     from service.serve import serve as run_service
     from service.settings import Settings
-    from service.state_directory import StateDirectoryError
 
     options: dict[str, Any] = {
         "host": host,

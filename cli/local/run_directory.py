@@ -44,8 +44,7 @@ from dlrm.record import (
     write_atomically,
 )
 from hostinfo.node_place import NodePlace
-from service.settings import StateSettings
-from service.state_directory import StateDirectoryError, make_state_directory
+from service.client.state_directory import StateDirectoryError, StateSettings, make_state_directory
 
 
 @dataclass(frozen=True)

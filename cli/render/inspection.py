@@ -9,7 +9,7 @@ from rich.text import Text
 
 from cli.local.text_format import escape_unprintable, format_percent, format_quantity
 from dlrm.config import format_count
-from service.sizes import format_size
+from hostinfo.sizes import format_size
 
 Report = Mapping[str, Any]
 """JSON form of `dlrm.data.inspect.report.Report`, or of a part of it."""

@@ -13,7 +13,7 @@ from cli.render.inspection import (
     format_total_size,
     get_table_bytes,
 )
-from service.sizes import format_size
+from hostinfo.sizes import format_size
 
 HERE = Path(__file__).parent / "inspection_page_files"
 UPLOT = Path(__file__).parents[2] / "service" / "dashboard" / "static" / "vendor" / "uplot"

@@ -14,7 +14,7 @@ from cli.local.text_format import UNKNOWN, escape_unprintable
 from cli.render.job_tables import make_decisions_table
 from dlrm.config import JobConfig, ResolvedJob, format_count
 from dlrm.record import PART_DESCRIPTIONS
-from service.sizes import format_size, guess_size_base
+from hostinfo.sizes import format_size, guess_size_base
 
 Plan = Mapping[str, Any]
 """JSON form of `sharding.planner.report.PlanReport`, or of a part of it."""

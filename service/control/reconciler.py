@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import structlog
 
+from hostinfo.sizes import format_giga, guess_size_base
 from service.actors import RECONCILER
 from service.control.attempt_finalizer import AttemptFinalizer
 from service.control.starter import Starter
@@ -22,7 +23,6 @@ from service.launchers.registry import Launchers
 from service.leader.leadership import Leadership
 from service.reasons import Reason
 from service.reports.spool_tail import SpoolTail
-from service.sizes import format_giga, guess_size_base
 from service.times import now
 
 log = structlog.get_logger(__name__)

@@ -1,9 +1,9 @@
 """Resources that a job needs, and the check whether its launcher has them."""
 
 from dlrm.config import FieldError, JobSpec, format_count
+from hostinfo.sizes import format_giga, format_giga_limit, guess_size_base
 from service.launchers.protocol import Capacity, Demand, LauncherCapacity
 from service.reasons import Reason
-from service.sizes import format_giga, format_giga_limit, guess_size_base
 
 
 def choose_machines(job: JobSpec, launcher: str) -> JobSpec:

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from sqlalchemy import ColumnElement, and_, or_
 
 from dlrm.config import format_count
+from hostinfo.sizes import format_giga, format_giga_limit, guess_size_base
 from service.jobs.models import Job
 from service.launchers.protocol import Capacity
 from service.quotas.models import Quota
 from service.quotas.repository import EVERYBODY, Usage
-from service.sizes import format_giga, format_giga_limit, guess_size_base
 
 NOTHING = Usage(Capacity(0, 0, 0), 0)
 

@@ -16,7 +16,7 @@ from cli.experiments.report.numbers import MainRow, SweepReport
 from cli.experiments.sweep.results import Environment
 from cli.experiments.sweep.trials import format_settings, format_value
 from cli.local.text_format import UNKNOWN
-from service.sizes import format_size
+from hostinfo.sizes import format_size
 
 
 def make_detail_sections(report: SweepReport) -> list[Section]:

@@ -3,7 +3,7 @@
 import pytest
 
 from dlrm.config.resources import ResourcesConfig
-from service.sizes import format_giga, format_giga_limit, format_size, guess_size_base
+from hostinfo.sizes import format_giga, format_giga_limit, format_size, guess_size_base
 
 
 @pytest.mark.parametrize(
