@@ -1,13 +1,16 @@
 """Report at the end of the demo, and the check that the model is good enough."""
 
+import os
+import shutil
+import sys
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
-from cli.local.progress import format_duration
-from cli.local.text_format import format_number
-from cli.render.advice import print_advice_message
+from cli.local.console import format_duration, format_number, print_heading, print_line
+from cli.render.job_tables import MODEL_CARD
+from cli.render.quality import print_advice_message
+from cli.render.tables import make_facts_table
 from service.client import Client, JobDetails
 
 MIN_SHARE_OF_BEST = 0.8
@@ -16,38 +19,33 @@ LAST_LINES = 25
 
 
 def print_result(console: Console, client: Client, job: JobDetails, state_directory: Path) -> None:
-    """Print the table of results, and the advice on the batch size."""
+    """Print the table of results, and the advice on the batch size, if there is any."""
     metrics = job.metrics
+    noise, useful = metrics.get("noise_scale"), metrics.get("largest_useful_batch")
+    took = (job.finished_at - job.started_at).total_seconds() if job.started_at and job.finished_at else None
+    num_samples, num_rows = (_format_value(metrics.get(name), "num_rows") for name in ("num_samples", "num_rows"))
     best, constant = metrics.get("best_possible_auc"), metrics.get("constant_log_loss")
-    table = Table(box=None, show_header=False, pad_edge=False, title_justify="left")
-    table.add_column(style="dim")
-    table.add_column(overflow="fold")
-    table.add_row(
-        "rows",
-        f"{_format_value(metrics.get('num_samples'), 'num_rows')} for training, "
-        f"{_format_value(metrics.get('num_rows'), 'num_rows')} held out",
-    )
-    table.add_row("steps", _describe_steps(job))
-    table.add_row("test AUC", _format_with_baseline(metrics.get("auc"), best, "best possible"))
-    table.add_row("log-loss", _format_with_baseline(metrics.get("log_loss"), constant, "constant predictor"))
-    table.add_row("samples/s", _format_value(metrics.get("samples_per_second"), "samples_per_second"))
-    if metrics.get("noise_scale") is not None:
-        useful = _format_value(metrics.get("largest_useful_batch"), "largest_useful_batch")
-        table.add_row(
-            "noise scale", f"{_format_value(metrics['noise_scale'], 'noise_scale')}   (batches useful up to {useful})"
-        )
-    if job.started_at and job.finished_at:
-        table.add_row("took", format_duration((job.finished_at - job.started_at).total_seconds()))
-    table.add_row("model", job.model_path or "none")
-    table.add_row("dashboard", f"{_find_command()} serve --state-directory {state_directory}   (prints a sign-in link)")
-    console.print(table)
-    print_advice_message(console, client.events(job.id))
+    facts: dict[str, str | None] = {
+        "rows": f"{num_samples} for training, {num_rows} held out",
+        "steps": _describe_steps(job),
+        "test AUC": _format_with_baseline(metrics.get("auc"), best, "best possible"),
+        "log-loss": _format_with_baseline(metrics.get("log_loss"), constant, "constant predictor"),
+        "samples/s": _format_value(metrics.get("samples_per_second"), "samples_per_second"),
+        "noise scale": None if noise is None else f"{noise:,.0f}   (batches useful up to {_format_value(useful)})",
+        "took": None if took is None else format_duration(took),
+        "model": job.model_path or "none",
+        "report of the model": job.model_path and f"{job.model_path}/{MODEL_CARD}",
+        "dashboard": f"{_find_command()} serve --state-directory {state_directory}   (prints a sign-in link)",
+    }
+    console.print(make_facts_table(facts.items()))
+    if useful is not None:
+        print_advice_message(console, client.events(job.id))
 
 
 def find_failure(job: JobDetails) -> str | None:
     """Explain why the demo has failed; return None if the job SUCCEEDED and its model is good enough.
 
-    Where the best possible AUC is known, the model's AUC must come close to it (MIN_SHARE_OF_BEST); otherwise its
+    If the best possible AUC is known, the model's AUC must come close to it (MIN_SHARE_OF_BEST); otherwise its
     log-loss must be below that of a constant predictor.
     """
     if job.state != "SUCCEEDED":
@@ -66,10 +64,9 @@ def print_last_log_lines(console: Console, client: Client, job: JobDetails) -> N
     for rank in (0, "launch"):
         text = client.logs(job.id, rank=rank, tail_lines=LAST_LINES).text
         if text:
-            console.rule(
-                f"last lines of the log of {rank if rank == 'launch' else 'rank 0'}", align="left", style="dim"
-            )
-            console.print(text.rstrip(), markup=False, highlight=False, soft_wrap=True)
+            print_heading(console, f"last lines of the log of {'rank 0' if rank == 0 else rank}")
+            for line in text.rstrip().splitlines():
+                print_line(console, line)
 
 
 def _describe_steps(job: JobDetails) -> str:
@@ -79,7 +76,7 @@ def _describe_steps(job: JobDetails) -> str:
     return f"{_format_value(num_steps, 'num_steps')} of {size:,} samples{short}"
 
 
-def _format_value(value: float | None, name: str) -> str:
+def _format_value(value: float | None, name: str = "") -> str:
     return "?" if value is None else format_number(value, name)
 
 
@@ -89,5 +86,8 @@ def _format_with_baseline(value: float | None, baseline: float | None, label: st
 
 
 def _find_command() -> str:
-    local = Path(".venv/bin/dlrm")
-    return str(local) if local.exists() else "dlrm"
+    """Return the command `dlrm` as the user can type it here."""
+    own = Path(sys.executable).with_name("dlrm")
+    if shutil.which("dlrm") or not own.exists():
+        return "dlrm"
+    return min(str(own), os.path.relpath(own), key=len)

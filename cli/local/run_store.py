@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -16,16 +16,6 @@ from dlrm.config.patterns import hide_credentials, is_remote, normalise_uri
 from dlrm.record import EXIT_STOPPED, RUN_STORE_VARIABLE, RunDirectory, RunStoreRecord
 
 MODULE = "dlrm.programs.run_store"
-
-RunStore = Annotated[
-    str | None,
-    typer.Option(
-        "--run-store",
-        metavar="URI",
-        help=f"s3:// or gs:// prefix, below which the run is kept too. [dim]Default: {RUN_STORE_VARIABLE}[/dim]",
-        show_default=False,
-    ),
-]
 
 
 def find_new_store(asked: str | None, run_directory: Path) -> RunStoreRecord | None:

@@ -12,8 +12,8 @@ from cli.experiments.sweep.summary import Row
 from cli.experiments.sweep.trials import format_cell, format_settings, format_value
 from cli.experiments.trials.fields import shorten_fields
 from cli.experiments.trials.intervals import Estimate
+from cli.local.console import UNKNOWN, escape_unprintable
 from cli.local.progress import format_duration
-from cli.local.text_format import UNKNOWN, escape_unprintable
 
 
 def format_result(result: TrialResult, standing: Standing) -> str:

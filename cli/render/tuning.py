@@ -8,8 +8,8 @@ from rich.text import Text
 
 from cli.experiments.tuning.records import UNTUNED, TrialRecord
 from cli.experiments.tuning.tuner import Tuning
+from cli.local.console import UNKNOWN, escape_unprintable
 from cli.local.progress import format_duration
-from cli.local.text_format import UNKNOWN, escape_unprintable
 from dlrm.record import format_auc
 
 MAX_FINALS = 10

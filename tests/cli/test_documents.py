@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from cli.local.documents import find_pattern_fault, make_paths_absolute, read_job, require_data_files
+from cli.local.data_files import find_pattern_fault, make_paths_absolute, require_data_files
+from cli.local.documents import read_job
 from cli.local.errors import BadInputError
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -30,7 +30,7 @@ def test_the_command_imports_nothing_heavy_before_it_takes_interrupts() -> None:
 
 
 def test_the_version_is_one_line_and_needs_no_torch_to_be_imported() -> None:
-    program = "import sys; from cli.entry import main\ntry:\n  main()\nfinally:\n  print('torch' in sys.modules)"
+    program = "import sys; from cli.__main__ import main\ntry:\n  main()\nfinally:\n  print('torch' in sys.modules)"
     command = [sys.executable, "-c", program, "--version"]
     ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from cli.demo.service_process import run_service
-from cli.render.key_tables import format_time_since
+from cli.render.job_tables import format_time_since
 from service.client import Client
 
 SETTINGS = {"DLRM_TRAINER_PYTHON": "/bin/false", "DLRM_NUM_CORES": "2", "DLRM_RECONCILE_INTERVAL_SECONDS": "0.2"}

@@ -128,7 +128,7 @@ def test_a_machine_with_another_directory_than_machine_0_is_told_so(
     with socket.create_server(("127.0.0.1", 0)) as listener:
         place = NodePlace(1, "127.0.0.1", listener.getsockname()[1])
         with pytest.raises(CommandError, match=r"node 0 waits at 127\.0\.0\.1:\d+, but has another run directory"):
-            nodes.run_other_node(tmp_path / "elsewhere", place, None, nodes.ToldDocument(None, None))
+            nodes.run_other_node(tmp_path / "elsewhere", place, None, None, None)
 
 
 def test_a_machine_that_nobody_starts_machine_0_for_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,4 +136,4 @@ def test_a_machine_that_nobody_starts_machine_0_for_gives_up(tmp_path: Path, mon
     monkeypatch.setattr(nodes, "POLL_SECONDS", 0.1)
     place = NodePlace(1, "127.0.0.1", find_free_port())
     with pytest.raises(CommandError, match="node 0 has not created it within"):
-        nodes.run_other_node(tmp_path / "elsewhere", place, None, nodes.ToldDocument(None, None))
+        nodes.run_other_node(tmp_path / "elsewhere", place, None, None, None)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from cli.commands.train import make_result
+from cli.commands.attempt import make_result
 from cli.render.profile import BETWEEN_STEPS, DESCRIPTIONS, REST, print_profile
 from dlrm.record import (
     PART_DESCRIPTIONS,

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from cli.local.errors import CommandError
-from cli.local.run_directory import change_job, create_next_attempt
+from cli.local.run_directory import create_next_attempt
+from cli.local.run_documents import change_job
 from dlrm.config import DataFacts, JobConfig, ResolvedJob, parse_job, resolve
 from dlrm.record import EndReason, Outcome, RunDirectory, hold_run_lock
 from tests.cli.conftest import Ended

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.local.sources import is_document
+from cli.local.documents import is_document
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 
 from cli.local.progress import ProgressLine, describe_progress
 from cli.local.spool import SpoolProgress
-from cli.local.text_format import MAX_WARNINGS
+from cli.local.console import MAX_WARNINGS
 from dlrm.record import (
     AttemptDirectory,
     EvaluationReport,

@@ -1,4 +1,4 @@
-from cli.local.text_format import escape_unprintable
+from cli.local.console import escape_unprintable
 
 
 def test_letters_that_a_terminal_would_obey_are_written_out() -> None:

@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from cli.commands.time_option import parse_time
+from cli.commands.jobs import parse_time
 from cli.local.errors import BadInputError
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)

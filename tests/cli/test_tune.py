@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cli.local.documents import read_job
-from cli.local.run_directory import read_resolved_job
+from cli.local.run_documents import read_resolved_job
 from dlrm.config import PRESETS, parse_job
 from dlrm.record import EXIT_STOPPED, RunDirectory
 from tests.patience import wait_until

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from cli.local.documents import make_paths_absolute, read_job, require_warm_start_model
+from cli.local.data_files import make_paths_absolute
+from cli.local.documents import read_job
+from cli.local.run_documents import require_warm_start_model
 from cli.local.errors import BadInputError
 from dlrm.config import DataConfig, ModelConfig
 from dlrm.record import RunDirectory

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cli.local.text_format import UNKNOWN
+from cli.local.console import UNKNOWN
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from cli.experiments.report.load import LoadedTrial
 from cli.experiments.report.numbers import MainRow, SweepReport
 from cli.experiments.sweep.results import Environment
 from cli.experiments.sweep.trials import format_settings, format_value
-from cli.local.text_format import UNKNOWN
+from cli.local.console import UNKNOWN
 from hostinfo.sizes import format_size
 
 

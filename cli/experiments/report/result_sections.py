@@ -17,7 +17,7 @@ from cli.experiments.report.figures import (
 from cli.experiments.report.numbers import LengthGroup, MainRow, SweepReport
 from cli.experiments.sweep.trials import format_settings, format_value
 from cli.experiments.trials.fields import shorten_fields
-from cli.local.text_format import UNKNOWN
+from cli.local.console import UNKNOWN
 
 UNEQUAL_MARK = "≠"
 """Mark of a comparison of runs with unequal numbers of samples."""

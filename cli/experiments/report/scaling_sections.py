@@ -13,7 +13,7 @@ from cli.experiments.report.numbers import MainRow, Scaling, SweepReport
 from cli.experiments.report.plot import Axis, Point, Series, draw_plot
 from cli.experiments.report.scales import Scale, make_batch_scale, make_log_scale
 from cli.experiments.report.targets import Reached
-from cli.local.text_format import UNKNOWN
+from cli.local.console import UNKNOWN
 
 NUM_CURVE_POINTS = 40
 _FIT_NOTE = (

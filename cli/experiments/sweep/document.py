@@ -8,8 +8,7 @@ from pydantic import ValidationError
 
 from cli.experiments.sweep.check import list_emptied, list_faults, list_table_faults
 from cli.experiments.sweep.config import SweepConfig
-from cli.local.document_file import read_document
-from cli.local.documents import read_job
+from cli.local.documents import read_document, read_job
 from cli.local.errors import BadInputError
 from dlrm.config import ConfigError, parse_job, translate_errors
 

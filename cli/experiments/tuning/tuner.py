@@ -12,7 +12,7 @@ from cli.experiments.trials.run import read_data_checksum, read_metric, run_tria
 from cli.experiments.tuning.records import UNTUNED, TrialRecord, TuningDirectory
 from cli.experiments.tuning.space import draw_settings, list_parameters
 from cli.local.errors import BadInputError, CommandError
-from cli.local.run_directory import read_resolved_job
+from cli.local.run_documents import read_resolved_job
 from dlrm.config import JobConfig, parse_job
 from dlrm.record import EndReason, RunDirectory
 

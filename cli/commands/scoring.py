@@ -1,48 +1,30 @@
-"""Options, checks and the child process shared by the commands that score rows with a trained model."""
+"""Checks and the child process that commands share which score rows with a trained model."""
 
 import importlib.util
 import json
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-import typer
-from rich.console import Console
+from typing import Any
 
 from cli.local.child_program import LAST_LINES
+from cli.local.console import say
 from cli.local.errors import BadInputError, CommandError
-from cli.local.run_directory import read_resolved_job
-from cli.local.text_format import escape_unprintable
+from cli.local.run_documents import read_resolved_job
 from cli.local.trainer import make_module_command
 from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, RunDirectory
 
 _LIBRARIES = ("torch", "numpy", "polars", "pyarrow", "safetensors")
 """Modules that scoring imports."""
 
-Format = Annotated[
-    Literal["parquet", "csv", "jsonl", "arrow", "criteo_tsv"] | None,
-    typer.Option("--format", help="Format of DATA.", show_default="detected"),
-]
-
-
-Checkpoint = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Checkpoint of the run: newest, a name such as step-500, or a path.",
-        show_default=False,
-    ),
-]
-
 
 def require_run(path: Path) -> None:
-    """Raise BadInputError where `path` is not the directory of a run with a valid job document."""
+    """Raise BadInputError if `path` is not the directory of a run with a valid job document."""
     read_resolved_job(RunDirectory(path), path)
 
 
 def require_model(model: Path) -> None:
-    """Raise BadInputError where `model` is not the directory of a model."""
+    """Raise BadInputError if `model` is not the directory of a model."""
     if not model.is_dir():
         raise BadInputError(f"{model}: no such directory (valid: the model/ directory of a run)")
     if (model / "model").is_dir():
@@ -73,9 +55,8 @@ def run_scorer(module: str, arguments: Sequence[str]) -> dict[str, Any]:
         raise CommandError(f"the program ended with exit code {code}; its last lines:", *lines[-LAST_LINES:])
     # For bad input the last line is the fault, and the lines before it say what was left out.
     faults = lines[-1:] if code == EXIT_BAD_INPUT else []
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
     for line in lines[: len(lines) - len(faults)]:
-        console.print(escape_unprintable(line), markup=False)
+        say(line)
     if faults:
         raise BadInputError(*faults)
     return json.loads(completed.stdout.strip().splitlines()[-1])
