@@ -124,7 +124,7 @@ def require_new_directory(path: Path) -> None:
         return
     remedy = "name another directory with --run-directory"
     if RunDirectory(path).spec.exists():
-        remedy += ", or resume this run with --resume"
+        remedy += f", or resume this run: dlrm resume {path}"
     raise BadInputError(f"{path} already exists: {remedy}")
 
 
@@ -153,7 +153,7 @@ def create_next_attempt(
         if differences := list_differences(make_identity(now.job), make_identity(resolved.job)):
             raise DifferentRunError(
                 [f"{'--set' if job is None else job}: {difference}" for difference in differences],
-                f"with these settings it is a different run from {path}: train it without --resume",
+                f"with these settings it is a different run from {path}: train it with `dlrm train`",
             )
         resolved = now.model_copy(update={"decisions": resolved.decisions})
     require_trainer()

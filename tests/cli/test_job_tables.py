@@ -5,9 +5,8 @@ from rich.console import Console
 from rich.table import Table
 
 from cli.local.progress import describe_progress
-from cli.render.quality import print_advice
 from cli.render.job_tables import make_events_table, make_job_table, make_jobs_table, make_result_table
-from cli.render.quality import print_comparison
+from cli.render.quality import print_advice, print_comparison
 from dlrm.gradient_stats.batch_advice import advise
 from dlrm.gradient_stats.noise import NoiseInterval
 from dlrm.record import BatchAdvice, EventReport, YardstickResult

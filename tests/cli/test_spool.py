@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from cli.local.console import MAX_WARNINGS
 from cli.local.progress import ProgressLine, describe_progress
 from cli.local.spool import SpoolProgress
-from cli.local.console import MAX_WARNINGS
 from dlrm.record import (
     AttemptDirectory,
     EvaluationReport,

@@ -8,8 +8,8 @@ import pytest
 
 from cli.local.data_files import make_paths_absolute
 from cli.local.documents import read_job
-from cli.local.run_documents import require_warm_start_model
 from cli.local.errors import BadInputError
+from cli.local.run_documents import require_warm_start_model
 from dlrm.config import DataConfig, ModelConfig
 from dlrm.record import RunDirectory
 
