@@ -107,21 +107,6 @@ def test_an_error_names_its_source_the_setting_or_the_file(tmp_path: Path) -> No
     assert lines[2].startswith(f"{path}: precision: ")
 
 
-def test_plan_takes_settings(tmp_path: Path, dlrm: Callable[..., Any]) -> None:
-    path = tmp_path / "job.toml"
-    path.write_text(
-        '[data]\nformat = "synthetic"\nsynthetic = { num_rows = 1000 }\n[batch]\nglobal_size = 64\n'
-        '[resources]\nmemory = "1GiB"\n'
-    )
-    ended = dlrm("plan", str(path), "--set", "batch.global_size=32", "--set", "sharding.plan=row_wise", "--json")
-    plan = json.loads(ended.out)["plan"]
-    assert plan["global_size"] == 32
-    assert {table["type"] for table in plan["tables"]} == {"row_wise"}
-    refused = dlrm("plan", str(path), "--set", "sharding.plan=rowwise")
-    assert refused.code == 2
-    assert "--set: sharding.plan: 'rowwise' is not one of the choices" in refused.err
-
-
 def test_settings_are_for_job_documents_alone(tmp_path: Path, dlrm: Callable[..., Any]) -> None:
     (tmp_path / "day.tsv").write_text("x")
     ended = dlrm("data", "inspect", str(tmp_path / "day.tsv"), "--set", "data.eval_fraction=0.5")

@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.cli.commands.test_train import command, run, write_job
 
 from cli.local import nodes
 from cli.local.errors import CommandError
@@ -12,7 +13,6 @@ from dlrm.config import JobConfig, resolve
 from dlrm.record import RunDirectory
 from hostinfo.node_place import NodePlace
 from tests.bucket.server import Bucket
-from tests.cli.test_train import command, run, write_job
 from tests.e2e.launching import find_free_port
 
 TWO = {"nodes": 2, "workers_per_node": 1}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-EXAMPLE = str(Path(__file__).parents[2] / "examples" / "minimal.json")
+EXAMPLE = str(Path(__file__).parents[3] / "examples" / "minimal.json")
 
 
 @pytest.mark.parametrize("command", ["submit", "train"])

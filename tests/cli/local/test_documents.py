@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from cli.local.data_files import find_pattern_fault, make_paths_absolute, require_data_files
-from cli.local.documents import read_job
+from cli.local.documents import is_document, read_job
 from cli.local.errors import BadInputError
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 # Sweeps have a directory of their own.
@@ -17,31 +17,6 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 def test_every_example_is_a_valid_job(example: Path) -> None:
     document, job = read_job(example)
     assert job.name == document["name"]
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "said"),
-    [
-        ("a.toml", 'name = "a"\n[data\n', r"a.toml: not valid TOML: .*line 2"),
-        ("a.json", '{"name": "a",\n "data" {}}', r"a.json: not valid JSON: line 2, column 9"),
-        ("a.json", "[1]", r"a.json: the document should be an object"),
-        ("a.yaml", "name: a", r"a.yaml: a job document must be a .toml or .json file"),
-        ("a.csv", "a,b", r"a job document must be a .toml or .json file; `dlrm prepare --infer .*a.csv` writes one"),
-        (
-            "a.json",
-            '{"data": {"train": ["x"]}, "batch": {"global_sise": 8}}',
-            r"a.json: batch.global_sise: .*global_size",
-        ),
-        ("a.toml", "name = 'a'", r"a.toml: data: required"),
-        ("a.json", '{"run": {"epochs": 1, "seed": 2, "epochs": 3}}', r"a.json: .*'epochs' appears twice"),
-        ("a.toml", "name = 'a'\nname = 'b'", r"a.toml: not valid TOML: Cannot overwrite"),
-    ],
-)
-def test_a_bad_document_is_refused_with_its_place(tmp_path: Path, name: str, text: str, said: str) -> None:
-    path = tmp_path / name
-    path.write_text(text)
-    with pytest.raises(BadInputError, match=said):
-        read_job(path)
 
 
 TOML, JSON = 'name = "a"  # caf\xe9\n[data]\nformat = "synthetic"\n', '{"name": "a", "data": {"format": "synthetic"}}'
@@ -71,6 +46,15 @@ def test_a_document_is_read_as_editors_and_shells_write_it(tmp_path: Path, name:
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
+        ("a.toml", b'name = "a"\n[data\n', "not valid TOML: .*line 2"),
+        ("a.json", b'{"name": "a",\n "data" {}}', "not valid JSON: line 2, column 9"),
+        ("a.json", b"[1]", "the document should be an object"),
+        ("a.yaml", b"name: a", "a job document must be a .toml or .json file"),
+        ("a.csv", b"a,b", "must be a .toml or .json file; `dlrm prepare --infer .*a.csv` writes one"),
+        ("a.json", b'{"data": {"train": ["x"]}, "batch": {"global_sise": 8}}', "batch.global_sise: .*global_size"),
+        ("a.toml", b"name = 'a'", "data: required"),
+        ("a.json", b'{"run": {"epochs": 1, "seed": 2, "epochs": 3}}', "'epochs' appears twice"),
+        ("a.toml", b"name = 'a'\nname = 'b'", "not valid TOML: Cannot overwrite"),
         ("a.toml", TOML.encode("latin-1"), "not UTF-8: byte 17 in line 1 is 0xE9, 'é' in Latin-1; save it as UTF-8"),
         ("a.toml", TOML.encode("utf-16")[:-1], "not UTF-16 text, as its first bytes say: byte"),
         ("a.toml", TOML.replace('"a"', "\u201ca\u201d").encode(), "line 1 has the typographic quote \u201c where"),
@@ -96,6 +80,7 @@ def test_a_document_that_cannot_be_read_is_named_in_one_sentence(
     with pytest.raises(BadInputError, match=said) as refused:
         read_job(tmp_path / name)
     assert len(refused.value.lines) == 1
+    assert refused.value.lines[0].startswith(str(tmp_path / name))
 
 
 def test_relative_data_paths_count_from_the_job_file(tmp_path: Path) -> None:
@@ -172,3 +157,28 @@ def test_a_path_that_only_the_present_directory_has_is_refused_with_both_paths(
     assert f"data.train.0: no file: {tmp_path}/jobs/data/day.tsv, but there is {tmp_path}/data/day.tsv" in first
     assert first.endswith('(valid: "../data/day.tsv", or an absolute path)')
     assert f"data.eval.0: no such file: {tmp_path}/jobs/nowhere.tsv" in second
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "is_job"),
+    [
+        ("job.toml", 'name = "a"\n', True),
+        ("job.json", '{"data": {"train": ["a.csv"]}}', True),
+        ("job.json", '{"data": {"train": ["a.csv"]}}\n\n', True),
+        ("job.json", '{\n  "data": {"train": ["a.csv"]}\n}\n', True),
+        ("job.json", "no JSON", True),
+        ("rows.json", '{"label": 0}\n{"label": 1}\n', False),
+        ("rows.json", '[{"label": 0}, {"label": 1}]', False),
+        ("rows.jsonl", '{"label": 0}\n', False),
+    ],
+)
+def test_a_json_file_with_rows_is_no_job_document(tmp_path: Path, name: str, content: str, is_job: bool) -> None:
+    path = tmp_path / name
+    path.write_text(content)
+    assert is_document(str(path)) is is_job
+
+
+def test_what_names_several_json_files_is_data_and_a_file_that_is_absent_a_document(tmp_path: Path) -> None:
+    assert not is_document(str(tmp_path / "*.json"))
+    assert not is_document("s3://logs/day.json")
+    assert is_document(str(tmp_path / "job.json"))

@@ -1,4 +1,4 @@
-"""The launch process as a child of a command."""
+"""Programs of the trainer that the command line runs."""
 
 import os
 import signal
@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from cli.local import child_program
+from cli.local.child_program import run_program
 from cli.local.trainer import run_and_watch
 
 ENDS_WELL_AFTER_A_STOP = """
@@ -17,6 +19,16 @@ signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
 pathlib.Path(sys.argv[1]).touch()
 raise SystemExit(0 if stopped.wait(60) else 1)
 """
+
+
+def test_lines_of_libraries_among_those_of_a_program_are_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = ["[FATAL] 2026 client of a store", "7", "{}", "{cut", '{"kind": "result", "figure": 7}', "[INFO] goodbye"]
+    script = tmp_path / "program.py"
+    script.write_text("".join(f"print({line!r})\n" for line in lines))
+    monkeypatch.setattr(child_program, "make_module_command", lambda module, _: [sys.executable, str(script), module])
+    assert run_program("any", [], None, "working") == {"kind": "result", "figure": 7}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

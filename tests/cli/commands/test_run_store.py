@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.commands.test_train import DOCUMENT, run, write_job
 
 from dlrm.config import DataConfig, ModelConfig, parse_job, resolve
 from dlrm.record import EndReason, Outcome, RunDirectory
 from tests.bucket.server import Bucket
 from tests.cli.conftest import Ended
-from tests.cli.test_train import DOCUMENT, run, write_job
 from tests.dlrm.run_store.runs import RUN, make_run, write_checkpoint
 
 Command = Callable[..., Ended]
