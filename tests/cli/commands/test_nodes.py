@@ -5,7 +5,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.cli.commands.test_train import command, run, write_job
 
 from cli.local import nodes
 from cli.local.errors import CommandError
@@ -13,6 +12,7 @@ from dlrm.config import JobConfig, resolve
 from dlrm.record import RunDirectory
 from hostinfo.node_place import NodePlace
 from tests.bucket.server import Bucket
+from tests.cli.commands.test_train import command, run, write_job
 from tests.e2e.launching import find_free_port
 
 TWO = {"nodes": 2, "workers_per_node": 1}
@@ -32,7 +32,7 @@ def test_the_same_command_on_two_machines_trains_one_model(tmp_path: Path) -> No
     assert "succeeded: completed" in said
 
     # A machine that resumes what is done already has nothing to wait for.
-    again = run("train", "--resume", directory, "--rendezvous", "127.0.0.1:1", "--node-rank", 1)
+    again = run("resume", directory, "--rendezvous", "127.0.0.1:1", "--node-rank", 1)
     assert (again.returncode, "the run has already succeeded" in again.stderr) == (0, True)
 
 
@@ -48,7 +48,7 @@ def test_two_machines_without_a_common_directory_train_in_a_bucket_and_resume_fr
         children = [
             subprocess.Popen(
                 command(
-                    *("train", *options, "--run-directory", tmp_path / f"try{number}" / f"node{node}" / "run"),
+                    *(*options, "--run-directory", tmp_path / f"try{number}" / f"node{node}" / "run"),
                     *("--rendezvous", address, "--node-rank", node),
                 ),
                 stderr=subprocess.PIPE,
@@ -59,11 +59,11 @@ def test_two_machines_without_a_common_directory_train_in_a_bucket_and_resume_fr
         said = [child.communicate()[1] for child in children]
         return [(child.returncode, text) for child, text in zip(children, said, strict=True)]
 
-    ended = train(1, job, "--run-store", "s3://bucket/runs")
+    ended = train(1, "train", job, "--run-store", "s3://bucket/runs")
     assert [code for code, _ in ended] == [0, 0], ended
     # As if the attempt had been lost with both machines at its end.
     bucket.files.delete_file("bucket/runs/run/attempt-1/outcome.json")
-    again = train(2, "--resume", "s3://bucket/runs/run")
+    again = train(2, "resume", "s3://bucket/runs/run")
     assert [code for code, _ in again] == [0, 0], again
     weights = [tmp_path / f"try{number}" / "node0" / "run" / "model" / "model.safetensors" for number in (1, 2)]
     assert weights[0].read_bytes() == weights[1].read_bytes()

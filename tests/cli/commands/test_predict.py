@@ -1,4 +1,4 @@
-"""`dlrm predict` and `dlrm evaluate` with a real model."""
+"""`dlrm predict`, `dlrm evaluate` and `dlrm export`: scores of a real model, and what is refused."""
 
 import json
 import signal
@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet
 
+from dlrm.config import JobConfig, resolve
+from dlrm.record import RunDirectory
 from tests.cli.conftest import Ended
 from tests.dlrm.exported_model.conftest import Made, csv_rows, made_of_csv, write_csv
 
@@ -112,17 +114,27 @@ def test_evaluate_takes_files_of_another_format(made: Made, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["nowhere", "rows.csv"], "nowhere: no such directory (valid: the model/ directory of a run)"),
-        ([".", "rows.csv"], "is the directory of a run; its model is model"),
-        (["model", "rows.csv", "--json"], "--json: valid only with --output"),
-        (["model", "rows.csv", "--overwrite"], "--overwrite: valid only with --output"),
+        (["predict", "nowhere", "rows.csv"], "nowhere: no such directory (valid: the model/ directory of a run)"),
+        (["predict", ".", "rows.csv"], "is the directory of a run; its model is model"),
+        (["predict", "model", "rows.csv", "--json"], "--json: valid only with --output"),
+        (["predict", "model", "rows.csv", "--overwrite"], "--overwrite: valid only with --output"),
+        (["evaluate", "."], "is the directory of a run; its model is model"),
+        (["evaluate", "nowhere/model", "rows.tsv"], "nowhere/model: no such directory"),
+        (["evaluate", ".", "--checkpoint", "newest"], ".: not the directory of a run"),
+        (["export", ".", "-o", "new"], ".: not the directory of a run"),
+        (["export", "run", "-o", "run"], "--output run: already exists (valid: a new directory)"),
+        (["evaluate", "run"], "is the directory of a run without a model (valid: --checkpoint newest)"),
+        (["export", "run", "-o", "new"], "has no complete checkpoint (valid: a run that has one)"),
     ],
 )
-def test_what_cannot_be_scored_is_said_at_once(
+def test_what_cannot_be_scored_or_exported_is_said_at_once(
     dlrm: Callable[..., Ended], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
 ) -> None:
     (tmp_path / "model").mkdir()
+    run = RunDirectory(tmp_path / "run")
+    run.checkpoints.mkdir(parents=True)
+    run.spec.write_text(resolve(JobConfig.model_validate({"data": {"format": "synthetic"}})).model_dump_json())
     monkeypatch.chdir(tmp_path)
-    ended = dlrm("predict", *arguments)
-    assert ended.code == 2
+    ended = dlrm(*arguments)
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
     assert said in ended.err

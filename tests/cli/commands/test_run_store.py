@@ -1,4 +1,4 @@
-"""Runs that are kept in a bucket, by the command line: --run-store, --resume URI, `dlrm upload`, models."""
+"""Runs that are kept in a bucket, by the command line: --run-store, `dlrm resume URI`, `dlrm upload`, models."""
 
 import json
 import shutil
@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.commands.test_train import DOCUMENT, run, write_job
 
 from dlrm.config import DataConfig, ModelConfig, parse_job, resolve
 from dlrm.record import EndReason, Outcome, RunDirectory
 from tests.bucket.server import Bucket
+from tests.cli.commands.test_train import DOCUMENT, run, write_job
 from tests.cli.conftest import Ended
 from tests.dlrm.run_store.runs import RUN, make_run, write_checkpoint
 
@@ -94,7 +94,7 @@ def test_an_upload_that_was_left_is_finished_and_the_run_found_again(dlrm: Comma
     assert "runs/run/checkpoints/step-00000018/COMPLETE" in bucket.list_names()
     assert bucket.list_names("runs/run/lease") == []
     shutil.rmtree(directory.path)
-    ended = dlrm("train", "--resume", RUN, "--json")
+    ended = dlrm("resume", RUN, "--json")
     assert (ended.code, "the run has already succeeded" in ended.err) == (0, True), ended.err
     assert json.loads(ended.out)["model"] == str(directory.model)
     assert (directory.checkpoint(18) / "COMPLETE").exists()
@@ -115,7 +115,7 @@ def test_an_upload_of_a_run_that_has_gone_on_elsewhere_is_refused(
     before = {name: bucket.read(name) for name in bucket.list_names()}
     ended = dlrm("upload", "runs/run")
     fault = "attempt 2 of the run is there" if is_attempt_later else "there is a newer checkpoint than here, of step 90"
-    assert (ended.code, fault in ended.err, f"dlrm train --resume {RUN}" in ended.err) == (2, True, True), ended.err
+    assert (ended.code, fault in ended.err, f"dlrm resume {RUN}" in ended.err) == (2, True, True), ended.err
     assert {name: bucket.read(name) for name in bucket.list_names()} == before
 
 
@@ -135,9 +135,9 @@ def test_an_upload_of_what_is_kept_nowhere_is_refused(dlrm: Command, bucket: Buc
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train", "--resume", f"{STORE}/none"], f"{STORE}/none: there is no run (valid: s3://bucket/prefix/RUN"),
-        (["train", "--resume", "s3://bucket"], "names no run (valid: s3://bucket/prefix/RUN)"),
-        (["train", "--resume", RUN, "--run-store", STORE], "--run-store: not valid with --resume URI"),
+        (["resume", f"{STORE}/none"], f"{STORE}/none: there is no run (valid: s3://bucket/prefix/RUN"),
+        (["resume", "s3://bucket"], "names no run (valid: s3://bucket/prefix/RUN)"),
+        (["resume", RUN, "--run-store", STORE], "--run-store: not valid with the URI of a run"),
         (["evaluate", f"{STORE}/none/model"], f"{STORE}/none/model: has no complete model"),
         (["predict", f"{STORE}/none/model", "x.csv"], f"{STORE}/none/model: has no complete model"),
         (["export", f"{STORE}/none", "-o", "model"], f"{STORE}/none: there is no run"),
@@ -152,20 +152,20 @@ def test_what_is_not_in_the_bucket_is_told(
 
 def test_a_run_stays_in_the_bucket_that_it_is_in(dlrm: Command, bucket: Bucket, here: Path) -> None:
     make_run(here / "run")
-    ended = dlrm("train", "--resume", "run", "--run-store", "s3://bucket/others")
+    ended = dlrm("resume", "run", "--run-store", "s3://bucket/others")
     assert (ended.code, f"run is kept in {STORE} (valid: that)" in ended.err) == (2, True)
 
 
 @pytest.mark.parametrize("store", ["bucket/runs", "s3://", "s3://bucket/../../x"])
 def test_a_store_of_no_name_is_told_on_resume(dlrm: Command, bucket: Bucket, here: Path, store: str) -> None:
     make_run(here / "run")
-    ended = dlrm("train", "--resume", "run", "--run-store", store)
+    ended = dlrm("resume", "run", "--run-store", store)
     assert (ended.code, f"{store}: is no URI of a store" in ended.err) == (2, True), ended.err
 
 
 def test_a_damaged_reference_to_a_bucket_is_told(dlrm: Command, bucket: Bucket, here: Path) -> None:
     make_run(here / "run").run_store.write_text("{}")
-    ended = dlrm("train", "--resume", "run")
+    ended = dlrm("resume", "run")
     assert (ended.code, "run-store.json is damaged" in ended.err) == (2, True), ended.err
 
 
@@ -194,7 +194,7 @@ def test_a_run_that_is_resumed_in_its_directory_goes_on_from_what_is_newer_in_it
     assert dlrm("upload", "elsewhere/run").code == 0
     stale = make_run(here / "run")
     stale.spec.write_bytes((here / "elsewhere" / "run" / "spec.json").read_bytes())
-    ended = dlrm("train", "--resume", "run")
+    ended = dlrm("resume", "run")
     assert (ended.code, "the run has already succeeded" in ended.err) == (0, True), ended.err
 
 
@@ -230,6 +230,6 @@ def test_a_run_is_trained_lost_and_used_from_its_bucket(bucket: Bucket, here: Pa
     events = (here / "warm" / "attempt-1" / "spool" / "rank-0.events.jsonl").read_text()
     assert "the optimizers continue with their state" in events
 
-    resumed = run("train", "--resume", RUN)
+    resumed = run("resume", RUN)
     assert (resumed.returncode, "already succeeded" in resumed.stderr) == (0, True), resumed.stderr
     assert (here / "runs" / "run" / "model" / "model.safetensors").read_bytes() == weights

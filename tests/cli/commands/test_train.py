@@ -71,7 +71,7 @@ def test_a_model_worse_than_logistic_regression_is_shown_beside_it_with_a_warnin
     assert ended.returncode == 0, ended.stderr
     assert "warning: the model's AUC of" in ended.stderr
     assert "logistic regression" in ended.stdout
-    again = run("train", "--resume", tmp_path / "run", "--json")
+    again = run("resume", tmp_path / "run", "--json")
     result = json.loads(again.stdout.splitlines()[-1])
     assert result["auc"] + result["auc_standard_error"] < result["logistic_regression_auc"]
     assert any("of logistic regression on the same columns" in warning for warning in result["warnings"])
@@ -160,7 +160,7 @@ def test_a_stop_names_the_command_that_goes_on_with_the_run_to_the_same_model(tm
     beginning = "the newest checkpoint is from step "
     (hint,) = [line for line in said.splitlines() if line.startswith(beginning)]
     step, _, line = hint.removeprefix(beginning).partition("; to resume: ")
-    assert line == "dlrm train --resume 'my run'"
+    assert line == "dlrm resume 'my run'"
     went_on = subprocess.run(command(*shlex.split(line)[1:]), cwd=tmp_path, capture_output=True, text=True, check=False)
     assert went_on.returncode == 0, went_on.stderr
     assert f"attempt 2: the newest checkpoint is from step {step} of 1,056" in went_on.stderr
@@ -177,7 +177,7 @@ def test_a_run_goes_on_with_a_changed_document(tmp_path: Path) -> None:
     assert "; to resume: " in said
     changes = {"run": {**epochs, "eval_every_fraction": 0.5}, "resources": {"workers_per_node": 1}}
     changed = write_job(tmp_path, **changes, batch={"global_size": 1024, "chunk_size": 100})
-    ended = run("train", changed, "--resume", tmp_path / "run", "--json")
+    ended = run("resume", tmp_path / "run", changed, "--json")
     assert ended.returncode == 0, ended.stderr
     assert json.loads(ended.stdout)["num_steps"] == 1056
     spec = json.loads((tmp_path / "run" / "spec.json").read_text())
@@ -189,10 +189,10 @@ def test_a_run_without_a_checkpoint_begins_from_the_start_and_says_so(tmp_path: 
     job = write_job(tmp_path, data={"train": ["rows.tsv"]})
     failed = run("train", job, "--run-directory", tmp_path / "run")
     assert failed.returncode == 2
-    assert "--resume" not in failed.stderr
+    assert "dlrm resume" not in failed.stderr
     rows = [f"{row % 2}\t" + "\t".join([str(row % 7)] * 39) + "\n" for row in range(3000)]
     (tmp_path / "rows.tsv").write_text("".join(rows))
-    ended = run("train", "--resume", tmp_path / "run")
+    ended = run("resume", tmp_path / "run")
     assert ended.returncode == 0, ended.stderr
     assert f"attempt 2 starts from the beginning: {tmp_path / 'run'} has no checkpoint" in ended.stderr
 
@@ -205,7 +205,7 @@ def test_a_damaged_checkpoint_is_warned_of_before_training_and_no_step_is_promis
         (file for file in checkpoint.rglob("*") if file.name != "COMPLETE"), key=lambda file: file.stat().st_size
     )
     damaged.write_bytes(bytes(damaged.stat().st_size))
-    ended = run("train", "--resume", tmp_path / "run", "--json")
+    ended = run("resume", tmp_path / "run", "--json")
     assert ended.returncode == 0, ended.stderr
     lines = ended.stderr.splitlines()
     # There are other warnings too: of few evaluation rows, and of a model that has memorised the rows.
@@ -253,7 +253,7 @@ def test_data_files_are_trained_with_a_document_beside_the_run_that_can_be_edite
         (["job.toml", "--label", "click"], "--label: valid only with data files"),
         (["job.toml", "--eval", "clicks.csv"], "--eval: valid only with data files"),
         (["job.yaml"], "job.yaml: no data file (valid: data files, or a job document"),
-        (["run"], "run: is the directory of a run (valid: --resume run)"),
+        (["run"], "run: is the directory of a run (valid: dlrm resume run)"),
         (["packed"], 'a job document with it in data.train, and data.format = "packed"'),
         (["clicks.csv", "--resume", "runs/a"], "clicks.csv: not valid with --resume"),
         (["clicks.csv", "--run-directory", "edited"], "edited.toml: already exists"),
