@@ -11,8 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from cli.commands.submit import follow_to_end
-from cli.demo.job import make_criteo_job, make_synthetic_job
-from cli.demo.report import find_failure, print_last_log_lines, print_result
+from cli.demo.job import find_failure, make_criteo_job, make_synthetic_job, print_last_log_lines, print_result
 from cli.demo.service_process import run_service
 from cli.local.console import console_on, print_line
 from cli.local.errors import EXIT_FAILED, EXIT_INTERRUPTED, CommandError

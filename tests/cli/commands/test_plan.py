@@ -126,7 +126,7 @@ ALIKE = {
                 "the job); set better figures in sharding.topology"
             ],
         ),
-        ({"resources": GPU}, ["CUDA graphs    on, not compiled: the run has fewer than 1,000,000,000 samples\n"]),
+        ({"resources": GPU}, ["CUDA graphs  on, not compiled: the run has fewer than 1,000,000,000 samples\n"]),
         ({"resources": GPU | {"cuda_graphs": "off"}}, ["off: one operation after another\n"]),
         ({"resources": GPU | {"cuda_graphs": "compiled"}}, ["compiled: torch.compile makes their kernels"]),
     ],
