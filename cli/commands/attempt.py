@@ -9,7 +9,7 @@ import typer
 
 from cli.commands.options import Shown
 from cli.local import errors
-from cli.local.attempt_run import AttemptEnd, run_attempt
+from cli.local.attempt_run import FinishedAttempt, run_attempt
 from cli.local.console import console_on, print_warnings, say
 from cli.local.nodes import run_other_node
 from cli.local.progress import ProgressLine
@@ -81,7 +81,7 @@ def run_and_show(started: NewAttempt, node: NodePlace | None, shown: Shown) -> N
     raise typer.Exit(EXIT_CODES.get(end.code, errors.EXIT_FAILED))
 
 
-def _show_end(started: NewAttempt, end: AttemptEnd, shown: Shown) -> None:
+def _show_end(started: NewAttempt, end: FinishedAttempt, shown: Shown) -> None:
     if shown.as_json or end.code == EXIT_DONE:
         result = make_result(started.directory, end.outcome, end.reported.warnings, started.attempt.profile)
         _print_result(result, as_json=shown.as_json)

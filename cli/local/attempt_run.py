@@ -12,7 +12,7 @@ from service.client import Progress
 
 
 @dataclass(frozen=True)
-class AttemptEnd:
+class FinishedAttempt:
     """End of an attempt."""
 
     code: int
@@ -29,7 +29,7 @@ def run_attempt(
     on_line: Callable[[str], None],
     on_progress: Callable[[Progress], None],
     place: NodePlace | None = None,
-) -> AttemptEnd:
+) -> FinishedAttempt:
     """Run the attempt to its end. SIGINT and SIGTERM stop it after a checkpoint.
 
     on_line: called with each line that the user should see. on_progress: called with the progress, several times a
@@ -45,7 +45,7 @@ def run_attempt(
     for count in progress.omitted_warnings:
         on_line(count)
     outcome = Outcome.read(attempt.outcome) or _make_crash_outcome(attempt, end.code)
-    return AttemptEnd(end.code, outcome, progress, end.is_stop_requested)
+    return FinishedAttempt(end.code, outcome, progress, end.is_stop_requested)
 
 
 def _make_crash_outcome(attempt: AttemptDirectory, code: int) -> Outcome:
