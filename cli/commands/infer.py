@@ -104,7 +104,7 @@ def derive_job_name(source: str) -> str:
 
 
 def shorten_path(file: str, base: Path) -> str:
-    """Return the path of `file` as the document names it: relative to `base` where that needs at most one `..`."""
+    """Return the path of `file` as the document names it: relative to `base` if that needs at most one `..`."""
     if is_remote(file):
         return file
     relative = os.path.relpath(file, base)

@@ -162,7 +162,7 @@ def logs(
 
 
 def _read_next(client: Client, job_id: str, part: LogPart, node: int | None) -> LogPart:
-    """Read what follows `part` in its log; where that is complete, the beginning of the log of the next attempt."""
+    """Read what follows `part` in its log; if that is complete, the beginning of the log of the next attempt."""
     if part.complete and not part.text:
         return client.logs(job_id, attempt=(part.attempt or 0) + 1, rank=part.rank, node=node)
     return client.logs(job_id, attempt=part.attempt, rank=part.rank, node=node, offset=part.next_offset)

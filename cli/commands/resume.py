@@ -10,7 +10,7 @@ from cli.commands.options import JOB_ID, Changes, RunPlace, Shown, grouped
 from cli.commands.service_access import connect
 from cli.local.errors import BadInputError, refuse_options
 from cli.local.run_directory import SucceededError, create_next_attempt
-from cli.local.run_store import fetch_kept_run, fetch_lost_run, make_fetched_path, name_store
+from cli.local.run_store import fetch_kept_run, fetch_run, make_fetched_path, name_store
 from dlrm.config.patterns import is_remote
 
 
@@ -68,26 +68,22 @@ def resume(
 
 def resume_run(run: str, document: Path | None, changes: Changes, place: RunPlace, shown: Shown) -> None:
     """Resume the run in a directory or at a URI, as the command does. Raises CommandError and typer.Exit."""
-    node = place.find_node()
+    node, run_store = place.find_node(), place.run_store
+    directory = (place.run_directory or make_fetched_path(run)) if is_remote(run) else Path(run)
     if node is not None and node.node != 0:
-        directory, run_store = Path(run), place.run_store
-        if is_remote(run):
-            directory, run_store = place.run_directory or make_fetched_path(run), run.rstrip("/").rpartition("/")[0]
+        run_store = run.rstrip("/").rpartition("/")[0] if is_remote(run) else run_store
         run_on_other_node(directory, node, run_store, document, changes.all)
+    if is_remote(run):
+        refuse_options({"--run-store": run_store}, "not valid with the URI of a run, which names it")
+        fetch_run(run, directory)
+    else:
+        stays = "not valid: a resumed run stays in its own directory"
+        refuse_options({"--run-directory": place.run_directory}, stays)
+        name_store(run_store, directory)
+        fetch_kept_run(directory)
     try:
-        started = create_next_attempt(_fetch(run, place), document, changes.all, node)
+        started = create_next_attempt(directory, document, changes.all, node)
     except SucceededError as succeeded:
         print_earlier_result(succeeded, shown)
     else:
         run_and_show(started, node, shown)
-
-
-def _fetch(run: str, place: RunPlace) -> Path:
-    """Return the directory of a run, after fetching what it lacks of a run in a bucket. Raises CommandError."""
-    if is_remote(run):
-        refuse_options({"--run-store": place.run_store}, "not valid with the URI of a run, which names it")
-        return fetch_lost_run(run, place.run_directory)
-    refuse_options({"--run-directory": place.run_directory}, "not valid: a resumed run stays in its own directory")
-    name_store(place.run_store, Path(run))
-    fetch_kept_run(Path(run))
-    return Path(run)

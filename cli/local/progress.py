@@ -66,7 +66,7 @@ class ProgressLine:
 
 
 def describe_progress(progress: Progress, *, has_ended: bool = False) -> str:
-    """Format the known values in a fixed order; without the remaining time where the job has ended."""
+    """Format the known values in a fixed order; without the remaining time if the job has ended."""
     if progress.phase == PREPARING and not has_ended:
         # Any other values come from an earlier attempt.
         return escape_unprintable(progress.message or "")

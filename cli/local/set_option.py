@@ -51,7 +51,7 @@ def apply_settings(document: Mapping[str, Any], settings: Sequence[Setting]) -> 
 
 
 def name_source(field: str, settings: Sequence[Setting], source: str) -> str:
-    """Return what an error about `field` should name as its source: `--set` where a setting has set it, or an object
+    """Return what an error about `field` should name as its source: `--set` if a setting has set it, or an object
     that it is in, or `--preset`; else `source`."""
     if not is_set(field, settings):
         return source
@@ -72,7 +72,7 @@ def _parse_setting(text: str) -> Setting:
 
 
 def _parse_key(key: str) -> tuple[str, ...]:
-    """Split a dotted key as TOML does, where a part such as `"user_*"` may be quoted."""
+    """Split a dotted key as TOML does, in which a part such as `"user_*"` may be quoted."""
     valid = f'dotted names, such as batch.global_size; quote a part with other characters: columns."user_*"; {_VALID}'
     if "\n" in key:
         raise BadInputError(f"--set {key!r}: not a key (valid: {valid})")

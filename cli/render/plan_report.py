@@ -135,7 +135,7 @@ def _describe_cuda_graphs(job: JobConfig, num_samples: int | None) -> str:
 
 
 def _describe_run(resolved: ResolvedJob, result: Mapping[str, Any]) -> dict[str, str]:
-    """Describe how long a run is, as a fact; none where its rows are not known."""
+    """Describe how long a run is, as a fact; none if its rows are not known."""
     num_steps, num_samples, seconds = result["num_steps"], result["num_samples"], result["training_seconds"]
     if num_samples is None:
         return {}
@@ -212,7 +212,7 @@ def _format_ranks(group: Sequence[Plan], world_size: int) -> str:
 
 
 def format_spans(numbers: Sequence[int]) -> str:
-    """Format sorted numbers as spans, such as "0-3, 8"; only their number where there are more than six spans."""
+    """Format sorted numbers as spans, such as "0-3, 8"; only their number if there are more than six spans."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and runs[-1][-1] == number - 1:
@@ -311,7 +311,7 @@ def _describe_assumptions(plan: Plan) -> str:
 
 
 def _describe_fixed_costs(result: Mapping[str, Any]) -> list[str]:
-    """Describe what the estimate leaves out where steps are short; empty where they are long enough to hide it."""
+    """Describe what the estimate leaves out where steps are short; empty if they are long enough to hide it."""
     seconds, num_steps = result["training_seconds"], result["num_steps"]
     mean = seconds / num_steps if seconds is not None and num_steps else result["plan"]["step"]["seconds"]
     if mean >= SHORT_STEP_SECONDS:
