@@ -78,6 +78,7 @@ def test_two_machines_without_a_common_directory_train_in_a_bucket_and_resume_fr
             ["--node-rank", 0, "--rendezvous", "127.0.0.1:1"],
             "resources.nodes: is 1, but this machine is one of several",
         ),
+        (TWO, ["--node-rank", 0, "--rendezvous", "127.0.0.1:1"], "--run-directory: is missing"),
         (TWO, ["--node-rank", 0], "--rendezvous: is missing beside --node-rank"),
         (TWO, ["--node-rank", 0, "--rendezvous", "here"], "--rendezvous: 'here' is no address"),
     ],
@@ -86,16 +87,10 @@ def test_what_is_missing_is_named_and_no_run_is_left(
     tmp_path: Path, resources: dict[str, int], options: list[object], message: str
 ) -> None:
     directory = tmp_path / "run"
-    ended = run("train", write_job(tmp_path, resources=resources), "--run-directory", directory, *options)
-    assert ended.returncode == 2
-    assert message in ended.stderr
+    place = [] if message.startswith("--run-directory") else ["--run-directory", directory]
+    ended = run("train", write_job(tmp_path, resources=resources), *place, *options)
+    assert (ended.returncode, message in ended.stderr) == (2, True)
     assert not directory.exists()
-
-
-def test_several_machines_must_name_one_run_directory(tmp_path: Path) -> None:
-    ended = run("train", write_job(tmp_path, resources=TWO), "--node-rank", 0, "--rendezvous", "127.0.0.1:1")
-    assert ended.returncode == 2
-    assert "--run-directory: is missing" in ended.stderr
 
 
 def test_a_machine_that_is_told_another_document_than_machine_0_warns_of_it(tmp_path: Path) -> None:
@@ -120,20 +115,24 @@ def test_a_machine_that_is_told_another_document_than_machine_0_warns_of_it(tmp_
     assert firsts[2] == f"{warning}run.seed is 7 here, and there 0\n"
 
 
-def test_a_machine_with_another_directory_than_machine_0_is_told_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("listens", "message"),
+    [
+        (True, r"node 0 waits at 127\.0\.0\.1:\d+, but has another run directory"),
+        (False, "node 0 has not created it within"),
+    ],
+)
+def test_a_machine_that_never_sees_the_directory_of_machine_0_gives_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listens: bool, message: str
 ) -> None:
-    monkeypatch.setattr(nodes, "SHARED_SECONDS", 0.3)
-    monkeypatch.setattr(nodes, "POLL_SECONDS", 0.1)
+    for name, seconds in {
+        "SHARED_SECONDS": 0.3,
+        "APPEAR_SECONDS": 60.0 if listens else 0.3,
+        "POLL_SECONDS": 0.1,
+    }.items():
+        monkeypatch.setattr(nodes, name, seconds)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        place = NodePlace(1, "127.0.0.1", listener.getsockname()[1])
-        with pytest.raises(CommandError, match=r"node 0 waits at 127\.0\.0\.1:\d+, but has another run directory"):
+        port = listener.getsockname()[1] if listens else find_free_port()
+        place = NodePlace(1, "127.0.0.1", port)
+        with pytest.raises(CommandError, match=message):
             nodes.run_other_node(tmp_path / "elsewhere", place, None, None, None)
-
-
-def test_a_machine_that_nobody_starts_machine_0_for_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nodes, "APPEAR_SECONDS", 0.3)
-    monkeypatch.setattr(nodes, "POLL_SECONDS", 0.1)
-    place = NodePlace(1, "127.0.0.1", find_free_port())
-    with pytest.raises(CommandError, match="node 0 has not created it within"):
-        nodes.run_other_node(tmp_path / "elsewhere", place, None, None, None)

@@ -48,23 +48,26 @@ def make_ended_run(path: Path) -> RunDirectory:
         ("s3://other/runs", "s3://other: the bucket does not exist (valid: a bucket that exists"),
         ("http://bucket/runs", "http://bucket/runs: http:// is not supported (valid: s3:// or gs://"),
         ("runs", "runs: is no URI of a store (valid: s3://bucket/prefix"),
+        (STORE, f"{RUN}: there is a run of this name already (valid: another --run-directory, or this run with `dlrm"),
     ],
 )
+@pytest.mark.parametrize("is_option", [True, False], ids=["option", "environment"])
 def test_a_store_that_cannot_be_used_is_told_in_a_line_and_no_run_is_left(
-    dlrm: Command, bucket: Bucket, here: Path, store: str, message: str
+    dlrm: Command,
+    bucket: Bucket,
+    here: Path,
+    store: str,
+    message: str,
+    is_option: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    ended = dlrm("train", str(write_job(here)), "--run-store", store, "--run-directory", "run")
-    assert ended.code == 2
-    assert message in ended.err
+    bucket.write("runs/run/spec.json", b"{}")
+    if not is_option:
+        monkeypatch.setenv("DLRM_RUN_STORE", store)
+    options = ["--run-store", store] if is_option else []
+    ended = dlrm("train", str(write_job(here)), *options, "--run-directory", "run")
+    assert (ended.code, message in ended.err) == (2, True), ended.err
     assert not (here / "run").exists()
-
-
-def test_the_store_may_be_named_by_the_environment(
-    dlrm: Command, bucket: Bucket, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DLRM_RUN_STORE", "s3://other/runs")
-    ended = dlrm("train", str(write_job(here)), "--run-directory", "run")
-    assert (ended.code, "s3://other: the bucket does not exist" in ended.err) == (2, True)
 
 
 def test_missing_credentials_and_permission_are_told_with_the_fix(
@@ -77,13 +80,6 @@ def test_missing_credentials_and_permission_are_told_with_the_fix(
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     ended = dlrm(*arguments)
     assert (ended.code, "set AWS_ACCESS_KEY_ID" in ended.err) == (2, True)
-
-
-def test_a_name_that_a_run_in_the_bucket_has_is_refused(dlrm: Command, bucket: Bucket, here: Path) -> None:
-    bucket.write("runs/run/spec.json", b"{}")
-    ended = dlrm("train", str(write_job(here)), "--run-store", STORE, "--run-directory", "run")
-    assert ended.code == 2
-    assert f"{RUN}: there is a run of this name already (valid: another --run-directory" in ended.err
 
 
 def test_an_upload_that_was_left_is_finished_and_the_run_found_again(dlrm: Command, bucket: Bucket, here: Path) -> None:
@@ -119,60 +115,35 @@ def test_an_upload_of_a_run_that_has_gone_on_elsewhere_is_refused(
     assert {name: bucket.read(name) for name in bucket.list_names()} == before
 
 
-def test_an_upload_of_what_is_kept_nowhere_is_refused(dlrm: Command, bucket: Bucket, here: Path) -> None:
-    RunDirectory(here / "run").path.mkdir()
-    for name in ("run", "none"):
-        ended = dlrm("upload", name)
-        assert (
-            ended.code,
-            "is kept in no bucket (valid: the directory of a run that was trained with" in ended.err,
-        ) == (
-            2,
-            True,
-        )
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["resume", f"{STORE}/none"], f"{STORE}/none: there is no run (valid: s3://bucket/prefix/RUN"),
         (["resume", "s3://bucket"], "names no run (valid: s3://bucket/prefix/RUN)"),
         (["resume", RUN, "--run-store", STORE], "--run-store: not valid with the URI of a run"),
+        (["resume", "run", "--run-store", "s3://bucket/others"], f"run is kept in {STORE} (valid: that)"),
+        *(
+            (["resume", "run", "--run-store", store], f"{store}: is no URI of a store")
+            for store in ("bucket/runs", "s3://", "s3://bucket/../../x")
+        ),
+        (["resume", "damaged"], "run-store.json is damaged"),
+        (["upload", "empty"], "is kept in no bucket (valid: the directory of a run that was trained with"),
+        (["upload", "none"], "is kept in no bucket (valid: the directory of a run that was trained with"),
         (["evaluate", f"{STORE}/none/model"], f"{STORE}/none/model: has no complete model"),
         (["predict", f"{STORE}/none/model", "x.csv"], f"{STORE}/none/model: has no complete model"),
+        (["predict", f"{STORE}/other/model", "x.csv"], "manifest.json: is no manifest of a model"),
         (["export", f"{STORE}/none", "-o", "model"], f"{STORE}/none: there is no run"),
     ],
 )
 def test_what_is_not_in_the_bucket_is_told(
     dlrm: Command, bucket: Bucket, here: Path, arguments: list[str], message: str
 ) -> None:
+    make_run(here / "run")
+    make_run(here / "damaged").run_store.write_text("{}")
+    (here / "empty").mkdir()
+    bucket.write("runs/other/model/manifest.json", b'{"name": "an app"}')
     ended = dlrm(*arguments)
     assert (ended.code, message in ended.err) == (2, True), ended.err
-
-
-def test_a_run_stays_in_the_bucket_that_it_is_in(dlrm: Command, bucket: Bucket, here: Path) -> None:
-    make_run(here / "run")
-    ended = dlrm("resume", "run", "--run-store", "s3://bucket/others")
-    assert (ended.code, f"run is kept in {STORE} (valid: that)" in ended.err) == (2, True)
-
-
-@pytest.mark.parametrize("store", ["bucket/runs", "s3://", "s3://bucket/../../x"])
-def test_a_store_of_no_name_is_told_on_resume(dlrm: Command, bucket: Bucket, here: Path, store: str) -> None:
-    make_run(here / "run")
-    ended = dlrm("resume", "run", "--run-store", store)
-    assert (ended.code, f"{store}: is no URI of a store" in ended.err) == (2, True), ended.err
-
-
-def test_a_damaged_reference_to_a_bucket_is_told(dlrm: Command, bucket: Bucket, here: Path) -> None:
-    make_run(here / "run").run_store.write_text("{}")
-    ended = dlrm("resume", "run")
-    assert (ended.code, "run-store.json is damaged" in ended.err) == (2, True), ended.err
-
-
-def test_a_manifest_of_something_else_is_told(dlrm: Command, bucket: Bucket, here: Path) -> None:
-    bucket.write("runs/other/model/manifest.json", b'{"name": "an app"}')
-    ended = dlrm("predict", f"{STORE}/other/model", "x.csv")
-    assert "manifest.json: is no manifest of a model" in ended.err
 
 
 def test_secrets_in_the_name_of_a_store_become_arguments_of_no_process(
