@@ -107,7 +107,7 @@ def test_a_run_that_is_stopped_while_it_blends_is_resumed_to_the_model_of_one_th
     assert training.returncode == EXIT_STOPPED, said
     assert not (stopped / "model").exists()
 
-    resumed = read_result("resume", stopped)
+    resumed = read_result("train", "--resume", stopped)
     weights = [(path / "model" / "model.safetensors").read_bytes() for path in (whole, stopped)]
     assert weights[0] == weights[1]
     for figure in ("auc", "log_loss", "validation_log_loss", "blend_share"):

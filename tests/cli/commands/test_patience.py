@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from cli.local.errors import EXIT_SERVICE_AWAY
-from service.client import Client, JobDetails, Patience, ServiceAwayError, find_connection
+from service.client import Client, JobDetails, find_connection
 from service.client.connection import ReadyFile, get_ready_file_path, save_admin_key
 from service.launchers.processes import find_marked, kill_all
 from tests.patience import wait_until
@@ -166,23 +166,3 @@ def test_a_service_that_stays_away_ends_the_command_with_a_code_of_its_own(servi
     assert last.startswith("error: the service at http://127.0.0.1:")
     assert "the job continues" in last
     assert "--patience" in last
-
-
-@pytest.mark.slow
-def test_a_client_that_follows_is_told_of_the_absence_and_of_the_return(service: Service) -> None:
-    job = submit(service)
-    told: list[str] = []
-
-    def on_away(error: ServiceAwayError) -> None:
-        told.append(str(error))
-        service.start()
-
-    with service.connect() as client:
-        following = client.follow(job.id, 0.1, Patience(600.0, on_away, lambda: told.append("back")))
-        assert next(following).state == "RUNNING"
-        service.stop()
-        let_end(job)
-        assert [job.state for job in following][-1] == "SUCCEEDED"
-    assert len(told) == 2
-    assert "does not answer since" in told[0]
-    assert told[1] == "back"

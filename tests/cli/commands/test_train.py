@@ -141,6 +141,7 @@ def test_a_stop_names_the_command_that_goes_on_with_the_run_to_the_same_model(tm
     job = write_job(tmp_path, run={"epochs": 60})
     said = interrupted(job, "--run-directory", tmp_path / "my run", cwd=tmp_path)
     assert "stopped (stop_requested): " in said
+    assert said.count(str(max((tmp_path / "my run" / "checkpoints").iterdir()))) == 1
     beginning = "the newest checkpoint is from step "
     (hint,) = [line for line in said.splitlines() if line.startswith(beginning)]
     step, _, line = hint.removeprefix(beginning).partition("; to resume: ")
