@@ -68,7 +68,6 @@ PresetOption = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 EndAsJson = Annotated[bool, typer.Option("--json", help="End with one line of JSON on stdout.")]
 LineOfJson = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")]
 PatienceSeconds = Annotated[
     float, typer.Option("--patience", min=0.0, help="Seconds to wait for a service that is away; with --follow.")
 ]
