@@ -131,7 +131,6 @@ def test_an_upload_of_a_run_that_has_gone_on_elsewhere_is_refused(
         (["upload", "none"], "is kept in no bucket (valid: the directory of a run that was trained with"),
         (["evaluate", f"{STORE}/none/model"], f"{STORE}/none/model: has no complete model"),
         (["predict", f"{STORE}/none/model", "x.csv"], f"{STORE}/none/model: has no complete model"),
-        (["predict", f"{STORE}/other/model", "x.csv"], "manifest.json: is no manifest of a model"),
         (["export", f"{STORE}/none", "-o", "model"], f"{STORE}/none: there is no run"),
     ],
 )
@@ -141,9 +140,14 @@ def test_what_is_not_in_the_bucket_is_told(
     make_run(here / "run")
     make_run(here / "damaged").run_store.write_text("{}")
     (here / "empty").mkdir()
-    bucket.write("runs/other/model/manifest.json", b'{"name": "an app"}')
     ended = dlrm(*arguments)
     assert (ended.code, message in ended.err) == (2, True), ended.err
+
+
+def test_a_manifest_of_something_else_is_told(dlrm: Command, bucket: Bucket, here: Path) -> None:
+    bucket.write("runs/other/model/manifest.json", b'{"name": "an app"}')
+    ended = dlrm("predict", f"{STORE}/other/model", "x.csv")
+    assert "manifest.json: is no manifest of a model" in ended.err
 
 
 def test_secrets_in_the_name_of_a_store_become_arguments_of_no_process(
