@@ -1,6 +1,8 @@
 """Assembly of the `dlrm` command from its subcommands."""
 
 import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated
 
 import typer
@@ -9,22 +11,23 @@ from rich.console import Console
 from cli.commands.evaluate import evaluate
 from cli.commands.export import export
 from cli.commands.inspect import data
-from cli.commands.job_control import cancel, delete, hold, pause, release, restart, resume
+from cli.commands.job_control import cancel, delete, hold, pause, release, restart
 from cli.commands.jobs import jobs, logs, show
 from cli.commands.keys import keys, login_link
 from cli.commands.plan import plan
 from cli.commands.predict import predict
 from cli.commands.prepare import prepare
 from cli.commands.report import report
+from cli.commands.resume import resume
 from cli.commands.serve import serve
 from cli.commands.submit import submit
 from cli.commands.sweep import sweep
 from cli.commands.train import train
 from cli.commands.tune import tune
 from cli.commands.upload import upload
-from cli.commands.version import print_version
-from cli.local.errors import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_SERVICE_AWAY, CommandError
-from cli.local.text_format import escape_unprintable
+from cli.local.child_program import ProgramStopped
+from cli.local.console import escape_unprintable
+from cli.local.errors import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_SERVICE_AWAY, CommandError
 from service.client import ServiceAwayError, ServiceError, ServiceUnknownError, ServiceUnreachableError
 
 app = typer.Typer(
@@ -43,6 +46,8 @@ With a service, in two terminals:
 Without one:
 
     dlrm train examples/demo.toml
+
+    dlrm resume runs/NAME
 
 Train on your own files, and search for better settings:
 
@@ -76,41 +81,42 @@ Commands find the service by DLRM_URL and DLRM_API_KEY, else by the files that
 )
 
 
+def _print_version(is_requested: bool) -> None:
+    """Print one line with the versions of this program and of torch, and end the command."""
+    if not is_requested:
+        return
+    own, torch = _find_version("dlrm-service"), _find_version("torch")
+    if own is None:
+        raise CommandError("dlrm is not installed as a package here, so its version is unknown: pip install -e .")
+    typer.echo(f"dlrm {own}, {f'torch {torch}' if torch else 'without torch'}")
+    raise typer.Exit
+
+
+def _find_version(distribution: str) -> str | None:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None
+
+
 @app.callback()
 def _begin(
     _: Annotated[
         bool,
         typer.Option(
-            "--version", is_eager=True, callback=print_version, help="Print the versions of dlrm and of torch."
+            "--version", is_eager=True, callback=_print_version, help="Print the versions of dlrm and of torch."
         ),
     ] = False,
 ) -> None: ...
 
 
 SERVICE, LOCAL, DATA = "With a service", "Without a service", "Data"
-app.command(rich_help_panel=SERVICE)(serve)
-app.command(rich_help_panel=SERVICE)(submit)
-app.command(rich_help_panel=SERVICE)(jobs)
-app.command(rich_help_panel=SERVICE)(show)
-app.command(rich_help_panel=SERVICE)(logs)
-app.command(rich_help_panel=SERVICE)(cancel)
-app.command(rich_help_panel=SERVICE)(pause)
-app.command(rich_help_panel=SERVICE)(resume)
-app.command(rich_help_panel=SERVICE)(hold)
-app.command(rich_help_panel=SERVICE)(release)
-app.command(rich_help_panel=SERVICE)(restart)
-app.command(rich_help_panel=SERVICE)(delete)
+for command in (serve, submit, jobs, show, logs, cancel, pause, hold, release, restart, delete):
+    app.command(rich_help_panel=SERVICE)(command)
 app.add_typer(keys, name="keys", rich_help_panel=SERVICE)
 app.command("login-link", rich_help_panel=SERVICE)(login_link)
-app.command(rich_help_panel=LOCAL)(train)
-app.command(rich_help_panel=LOCAL)(tune)
-app.command(rich_help_panel=LOCAL)(sweep)
-app.command(rich_help_panel=LOCAL)(report)
-app.command(rich_help_panel=LOCAL)(plan)
-app.command(rich_help_panel=LOCAL)(evaluate)
-app.command(rich_help_panel=LOCAL)(predict)
-app.command(rich_help_panel=LOCAL)(export)
-app.command(rich_help_panel=LOCAL)(upload)
+for command in (train, resume, tune, sweep, report, plan, evaluate, predict, export, upload):
+    app.command(rich_help_panel=LOCAL)(command)
 app.command(rich_help_panel=DATA)(prepare)
 app.add_typer(data, rich_help_panel=DATA)
 
@@ -121,6 +127,8 @@ def main() -> None:
         app()
     except CommandError as error:
         _fail(error.lines, error.exit_code)
+    except ProgramStopped:
+        sys.exit(EXIT_INTERRUPTED)
     except ServiceError as error:
         is_service_at_fault = error.problem.status >= 500
         _fail(error.problem.lines(), EXIT_FAILED if is_service_at_fault else EXIT_BAD_INPUT)
@@ -130,7 +138,7 @@ def main() -> None:
         _fail([str(error)], EXIT_FAILED)
 
 
-def _fail(lines: "list[str] | tuple[str, ...]", exit_code: int) -> None:
+def _fail(lines: Sequence[str], exit_code: int) -> None:
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     for line in lines:
         console.print("[bold red]error:[/bold red]", end=" ")

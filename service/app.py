@@ -15,6 +15,7 @@ from service.audit.log import AuditLog
 from service.authentication import identify
 from service.capacity.endpoints import router as capacity_router
 from service.capacity.known import KnownCapacity, dump_capacities, measure_capacities
+from service.client.state_directory import make_state_directory
 from service.control.attempt_finalizer import AttemptFinalizer
 from service.control.health import router as health_router
 from service.control.loop import ControlLoop
@@ -59,7 +60,6 @@ from service.quotas.service import QuotaService
 from service.reports.endpoints import router as reports_router
 from service.reports.service import LogService, ReportService
 from service.settings import Settings
-from service.state_directory import make_state_directory
 from service.store.job_repository import JobRepository
 from service.store.run_facts import RunFacts
 

@@ -13,15 +13,11 @@ from urllib.parse import quote
 
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import NoDecode
 
 from dlrm.config.patterns import is_remote, normalise_uri
 from hostinfo import limits
-
-
-def _make_absolute(path: Path) -> Path:
-    return path.expanduser().absolute()
-
+from service.client.state_directory import PREFIX, AbsolutePath, StateSettings, make_absolute
 
 _ROOT_SEPARATOR = re.compile(rf"{re.escape(os.pathsep)}(?!//)")
 """Separator of data roots, the same as in PATH; the colon of a scheme such as s3:// does not separate."""
@@ -40,7 +36,7 @@ def _parse_data_root(root: str) -> str:
         raise PydanticCustomError("no_directory", "should not be empty; write . for the working directory")
     if is_remote(root):
         return normalise_uri(root)
-    path = _make_absolute(Path(root))
+    path = make_absolute(Path(root))
     if not path.is_dir():
         raise PydanticCustomError("no_directory", "should be an existing directory, or a URI such as s3://bucket/key")
     return str(path)
@@ -66,30 +62,14 @@ def _check_program(path: Path) -> Path:
     return path
 
 
-AbsolutePath = Annotated[Path, AfterValidator(_make_absolute)]
 Program = Annotated[AbsolutePath, AfterValidator(_check_program)]
 DataRoot = Annotated[str, BeforeValidator(os.fspath), AfterValidator(_parse_data_root)]
 
 
-PREFIX = "DLRM_"
 OTHER_VARIABLES = frozenset(
     {"DLRM_URL", "DLRM_API_KEY", "DLRM_SERVICE_ID", "DLRM_ATTEMPT_DIRECTORY", "DLRM_HEARTBEATS"}
 )
 """Variables with the prefix that are no settings of the service: those of the client, and those of an attempt."""
-
-
-class StateSettings(BaseSettings):
-    """Locations of state, which the service shares with the commands that work without a service."""
-
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX, frozen=True, validate_default=True, use_attribute_docstrings=True
-    )
-
-    state_directory: AbsolutePath = Path(".dlrm")
-    """Directory for the state of the service; on SQLite only one service at a time may use it."""
-    prepared_directory: AbsolutePath = Field(default_factory=lambda data: data["state_directory"] / "prepared")
-    """Directory for prepared data, stored by its content, so that all jobs on the same data share it. By default
-    `prepared` in the state directory."""
 
 
 class Settings(StateSettings):

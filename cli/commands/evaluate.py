@@ -1,14 +1,14 @@
 """Command `dlrm evaluate`: measures a trained model, usually on rows that it was not trained on."""
 
-import json
 from typing import Annotated, Any
 
 import typer
 
-from cli.local.console import console_on
+from cli.commands.options import Format, LineOfJson
+from cli.commands.scoring import require_model, require_run, require_scorer, run_scorer
 from cli.local.run_store import local_checkpoint, local_model
-from cli.local.saved_model import Checkpoint, Format, require_model, require_run, require_scorer, run_scorer
 from cli.render.job_tables import make_result_table
+from cli.render.tables import print_result
 
 
 def evaluate(
@@ -24,9 +24,16 @@ def evaluate(
         list[str] | None,
         typer.Argument(metavar="[DATA]...", help="Files, patterns, or a prepared directory."),
     ] = None,
-    checkpoint: Checkpoint = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Checkpoint of the run: newest, a name such as step-500, or a path.",
+            show_default=False,
+        ),
+    ] = None,
     file_format: Format = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
+    as_json: LineOfJson = False,
 ) -> None:
     """Measure the quality of a trained model: AUC, log-loss, normalized entropy, calibration.
 
@@ -50,10 +57,7 @@ def evaluate(
     require_scorer()
     options = [] if file_format is None else ["--format", file_format]
     metrics = _measure(model, checkpoint, options, data or [])
-    if as_json:
-        typer.echo(json.dumps(metrics))
-    else:
-        console_on().print(make_result_table(metrics))
+    print_result(metrics, make_result_table(metrics), as_json=as_json)
 
 
 def _measure(model: str, checkpoint: str | None, options: list[str], data: list[str]) -> dict[str, Any]:

@@ -1,16 +1,16 @@
 """Command `dlrm export`: writes the model of any checkpoint of a run."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from cli.local.console import console_on
+from cli.commands.options import LineOfJson
+from cli.commands.scoring import require_run, require_scorer, run_scorer
 from cli.local.errors import BadInputError
 from cli.local.run_store import local_checkpoint
-from cli.local.saved_model import require_run, require_scorer, run_scorer
 from cli.render.job_tables import make_result_table
+from cli.render.tables import print_result
 from dlrm.config.patterns import is_remote
 from dlrm.record import NoModelError, TrainedModel
 
@@ -28,10 +28,10 @@ def export(
         typer.Option(
             metavar="NAME",
             help="newest, a name such as step-500, or the path of a checkpoint.",
-            show_default="that of the model/ of the run; newest where there is none",
+            show_default="that of the model/ of the run; newest if there is none",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
+    as_json: LineOfJson = False,
 ) -> None:
     """Write the model of a checkpoint, as a run does at its end: weights, encoders, metrics, card.
 
@@ -43,7 +43,7 @@ def export(
 
         dlrm export s3://bucket/runs/demo-20260101-120000 -o model-of-bucket
 
-    The metrics are those of the evaluation after that step; where the run made none, the
+    The metrics are those of the evaluation after that step; if the run made none, the
     model is measured now, on the rows that the run held out. Reading a checkpoint
     can run code that its author put into it: export only checkpoints that you trust.
 
@@ -57,10 +57,7 @@ def export(
     with local_checkpoint(run, checkpoint) as (directory, found):
         options = ["--checkpoint", found or find_kept_checkpoint(directory), "--output", str(output)]
         result = {**run_scorer("dlrm.programs.export", [*options, "--", str(directory)]), "model": str(output)}
-    if as_json:
-        typer.echo(json.dumps(result))
-    else:
-        console_on().print(make_result_table(result))
+    print_result(result, make_result_table(result), as_json=as_json)
 
 
 def find_kept_checkpoint(run: Path) -> str:

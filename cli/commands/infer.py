@@ -7,45 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import typer
-from rich.console import Console
-
-from cli.local.child_program import ProgramStopped, run_program
+from cli.commands.options import Inference
+from cli.local.child_program import run_program
+from cli.local.console import print_warnings, say
+from cli.local.data_files import resolve_files
 from cli.local.documents import read_job
-from cli.local.errors import EXIT_INTERRUPTED, BadInputError
-from cli.local.sources import resolve_files
-from cli.local.text_format import escape_unprintable, print_warnings
+from cli.local.errors import BadInputError
 from cli.local.trainer import require_trainer
 from cli.render.inferred_document import format_job_document, is_left_out
 from dlrm.config.patterns import PACKED_META, is_remote
 
 
-@dataclass(frozen=True)
-class Inference:
-    """Wishes of the user for the inference of a schema."""
-
-    label: str | None = None
-    """Name of the label column; None finds it."""
-    evaluation: Sequence[str] | None = None
-    """Files of the evaluation, with the same columns; None holds out a share of the rows."""
-    positive: str | None = None
-    """Value of the label that stands for 1, or a comparison; None finds it."""
-    weight: str | None = None
-    """Name of the weight column, or "none"; None finds it."""
-
-    @property
-    def options(self) -> dict[str, object]:
-        """The options of the command that state these wishes, None for one that was not given."""
-        return {
-            "--label": self.label,
-            "--positive": self.positive,
-            "--weight": self.weight,
-            "--eval": self.evaluation,
-        }
-
-
 def infer_job(sources: Sequence[str], output: Path | None, inference: Inference) -> None:
-    """Infer the schema of data files, and write a job document with it to `output`, or to stdout where that is None.
+    """Infer the schema of data files, and write a job document with it to `output`, or to stdout if that is None.
 
     Raises BadInputError and CommandError.
     """
@@ -106,10 +80,7 @@ def _infer_text(sources: Sequence[str], base: Path, inference: Inference) -> tup
         "positive": inference.positive,
         "weight": inference.weight,
     }
-    try:
-        result = run_program("dlrm.programs.inspect", ["infer"], request, "inferring")
-    except ProgramStopped:
-        raise typer.Exit(EXIT_INTERRUPTED) from None
+    result = run_program("dlrm.programs.inspect", ["infer"], request, "inferring")
     base = base.resolve()
     train, evaluation = (found and [shorten_path(file, base) for file in found] for found in (files, eval_files))
     return format_job_document(result, train or [], derive_job_name(sources[0]), evaluation), result
@@ -133,7 +104,7 @@ def derive_job_name(source: str) -> str:
 
 
 def shorten_path(file: str, base: Path) -> str:
-    """Return the path of `file` as the document names it: relative to `base` where that needs at most one `..`."""
+    """Return the path of `file` as the document names it: relative to `base` if that needs at most one `..`."""
     if is_remote(file):
         return file
     relative = os.path.relpath(file, base)
@@ -142,43 +113,37 @@ def shorten_path(file: str, base: Path) -> str:
 
 def _print_uses(output: Path, result: Mapping[str, Any]) -> None:
     choices: Sequence[Mapping[str, Any]] = result.get("choices", [])
-    leaks: Mapping[str, str] = result.get("leaks", {})
-    unshared: Mapping[str, str] = result.get("unshared", {})
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
     uses = {
         "dense": sum(choice["dense"] is not None for choice in choices),
         "categorical": sum(len(choice["categorical"]) for choice in choices),
         "left out": sum(is_left_out(choice) for choice in choices),
     }
     counts = ", ".join(f"{number} {use}" for use, number in uses.items()) if choices else "the columns of the format"
-    console.print(f"wrote {output}: {counts}", markup=False)
+    say(f"wrote {output}: {counts}")
     if choices:
-        console.print(escape_unprintable(f"the label is {result['label']}: {result['label_why']}"), markup=False)
+        say(f"the label is {result['label']}: {result['label_why']}")
         if weight_why := result["weight_why"]:
-            is_weighted = result["weight"] is not None
-            weight = f"the weight is {result['weight']}: {weight_why}" if is_weighted else weight_why
-            console.print(escape_unprintable(weight), markup=False)
-        print_warnings(console, [f"{result['label']}: {doubt}"] if (doubt := result["label_doubt"]) else [])
+            say(weight_why if result["weight"] is None else f"the weight is {result['weight']}: {weight_why}")
+        print_warnings([f"{result['label']}: {doubt}"] if (doubt := result["label_doubt"]) else [])
     if share := result.get("bad_share", 0.0):
         bad = f"{share:.2%} of the lines cannot be read as rows, and max_bad_fraction leaves them out"
-        print_warnings(console, [f"{bad}: `dlrm prepare` shows some; a value with a line break needs Parquet"])
+        print_warnings([f"{bad}: `dlrm prepare` shows some; a value with a line break needs Parquet"])
     unread = "and is not read: add it to the files"
-    in_paths = [
-        f"{name} is only in the paths of the files ({name}=…), {unread}" for name in result.get("path_columns", [])
-    ]
-    print_warnings(console, in_paths)
-    known = "is it known before the label?"
-    print_warnings(console, [f"{name} is left out: {reason}" for name, reason in unshared.items()])
-    print_warnings(console, [f"{choice['name']}: {choice['warning']}" for choice in choices if choice["warning"]])
-    print_warnings(console, [f"{name} {giveaway}: {known}" for name, giveaway in leaks.items()])
+    in_paths: Sequence[str] = result.get("path_columns", [])
+    print_warnings([f"{name} is only in the paths of the files ({name}=…), {unread}" for name in in_paths])
+    unshared: Mapping[str, str] = result.get("unshared", {})
+    print_warnings([f"{name} is left out: {reason}" for name, reason in unshared.items()])
+    print_warnings([f"{choice['name']}: {choice['warning']}" for choice in choices if choice["warning"]])
+    leaks: Mapping[str, str] = result.get("leaks", {})
+    print_warnings([f"{name} {giveaway}: is it known before the label?" for name, giveaway in leaks.items()])
 
 
 def _print_next_steps(output: Path) -> None:
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
     try:
         read_job(output)
     except BadInputError as error:
         # The document is still useful: it gives a reason for every column that was left out.
-        console.print("it is not valid yet:", *error.lines, sep="\n", markup=False)
+        for line in ("it is not valid yet:", *error.lines):
+            say(line)
     else:
-        console.print(f"check it, then run: dlrm data inspect {output}, or dlrm train {output}", markup=False)
+        say(f"check it, then run: dlrm data inspect {output}, or dlrm train {output}")

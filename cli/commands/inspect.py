@@ -2,18 +2,17 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from cli.local.child_program import ProgramStopped, run_program
-from cli.local.console import console_on
-from cli.local.errors import EXIT_INTERRUPTED, BadInputError
-from cli.local.set_option import SetOption
-from cli.local.sources import read_source
+from cli.commands.options import LineOfJson, SetOption
+from cli.local.child_program import run_program
+from cli.local.console import console_on, print_line
+from cli.local.data_files import read_source
+from cli.local.errors import BadInputError
 from cli.local.trainer import require_trainer
-from cli.render.inspection import print_report
-from cli.render.inspection_page import render_report_page
+from cli.render.inspection import print_report, render_report_page
 from dlrm.record import write_atomically
 
 DEFAULT_ROWS = 2_000_000
@@ -40,7 +39,7 @@ def inspect(
         Path | None,
         typer.Option(help="Write an HTML page with plots: one file that needs no network.", show_default=False),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON instead of tables.")] = False,
+    as_json: LineOfJson = False,
     rows: Annotated[
         int, typer.Option(min=1, help="Largest number of rows to read, spread evenly over the data.")
     ] = DEFAULT_ROWS,
@@ -65,20 +64,7 @@ def inspect(
 
     Exit code: 0 inspected, with or without warnings, 2 bad input, 1 any other failure.
     """
-    inspected = read_source(source, settings)
-    if html is not None and (html.is_dir() or not html.absolute().parent.is_dir()):
-        raise BadInputError(f"--html {html}: not a file that can be written (valid: a file in an existing directory)")
-    require_trainer("polars")
-    request = {
-        "data": inspected.data.model_dump(mode="json"),
-        "embedding_dim": inspected.embedding_dim,
-        "max_rows": rows,
-    }
-    try:
-        report = run_program("dlrm.programs.inspect", ["rows"], request, "inspecting")
-    except ProgramStopped:
-        raise typer.Exit(EXIT_INTERRUPTED) from None
-    del report["kind"]
+    report = _inspect(source, settings, html, rows)
     if html is not None:
         try:
             write_atomically(html, render_report_page(report, " ".join(source)))
@@ -90,4 +76,20 @@ def inspect(
     console = console_on()
     print_report(console, report)
     if html is not None:
-        console.print(f"page: {html}", markup=False, highlight=False, soft_wrap=True)
+        print_line(console, f"page: {html}")
+
+
+def _inspect(source: list[str], settings: list[str] | None, html: Path | None, rows: int) -> dict[str, Any]:
+    """Return the report on the rows of a source. Raises CommandError, also if no page can be written to `html`."""
+    inspected = read_source(source, settings)
+    if html is not None and (html.is_dir() or not html.absolute().parent.is_dir()):
+        raise BadInputError(f"--html {html}: not a file that can be written (valid: a file in an existing directory)")
+    require_trainer("polars")
+    request = {
+        "data": inspected.data.model_dump(mode="json"),
+        "embedding_dim": inspected.embedding_dim,
+        "max_rows": rows,
+    }
+    report = run_program("dlrm.programs.inspect", ["rows"], request, "inspecting")
+    del report["kind"]
+    return report

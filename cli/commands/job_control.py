@@ -6,11 +6,10 @@ from typing import Annotated
 
 import typer
 
-from cli.commands.connect import connect
-from cli.commands.job_id import JobId, JobIds
-from cli.local.console import console_on
+from cli.commands.options import JobId, JobIds
+from cli.commands.service_access import connect
+from cli.local.console import console_on, say
 from cli.local.errors import BadInputError, CommandError
-from cli.local.text_format import escape_unprintable
 from cli.render.job_tables import make_losses_table
 from dlrm.config import format_count
 from service.client import Client, JobDetails
@@ -39,19 +38,6 @@ def pause(job_id: JobId) -> None:
     """
     with connect() as client:
         job = client.pause(job_id)
-    typer.echo(f"{job.id} {job.state}")
-
-
-def resume(job_id: JobId) -> None:
-    """Resume a paused job from its checkpoint, as soon as cores and memory are free.
-
-    The job is queued again, and starts when its turn comes. The command does not
-    wait for that.
-
-        dlrm resume job_01J…
-    """
-    with connect() as client:
-        job = client.resume(job_id)
     typer.echo(f"{job.id} {job.state}")
 
 
@@ -98,7 +84,7 @@ def delete(
     """Delete jobs that have ended, with their models, checkpoints, logs and metrics.
 
     On a terminal the command shows what is lost, and asks. Elsewhere it needs
-    --yes. Where one of the jobs does not exist or has not ended, none is deleted.
+    --yes. If one of the jobs does not exist or has not ended, none is deleted.
     Files in a bucket or on a volume of a cluster stay, and the command says where.
 
         dlrm delete job_01J… job_01K…
@@ -131,8 +117,7 @@ def _ask(client: Client, jobs: Sequence[JobDetails]) -> None:
     console.print(make_losses_table((job, list(client.checkpoints(job.id))) for job in jobs))
     for job in jobs:
         if not job.are_files_seen and job.num_attempts:
-            words = f"the files of {job.id} stay: {job.files_at}"
-            console.print(escape_unprintable(words), highlight=False, markup=False, soft_wrap=True)
+            say(f"the files of {job.id} stay: {job.files_at}")
     console.print(f"Delete {format_count(len(jobs), 'job')} for good? (y/N) ", end="", highlight=False)
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
         raise CommandError("nothing was deleted")

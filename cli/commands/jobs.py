@@ -1,29 +1,26 @@
 """Commands that look at jobs of the service: `dlrm jobs`, `show` and `logs`."""
 
+import re
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
 from typing import Annotated
 
 import typer
 
-from cli.commands.connect import MAX_WAIT_SECONDS, connect
-from cli.commands.job_id import JobId
-from cli.commands.patience import PatienceSeconds, make_patience
-from cli.commands.time_option import parse_time
-from cli.local.console import console_on, print_heading
+from cli.commands.options import AsJson, JobId, PatienceSeconds
+from cli.commands.service_access import MAX_WAIT_SECONDS, connect, make_patience
+from cli.local.console import console_on, escape_unprintable, print_heading, print_warnings
 from cli.local.errors import BadInputError
-from cli.local.text_format import escape_unprintable, print_warnings
 from cli.render.job_tables import make_derived_table, make_events_table, make_job_table, make_jobs_table
 from cli.render.quality import print_comparison
 from service.client import Client, LogPart, Patience
 from service.client.patience import DEFAULT_PATIENCE_SECONDS, MIN_ANSWER_SECONDS
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
 LOG_POLL_SECONDS = 1.0
 LAUNCH = "launch"
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 def jobs(
@@ -56,16 +53,11 @@ def jobs(
         dlrm jobs --json --limit 100 | jq -r .id
     """
     now = datetime.now(UTC)
-    created_after = None if since is None else parse_time(since, "--since", now)
-    created_before = None if until is None else parse_time(until, "--until", now)
+    after = None if since is None else parse_time(since, "--since", now)
+    before = None if until is None else parse_time(until, "--until", now)
     with connect() as client:
         found = client.jobs(
-            state=state,
-            label=label,
-            owner=owner,
-            created_after=created_after,
-            created_before=created_before,
-            search=search,
+            state=state, label=label, owner=owner, created_after=after, created_before=before, search=search
         )
         newest = islice(found, limit)
         if as_json:
@@ -73,6 +65,22 @@ def jobs(
                 typer.echo(job.model_dump_json())
         else:
             console_on().print(make_jobs_table(newest))
+
+
+def parse_time(text: str, option: str, now: datetime) -> datetime:
+    """Parse a duration before `now`, or a date with or without a time, which is local if it names no zone.
+
+    option: name of the option, for the error message. Raises BadInputError.
+    """
+    duration = re.fullmatch(r"(\d+)([smhdw])", text, re.ASCII)
+    try:
+        if duration:
+            return now - timedelta(**{_UNITS[duration[2]]: int(duration[1])})
+        date = datetime.fromisoformat(text)
+        return date if date.tzinfo else date.astimezone()
+    except (ValueError, OverflowError):
+        valid = "30m, 6h, 2d, 1w, or a date such as 2026-03-01 or 2026-03-01T10:30"
+        raise BadInputError(f"{option}: {text!r} is not a time (valid: {valid})") from None
 
 
 def show(job_id: JobId, as_json: AsJson = False) -> None:
@@ -100,7 +108,7 @@ def show(job_id: JobId, as_json: AsJson = False) -> None:
         console = console_on()
         console.print(make_job_table(job, client.attempts(job_id), next(client.checkpoints(job_id), None)))
         print_comparison(console, job.metrics)
-        print_warnings(console, job.warnings)
+        print_warnings(job.warnings, console)
         print_heading(console, "derived")
         console.print(make_derived_table(job.derived))
         print_heading(console, "events")
@@ -141,8 +149,7 @@ def logs(
     if node is not None and rank != LAUNCH:
         raise BadInputError(f"--node: rank {rank} has one log, wherever it runs (valid: with --rank launch)")
     process = LAUNCH if rank == LAUNCH else int(rank)
-    errors = console_on(stderr=True)
-    patience = make_patience(patience_seconds, lambda line: errors.print(line, highlight=False, markup=False))
+    patience = make_patience(patience_seconds)
     timeout_seconds = min(max(patience_seconds, MIN_ANSWER_SECONDS), MAX_WAIT_SECONDS) if follow else MAX_WAIT_SECONDS
     with connect(timeout_seconds) as client:
         part = client.logs(job_id, attempt=attempt, rank=process, node=node, tail_lines=tail)
@@ -155,7 +162,7 @@ def logs(
 
 
 def _read_next(client: Client, job_id: str, part: LogPart, node: int | None) -> LogPart:
-    """Read what follows `part` in its log; where that is complete, the beginning of the log of the next attempt."""
+    """Read what follows `part` in its log; if that is complete, the beginning of the log of the next attempt."""
     if part.complete and not part.text:
         return client.logs(job_id, attempt=(part.attempt or 0) + 1, rank=part.rank, node=node)
     return client.logs(job_id, attempt=part.attempt, rank=part.rank, node=node, offset=part.next_offset)

@@ -6,13 +6,12 @@ from typing import Annotated
 
 import typer
 
-from cli.commands.connect import connect
-from cli.local.console import console_on
+from cli.commands.options import AsJson
+from cli.commands.service_access import connect
+from cli.local.console import console_on, say
 from cli.local.errors import BadInputError
-from cli.render.key_tables import make_keys_table
+from cli.render.job_tables import make_keys_table
 from service.client import RoleName
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 keys = typer.Typer(
     no_args_is_help=True,
@@ -87,12 +86,7 @@ def create(
         typer.echo(key.model_dump_json())
         return
     end = f"expires {key.expires_at:%Y-%m-%d %H:%M} UTC" if key.expires_at else "never expires"
-    console_on(stderr=True).print(
-        f"{key.id}: {key.role} of owner {key.owner}, {end}; this is its secret, shown only now:",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
-    )
+    say(f"{key.id}: {key.role} of owner {key.owner}, {end}; this is its secret, shown only now:")
     typer.echo(key.key)
 
 
@@ -141,10 +135,5 @@ def login_link(
     if as_json:
         typer.echo(json.dumps({"url": url} | link.model_dump(mode="json", exclude={"token"})))
         return
-    console_on(stderr=True).print(
-        f"{link.role} of owner {link.owner}; works once, until {link.expires_at:%H:%M} UTC:",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
-    )
+    say(f"{link.role} of owner {link.owner}; works once, until {link.expires_at:%H:%M} UTC:")
     typer.echo(url)

@@ -7,19 +7,20 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
-from cli.local.child_program import ProgramStopped, run_program
-from cli.local.console import console_on
-from cli.local.documents import make_paths_absolute, read_job
-from cli.local.errors import EXIT_INTERRUPTED, BadInputError
-from cli.local.run_directory import change_job, read_resolved_job
-from cli.local.set_option import PresetOption, SetOption, add_preset
-from cli.local.text_format import print_warnings
+from cli.commands.options import Changes, grouped
+from cli.local.child_program import run_program
+from cli.local.console import console_on, print_warnings
+from cli.local.data_files import make_paths_absolute
+from cli.local.documents import read_job
+from cli.local.errors import BadInputError
+from cli.local.run_documents import change_job, read_resolved_job
 from cli.render.plan_report import print_plan
 from dlrm.config import ResolvedJob, resolve
 from dlrm.record import PLAN, STEP_PARTS, AttemptDirectory, EventReport, RunDirectory, SpoolReader, parse_report
-from service.settings import StateSettings
+from service.client.state_directory import StateSettings
 
 
+@grouped
 def plan(
     job: Annotated[
         Path,
@@ -27,8 +28,8 @@ def plan(
             metavar="DOCUMENT", help="A job document, .toml or .json, or the directory of a run.", show_default=False
         ),
     ],
-    settings: SetOption = None,
-    preset: PresetOption = None,
+    *,
+    changes: Changes,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one line of JSON, with every shard of every table.")
     ] = False,
@@ -37,10 +38,10 @@ def plan(
 
     For each table the plan shows its sharding type and its ranks; for each rank,
     the memory it will use; and for a training step, the traffic between ranks and
-    the estimated time, term by term. Nothing is trained. Where rows are not
-    prepared yet, table sizes are estimated from a sample of them, in seconds. No
-    data is needed where the job document gives the table sizes, and no GPUs are
-    needed for a job that will run on another machine.
+    the estimated time, term by term. Nothing is trained. If rows are not prepared
+    yet, table sizes are estimated from a sample of them, in seconds. No data is
+    needed if the job document gives the table sizes, and no GPUs are needed for
+    a job that will run on another machine.
 
         dlrm plan examples/demo.toml
 
@@ -59,7 +60,17 @@ def plan(
     Exit code: 0 planned, 2 bad document, not enough memory, or unknown table
     sizes, 1 any other failure.
     """
-    resolved, run_directory = _read_job_or_run(job, add_preset(settings, preset))
+    result = _plan(*_read_job_or_run(job, changes.all))
+    if as_json:
+        typer.echo(json.dumps(result))
+    if result["plan"] is None:
+        raise BadInputError(*(f"{job}: {line}" for line in explain_refusal(result)))
+    if not as_json:
+        print_plan(console_on(), ResolvedJob.model_validate_json(json.dumps(result["resolved"])), result)
+
+
+def _plan(resolved: ResolvedJob, run_directory: RunDirectory | None) -> dict[str, Any]:
+    """Return the result of the planning program, with the parts of a step of a run. Raises CommandError."""
     request = {
         "resolved": resolved.model_dump(mode="json"),
         "run_directory": str(run_directory.path) if run_directory else None,
@@ -67,18 +78,10 @@ def plan(
         # The files of a run are here, and so is, as far as anybody knows, its machine.
         "place": "elsewhere" if run_directory is None and resolved.job.resources.launcher == "kubernetes" else "here",
     }
-    try:
-        result = run_program("dlrm.programs.plan", [], request, "planning", is_shown=False)
-    except ProgramStopped:
-        raise typer.Exit(EXIT_INTERRUPTED) from None
+    result = run_program("dlrm.programs.plan", [], request, "planning", is_shown=False)
     del result["kind"]
     result["estimated"], result["measured"] = read_step_parts(run_directory) if run_directory else (None, None)
-    if as_json:
-        typer.echo(json.dumps(result))
-    if result["plan"] is None:
-        raise BadInputError(*(f"{job}: {line}" for line in explain_refusal(result)))
-    if not as_json:
-        print_plan(console_on(), ResolvedJob.model_validate_json(json.dumps(result["resolved"])), result)
+    return result
 
 
 def explain_refusal(result: dict[str, Any]) -> list[str]:
@@ -98,7 +101,7 @@ Parts = dict[str, float]
 def read_step_parts(directory: RunDirectory) -> tuple[Parts, Parts | None]:
     """Read the estimated and the measured parts of a step, in seconds, from the reports of rank 0.
 
-    Both come from the last attempt that measured its steps. The estimate is empty where that attempt reported none; the
+    Both come from the last attempt that measured its steps. The estimate is empty if that attempt reported none; the
     measurement is None if no attempt has one.
     """
     estimated: Parts = {}
@@ -127,7 +130,7 @@ def _read_event_details(attempt: AttemptDirectory) -> dict[str, dict[str, Any]]:
             if isinstance(report, EventReport):
                 details[report.name] = report.details
     if num_damaged:
-        print_warnings(console_on(stderr=True), [f"{path}: {num_damaged:,} damaged line(s) skipped"])
+        print_warnings([f"{path}: {num_damaged:,} damaged line(s) skipped"])
     return details
 
 

@@ -1,6 +1,5 @@
 """Command `dlrm predict`: scores every row of data files with a trained model."""
 
-import json
 import os
 import signal
 import sys
@@ -9,19 +8,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
+from cli.commands.options import EndAsJson, Format, Threads
+from cli.commands.scoring import require_model, require_scorer
 from cli.local.child_program import ProgramStopped, ReaderGone, run_program
-from cli.local.console import console_on
-from cli.local.errors import EXIT_INTERRUPTED, BadInputError
-from cli.local.progress import format_duration
+from cli.local.console import format_duration, print_warnings, say
+from cli.local.errors import BadInputError
 from cli.local.run_store import local_model
-from cli.local.saved_model import Format, require_model, require_scorer
-from cli.local.text_format import print_warnings
+from cli.render.tables import make_facts_table, print_result
 from dlrm.config import format_count
-from service.sizes import format_size
+from hostinfo.sizes import format_size
 
 Output = Annotated[
     Path | None,
@@ -44,25 +40,22 @@ def predict(
     max_bad_fraction: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Largest share of rows that may be unreadable; these get no score.")
     ] = 0.0,
-    threads: Annotated[int | None, typer.Option(min=1, help="Cores to use.", show_default="all")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON on stdout.")] = False,
+    threads: Threads = None,
+    as_json: EndAsJson = False,
 ) -> None:
     """Score rows with a trained model: the probability that the label of each row is 1.
 
     There is one score per row, in the order of the rows. Labels are not needed,
-    and are ignored where they are present. Parquet, Arrow, JSON Lines, gzip and
-    zstd are recognised by their content; columns are found by name.
+    and are ignored. Parquet, Arrow, JSON Lines, gzip and zstd are recognised by
+    their content; columns are found by name.
 
         dlrm predict runs/criteo/model 'day_*.gz' --output scores.parquet
 
-        dlrm predict runs/logs/model s3://bucket/logs/2026-01-31 -o scores.csv
+        dlrm predict s3://bucket/runs/logs/model s3://bucket/new -o scores.csv
 
         dlrm predict runs/logs/model new.csv | paste - ids.txt
 
-        dlrm predict s3://bucket/runs/logs/model new.csv -o scores.csv
-
-    The output file appears only once it is complete; its column is named
-    probability.
+    The output file appears only once it is complete; its column is `probability`.
 
     Exit code: 0 scored, 2 no such model or bad data, 130 interrupted, 1 any other
     failure.
@@ -79,23 +72,18 @@ def predict(
         require_model(directory)
         result = _run_to_end(output, [*options, "--", str(directory), *data])
     _warn(result)
-    if output is None:
-        return
-    result = {"output": str(output), **{name: value for name, value in result.items() if name != "kind"}}
-    if as_json:
-        typer.echo(json.dumps(result))
-    else:
-        console_on().print(make_result_table(result))
+    if output is not None:
+        result = {"output": str(output), **{name: value for name, value in result.items() if name != "kind"}}
+        print_result(result, make_facts_table(_list_facts(result).items()), as_json=as_json)
 
 
 def _run_to_end(output: Path | None, arguments: list[str]) -> dict[str, Any]:
-    """Run the program and return its result. Raises CommandError, and typer.Exit where it was stopped."""
+    """Run the program and return its result. Raises CommandError, ProgramStopped and typer.Exit."""
     try:
         return _run(output, arguments)
     except ProgramStopped:
-        message = "stopped" if output is None else "stopped; nothing was written"
-        Console(stderr=True).print(message, markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(EXIT_INTERRUPTED) from None
+        say("stopped" if output is None else "stopped; nothing was written")
+        raise
     except ReaderGone:
         raise typer.Exit(128 + signal.SIGPIPE) from None
 
@@ -120,22 +108,18 @@ def _run(output: Path | None, arguments: list[str]) -> dict[str, Any]:
 
 
 def _warn(result: Mapping[str, Any]) -> None:
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
     if result["num_bad_rows"]:
-        console.print(f"warning: no score for {format_count(result['num_bad_rows'], 'bad row')}", markup=False)
+        say(f"warning: no score for {format_count(result['num_bad_rows'], 'bad row')}")
     if result["num_undefined"]:
         reason = "their values are so far from those in training that the model overflows"
-        console.print(f"warning: no score for {format_count(result['num_undefined'], 'row')}: {reason}", markup=False)
-    print_warnings(console, result["odd_values"])
+        say(f"warning: no score for {format_count(result['num_undefined'], 'row')}: {reason}")
+    print_warnings(result["odd_values"])
 
 
-def make_result_table(result: Mapping[str, Any]) -> Table:
-    """Return the table of the result: rows, speed, memory and output."""
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="dim")
-    table.add_column(overflow="fold")
-    table.add_row("rows", f"{result['num_rows']:,}")
-    table.add_row("speed", f"{result['rows_per_second']:,.0f} rows/s, {format_duration(result['seconds'])}")
-    table.add_row("peak memory", format_size(result["peak_memory_bytes"]))
-    table.add_row("output", Text(result["output"]))
-    return table
+def _list_facts(result: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        "rows": f"{result['num_rows']:,}",
+        "speed": f"{result['rows_per_second']:,.0f} rows/s, {format_duration(result['seconds'])}",
+        "peak memory": format_size(result["peak_memory_bytes"]),
+        "output": result["output"],
+    }

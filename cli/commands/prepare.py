@@ -7,73 +7,53 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from cli.commands.infer import Inference, infer_job
+from cli.commands.infer import infer_job
+from cli.commands.options import EndAsJson, Inference, SetOption, Threads, grouped
 from cli.local.child_program import ProgramStopped, run_program
-from cli.local.console import console_on
+from cli.local.console import escape_unprintable, format_duration, format_percent, print_warnings, say
+from cli.local.data_files import read_source
 from cli.local.errors import BadInputError, refuse_options
-from cli.local.progress import format_duration
-from cli.local.set_option import SetOption
-from cli.local.sources import PACKED_META, read_source
-from cli.local.text_format import escape_unprintable, format_percent, print_warnings
 from cli.local.trainer import require_trainer
+from cli.render.tables import make_facts_table, print_result
 from dlrm.config import format_count
+from dlrm.config.patterns import PACKED_META
 from dlrm.record import EXIT_STOPPED
-from service.sizes import format_size
+from hostinfo.sizes import format_size
 
 MAX_TABLES = 40
 """Largest number of embedding tables whose sizes are shown."""
 
+
+Source = Annotated[
+    list[str], typer.Argument(metavar="SOURCE", help="One job document, or data files.", show_default=False)
+]
 Output = Annotated[
     Path | None,
     typer.Option(
         "--output", "-o", help="Directory to write; with --infer, the job document to write.", show_default=False
     ),
 ]
+Extend = Annotated[
+    Path | None,
+    typer.Option(
+        help="Earlier --output whose table rows are kept; new values get new rows after them.", show_default=False
+    ),
+]
+Infer = Annotated[bool, typer.Option("--infer", help="Infer the schema of the files, and write a job document.")]
 
 
+@grouped
 def prepare(
-    source: Annotated[
-        list[str],
-        typer.Argument(metavar="SOURCE", help="One job document, or data files.", show_default=False),
-    ],
+    source: Source,
+    *,
     output: Output = None,
     settings: SetOption = None,
-    extend: Annotated[
-        Path | None,
-        typer.Option(
-            help="Earlier --output whose table rows are kept; new values get new rows after them.", show_default=False
-        ),
-    ] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Cores to use.", show_default="all")] = None,
-    infer: Annotated[
-        bool, typer.Option("--infer", help="Infer the schema of the files, and write a job document.")
-    ] = False,
-    label: Annotated[
-        str | None,
-        typer.Option(help="Name of the label column, for --infer.", show_default="found by its name or place"),
-    ] = None,
-    positive: Annotated[
-        str | None,
-        typer.Option(
-            help="Value of the label that stands for 1, or a comparison such as '>= 4', for --infer.",
-            show_default="found by its meaning",
-        ),
-    ] = None,
-    weight: Annotated[
-        str | None,
-        typer.Option(
-            help="Name of the weight column, or none, for --infer.", show_default="a column called sample_weight"
-        ),
-    ] = None,
-    evaluation: Annotated[
-        list[str] | None,
-        typer.Option("--eval", help="Evaluation files, for --infer; repeatable.", show_default="a tenth of the rows"),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON on stdout.")] = False,
+    extend: Extend = None,
+    threads: Threads = None,
+    infer: Infer = False,
+    inference: Inference,
+    as_json: EndAsJson = False,
 ) -> None:
     """Prepare data for training: write packed rows, vocabularies and checksums to one directory.
 
@@ -88,11 +68,7 @@ def prepare(
     document with one, in which every column is used by what it predicts; check
     it, then prepare the data with it:
 
-        dlrm prepare --infer 'logs/*.parquet' --output job.toml
-
-        dlrm prepare --infer ratings.csv --label rating --positive '>= 4' -o job.toml
-
-        dlrm prepare job.toml --output prepared/logs
+        dlrm prepare --infer ratings.csv --positive '>= 4' --output job.toml
 
     For the data of new days, --extend keeps the table rows of the earlier days:
 
@@ -104,19 +80,25 @@ def prepare(
 
     If preparation was interrupted, the same command continues where it stopped.
 
-    Exit code: 0 prepared, 2 bad input, 75 stopped on request, 1 any other failure.
+    Exit code: 0 prepared, 2 bad input, 75 stopped, 1 any other failure.
     """
-    inference = Inference(label, evaluation or None, positive, weight)
     if infer:
-        refuse_options(
-            {"--extend": extend, "--threads": threads, "--json": as_json or None, "--set": settings},
-            "not valid with --infer",
-        )
+        others = {"--extend": extend, "--threads": threads, "--json": as_json or None, "--set": settings}
+        refuse_options(others, "not valid with --infer")
         infer_job(source, output, inference)
         return
     refuse_options(inference.options, "valid only with --infer")
     if output is None:
         raise BadInputError("--output: missing (valid: the directory to write)")
+    result = _make_result(_prepare(source, settings, output, extend, threads), output)
+    print_warnings(result["odd_values"])
+    print_result(result, make_facts_table(_list_facts(result).items()), as_json=as_json)
+
+
+def _prepare(
+    source: list[str], settings: list[str] | None, output: Path, extend: Path | None, threads: int | None
+) -> dict[str, Any]:
+    """Run the program, and return its result. Raises CommandError, and typer.Exit if it was stopped."""
     if extend is not None and not extend.is_dir():
         raise BadInputError(
             f"--extend {extend}: no such directory (valid: one that `dlrm prepare` wrote, or the model/ of a run)"
@@ -129,17 +111,10 @@ def prepare(
     arguments += ["--extend", str(extend.absolute())] if extend else []
     arguments += ["--threads", str(threads)] if threads else []
     try:
-        result = run_program("dlrm.programs.prepare", arguments, data.model_dump(mode="json"), "preparing")
+        return run_program("dlrm.programs.prepare", arguments, data.model_dump(mode="json"), "preparing")
     except ProgramStopped:
-        message = "stopped; repeat the same command to continue"
-        Console(stderr=True).print(message, markup=False, highlight=False, soft_wrap=True)
+        say("stopped; repeat the same command to continue")
         raise typer.Exit(EXIT_STOPPED) from None
-    result = _make_result(result, output)
-    print_warnings(Console(stderr=True, highlight=False, soft_wrap=True), result["odd_values"])
-    if as_json:
-        typer.echo(json.dumps(result))
-    else:
-        console_on().print(make_result_table(result))
 
 
 def _make_result(reported: dict[str, Any], output: Path) -> dict[str, Any]:
@@ -160,26 +135,19 @@ def _format_list(by_column: Mapping[str, int]) -> str:
     return f"{shown}, and {len(by_column) - MAX_TABLES} more" if len(by_column) > MAX_TABLES else shown
 
 
-def make_result_table(result: Mapping[str, Any]) -> Table:
-    """Return the table of the result: rows, tables, size, speed, memory and output."""
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="dim")
-    table.add_column(overflow="fold")
-    num_rows = result["num_rows"]
+def _list_facts(result: Mapping[str, Any]) -> dict[str, str | None]:
+    """List rows, tables, size, speed, memory and output of a result, for people."""
+    num_rows, sizes, added = result["num_rows"], result["table_sizes"], result["num_added"]
     bad = f", {result['num_bad_rows']:,} bad rows left out" if result["num_bad_rows"] else ""
-    table.add_row("rows", f"{num_rows['train']:,} for training, {num_rows['eval']:,} held out{bad}")
-    table.add_row("label rate", format_percent(result["label_rate"]))
-    sizes: Mapping[str, int] = result["table_sizes"]
-    table.add_row(
-        "tables", Text(f"{len(sizes)}, with {format_count(sum(sizes.values()), 'row')}: {_format_list(sizes)}")
-    )
-    added: Mapping[str, int] = result["num_added"]
-    if added:
-        grown = {name: number for name, number in added.items() if number}
-        table.add_row("added", Text(f"{sum(grown.values()):,} values{': ' if grown else ''}{_format_list(grown)}"))
-    table.add_row("size", format_size(result["num_bytes"]))
-    table.add_row("checksum", result["checksum"])
-    table.add_row("speed", f"{result['rows_per_second']:,.0f} rows/s, {format_duration(result['seconds'])}")
-    table.add_row("peak memory", format_size(result["peak_memory_bytes"]))
-    table.add_row("output", Text(result["output"]))
-    return table
+    grown = {name: number for name, number in added.items() if number}
+    return {
+        "rows": f"{num_rows['train']:,} for training, {num_rows['eval']:,} held out{bad}",
+        "label rate": format_percent(result["label_rate"]),
+        "tables": f"{len(sizes)}, with {format_count(sum(sizes.values()), 'row')}: {_format_list(sizes)}",
+        "added": f"{sum(grown.values()):,} values{': ' if grown else ''}{_format_list(grown)}" if added else None,
+        "size": format_size(result["num_bytes"]),
+        "checksum": result["checksum"],
+        "speed": f"{result['rows_per_second']:,.0f} rows/s, {format_duration(result['seconds'])}",
+        "peak memory": format_size(result["peak_memory_bytes"]),
+        "output": result["output"],
+    }

@@ -13,9 +13,8 @@ from cli.experiments.report.numbers import ReportOptions, compute_report
 from cli.experiments.report.page import make_page
 from cli.experiments.report.record import make_report_record
 from cli.local.child_program import ProgramStopped
-from cli.local.console import console_on
+from cli.local.console import console_on, escape_unprintable
 from cli.local.errors import EXIT_INTERRUPTED
-from cli.local.text_format import escape_unprintable
 
 Results = Annotated[
     list[Path],

@@ -1,30 +1,45 @@
 """Command `dlrm serve`: runs the service in this process."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
 
+from cli.commands.options import grouped
 from cli.local.errors import BadInputError, CommandError
 from service.client.connection import get_ready_file_path, save_admin_key
 
 
-def serve(
-    host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
-    port: Annotated[
-        int | None, typer.Option(help="Port to listen on; 0 picks a free one.", show_default="8080")
-    ] = None,
+@dataclass(frozen=True)
+class ServeSettings:
+    """Settings of the service that are options; None if an environment variable or the default decides."""
+
+    host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None
+    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 picks a free one.", show_default="8080")] = None
     data_root: Annotated[
         list[str] | None,
         typer.Option(
             help="Directory, or s3://bucket/key, that jobs may read data from; may be repeated.",
             show_default="current directory",
         ),
-    ] = None,
+    ] = None
     state_directory: Annotated[
         Path | None, typer.Option(help="Directory of the database, the runs and the admin key.", show_default=".dlrm")
-    ] = None,
+    ] = None
+
+    def list_given(self) -> dict[str, Any]:
+        """List the options that were given, as arguments of the settings of the service."""
+        given = {**vars(self), "data_roots": self.data_root}
+        del given["data_root"]
+        return {name: value for name, value in given.items() if value is not None}
+
+
+@grouped
+def serve(
+    *,
+    options: ServeSettings,
     ready_file: Annotated[
         Path | None,
         typer.Option(
@@ -47,21 +62,15 @@ def serve(
     README lists these and further ones.
     """
     # Imported here so that other commands, such as `dlrm jobs`, do not load the server's libraries.
+    from service.client.state_directory import StateDirectoryError
     from service.database.url import DatabaseUnusableError, DatabaseUrlError
     from service.launchers.kubernetes.options import KubernetesError
     from service.serve import AddressError
     from service.serve import serve as run_service
     from service.settings import Settings
-    from service.state_directory import StateDirectoryError
 
-    options: dict[str, Any] = {
-        "host": host,
-        "port": port,
-        "data_roots": data_root,
-        "state_directory": state_directory,
-    }
     try:
-        settings = Settings(**{name: value for name, value in options.items() if value is not None})
+        settings = Settings(**options.list_given())
     except ValidationError as error:
         raise BadInputError(*_format_errors(error)) from None
     save_admin_key(settings.state_directory)

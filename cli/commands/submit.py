@@ -1,21 +1,19 @@
 """Command `dlrm submit`: submits a job to the service."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from cli.commands.connect import connect
-from cli.commands.patience import PatienceSeconds, make_patience
-from cli.local.console import console_on
-from cli.local.documents import list_beside, read_job
+from cli.commands.options import Changes, Document, PatienceSeconds, grouped
+from cli.commands.service_access import connect, make_patience
+from cli.local.console import console_on, print_warnings, say
+from cli.local.data_files import list_beside
+from cli.local.documents import read_job
 from cli.local.errors import EXIT_FAILED, EXIT_INTERRUPTED, BadInputError
 from cli.local.progress import ProgressLine
-from cli.local.set_option import PresetOption, SetOption, add_preset
-from cli.local.text_format import print_warnings
-from cli.render.advice import print_advice_message
 from cli.render.job_tables import make_job_table
+from cli.render.quality import print_advice_message
 from dlrm.config import FieldError
 from dlrm.record import WARNINGS
 from service.client import Client, Job, JobDetails, ServiceError, ServiceUnreachableError
@@ -25,12 +23,11 @@ MAX_PLAN_SECONDS = 10.0
 """Seconds to wait for the warnings that a plan of the submitted job has."""
 
 
+@grouped
 def submit(
-    job: Annotated[
-        Path, typer.Argument(metavar="DOCUMENT", help="The job document, .toml or .json.", show_default=False)
-    ],
-    settings: SetOption = None,
-    preset: PresetOption = None,
+    job: Document,
+    *,
+    changes: Changes,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Show progress until the job has ended.")] = False,
     patience_seconds: PatienceSeconds = DEFAULT_PATIENCE_SECONDS,
 ) -> None:
@@ -58,29 +55,16 @@ def submit(
     Exit code: 0 submitted (with --follow: SUCCEEDED), 2 bad document, 3 the
     service stayed away for longer than --patience, 1 any other failure.
     """
-    document, spec = read_job(job, add_preset(settings, preset))
-    console = console_on(stderr=True)
+    document, spec = read_job(job, changes.all)
     with connect() as client:
         submitted = _submit(client, document, list_beside(spec, job))
         typer.echo(submitted.id)
-        console.print(f"{client.url}/jobs/{submitted.id}", highlight=False, soft_wrap=True)
-        if not follow:
+        say(f"{client.url}/jobs/{submitted.id}")
+        if follow:
+            _follow_and_show(client, submitted.id, patience_seconds)
+        else:
             # With --follow the run itself gives these warnings, and more.
-            print_warnings(console, find_shortages(document))
-            return
-        try:
-            job_at_end = follow_to_end(client, submitted.id, patience_seconds=patience_seconds)
-        except KeyboardInterrupt:
-            console.print(f"the job continues: `dlrm show {submitted.id}`, `dlrm cancel {submitted.id}`")
-            raise typer.Exit(EXIT_INTERRUPTED) from None
-        patience = make_patience(patience_seconds, lambda line: console.print(line, highlight=False, markup=False))
-        events = patience.call(lambda: list(client.events(job_at_end.id)))
-        attempts = patience.call(lambda: list(client.attempts(job_at_end.id)))
-        print_warnings(console, [event.message or "" for event in events if event.name in WARNINGS])
-        console.print(make_job_table(job_at_end, attempts))
-        print_advice_message(console, events)
-    if job_at_end.state != "SUCCEEDED":
-        raise typer.Exit(EXIT_FAILED)
+            print_warnings(find_shortages(document))
 
 
 def _submit(client: Client, document: dict[str, Any], beside: Mapping[str, str]) -> Job:
@@ -97,10 +81,28 @@ def _submit(client: Client, document: dict[str, Any], beside: Mapping[str, str])
         raise BadInputError(*(_describe_fault(fault, beside) for fault in error.problem.errors)) from None
 
 
+def _follow_and_show(client: Client, job_id: str, patience_seconds: float) -> None:
+    """Follow a job to its end, and show its result. Raises typer.Exit if the job has failed, or at Ctrl-C."""
+    try:
+        job = follow_to_end(client, job_id, patience_seconds=patience_seconds)
+    except KeyboardInterrupt:
+        say(f"the job continues: `dlrm show {job_id}`, `dlrm cancel {job_id}`")
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    patience = make_patience(patience_seconds)
+    events = patience.call(lambda: list(client.events(job_id)))
+    attempts = patience.call(lambda: list(client.attempts(job_id)))
+    print_warnings([event.message or "" for event in events if event.name in WARNINGS])
+    console = console_on(stderr=True)
+    console.print(make_job_table(job, attempts))
+    print_advice_message(console, events)
+    if job.state != "SUCCEEDED":
+        raise typer.Exit(EXIT_FAILED)
+
+
 def find_shortages(document: Mapping[str, Any]) -> list[str]:
     """Ask the service what a run of this document would have too little of, a sentence each.
 
-    Empty where the service does not know, or not soon: the run will say it, too.
+    Empty if the service does not know, or not soon: the run will say it, too.
     """
     try:
         with connect(MAX_PLAN_SECONDS) as client:

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from cli.commands.connect import connect
-from cli.commands.patience import make_patience
+from cli.commands.service_access import connect, make_patience
 from cli.experiments.libraries import require_libraries
 from cli.experiments.sweep.document import Sweep, read_sweep
 from cli.experiments.sweep.jobs import JobRunner

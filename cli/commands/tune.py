@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.commands.infer import shorten_path
+from cli.commands.options import SetOption
 from cli.experiments.search.best_document import format_best_document, read_source
 from cli.experiments.search.records import TrialRecord, TuningDirectory
 from cli.experiments.search.space import list_parameters
@@ -18,10 +19,10 @@ from cli.experiments.trials.fields import get_field, set_absolute_paths, set_fie
 from cli.experiments.trials.results import hold_directory
 from cli.experiments.trials.run import ExperimentStopped
 from cli.local.console import console_on, print_heading
-from cli.local.data_files import check_data_files
-from cli.local.documents import make_paths_absolute, read_job, require_data_files
+from cli.local.data_files import make_paths_absolute, require_data_files
+from cli.local.documents import read_job
 from cli.local.errors import BadInputError
-from cli.local.set_option import SetOption
+from cli.local.run_documents import check_data_files
 from cli.local.trainer import require_trainer
 from cli.render.tuning import describe_next_step, describe_verdict, format_trial, make_finals_table
 from dlrm.config import JobSpec, resolve

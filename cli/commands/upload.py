@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cli.local.console import console_on
+from cli.local.console import say
 from cli.local.run_store import upload_run
 
 
@@ -15,7 +15,7 @@ def upload(
     """Upload what a run with --run-store has left in its directory: checkpoints, model, reports.
 
     A run does that by itself while it trains and at its end, and says what is left
-    where its bucket was out of reach for too long. This command goes on until all
+    if its bucket was out of reach for too long. This command goes on until all
     is there, or Ctrl-C.
 
         dlrm upload runs/demo-20260101-120000
@@ -24,4 +24,4 @@ def upload(
     request, 1 any other failure, such as another launch that works on the run.
     """
     uri = upload_run(run.resolve())
-    console_on(stderr=True).print(f"all is in {uri}", markup=False, highlight=False, soft_wrap=True)
+    say(f"all is in {uri}")

@@ -11,9 +11,9 @@ from typing import Any
 from rich.console import Console
 
 from cli.commands.submit import follow_to_end
-from cli.demo.job import make_criteo_job, make_synthetic_job
-from cli.demo.report import find_failure, print_last_log_lines, print_result
+from cli.demo.job import find_failure, make_criteo_job, make_synthetic_job, print_last_log_lines, print_result
 from cli.demo.service_process import run_service
+from cli.local.console import console_on, print_line
 from cli.local.errors import EXIT_FAILED, EXIT_INTERRUPTED, CommandError
 from cli.local.trainer import require_trainer
 from cli.render.job_tables import make_derived_table
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--state-directory", type=Path, default=Path(".dlrm/demo"))
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    console = Console(highlight=False)
+    console = console_on()
     try:
         require_trainer()
         document = make_criteo_job(options.data) if options.data else make_synthetic_job(options.num_rows)
@@ -41,10 +41,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run(console, document, options.state_directory.resolve(), data_root)
     except CommandError as error:
         for line in error.lines:
-            console.print(line, markup=False, soft_wrap=True)
+            print_line(console, line)
         return error.exit_code
     except (ServiceError, ServiceUnreachableError) as error:
-        console.print(f"{error}; the service's log: {options.state_directory / 'service.log'}", markup=False)
+        print_line(console, f"{error}; the service's log: {options.state_directory / 'service.log'}")
         return EXIT_FAILED
     except KeyboardInterrupt:
         console.print("interrupted; the job and the service are stopped")
@@ -63,7 +63,7 @@ def _run(console: Console, document: dict[str, Any], state_directory: Path, data
     console.print("starting a service on loopback")
     with run_service(state_directory, settings) as client:
         submitted = client.submit(document)
-        console.print(f"submitted {submitted.id} to {client.url}")
+        print_line(console, f"submitted {submitted.id} to {client.url}")
         try:
             console.print(make_derived_table(client.job(submitted.id).derived))
             job = follow_to_end(client, submitted.id, POLL_SECONDS)
@@ -76,10 +76,10 @@ def _run(console: Console, document: dict[str, Any], state_directory: Path, data
 def _report(console: Console, client: Client, job: JobDetails, state_directory: Path) -> int:
     failure = find_failure(job)
     if failure:
-        console.print(f"FAILED: {failure}", style="bold red", markup=False)
+        print_line(console, f"FAILED: {failure}", "bold red")
         print_last_log_lines(console, client, job)
         return EXIT_FAILED
-    console.print(f"{job.state}: {job.reason}", style="bold green", markup=False)
+    print_line(console, f"{job.state}: {job.reason}", "bold green")
     print_result(console, client, job, state_directory)
     return 0
 

@@ -1,75 +1,89 @@
-"""Job document of the demo, on the synthetic data of `examples/demo.toml` or on a Criteo TSV file, plain or gzip."""
+"""The job of the demo: its document, and what is shown of its end."""
 
 import glob
-import gzip
+import os
+import shutil
+import sys
 import tomllib
-import zlib
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
+from cli.local.console import print_heading, print_line
 from cli.local.errors import BadInputError
+from cli.render.job_tables import make_job_table
+from cli.render.quality import print_advice_message, print_comparison
+from service.client import Client, JobDetails
 
 DOCUMENT = Path(__file__).parents[2] / "examples" / "demo.toml"
-MIN_STEPS = 30
-MAX_BATCH = 16_384
-MIN_BATCH = 64
 EVAL_FRACTION = 0.1
-READ_BYTES = 2**24
-GZIP = b"\x1f\x8b"
-"""Magic number: the first bytes of a gzip file."""
+MIN_SHARE_OF_BEST = 0.8
+"""Smallest (AUC - 0.5) of a good model, as a share of (best possible AUC - 0.5)."""
+LAST_LINES = 25
 
 
 def make_synthetic_job(num_rows: int | None = None) -> dict[str, Any]:
-    """Load the document of `examples/demo.toml`, and replace its number of rows where `num_rows` is given."""
+    """Load the document of `examples/demo.toml`; with `num_rows`, the number of rows decides its batch and epochs."""
     document = tomllib.loads(DOCUMENT.read_text())
     if num_rows is not None:
         document["data"]["synthetic"]["num_rows"] = num_rows
-        _fit_batch(document, num_rows)
+        del document["batch"], document["run"]["epochs"]
     return document
 
 
 def make_criteo_job(path: Path) -> dict[str, Any]:
-    """Make the document of a job that trains the demo's model on the rows of the Criteo TSV file `path`.
+    """Make the document of a job that trains a model on the rows of a Criteo TSV file, plain or gzip.
 
-    Raises BadInputError if the file cannot be read or has too few rows.
+    Everything but the resources of the demo is left to the rows. Raises BadInputError if there is no such file.
     """
-    try:
-        num_rows = _count_lines(path)
-    except (OSError, EOFError, zlib.error) as error:
-        fault = f"{_describe_cause(error)} (valid: a Criteo TSV file, plain or gzip)"
-        raise BadInputError(f"DATA={path}: {fault}") from None
-    if num_rows < 2 * MIN_BATCH:
-        raise BadInputError(f"DATA={path}: {num_rows} rows are too few (valid: at least {2 * MIN_BATCH})")
-    document = tomllib.loads(DOCUMENT.read_text())
-    document["name"] = "demo-criteo"
-    del document["table_optimizer"]
-    document["data"] = {"train": [glob.escape(path.name)], "format": "criteo_tsv", "eval_fraction": EVAL_FRACTION}
-    _fit_batch(document, num_rows)
-    return document
+    if not path.is_file():
+        raise BadInputError(f"DATA={path}: no such file (valid: a Criteo TSV file, plain or gzip)")
+    data = {"train": [glob.escape(path.name)], "format": "criteo_tsv", "eval_fraction": EVAL_FRACTION}
+    resources = tomllib.loads(DOCUMENT.read_text())["resources"]
+    return {"name": "demo-criteo", "data": data, "resources": resources}
 
 
-def _fit_batch(document: dict[str, Any], num_rows: int) -> None:
-    """Set batch size and epochs: the largest batch that gives MIN_STEPS steps in one epoch.
+def find_failure(job: JobDetails) -> str | None:
+    """Explain why the demo has failed; return None if the job SUCCEEDED and its model is good enough.
 
-    One epoch is preferred because further epochs over few rows overfit; only where the smallest batch gives too few
-    steps are there more.
+    If the best possible AUC is known, the model's AUC must come close to it (MIN_SHARE_OF_BEST); otherwise its
+    log-loss must be below that of a constant predictor.
     """
-    num_train_rows = int(num_rows * (1 - document["data"]["eval_fraction"]))
-    batch = MAX_BATCH
-    while batch > MIN_BATCH and num_train_rows < batch * MIN_STEPS:
-        batch //= 2
-    num_steps_per_epoch = max(1, num_train_rows // batch)
-    document["batch"] = {"global_size": batch}
-    document.setdefault("run", {})["epochs"] = -(-MIN_STEPS // num_steps_per_epoch)
+    if job.state != "SUCCEEDED":
+        return f"the job ended as {job.state}: {job.reason or 'no reason'} {job.message or ''}".rstrip()
+    auc, best = job.metrics.get("auc"), job.metrics.get("best_possible_auc")
+    log_loss, constant = job.metrics.get("log_loss"), job.metrics.get("constant_log_loss")
+    if best is not None:
+        if auc is None or auc - 0.5 < MIN_SHARE_OF_BEST * (best - 0.5):
+            return f"AUC {auc} is not {MIN_SHARE_OF_BEST:.0%} of the way from 0.5 to the best possible {best:.4f}"
+    elif log_loss is None or constant is None or log_loss >= constant:
+        return f"log-loss {log_loss} is not below the constant predictor's {constant}"
+    return None
 
 
-def _count_lines(path: Path) -> int:
-    with path.open("rb") as raw:
-        is_gzip = raw.read(len(GZIP)) == GZIP
-        raw.seek(0)
-        with gzip.GzipFile(fileobj=raw) if is_gzip else raw as file:
-            return sum(block.count(b"\n") for block in iter(lambda: file.read(READ_BYTES), b""))
+def print_result(console: Console, client: Client, job: JobDetails, state_directory: Path) -> None:
+    """Print the table of results, and the advice on the batch size, if there is any."""
+    console.print(make_job_table(job, client.attempts(job.id)))
+    print_comparison(console, job.metrics)
+    if job.metrics.get("largest_useful_batch") is not None:
+        print_advice_message(console, client.events(job.id))
+    serve = f"{_find_command()} serve --state-directory {state_directory}"
+    print_line(console, f"dashboard: {serve}   (prints a sign-in link)")
 
 
-def _describe_cause(error: Exception) -> str:
-    return error.strerror or str(error) if isinstance(error, OSError) else f"not a complete gzip file: {error}"
+def print_last_log_lines(console: Console, client: Client, job: JobDetails) -> None:
+    for rank in (0, "launch"):
+        text = client.logs(job.id, rank=rank, tail_lines=LAST_LINES).text
+        if text:
+            print_heading(console, f"last lines of the log of {'rank 0' if rank == 0 else rank}")
+            for line in text.rstrip().splitlines():
+                print_line(console, line)
+
+
+def _find_command() -> str:
+    """Return the command `dlrm` as the user can type it here."""
+    own = Path(sys.executable).with_name("dlrm")
+    if shutil.which("dlrm") or not own.exists():
+        return "dlrm"
+    return min(str(own), os.path.relpath(own), key=len)

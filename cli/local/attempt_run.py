@@ -9,7 +9,6 @@ from cli.local.trainer import make_module_command, run_and_watch
 from dlrm.record import AttemptDirectory, EndReason, Outcome
 from hostinfo.node_place import NodePlace
 from service.client import Progress
-from service.launchers.log_files import read_last_line
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,9 @@ def run_attempt(
 
 def _make_crash_outcome(attempt: AttemptDirectory, code: int) -> Outcome:
     """Make the outcome of a launch process that wrote none: it was killed, or another one holds the run directory."""
-    line = read_last_line(attempt.launch_log)
-    log = f"; its last log line: {line}" if line else ""
+    text = attempt.launch_log.read_text(errors="replace") if attempt.launch_log.exists() else ""
+    # A crash of the machine leaves NUL at the end of a file.
+    lines = text.replace("\0", "").strip().splitlines()
+    log = f"; its last log line: {lines[-1]}" if lines else ""
     message = f"the launch process ended with exit code {code} and wrote no outcome{log}"
     return Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message=message)

@@ -19,7 +19,7 @@ LAST_LINES = 15
 
 
 class ProgramStopped(Exception):  # noqa: N818, requested, not an error
-    """Exception for a program that has stopped on request."""
+    """Exception for a program that has stopped on request; it ends the command with EXIT_INTERRUPTED."""
 
 
 class ReaderGone(Exception):  # noqa: N818, not an error either

@@ -1,18 +1,29 @@
-"""Job documents of files, with their settings, paths and models checked; errors name the file and the field."""
+"""Job documents of files in TOML or JSON, with `--set` applied; errors name the file, and the line or the field."""
 
-import os
-from collections.abc import Mapping, Sequence
+import json
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from cli.local.document_file import read_document
 from cli.local.errors import BadInputError
-from cli.local.run_store import local_record
 from cli.local.set_option import apply_settings, name_source, parse_settings
-from dlrm.config import ConfigError, FieldError, JobSpec, find_warm_start_faults, parse_job, replace_warm_start_source
-from dlrm.config.patterns import PatternError, check_scheme, hide_credentials, is_remote, require_files
-from dlrm.record import NoModelError, TrainedModel
+from dlrm.config import (
+    ConfigError,
+    DocumentTextError,
+    JobSpec,
+    decode_document,
+    describe_odd_character,
+    find_line,
+    parse_job,
+)
+from dlrm.config.patterns import is_remote
 
+_DATA_SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather", ".gz", ".zst")
+_FIRST_BYTES = 1 << 16
+_FREE_SUFFIXES = ("", ".txt")
+"""Suffixes of files whose first character says whether they are JSON: Notepad writes job.toml.txt."""
+_VALID = "a job document is TOML or JSON with at least a section `data`"
 _INFERRED_FIELDS = ("data.train", "data.eval", "data.format", "data.schema", "data.weight_column", "data.vocabulary")
 """Fields of a job document whose valid values depend on the data files."""
 
@@ -67,131 +78,101 @@ def check_settings(document: Mapping[str, Any], settings: Sequence[str] | None) 
     parse_with_settings(document, settings, "--set")
 
 
-def make_paths_absolute(job: JobSpec, path: Path) -> JobSpec:
-    """Return `job` with its relative paths, of data and of a warm start, made absolute.
-
-    They are relative to the directory of the job file `path`; URIs stay as they are.
-    """
-    base = path.resolve().parent
-    absolute = {
-        name: [pattern if is_remote(pattern) else str(base / pattern) for pattern in patterns]
-        for name, patterns in (("train", job.data.train), ("eval", job.data.eval))
-        if patterns
-    }
-    job = job.model_copy(update={"data": job.data.model_copy(update=absolute)})
-    # Symbolic links are resolved because their targets may change before the job starts.
-    warm_start = job.run.warm_start
-    if warm_start is None or is_remote(warm_start.source):
-        return job
-    return replace_warm_start_source(job, str((base / warm_start.source).resolve()))
+def is_document(source: str) -> bool:
+    """Whether a source is a document, by its suffix; a `.json` file may hold rows as well."""
+    suffix = Path(source).suffix.lower()
+    return suffix in _READERS and not (suffix == ".json" and _holds_rows(source))
 
 
-def require_data_files(job: JobSpec, path: Path) -> None:
-    """Check that every data pattern of the job in `path` names files of this machine; remote patterns are not checked.
-
-    Raises BadInputError, with one line for each pattern that names no file. Where the same relative path names files
-    in the present directory, the line has both paths.
-    """
-    faults = [
-        str(FieldError(field, *(_find_in_present_directory(pattern, path.resolve().parent) or fault)))
-        for field, pattern in _list_patterns(job)
-        if (fault := find_pattern_fault(pattern))
-    ]
-    if faults:
-        raise BadInputError(*(f"{path}: {fault}" for fault in faults))
-
-
-def list_beside(job: JobSpec, path: Path) -> dict[str, str]:
-    """List the relative data paths of the job in `path` that name files beside that document, as absolute paths.
-
-    A service looks for them in its data roots instead. Returns the paths by field, such as `data.train.0`.
-    """
-    beside = path.resolve().parent
-    return {
-        field: str(beside / pattern)
-        for field, pattern in _list_patterns(job)
-        if not is_remote(pattern) and not Path(pattern).is_absolute() and not find_pattern_fault(str(beside / pattern))
-    }
-
-
-def _list_patterns(job: JobSpec) -> list[tuple[str, str]]:
-    """List the data patterns of a job, each with its field."""
-    named = (("train", job.data.train), ("eval", job.data.eval))
-    return [
-        (f"data.{name}.{number}", pattern) for name, patterns in named for number, pattern in enumerate(patterns or [])
-    ]
-
-
-def _find_in_present_directory(pattern: str, base: Path) -> tuple[str, str] | None:
-    """Look in the present directory for the files that `pattern`, which was made absolute with `base`, does not name.
-
-    Returns None if absent; otherwise the reason and what would be valid.
-    """
-    missing, present = Path(pattern), Path.cwd()
-    if present == base or not missing.is_relative_to(base):
-        return None
-    found = str(present / missing.relative_to(base))
-    if find_pattern_fault(found):
-        return None
-    message = f"no file: {missing}, but there is {found}: a relative path counts from the directory of the job document"
-    return message, f'"{os.path.relpath(found, base)}", or an absolute path'
-
-
-def require_warm_start_model(job: JobSpec, path: Path) -> None:
-    """Check that the model from which the job in `path` starts, if any, exists and fits the job.
-
-    Raises BadInputError if it does not.
-    """
-    warm_start = job.run.warm_start
-    if warm_start is None:
-        return
-    if is_remote(warm_start.source):
-        _check_remote_model(job, warm_start.source, path)
-        return
-    path_of_source = Path(warm_start.source)
+def _holds_rows(source: str) -> bool:
+    """Whether a `.json` source holds an array or one object per line, or names several files."""
+    if is_remote(source):
+        return True
     try:
-        source = TrainedModel.find(path_of_source)
-        record = source.read_record()
-    except NoModelError as error:
-        valid = "the directory of a succeeded run, or of its model; the id of a job works only with `dlrm submit`"
-        fault = FieldError("run.warm_start.from", f"{path_of_source} {error}", valid)
-        raise BadInputError(f"{path}: {fault}") from None
-    checkpoint = source.checkpoint if warm_start.optimizer_state else None
-    faults = find_warm_start_faults(job, record.model, record.data, checkpoint and checkpoint.read_manifest().identity)
-    if faults:
-        raise BadInputError(*(f"{path}: {fault}" for fault in faults))
-
-
-def _check_remote_model(job: JobSpec, uri: str, path: Path) -> None:
-    """Check that the model at `uri` exists and fits the job in `path`; the run itself checks its optimizer state.
-
-    Raises BadInputError if it does not, and CommandError where the bucket is out of reach.
-    """
+        with Path(source).open("rb") as file:
+            start = file.read(_FIRST_BYTES).strip()
+    except OSError:
+        return "*" in source
+    first, *others = start.split(b"\n", 1)
     try:
-        with local_record(uri) as directory:
-            record = TrainedModel.find(directory).read_record()
-    except BadInputError as error:
-        raise BadInputError(*(f"{path}: run.warm_start.from: {line}" for line in error.lines)) from None
-    without_state = job.run.warm_start.model_copy(update={"optimizer_state": False}) if job.run.warm_start else None
-    run = job.run.model_copy(update={"warm_start": without_state})
-    if faults := find_warm_start_faults(job.model_copy(update={"run": run}), record.model, record.data, None):
-        raise BadInputError(*(f"{path}: {fault}" for fault in faults))
+        json.loads(first)
+    except ValueError:
+        return start.startswith(b"[")
+    return bool(others) or start.startswith(b"[")
 
 
-def find_pattern_fault(pattern: str) -> tuple[str, str] | None:
-    """Check that `pattern` names files of this machine.
+def is_toml(path: Path, text: str) -> bool:
+    """Whether a document is TOML, by the name of its file, or else by its text."""
+    suffix = path.suffix.lower()
+    return suffix == ".toml" or (suffix in _FREE_SUFFIXES and not text.lstrip().startswith(("{", "//", "/*")))
 
-    Returns None if it does; otherwise the reason and what would be valid. A remote pattern is not checked.
-    """
-    if not pattern.strip():
-        return "empty path", "a file, directory or pattern that exists"
+
+def read_text(path: Path) -> str:
+    """Read the text of a document. Raises BadInputError."""
     try:
-        check_scheme(pattern)
-        if is_remote(pattern):
-            return None
-        not_regular = [file for file in require_files(pattern) if not file.is_file()]
-    except PatternError as error:
-        return f"{error.message}: {hide_credentials(pattern)}", error.valid
+        return decode_document(path.read_bytes())
     except OSError as error:
-        return f"{error.strerror}: {pattern}", "a file, directory or pattern that can be read"
-    return (f"not a regular file: {not_regular[0]}", "a regular file") if not_regular else None
+        raise BadInputError(f"{path}: {error.strerror}") from None
+    except DocumentTextError as error:
+        raise BadInputError(f"{path}: {error}") from None
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """Read a document. Raises BadInputError."""
+    suffix = path.suffix.lower()
+    if suffix not in (*_READERS, *_FREE_SUFFIXES):
+        hint = f"; `dlrm prepare --infer {path}` writes one for these rows" if suffix in _DATA_SUFFIXES else ""
+        kind = "; YAML is not read" if suffix in (".yaml", ".yml") else ""
+        raise BadInputError(f"{path}: a job document must be a .toml or .json file{kind}{hint}")
+    text = read_text(path)
+    if not text.strip():
+        raise BadInputError(f"{path}: is empty (valid: {_VALID})")
+    kind = ".toml" if is_toml(path, text) else ".json"
+    document, fault = _parse(text, kind)
+    if fault:
+        other = ".json" if kind == ".toml" else ".toml"
+        hint = f"; it reads as {_NAMES[other]}: name it {path.stem}{other}" if _parse(text, other)[0] else ""
+        raise BadInputError(f"{path}: not valid {_NAMES[kind]}: {fault}{hint}")
+    if not isinstance(document, dict):
+        raise BadInputError(f'{path}: the document should be an object, such as {{"data": {{"train": ["day_*.tsv"]}}}}')
+    return cast("dict[str, Any]", document)
+
+
+def _parse(text: str, kind: str) -> tuple[Any, str]:
+    """Parse a document; return it and an empty text, or else None and the fault."""
+    try:
+        return _READERS[kind](text), ""
+    except json.JSONDecodeError as error:
+        fault = f"line {error.lineno}, column {error.colno}: {error.msg}"
+        if text[error.pos :].lstrip().startswith(("//", "/*", "#")):
+            fault = f"line {error.lineno} is a comment, and JSON has none: remove it, or write the document as TOML"
+        return None, _add_character(fault, text, error.lineno)
+    except tomllib.TOMLDecodeError as error:
+        return None, _add_character(str(error), text, find_line(error))
+    except RecursionError:
+        return None, "it is nested too deeply"
+    except ValueError as error:
+        # A key that is there twice, or a number of more digits than Python reads.
+        return None, str(error)
+
+
+def _add_character(fault: str, text: str, line: int | None) -> str:
+    return "; ".join(filter(None, (fault, describe_odd_character(text, line))))
+
+
+def _read_json(text: str) -> Any:
+    return json.loads(text, object_pairs_hook=_build_object)
+
+
+def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Build an object. Raises ValueError for a key that is there twice: Python's parser would take the last one."""
+    result: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in result:
+            raise ValueError(f"the key {key!r} appears twice in one object; remove one of them")
+        result[key] = value
+    return result
+
+
+_READERS: Mapping[str, Callable[[str], Any]] = {".toml": tomllib.loads, ".json": _read_json}
+_NAMES = {".toml": "TOML", ".json": "JSON"}

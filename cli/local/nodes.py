@@ -5,39 +5,20 @@ import socket
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import typer
-from rich.console import Console
 
-from cli.local.console import console_on
+from cli.local.console import console_on, print_line, say
 from cli.local.errors import BadInputError, CommandError
-from cli.local.run_directory import (
-    SucceededError,
-    change_job,
-    read_absolute_job,
-    read_resolved_job,
-    require_unfinished,
-    resolve_for_run,
-)
+from cli.local.run_directory import SucceededError, require_unfinished
+from cli.local.run_documents import change_job, read_absolute_job, read_resolved_job, resolve_for_run
 from cli.local.trainer import make_module_command, require_trainer
 from dlrm.config import list_differences, make_identity
 from dlrm.record import EXIT_DONE, EXIT_STOPPED, RUN_STORE_VARIABLE, RunDirectory
 from hostinfo.child import run_in_session
 from hostinfo.node_place import NodePlace, NodePlaceError, find_place
 from hostinfo.stop_signals import defer_stop_signals
-
-
-@dataclass(frozen=True)
-class ToldDocument:
-    """The job document that a machine was told."""
-
-    document: Path | None
-    """Path of the document; None if the machine was told none, or data files."""
-    settings: Sequence[str] | None
-    """Arguments of `--set`."""
-
 
 APPEAR_SECONDS = 900.0
 """Longest wait for machine 0 to create the run directory: it infers a schema first, or is started later."""
@@ -59,7 +40,7 @@ def find_own_place(node_rank: int | None, rendezvous: str | None) -> NodePlace |
 
 
 def require_directory(run_directory: Path | None) -> Path:
-    """Return the run directory, which several machines have to be told. Raises BadInputError."""
+    """Return the run directory, which several machines have to name. Raises BadInputError."""
     if run_directory is None:
         raise BadInputError(
             "--run-directory: is missing; several machines must name the same one, on a file system that they share, "
@@ -68,24 +49,25 @@ def require_directory(run_directory: Path | None) -> Path:
     return run_directory
 
 
-def run_other_node(path: Path, place: NodePlace, run_store: str | None, told: ToldDocument) -> int:
+def run_other_node(
+    path: Path, place: NodePlace, run_store: str | None, document: Path | None, settings: Sequence[str] | None
+) -> int:
     """Run the part of a machine other than machine 0, whose document it trains; return the launch process's exit code.
 
-    path: run directory, which machine 0 creates, or this one where the run is kept in a bucket. run_store: value of
-    --run-store. told: the document of this machine, which has no effect. The launch process says on stderr what it
-    does. Raises CommandError.
+    path: run directory, which machine 0 creates, or this one if the run is kept in a bucket. run_store: value of
+    --run-store. document, settings: job document and arguments of `--set` of this machine, which have no effect; None
+    if absent. The launch process says on stderr what it does. Raises CommandError.
     """
     require_trainer()
-    console = console_on(stderr=True)
     try:
         require_unfinished(RunDirectory(path.resolve()))
     except SucceededError as succeeded:
-        console.print(str(succeeded), markup=False, highlight=False, soft_wrap=True)
+        say(str(succeeded))
         return EXIT_DONE
     run_store = run_store or os.environ.get(RUN_STORE_VARIABLE) or None
     if run_store is None:
-        _wait_for(RunDirectory(path.resolve()), place, console)
-        _warn_of_other_document(path, told, console)
+        _wait_for(RunDirectory(path.resolve()), place)
+        _warn_of_other_document(path, document, settings)
     with ExitStack() as started:
         with defer_stop_signals():
             options = [*place.options, *([] if run_store is None else ["--run-store", run_store])]
@@ -94,13 +76,12 @@ def run_other_node(path: Path, place: NodePlace, run_store: str | None, told: To
         return child.wait()
 
 
-def _wait_for(directory: RunDirectory, place: NodePlace, console: Console) -> None:
+def _wait_for(directory: RunDirectory, place: NodePlace) -> None:
     """Wait until node 0 has written the document of the run. Raises CommandError if it does not."""
     deadline = time.monotonic() + APPEAR_SECONDS
     listens_since: float | None = None
     if not directory.spec.exists():
-        message = f"waiting for node 0 to create {directory.path}, which all machines must name alike, and share"
-        console.print(message, markup=False, highlight=False, soft_wrap=True)
+        say(f"waiting for node 0 to create {directory.path}, which all machines must name alike, and share")
     while not directory.spec.exists():
         if time.monotonic() > deadline:
             raise CommandError(
@@ -127,20 +108,19 @@ def _can_connect(place: NodePlace) -> bool:
     return False
 
 
-def _warn_of_other_document(path: Path, told: ToldDocument, console: Console) -> None:
-    """Warn where this machine was told a document that describes another run than that of machine 0."""
+def _warn_of_other_document(path: Path, document: Path | None, settings: Sequence[str] | None) -> None:
+    """Warn if the document of this machine describes another run than machine 0 has."""
     directory = RunDirectory(path.resolve())
     resolved = read_resolved_job(directory, path)
     try:
-        if told.document is not None:
-            own = read_absolute_job(told.document, told.settings)
+        if document is not None:
+            own = read_absolute_job(document, settings)
         else:
-            own = change_job(resolved.asked or resolved.job, told.settings, path)
-        now = resolve_for_run(own, resolved, told.document or path)
+            own = change_job(resolved.asked or resolved.job, settings, path)
+        now = resolve_for_run(own, resolved, document or path)
     except (CommandError, OSError):
         # It has no effect here, and machine 0 refuses its own.
         return
     for difference in list_differences(make_identity(now.job), make_identity(resolved.job)):
         words = difference.replace(", but was ", " here, and there ")
-        line = f"warning: the document of node 0 counts, not this one: {words}"
-        console.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True)
+        print_line(console_on(stderr=True), f"warning: the document of node 0 counts, not this one: {words}", "yellow")

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, SpinnerColumn, TaskProgressColumn, TextColumn
 from rich.progress import Progress as Bar
 
-from cli.local.text_format import escape_unprintable, format_number
+from cli.local.console import escape_unprintable, format_duration, format_number, print_line
 from service.client import Progress
 
 NUM_PLAIN_LINES = 10
@@ -58,15 +58,15 @@ class ProgressLine:
         if not self._console.is_terminal and current != self._last_line and not is_awaited:
             self._last_line = current
             done = "" if fraction is None else f"{fraction:4.0%}"
-            self._console.print(f"{label:<10} {done} {figures}".rstrip(), highlight=False, soft_wrap=True, markup=False)
+            print_line(self._console, f"{label:<10} {done} {figures}".rstrip())
 
     def print_line(self, text: str) -> None:
         """Print a permanent line above the progress bar."""
-        self._bar.console.print(escape_unprintable(text), highlight=False, soft_wrap=True, markup=False)
+        print_line(self._bar.console, text)
 
 
 def describe_progress(progress: Progress, *, has_ended: bool = False) -> str:
-    """Format the known values in a fixed order; without the remaining time where the job has ended."""
+    """Format the known values in a fixed order; without the remaining time if the job has ended."""
     if progress.phase == PREPARING and not has_ended:
         # Any other values come from an earlier attempt.
         return escape_unprintable(progress.message or "")
@@ -85,13 +85,3 @@ def describe_progress(progress: Progress, *, has_ended: bool = False) -> str:
         # Last, because the end of a line that is too long is cut off.
         figures.append(f"noise scale {format_number(progress.noise_scale, 'noise_scale')}")
     return " · ".join(figures)
-
-
-def format_duration(seconds: float) -> str:
-    """Format seconds, such as "42 s", "3 min 05 s" or "2 h 10 min"."""
-    whole = max(0, round(seconds))
-    minutes, rest = divmod(whole, 60)
-    if not minutes:
-        return f"{rest} s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"

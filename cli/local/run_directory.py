@@ -6,30 +6,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from cli.local.documents import (
-    make_paths_absolute,
-    parse_with_settings,
-    read_job,
-    require_data_files,
-    require_warm_start_model,
-)
 from cli.local.errors import BadInputError, CommandError
-from cli.local.resumed_ranks import require_dividing_ranks
+from cli.local.run_documents import (
+    change_job,
+    check_job,
+    read_absolute_job,
+    read_resolved_job,
+    require_dividing_ranks,
+    require_warm_start_model,
+    resolve_for_run,
+)
 from cli.local.run_store import find_new_store
-from cli.local.set_option import is_set, parse_settings
 from cli.local.trainer import require_trainer
 from dlrm.config import (
-    ConfigError,
-    FieldError,
-    JobSpec,
     ResolvedJob,
-    keep_decisions,
     list_differences,
     make_identity,
     resolve,
-    translate_errors,
 )
 from dlrm.record import (
     FULL_DISK,
@@ -44,8 +37,7 @@ from dlrm.record import (
     write_atomically,
 )
 from hostinfo.node_place import NodePlace
-from service.settings import StateSettings
-from service.state_directory import StateDirectoryError, make_state_directory
+from service.client.state_directory import StateDirectoryError, StateSettings, make_state_directory
 
 
 @dataclass(frozen=True)
@@ -132,7 +124,7 @@ def require_new_directory(path: Path) -> None:
         return
     remedy = "name another directory with --run-directory"
     if RunDirectory(path).spec.exists():
-        remedy += ", or resume this run with --resume"
+        remedy += f", or resume this run: dlrm resume {path}"
     raise BadInputError(f"{path} already exists: {remedy}")
 
 
@@ -161,7 +153,7 @@ def create_next_attempt(
         if differences := list_differences(make_identity(now.job), make_identity(resolved.job)):
             raise DifferentRunError(
                 [f"{'--set' if job is None else job}: {difference}" for difference in differences],
-                f"with these settings it is a different run from {path}: train it without --resume",
+                f"with these settings it is a different run from {path}: train it with `dlrm train`",
             )
         resolved = now.model_copy(update={"decisions": resolved.decisions})
     require_trainer()
@@ -172,27 +164,6 @@ def create_next_attempt(
         raise CommandError(f"{error}: {error.advice}") from None
     except OSError as error:
         raise _make_write_error(path, error, "make it writable") from None
-
-
-def resolve_for_run(spec: JobSpec, resolved: ResolvedJob, path: Path) -> ResolvedJob:
-    """Resolve a changed document of a run, with what the run has decided. Raises BadInputError.
-
-    resolved: of the run. path: the document, for error messages.
-    """
-    return resolve(_keep_decisions(spec, resolved, path), resolved.data_roots, resolved.data_cache)
-
-
-def _keep_decisions(spec: JobSpec, resolved: ResolvedJob, path: Path) -> JobSpec:
-    """Return a changed document with the decisions of the run; unchanged if nothing has been decided yet.
-
-    path: the document, for error messages. Raises BadInputError if a decision does not fit the changes.
-    """
-    if resolved.asked is not None:
-        return spec
-    try:
-        return keep_decisions(spec, resolved.job)
-    except ConfigError as error:
-        raise BadInputError(*(f"{path}: {fault}" for fault in error.errors)) from None
 
 
 def require_unfinished(directory: RunDirectory) -> int:
@@ -225,66 +196,6 @@ def _create_attempt(directory: RunDirectory, resolved: ResolvedJob, *, is_change
 def _parse_number(attempt: Path) -> int:
     number = attempt.name.removeprefix("attempt-")
     return int(number) if number.isdecimal() else 0
-
-
-def read_resolved_job(directory: RunDirectory, path: Path) -> ResolvedJob:
-    """Read the job document of the run in `directory`, as last submitted.
-
-    path: the directory as the user named it, for error messages. Raises BadInputError.
-    """
-    try:
-        return ResolvedJob.model_validate_json(directory.spec.read_bytes())
-    except (FileNotFoundError, NotADirectoryError):
-        raise BadInputError(f"{path}: not the directory of a run: it contains no {directory.spec.name}") from None
-    except OSError as error:
-        raise BadInputError(f"{directory.spec}: {error.strerror}") from None
-    except ValidationError as error:
-        faults = ConfigError(translate_errors(error, ResolvedJob)).errors
-        raise BadInputError(*(f"{directory.spec}: {fault}" for fault in faults)) from None
-
-
-def change_job(job: JobSpec, settings: Sequence[str] | None, path: Path) -> JobSpec:
-    """Apply the arguments of `--set` to the document of a run; relative paths count from the present directory.
-
-    path: directory of the run, for error messages. Raises BadInputError, also if they name a preset, which would
-    find nothing to fill.
-    """
-    parsed = parse_settings(settings)
-    if is_set("preset", parsed):
-        message = "fills what a document leaves out, and that of a run leaves nothing out"
-        fault = FieldError("preset", message, "the same command without a preset, or with the job document")
-        raise BadInputError(f"{path}: {fault}")
-    # What is set is no value of the preset any more.
-    kept = [field for field in job.filled_by_preset or () if not is_set(field, parsed)]
-    _, spec = parse_with_settings(job.model_dump(mode="json") | {"filled_by_preset": kept}, settings, str(path))
-    # All else still is, also a batch that the preset has chosen.
-    all_filled = [*dict.fromkeys([*kept, *(spec.filled_by_preset or ())])]
-    record = None if job.filled_by_preset is None else all_filled
-    return make_paths_absolute(spec.model_copy(update={"filled_by_preset": record}), Path("--set"))
-
-
-def read_absolute_job(job: Path, settings: Sequence[str] | None) -> JobSpec:
-    """Read the job document `job`, changed by the arguments of `--set`, with absolute paths. Raises BadInputError."""
-    _, spec = read_job(job, settings)
-    return make_paths_absolute(spec, job)
-
-
-def check_job(spec: JobSpec, path: Path, place: NodePlace | None = None) -> None:
-    """Check that this machine can run a job. path: its document, for error messages. Raises BadInputError.
-
-    place: of this machine among several that run it; None if it is the only one.
-    """
-    require_data_files(spec, path)
-    numbers = spec.resources.node_range
-    if numbers[0] == 1 if place is None else numbers[-1] > 1:
-        return
-    if place is not None:
-        message = "is 1, but this machine is one of several"
-        fault = FieldError("resources.nodes", message, "the number of machines, in the document or by --set")
-    else:
-        message = f"asks for {numbers[0]} machines, but this is one"
-        fault = FieldError("resources.nodes", message, "1, or the command on each of them: --node-rank, --rendezvous")
-    raise BadInputError(f"{path}: {fault}")
 
 
 def _make_data_cache() -> str:

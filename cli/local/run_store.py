@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -17,21 +17,11 @@ from dlrm.record import EXIT_STOPPED, RUN_STORE_VARIABLE, RunDirectory, RunStore
 
 MODULE = "dlrm.programs.run_store"
 
-RunStore = Annotated[
-    str | None,
-    typer.Option(
-        "--run-store",
-        metavar="URI",
-        help=f"s3:// or gs:// prefix, below which the run is kept too. [dim]Default: {RUN_STORE_VARIABLE}[/dim]",
-        show_default=False,
-    ),
-]
-
 
 def find_new_store(asked: str | None, run_directory: Path) -> RunStoreRecord | None:
     """Return the place in a bucket for a new run in `run_directory`, once it is checked; None if none is named.
 
-    asked: value of --run-store; where that is None, the environment may name one. Raises CommandError.
+    asked: value of --run-store; if that is None, the environment may name one. Raises CommandError.
     """
     uri = asked or os.environ.get(RUN_STORE_VARIABLE)
     if not uri:
@@ -43,7 +33,7 @@ def find_new_store(asked: str | None, run_directory: Path) -> RunStoreRecord | N
 def name_store(asked: str | None, directory: Path) -> None:
     """Name the bucket in which the run in `directory`, which is resumed, is kept from now on. Raises CommandError.
 
-    asked: value of --run-store; the environment counts where that is None and the run is kept nowhere else yet.
+    asked: value of --run-store; the environment counts if that is None and the run is kept nowhere else yet.
     """
     place = RunDirectory(directory.resolve()).run_store
     record = _read_record(place)
@@ -58,33 +48,26 @@ def name_store(asked: str | None, directory: Path) -> None:
 
 
 def fetch_kept_run(directory: Path) -> None:
-    """Fetch what the run in `directory` lacks, which may have gone on elsewhere, where it is kept in a bucket.
+    """Fetch what the run in `directory` lacks, which may have gone on elsewhere, if it is kept in a bucket.
 
     Raises CommandError.
     """
     record = _read_record(RunDirectory(directory).run_store)
     if record is not None:
-        fetch_run(record.run_uri, directory.resolve())
-
-
-def fetch_lost_run(uri: str, run_directory: Path | None) -> Path:
-    """Fetch the run at `uri` to a directory of its name, as far as that lacks it, and return the directory.
-
-    run_directory: the directory; None for runs/NAME. Raises CommandError.
-    """
-    directory = run_directory or make_fetched_path(uri)
-    fetch_run(uri, directory.resolve())
-    return directory
-
-
-def make_fetched_path(uri: str) -> Path:
-    """Return the default directory for the run at `uri`. Raises BadInputError."""
-    return Path("runs") / name_run(uri)
+        fetch_run(record.run_uri, directory)
 
 
 def fetch_run(uri: str, directory: Path) -> None:
     """Fetch a run from its bucket to `directory`, as far as that lacks it. Raises CommandError."""
-    _run(["fetch", uri, str(directory), "--what", "run"], "fetching")
+    _run(["fetch", uri, str(directory.resolve()), "--what", "run"], "fetching")
+
+
+def make_fetched_path(uri: str) -> Path:
+    """Return the default directory for the run at `uri`. Raises BadInputError if that names none."""
+    name = uri.rstrip("/").rpartition("/")[2]
+    if uri.count("/", 0, len(uri.rstrip("/"))) < 3 or not name:
+        raise BadInputError(f"{hide_credentials(uri)}: names no run (valid: s3://bucket/prefix/RUN)")
+    return Path("runs") / name
 
 
 def upload_run(directory: Path) -> str:
@@ -92,17 +75,9 @@ def upload_run(directory: Path) -> str:
     return str(_run(["upload", str(directory)], "uploading")["uri"])
 
 
-def name_run(uri: str) -> str:
-    """Return the name of the run at `uri`. Raises BadInputError if it has none."""
-    name = uri.rstrip("/").rpartition("/")[2]
-    if uri.count("/", 0, len(uri.rstrip("/"))) < 3 or not name:
-        raise BadInputError(f"{hide_credentials(uri)}: names no run (valid: s3://bucket/prefix/RUN)")
-    return name
-
-
 @contextmanager
 def local_model(model: str) -> Generator[Path]:
-    """Yield the directory of a model, which is fetched for the block where it is in a bucket. Raises CommandError."""
+    """Yield the directory of a model, which is fetched for the block if it is in a bucket. Raises CommandError."""
     if not is_remote(model):
         yield Path(model)
         return
@@ -116,7 +91,7 @@ def local_model(model: str) -> Generator[Path]:
 
 @contextmanager
 def local_checkpoint(run: str, checkpoint: str | None) -> Generator[tuple[Path, str | None]]:
-    """Yield the directory of a run, and the checkpoint to open there; they are fetched where the run is in a bucket.
+    """Yield the directory of a run, and the checkpoint to open there; they are fetched if the run is in a bucket.
 
     checkpoint: name that the user gave; None if that of the model is wanted. Raises CommandError.
     """

@@ -1,36 +1,14 @@
-"""Options `--set KEY=VALUE` and `--preset NAME`: set fields of a job document from the command line."""
+"""Settings `KEY=VALUE` of fields of a job document, as the option `--set` takes them."""
 
-import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
-from typing import Annotated, Any, cast
-
-import typer
+from typing import Any, cast
 
 from cli.local.errors import BadInputError
-from dlrm.config import PRESETS, list_scaling
+from dlrm.config import list_scaling
 
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Set a field of the job document, such as batch.global_size=4096; may be repeated.",
-        show_default=False,
-    ),
-]
-PresetOption = Annotated[
-    str | None,
-    typer.Option(
-        "--preset",
-        metavar="|".join(PRESETS),
-        autocompletion=lambda: list(PRESETS),
-        help="Fill the fields that the document leaves out for this purpose (docs/large-batch.md).",
-        show_default=False,
-    ),
-]
 _VALID = 'KEY=VALUE, such as batch.global_size=4096 or dense_optimizer.name="lamb"'
 _QUOTED = ("[", "{", '"', "'")
 """Beginnings of values that are meant as TOML: a list, a table, a string. Other text that is not TOML is a string."""
@@ -50,12 +28,6 @@ class Setting:
     def field(self) -> str:
         """Dotted path of the field, as errors of the document name it."""
         return ".".join(self.path)
-
-
-def add_preset(settings: Sequence[str] | None, preset: str | None) -> list[str]:
-    """Return the arguments of `--set` with that of `--preset`, which is a field too."""
-    # Quoted as TOML, whatever the text is.
-    return [*(settings or ()), *([f"preset={json.dumps(preset)}"] if preset is not None else [])]
 
 
 def parse_settings(texts: Sequence[str] | None) -> list[Setting]:
@@ -79,7 +51,7 @@ def apply_settings(document: Mapping[str, Any], settings: Sequence[Setting]) -> 
 
 
 def name_source(field: str, settings: Sequence[Setting], source: str) -> str:
-    """Return what an error about `field` should name as its source: `--set` where a setting has set it, or an object
+    """Return what an error about `field` should name as its source: `--set` if a setting has set it, or an object
     that it is in, or `--preset`; else `source`."""
     if not is_set(field, settings):
         return source
@@ -100,7 +72,7 @@ def _parse_setting(text: str) -> Setting:
 
 
 def _parse_key(key: str) -> tuple[str, ...]:
-    """Split a dotted key as TOML does, where a part such as `"user_*"` may be quoted."""
+    """Split a dotted key as TOML does, in which a part such as `"user_*"` may be quoted."""
     valid = f'dotted names, such as batch.global_size; quote a part with other characters: columns."user_*"; {_VALID}'
     if "\n" in key:
         raise BadInputError(f"--set {key!r}: not a key (valid: {valid})")

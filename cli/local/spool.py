@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 
-from cli.local.text_format import MAX_WARNINGS, format_decision
+from cli.local.console import MAX_WARNINGS, format_decision
 from dlrm.record import (
     BATCH_ADVICE,
     BATCH_GROWN,

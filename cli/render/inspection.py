@@ -1,21 +1,26 @@
-"""Text report of `dlrm data inspect`."""
+"""Reports of `dlrm data inspect`: text on the terminal, and an HTML page, a file with its own styles and scripts."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cli.local.text_format import escape_unprintable, format_percent, format_quantity
+from cli.local.console import escape_unprintable, format_percent, format_quantity
+from cli.render.tables import cell, cut_cell, make_facts_table, make_table
 from dlrm.config import format_count
-from service.sizes import format_size
+from hostinfo.sizes import format_size
 
 Report = Mapping[str, Any]
 """JSON form of `dlrm.data.inspect.report.report.Report`, or of a part of it."""
 
 SERIOUS = frozenset({"leak", "one_class"})
 """Kinds of warnings that are shown in red."""
+PAGE_FILES = Path(__file__).parent / "inspection_page_files"
+UPLOT = Path(__file__).parents[2] / "service" / "dashboard" / "static" / "vendor" / "uplot"
 
 
 def print_report(console: Console, report: Report) -> None:
@@ -56,75 +61,54 @@ def format_warnings(report: Report) -> list[Text]:
 
 
 def _make_facts_table(report: Report) -> Table:
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="dim")
-    table.add_column(overflow="fold")
-    table.add_row("read", describe_rows_read(report))
-    table.add_row("label rate", format_percent(report["label_rate"]))
-    rates = [format_percent(part["label_rate"]) for part in report["parts"]]
-    table.add_row("by tenth of the rows", "  ".join(rates))
-    if report["num_bad_rows"]:
-        table.add_row("bad rows", f"{report['num_bad_rows']:,} left out; the first:")
-        for fault in report["faults"]:
-            table.add_row("", Text(escape_unprintable(fault)))
-    return table
+    num_bad, faults = report["num_bad_rows"], map(escape_unprintable, report["faults"])
+    facts = {
+        "read": describe_rows_read(report),
+        "label rate": format_percent(report["label_rate"]),
+        "by tenth of the rows": "  ".join(format_percent(part["label_rate"]) for part in report["parts"]),
+        "bad rows": "\n".join([f"{num_bad:,} left out; the first:", *faults]) if num_bad else None,
+    }
+    return make_facts_table(facts.items())
 
 
 def _make_dense_table(columns: Sequence[Report]) -> Table:
-    headings = ["column", "missing", "distinct", "min", "1 %", "median", "99 %", "max", "mean", "AUC"]
-    table = _make_table(headings)
+    table = make_table("column", "missing", "distinct", "min", "1 %", "median", "99 %", "max", "mean", "AUC")
     for column in columns:
-        quantiles = column["quantiles"]
-        figures = [
-            column["min"],
-            *(quantiles.get(share) for share in ("0.01", "0.5", "0.99")),
-            column["max"],
-            column["mean"],
-        ]
+        quantiles = [column["quantiles"].get(share) for share in ("0.01", "0.5", "0.99")]
         table.add_row(
-            Text(escape_unprintable(column["name"])),
+            cell(column["name"]),
             format_percent(column["missing_share"]),
             f"{column['num_distinct']:,}",
-            *map(format_quantity, figures),
+            *map(format_quantity, [column["min"], *quantiles, column["max"], column["mean"]]),
             _format_auc(column),
         )
     return table
 
 
 def _make_categorical_table(columns: Sequence[Report]) -> Table:
-    table = _make_table(
-        ["column", "missing", "distinct", "seen once", "top 10", "top 100", "top 1000", "AUC", "most frequent"]
-    )
+    headings = ("column", "missing", "distinct", "seen once", "top 10", "top 100", "top 1000", "AUC", "most frequent")
+    table = make_table(*headings, left=("most frequent",))
     for column in columns:
-        covered = column["covered_by"]
         table.add_row(
-            Text(escape_unprintable(f"{column['name']}{' (lists)' if column['is_multi_hot'] else ''}")),
+            cell(f"{column['name']}{' (lists)' if column['is_multi_hot'] else ''}"),
             format_percent(column["missing_share"]),
             f"{column['num_distinct']:,}",
             f"{column['num_seen_once']:,}",
-            *(format_percent(covered[top]) for top in ("10", "100", "1000")),
+            *(format_percent(column["covered_by"][top]) for top in ("10", "100", "1000")),
             _format_auc(column),
-            Text(escape_unprintable(", ".join(value for value, _ in column["top_values"][:3]))),
+            cut_cell(", ".join(value for value, _ in column["top_values"][:3])),
         )
-    table.columns[-1].justify = "left"
-    table.columns[-1].no_wrap = True
-    table.columns[-1].overflow = "ellipsis"
     return table
 
 
 def _make_sizes_table(report: Report) -> Table:
     columns: Sequence[Report] = report["categorical"]
-    table = _make_table(["column", *(format_rows_heading(size) for size in columns[0]["tables"]), "bytes", "hash?"])
+    headings = ["column", *(format_rows_heading(size) for size in columns[0]["tables"]), "bytes", "hash?"]
+    table = make_table(*headings, left=("hash?",))
     for column in columns:
         hashing = f"hash_size {column['hash_size']:,}: {column['why_hash']}" if column["hash_size"] else ""
         rows = [f"{entry['num_rows']:,}" for entry in column["tables"]]
-        table.add_row(
-            Text(escape_unprintable(column["name"])),
-            *rows,
-            format_size(get_table_bytes(column, report["min_count"])),
-            hashing,
-        )
-    table.columns[-1].justify = "left"
+        table.add_row(cell(column["name"]), *rows, format_size(get_table_bytes(column, report["min_count"])), hashing)
     return table
 
 
@@ -149,8 +133,24 @@ def _format_auc(column: Report) -> str:
     return "" if column["auc"] is None else f"{column['auc']:.4f}"
 
 
-def _make_table(headings: Sequence[str]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in headings:
-        table.add_column(heading, justify="left" if heading == "column" else "right")
-    return table
+def render_report_page(report: Report, source: str) -> str:
+    """Render the HTML page of `report`. source: the inspected data, as the user named it."""
+    environment = Environment(loader=FileSystemLoader(PAGE_FILES), autoescape=True, undefined=StrictUndefined)
+    return environment.get_template("page.html").render(
+        percent=format_percent,
+        quantity=format_quantity,
+        size=format_size,
+        report=report,
+        source=source,
+        rows_read=describe_rows_read(report),
+        serious=SERIOUS,
+        total_size=format_total_size(report),
+        table_bytes=get_table_bytes,
+        rows_heading=format_rows_heading,
+        styles=[_read_text(UPLOT / "uPlot.min.css"), _read_text(PAGE_FILES / "page.css")],
+        scripts=[_read_text(UPLOT / "uPlot.iife.min.js"), _read_text(PAGE_FILES / "page.js")],
+    )
+
+
+def _read_text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")

@@ -1,7 +1,7 @@
-"""Tables that show jobs, events and results on the terminal."""
+"""Tables that show jobs, events, results and keys on the terminal."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any, Protocol
@@ -10,11 +10,12 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from cli.local.progress import describe_progress, format_duration
-from cli.local.text_format import escape_unprintable, format_decision, format_number
+from cli.local.console import UNKNOWN, escape_unprintable, format_decision, format_duration, format_number
+from cli.local.progress import describe_progress
+from cli.render.tables import cell, cut_cell, dim, make_facts_table, make_table
 from dlrm.config import ResolvedJob, format_count, shorten_sizes
 from dlrm.record import format_auc
-from service.client import Attempt, BatchStage, Checkpoint, Event, Job, JobDetails, QueuePlace
+from service.client import ApiKey, Attempt, BatchStage, Checkpoint, Event, Job, JobDetails, QueuePlace
 
 WAITING_STATES = frozenset({"QUEUED", "RECOVERING", "PAUSED"})
 SCHEDULED = "scheduled"
@@ -39,9 +40,12 @@ RESULT_NAMES = {
     "noise_scale": "noise scale",
     "largest_useful_batch": "largest useful batch",
     "model": "model",
+    "model_card": "report of the model",
     "run_directory": "run directory",
 }
 """Labels of the values of a result, in the order in which they are shown."""
+MODEL_CARD = "MODEL_CARD.md"
+"""File in the directory of a model with its settings, metrics and warnings in words."""
 
 NEED_BOTH_LABELS = frozenset({"auc", "normalized_entropy", "calibration"})
 """Metrics that are undefined where all rows have the same label; log-loss is defined even then."""
@@ -60,50 +64,38 @@ class Derived(Protocol):
     def reason(self) -> str: ...
 
 
-def make_derived_table(numbers: Sequence[Derived]) -> Table:
+def make_derived_table(numbers: Sequence[Derived], resolved: ResolvedJob | None = None) -> Table:
+    """Return a table of derived numbers, each with its reason.
+
+    resolved: job whose decided fields come first, and take the place of numbers of the same name.
+    """
     table = Table(box=None, show_header=False, pad_edge=False)
+    decisions = resolved.decisions if resolved is not None else []
+    for decision in decisions:
+        table.add_row(decision.field, format_decision(decision.value), dim(decision.reason))
+    decided = {decision.field for decision in decisions}
     for number in numbers:
-        table.add_row(
-            number.name, f"{format_number(number.value)} {number.unit}".rstrip(), Text(number.reason, style="dim")
-        )
-    return table
-
-
-def make_decisions_table(resolved: ResolvedJob) -> Table:
-    """Return a table of the values of the fields that the document leaves open, then of the derived numbers, each with
-    its reason."""
-    decided = {decision.field for decision in resolved.decisions}
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for decision in resolved.decisions:
-        table.add_row(decision.field, format_decision(decision.value), Text(decision.reason, style="dim"))
-    for number in resolved.derived:
         if number.name not in decided:
             value = f"{format_number(number.value)} {number.unit}".rstrip()
-            table.add_row(number.name, value, Text(number.reason, style="dim"))
+            table.add_row(number.name, value, dim(number.reason))
     return table
 
 
 def make_result_table(result: Mapping[str, Any]) -> Table:
     """Return a table with a row for each known value of a result."""
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column()
-    table.add_column(overflow="fold")
-    _add_results(table, result)
-    return table
+    return make_facts_table(_list_results(result))
 
 
 def make_jobs_table(jobs: Iterable[Job]) -> Table:
-    """Return a table with a line per job; where the terminal is too narrow, names are cut first.
+    """Return a table with a line per job; if the terminal is too narrow, names are cut first.
 
-    The owners have a column only where there are several.
+    The owners have a column only if there are several.
     """
     shown = list(jobs)
-    shows_owner = len({job.owner for job in shown}) > 1
-    table = Table(box=None, pad_edge=False, collapse_padding=True, header_style="bold")
-    headings = ("id", *(["owner"] if shows_owner else []), "name", "state", "done", "AUC", "reason")
-    for heading in headings:
-        is_cut = heading in ("owner", "name")
-        table.add_column(heading, no_wrap=not is_cut, justify="right" if heading in ("done", "AUC") else "left")
+    owner = ("owner",) if len({job.owner for job in shown}) > 1 else ()
+    headings = ("id", *owner, "name", "state", "done", "AUC", "reason")
+    texts = {"owner", "name", "state", "reason"}
+    table = make_table(*headings, left=texts, wraps=("owner", "name"), collapse_padding=True)
     for job in shown:
         done = job.progress.done_fraction
         auc = job.progress.auc if job.metrics.get("auc") is None else job.metrics["auc"]
@@ -111,63 +103,50 @@ def make_jobs_table(jobs: Iterable[Job]) -> Table:
         shows_reason = is_held_up or job.state == "FAILED" or job.state in WAITING_STATES
         table.add_row(
             job.id,
-            *([_make_cell(job.owner or "")] if shows_owner else []),
-            _make_cell(job.name),
+            *(cut_cell(job.owner or "") for _ in owner),
+            cut_cell(job.name),
             format_state(job.state, has_warnings=bool(job.warnings)),
             "" if done is None else f"{math.floor(100 * done)}%",
             "" if auc is None else f"{auc:.4f}",
-            _make_cell(job.reason or "" if shows_reason else ""),
+            cut_cell(job.reason or "" if shows_reason else ""),
         )
     return table
 
 
 def make_losses_table(jobs: Iterable[tuple[Job, Sequence[Checkpoint]]]) -> Table:
     """Return a table of what is lost with each job: its checkpoints, with their size, and its model."""
-    table = Table(box=None, pad_edge=False, collapse_padding=True, header_style="bold")
-    for heading in ("id", "name", "state", "checkpoints", "model"):
-        table.add_column(heading, overflow="fold", no_wrap=heading in ("id", "state", "checkpoints"))
+    headings = ("id", "name", "state", "checkpoints", "model")
+    table = make_table(*headings, left=headings, wraps=("name", "model"), collapse_padding=True)
     for job, checkpoints in jobs:
         size = decimal(sum(checkpoint.num_bytes for checkpoint in checkpoints))
-        table.add_row(
-            job.id,
-            _make_cell(job.name),
-            format_state(job.state),
-            f"{len(checkpoints)}, {size}" if checkpoints else "none",
-            Text(escape_unprintable(job.model_path or "none")),
-        )
+        saved = f"{len(checkpoints)}, {size}" if checkpoints else "none"
+        table.add_row(job.id, cut_cell(job.name), format_state(job.state), saved, cell(job.model_path or "none"))
     return table
 
 
 def make_job_table(job: JobDetails, attempts: Iterable[Attempt], last_checkpoint: Checkpoint | None = None) -> Table:
     """Return the table of one job: first its state, then its metrics, then the paths of its files."""
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column()
-    table.add_column(overflow="fold")
-    labels = " ".join(f"{key}={value}" for key, value in job.labels.items())
     starts = list(attempts)
     facts = {
+        "state": format_state(job.state, has_warnings=bool(job.warnings)),
         "id": job.id,
         "name": job.name,
-        "owner": _format_owner(job),
-        "labels": labels,
+        "owner": f"{job.owner} (key {job.created_by})" if job.owner and job.created_by else job.owner,
+        "labels": " ".join(f"{key}={value}" for key, value in job.labels.items()),
         "restarted from": job.restarted_from,
         "reason": job.reason,
         "message": job.message,
         **(_describe_place(job.queue) if job.queue else {}),
         "progress": None if job.has_ended else describe_progress(job.progress),
         "batch": describe_batch_stages(job.batch_stages),
-        "created": format_age(job.created_at),
+        "created": f"{format_duration((datetime.now(UTC) - job.created_at).total_seconds())} ago",
         "ran for": _format_running_time(starts),
         "attempts": str(job.num_attempts),
         **(_describe_machines(job, starts) if job.launcher not in (None, "local") else {}),
-        "last checkpoint": format_checkpoint(last_checkpoint) if last_checkpoint else None,
+        "last checkpoint": _format_checkpoint(last_checkpoint) if last_checkpoint else None,
     }
-    table.add_row("state", format_state(job.state, has_warnings=bool(job.warnings)))
-    for name, value in facts.items():
-        if value:
-            table.add_row(name, Text(escape_unprintable(value, keep="\n")))
-    _add_results(table, {**job.metrics, "model": job.model_path, "run_directory": job.files_at or job.run_directory})
-    return table
+    files = {"model": job.model_path, "run_directory": job.files_at or job.run_directory}
+    return make_facts_table([*facts.items(), *_list_results({**job.metrics, **files})])
 
 
 def describe_batch_stages(stages: Sequence[BatchStage]) -> str | None:
@@ -203,20 +182,14 @@ def _describe_place(place: QueuePlace) -> dict[str, str]:
     }
 
 
-def _format_owner(job: Job) -> str | None:
-    return f"{job.owner} (key {job.created_by})" if job.owner and job.created_by else job.owner
-
-
-def format_checkpoint(checkpoint: Checkpoint) -> str:
+def _format_checkpoint(checkpoint: Checkpoint) -> str:
     """Format a checkpoint in one line, such as "step 1,200, 12:04:31, 1.2 GB"."""
     return f"step {checkpoint.step:,}, {checkpoint.time:%H:%M:%S}, {decimal(checkpoint.num_bytes)}"
 
 
 def make_events_table(events: Iterable[Event]) -> Table:
     """Return a table of events in order of time. Checkpoints in a row are one line, which shows the last of them."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("time", "event", "message"):
-        table.add_column(heading, overflow="fold")
+    table = make_table("time", "event", "message", left=("event", "message"))
     # Sorted by time: events of ranks arrive later than those of the service itself.
     in_order = sorted(events, key=lambda event: event.time)
     for name, events_of_name in groupby(in_order, key=lambda event: event.name):
@@ -226,9 +199,37 @@ def make_events_table(events: Iterable[Event]) -> Table:
             other = event.name or event.reason or event.kind
             title = f"{event.to_state} {event.reason or ''}" if event.kind == "state" else other
             count = f" (the last of {len(group)})" if shown != group else ""
-            message = escape_unprintable(event.message or "") + count
-            table.add_row(f"{event.time:%H:%M:%S}", Text(title.strip()), Text(message))
+            table.add_row(f"{event.time:%H:%M:%S}", Text(title.strip()), cell((event.message or "") + count))
     return table
+
+
+def make_keys_table(keys: Iterable[ApiKey]) -> Table:
+    """Return a table with a line per API key; if the terminal is too narrow, owners and names are cut first."""
+    headings = ("id", "owner", "name", "role", "expires", "used")
+    table = make_table(*headings, left=headings, wraps=("owner", "name"), collapse_padding=True)
+    now = datetime.now(UTC)
+    for key in keys:
+        used = format_time_since(key.last_used_at, now)
+        table.add_row(key.id, cut_cell(key.owner), cut_cell(key.name), key.role, _format_expiry(key, now), used)
+    return table
+
+
+def format_time_since(time: datetime | None, now: datetime) -> str:
+    """Format how long ago a time is, to two or three figures, such as "5 min" or "12 d"."""
+    if time is None:
+        return UNKNOWN
+    minutes = int((now - time).total_seconds()) // 60
+    if minutes < 60:
+        return f"{max(minutes, 0)} min"
+    return f"{minutes // 60} h" if minutes < 48 * 60 else f"{minutes // 1440} d"
+
+
+def _format_expiry(key: ApiKey, now: datetime) -> Text:
+    if key.revoked_at is not None:
+        return dim("revoked")
+    if key.expires_at is None:
+        return Text("never")
+    return Text("expired", style="red") if key.expires_at <= now else Text(f"{key.expires_at:%Y-%m-%d}")
 
 
 def format_state(state: str, *, has_warnings: bool = False) -> Text:
@@ -236,27 +237,17 @@ def format_state(state: str, *, has_warnings: bool = False) -> Text:
     return Text(state, style="yellow" if has_warnings else STATE_STYLES.get(state, ""))
 
 
-def format_age(time: datetime) -> str:
-    return f"{format_duration((datetime.now(UTC) - time).total_seconds())} ago"
-
-
-def _make_cell(text: str) -> Text:
-    """Return a cell that is cut where it is too long, not wrapped, and whose column shrinks first.
-
-    `no_wrap` on the column instead would cut the other columns too.
-    """
-    return Text(escape_unprintable(text), no_wrap=True, overflow="ellipsis")
-
-
-def _add_results(table: Table, result: Mapping[str, Any]) -> None:
+def _list_results(result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """List the known values of a result with their labels."""
     is_measured = result.get("log_loss") is not None
+    if model := result.get("model"):
+        result = {**result, "model_card": f"{model}/{MODEL_CARD}"}
     for name, words in RESULT_NAMES.items():
         value = result.get(name)
         if value not in (None, ""):
-            text = _format_result(name, value, result)
-            table.add_row(words, Text(text))
+            yield words, _format_result(name, value, result)
         elif is_measured and name in result and name in NEED_BOTH_LABELS:
-            table.add_row(words, "undefined: all rows have the same label")
+            yield words, "undefined: all rows have the same label"
 
 
 def _format_result(name: str, value: Any, result: Mapping[str, Any]) -> str:

@@ -9,12 +9,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cli.local.progress import format_duration
-from cli.local.text_format import UNKNOWN, escape_unprintable
-from cli.render.job_tables import make_decisions_table
-from dlrm.config import JobConfig, ResolvedJob, format_count
+from cli.local.console import UNKNOWN, format_duration
+from cli.render.job_tables import make_derived_table
+from cli.render.tables import cell, dim, make_facts_table, make_table
+from dlrm.config import COMPILE_FROM_SAMPLES, JobConfig, ResolvedJob, format_count
 from dlrm.record import PART_DESCRIPTIONS
-from service.sizes import format_size, guess_size_base
+from hostinfo.sizes import format_size, guess_size_base
 
 Plan = Mapping[str, Any]
 """JSON form of `sharding.planner.report.PlanReport`, or of a part of it."""
@@ -63,24 +63,23 @@ def print_plan(console: Console, resolved: ResolvedJob, result: Mapping[str, Any
     console.print(_make_facts_table(resolved, result))
     if result["warnings"]:
         _print(console, "warnings", *(Text(warning, style="yellow") for warning in result["warnings"]))
-    open_fields = [] if resolved.asked is None else [Text(OPEN_FIELDS, style="dim")]
-    _print(console, "decided, and derived", make_decisions_table(resolved), *open_fields)
+    open_fields = [] if resolved.asked is None else [dim(OPEN_FIELDS)]
+    _print(console, "decided, and derived", make_derived_table(resolved.derived, resolved), *open_fields)
     if plan["tables"]:
-        _print(console, "tables", _make_list_of_tables(plan), Text(TABLE_BYTES_NOTE, style="dim"))
+        _print(console, "tables", _make_list_of_tables(plan), dim(TABLE_BYTES_NOTE))
     _print(console, "memory", *_make_memory_section(plan))
     estimated = _format_seconds(plan["step"]["seconds"])
     estimated += "" if plan["step"]["is_dense_known"] else f", {WITHOUT_DENSE}"
-    lines = (_describe_speed(plan), _describe_assumptions(plan), *_describe_fixed_costs(result))
-    notes = (Text(line, style="dim") for line in lines)
+    notes = map(dim, (_describe_speed(plan), _describe_assumptions(plan), *_describe_fixed_costs(result)))
     last = f" of {plan['global_size']:,}" if resolved.job.batch.is_growing else ""
     _print(console, f"a step{last}, estimated: {estimated}", _make_terms_table(plan, result["part_of_term"]), *notes)
     if result["measured"]:
         total = sum(result["measured"].values())
         speed = f"{plan['global_size'] / total:,.0f} samples/s, {WITHOUT_REST}"
         parts = _make_measured_table(result["estimated"], result["measured"])
-        _print(console, f"a step, measured: {_format_seconds(total)}", parts, Text(speed, style="dim"))
+        _print(console, f"a step, measured: {_format_seconds(total)}", parts, dim(speed))
     if result["notes"]:
-        _print(console, "notes", *(Text(escape_unprintable(note)) for note in result["notes"]))
+        _print(console, "notes", *map(cell, result["notes"]))
 
 
 def _print(console: Console, heading: str, *content: Table | Text) -> None:
@@ -94,30 +93,26 @@ def _make_facts_table(resolved: ResolvedJob, result: Mapping[str, Any]) -> Table
     topology, tables, model, batch = plan["topology"], plan["tables"], resolved.job.model, resolved.job.batch
     kind = "GPU" if topology["device"] == "cuda" else "CPU"
     size = _make_size_formatter(plan)
-    facts = {
-        "job": escape_unprintable(resolved.job.name),
+    facts: dict[str, str | None] = {
+        "job": resolved.job.name,
         "machine": f"{topology['num_nodes']} x {format_count(topology['ranks_per_node'], 'rank')} on {kind}s, "
         f"{size(topology['memory_bytes'])} {'each' if kind == 'GPU' else 'per machine'}"
         f"{' (assumed)' if topology['sources']['memory_bytes'] == 'default' else ''}",
         "tables": f"{len(tables):,}, {format_count(sum(table['num_rows'] for table in tables), 'row')}, "
-        f"{size(plan['weight_bytes'])} of weights; sizes from {escape_unprintable(result['sizes_from'])}",
+        f"{size(plan['weight_bytes'])} of weights; sizes from {result['sizes_from']}",
         "batch": f"{format_count(plan['global_size'], 'sample')}, {resolved.share_size:,} per rank, "
         f"in chunks of {resolved.chunk_size:,}" + (f"; grown from {batch.first_size:,}" if batch.is_growing else ""),
         **_describe_run(resolved, result),
         "model": f"{model.architecture}, embedding dimension {model.embedding_dim}, dense part in "
         f"{resolved.job.precision}",
         "optimizers": _describe_optimizers(resolved.job),
+        "CUDA graphs": _describe_cuda_graphs(resolved.job, result["num_samples"]) if kind == "GPU" else None,
         "exchange": _describe_exchange(plan),
         "imbalance": f"{plan['imbalance']:.2f} in time, {plan['imbalance_of_bytes']:.2f} in bytes (1 is perfect)",
         "checked": "every row and column is on exactly one rank or copied to all; every rank has enough memory",
         "planned in": _format_seconds(result["seconds"]),
     }
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="dim")
-    table.add_column(overflow="fold")
-    for name, words in facts.items():
-        table.add_row(name, Text(words))
-    return table
+    return make_facts_table(facts.items())
 
 
 def _describe_optimizers(job: JobConfig) -> str:
@@ -127,8 +122,20 @@ def _describe_optimizers(job: JobConfig) -> str:
     return f"{dense} for the dense part, {job.table_optimizer.name} for the tables"
 
 
+def _describe_cuda_graphs(job: JobConfig, num_samples: int | None) -> str:
+    """Describe how a GPU runs the dense part of a chunk. num_samples: samples of the run; None if not known."""
+    resources = job.resources
+    if resources.cuda_graphs == "off":
+        return "off: one operation after another"
+    if resources.cuda_graphs == "auto" and num_samples is None:
+        return f"on, compiled if the run has {COMPILE_FROM_SAMPLES:,} samples or more"
+    if resources.compiles_graphs(num_samples or 0):
+        return "compiled: torch.compile makes their kernels, which takes minutes at the start"
+    return f"on, not compiled: the run has fewer than {COMPILE_FROM_SAMPLES:,} samples"
+
+
 def _describe_run(resolved: ResolvedJob, result: Mapping[str, Any]) -> dict[str, str]:
-    """Describe how long a run is, as a fact; none where its rows are not known."""
+    """Describe how long a run is, as a fact; none if its rows are not known."""
     num_steps, num_samples, seconds = result["num_steps"], result["num_samples"], result["training_seconds"]
     if num_samples is None:
         return {}
@@ -162,10 +169,8 @@ def _make_list_of_tables(plan: Plan) -> Table:
 
     Bytes are those on the rank that holds most of a table.
     """
-    table, size = Table(box=None, pad_edge=False, header_style="bold"), _make_size_formatter(plan)
-    figures = ("rows", *TABLE_BYTES_FIELDS)
-    for heading in ("tables", "rows", "type", "ranks", *TABLE_BYTES_FIELDS, "why"):
-        table.add_column(heading, justify="right" if heading in figures else "left")
+    headings = ("tables", "rows", "type", "ranks", *TABLE_BYTES_FIELDS, "why")
+    table, size = make_table(*headings, left=("type", "ranks", "why")), _make_size_formatter(plan)
 
     def group_key(entry: Plan) -> tuple[Any, ...]:
         key = (-entry["num_rows"], entry["type"], len(entry["ranks"]), entry["reason"])
@@ -176,12 +181,12 @@ def _make_list_of_tables(plan: Plan) -> Table:
         first = group[0]
         largest = first["weight_bytes"].index(max(first["weight_bytes"]))
         table.add_row(
-            Text(escape_unprintable(_format_names(group))),
+            cell(_format_names(group)),
             f"{first['num_rows']:,}",
             first["type"],
             _format_ranks(group, plan["world_size"]),
             *(size(first[kind][largest]) for kind in TABLE_BYTES_FIELDS.values()),
-            Text(first["reason"], style="dim"),
+            dim(first["reason"]),
         )
     if len(groups) > MAX_GROUPS:
         left = sum(map(len, groups[MAX_GROUPS:]))
@@ -207,7 +212,7 @@ def _format_ranks(group: Sequence[Plan], world_size: int) -> str:
 
 
 def format_spans(numbers: Sequence[int]) -> str:
-    """Format sorted numbers as spans, such as "0-3, 8"; only their number where there are more than six spans."""
+    """Format sorted numbers as spans, such as "0-3, 8"; only their number if there are more than six spans."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and runs[-1][-1] == number - 1:
@@ -227,9 +232,7 @@ def _make_memory_section(plan: Plan) -> list[Table | Text]:
     ranks, capacity, size = plan["ranks"], plan["memory_bytes"], _make_size_formatter(plan)
     is_shared = plan["topology"]["device"] == "cpu"
     ranks_per_memory = plan["topology"]["ranks_per_node"] if is_shared else 1
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("rank", "weights", "state", "buffers", "total", ""):
-        table.add_column(heading, justify="left" if heading in ("rank", "") else "right", no_wrap=True)
+    table = make_table("rank", "weights", "state", "buffers", "total", "", left=("",), wraps=())
 
     def percentage(number: int) -> int:
         return round(100 * ranks[number]["total_bytes"] * ranks_per_memory / capacity)
@@ -247,7 +250,7 @@ def _make_memory_section(plan: Plan) -> list[Table | Text]:
     users = "all ranks of a machine" if is_shared else "the fullest rank"
     summary = f"{users}: {size(plan['largest_bytes'])} of {size(capacity)}; buffers of a rank: {parts}"
     on_host = f"; in the host's memory, of a rank: {size(max(rank['host_bytes'] for rank in ranks))} of tables"
-    return [table, Text(summary + (on_host if has_caches(plan) else ""), style="dim")]
+    return [table, dim(summary + (on_host if has_caches(plan) else ""))]
 
 
 def _format_rank_numbers(numbers: Sequence[int]) -> str:
@@ -261,13 +264,11 @@ def _make_terms_table(plan: Plan, part_of_term: Mapping[str, str]) -> Table:
     part_of_term: that part, by term.
     """
     step = plan["step"]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("part", "term", "per step", "", ""):
-        table.add_column(heading, justify="right" if heading == "per step" else "left", no_wrap=bool(heading))
+    table = make_table("part", "term", "per step", "", "", left=("term", ""), wraps=("",))
     parts = [*PART_DESCRIPTIONS]
     last_part = None
     for name in sorted(step["terms"], key=lambda term: parts.index(part_of_term[term])):
-        part, seconds, words = part_of_term[name], step["terms"][name], Text(TERMS.get(name, ""), style="dim")
+        part, seconds, words = part_of_term[name], step["terms"][name], dim(TERMS.get(name, ""))
         shown = "" if part == last_part else part
         if name == "dense" and not step["is_dense_known"]:
             table.add_row(shown, name, "?", "", words.append(": unknown"))
@@ -281,13 +282,11 @@ def _make_terms_table(plan: Plan, part_of_term: Mapping[str, str]) -> Table:
 
 def _make_measured_table(estimated: Mapping[str, float], measured: Mapping[str, float]) -> Table:
     """Return the table of estimated and measured seconds by part of a step."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("part", "estimated", "measured", ""):
-        table.add_column(heading, justify="right" if heading in ("estimated", "measured") else "left")
+    table = make_table("part", "estimated", "measured", "", left=("",))
     names = [name for name in PART_DESCRIPTIONS if name in measured or name in estimated]
     for name in (*names, *(name for name in measured if name not in PART_DESCRIPTIONS)):
         seconds = (_format_seconds(parts[name]) if name in parts else UNKNOWN for parts in (estimated, measured))
-        table.add_row(Text(name), *seconds, Text(PART_DESCRIPTIONS.get(name, ""), style="dim"))
+        table.add_row(Text(name), *seconds, dim(PART_DESCRIPTIONS.get(name, "")))
     totals = (_format_seconds(sum(parts.values())) if parts else UNKNOWN for parts in (estimated, measured))
     table.add_row("total", *totals)
     return table
@@ -312,7 +311,7 @@ def _describe_assumptions(plan: Plan) -> str:
 
 
 def _describe_fixed_costs(result: Mapping[str, Any]) -> list[str]:
-    """Describe what the estimate leaves out where steps are short; empty where they are long enough to hide it."""
+    """Describe what the estimate leaves out where steps are short; empty if they are long enough to hide it."""
     seconds, num_steps = result["training_seconds"], result["num_steps"]
     mean = seconds / num_steps if seconds is not None and num_steps else result["plan"]["step"]["seconds"]
     if mean >= SHORT_STEP_SECONDS:

@@ -6,8 +6,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cli.local.console import print_heading
-from cli.local.text_format import UNKNOWN
+from cli.local.console import UNKNOWN, print_heading, print_line
+from cli.render.tables import dim, make_table
 from dlrm.config import format_count
 from dlrm.record import PART_DESCRIPTIONS, WAIT_FOR_ROWS, ProfileDirectory, StepProfile
 
@@ -26,7 +26,7 @@ def print_profile(console: Console, directory: ProfileDirectory) -> None:
     """Print the profiles that the ranks wrote to `directory`, or a message if there are none."""
     profiles = directory.read()
     if not profiles:
-        _print_line(console, "no profile: no steps were left to run, or the run ended before the steps to profile")
+        print_line(console, "no profile: no steps were left to run, or the run ended before the steps to profile")
         return
     first = profiles[0]
     steps = f"steps {first.first_step} to {first.first_step + first.num_steps - 1}, {_describe_warm_up(first)}"
@@ -42,9 +42,9 @@ def print_profile(console: Console, directory: ProfileDirectory) -> None:
         shown = f"{len(profiles)} of {format_count(first.num_ranks, 'rank')} are shown"
         place = f"{directory.path.parent.name}/{directory.path.name} there"
         theirs = f"machines with directories of their own keep the profiles of theirs in {place}"
-        _print_line(console, f"{shown}, the others left no profile here: {theirs}, and of the run in its bucket")
+        print_line(console, f"{shown}, the others left no profile here: {theirs}, and of the run in its bucket")
     traces = ", ".join(str(directory.trace(profile.rank)) for profile in profiles)
-    _print_line(console, f"traces, for https://ui.perfetto.dev: {traces}")
+    print_line(console, f"traces, for https://ui.perfetto.dev: {traces}")
 
 
 def _print_wait_for_rows(console: Console, profiles: Sequence[StepProfile]) -> None:
@@ -55,7 +55,7 @@ def _print_wait_for_rows(console: Console, profiles: Sequence[StepProfile]) -> N
         remedy = "prepared rows are read faster than synthetic ones are generated"
         share = f"{100 * waits[slowest]:.0f} % of a step"
         threads = "with a GPU, more resources.threads_per_worker read them faster"
-        _print_line(console, f"rank {slowest} waits for rows in {share}: {remedy}; {threads}")
+        print_line(console, f"rank {slowest} waits for rows in {share}: {remedy}; {threads}")
 
 
 def make_parts_table(profiles: Sequence[StepProfile]) -> Table:
@@ -63,19 +63,19 @@ def make_parts_table(profiles: Sequence[StepProfile]) -> Table:
     milliseconds on the slowest rank, and an explanation.
     """
     first = profiles[0]
-    table = _make_table("part", f"rank {first.rank}, ms per step", "share", "slowest rank, ms")
+    table = make_table("part", f"rank {first.rank}, ms per step", "share", "slowest rank, ms", wraps=("part",))
     table.add_column()
     parts = [_add_rest(profile) for profile in profiles]
     for name, seconds in parts[0].items():
         slowest = max(parts_of_rank.get(name, 0.0) for parts_of_rank in parts)
-        words = Text(DESCRIPTIONS.get(name, ""), style="dim")
-        table.add_row(Text(name), _format_ms(seconds), _format_share(seconds, first), _format_ms(slowest), words)
+        figures = _format_ms(seconds), _format_share(seconds, first), _format_ms(slowest)
+        table.add_row(Text(name), *figures, dim(DESCRIPTIONS.get(name, "")))
     return table
 
 
 def make_exchanges_table(profile: StepProfile) -> Table:
     """Return a table with a row for each kind of exchange: how long it is in flight, and how long the rank waits."""
-    table = _make_table("exchange", "in flight, ms per step", "waited for, ms", "sent, MB")
+    table = make_table("exchange", "in flight, ms per step", "waited for, ms", "sent, MB", wraps=("exchange",))
     for exchange in sorted(profile.exchanges, key=lambda exchange: exchange.in_flight_seconds, reverse=True):
         seconds = _format_ms(exchange.in_flight_seconds), _format_ms(exchange.waited_seconds)
         table.add_row(Text(exchange.kind), *seconds, f"{exchange.sent_bytes / 1e6:,.2f}")
@@ -83,7 +83,7 @@ def make_exchanges_table(profile: StepProfile) -> Table:
 
 
 def make_operators_table(profile: StepProfile) -> Table:
-    table = _make_table("operator", "ms per step", "share", "calls per step")
+    table = make_table("operator", "ms per step", "share", "calls per step", wraps=("operator",))
     for operator in profile.operators:
         seconds = operator.seconds_per_step
         calls = f"{operator.calls_per_step:,.0f}"
@@ -100,19 +100,11 @@ def _describe_warm_up(profile: StepProfile) -> str:
     num_before = profile.first_step - 1
     if not num_before:
         return "without warm-up: one-time costs are included"
-    return f"after {num_before} warm-up step{'' if num_before == 1 else 's'}"
+    return f"after {format_count(num_before, 'warm-up step')}"
 
 
 def _add_rest(profile: StepProfile) -> dict[str, float]:
     return {**profile.parts, BETWEEN_STEPS: max(profile.seconds_per_step - sum(profile.parts.values()), 0.0)}
-
-
-def _make_table(*headings: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in headings:
-        is_name = heading == headings[0]
-        table.add_column(heading, justify="left" if is_name else "right", no_wrap=not is_name, overflow="fold")
-    return table
 
 
 def _format_ms(seconds: float) -> str:
@@ -121,7 +113,3 @@ def _format_ms(seconds: float) -> str:
 
 def _format_share(seconds: float, profile: StepProfile) -> str:
     return f"{100 * seconds / profile.seconds_per_step:.1f} %"
-
-
-def _print_line(console: Console, line: str) -> None:
-    console.print(line, markup=False, highlight=False, soft_wrap=True)

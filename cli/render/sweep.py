@@ -11,8 +11,7 @@ from cli.experiments.sweep.summary import Row
 from cli.experiments.trials.fields import format_cell, format_settings, format_value, shorten_fields
 from cli.experiments.trials.intervals import Estimate
 from cli.experiments.trials.results import TrialResult
-from cli.local.progress import format_duration
-from cli.local.text_format import UNKNOWN, escape_unprintable
+from cli.local.console import UNKNOWN, escape_unprintable, format_duration
 
 
 def format_result(result: TrialResult, standing: Standing) -> str:

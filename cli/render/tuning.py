@@ -8,8 +8,7 @@ from rich.text import Text
 
 from cli.experiments.search.records import UNTUNED, TrialRecord
 from cli.experiments.search.tuner import Tuning
-from cli.local.progress import format_duration
-from cli.local.text_format import UNKNOWN, escape_unprintable
+from cli.local.console import UNKNOWN, escape_unprintable, format_duration
 from dlrm.record import format_auc
 
 MAX_FINALS = 10

@@ -41,7 +41,7 @@ from dlrm.config.optimizers import (
 )
 from dlrm.config.parameter_groups import ParameterGroupConfig
 from dlrm.config.presets import BATCH_FIELD, PRESETS, PresetName, get_min_steps, list_scaling
-from dlrm.config.resources import ResourcesConfig
+from dlrm.config.resources import COMPILE_FROM_SAMPLES, ResourcesConfig
 from dlrm.config.run import RunConfig
 from dlrm.config.schedule import ScheduleConfig
 from dlrm.config.schema import CRITEO_SCHEMA, CategoricalColumn, DenseColumn, SchemaConfig
@@ -54,6 +54,7 @@ from dlrm.config.warm_start_fit import find_warm_start_faults, replace_warm_star
 
 __all__ = [
     "BATCH_FIELD",
+    "COMPILE_FROM_SAMPLES",
     "CRITEO_SCHEMA",
     "EXECUTION_SETTINGS",
     "MAX_AUTO_BATCH",

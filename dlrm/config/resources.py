@@ -76,6 +76,11 @@ def _name_form(value: Any) -> str:
     return "(range)" if isinstance(value, Mapping | NodeRange) else "(number)"
 
 
+COMPILE_FROM_SAMPLES = 1_000_000_000
+"""Samples of a run from which compiled kernels are worth their compilation: on an H100 they took 27 ns less a sample
+(benchmarks/experiments.md), so that half a minute of compilation is won back."""
+
+
 class ResourcesConfig(Config):
     """Resources that one job occupies on its node."""
 
@@ -116,6 +121,10 @@ class ResourcesConfig(Config):
         """Numbers of machines that an attempt may begin with."""
         nodes = self.nodes
         return range(nodes, nodes + 1) if isinstance(nodes, int) else range(nodes.min, nodes.max + 1)
+
+    def compiles_graphs(self, num_samples: float) -> bool:
+        """Whether torch.compile makes the kernels of CUDA graphs. num_samples: samples of the run."""
+        return self.cuda_graphs == "compiled" or (self.cuda_graphs == "auto" and num_samples >= COMPILE_FROM_SAMPLES)
 
     def with_present(self, num_nodes: int) -> "ResourcesConfig":
         """Return the resources of an attempt that begins with `num_nodes` of a range of machines."""

@@ -113,7 +113,7 @@ def check_place(uri: str, name: str | None) -> str:
     if name is not None:
         store = ObjectStore(f"{checked}/{name}")
         if retries.run(lambda: store.read_bytes("spec.json")) is not None:
-            valid = f"another --run-directory, or this run with --resume {store.uri}"
+            valid = f"another --run-directory, or this run with `dlrm resume {store.uri}`"
             raise StoreError(f"{store.uri}: there is a run of this name already", valid)
     return checked
 

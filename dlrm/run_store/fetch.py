@@ -48,7 +48,7 @@ class LaterAttemptError(StoreError):
     """Error of a run that has gone on elsewhere: what is here must not replace what is in its store."""
 
     def __init__(self, uri: str, message: str) -> None:
-        valid = f"`dlrm train --resume {uri}`, with --run-directory for this directory, which fetches that first"
+        valid = f"`dlrm resume {uri}`, with --run-directory for this directory, which fetches that first"
         super().__init__(f"{uri}: {message}", valid)
 
 

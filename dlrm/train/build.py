@@ -32,10 +32,6 @@ from sharding.embedding import CowClip, ShardedTables, TableOptimizer, Transport
 from sharding.planner import Plan, PlanError
 from sharding.planner.report import PlanReport, make_plan_report
 
-COMPILE_FROM_SAMPLES = 1_000_000_000
-"""Samples of a run from which compiled kernels are worth their compilation: on an H100 they took 27 ns less a sample
-(benchmarks/experiments.md), so that half a minute of compilation is won back."""
-
 log = logging.getLogger(__name__)
 
 
@@ -150,8 +146,7 @@ def _make_recorder(job: JobSpec, ranks: Ranks) -> Recorder | None:
 def _is_compiled(job: JobConfig, rows: TrainRows) -> bool:
     """Whether torch.compile makes the kernels of CUDA graphs."""
     assert job.run.epochs != "auto", "the length of a resolved job is decided"
-    is_long = rows.num_rows * job.run.epochs >= COMPILE_FROM_SAMPLES
-    return job.resources.cuda_graphs == "compiled" or is_long
+    return job.resources.compiles_graphs(rows.num_rows * job.run.epochs)
 
 
 def make_estimator(

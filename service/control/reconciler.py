@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import structlog
 
+from hostinfo.sizes import format_giga, guess_size_base
 from service.control.attempt_finalizer import AttemptFinalizer
 from service.control.restart_policy import has_to_wait, is_late
 from service.control.starter import Starter
@@ -15,7 +16,6 @@ from service.launchers.registry import Launchers
 from service.leader.leadership import Leadership
 from service.reasons import RECONCILER, Reason
 from service.reports.spool_tail import SpoolTail
-from service.sizes import format_giga, guess_size_base
 from service.store.attempt_repository import AttemptRepository
 from service.store.job_repository import Change, JobRepository, StateChangedError
 from service.store.launches import make_launch

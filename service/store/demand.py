@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from dlrm.config import FieldError, JobSpec, format_count
+from hostinfo.sizes import format_giga, format_giga_limit, guess_size_base
 from service.launchers.protocol import Capacity, Demand, LauncherCapacity
 from service.reasons import Reason
-from service.sizes import format_giga, format_giga_limit, guess_size_base
 from service.store.models import Job
 
 

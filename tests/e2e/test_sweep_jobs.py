@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cli.commands.patience import make_patience
+from cli.commands.service_access import make_patience
 from cli.demo.service_process import run_service
 from cli.experiments.sweep.document import read_sweep
 from cli.experiments.sweep.jobs import JobRunner

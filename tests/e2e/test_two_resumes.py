@@ -49,7 +49,7 @@ def num_evaluations(directory: RunDirectory, attempt: int) -> int:
 def test_of_two_commands_at_once_one_trains_and_the_other_says_that_it_cannot(
     directory: RunDirectory, jobs: list[Path]
 ):
-    commands = [[sys.executable, "-m", "cli", "train", str(job), "--resume", str(directory.path)] for job in jobs]
+    commands = [[sys.executable, "-m", "cli", "resume", str(directory.path), str(job)] for job in jobs]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for command in commands]
     said = [process.communicate(timeout=PATIENCE_SECONDS)[0].decode() for process in processes]
     codes = [process.returncode for process in processes]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from service.client.state_directory import make_state_directory
 from service.database import Base, Database
-from service.state_directory import make_state_directory
 from tests.service.postgres import TEMPLATE, PostgresServer
 
 KINDS = ("sqlite", "postgresql")

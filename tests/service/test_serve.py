@@ -13,11 +13,11 @@ import httpx
 import pytest
 
 from service.client import find_connection
+from service.client.state_directory import StateDirectoryError
 from service.database.url import get_sqlite_file, parse_database_url
 from service.lock import AlreadyServingError, lock_state, lock_state_directory
 from service.serve import AddressError, serve
 from service.settings import Settings
-from service.state_directory import StateDirectoryError
 from tests.patience import wait_until
 from tests.service.api import Api, make_client, make_document, make_environment
 from tests.service.databases import on_postgresql, on_sqlite

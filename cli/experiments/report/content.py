@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from cli.local.text_format import UNKNOWN
+from cli.local.console import UNKNOWN
 
 
 @dataclass(frozen=True)

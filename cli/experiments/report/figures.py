@@ -5,7 +5,7 @@ import math
 from cli.experiments.report.batches import TrialBatch
 from cli.experiments.report.critical_batch import NoiseScale
 from cli.experiments.trials.intervals import Estimate
-from cli.local.text_format import UNKNOWN
+from cli.local.console import UNKNOWN
 
 ROWS_MARK = "†"
 """Mark of an interval that covers the choice of evaluation rows alone."""

@@ -13,8 +13,8 @@ from cli.experiments.report.result_sections import make_result_sections
 from cli.experiments.report.scaling_sections import make_batch_plot, make_scaling_sections
 from cli.experiments.trials.fields import format_settings, format_value
 from cli.experiments.trials.results import ASKED_FILE_NAME, Environment
-from cli.local.text_format import UNKNOWN
-from service.sizes import format_size
+from cli.local.console import UNKNOWN
+from hostinfo.sizes import format_size
 
 MAX_MARKS = 25
 """Number of evaluations up to which each has a mark."""

@@ -16,7 +16,7 @@ from cli.experiments.report.figures import (
 )
 from cli.experiments.report.numbers import LengthGroup, MainRow, SweepReport
 from cli.experiments.trials.fields import format_settings, format_value, shorten_fields
-from cli.local.text_format import UNKNOWN
+from cli.local.console import UNKNOWN
 
 UNEQUAL_MARK = "≠"
 """Mark of a comparison of runs with unequal numbers of samples."""

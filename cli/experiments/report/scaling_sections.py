@@ -11,7 +11,7 @@ from cli.experiments.report.figures import DIGITS, format_batch, format_count, f
 from cli.experiments.report.numbers import MainRow, Scaling, SweepReport
 from cli.experiments.report.plot import Axis, Point, Series, make_plot
 from cli.experiments.trials.intervals import Estimate
-from cli.local.text_format import UNKNOWN
+from cli.local.console import UNKNOWN
 
 NUM_CURVE_POINTS = 40
 _FIT_NOTE = (

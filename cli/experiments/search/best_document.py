@@ -12,7 +12,7 @@ from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import InlineTable, Item, Table
 
 from cli.experiments.trials.fields import Settings, is_open, set_fields
-from cli.local.document_file import is_toml, read_text
+from cli.local.documents import is_toml, read_text
 from dlrm.config import BATCH_FIELD
 
 

@@ -12,7 +12,7 @@ from cli.experiments.search.space import draw_settings, list_parameters
 from cli.experiments.trials.fields import VALIDATION_FRACTION, Settings, fix_end, get_field
 from cli.experiments.trials.run import ExperimentStopped, read_data_checksum, run_trial
 from cli.local.errors import BadInputError, CommandError
-from cli.local.run_directory import read_resolved_job
+from cli.local.run_documents import read_resolved_job
 from dlrm.config import JobConfig, parse_job
 from dlrm.record import EndReason, RunDirectory
 

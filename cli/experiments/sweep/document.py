@@ -11,8 +11,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 
 from cli.experiments.sweep.config import SweepConfig, flatten, list_fields
-from cli.local.document_file import read_document
-from cli.local.documents import read_job
+from cli.local.documents import read_document, read_job
 from cli.local.errors import BadInputError
 from dlrm.config import ConfigError, FieldError, parse_job, translate_errors
 

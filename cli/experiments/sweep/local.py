@@ -11,10 +11,9 @@ from cli.experiments.trials.ended_run import copy_scores, describe_environment, 
 from cli.experiments.trials.fields import set_absolute_paths
 from cli.experiments.trials.results import TrialResult
 from cli.experiments.trials.run import TrialEnd, read_data_checksum, run_trial
-from cli.local.data_files import check_data_files
-from cli.local.documents import make_paths_absolute
+from cli.local.data_files import make_paths_absolute
 from cli.local.errors import BadInputError
-from cli.local.run_directory import read_resolved_job
+from cli.local.run_documents import check_data_files, read_resolved_job
 from cli.local.trainer import require_trainer
 from dlrm.record import (
     DATA_REUSED,

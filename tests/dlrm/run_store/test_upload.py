@@ -369,9 +369,7 @@ def test_an_attempt_that_is_not_the_newest_one_is_told(bucket: Bucket, tmp_path:
     with pytest.raises(LaterAttemptError, match="attempt 1 of the run has ended there already"):
         check_is_unfinished(ObjectStore(RUN), directory, 1, RETRIES)
     bucket.write("runs/run/attempt-12/logs/rank-0.log", b"a line")
-    with pytest.raises(
-        LaterAttemptError, match=r"attempt 12 .* this is attempt 2 \(valid: `dlrm train --resume s3://b"
-    ):
+    with pytest.raises(LaterAttemptError, match=r"attempt 12 .* this is attempt 2 \(valid: `dlrm resume s3://b"):
         check_is_newest(ObjectStore(RUN), 2, RETRIES)
     # The document of a later attempt replaces that of an earlier one.
     bucket.write("runs/run/spec.json", b"{}")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cli.commands import jobs as commands
-from cli.commands.connect import MAX_WAIT_SECONDS, connect
+from cli.commands.service_access import MAX_WAIT_SECONDS, connect
 from service.client import Client, Patience, ServiceAwayError, ServiceUnreachableError, patience, waiting
 from tests.cli.conftest import dlrm as dlrm  # the fixture
 from tests.service.client.test_retries import JOB, serve_statuses

@@ -1,0 +1,64 @@
+"""Forms of the tables that commands print."""
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from cli.local.console import console_on, escape_unprintable
+
+
+def make_table(
+    *headings: str, left: Collection[str] = (), wraps: Collection[str] | None = None, collapse_padding: bool = False
+) -> Table:
+    """Return a table with a heading for each column, and no lines.
+
+    left: columns of text, which are not justified to the right; the first one always is text. wraps: columns whose
+    cells may be wrapped; None for all.
+    """
+    table = Table(box=None, pad_edge=False, header_style="bold", collapse_padding=collapse_padding)
+    for number, heading in enumerate(headings):
+        is_text = number == 0 or heading in left
+        no_wrap = wraps is not None and heading not in wraps
+        table.add_column(heading, justify="left" if is_text else "right", no_wrap=no_wrap, overflow="fold")
+    return table
+
+
+def make_facts_table(facts: Iterable[tuple[str, str | Text | None]]) -> Table:
+    """Return a table with a line for each fact that is known: its name and its value."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    for name, value in facts:
+        if value:
+            table.add_row(name, Text(escape_unprintable(value, keep="\n")) if isinstance(value, str) else value)
+    return table
+
+
+def print_result(result: Mapping[str, Any], table: Table, *, as_json: bool) -> None:
+    """Print the result of a command to stdout, as a line of JSON or as a table."""
+    if as_json:
+        typer.echo(json.dumps(result))
+    else:
+        console_on().print(table)
+
+
+def cell(text: str) -> Text:
+    """Return a cell of text from elsewhere, whose unprintable characters are escaped."""
+    return Text(escape_unprintable(text))
+
+
+def cut_cell(text: str) -> Text:
+    """Return a cell that is cut if it is too long, not wrapped, and whose column shrinks first.
+
+    `no_wrap` on the column instead would cut the other columns too.
+    """
+    return Text(escape_unprintable(text), no_wrap=True, overflow="ellipsis")
+
+
+def dim(text: str) -> Text:
+    """Return text that explains the cells before it."""
+    return Text(text, style="dim")
