@@ -2,8 +2,7 @@
 
 from starlette.requests import Request
 
-from service.http.gate import Identity
-from service.http.request_body import INGEST_PREFIX
+from service.http.gate import INGEST_PREFIX, Identity
 from service.keys.dependencies import find_principal, get_bearer_token
 from service.services import get_services
 

@@ -9,8 +9,8 @@ from service.audit.repository import AuditFilter
 from service.audit.schemas import AuditEventView
 from service.http.paging import Cursor, Page, parse_serial_cursor
 from service.http.problem_kinds import may_answer
+from service.http.query import FilterTime
 from service.http.route import ApiRoute
-from service.http.utc_time import FilterTime
 from service.keys.dependencies import Admin
 from service.services import ServicesDependency
 

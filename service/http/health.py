@@ -6,10 +6,10 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from service.capacity.free import compute_free_capacities
+from service.http.limits import MONITORING
 from service.http.problem_kinds import may_answer
 from service.http.problems import ProblemError
 from service.http.route import ApiRoute, runs_in
-from service.http.threads import MONITORING
 from service.services import ServicesDependency
 
 router = APIRouter(tags=["health"], route_class=ApiRoute)
@@ -62,4 +62,4 @@ def get_figures(services: ServicesDependency) -> Response:
 
 
 def _not_ready(detail: str) -> ProblemError:
-    return ProblemError("not-ready", 503, "The service is not ready", detail)
+    return ProblemError("not-ready", detail)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from service.http.utc_time import UtcTime
+from service.http.query import UtcTime
 from service.keys.roles import Role
 
 MAX_KEY_DAYS = 3650

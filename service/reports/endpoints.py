@@ -4,11 +4,11 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 
-from service.http.large_answers import need_slot
+from service.http.answers import need_slot
+from service.http.limits import CURVES, INGEST
 from service.http.paging import MAX_SERIAL, Cursor, parse_serial_cursor
 from service.http.problem_kinds import may_answer
 from service.http.route import ApiRoute, runs_in
-from service.http.threads import CURVES, INGEST
 from service.keys.dependencies import Viewer, get_bearer_token
 from service.launchers.protocol import LogName, LogRange
 from service.reports.ingest import Stream

@@ -107,7 +107,7 @@ def _authenticate(session: Session, attempt_id: str, token: str | None) -> Attem
 
 
 def _gone(error: AttemptEndedError) -> ProblemError:
-    return ProblemError("attempt-ended", 410, "The attempt has ended", str(error))
+    return ProblemError("attempt-ended", str(error))
 
 
 def check_rank(world_size: int, rank: int) -> None:

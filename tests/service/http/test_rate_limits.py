@@ -6,8 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
-from service.http.addresses import normalise_address
-from service.http.token_buckets import TokenBuckets
+from service.http.limits import TokenBuckets
+from service.http.request_origin import normalise_address
 from service.keys.roles import Role
 from service.settings import Settings
 from tests.service.api import Api, serve_api

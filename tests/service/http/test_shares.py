@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from service.http.limits import Shares
 from service.http.problems import ProblemError
-from service.http.shares import Shares
 from tests.patience import PATIENCE_SECONDS
 
 
@@ -53,7 +53,7 @@ def test_who_waits_comes_before_who_comes_later() -> None:
         order: list[int] = []
 
         async def take(number: int) -> None:
-            async with shares.take(1, number):
+            async with shares.take(1, str(number)):
                 order.append(number)
 
         async with shares.take(1, "holder"):

@@ -7,9 +7,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service.http.body_values import MAX_DEPTH
+from service.http.body_text import MAX_DEPTH, parse_toml
 from service.http.problems import ProblemError
-from service.http.toml_body import parse_toml
 from tests.service.api import Api, make_document
 from tests.service.jobs.test_jobs_api import check_problem
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from service.http.limits import Turns
 from service.http.problems import ProblemError
-from service.http.turns import Turns
 
 
 class Work:
