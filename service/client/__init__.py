@@ -1,6 +1,6 @@
 """Typed, synchronous Python client of the service.
 
-from service.client import Client
+from dlrm import Client
 
 with Client() as client:                      # finds the service that `dlrm serve` started
     job = client.submit({"name": "first", "data": {"format": "synthetic"}})

@@ -1,4 +1,4 @@
-"""What every ASGI middleware of the service is made of, and the one that answers failures of the service itself."""
+"""Base of every ASGI middleware of the service, and the one that answers failures of the service itself."""
 
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
