@@ -9,7 +9,10 @@ from typing import Any, Literal, Self, TypeVar
 from pydantic import BaseModel
 
 from service.client.connection import find_connection
-from service.client.models import (
+from service.client.patience import Patience
+from service.client.transport import Transport
+from service.client.waiting import OnSilence
+from service.schemas import (
     ApiKey,
     Attempt,
     AttemptStart,
@@ -29,9 +32,6 @@ from service.client.models import (
     Plan,
     RoleName,
 )
-from service.client.patience import Patience
-from service.client.transport import Transport
-from service.client.waiting import OnSilence
 
 Model = TypeVar("Model", bound=BaseModel)
 Item = TypeVar("Item")

@@ -1,25 +1,15 @@
 """Pagination of lists by keyset cursors, so that rows added meanwhile do not shift the pages."""
 
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated
 
 from fastapi import Query
-from pydantic import BaseModel
 
 from dlrm.config import FieldError
 from service.http.problems import ProblemError, invalid_request
 from service.ids import is_id
+from service.schemas import Page as Page
 
-Item = TypeVar("Item")
 MAX_SERIAL = 2**63 - 1
-
-
-class Page(BaseModel, Generic[Item]):
-    """Page of a list; `next_cursor` requests the next page, and is null on the last one."""
-
-    items: list[Item]
-    next_cursor: str | None = None
-
-
 Cursor = Annotated[str | None, Query(max_length=64, description="`next_cursor` of the previous page")]
 
 

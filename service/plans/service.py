@@ -29,6 +29,7 @@ from service.plans.plan_process import Planner
 from service.plans.schemas import Fit, Memory, PlanView, RatePoint
 from service.queue.state import QueueState
 from service.reasons import Reason
+from service.schemas import DerivedNumber
 from service.settings import Settings
 from service.times import now
 
@@ -81,7 +82,7 @@ class PlanService:
         return PlanView(
             document=spec.model_dump(mode="json"),
             decisions=resolved.decisions,
-            derived=resolved.derived,
+            derived=[DerivedNumber.model_validate(number) for number in resolved.derived],
             num_steps=result["num_steps"],
             num_samples=result["num_samples"],
             training_seconds=result["training_seconds"],

@@ -12,8 +12,9 @@ from service.http.route import ApiRoute, runs_in
 from service.keys.dependencies import Viewer, get_bearer_token
 from service.launchers.protocol import LogName, LogRange
 from service.reports.ingest import Stream
-from service.reports.schemas import MAX_INT32, Acknowledged, LogView, MetricKind, MetricPage, NewReports
+from service.reports.schemas import MAX_INT32, Acknowledged, MetricKind, NewReports
 from service.reports.service import MetricQuery
+from service.schemas import LogPart, MetricPage
 from service.services import ServicesDependency
 
 router = APIRouter(prefix="/v1", tags=["reports"], route_class=ApiRoute)
@@ -71,6 +72,6 @@ def get_logs(
     offset: Annotated[int, Query(ge=0, le=MAX_SERIAL)] = 0,
     limit_bytes: Annotated[int, Query(ge=4, le=2**20)] = 65_536,
     tail_lines: Annotated[int | None, Query(ge=1, le=100_000)] = None,
-) -> LogView:
+) -> LogPart:
     part = LogRange(offset, limit_bytes, tail_lines)
     return services.logs.read(job_id, principal, attempt, LogName(rank, node), part)

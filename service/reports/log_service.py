@@ -11,8 +11,8 @@ from service.jobs.run_facts import RunFacts
 from service.jobs.visibility import get_visible_job
 from service.keys.principal import Principal
 from service.launchers.protocol import LogName, LogRange
-from service.reports.schemas import LogView
 from service.reports.service import check_rank
+from service.schemas import LogPart
 
 
 class LogService:
@@ -22,7 +22,7 @@ class LogService:
 
     def read(
         self, job_id: str, principal: Principal, attempt_number: int | None, name: LogName, part: LogRange
-    ) -> LogView:
+    ) -> LogPart:
         """Read a part of a log of the given attempt; None means the last one.
 
         Raises ProblemError if there is no such job that `principal` may know of, or no such attempt or rank.
@@ -36,9 +36,9 @@ class LogService:
             attempt = _find_attempt(session, job, attempt_number)
         if attempt is None:
             # The job has not started yet, so nothing was written.
-            return LogView(attempt=1, rank=name.source, text="", next_offset=0, complete=job.finished_at is not None)
+            return LogPart(attempt=1, rank=name.source, text="", next_offset=0, complete=job.finished_at is not None)
         log_part = self._facts.read_log(job, attempt, name, part)
-        return LogView(
+        return LogPart(
             attempt=attempt.number,
             rank=name.source,
             text=log_part.text,

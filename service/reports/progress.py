@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from dlrm.record import EvaluationReport, ProgressReport, StartReport, StepReport
-from service.jobs.schemas import Progress
+from service.schemas import Progress
 
 SMOOTHING = 0.9
 """Weight of the smoothed speed so far, from 0 to 1; one more step has the rest."""
 
 
-class ReportedProgress(Progress):
+class ReportedProgress(Progress, frozen=True):
     """Progress as it is stored. Streams arrive one after the other, so reports need not arrive in the order of time."""
 
     time: float = 0.0

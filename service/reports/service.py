@@ -17,7 +17,8 @@ from service.keys.principal import Principal
 from service.keys.secret import hash_secret
 from service.reports.ingest import AttemptEndedError, BadLineError, GapError, Stream, check_is_open, ingest
 from service.reports.repository import ReportRepository
-from service.reports.schemas import AttemptStart, MetricKind, MetricPage, NewReports
+from service.reports.schemas import MetricKind, NewReports
+from service.schemas import AttemptStart, MetricPage
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,12 @@ class ReportService:
                 curve = reports.read_curve(
                     job_id, kind=query.kind, attempt=query.attempt, after=query.after, limit=query.limit
                 )
-            starts = [AttemptStart.from_attempt(attempt) for attempt in reports.list_attempts_with_start(job_id)]
+            starts = [
+                AttemptStart(
+                    attempt=attempt.number, step=attempt.start_step or 0, evaluated_step=attempt.evaluated_step or 0
+                )
+                for attempt in reports.list_attempts_with_start(job_id)
+            ]
         next_cursor = None if curve.next_after is None else str(curve.next_after)
         rest = MetricPage(items=[], starts=starts, next_cursor=next_cursor).model_dump_json(exclude={"items"})
         return f'{{"items":[{curve.items}],{rest.removeprefix("{")}'
