@@ -46,7 +46,8 @@ def main() -> None:
     _, max_files = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max_files, max_files))
     with tempfile.TemporaryDirectory() as directory:
-        rows = attack_all(Target(Path(directory), arguments.database_url), arguments.only)
+        attacks = [attack for attack in ATTACKS if arguments.only in attack.what]
+        rows = attack_all(Target(Path(directory), arguments.database_url), attacks)
     faults = list_faults(rows)
     sys.stdout.write("\n".join([format_table(rows), "", *(faults or ["no attack exceeds a limit"]), ""]))
     if arguments.results:
@@ -61,9 +62,8 @@ def main() -> None:
     sys.exit(bool(faults))
 
 
-def attack_all(target: Target, only: str) -> list[Row]:
-    """Make all attacks whose name contains `only`, and return their rows."""
-    light, heavy = ([attack for attack in group if only in attack.what] for group in (LIGHT, HEAVY))
+def attack_all(target: Target, attacks: Sequence[Attack]) -> list[Row]:
+    """Make attacks on a service that is started for them, and return their rows."""
     prober: BaseProcess | None = None
     try:
         target.create()
@@ -73,11 +73,12 @@ def attack_all(target: Target, only: str) -> list[Row]:
         )
         prober.start()
         target.warm_up()
-        observed = [observe(target, attack) for attack in light]
-        for attack in heavy:
-            target.kill()
-            target.start()
-            target.warm_up()
+        observed: list[Observed] = []
+        for attack in attacks:
+            if attack in HEAVY:
+                target.kill()
+                target.start()
+                target.warm_up()
             observed.append(observe(target, attack))
         probes = take_probes(pipe)
     finally:
@@ -88,7 +89,7 @@ def attack_all(target: Target, only: str) -> list[Row]:
     return [make_row(*seen, probes) for seen in observed]
 
 
-LIGHT: Sequence[Attack] = [NOTHING, *CREDENTIALS, *REQUESTS]
+ATTACKS: Sequence[Attack] = [NOTHING, *CREDENTIALS, *REQUESTS, *HEAVY]
 Observed = tuple[str, str, tuple[int, int], tuple[float, float]]
 """Attack, answer, memory of the service and of its children, beginning and end."""
 

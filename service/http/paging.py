@@ -25,16 +25,9 @@ def parse_serial_cursor(cursor: str | None) -> int:
     return int(cursor)
 
 
-def parse_job_cursor(cursor: str | None) -> str | None:
-    """Validate a cursor, which is the id of a job, and return it. Raises ProblemError (422) if it is invalid."""
-    if cursor is not None and not is_id(cursor, "job"):
-        raise _invalid_cursor(cursor)
-    return cursor
-
-
-def parse_key_cursor(cursor: str | None) -> str | None:
-    """Validate a cursor, which is the id of a key, and return it. Raises ProblemError (422) if it is invalid."""
-    if cursor is not None and not is_id(cursor, "key"):
+def parse_id_cursor(cursor: str | None, kind: str) -> str | None:
+    """Validate a cursor, which is an id of `kind`, and return it. Raises ProblemError (422) if it is invalid."""
+    if cursor is not None and not is_id(cursor, kind):
         raise _invalid_cursor(cursor)
     return cursor
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Body, Header, Query, Request, Response
 from dlrm.config import FieldError
 from service.http.answers import NOT_MODIFIED, answer_with_tag, need_slot
 from service.http.limits import LISTS, Turns
-from service.http.paging import Cursor, Page, parse_job_cursor, parse_serial_cursor
+from service.http.paging import Cursor, Page, parse_id_cursor, parse_serial_cursor
 from service.http.problem_kinds import may_answer
 from service.http.problems import invalid_request
 from service.http.query import FilterTime
@@ -80,7 +80,7 @@ def list_jobs(
         created_before=created_before,
         text=q,
     )
-    return services.jobs.list_page(chosen, principal, cursor=parse_job_cursor(cursor), limit=limit)
+    return services.jobs.list_page(chosen, principal, cursor=parse_id_cursor(cursor, "job"), limit=limit)
 
 
 @router.get("/{job_id}", response_model=JobDetail, responses=NOT_MODIFIED)

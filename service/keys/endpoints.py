@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Cookie, Query, Request, Response
 
-from service.http.paging import Cursor, Page, parse_key_cursor
+from service.http.paging import Cursor, Page, parse_id_cursor
 from service.http.problem_kinds import may_answer
 from service.http.request_origin import OriginDependency
 from service.http.route import ApiRoute
@@ -24,7 +24,7 @@ def list_keys(
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> Page[KeyView]:
-    return services.keys.list_page(principal, cursor=parse_key_cursor(cursor), limit=limit)
+    return services.keys.list_page(principal, cursor=parse_id_cursor(cursor, "key"), limit=limit)
 
 
 @router.post("/keys", status_code=201)

@@ -13,7 +13,7 @@ from service.services import Services
 from service.settings import Settings
 from tests.service.api import make_document
 from tests.service.control.rounds import USER, run_until
-from tests.service.remote.silent_launcher import SilentLauncher
+from tests.service.remote.reporting import SilentLauncher
 
 pytestmark = pytest.mark.slow_on_postgresql
 

@@ -8,8 +8,8 @@ import pytest
 
 from service.http.connections import ConnectionLimits
 from tests.patience import PATIENCE_SECONDS
-from tests.service.http.raw import connect, make_head
 from tests.service.http.server import LARGE_BYTES, make_app, serve_app
+from tests.service.raw import connect, make_head
 
 SHORT_SECONDS = 0.2
 

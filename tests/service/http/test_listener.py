@@ -7,8 +7,8 @@ from contextlib import ExitStack
 from service.http.connections import ConnectionLimits
 from service.settings import Settings
 from tests.patience import PATIENCE_SECONDS
-from tests.service.http.raw import Connection, make_head
 from tests.service.http.server import make_app, serve_app
+from tests.service.raw import Connection, make_head
 
 FLOODER, OTHER = "127.0.0.2", "127.0.0.3"
 """Two addresses of this machine."""

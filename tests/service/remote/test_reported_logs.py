@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from service.reports import log_parts
 from tests.service.api import Api
-from tests.service.remote.reporting import Attempt, start_attempt
-from tests.service.remote.silent_launcher import SilentLauncher
+from tests.service.remote.reporting import Attempt, SilentLauncher, start_attempt
 
 pytestmark = pytest.mark.slow_on_postgresql
 

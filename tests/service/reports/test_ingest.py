@@ -17,7 +17,7 @@ from service.jobs.models import Attempt
 from service.keys.secret import hash_secret
 from service.reports.spool_tail import SpoolTail
 from tests.service.api import Api
-from tests.service.http.raw import connect, get_key, make_head
+from tests.service.raw import connect, get_key, make_head
 from tests.service.reports.attempts import TOKEN, begin_next_attempt, get_job
 
 
