@@ -1,6 +1,6 @@
 """Pagination of lists by keyset cursors, so that rows added meanwhile do not shift the pages."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import Query
 
@@ -25,7 +25,7 @@ def parse_serial_cursor(cursor: str | None) -> int:
     return int(cursor)
 
 
-def parse_id_cursor(cursor: str | None, kind: str) -> str | None:
+def parse_id_cursor(cursor: str | None, kind: Literal["job", "key"]) -> str | None:
     """Validate a cursor, which is an id of `kind`, and return it. Raises ProblemError (422) if it is invalid."""
     if cursor is not None and not is_id(cursor, kind):
         raise _invalid_cursor(cursor)
