@@ -21,7 +21,7 @@ def load_model(path: "Path | str") -> "SavedModel":
     """Load the trained model in the directory `path`, the `model/` of a run, ready to score rows on the CPU.
 
     Needs torch, but not fbgemm. Compares every file with its checksum. Raises `dlrm.exported_model.load.ModelError`, a
-    ValueError naming the file at fault, and ImportError where a library is missing.
+    ValueError naming the file at fault, and ImportError if a library is missing.
     """
     try:
         from dlrm.exported_model.load import load_saved_model

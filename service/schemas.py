@@ -88,7 +88,7 @@ class Job(Answer, frozen=True):
     created_by: str = ""
     """Name of the key that submitted the job."""
     owner: str = ""
-    """Owner of the job; all keys of the same owner see it, and no other keys but those of admins."""
+    """Owner of the job; all keys of the same owner see it, and so do the keys of admins."""
     restarted_from: str | None = None
     """Id of the job whose document this one repeats, which may have been deleted since; None if it was submitted."""
     num_attempts: int = 0
@@ -142,7 +142,7 @@ class DeletedJob(Job, frozen=True):
 
 
 class BatchStage(Answer, frozen=True):
-    """Consecutive batches of one size, where the batch of a job grows."""
+    """Consecutive batches of one size of a job whose batch grows."""
 
     global_size: int
     until_fraction: float | None = None
@@ -218,7 +218,7 @@ class Checkpoint(Answer, frozen=True):
     num_bytes: int
     world_size: int
     path: str
-    """Path of its directory, on the machines of the run where the service does not see that; or its URI in a bucket."""
+    """Path of its directory, on the machines of the run if the service does not see it; or its URI in a bucket."""
 
 
 class StepMetric(StepReport):
@@ -264,7 +264,7 @@ class Plan(Answer, frozen=True):
     """Plan of a job that is not submitted; `POST /v1/plans` has more fields."""
 
     warnings: list[str] | None = None
-    """Shortages that a run would have, such as too few steps, a sentence each; null where the job cannot be planned."""
+    """Shortages that a run would have, such as too few steps, a sentence each; None if the job cannot be planned."""
 
 
 class Capacity(Answer, frozen=True):
@@ -315,7 +315,7 @@ class AuditEvent(Answer, frozen=True):
     id: int
     time: datetime
     actor: str
-    """Owner of the key that acted; empty where nobody was signed in, and where the service acted by itself."""
+    """Owner of the key that acted; empty if nobody was signed in, or the service acted by itself."""
     key_id: str | None = None
     action: str
     target: str

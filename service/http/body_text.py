@@ -24,7 +24,7 @@ TOML_BODIES = Turns("TOML to be read", 1, share=1, max_waiting=200, waiting_shar
 """Thread that parses TOML, which takes some tenths of a second for a body of the largest size."""
 
 _SEPARATORS = (b",", b":", b"[", b"{")
-"""Separators, one of which stands before every value and name but the first one."""
+"""Separators: one stands before every value and name but the first one."""
 # Possessive, since bodies are long; what is not closed ends with the body or its line, so that nothing is read twice.
 _TEXT_OR_COMMENT = re.compile(
     rb"""
@@ -172,7 +172,7 @@ def _describe_fault(value: Any) -> tuple[str, str] | None:
 def find_faults(value: Any, describe: DescribeFault, path: tuple[str, ...] = ()) -> Iterator[FieldError]:
     """Yield a fault for every value at fault, and for every name that cannot be stored.
 
-    Raises RecursionError where `value` is nested too deeply.
+    Raises RecursionError if `value` is nested too deeply.
     """
     if isinstance(value, dict):
         _check_depth(path)

@@ -61,7 +61,7 @@ def _add_components(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _list_security(path: str) -> list[dict[str, list[str]]]:
-    """List the credentials of which a request to `path` needs one; empty where it needs none."""
+    """List the kinds of credentials for a request to `path`, which needs one; empty if it needs none."""
     if not is_guarded(path):
         return []
     return [{"key": []}] if path.startswith(INGEST_PREFIX) else [{"key": []}, {"session": []}]

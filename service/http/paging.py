@@ -14,7 +14,7 @@ Cursor = Annotated[str | None, Query(max_length=64, description="`next_cursor` o
 
 
 def parse_serial_cursor(cursor: str | None) -> int:
-    """Parse a cursor into its row number; return 0, before all rows, where it is None.
+    """Parse a cursor into its row number; return 0, before all rows, if it is None.
 
     Raises ProblemError (422) if it is invalid.
     """

@@ -137,7 +137,7 @@ def too_busy(detail: str) -> ProblemError:
 def add_problem_handlers(app: FastAPI, state_directory: Path) -> None:
     """Answer the errors of requests to `app` with problem documents. `Failures` answers all others.
 
-    state_directory: directory that the answer names where its disk is full.
+    state_directory: directory that the answer names if its disk is full.
     """
     on_storage_error = partial(_on_storage_error, state_directory=state_directory)
     app.add_exception_handler(ProblemError, _forget_frames(_on_problem))
@@ -207,7 +207,7 @@ def _list_allowed_methods(request: Request) -> str:
 
 
 def _describe_missing(request: Request) -> str:
-    """Describe a path that leads nowhere, with the path that would, where only a slash at the end is wrong."""
+    """Describe a path that leads nowhere, with the right path if only a slash at the end is wrong."""
     path = request.url.path
     shorter = path.rstrip("/")
     if path != shorter and _find_match(request, path=shorter) is not Match.NONE:

@@ -75,4 +75,4 @@ def _parse_filter_time(value: Any) -> datetime:
 UtcTime = Annotated[AwareDatetime, BeforeValidator(_parse_time)]
 """Type of a field that is a time; it names its zone."""
 FilterTime = Annotated[AwareDatetime, BeforeValidator(_parse_filter_time)]
-"""Type of a query parameter that is a date or a time, in UTC where it names no zone."""
+"""Type of a query parameter that is a date or a time, in UTC if it names no zone."""

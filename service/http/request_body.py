@@ -27,8 +27,8 @@ class BodyLimits:
     max_session_bytes: int = 4096
     """Largest body of a sign-in, which needs no credentials."""
     total_bytes: int = 2**24
-    """Bytes of the bodies of all requests in progress, each of which may take twice as much while it is parsed. One
-    sender may take those of one body of the largest size."""
+    """Bytes of the bodies of all requests in progress; a body may take twice as much while it is parsed. One sender may
+    take as much as one body of the largest size."""
     wait_seconds: float = 5.0
     """Longest wait until other requests have left enough of `total_bytes`."""
     start_seconds: float = 10.0
@@ -69,7 +69,7 @@ class BodyGuard(HttpMiddleware):
                 await self._app(scope, _replay(pending, receive), send)
 
     async def _read(self, receive: Receive, max_bytes: int) -> list[Message]:
-        """Read the whole body, and return the one message that has it; none where the connection ends before it.
+        """Read the whole body, and return the one message that has it; none if the connection ends before it.
 
         Raises ProblemError if it is too large or comes too slowly.
         """

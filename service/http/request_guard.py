@@ -10,7 +10,7 @@ from service.http.middleware import HttpMiddleware
 from service.http.problems import ProblemError, invalid_request
 
 SINGLE_HEADERS = frozenset({b"authorization", b"content-type", b"idempotency-key", b"x-request-id"})
-"""Headers that the service reads, of which two would contradict each other."""
+"""Headers that the service reads; two of one name would contradict each other."""
 MAX_PARAMETERS = 100
 """Largest number of query parameters: each one that is unknown is compared with all that are known, and each label that
 is looked for is a condition of its own."""

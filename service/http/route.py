@@ -22,7 +22,7 @@ _THREADS = "__threads__"
 
 
 def runs_in(threads: Threads) -> Callable[[Endpoint], Endpoint]:
-    """Let an endpoint run in `threads`; without this it runs in those of control."""
+    """Let an endpoint run in `threads`; without this it runs in `CONTROL`."""
 
     def mark(endpoint: Endpoint) -> Endpoint:
         setattr(endpoint, _THREADS, threads)
@@ -90,7 +90,7 @@ class _TomlRequest(Request):
 
 
 def _run_in_threads(endpoint: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an endpoint that runs `endpoint` in its threads; itself where it needs none."""
+    """Return an endpoint that runs `endpoint` in its threads; itself if it needs none."""
     if inspect.iscoroutinefunction(endpoint):
         return endpoint
     threads: Threads = getattr(endpoint, _THREADS, CONTROL)

@@ -77,7 +77,7 @@ class ServiceProcess:
             )
 
     def wait_until_ready(self) -> None:
-        """Wait until the process accepts requests. Raises AssertionError where it has ended by itself."""
+        """Wait until the process accepts requests. Raises AssertionError if it has ended by itself."""
         wait_until(lambda: self.is_ready or not self._is_alive)
         assert self._is_alive, self.log[-4000:]
 
