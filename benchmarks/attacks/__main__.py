@@ -25,8 +25,10 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from benchmarks.attacks.attack import Attack
+from benchmarks.attacks.bodies import BODIES
+from benchmarks.attacks.connections import CONNECTIONS
 from benchmarks.attacks.credentials import CREDENTIALS
-from benchmarks.attacks.heavy import HEAVY
+from benchmarks.attacks.floods import FLOODS
 from benchmarks.attacks.requests import REQUESTS
 from benchmarks.attacks.rows import Row, format_table, list_faults, make_row
 from benchmarks.attacks.target import HOST, Target
@@ -89,6 +91,8 @@ def attack_all(target: Target, attacks: Sequence[Attack]) -> list[Row]:
     return [make_row(*seen, probes) for seen in observed]
 
 
+HEAVY = [*CONNECTIONS, *BODIES, *FLOODS]
+"""Attacks that want the memory or the time of the service: each is made on a service just started."""
 ATTACKS: Sequence[Attack] = [NOTHING, *CREDENTIALS, *REQUESTS, *HEAVY]
 Observed = tuple[str, str, tuple[int, int], tuple[float, float]]
 """Attack, answer, memory of the service and of its children, beginning and end."""

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.attacks.__main__ import attack_all
-from benchmarks.attacks.heavy import HEAVY
+from benchmarks.attacks.__main__ import HEAVY, attack_all
 from benchmarks.attacks.rows import MAX_BYTES
 from benchmarks.attacks.target import Target
 
