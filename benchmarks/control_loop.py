@@ -9,14 +9,12 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from service.app import create_services
+from service.access.principal import Principal, Role
+from service.app import Services, create_services
 from service.ids import new_id
-from service.jobs.models import Attempt, Job
 from service.jobs.service import Submission
-from service.keys.principal import Principal
-from service.keys.roles import Role
-from service.services import Services
 from service.settings import Settings
+from service.store.models import Attempt, Job
 from service.times import now
 
 USER = Principal("key_0", "bench", "bench", Role.ADMIN)

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from importlib.metadata import version
 
@@ -15,9 +16,10 @@ from service.authentication import identify
 from service.capacity.endpoints import router as capacity_router
 from service.capacity.known import KnownCapacity, dump_capacities, measure_capacities
 from service.control.attempt_finalizer import AttemptFinalizer
-from service.control.back_off import BackOff
+from service.control.health import router as health_router
 from service.control.loop import ControlLoop
 from service.control.reconciler import Reconciler
+from service.control.restart_policy import BackOff
 from service.control.round_errors import Faults
 from service.control.scheduler import Scheduler
 from service.control.starter import Starter
@@ -27,7 +29,6 @@ from service.database import Database
 from service.database.opening import open_database
 from service.http.answers import AnswerHeaders, HeadAsGet, PacedAnswers
 from service.http.gate import AddressLimit, Gate, SenderLimit
-from service.http.health import router as health_router
 from service.http.limits import Suspects
 from service.http.middleware import Failures
 from service.http.openapi import document_openapi
@@ -37,27 +38,48 @@ from service.http.request_guard import RequestGuard
 from service.http.request_log import RequestIds, RequestLog
 from service.jobs.deletion import DeletionService
 from service.jobs.endpoints import router as jobs_router
-from service.jobs.repository import JobRepository
-from service.jobs.run_facts import RunFacts
 from service.jobs.service import JobService
 from service.keys.endpoints import router as keys_router
 from service.keys.service import KeyService
 from service.keys.sessions import SessionService
 from service.keys.use_recorder import UseRecorder
 from service.launchers.construction import make_launchers
-from service.leader.leadership import LEASE_ROUNDS, LEASE_SECONDS, Leadership, find_service_id
-from service.leader.make_lock import make_lock
+from service.launchers.registry import Launchers
+from service.leader.leadership import LEASE_ROUNDS, LEASE_SECONDS, Leadership, find_service_id, make_lock
 from service.observability.telemetry import Telemetry
+from service.parts import provide_parts
 from service.plans.endpoints import router as plans_router
 from service.plans.service import PlanService
 from service.quotas.endpoints import router as quotas_router
 from service.quotas.service import QuotaService
 from service.reports.endpoints import router as reports_router
-from service.reports.log_service import LogService
-from service.reports.service import ReportService
-from service.services import Services
+from service.reports.service import LogService, ReportService
 from service.settings import Settings
 from service.state_directory import make_state_directory
+from service.store.job_repository import JobRepository
+from service.store.run_facts import RunFacts
+
+
+@dataclass(frozen=True)
+class Services:
+    """Parts of the service. Each endpoint gets those that it names, see `service.parts`."""
+
+    settings: Settings
+    database: Database
+    audit: AuditLog
+    key_uses: UseRecorder
+    keys: KeyService
+    sessions: SessionService
+    jobs: JobService
+    deletions: DeletionService
+    capacity: KnownCapacity
+    plans: PlanService
+    quotas: QuotaService
+    reports: ReportService
+    logs: LogService
+    launchers: Launchers
+    control: ControlLoop
+    telemetry: Telemetry
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -88,6 +110,7 @@ def create_app(settings: Settings) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.services = services
+    provide_parts(app, vars(services).values())
     _add_middleware(app, services)
     add_problem_handlers(app, settings.state_directory)
     for router in (

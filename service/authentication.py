@@ -2,18 +2,40 @@
 
 from starlette.requests import Request
 
-from service.http.gate import INGEST_PREFIX, Identity
-from service.keys.dependencies import find_principal, get_bearer_token
-from service.services import get_services
+from service.access.principal import Principal
+from service.access.senders import get_bearer_token, refuse_foreign_page
+from service.http.gate import INGEST_PREFIX, SESSION_COOKIE, Identity
+from service.http.problems import unauthenticated
+from service.http.request_origin import get_request_origin
+from service.keys.service import KeyService
+from service.keys.sessions import SessionService
+from service.parts import get_part
+from service.reports.service import ReportService
 
 
 def identify(request: Request) -> Identity:
     """Return the sender of a request to the API. Raises ProblemError if its credentials are wrong."""
-    services = get_services(request)
     path: str = request.scope["path"]
     if path.startswith(INGEST_PREFIX):
         attempt_id = path.removeprefix(INGEST_PREFIX)
-        services.reports.check_token(attempt_id, get_bearer_token(request))
+        get_part(request, ReportService).check_token(attempt_id, get_bearer_token(request))
         return Identity(attempt_id, attempt_id, attempt_id)
-    principal = find_principal(request, services)
+    principal = _find_principal(request)
     return Identity(principal, principal.sender_id, principal.name)
+
+
+def _find_principal(request: Request) -> Principal:
+    """Find the principal of the request's API key or browser session, in the database.
+
+    Raises ProblemError if there is neither, or where a page of another site sends a change with this cookie.
+    """
+    origin = get_request_origin(request)
+    secret = get_bearer_token(request)
+    if secret is not None:
+        return get_part(request, KeyService).authenticate(secret, origin)
+    cookie = request.cookies.get(SESSION_COOKIE)
+    principal = get_part(request, SessionService).authenticate(cookie, origin) if cookie else None
+    if principal is None:
+        raise unauthenticated("send an API key as `Authorization: Bearer dlrm_…`, or sign in")
+    refuse_foreign_page(request)
+    return principal

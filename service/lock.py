@@ -6,9 +6,8 @@ from collections.abc import Generator
 from pathlib import Path
 
 from hostinfo.file_lock import try_lock
-from service.database.errors import DatabaseUnusableError
 from service.database.sqlite_place import check_sqlite_place
-from service.database.url import get_sqlite_file, parse_database_url
+from service.database.url import DatabaseUnusableError, get_sqlite_file, parse_database_url
 from service.settings import Settings
 from service.state_directory import StateDirectoryError, make_state_directory
 

@@ -1,4 +1,4 @@
-"""Reasons for a job's state, as words that programs may rely on."""
+"""Reasons for a job's state, and the parts of the service that act on jobs: words that programs may rely on."""
 
 from enum import StrEnum
 
@@ -42,3 +42,8 @@ class Reason(StrEnum):
     PREEMPTED = "preempted"
     NODE_LOST = "node_lost"
     LOST = "lost"
+
+
+SCHEDULER, RECONCILER, TRAINER = "scheduler", "reconciler", "trainer"
+PARTS = frozenset({SCHEDULER, RECONCILER, TRAINER})
+"""Names that no owner of keys may have: what he does would look as if the service had done it."""

@@ -20,14 +20,12 @@ from pathlib import Path
 from sqlalchemy import func, select
 
 from benchmarks.kubernetes_load.fake_cluster import Observed, ask, run_cluster
-from service.app import create_services
-from service.jobs.models import Job
+from service.access.principal import Principal, Role
+from service.app import Services, create_services
 from service.jobs.service import Submission
-from service.jobs.states import JobState
-from service.keys.principal import Principal
-from service.keys.roles import Role
-from service.services import Services
 from service.settings import Settings
+from service.store.models import Job
+from service.store.states import JobState
 
 USER = Principal("key_0", "bench", "bench", Role.ADMIN)
 POLL_SECONDS = 0.25

@@ -47,7 +47,7 @@ def serve(
     README lists these and further ones.
     """
     # Imported here so that other commands, such as `dlrm jobs`, do not load the server's libraries.
-    from service.database.errors import DatabaseUnusableError, DatabaseUrlError
+    from service.database.url import DatabaseUnusableError, DatabaseUrlError
     from service.launchers.kubernetes.options import KubernetesError
     from service.serve import AddressError
     from service.serve import serve as run_service

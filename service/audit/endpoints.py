@@ -4,15 +4,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from service.audit.actions import AuditAction
+from service.access.senders import Admin
+from service.audit.log import Audit
+from service.audit.models import AuditAction
 from service.audit.repository import AuditFilter
 from service.http.paging import Cursor, Page, parse_serial_cursor
 from service.http.problem_kinds import may_answer
 from service.http.query import FilterTime
 from service.http.route import ApiRoute
-from service.keys.dependencies import Admin
 from service.schemas import AuditEvent
-from service.services import ServicesDependency
 
 router = APIRouter(prefix="/v1", tags=["audit"], route_class=ApiRoute)
 
@@ -23,7 +23,7 @@ STORABLE = r"^[^\x00]*$"
 @router.get("/audit")
 @may_answer("forbidden")
 def list_audit_events(
-    services: ServicesDependency,
+    audit: Audit,
     _: Admin,
     actor: Annotated[
         str | None,
@@ -43,4 +43,4 @@ def list_audit_events(
 ) -> Page[AuditEvent]:
     before = None if cursor is None else parse_serial_cursor(cursor)
     chosen = AuditFilter(actor=actor, action=action, target=target, since=since, until=until)
-    return services.audit.list_page(chosen, before=before, limit=limit)
+    return audit.list_page(chosen, before=before, limit=limit)

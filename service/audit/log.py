@@ -1,17 +1,17 @@
 """Audit log: rows that are written in the transaction of what they record, and removed when they are old."""
 
 from datetime import timedelta
-from typing import Any
+from typing import Annotated, Any
 
 from sqlalchemy.orm import Session
 
 from service import schemas
-from service.audit.actions import AuditAction
-from service.audit.actor import Actor
-from service.audit.models import AuditEvent
+from service.access.principal import Actor
+from service.audit.models import AuditAction, AuditEvent
 from service.audit.repository import AuditFilter, AuditRepository
 from service.database import Database
 from service.http.paging import Page
+from service.parts import depend_on
 from service.times import now
 
 NUM_REMOVED = 100
@@ -58,6 +58,10 @@ class AuditLog:
             rows = AuditRepository(session).list_page(chosen, before=before, limit=limit + 1)
         views = [schemas.AuditEvent.model_validate(row) for row in rows[:limit]]
         return Page(items=views, next_cursor=str(views[-1].id) if len(rows) > limit else None)
+
+
+Audit = Annotated[AuditLog, depend_on(AuditLog)]
+"""Parameter type of an endpoint that needs the service."""
 
 
 def _fit(text: str, num_letters: int) -> str:

@@ -1,6 +1,7 @@
-"""Database table of the audit log."""
+"""Database table of the audit log, and the actions that it records."""
 
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import Index, String
@@ -28,3 +29,22 @@ class AuditEvent(Base):
     """Network address of the client."""
     request_id: Mapped[str] = mapped_column(String(64))
     details: Mapped[dict[str, Any]]
+
+
+class AuditAction(StrEnum):
+    """Action on a key, a session, a quota or a job."""
+
+    KEY_CREATED = "key_created"
+    KEY_REVOKED = "key_revoked"
+    LINK_CREATED = "link_created"
+    SIGNED_IN = "signed_in"
+    SIGN_IN_FAILED = "sign_in_failed"
+    SIGNED_OUT = "signed_out"
+    QUOTA_CHANGED = "quota_changed"
+    JOB_CANCELLED = "job_cancelled"
+    JOB_PAUSED = "job_paused"
+    JOB_RESUMED = "job_resumed"
+    JOB_RESTARTED = "job_restarted"
+    JOB_HELD = "job_held"
+    JOB_RELEASED = "job_released"
+    JOB_DELETED = "job_deleted"

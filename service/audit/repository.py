@@ -6,8 +6,7 @@ from datetime import datetime
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from service.audit.actions import AuditAction
-from service.audit.models import AuditEvent
+from service.audit.models import AuditAction, AuditEvent
 
 
 @dataclass(frozen=True)

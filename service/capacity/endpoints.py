@@ -1,13 +1,16 @@
 """Endpoint for the resources of the service."""
 
+from typing import Annotated
+
 from fastapi import APIRouter
 
 from service import schemas
-from service.capacity.free import compute_free_capacities
+from service.access.senders import Viewer
+from service.capacity.known import Capacities
 from service.http.route import ApiRoute
-from service.keys.dependencies import Viewer
 from service.launchers.protocol import Capacity
-from service.services import ServicesDependency
+from service.launchers.registry import Launchers
+from service.parts import depend_on
 
 router = APIRouter(prefix="/v1", tags=["capacity"], route_class=ApiRoute)
 
@@ -24,14 +27,16 @@ class CapacitiesView(CapacityView, frozen=True):
 
 
 @router.get("/capacity")
-def get_capacity(services: ServicesDependency, _: Viewer) -> CapacitiesView:
-    known = services.capacity.read()
-    free = compute_free_capacities(services.database, known)
+def get_capacity(
+    capacities: Capacities, launchers: Annotated[Launchers, depend_on(Launchers)], _: Viewer
+) -> CapacitiesView:
+    known = capacities.read()
+    free = capacities.read_free(known)
     views = {
         name: _make_view(capacity.total if capacity is not None else None, free[name])
         for name, capacity in known.items()
     }
-    first = services.launchers.resolve("auto")
+    first = launchers.resolve("auto")
     own = views.get(first) or _make_view(None, None)
     return CapacitiesView(launcher=first, launchers=views, **own.model_dump())
 

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any
 
 from service.database import Database
 from service.launchers.protocol import Capacity, LauncherCapacity
 from service.launchers.registry import Launchers
 from service.leader.repository import LeaderRepository
+from service.parts import depend_on
+from service.store.job_repository import JobRepository
 
 KnownCapacities = Mapping[str, LauncherCapacity | None]
 """Capacity by name of the launcher; None if it is not known."""
@@ -27,6 +29,19 @@ class KnownCapacity:
         if leader is None or leader.capacity is None:
             return self._get_own()
         return parse_capacities(leader.capacity)
+
+    def read_free(self, capacities: KnownCapacities) -> dict[str, Capacity | None]:
+        """Return by launcher the part of `capacities` that no job holds; None if it is not known."""
+        with self._database.read() as session:
+            jobs = JobRepository(session)
+            return {
+                name: capacity and capacity.total.minus(jobs.sum_reserved_capacity(name))
+                for name, capacity in capacities.items()
+            }
+
+
+Capacities = Annotated[KnownCapacity, depend_on(KnownCapacity)]
+"""Parameter type of an endpoint that needs the service."""
 
 
 def measure_capacities(launchers: Launchers) -> KnownCapacities:

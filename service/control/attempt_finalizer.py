@@ -6,19 +6,16 @@ from datetime import timedelta
 
 from sqlalchemy.orm import Session
 
-from service.actors import RECONCILER
-from service.control.back_off import BackOff
-from service.control.restart_policy import UNCOUNTED, count_restarts_left, has_progressed
+from service.control.restart_policy import UNCOUNTED, BackOff, count_restarts_left, has_progressed
 from service.control.verdict import ExitObservation, Verdict, decide
-from service.jobs.attempt_repository import AttemptRepository
-from service.jobs.checkpoint_repository import CheckpointRepository
-from service.jobs.models import Attempt, Job
-from service.jobs.repository import Change, JobRepository
-from service.jobs.run_facts import EndFacts, RunFacts
-from service.jobs.states import AttemptState, JobState
 from service.launchers.protocol import LaunchError, LaunchStatus
 from service.leader.leadership import Leadership
-from service.reasons import Reason
+from service.reasons import RECONCILER, Reason
+from service.store.attempt_repository import AttemptRepository, CheckpointRepository
+from service.store.job_repository import Change, JobRepository
+from service.store.models import Attempt, Job
+from service.store.run_facts import EndFacts, RunFacts
+from service.store.states import AttemptState, JobState
 from service.times import now
 
 

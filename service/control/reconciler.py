@@ -5,24 +5,23 @@ from dataclasses import replace
 
 import structlog
 
-from service.actors import RECONCILER
 from service.control.attempt_finalizer import AttemptFinalizer
+from service.control.restart_policy import has_to_wait, is_late
 from service.control.starter import Starter
-from service.control.time_limits import has_to_wait, is_late
 from service.database import Database
-from service.jobs.attempt_repository import AttemptRepository
-from service.jobs.launches import make_launch
-from service.jobs.models import Attempt, Job
-from service.jobs.repository import Change, JobRepository, StateChangedError
-from service.jobs.run_facts import RunFacts
-from service.jobs.states import WATCHED, AttemptState, JobState
 from service.launchers.observed_end import ObservedEnd
 from service.launchers.protocol import Launch, LaunchError, LaunchName, LaunchPhase, LaunchStatus
 from service.launchers.registry import Launchers
 from service.leader.leadership import Leadership
-from service.reasons import Reason
+from service.reasons import RECONCILER, Reason
 from service.reports.spool_tail import SpoolTail
 from service.sizes import format_giga, guess_size_base
+from service.store.attempt_repository import AttemptRepository
+from service.store.job_repository import Change, JobRepository, StateChangedError
+from service.store.launches import make_launch
+from service.store.models import Attempt, Job
+from service.store.run_facts import RunFacts
+from service.store.states import WATCHED, AttemptState, JobState
 from service.times import now
 
 log = structlog.get_logger(__name__)

@@ -1,9 +1,11 @@
 """Count of the restarts that use up `max_restarts`: consecutive ones without progress."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from service.jobs.models import Attempt
 from service.reasons import Reason
+from service.store.models import Attempt, Job
+from service.times import now
 
 UNCOUNTED = frozenset(
     {
@@ -41,3 +43,34 @@ def get_attempts_since_progress(attempts: Sequence[Attempt]) -> Sequence[Attempt
 def has_progressed(attempt: Attempt) -> bool:
     """Whether an attempt that has ended made progress: it saved a checkpoint of a later step than its first."""
     return attempt.saved_step is not None and attempt.saved_step > (attempt.start_step or 0)
+
+
+MAX_DOUBLINGS = 32
+"""Limit of the exponent: more doublings exceed any maximum delay, and in the end the range of a float."""
+
+
+@dataclass(frozen=True)
+class BackOff:
+    """Exponential back-off: `delay_seconds`, doubled with each further restart without progress, up to
+    `max_delay_seconds`."""
+
+    delay_seconds: float
+    max_delay_seconds: float
+
+    def compute_delay_seconds(self, attempts: Sequence[Attempt]) -> float:
+        """Compute the seconds to wait before the next attempt.
+
+        attempts: all attempts of the job so far; the last one has ended.
+        """
+        num_doublings = min(len(get_attempts_since_progress(attempts)) - 1, MAX_DOUBLINGS)
+        return min(self.max_delay_seconds, self.delay_seconds * 2.0**num_doublings)
+
+
+def has_to_wait(job: Job) -> bool:
+    """Whether the back-off of `job` is not over yet."""
+    return job.restarts_at is not None and now() < job.restarts_at
+
+
+def is_late(job: Job) -> bool:
+    """Whether the deadline of `job` has passed."""
+    return job.deadline_at is not None and now() > job.deadline_at

@@ -4,21 +4,20 @@ import time
 
 import structlog
 
-from service.actors import SCHEDULER
 from service.control.attempt_finalizer import AttemptFinalizer
 from service.control.round_errors import Faults
 from service.control.starter import Starter
-from service.jobs.demand import list_misfits
-from service.jobs.models import Job
-from service.jobs.repository import Change, JobRepository, StateChangedError
-from service.jobs.states import JobState
 from service.launchers.protocol import LauncherCapacity, LaunchError
 from service.launchers.registry import Launchers
 from service.leader.leadership import Leadership, LeadershipLostError
 from service.queue.repository import QueueRepository, list_late
-from service.queue.state import QueueState, get_demand, get_full_demand
-from service.quotas.rules import list_full
-from service.reasons import Reason
+from service.queue.state import QueueState
+from service.reasons import SCHEDULER, Reason
+from service.store.demand import get_demand, get_full_demand, list_misfits
+from service.store.job_repository import Change, JobRepository, StateChangedError
+from service.store.models import Job
+from service.store.quota_rules import list_full
+from service.store.states import JobState
 from service.times import now
 
 log = structlog.get_logger(__name__)

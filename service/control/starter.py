@@ -4,19 +4,18 @@ import json
 
 from dlrm.config import ResolvedJob, format_count
 from dlrm.record import PushTarget
-from service.actors import SCHEDULER
+from service.access.secret import hash_secret, new_secret
 from service.ids import new_id
-from service.jobs.attempt_repository import AttemptRepository
-from service.jobs.launches import make_launch
-from service.jobs.models import Attempt, Job
-from service.jobs.repository import Change, JobRepository, StateChangedError
-from service.jobs.states import AttemptState, JobState
-from service.keys.secret import hash_secret, new_secret
 from service.launchers.protocol import LaunchFiles
 from service.launchers.registry import Launchers
 from service.leader.leadership import Leadership
-from service.reasons import Reason
+from service.reasons import SCHEDULER, Reason
 from service.reports.progress import ReportedProgress
+from service.store.attempt_repository import AttemptRepository
+from service.store.job_repository import Change, JobRepository, StateChangedError
+from service.store.launches import make_launch
+from service.store.models import Attempt, Job
+from service.store.states import AttemptState, JobState
 from service.times import now
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from dlrm.record import EXIT_BAD_INPUT, EndReason, Outcome
 from hostinfo.stop_signals import name_signal
 from service.control.restart_policy import UNCOUNTED
-from service.jobs.states import AttemptState, JobState
 from service.reasons import Reason
+from service.store.states import AttemptState, JobState
 
 RETRIED = (
     {Reason(reason.value) for reason in EndReason if reason.is_retried}

@@ -1,6 +1,7 @@
 """Endpoints of the HTML pages. Pages need no sign-in: they hold no data, which their scripts get from the REST API."""
 
 from pathlib import Path
+from typing import Annotated
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
@@ -8,7 +9,8 @@ from fastapi.templating import Jinja2Templates
 
 from dlrm.config import PRESETS
 from dlrm.record import BANNERS, PART_DESCRIPTIONS, YARDSTICKS
-from service.services import ServicesDependency
+from service.parts import depend_on
+from service.settings import Settings
 
 HERE = Path(__file__).parent
 static_directory = HERE / "static"
@@ -53,11 +55,11 @@ def jobs_page(request: Request) -> Response:
 
 
 @router.get("/new")
-def new_job_page(request: Request, services: ServicesDependency) -> Response:
+def new_job_page(request: Request, settings: Annotated[Settings, depend_on(Settings)]) -> Response:
     """Return the page that checks and submits a job document."""
     presets = {name: preset.summary for name, preset in PRESETS.items()}
     words = {"part_words": PART_DESCRIPTIONS, "presets": presets, "example": _EXAMPLE}
-    return _page(request, "new.html", max_bytes=services.settings.max_body_bytes, **words)
+    return _page(request, "new.html", max_bytes=settings.max_body_bytes, **words)
 
 
 @router.get("/jobs")

@@ -12,14 +12,14 @@ ADVISORY_LOCK = 0x646C726D
 """Key of the PostgreSQL lock that this program's migrations hold."""
 
 
-class NewerRevisionError(Exception):
-    """Error raised where a later version of this program has migrated the database."""
+class ForeignRevisionError(Exception):
+    """Error raised where another version of this program has made the tables; the message says which one can help."""
 
 
 def migrate(database: Database) -> None:
     """Run the missing migrations in one transaction.
 
-    If two services start at once, the second one waits and finds nothing left to do. Raises NewerRevisionError.
+    If two services start at once, the second one waits and finds nothing left to do. Raises ForeignRevisionError.
     """
     with database.engine.execution_options(sqlite_begin="BEGIN IMMEDIATE").begin() as connection:
         if connection.dialect.name == "postgresql":
@@ -37,11 +37,17 @@ def _make_config(connection: Connection) -> Config:
 
 
 def _is_newest(connection: Connection, known: ScriptDirectory) -> bool:
-    """Return whether no migration is missing. Raises NewerRevisionError."""
-    revision, newest = MigrationContext.configure(connection).get_current_revision(), known.get_current_head()
-    if revision is not None and revision not in {script.revision for script in known.walk_revisions()}:
-        raise NewerRevisionError(
+    """Return whether no migration is missing. Raises ForeignRevisionError."""
+    revision = MigrationContext.configure(connection).get_current_revision()
+    first, newest = known.get_base() or "", known.get_current_head() or ""
+    if revision is not None and revision > newest:
+        raise ForeignRevisionError(
             f"a later version of this program has changed its tables to revision {revision}, of which this version "
-            f"knows up to {newest}"
+            f"knows up to {newest}; start that version, or restore a backup from before the upgrade"
+        )
+    if revision is not None and revision < first:
+        raise ForeignRevisionError(
+            f"its tables are at revision {revision}, and this version upgrades them from {first} on; start once the "
+            "last version before this one, which upgrades them to that"
         )
     return revision == newest

@@ -7,10 +7,9 @@ from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError
 
 from service.database.database import Database
-from service.database.errors import DatabaseUnusableError
 from service.database.failures import get_cause, is_database_away, is_refused
-from service.database.migrate import NewerRevisionError, migrate
-from service.database.url import describe_database, parse_database_url
+from service.database.migrate import ForeignRevisionError, migrate
+from service.database.url import DatabaseUnusableError, describe_database, parse_database_url
 
 log = structlog.get_logger(__name__)
 
@@ -70,9 +69,8 @@ def _wait_for_connection(database: Database, url: URL) -> None:
 def _migrate(database: Database, url: URL) -> None:
     try:
         migrate(database)
-    except NewerRevisionError as error:
-        remedy = "start that version, or restore a backup from before the upgrade"
-        raise _make_error(url, str(error), remedy) from error
+    except ForeignRevisionError as error:
+        raise DatabaseUnusableError(f"DLRM_DATABASE_URL: cannot use {describe_database(url)}: {error}") from error
     except DBAPIError as error:
         raise _make_error(url, get_cause(error), _find_remedy(url, error)) from error
 

@@ -4,7 +4,7 @@ import os
 import re
 from pathlib import Path
 
-from service.database.errors import UnsafePlaceError
+from service.database.url import UnsafePlaceError
 
 _MOUNTS = Path("/proc/self/mountinfo")
 _NETWORK_TYPE = re.compile(

@@ -1,4 +1,4 @@
-"""URL of the database: what it may be, and how it is shown without its password."""
+"""URL of the database: what it may be, how it is shown without its password, and errors about it."""
 
 from pathlib import Path
 
@@ -6,7 +6,18 @@ from sqlalchemy import URL
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
-from service.database.errors import DatabaseUrlError
+
+class DatabaseUnusableError(Exception):
+    """Error raised where the service cannot use its database; the message says what to do."""
+
+
+class DatabaseUrlError(Exception):
+    """Error raised where the URL of the database can be that of none; the message says what would be valid."""
+
+
+class UnsafePlaceError(DatabaseUnusableError):
+    """Error raised where a file is in a place in which SQLite may damage it."""
+
 
 VALID = (
     "sqlite:////absolute/path.sqlite3, or postgresql+psycopg://USER:PASSWORD@HOST:PORT/DATABASE with %40 for an @ in "

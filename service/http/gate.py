@@ -15,6 +15,7 @@ from service.http.request_origin import get_address
 
 API_PREFIX = "/v1/"
 INGEST_PREFIX = "/v1/ingest/"
+SESSION_COOKIE = "dlrm_session"
 SESSION_PATH = "/v1/session"
 """Path of sign-in and sign-out, the only one of the API that needs no credentials."""
 HEALTH_PATH = "/healthz"

@@ -8,10 +8,9 @@ from fastapi import FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 
 from dlrm.config import JobSpec
-from service.http.gate import INGEST_PREFIX, is_guarded
+from service.http.gate import INGEST_PREFIX, SESSION_COOKIE, is_guarded
 from service.http.problem_kinds import make_examples
 from service.http.problems import ProblemDocument
-from service.keys.dependencies import SESSION_COOKIE
 
 COMPONENT = "#/components/schemas/{model}"
 

@@ -1,11 +1,11 @@
 """Changes that a user asks of one job: cancel, pause, resume, hold and release."""
 
+from service.access.principal import Principal
 from service.http.problems import conflict
-from service.jobs.models import Job
-from service.jobs.repository import Change, JobRepository
-from service.jobs.states import TRANSITIONS, JobState
-from service.keys.principal import Principal
 from service.reasons import Reason
+from service.store.job_repository import Change, JobRepository
+from service.store.models import Job
+from service.store.states import ENDED, TRANSITIONS, JobState
 
 
 def describe_sender(principal: Principal) -> str:
@@ -56,3 +56,15 @@ def release(jobs: JobRepository, job: Job, principal: Principal) -> None:
 def _require_queued(job: Job, participle: str) -> None:
     if job.state != JobState.QUEUED:
         raise conflict(f"{job.id} is {job.state}: only a QUEUED job can be {participle}", state=job.state)
+
+
+_ADVICE = {JobState.CANCELLING: "wait for its end", JobState.PAUSED: "resume it, or cancel it first"}
+
+
+def require_end(job: Job, participle: str) -> None:
+    """Raise ProblemError where `job` has not ended; it says what to do. participle: what is asked, as "deleted"."""
+    state = JobState(job.state)
+    if state not in ENDED:
+        advice = _ADVICE.get(state, "cancel it first, or wait for its end")
+        detail = f"{job.id} is {state}: only a job that has ended can be {participle}; {advice}"
+        raise conflict(detail, state=state)

@@ -4,29 +4,31 @@ Files that the service does not see, in a bucket or on disks of other machines, 
 So a job is never half shown, wherever the service is killed: what is hidden stays hidden, and is removed later.
 """
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Annotated
 
 import structlog
 from sqlalchemy.orm import Session
 
-from service.audit.actions import AuditAction
+from service.access.principal import Principal
+from service.access.visibility import get_visible_job
 from service.audit.log import AuditLog
+from service.audit.models import AuditAction
 from service.database import Database
 from service.http.problems import conflict
-from service.jobs.checkpoint_repository import CheckpointRepository
-from service.jobs.ended import require_end
-from service.jobs.idempotency_repository import IdempotencyRepository
-from service.jobs.models import Job
-from service.jobs.repository import JobRepository
-from service.jobs.run_facts import RunFacts
-from service.jobs.run_files import RunDirectoryError, find_run_directory, remove_directory
+from service.jobs.actions import require_end
 from service.jobs.schemas import DeletedJobView, JobView
-from service.jobs.visibility import get_visible_job
-from service.keys.principal import Principal
-from service.reports.log_parts import LogPartRepository
+from service.parts import depend_on
 from service.reports.repository import ReportRepository
+from service.store.attempt_repository import CheckpointRepository
+from service.store.idempotency_repository import IdempotencyRepository
+from service.store.job_repository import JobRepository
+from service.store.log_parts import LogPartRepository
+from service.store.models import Job
+from service.store.run_facts import RunFacts
 from service.times import now
 
 log = structlog.get_logger(__name__)
@@ -147,6 +149,10 @@ class DeletionService:
         return any(num_removed)
 
 
+Deletions = Annotated[DeletionService, depend_on(DeletionService)]
+"""Parameter type of an endpoint that needs the service."""
+
+
 def _refuse_to_leave_heirs(session: Session, job: Job, principal: Principal) -> None:
     """Raise ProblemError if a job that has not ended starts from the model of `job`."""
     heir = JobRepository(session).find_heir(job.id)
@@ -155,3 +161,56 @@ def _refuse_to_leave_heirs(session: Session, job: Job, principal: Principal) -> 
     name = heir.id if principal.may_see(heir.owner) else "a job of another owner"
     advice = "wait for its end, or cancel it" if principal.may_see(heir.owner) else "wait for its end"
     raise conflict(f"{name}, which has not ended, starts from the model of {job.id}: {advice}")
+
+
+class RunDirectoryError(Exception):
+    """Run directory that is not where this service keeps those of its jobs; it is not removed."""
+
+
+def find_run_directory(job: Job, runs_directory: Path) -> Path:
+    """Return the real path of the run directory of `job`, which need not exist.
+
+    Raises RunDirectoryError if it is not directly below `runs_directory` with the id of the job as its name, and
+    where it is a link or a file.
+    """
+    path, real_parent = Path(job.run_directory), runs_directory.resolve()
+    if path.name != job.id or path.parent.resolve() != real_parent:
+        raise RunDirectoryError(f"{path} is not a directory of {runs_directory} named as the job is")
+    if path.is_symlink() or (path.exists() and not path.is_dir()):
+        raise RunDirectoryError(f"{path} is no directory: remove it yourself, and what it leads to")
+    return real_parent / job.id
+
+
+def remove_directory(path: Path, is_over: Callable[[], bool]) -> bool:
+    """Remove a directory with everything in it, and return whether it is gone.
+
+    Links are removed, and never followed. What is missing already is no error. Where something cannot be removed, the
+    rest is, and then the first OSError is raised. After each file, `is_over` tells whether to leave the rest to a later
+    call; this returns False then.
+    """
+    errors: list[OSError] = []
+    # os.fwalk works with open directories: nobody can put a link in the place of one that is being walked.
+    try:
+        for _, directories, files, directory in os.fwalk(path, topdown=False, onerror=errors.append):
+            for name in files + directories:
+                try:
+                    _remove_entry(name, directory)
+                except OSError as error:
+                    errors.append(error)
+                if is_over():
+                    return False
+        path.rmdir()
+    except OSError as error:
+        errors.append(error)
+    errors = [error for error in errors if not isinstance(error, FileNotFoundError)]
+    if errors:
+        raise errors[0]
+    return True
+
+
+def _remove_entry(name: str, directory: int) -> None:
+    """Remove a file, a link or an empty directory. directory: descriptor of the directory in which it is."""
+    try:
+        os.unlink(name, dir_fd=directory)
+    except IsADirectoryError:
+        os.rmdir(name, dir_fd=directory)

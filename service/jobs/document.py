@@ -1,9 +1,13 @@
-"""The job documents that the service accepts: valid ones that do not keep it busy for long."""
+"""Job documents that the service accepts, and how they are resolved for the launcher of the job."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from dlrm.config import ConfigError, FieldError, JobSpec, parse_job
+from dlrm.config import ConfigError, FieldError, JobSpec, ResolvedJob, parse_job, resolve
+from service.jobs.paths import resolve_paths, resolve_roots, resolve_unseen_paths
+from service.launchers.protocol import Launcher
+from service.launchers.registry import Launchers
 
 MAX_PATTERNS = 1_000
 """Largest number of files, directories and patterns of the training rows, and of the evaluation rows. A run on one
@@ -25,3 +29,44 @@ def parse_document(document: Mapping[str, Any]) -> JobSpec:
     if errors:
         raise ConfigError(errors)
     return spec
+
+
+def resolve_job_paths(job: JobSpec, launcher: Launcher, private: Sequence[Path]) -> JobSpec:
+    """Return `job` with every data path as its attempts need it. private: directories of the service itself.
+
+    Raises ConfigError that names every invalid path.
+    """
+    roots = launcher.places.data_roots
+    return resolve_paths(job, roots, private) if launcher.shares_files else resolve_unseen_paths(job, roots)
+
+
+def resolve_for_launcher(job: JobSpec, launcher: Launcher, *, uses_prepared: bool = True) -> ResolvedJob:
+    """Resolve a job whose paths are resolved, with the data roots of its launcher.
+
+    uses_prepared: whether rows are looked for among the prepared ones that jobs share.
+    """
+    places = launcher.places
+    roots = resolve_roots(places.data_roots) if launcher.shares_files else list(places.data_roots)
+    return resolve(job, roots, places.prepared_directory if uses_prepared else None)
+
+
+def resolve_launcher(spec: JobSpec, launchers: Launchers) -> str:
+    """Return the name of the launcher that starts a job.
+
+    Raises ConfigError if the service has none of that name, or where that one does not allow the job's placement.
+    """
+    name = launchers.resolve(spec.resources.launcher)
+    if name not in launchers:
+        message, valid = f"this service has no launcher {name}", ", ".join(["auto", *launchers])
+        raise ConfigError([FieldError("resources.launcher", message, valid)])
+    if faults := launchers[name].list_faults(spec.resources.kubernetes):
+        raise ConfigError(faults)
+    return name
+
+
+def choose_machines(job: JobSpec, launcher: str) -> JobSpec:
+    """Return `job` with one machine of a range that begins with one, where the launcher starts jobs on one alone."""
+    numbers = job.resources.node_range
+    if launcher != "local" or numbers[0] > 1 or len(numbers) == 1:
+        return job
+    return job.model_copy(update={"resources": job.resources.with_present(1)})

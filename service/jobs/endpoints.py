@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Header, Query, Request, Response
 
 from dlrm.config import FieldError
+from service.access.senders import Submitter, Viewer
 from service.http.answers import NOT_MODIFIED, answer_with_tag, need_slot
 from service.http.limits import LISTS, Turns
 from service.http.paging import Cursor, Page, parse_id_cursor, parse_serial_cursor
@@ -13,12 +14,11 @@ from service.http.problems import invalid_request
 from service.http.query import FilterTime
 from service.http.request_body import JSON, TOML
 from service.http.route import ApiRoute, runs_in
-from service.jobs.filters import JobFilter
+from service.jobs.deletion import Deletions
 from service.jobs.schemas import AttemptList, CheckpointList, DeletedJobView, EventView, JobDetail, JobView
-from service.jobs.service import Submission
-from service.jobs.states import JobState
-from service.keys.dependencies import Submitter, Viewer
-from service.services import ServicesDependency
+from service.jobs.service import Jobs, Submission
+from service.store.filters import JobFilter
+from service.store.states import JobState
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=ApiRoute)
 
@@ -43,19 +43,19 @@ CREATED_BEFORE: dict[int | str, dict[str, Any]] = {
 @may_answer("malformed-toml", "invalid-job", "cannot-fit", "idempotency-mismatch", "quota-exceeded")
 async def submit_job(
     document: Annotated[dict[str, Any], Body(description=EXAMPLE_DOCUMENT)],
-    services: ServicesDependency,
+    jobs: Jobs,
     principal: Submitter,
     response: Response,
     idempotency_key: IdempotencyKey = None,
 ) -> JobView:
     submission = Submission(document, principal, idempotency_key)
-    return _announce(response, *await SUBMISSIONS.run(principal.owner, services.jobs.submit, submission))
+    return _announce(response, *await SUBMISSIONS.run(principal.owner, jobs.submit, submission))
 
 
 @router.get("", dependencies=[LongList])
 @runs_in(LISTS)
 def list_jobs(
-    services: ServicesDependency,
+    jobs: Jobs,
     principal: Viewer,
     state: Annotated[list[JobState] | None, Query(description="may be repeated; one must match")] = None,
     label: Annotated[list[str] | None, Query(description="name:value; may be repeated; all must match")] = None,
@@ -80,83 +80,83 @@ def list_jobs(
         created_before=created_before,
         text=q,
     )
-    return services.jobs.list_page(chosen, principal, cursor=parse_id_cursor(cursor, "job"), limit=limit)
+    return jobs.list_page(chosen, principal, cursor=parse_id_cursor(cursor, "job"), limit=limit)
 
 
 @router.get("/{job_id}", response_model=JobDetail, responses=NOT_MODIFIED)
-def get_job(job_id: str, request: Request, services: ServicesDependency, principal: Viewer) -> Response:
-    return answer_with_tag(request, services.jobs.get(job_id, principal))
+def get_job(job_id: str, request: Request, jobs: Jobs, principal: Viewer) -> Response:
+    return answer_with_tag(request, jobs.get(job_id, principal))
 
 
 @router.post("/{job_id}/cancel", status_code=202)
 @may_answer("conflict")
-def cancel_job(job_id: str, services: ServicesDependency, principal: Submitter) -> JobView:
-    return services.jobs.cancel(job_id, principal)
+def cancel_job(job_id: str, jobs: Jobs, principal: Submitter) -> JobView:
+    return jobs.cancel(job_id, principal)
 
 
 @router.post("/{job_id}/pause", status_code=202)
 @may_answer("conflict")
-def pause_job(job_id: str, services: ServicesDependency, principal: Submitter) -> JobView:
-    return services.jobs.pause(job_id, principal)
+def pause_job(job_id: str, jobs: Jobs, principal: Submitter) -> JobView:
+    return jobs.pause(job_id, principal)
 
 
 @router.post("/{job_id}/resume", status_code=202)
 @may_answer("conflict")
-def resume_job(job_id: str, services: ServicesDependency, principal: Submitter) -> JobView:
-    return services.jobs.resume(job_id, principal)
+def resume_job(job_id: str, jobs: Jobs, principal: Submitter) -> JobView:
+    return jobs.resume(job_id, principal)
 
 
 @router.post("/{job_id}/hold", status_code=202)
 @may_answer("conflict")
-def hold_job(job_id: str, services: ServicesDependency, principal: Submitter) -> JobView:
-    return services.jobs.hold(job_id, principal)
+def hold_job(job_id: str, jobs: Jobs, principal: Submitter) -> JobView:
+    return jobs.hold(job_id, principal)
 
 
 @router.post("/{job_id}/release", status_code=202)
 @may_answer("conflict")
-def release_job(job_id: str, services: ServicesDependency, principal: Submitter) -> JobView:
-    return services.jobs.release(job_id, principal)
+def release_job(job_id: str, jobs: Jobs, principal: Submitter) -> JobView:
+    return jobs.release(job_id, principal)
 
 
 @router.post("/{job_id}/restart", status_code=201, responses=CREATED_BEFORE)
 @may_answer("invalid-job", "cannot-fit", "conflict", "idempotency-mismatch", "quota-exceeded")
 async def restart_job(
     job_id: str,
-    services: ServicesDependency,
+    jobs: Jobs,
     principal: Submitter,
     response: Response,
     idempotency_key: IdempotencyKey = None,
 ) -> JobView:
-    restart = services.jobs.restart
+    restart = jobs.restart
     return _announce(response, *await SUBMISSIONS.run(principal.owner, restart, job_id, principal, idempotency_key))
 
 
 @router.delete("/{job_id}", status_code=202)
 @may_answer("conflict")
-def delete_job(job_id: str, services: ServicesDependency, principal: Submitter) -> DeletedJobView:
-    return services.deletions.delete(job_id, principal)
+def delete_job(job_id: str, deletions: Deletions, principal: Submitter) -> DeletedJobView:
+    return deletions.delete(job_id, principal)
 
 
 @router.get("/{job_id}/events", dependencies=[LongList])
 @runs_in(LISTS)
 def list_events(
     job_id: str,
-    services: ServicesDependency,
+    jobs: Jobs,
     principal: Viewer,
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 200,
 ) -> Page[EventView]:
-    return services.jobs.list_events(job_id, principal, parse_serial_cursor(cursor), limit)
+    return jobs.list_events(job_id, principal, parse_serial_cursor(cursor), limit)
 
 
 @router.get("/{job_id}/attempts")
-def list_attempts(job_id: str, services: ServicesDependency, principal: Viewer) -> AttemptList:
-    return AttemptList(items=services.jobs.list_attempts(job_id, principal))
+def list_attempts(job_id: str, jobs: Jobs, principal: Viewer) -> AttemptList:
+    return AttemptList(items=jobs.list_attempts(job_id, principal))
 
 
 @router.get("/{job_id}/checkpoints")
-def list_checkpoints(job_id: str, services: ServicesDependency, principal: Viewer) -> CheckpointList:
-    return CheckpointList(items=services.jobs.list_checkpoints(job_id, principal))
+def list_checkpoints(job_id: str, jobs: Jobs, principal: Viewer) -> CheckpointList:
+    return CheckpointList(items=jobs.list_checkpoints(job_id, principal))
 
 
 def _announce(response: Response, job: JobView, is_new: bool) -> JobView:

@@ -2,7 +2,8 @@
 
 import glob
 import os
-from collections.abc import Sequence
+import posixpath
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -31,16 +32,37 @@ def resolve_paths(job: JobSpec, roots: Sequence[str], private: Sequence[Path]) -
     that names every invalid path.
     """
     allowed = _AllowedDirectories(roots, private)
+    valid = "a directory written by `dlrm prepare`" if _is_packed(job) else "a file, directory or pattern"
+
+    def resolve(pattern: str) -> str:
+        return _resolve_remote(pattern, job, roots) if is_remote(pattern) else _resolve_local(pattern, job, allowed)
+
+    return _resolve_all(job, resolve, f"{valid} under {' or '.join(roots)}")
+
+
+def resolve_unseen_paths(job: JobSpec, roots: Sequence[str]) -> JobSpec:
+    """Return `job` with every data path as an absolute path, or URI, under one of the `roots`.
+
+    A relative path is one under the only directory among the roots. Whether there are such files, and whether links
+    lead out of the roots, is checked by the trainer. Raises ConfigError that names every invalid path.
+    """
+    valid = f"a path or URI under {' or '.join(roots)}" if roots else "data.synthetic, as no data is set up"
+    return _resolve_all(job, lambda pattern: resolve_unseen_path(pattern, roots), valid)
+
+
+def _resolve_all(job: JobSpec, resolve: Callable[[str], str], valid: str) -> JobSpec:
+    """Return `job` with what `resolve` makes of each data path.
+
+    valid: what a path may be. Raises ConfigError that names every path of which `resolve` makes a ValueError.
+    """
     errors: list[FieldError] = []
-    names = {"train": job.data.train, "eval": job.data.eval}
-    resolved = {
-        name: [
-            _resolve_pattern(f"data.{name}.{number}", pattern, job, roots, allowed, errors)
-            for number, pattern in enumerate(patterns)
-        ]
-        for name, patterns in names.items()
-        if patterns
-    }
+    resolved: dict[str, list[str]] = {}
+    for name, patterns in {"train": job.data.train, "eval": job.data.eval}.items():
+        for number, pattern in enumerate(patterns or []):
+            try:
+                resolved.setdefault(name, []).append(resolve(pattern))
+            except ValueError as error:
+                errors.append(FieldError(f"data.{name}.{number}", str(error), valid))
     if errors:
         raise ConfigError(errors)
     return job.model_copy(update={"data": job.data.model_copy(update=resolved)})
@@ -143,26 +165,10 @@ class _AllowedDirectories:
         return self._real_directories[path.parent] / path.name
 
 
-def _resolve_pattern(
-    field: str, pattern: str, job: JobSpec, roots: Sequence[str], allowed: _AllowedDirectories, errors: list[FieldError]
-) -> str:
-    try:
-        if is_remote(pattern):
-            return _resolve_remote(pattern, job, roots)
-        return _resolve_local(pattern, job, allowed)
-    except PathError as error:
-        valid = "a directory written by `dlrm prepare`" if _is_packed(job) else "a file, directory or pattern"
-        errors.append(FieldError(field, str(error), f"{valid} under {' or '.join(roots)}"))
-        return pattern
-
-
 def _resolve_remote(pattern: str, job: JobSpec, roots: Sequence[str]) -> str:
     if _is_packed(job):
         raise PathError(f"{pattern!r} is remote, but prepared data must be local: it is mapped into memory")
-    try:
-        uri = normalise_uri(pattern)
-    except ValueError as error:
-        raise PathError(str(error)) from None
+    uri = normalise_uri(pattern)
     if not any(is_under(uri, root) for root in roots if is_remote(root)):
         raise PathError(f"{pattern!r} is outside the data roots")
     return uri
@@ -248,3 +254,25 @@ def _describe_missing(pattern: str, job: JobSpec) -> str:
 
 def _is_packed(job: JobSpec) -> bool:
     return job.data.format == "packed"
+
+
+def resolve_unseen_path(pattern: str, roots: Sequence[str]) -> str:
+    """Return the path or URI for which `pattern` stands. Raises PathError, and ValueError if it is no URI."""
+    if is_remote(pattern):
+        uri = normalise_uri(pattern)
+        if any(is_under(uri, normalise_uri(root)) for root in roots if is_remote(root)):
+            return uri
+        raise PathError(f"{pattern!r} is outside the data roots")
+    if "\0" in pattern:
+        raise PathError(f"{pattern!r} is not a path")
+    directories = [root for root in roots if not is_remote(root)]
+    if not posixpath.isabs(pattern):
+        if len(directories) != 1:
+            raise PathError(f"{pattern!r} is relative, and there is not one data directory alone; write it in full")
+        pattern = posixpath.join(directories[0], pattern)
+    path = posixpath.normpath(pattern)
+    if any(part.startswith(".") for part in path.split("/")):
+        raise PathError(f"{pattern!r} contains a name that starts with a dot; data must not be hidden")
+    if not any(path == root or path.startswith(f"{root}/") for root in directories):
+        raise PathError(f"{pattern!r} is outside the data roots")
+    return path

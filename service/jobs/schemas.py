@@ -7,19 +7,12 @@ from pydantic import BaseModel
 from dlrm.record import EvaluationSource, find_yardsticks, list_quality_warnings
 from service import schemas
 from service.jobs.batch_stages import list_batch_stages
-from service.jobs.checkpoints import Checkpoint
-from service.jobs.models import Event, Job
-from service.jobs.run_facts import RunFacts
-from service.jobs.states import HOLDING, AttemptState, JobState
-from service.reasons import Reason
+from service.queue.place import Wait
+from service.reports.progress import CLEARED_PROGRESS
 from service.schemas import Progress, QueuePlace
-
-Wait = tuple[Reason, str]
-"""Reason for which a job waits, and a sentence about it."""
-
-
-CLEARED_PROGRESS: dict[str, Any] = {"phase": None, "message": None, "eta_seconds": None}
-"""Fields of `Progress` that are cleared while no attempt runs."""
+from service.store.models import Event, Job
+from service.store.run_facts import Checkpoint, RunFacts
+from service.store.states import HOLDING, AttemptState, JobState
 
 
 class JobView(schemas.Job, frozen=True):
@@ -88,15 +81,7 @@ class CheckpointView(schemas.Checkpoint, frozen=True):
             done_fraction = checkpoint.num_samples / num_run_samples
         else:
             done_fraction = checkpoint.step / max(checkpoint.num_steps, 1)
-        return cls(
-            step=checkpoint.step,
-            num_samples=checkpoint.num_samples,
-            done_fraction=done_fraction,
-            time=checkpoint.time,
-            num_bytes=checkpoint.num_bytes,
-            world_size=checkpoint.world_size,
-            path=checkpoint.path,
-        )
+        return cls.model_validate(vars(checkpoint) | {"done_fraction": done_fraction})
 
 
 class CheckpointList(BaseModel):

@@ -5,43 +5,46 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from dlrm.config import FieldError, JobSpec
-from service.audit.actions import AuditAction
+from service.access.principal import Principal
+from service.access.visibility import get_visible_job, get_visible_owner
 from service.audit.log import AuditLog
+from service.audit.models import AuditAction
 from service.capacity.known import KnownCapacity
 from service.database import Database
 from service.http.paging import Page
 from service.http.problems import ProblemError, not_found
 from service.ids import new_id
 from service.jobs import actions
-from service.jobs.attempt_repository import AttemptRepository
-from service.jobs.demand import choose_machines, compute_demand, list_faults
-from service.jobs.document import parse_document
-from service.jobs.ended import require_end
-from service.jobs.filters import JobFilter
-from service.jobs.idempotency_repository import IdempotencyRepository
-from service.jobs.launches import resolve_launcher
-from service.jobs.models import Job, JobLabel
-from service.jobs.places import resolve_for_launcher, resolve_job_paths
-from service.jobs.repository import JobRepository, StateChangedError
-from service.jobs.run_facts import RunFacts
+from service.jobs.actions import require_end
+from service.jobs.document import (
+    choose_machines,
+    parse_document,
+    resolve_for_launcher,
+    resolve_job_paths,
+    resolve_launcher,
+)
 from service.jobs.schemas import AttemptView, CheckpointView, EventView, JobDetail, JobView
-from service.jobs.states import JobState
-from service.jobs.visibility import get_visible_job, get_visible_owner
 from service.jobs.warm_start import WarmStarts, hold_source
-from service.keys.principal import Principal
 from service.launchers.registry import Launchers
-from service.queue.place import find_place
-from service.queue.state import get_full_demand
-from service.queue.waits import explain_waits
+from service.parts import depend_on
+from service.queue.place import explain_waits, find_place
 from service.quotas.service import check_submission
 from service.reasons import Reason
 from service.settings import Settings
+from service.store.attempt_repository import AttemptRepository
+from service.store.demand import compute_demand, get_full_demand, list_faults
+from service.store.filters import JobFilter
+from service.store.idempotency_repository import IdempotencyRepository
+from service.store.job_repository import JobRepository, StateChangedError
+from service.store.models import Job, JobLabel
+from service.store.run_facts import RunFacts
+from service.store.states import JobState
 from service.times import now
 
 Action = Callable[[JobRepository, Job, Principal], None]
@@ -298,6 +301,10 @@ class JobService:
             job = get_visible_job(session, job_id, principal)
             num_samples = job.progress.get("num_run_samples")
         return [CheckpointView.from_checkpoint(found, num_samples) for found in self._facts.list_checkpoints(job)]
+
+
+Jobs = Annotated[JobService, depend_on(JobService)]
+"""Parameter type of an endpoint that needs the service."""
 
 
 def get_existing_job(session: Session, job_id: str) -> Job:

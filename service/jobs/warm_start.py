@@ -7,19 +7,18 @@ from sqlalchemy.orm import Session
 from dlrm.config import ConfigError, FieldError, JobSpec, find_warm_start_faults, replace_warm_start_source
 from dlrm.config.patterns import is_remote
 from dlrm.record import NoModelError, TrainedModel
+from service.access.principal import Principal
+from service.access.visibility import get_visible_job
 from service.database import Database
 from service.http.problems import ProblemError
 from service.ids import is_id
-from service.jobs.models import Job
-from service.jobs.paths import PathError, check_all_below, find_directory_under_roots
-from service.jobs.repository import JobRepository
-from service.jobs.run_facts import RunFacts
-from service.jobs.states import JobState
-from service.jobs.unseen_paths import resolve_unseen_path
-from service.jobs.visibility import get_visible_job
-from service.keys.principal import Principal
+from service.jobs.paths import PathError, check_all_below, find_directory_under_roots, resolve_unseen_path
 from service.launchers.registry import Launchers
 from service.settings import Settings
+from service.store.job_repository import JobRepository
+from service.store.models import Job
+from service.store.run_facts import RunFacts
+from service.store.states import JobState
 
 
 class WarmStarts:

@@ -4,13 +4,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Cookie, Query, Request, Response
 
+from service.access.senders import Admin, Viewer, refuse_foreign_page
+from service.http.gate import SESSION_COOKIE
 from service.http.paging import Cursor, Page, parse_id_cursor
 from service.http.problem_kinds import may_answer
 from service.http.request_origin import OriginDependency
 from service.http.route import ApiRoute
-from service.keys.dependencies import SESSION_COOKIE, Admin, Viewer, refuse_foreign_page
 from service.keys.schemas import CreatedKey, CreatedLink, KeyView, NewKey, NewLink, SignIn
-from service.services import ServicesDependency
+from service.keys.service import Keys
+from service.keys.sessions import Sessions
 
 router = APIRouter(prefix="/v1", tags=["keys"], route_class=ApiRoute)
 
@@ -19,31 +21,31 @@ SessionCookie = Annotated[str | None, Cookie(alias=SESSION_COOKIE)]
 
 @router.get("/keys")
 def list_keys(
-    services: ServicesDependency,
+    keys: Keys,
     principal: Viewer,
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> Page[KeyView]:
-    return services.keys.list_page(principal, cursor=parse_id_cursor(cursor, "key"), limit=limit)
+    return keys.list_page(principal, cursor=parse_id_cursor(cursor, "key"), limit=limit)
 
 
 @router.post("/keys", status_code=201)
 @may_answer("conflict")
-def create_key(new_key: NewKey, services: ServicesDependency, principal: Admin) -> CreatedKey:
-    return services.keys.create_requested(new_key, principal)
+def create_key(new_key: NewKey, keys: Keys, principal: Admin) -> CreatedKey:
+    return keys.create_requested(new_key, principal)
 
 
 @router.delete("/keys/{key_id}", status_code=204)
 @may_answer("conflict")
-def revoke_key(key_id: str, services: ServicesDependency, principal: Admin) -> None:
-    services.keys.revoke(key_id, principal.actor)
+def revoke_key(key_id: str, keys: Keys, principal: Admin) -> None:
+    keys.revoke(key_id, principal.actor)
 
 
 @router.post("/session", status_code=204)
 @may_answer("unauthenticated")
 def sign_in(
     credentials: SignIn,
-    services: ServicesDependency,
+    sessions: Sessions,
     origin: OriginDependency,
     request: Request,
     response: Response,
@@ -51,7 +53,7 @@ def sign_in(
 ) -> None:
     refuse_foreign_page(request)
     # A session that somebody else may have put into this browser ends here.
-    opened = services.sessions.sign_in(credentials, token, origin)
+    opened = sessions.sign_in(credentials, token, origin)
     response.set_cookie(
         SESSION_COOKIE,
         opened.token,
@@ -64,7 +66,7 @@ def sign_in(
 
 @router.delete("/session", status_code=204)
 def sign_out(
-    services: ServicesDependency,
+    sessions: Sessions,
     origin: OriginDependency,
     request: Request,
     response: Response,
@@ -72,13 +74,13 @@ def sign_out(
 ) -> None:
     refuse_foreign_page(request)
     if token:
-        services.sessions.sign_out(token, origin)
+        sessions.sign_out(token, origin)
     response.delete_cookie(SESSION_COOKIE, httponly=True, samesite="strict", secure=_is_encrypted(request))
 
 
 @router.post("/session/links", status_code=201)
-def create_link(new_link: NewLink, services: ServicesDependency, principal: Viewer) -> CreatedLink:
-    return services.sessions.create_link(new_link, principal)
+def create_link(new_link: NewLink, sessions: Sessions, principal: Viewer) -> CreatedLink:
+    return sessions.create_link(new_link, principal)
 
 
 def _is_encrypted(request: Request) -> bool:

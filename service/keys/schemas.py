@@ -5,8 +5,8 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from service import schemas
+from service.access.principal import Role
 from service.http.query import UtcTime
-from service.keys.roles import Role
 
 MAX_KEY_DAYS = 3650
 """Longest time until the expiry of a key, in days."""

@@ -1,29 +1,28 @@
 """Creation, list, check and revocation of keys."""
 
+import re
 from datetime import datetime, timedelta
+from typing import Annotated
 
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from dlrm.config import FieldError
-from service.actors import PARTS
-from service.audit.actions import AuditAction
-from service.audit.actor import SERVICE, Actor
+from service.access.principal import SERVICE, Actor, Principal, Role
+from service.access.secret import hash_secret, new_secret
 from service.audit.log import AuditLog
+from service.audit.models import AuditAction
 from service.database import Database
 from service.http.paging import Page
 from service.http.problems import conflict, invalid_request, not_found, unauthenticated
 from service.http.request_origin import RequestOrigin
 from service.ids import is_id, new_id
-from service.keys.credentials import KEY_PREFIX, RefusedError, check_key, has_form_of_key
 from service.keys.models import ApiKey
-from service.keys.principal import Principal
-from service.keys.repository import KeyRepository
-from service.keys.roles import Role
+from service.keys.repository import KeyRepository, SessionRepository
 from service.keys.schemas import MAX_KEY_DAYS, CreatedKey, KeyView, NewKey
-from service.keys.secret import hash_secret, new_secret
-from service.keys.session_repository import SessionRepository
 from service.keys.use_recorder import UseRecorder
+from service.parts import depend_on
+from service.reasons import PARTS
 from service.times import now
 
 FIRST_KEY = "admin"
@@ -143,6 +142,10 @@ class KeyService:
         self._audit.record(session, actor, action, key.id, name=key.name, owner=key.owner, role=key.role)
 
 
+Keys = Annotated[KeyService, depend_on(KeyService)]
+"""Parameter type of an endpoint that needs the service."""
+
+
 def find_key(session: Session, secret: str) -> ApiKey:
     """Return the key with this secret. Raises RefusedError if it is unknown, expired or revoked.
 
@@ -164,3 +167,35 @@ def _find_expiry(new_key: NewKey, at: datetime) -> datetime | None:
         message = f"{expires_at.isoformat()} is in the past or too late"
         raise invalid_request([FieldError("expires_at", message, f"a later time than now, at most {latest:%Y-%m-%d}")])
     return expires_at
+
+
+KEY_PREFIX = "dlrm_"
+_FORM = re.compile(rf"{KEY_PREFIX}[A-Za-z0-9_-]{{43}}")
+
+
+class RefusedError(Exception):
+    """Refusal of a key, a sign-in link or a session; the text is for its holder."""
+
+    def __init__(self, message: str, why: str, key: ApiKey | None = None) -> None:
+        """Keep the reason in one word, `why`, and id and owner of the key, empty if none is known."""
+        super().__init__(message)
+        self.why = why
+        self.key_id = key.id if key else ""
+        self.owner = key.owner if key else ""
+
+
+def has_form_of_key(secret: str) -> bool:
+    """Whether `secret` may be a key; if it cannot, it is not looked up."""
+    return _FORM.fullmatch(secret) is not None
+
+
+def check_key(key: ApiKey | None, at: datetime) -> ApiKey:
+    """Return a key that may be used at this time. Raises RefusedError if it may not."""
+    fix = "ask an administrator for another one (`dlrm keys create`)"
+    if key is None:
+        raise RefusedError(f"unknown API key; {fix}", "unknown")
+    if key.revoked_at is not None:
+        raise RefusedError(f"this API key was revoked at {key.revoked_at:%Y-%m-%d %H:%M} UTC; {fix}", "revoked", key)
+    if key.expires_at is not None and key.expires_at <= at:
+        raise RefusedError(f"this API key expired at {key.expires_at:%Y-%m-%d %H:%M} UTC; {fix}", "expired", key)
+    return key

@@ -2,26 +2,24 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Annotated
 
 from sqlalchemy.orm import Session
 
 from dlrm.config import FieldError
-from service.audit.actions import AuditAction
-from service.audit.actor import SERVICE, Actor
+from service.access.principal import SERVICE, Actor, Principal, Role
+from service.access.secret import hash_secret, new_secret
 from service.audit.log import AuditLog
+from service.audit.models import AuditAction
 from service.database import Database
 from service.http.problems import forbidden, invalid_request, unauthenticated
 from service.http.request_origin import RequestOrigin
-from service.keys.credentials import RefusedError, check_key
 from service.keys.models import ApiKey, BrowserSession, SignInToken
-from service.keys.principal import Principal
-from service.keys.repository import KeyRepository
-from service.keys.roles import Role
+from service.keys.repository import KeyRepository, SessionRepository
 from service.keys.schemas import CreatedLink, NewLink, SignIn
-from service.keys.secret import hash_secret, new_secret
-from service.keys.service import find_key
-from service.keys.session_repository import SessionRepository
+from service.keys.service import RefusedError, check_key, find_key
 from service.keys.use_recorder import UseRecorder
+from service.parts import depend_on
 from service.times import now
 
 START_LINK_LIFETIME = timedelta(minutes=10)
@@ -147,6 +145,10 @@ class SessionService:
         actor = Actor(error.owner, error.key_id or None, origin)
         with self._database.write() as session:
             self._audit.record(session, actor, AuditAction.SIGN_IN_FAILED, error.key_id, method=method, why=error.why)
+
+
+Sessions = Annotated[SessionService, depend_on(SessionService)]
+"""Parameter type of an endpoint that needs the service."""
 
 
 def _redeem(session: Session, credentials: SignIn) -> _Grant:

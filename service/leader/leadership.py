@@ -14,10 +14,9 @@ from sqlalchemy.orm import Session
 from hostinfo.process_identity import ProcessIdentity
 from service.database import Database
 from service.ids import new_id
-from service.jobs.models import Attempt
-from service.leader.lock import LOCK_KEY, LeaderLock
-from service.leader.repository import LeaderRepository, Lease
-from service.leader.waiting_times import move_times
+from service.leader.lock import LOCK_KEY, LeaderLock, SoleProcessLock
+from service.leader.repository import LeaderRepository, Lease, move_times
+from service.store.models import Attempt
 from service.times import Comparison, compare_clock, follow_clock, now
 
 log = structlog.get_logger(__name__)
@@ -220,3 +219,13 @@ def _has_ended(owner: str | None) -> bool:
     if len(parts) != 3 or not parts[1].isdecimal() or not parts[2].isdecimal():
         return False
     return ProcessIdentity(parts[0], int(parts[1]), int(parts[2])).is_known_to_have_ended()
+
+
+def make_lock(database: Database, on_notify: Callable[[], None]) -> LeaderLock:
+    """Make the lock of this service. on_notify: called, in another thread, when a process wakes the leader."""
+    if database.is_sqlite:
+        return SoleProcessLock()
+    # Imported here: the driver is an optional package.
+    from service.leader.advisory_lock import AdvisoryLock
+
+    return AdvisoryLock(database, on_notify)

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from service.database import Base
 
 
-class Leadership(Base):
+class LeaderRow(Base):
     """The process of the service that looks after the jobs; the table has one row."""
 
     __tablename__ = "leadership"

@@ -7,9 +7,10 @@ from typing import Any
 from sqlalchemy import or_, select, text, update
 from sqlalchemy.orm import Session
 
-from service.jobs.attempt_repository import ACTIVE_STATES
-from service.jobs.models import Attempt
-from service.leader.models import Leadership
+from service.leader.models import LeaderRow
+from service.store.attempt_repository import ACTIVE_STATES
+from service.store.models import Attempt, Job
+from service.store.states import NOT_ENDED
 from service.times import Comparison
 
 ROW = 1
@@ -43,18 +44,18 @@ class LeaderRepository:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def get_or_add(self, service_id: str, at: datetime) -> Leadership:
+    def get_or_add(self, service_id: str, at: datetime) -> LeaderRow:
         """Return the row, which is made with `service_id` if there is none yet."""
-        row = self._session.get(Leadership, ROW, with_for_update=True, populate_existing=True)
+        row = self._session.get(LeaderRow, ROW, with_for_update=True, populate_existing=True)
         if row is None:
-            row = Leadership(id=ROW, token=0, owner="", service_id=service_id, since=at)
+            row = LeaderRow(id=ROW, token=0, owner="", service_id=service_id, since=at)
             self._session.add(row)
             self._session.flush()
         return row
 
-    def get(self) -> Leadership | None:
+    def get(self) -> LeaderRow | None:
         """Return the row; None if absent yet."""
-        return self._session.get(Leadership, ROW)
+        return self._session.get(LeaderRow, ROW)
 
     def find_missed_jump(self, comparison: Comparison) -> timedelta:
         """Find by how much the clock was set since the last leader renewed its leases; 0 if nobody can tell."""
@@ -71,7 +72,7 @@ class LeaderRepository:
 
         Returns the token, and the owner of the term before; None if absent.
         """
-        row = self._session.get_one(Leadership, ROW, with_for_update=True, populate_existing=True)
+        row = self._session.get_one(LeaderRow, ROW, with_for_update=True, populate_existing=True)
         before = row.owner or None
         row.token, row.owner, row.since = row.token + 1, owner, at
         row.renewed_at, row.capacity = at, capacity
@@ -80,11 +81,11 @@ class LeaderRepository:
 
     def lock_token(self) -> int | None:
         """Return the token of the leader; no other process becomes leader until the transaction ends."""
-        return self._session.scalar(select(Leadership.token).where(Leadership.id == ROW).with_for_update(read=True))
+        return self._session.scalar(select(LeaderRow.token).where(LeaderRow.id == ROW).with_for_update(read=True))
 
     def renew(self, lease: Lease, capacity: dict[str, Any], at: datetime) -> None:
         """Renew the lease of all active attempts that have it, and record that its holder leads, with `capacity`."""
-        self._session.execute(update(Leadership).where(Leadership.id == ROW).values(renewed_at=at, capacity=capacity))
+        self._session.execute(update(LeaderRow).where(LeaderRow.id == ROW).values(renewed_at=at, capacity=capacity))
         self._session.execute(
             update(Attempt)
             .where(Attempt.state.in_(ACTIVE_STATES), Attempt.lease_token == lease.token)
@@ -124,3 +125,21 @@ class LeaderRepository:
             .where(Attempt.state.in_(ACTIVE_STATES), Attempt.lease_token == token)
             .values(lease_expires_at=at)
         )
+
+
+_TIMES = (
+    (Job, Job.deadline_at, Job.state.in_(NOT_ENDED)),
+    (Job, Job.restarts_at, Job.state.in_(NOT_ENDED)),
+    (Job, Job.at_head_since, Job.state.in_(NOT_ENDED)),
+    (Attempt, Attempt.stop_requested_at, Attempt.state.in_(ACTIVE_STATES)),
+    (Attempt, Attempt.lease_expires_at, Attempt.state.in_(ACTIVE_STATES)),
+)
+"""Columns whose times are compared with the present, in rows of jobs and attempts that have not ended."""
+
+
+def move_times(session: Session, jump: timedelta) -> None:
+    """Move all times that are waited for by a jump of the clock, so that they are as far away as before."""
+    for table, column, is_open in _TIMES:
+        rows = session.execute(select(table.id, column).where(is_open, column.is_not(None))).all()
+        if rows:
+            session.execute(update(table), [{"id": key, column.key: at + jump} for key, at in rows if at is not None])

@@ -6,8 +6,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from service.launchers.protocol import Capacity
-
 
 class _JobsByState(Collector):
     """Collector of the number of jobs by state, which counts at every scrape so that it agrees with the database."""
@@ -44,9 +42,9 @@ class Telemetry:
         """Register the metric of jobs by state. count: returns the number of jobs in each state, called per scrape."""
         self._registry.register(_JobsByState(count))
 
-    def set_free(self, launcher: str, free: Capacity) -> None:
-        self._num_cores_free.labels(launcher).set(free.num_cores)
-        self._memory_bytes_free.labels(launcher).set(free.memory_bytes)
+    def set_free(self, launcher: str, num_cores: int, memory_bytes: int) -> None:
+        self._num_cores_free.labels(launcher).set(num_cores)
+        self._memory_bytes_free.labels(launcher).set(memory_bytes)
 
     def render(self) -> bytes:
         """Return all metrics in the text format of Prometheus."""

@@ -4,13 +4,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body
 
+from service.access.senders import Submitter
 from service.http.limits import PLANS
 from service.http.problem_kinds import may_answer
 from service.http.route import ApiRoute, runs_in
 from service.jobs.endpoints import EXAMPLE_DOCUMENT, JOB_DOCUMENT
-from service.keys.dependencies import Submitter
 from service.plans.schemas import PlanView
-from service.services import ServicesDependency
+from service.plans.service import Plans
 
 router = APIRouter(prefix="/v1/plans", tags=["plans"], route_class=ApiRoute)
 
@@ -20,7 +20,7 @@ router = APIRouter(prefix="/v1/plans", tags=["plans"], route_class=ApiRoute)
 @runs_in(PLANS)
 def plan_job(
     document: Annotated[dict[str, Any], Body(description=EXAMPLE_DOCUMENT)],
-    services: ServicesDependency,
+    plans: Plans,
     principal: Submitter,
 ) -> PlanView:
-    return services.plans.plan(document, principal)
+    return plans.plan(document, principal)

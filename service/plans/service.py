@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 from dlrm.config import (
     ConfigError,
@@ -14,23 +14,28 @@ from dlrm.config import (
     TableOptimizerConfig,
     compute_peak_rate,
 )
+from service.access.principal import Principal
 from service.capacity.known import KnownCapacity
 from service.database import Database
 from service.http.problems import FieldProblem
-from service.jobs.demand import choose_machines, compute_demand, list_faults
-from service.jobs.document import parse_document
-from service.jobs.launches import resolve_launcher
-from service.jobs.places import resolve_for_launcher, resolve_job_paths
-from service.jobs.run_facts import RunFacts
+from service.jobs.document import (
+    choose_machines,
+    parse_document,
+    resolve_for_launcher,
+    resolve_job_paths,
+    resolve_launcher,
+)
 from service.jobs.warm_start import WarmStarts
-from service.keys.principal import Principal
 from service.launchers.registry import Launchers
+from service.parts import depend_on
 from service.plans.plan_process import Planner
 from service.plans.schemas import Fit, Memory, PlanView, RatePoint
 from service.queue.state import QueueState
 from service.reasons import Reason
 from service.schemas import DerivedNumber
 from service.settings import Settings
+from service.store.demand import compute_demand, list_faults
+from service.store.run_facts import RunFacts
 from service.times import now
 
 RESULT_FIELDS = (
@@ -127,6 +132,10 @@ class PlanService:
             return Fit(now=True, ever=True, reason=None, why=[])
         why = [FieldProblem(field="resources", message=wait[1], valid="")]
         return Fit(now=False, ever=True, reason=wait[0], why=why)
+
+
+Plans = Annotated[PlanService, depend_on(PlanService)]
+"""Parameter type of an endpoint that needs the service."""
 
 
 def compute_learning_rates(job: JobConfig) -> list[RatePoint]:

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from service.launchers.protocol import Capacity
-from service.quotas.models import Quota
-from service.quotas.repository import Usage
-from service.quotas.rules import NOTHING, find_quota, find_quota_lack
+from service.store.models import Quota
+from service.store.quota_repository import Usage
+from service.store.quota_rules import NOTHING, find_quota, find_quota_lack
 
 
 @dataclass(frozen=True)

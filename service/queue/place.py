@@ -1,21 +1,28 @@
 """Place of a waiting job in the queue."""
 
 import statistics
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import cache
 
 from sqlalchemy.orm import Session
 
-from service.jobs.demand import find_misfit
-from service.jobs.models import Job
-from service.jobs.schemas import QueuePlace, Wait
-from service.jobs.states import JobState
+from service.capacity.known import KnownCapacities
 from service.launchers.protocol import UNLIMITED, LauncherCapacity
 from service.queue.forecast import RunningJob, WaitingJob, forecast_start_seconds
 from service.queue.repository import QueueRepository
-from service.queue.state import get_full_demand
-from service.quotas.repository import QuotaRepository
+from service.queue.state import QueueState
+from service.reasons import Reason
+from service.schemas import QueuePlace
+from service.store.demand import find_misfit, get_full_demand
+from service.store.models import Job
+from service.store.quota_repository import QuotaRepository
+from service.store.states import JobState
 from service.times import now
+
+Wait = tuple[Reason, str]
+"""Reason for which a job waits, and a sentence about it."""
+
 
 MAX_AHEAD = 100
 """Number of jobs in front of a job above which its start is not forecast."""
@@ -79,3 +86,25 @@ def _forecast_start(session: Session, job: Job, capacity: LauncherCapacity | Non
 def _round_up_to_minute(time: datetime) -> datetime:
     """Round up to a whole minute: a forecast is not better than that, and a job whose answer stays has the same tag."""
     return (time + timedelta(minutes=1, microseconds=-1)).replace(second=0, microsecond=0)
+
+
+def explain_waits(session: Session, jobs: Sequence[Job], capacities: KnownCapacities) -> dict[str, tuple[Reason, str]]:
+    """Return what those of `jobs` wait for that are queued, as a reason and a sentence by job id.
+
+    Jobs that are held, and those that are about to start, have their reason in their row. capacities: all that
+    the jobs of each launcher may occupy.
+    """
+    time = now()
+    queued = [job for job in jobs if job.state == JobState.QUEUED and not job.is_held]
+    if not queued:
+        return {}
+    launchers = {job.launcher for job in queued}
+    states = {name: QueueState.read(session, name, capacities.get(name), time) for name in launchers}
+    waits = {job.id: _explain(job, states[job.launcher]) for job in queued}
+    return {job_id: wait for job_id, wait in waits.items() if wait is not None}
+
+
+def _explain(job: Job, state: QueueState) -> tuple[Reason, str] | None:
+    if job.restarts_at is not None and job.restarts_at > state.time:
+        return Reason.RESTARTING, job.message
+    return state.find_wait(job.owner, get_full_demand(job), job.id)

@@ -6,9 +6,9 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, Select, and_, func, not_, or_, select, tuple_, update
 from sqlalchemy.orm import Session, defer
 
-from service.jobs.models import Job
-from service.jobs.states import HOLDING, JobState
 from service.launchers.protocol import Capacity, LauncherCapacity
+from service.store.models import Job
+from service.store.states import HOLDING, JobState
 
 _WITHOUT_DOCUMENTS = (defer(Job.spec, raiseload=True), defer(Job.resolved, raiseload=True))
 """Options of a query for jobs whose documents, which may be large, are not needed."""
@@ -39,11 +39,7 @@ class QueueRepository:
         if capacity is not None:
             query = query.where(_fits(capacity))
         if room is not None:
-            query = query.where(
-                Job.num_cores * Job.min_nodes <= room.num_cores,
-                Job.memory_bytes * Job.min_nodes <= room.memory_bytes,
-                Job.num_gpus * Job.min_nodes <= room.num_gpus,
-            )
+            query = query.where(_is_within(room))
         # In two steps, each of which reads the index in its order and sorts nothing.
         by_priority = query.with_only_columns(Job.priority).order_by(Job.priority.desc())
         priority = self._session.scalar(by_priority.limit(1))
@@ -110,11 +106,15 @@ def _fits(capacity: LauncherCapacity) -> ColumnElement[bool]:
         and_(Job.num_cores <= kind.num_cores, Job.memory_bytes <= kind.memory_bytes, Job.num_gpus <= kind.num_gpus)
         for kind in capacity.kinds
     ]
+    return and_(or_(*fits_a_machine), _is_within(capacity.total))
+
+
+def _is_within(room: Capacity) -> ColumnElement[bool]:
+    """Return the condition that there is room for a job on the smallest number of its machines together."""
     return and_(
-        or_(*fits_a_machine),
-        Job.num_cores * Job.min_nodes <= capacity.total.num_cores,
-        Job.memory_bytes * Job.min_nodes <= capacity.total.memory_bytes,
-        Job.num_gpus * Job.min_nodes <= capacity.total.num_gpus,
+        Job.num_cores * Job.min_nodes <= room.num_cores,
+        Job.memory_bytes * Job.min_nodes <= room.memory_bytes,
+        Job.num_gpus * Job.min_nodes <= room.num_gpus,
     )
 
 

@@ -6,15 +6,14 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
-from service.jobs.demand import find_first_lack, find_misfit
-from service.jobs.models import Job
-from service.jobs.repository import JobRepository
 from service.launchers.protocol import UNLIMITED, Capacity, Demand, LauncherCapacity
 from service.queue.repository import QueueRepository
-from service.quotas.models import Quota
-from service.quotas.repository import QuotaRepository, Usage
-from service.quotas.rules import NOTHING, find_quota, find_quota_lack, list_full
 from service.reasons import Reason
+from service.store.demand import find_first_lack, find_misfit, get_demand
+from service.store.job_repository import JobRepository
+from service.store.models import Job, Quota
+from service.store.quota_repository import QuotaRepository, Usage
+from service.store.quota_rules import NOTHING, find_quota, find_quota_lack, list_full
 
 RESERVED_AFTER = timedelta(minutes=10)
 """Time for which smaller jobs pass the first one of the queue. Then its room is reserved."""
@@ -85,13 +84,3 @@ class QueueState:
         # Nobody learns the ids of other owners' jobs.
         head = self.head.id if self.head.owner == owner else "a job of another owner"
         return Reason.BEHIND_RESERVATION, f"the free room is reserved for {head}, which has waited longest"
-
-
-def get_demand(job: Job) -> Capacity:
-    """Return what a job needs to start, on all its machines together."""
-    return get_full_demand(job).least
-
-
-def get_full_demand(job: Job) -> Demand:
-    """Return what a job needs of each of its machines."""
-    return Demand(Capacity(job.num_cores, job.memory_bytes, job.num_gpus), job.num_nodes, job.min_nodes)

@@ -4,10 +4,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path
 
+from service.access.senders import Admin, Viewer
 from service.http.route import ApiRoute
-from service.keys.dependencies import Admin, Viewer
 from service.quotas.schemas import NewQuota, QuotaList, QuotaView
-from service.services import ServicesDependency
+from service.quotas.service import Quotas
 
 router = APIRouter(prefix="/v1/quotas", tags=["quotas"], route_class=ApiRoute)
 
@@ -21,17 +21,17 @@ Owner = Annotated[
 
 
 @router.get("")
-def list_quotas(services: ServicesDependency, principal: Viewer) -> QuotaList:
+def list_quotas(quotas: Quotas, principal: Viewer) -> QuotaList:
     """List the quotas: all of them for an admin, otherwise those that hold for oneself."""
-    return QuotaList(items=services.quotas.list_visible(principal))
+    return QuotaList(items=quotas.list_visible(principal))
 
 
 @router.put("/{owner}")
-def put_quota(owner: Owner, quota: NewQuota, services: ServicesDependency, principal: Admin) -> QuotaView:
+def put_quota(owner: Owner, quota: NewQuota, quotas: Quotas, principal: Admin) -> QuotaView:
     """Set what the jobs of an owner may occupy together. Running jobs go on."""
-    return services.quotas.put(owner, quota, principal)
+    return quotas.put(owner, quota, principal)
 
 
 @router.delete("/{owner}", status_code=204)
-def remove_quota(owner: Owner, services: ServicesDependency, principal: Admin) -> None:
-    services.quotas.remove(owner, principal)
+def remove_quota(owner: Owner, quotas: Quotas, principal: Admin) -> None:
+    quotas.remove(owner, principal)

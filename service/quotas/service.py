@@ -1,18 +1,21 @@
 """Operations on quotas, and the check of a submission against that of its owner."""
 
+from typing import Annotated
+
 from sqlalchemy.orm import Session
 
 from dlrm.config import FieldError, format_count
-from service.audit.actions import AuditAction
+from service.access.principal import Principal
 from service.audit.log import AuditLog
+from service.audit.models import AuditAction
 from service.database import Database
 from service.http.problems import ProblemError, not_found
-from service.keys.principal import Principal
 from service.launchers.protocol import Capacity
-from service.quotas.models import Quota
-from service.quotas.repository import EVERYBODY, QuotaRepository
-from service.quotas.rules import find_quota, list_excesses
+from service.parts import depend_on
 from service.quotas.schemas import NewQuota, QuotaView
+from service.store.models import Quota
+from service.store.quota_repository import EVERYBODY, QuotaRepository
+from service.store.quota_rules import find_quota, list_excesses
 
 
 class QuotaService:
@@ -43,6 +46,10 @@ class QuotaService:
             if not QuotaRepository(session).remove(owner):
                 raise not_found("quota", owner)
             self._audit.record(session, principal.actor, AuditAction.QUOTA_CHANGED, owner, removed=True)
+
+
+Quotas = Annotated[QuotaService, depend_on(QuotaService)]
+"""Parameter type of an endpoint that needs the service."""
 
 
 def check_submission(session: Session, owner: str, demand: Capacity) -> None:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from sqlalchemy.exc import NoResultFound
@@ -12,26 +12,31 @@ from sqlalchemy.orm import Session
 
 from dlrm.config import BatchConfig, DerivedNumber
 from dlrm.record import (
+    CHECKPOINT_SAVED,
     CHECKPOINTS_REMOVED,
     DECIDED,
+    MODEL_SAVED,
+    UPLOADED,
     AttemptEnd,
+    CheckpointReport,
     EvaluationReport,
     EventReport,
+    ModelReport,
     ProgressReport,
+    RemovedCheckpoints,
     Report,
     StartReport,
     StepReport,
     parse_report,
 )
-from service.actors import TRAINER
 from service.http.paging import MAX_SERIAL
-from service.jobs.attempt_repository import AttemptRepository
-from service.jobs.models import Attempt, Event, Job
-from service.jobs.repository import JobRepository
-from service.reports.file_facts import record_files
-from service.reports.log_parts import LAUNCH, LOG, LogPartRepository
+from service.reasons import TRAINER
 from service.reports.progress import ReportedProgress
 from service.reports.repository import ReportRepository
+from service.store.attempt_repository import AttemptRepository, CheckpointRepository
+from service.store.job_repository import JobRepository
+from service.store.log_parts import LAUNCH, LOG, LogPartRepository
+from service.store.models import Attempt, Event, Job
 
 
 class Stream(StrEnum):
@@ -258,3 +263,28 @@ def _to_json(report: Report) -> dict[str, Any]:
 def _replace_nul(text: str) -> str:
     """Replace NUL characters, which PostgreSQL does not store in text."""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+Details = TypeVar("Details", bound=BaseModel)
+
+
+def record_files(session: Session, job: Job, attempt: Attempt, report: EventReport) -> None:
+    """Record the checkpoints and the model that an event tells of.
+
+    Nothing is recorded where it has not all that is needed, as in the events of runs whose directory the service sees.
+    """
+    if report.name in (CHECKPOINT_SAVED, UPLOADED):
+        saved = _parse_details(CheckpointReport, report)
+        if saved is not None:
+            CheckpointRepository(session).put(job.id, attempt.number, saved)
+    if report.name == CHECKPOINTS_REMOVED and (removed := _parse_details(RemovedCheckpoints, report)) is not None:
+        CheckpointRepository(session).remove(job.id, removed.steps)
+    if report.name in (MODEL_SAVED, UPLOADED) and (model := _parse_details(ModelReport, report)) is not None:
+        JobRepository(session).set_model_path(job.id, model.path)
+
+
+def _parse_details(kind: type[Details], report: EventReport) -> Details | None:
+    try:
+        return kind.model_validate(report.details)
+    except ValidationError:
+        return None

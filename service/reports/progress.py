@@ -7,6 +7,10 @@ from typing import Any
 from dlrm.record import EvaluationReport, ProgressReport, StartReport, StepReport
 from service.schemas import Progress
 
+CLEARED_PROGRESS: dict[str, Any] = {"phase": None, "message": None, "eta_seconds": None}
+"""Fields of `Progress` that are cleared while no attempt runs."""
+
+
 SMOOTHING = 0.9
 """Weight of the smoothed speed so far, from 0 to 1; one more step has the rest."""
 

@@ -9,10 +9,9 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, aliased
 
 from service.database.base import JsonText
-from service.jobs.models import Attempt
-from service.reports.models import Metric, StreamPosition
+from service.store.models import Attempt, Metric, StreamPosition
 
-Query = TypeVar("Query", bound="Select[*tuple[Any, ...]]")
+Selection = TypeVar("Selection", bound="Select[*tuple[Any, ...]]")
 
 _INSERT_METRICS = insert(Metric.__table__).values(report=bindparam("report", type_=JsonText))  # pyright: ignore
 _ITEM = (
@@ -23,6 +22,18 @@ _LENGTH = func.length(cast(Metric.report, Text)).label("length")
 MAX_CURVE_CHARACTERS = 2**22
 """Length of the reports of one page, about: that of ten thousand ordinary steps. A trainer may report 16 kB for each
 step, and whoever reads many of them at once should not take the memory of the service."""
+
+
+@dataclass(frozen=True)
+class MetricQuery:
+    """Query for reports of a job with row numbers above `after`: at most `limit`, or all thinned to `max_points`."""
+
+    kind: str | None = None
+    attempt: int | None = None
+    """Number of one attempt, all of whose reports count; None for the reports of all attempts that are not void."""
+    after: int = 0
+    limit: int = 1000
+    max_points: int | None = None
 
 
 @dataclass(frozen=True)
@@ -64,37 +75,33 @@ class ReportRepository:
         some = select(Metric.id).where(Metric.job_id == job_id).limit(limit)
         return len(self._session.execute(delete(Metric).where(Metric.id.in_(some)).returning(Metric.id)).all())
 
-    def read_curve(self, job_id: str, *, kind: str | None, attempt: int | None, after: int, limit: int) -> Curve:
-        """Read at most `limit` reports in the order of arrival, with row numbers above `after`.
+    def read_curve(self, job_id: str, query: MetricQuery) -> Curve:
+        """Read the reports that a query selects, in the order of arrival.
 
-        There are fewer where they would be longer than MAX_CURVE_CHARACTERS, but at least one. attempt: number of one
-        attempt, all of whose reports count; None for the reports of all attempts that are not void.
+        There are fewer where they would be longer than MAX_CURVE_CHARACTERS, but at least one.
         """
-        rows = _select_metrics(select(Metric.id, _LENGTH), job_id, kind, attempt, after)
-        rows = rows.order_by(Metric.id).limit(limit + 1).subquery()
+        if query.max_points is not None:
+            return self._read_thinned_curve(job_id, query, query.max_points)
+        rows = _select_metrics(select(Metric.id, _LENGTH), job_id, query)
+        rows = rows.order_by(Metric.id).limit(query.limit + 1).subquery()
         start = func.sum(rows.c.length).over(order_by=rows.c.id) - rows.c.length
         number = func.row_number().over(order_by=rows.c.id)
         places = select(rows.c.id, start.label("start"), number.label("number")).subquery()
-        fits = and_(places.c.start < MAX_CURVE_CHARACTERS, places.c.number <= limit)
+        fits = and_(places.c.start < MAX_CURVE_CHARACTERS, places.c.number <= query.limit)
         last_id, newest_id = self._session.execute(
             select(func.max(case((fits, places.c.id))), func.max(places.c.id))
         ).one()
         if last_id is None:
             return Curve("", None)
-        items = _select_metrics(select(Metric.id, _ITEM), job_id, kind, attempt, after)
+        items = _select_metrics(select(Metric.id, _ITEM), job_id, query)
         text = self._join(items.where(Metric.id <= last_id).order_by(Metric.id))
         return Curve(text, last_id if last_id < newest_id else None)
 
-    def read_thinned_curve(
-        self, job_id: str, *, kind: str | None, attempt: int | None, after: int, max_points: int
-    ) -> Curve:
-        """Read at most `max_points` of the reports that `read_curve` selects, evenly spaced, the last one included.
-
-        There are fewer where they would be longer than MAX_CURVE_CHARACTERS.
-        """
+    def _read_thinned_curve(self, job_id: str, query: MetricQuery, max_points: int) -> Curve:
+        """Read evenly spaced reports, the last one included."""
         number, total = func.row_number().over(order_by=Metric.id), func.count().over()
         numbered = select(Metric.id, number.label("number"), total.label("total"))
-        rows = _select_metrics(numbered, job_id, kind, attempt, after).subquery()
+        rows = _select_metrics(numbered, job_id, query).subquery()
         point = rows.c.number * max_points // rows.c.total
         previous_point = (rows.c.number - 1) * max_points // rows.c.total
         chosen = select(rows.c.id).where(point > previous_point)
@@ -116,7 +123,7 @@ class ReportRepository:
 
     def get_last_report(self, job_id: str, kind: str) -> dict[str, Any] | None:
         """Return the newest report of one kind that is not void; None if absent."""
-        query = _select_metrics(select(Metric.report), job_id, kind, attempt=None, after=0)
+        query = _select_metrics(select(Metric.report), job_id, MetricQuery(kind))
         return self._session.scalar(query.order_by(Metric.id.desc()).limit(1))
 
     def list_attempts_with_start(self, job_id: str) -> list[Attempt]:
@@ -125,19 +132,16 @@ class ReportRepository:
         return list(self._session.scalars(query.order_by(Attempt.number)))
 
 
-def _select_metrics(query: Query, job_id: str, kind: str | None, attempt: int | None, after: int) -> Query:
-    """Restrict `query` to reports with row numbers above `after`.
-
-    Keeps all reports of one attempt; where `attempt` is None, the reports of all attempts that are not void.
-    """
-    query = query.where(Metric.job_id == job_id, Metric.id > after)
-    if kind is not None:
-        query = query.where(Metric.kind == kind)
-    if attempt is not None:
-        return query.where(Metric.attempt == attempt)
+def _select_metrics(selection: Selection, job_id: str, query: MetricQuery) -> Selection:
+    """Restrict a selection to the reports that `query` allows, however many they are."""
+    selection = selection.where(Metric.job_id == job_id, Metric.id > query.after)
+    if query.kind is not None:
+        selection = selection.where(Metric.kind == query.kind)
+    if query.attempt is not None:
+        return selection.where(Metric.attempt == query.attempt)
     last = _select_last_valid_steps(job_id)
     last_step = case((Metric.kind == "evaluation", last.c.evaluated_step), else_=last.c.step)
-    return query.outerjoin(last, last.c.attempt_id == Metric.attempt_id).where(
+    return selection.outerjoin(last, last.c.attempt_id == Metric.attempt_id).where(
         or_(last_step.is_(None), Metric.step <= last_step)
     )
 

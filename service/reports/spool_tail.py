@@ -7,10 +7,10 @@ import structlog
 
 from dlrm.record import UNREADABLE_REPORT, AttemptDirectory, EventReport, SpoolReader
 from service.database import Database
-from service.jobs.models import Attempt, Job
 from service.launchers.protocol import Launch
 from service.reports.ingest import SPOOLED, AttemptEndedError, BadLineError, Stream, ingest
 from service.reports.repository import ReportRepository
+from service.store.models import Attempt, Job
 from service.times import now
 
 log = structlog.get_logger(__name__)

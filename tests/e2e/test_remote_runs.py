@@ -11,11 +11,11 @@ import psutil
 import pytest
 
 from dlrm.record import AttemptEnd, EndReason, Outcome, RunDirectory, find_newest_checkpoint
-from service.jobs.attempt_repository import AttemptRepository
-from service.jobs.launches import make_launch
-from service.jobs.models import Job
-from service.keys.secret import hash_secret
+from service.access.secret import hash_secret
 from service.launchers.processes import find_marked, kill_all
+from service.store.attempt_repository import AttemptRepository
+from service.store.launches import make_launch
+from service.store.models import Job
 from tests.bucket.server import Bucket, Proxy
 from tests.patience import wait_until
 from tests.service.api import Api, make_settings, serve_api

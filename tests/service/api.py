@@ -16,11 +16,10 @@ import httpx
 import uvicorn
 from fastapi import FastAPI
 
-from service.app import create_app
-from service.keys.roles import Role
+from service.access.principal import Role
+from service.app import Services, create_app
 from service.observability.logs import configure_logging
 from service.serve import bind_socket, make_server_config
-from service.services import Services
 from service.settings import Settings
 from tests.patience import PATIENCE_SECONDS, wait_until
 from tests.service.documented import make_check

@@ -13,6 +13,8 @@ from tests.service.postgres import TEMPLATE, PostgresServer
 
 KINDS = ("sqlite", "postgresql")
 
+on_both_databases = pytest.mark.on_both_databases
+"""Mark of tests whose statements or locks depend on the kind: `make test` runs them on both, and others on SQLite."""
 on_sqlite = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 """Mark of a test about SQLite, or of one that the kind of database cannot change."""
 on_postgresql = pytest.mark.parametrize("database_kind", ["postgresql"], indirect=True)

@@ -28,9 +28,11 @@ CHROMIUM_FLAGS = [
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Leave PostgreSQL to `make test-all` in modules that hardly depend on the kind of database."""
+    """Leave PostgreSQL to `make test-all`, except for tests that are about it or marked for both kinds."""
     call = getattr(item, "callspec", None)
-    if call and call.params.get("database_kind") == "postgresql" and item.get_closest_marker("slow_on_postgresql"):
+    is_about_it = any(mark.args[0] == "database_kind" for mark in item.iter_markers("parametrize"))
+    is_chosen = is_about_it or item.get_closest_marker("on_both_databases") is not None
+    if call and call.params.get("database_kind") == "postgresql" and not is_chosen:
         item.add_marker("slow")
 
 

@@ -77,7 +77,6 @@ def test_an_address_that_people_try_leads_to_what_they_look_for(api: Api, path: 
     assert api.anonymous.get(target).status_code == 200
 
 
-@pytest.mark.slow_on_postgresql
 def test_whatever_the_document_allows_is_answered_as_the_document_says(live_api: Api) -> None:
     api = live_api
     api.submit()

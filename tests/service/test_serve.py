@@ -72,7 +72,6 @@ def get_state(client: httpx.Client, job_id: str) -> str:
     return client.get(f"/v1/jobs/{job_id}").json()["state"]
 
 
-@pytest.mark.slow_on_postgresql
 def test_a_killed_service_leaves_its_job_running_and_finds_it_again(
     start_service: Callable[[], ServiceProcess],
 ) -> None:
@@ -113,7 +112,6 @@ def test_what_ended_while_the_service_was_away_is_taken_in(start_service: Callab
         wait_until(lambda: get_state(client, job["id"]) == "SUCCEEDED")
 
 
-@pytest.mark.slow_on_postgresql
 def test_a_variable_that_is_no_setting_is_warned_of_at_the_start(
     start_service: Callable[[], ServiceProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,7 +125,6 @@ def test_a_variable_that_is_no_setting_is_warned_of_at_the_start(
     assert "did you mean DLRM_RESTART_DELAY_SECONDS?" in line
 
 
-@pytest.mark.slow_on_postgresql
 def test_a_service_told_to_stop_ends_well_and_leaves_its_jobs(start_service: Callable[[], ServiceProcess]) -> None:
     served = start_service()
     with served.make_client() as client:
@@ -146,7 +143,6 @@ def test_a_service_told_to_stop_ends_well_and_leaves_its_jobs(start_service: Cal
     assert token not in log
 
 
-@pytest.mark.slow_on_postgresql
 def test_the_printed_link_signs_a_browser_in(start_service: Callable[[], ServiceProcess]) -> None:
     served = start_service()
     address, _, token = served.signin_link.partition("#token=")
@@ -164,7 +160,6 @@ def test_a_second_service_on_a_state_directory_is_refused(settings: Settings) ->
         serve(settings)
 
 
-@pytest.mark.slow_on_postgresql
 def test_a_port_that_is_taken_is_told_with_what_to_set(settings: Settings, api: Api) -> None:
     port = api.services.settings.port
     same_port = settings.model_copy(update={"port": port, "state_directory": settings.state_directory / "another"})
@@ -243,7 +238,6 @@ def test_a_state_directory_that_cannot_be_used_is_told_in_a_line(settings: Setti
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.slow_on_postgresql
 def test_the_state_directory_is_its_owners_alone(settings: Settings) -> None:
     with lock_state_directory(settings.state_directory):
         assert settings.state_directory.stat().st_mode & 0o777 == 0o700

@@ -6,14 +6,16 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from service.audit.actions import AuditAction
-from service.audit.actor import Actor
+from service.access.principal import Actor
 from service.audit.log import NUM_REMOVED, AuditLog
-from service.audit.models import AuditEvent
+from service.audit.models import AuditAction, AuditEvent
 from service.http.request_origin import RequestOrigin
 from service.times import now
 from tests.service.api import TEAM, Api
+from tests.service.databases import on_both_databases
 from tests.service.keys.holders import create_key, sign_in
+
+pytestmark = on_both_databases
 
 LOCAL = "127.0.0.1"
 START = now().replace(minute=0, second=0, microsecond=0) - timedelta(days=30)

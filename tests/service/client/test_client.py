@@ -9,8 +9,6 @@ from cli.demo.service_process import run_service
 from service.client import Client, EvaluationMetric, ServiceError
 from tests.service.databases import lend_database
 
-pytestmark = pytest.mark.slow_on_postgresql
-
 SETTINGS = {"DLRM_TRAINER_PYTHON": "/bin/false", "DLRM_NUM_CORES": "2", "DLRM_RECONCILE_INTERVAL_SECONDS": "0.2"}
 POLL_SECONDS = 0.1
 

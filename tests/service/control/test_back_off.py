@@ -1,7 +1,6 @@
-from service.control.back_off import BackOff
-from service.control.restart_policy import count_restarts_left
-from service.jobs.models import Attempt
+from service.control.restart_policy import BackOff, count_restarts_left
 from service.reasons import Reason
+from service.store.models import Attempt
 
 BACK_OFF = BackOff(delay_seconds=10.0, max_delay_seconds=300.0)
 

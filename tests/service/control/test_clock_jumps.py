@@ -4,17 +4,17 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from service.app import create_services
+from service.app import Services, create_services
 from service.database import Database
-from service.jobs.attempt_repository import AttemptRepository
-from service.jobs.models import Attempt, Job
 from service.jobs.schemas import JobDetail
-from service.jobs.service import Submission
-from service.services import Services
 from service.settings import Settings
+from service.store.attempt_repository import AttemptRepository
+from service.store.models import Attempt, Job
 from service.times import now
-from tests.service.api import make_document
-from tests.service.control.rounds import USER, run_until
+from tests.service.control.rounds import USER, run_until, submit
+from tests.service.databases import on_both_databases
+
+pytestmark = on_both_databases
 
 HOUR = timedelta(hours=1)
 JUMPS = pytest.mark.parametrize("jump", [HOUR, -HOUR], ids=["forward", "back"])
@@ -38,10 +38,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> WallClock:
 def services(settings: Settings, clock: WallClock) -> Services:
     slow = {"restart_delay_seconds": 600.0, "max_restart_delay_seconds": 600.0, "grace_period_seconds": 600.0}
     return create_services(settings.model_copy(update=slow))
-
-
-def submit(services: Services, behaviour: str = "wait", **changes: object) -> str:
-    return services.jobs.submit(Submission(make_document(behaviour, **changes), USER))[0].id
 
 
 def get(services: Services, *ids: str) -> list[JobDetail]:

@@ -1,8 +1,6 @@
 """The control loop with real processes."""
 
 import json
-import os
-import signal
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,19 +8,17 @@ from typing import Any
 import psutil
 import pytest
 
-from service.app import create_services
+from service.access.principal import Principal, Role
+from service.app import Services, create_services
 from service.control.starter import Starter
-from service.jobs.models import Job
 from service.jobs.service import Submission
-from service.keys.principal import Principal
-from service.keys.roles import Role
 from service.launchers.protocol import Launch, LaunchFiles
 from service.queue.state import RESERVED_AFTER
-from service.services import Services
 from service.settings import Settings
+from service.store.models import Job
 from tests.patience import wait_until
 from tests.service.api import Api, make_document
-from tests.service.control.rounds import USER, run_until
+from tests.service.control.rounds import USER, run_until, submit
 from tests.service.processes import is_running
 
 ENDED = ("SUCCEEDED", "FAILED", "CANCELLED")
@@ -87,7 +83,6 @@ def test_a_crashed_attempt_is_followed_by_another(live_api: Api) -> None:
     assert "a wheel came off" in log["text"]
 
 
-@pytest.mark.slow_on_postgresql
 def test_a_job_that_goes_on_crashing_fails_after_its_last_restart(live_api: Api) -> None:
     job = live_api.wait_for(live_api.submit(behaviour="crash", max_restarts=1)["id"], *ENDED)
     assert (job["state"], job["reason"], job["num_attempts"]) == ("FAILED", "worker_crashed", 2)
@@ -123,10 +118,9 @@ def test_a_job_that_finishes_while_it_is_cancelled_has_succeeded(live_api: Api) 
     assert live_api.wait_for(job_id, *ENDED)["state"] == "SUCCEEDED"
 
 
-@pytest.mark.slow_on_postgresql
 def test_a_job_that_does_not_stop_is_killed_after_the_grace_period(settings: Settings) -> None:
     services = create_services(settings.model_copy(update={"grace_period_seconds": 0.3}))
-    job_id = submit(services, behaviour="ignore_stop")
+    job_id = submit(services, "ignore_stop")
     services.control.run_once()
     wait_until((settings.runs_directory / job_id / "attempt-1/logs/rank-0.log").exists)
     services.jobs.cancel(job_id, USER)
@@ -134,7 +128,6 @@ def test_a_job_that_does_not_stop_is_killed_after_the_grace_period(settings: Set
     assert (job.state, job.reason) == ("CANCELLED", "user_cancelled")
 
 
-@pytest.mark.slow_on_postgresql
 def test_a_job_above_its_memory_is_killed_with_the_figures(live_api: Api) -> None:
     resources = {"workers_per_node": 1, "memory": "256MiB"}
     job = live_api.wait_for(live_api.submit(behaviour="hog", resources=resources, max_restarts=0)["id"], *ENDED)
@@ -142,7 +135,6 @@ def test_a_job_above_its_memory_is_killed_with_the_figures(live_api: Api) -> Non
     assert "limit of 0.25 GiB: raise resources.memory" in job["message"]
 
 
-@pytest.mark.slow_on_postgresql
 def test_a_job_past_its_deadline_is_stopped(live_api: Api) -> None:
     job = live_api.wait_for(live_api.submit(deadline_seconds=1)["id"], *ENDED)
     assert (job["state"], job["reason"]) == ("FAILED", "deadline_exceeded")
@@ -151,20 +143,7 @@ def test_a_job_past_its_deadline_is_stopped(live_api: Api) -> None:
     assert attempt["state"] == "STOPPED"
 
 
-def test_a_stop_from_elsewhere_is_followed_by_another_attempt(live_api: Api) -> None:
-    job = live_api.wait_for(live_api.submit(max_restarts=1)["id"], "RUNNING")
-    wait_until((Path(job["run_directory"]) / "attempt-1/spool/rank-0.metrics.jsonl").exists)
-    os.kill(read_pid(job), signal.SIGTERM)
-    assert live_api.wait_for(job["id"], "RECOVERING", "QUEUED", "STARTING")["state"]
-    assert live_api.wait_for(job["id"], "RUNNING")["num_attempts"] == 2
-
-
 # The scheduler, round by round.
-
-
-def submit(services: Services, behaviour: str = "wait", **changes: Any) -> str:
-    """Submit a job, and return its id."""
-    return services.jobs.submit(Submission(make_document(behaviour, **changes), USER))[0].id
 
 
 def get_state_and_reason(services: Services, job_id: str) -> tuple[str, str]:
@@ -224,7 +203,6 @@ def test_a_job_that_takes_nothing_of_a_reserved_room_passes(settings: Settings) 
     assert get_state_and_reason(services, too_large) == ("QUEUED", "behind_reservation")
 
 
-@pytest.mark.slow_on_postgresql
 def test_every_attempt_has_gpus_of_its_own(settings: Settings) -> None:
     services = create_services(settings.model_copy(update={"num_gpus": 3}))
     resources = [{**make_resources(1), "workers_per_node": number, "gpus_per_worker": 1} for number in (1, 2)]
@@ -237,7 +215,6 @@ def test_every_attempt_has_gpus_of_its_own(settings: Settings) -> None:
     assert visible == ["0", "1,2"]
 
 
-@pytest.mark.slow_on_postgresql
 def test_workers_inherit_no_secret_of_the_service(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DLRM_DATABASE_URL", "postgresql://service:pass-1234@database/dlrm")
     monkeypatch.setenv("PGPASSWORD", "pass-1234")
@@ -277,7 +254,6 @@ def test_a_job_that_no_longer_fits_the_machine_fails(settings: Settings) -> None
     assert get_state_and_reason(smaller, job_id) == ("FAILED", "cannot_fit")
 
 
-@pytest.mark.slow_on_postgresql
 def test_a_trainer_that_cannot_be_started_fails_the_job_after_its_restarts(settings: Settings, tmp_path: Path) -> None:
     changes = {"trainer_python": tmp_path / "nothing", "restart_delay_seconds": 0.0}
     services = create_services(settings.model_copy(update=changes))
@@ -339,7 +315,7 @@ def test_nobody_learns_the_id_of_another_owners_job_from_what_his_own_waits_for(
 @pytest.mark.parametrize("state", ["STARTING", "RECOVERING"])
 def test_a_job_without_a_process_is_cancelled_too(settings: Settings, state: str) -> None:
     services = create_services(settings)
-    job_id = submit(services, behaviour="wait" if state == "STARTING" else "crash")
+    job_id = submit(services, "wait" if state == "STARTING" else "crash")
     if state == "STARTING":
         with services.database.read() as session:
             job = session.get_one(Job, job_id)

@@ -1,30 +1,20 @@
 """Deadlines that count from the submission of a job, not from its first start."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
-from service.app import create_services
-from service.jobs.models import Job
-from service.jobs.service import Submission
+from service.app import Services, create_services
 from service.launchers.protocol import Launch, LaunchFiles
-from service.services import Services
 from service.settings import Settings
-from tests.service.api import make_document
-from tests.service.control.rounds import USER, run_until
+from service.store.models import Job
+from tests.service.control.rounds import USER, run_until, submit
 from tests.service.remote.reporting import SilentLauncher
-
-pytestmark = pytest.mark.slow_on_postgresql
 
 
 @pytest.fixture
 def services(settings: Settings) -> Services:
     return create_services(settings)
-
-
-def submit(services: Services, **changes: Any) -> str:
-    return services.jobs.submit(Submission(make_document(**changes), USER))[0].id
 
 
 def fill_the_machine(services: Services) -> None:
@@ -55,14 +45,6 @@ def test_a_deadline_from_the_submission_ends_a_job_that_waits(services: Services
     job = services.jobs.get(job_id, USER)
     assert (job.state, job.reason, job.num_attempts) == ("FAILED", "deadline_exceeded", 0)
     assert job.message == "deadline_seconds = 3000 passed while the job waited"
-
-
-def test_a_deadline_from_the_submission_includes_the_wait_of_a_job_that_runs(services: Services) -> None:
-    job_id = submit(services, deadline_seconds=3000, deadline_from="submission")
-    run_until(services, job_id, "RUNNING")
-    make_older(services, job_id, 3001)
-    job = run_until(services, job_id, "FAILED")
-    assert (job.reason, job.message) == ("deadline_exceeded", "deadline_seconds = 3000 passed while the job ran")
 
 
 def test_a_deadline_does_not_include_the_wait_unless_asked(services: Services) -> None:

@@ -18,8 +18,6 @@ from tests.patience import wait_until
 from tests.service.api import Api, make_document
 from tests.service.processes import is_running
 
-pytestmark = pytest.mark.slow_on_postgresql
-
 
 def fill_database(api: Api) -> Callable[[], None]:
     """Let the database store nothing more, as on a full disk. Return a function that frees space again."""

@@ -5,16 +5,11 @@ from collections import Counter
 
 import pytest
 
-from service.app import create_services
-from service.jobs.service import Submission
+from service.app import Services, create_services
 from service.launchers.protocol import Capacity, Launch, LauncherCapacity, LaunchFiles
-from service.services import Services
 from service.settings import Settings
-from tests.service.api import make_document
-from tests.service.control.rounds import USER
+from tests.service.control.rounds import USER, submit
 from tests.service.remote.reporting import SilentLauncher
-
-pytestmark = pytest.mark.slow_on_postgresql
 
 NUM_JOBS = 6
 START_SECONDS = 0.3
@@ -39,8 +34,7 @@ def services(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Services:
 
 
 def submit_all(services: Services) -> list[str]:
-    document = make_document("wait")
-    return [services.jobs.submit(Submission(document, USER))[0].id for _ in range(NUM_JOBS)]
+    return [submit(services) for _ in range(NUM_JOBS)]
 
 
 def count_states(services: Services, jobs: list[str]) -> Counter[str]:

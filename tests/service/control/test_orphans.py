@@ -3,28 +3,23 @@
 import json
 from pathlib import Path
 
-import psutil
 import pytest
 from sqlalchemy import delete
 
-from service.app import create_services
-from service.jobs.models import Attempt, Job
-from service.jobs.service import Submission
+from service.app import Services, create_services
 from service.launchers.protocol import Launch
-from service.services import Services
 from service.settings import Settings
+from service.store.models import Attempt, Job
 from service.times import now
 from tests.patience import wait_until
-from tests.service.api import make_document, serve_api
-from tests.service.control.rounds import USER, run_until
+from tests.service.api import serve_api
+from tests.service.control.rounds import USER, run_until, submit
 from tests.service.processes import is_running
-
-pytestmark = pytest.mark.slow_on_postgresql
 
 
 def start_job(services: Services) -> tuple[str, int]:
     """Start a job that runs until it is stopped; return its id and the process id of its attempt."""
-    job_id = services.jobs.submit(Submission(make_document("wait"), USER))[0].id
+    job_id = submit(services, "wait")
     job = run_until(services, job_id, "RUNNING")
     record = Path(job.run_directory) / "attempt-1/process.json"
     return job_id, json.loads(record.read_text())["pid"]
@@ -171,18 +166,3 @@ def test_the_end_of_a_process_wakes_the_loop(settings: Settings) -> None:
     with serve_api(slow, runs_control_loop=True) as api:
         job = api.submit(behaviour="succeed")
         assert api.wait_for(job["id"], "SUCCEEDED", "FAILED")["state"] == "SUCCEEDED"
-
-
-def test_a_loop_that_has_nothing_to_do_keeps_its_leases(settings: Settings) -> None:
-    services = create_services(settings)
-    job_id, pid = start_job(services)
-    first, second = (read_lease_end(services, job_id) for _ in range(2) if services.control.run_once())
-    assert first < second
-    assert psutil.pid_exists(pid)
-
-
-def read_lease_end(services: Services, job_id: str) -> float:
-    with services.database.read() as session:
-        expires_at = session.query(Attempt).filter_by(job_id=job_id).one().lease_expires_at
-    assert expires_at is not None
-    return expires_at.timestamp()

@@ -4,16 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
-from service.app import create_services
-from service.jobs.service import Submission
-from service.settings import Settings
 from tests.patience import wait_until
-from tests.service.api import Api, make_document
-from tests.service.control.rounds import USER, run_until
-
-pytestmark = pytest.mark.slow_on_postgresql
+from tests.service.api import Api
 
 
 def post(api: Api, job_id: str, action: str) -> httpx.Response:
@@ -82,13 +75,3 @@ def test_only_what_runs_is_paused_and_only_what_is_paused_resumed(api: Api) -> N
         assert f"only a {state} job" in refused.json()["detail"]
         assert api.viewer.post(f"/v1/jobs/{job_id}/{action}").status_code == 403
         assert post(api, "job_nowhere", action).status_code == 404
-
-
-def test_a_job_that_does_not_stop_is_killed_and_paused_all_the_same(settings: Settings) -> None:
-    services = create_services(settings.model_copy(update={"grace_period_seconds": 0.1}))
-    job_id = services.jobs.submit(Submission(make_document("ignore_stop"), USER))[0].id
-    run_until(services, job_id, "RUNNING")
-    wait_until((settings.runs_directory / job_id / "attempt-1/logs/rank-0.log").exists)
-    services.jobs.pause(job_id, USER)
-    assert run_until(services, job_id, "PAUSED").reason == "user_paused"
-    assert services.jobs.list_attempts(job_id, USER)[0].state == "FAILED"

@@ -5,19 +5,16 @@ from typing import Any
 
 import pytest
 
-from service.app import create_services
-from service.jobs.models import Job
+from service.app import Services, create_services
 from service.jobs.service import Submission
 from service.launchers.local import LocalLauncher
 from service.launchers.protocol import Launch, LaunchFiles, LaunchName, LaunchPhase, LaunchStatus
 from service.reasons import Reason
-from service.services import Services
 from service.settings import Settings
+from service.store.models import Job
 from service.times import now
 from tests.service.api import make_document
 from tests.service.control.rounds import USER, run_until
-
-pytestmark = pytest.mark.slow_on_postgresql
 
 ENDED = ("SUCCEEDED", "FAILED", "CANCELLED")
 

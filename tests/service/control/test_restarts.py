@@ -10,18 +10,14 @@ from typing import Any
 import pytest
 
 import service.launchers.local
-from service.app import create_services
-from service.jobs.models import Job
-from service.jobs.service import Submission
-from service.reports.service import MetricQuery
-from service.services import Services
+from service.app import Services, create_services
+from service.reports.repository import MetricQuery
 from service.settings import Settings
+from service.store.models import Job
 from tests.patience import wait_until
-from tests.service.api import Api, make_document
-from tests.service.control.rounds import USER, run_until
+from tests.service.api import Api
+from tests.service.control.rounds import USER, run_until, submit
 from tests.service.processes import is_running
-
-pytestmark = pytest.mark.slow_on_postgresql
 
 LONG_SECONDS = 600.0
 
@@ -30,11 +26,6 @@ LONG_SECONDS = 600.0
 def slow_restart_settings(settings: Settings) -> Settings:
     """Settings with a restart delay so long that no job is restarted while a test runs."""
     return settings.model_copy(update={"restart_delay_seconds": LONG_SECONDS, "max_restart_delay_seconds": 1e4})
-
-
-def submit(services: Services, behaviour: str, **changes: Any) -> str:
-    """Submit a job, and return its id."""
-    return services.jobs.submit(Submission(make_document(behaviour, **changes), USER))[0].id
 
 
 def end_wait(services: Services, job_id: str) -> None:
@@ -195,7 +186,7 @@ def test_an_attempt_that_ran_and_died_before_its_number_was_written_down_is_not_
     assert (job.state, job.num_attempts, job.reason) == ("RECOVERING", 1, "worker_crashed")
     end_wait(restarted, job_id)
     run_until(restarted, job_id, "SUCCEEDED")
-    query = MetricQuery(kind="step", attempt=None, after=0, limit=100, max_points=None)
+    query = MetricQuery(kind="step")
     page = json.loads(restarted.reports.read_metrics(job_id, USER, query))
     assert [item["step"] for item in page["items"]] == [1, 2, 3, 4, 5]
 

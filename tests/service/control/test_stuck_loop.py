@@ -5,11 +5,9 @@ import threading
 import httpx
 import pytest
 
-from service.jobs.models import Job
+from service.store.models import Job
 from tests.patience import wait_until
 from tests.service.api import Api
-
-pytestmark = pytest.mark.slow_on_postgresql
 
 
 @pytest.fixture(autouse=True)

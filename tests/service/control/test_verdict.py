@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from dlrm.record import EXIT_BAD_INPUT, EndReason, Outcome
 from service.control.verdict import RETRIED, ExitObservation, decide
-from service.jobs.states import ENDED, HOLDING, JobState
 from service.reasons import Reason
+from service.store.states import ENDED, HOLDING, JobState
 
 CRASHED = ExitObservation(
     job_state=JobState.RUNNING,

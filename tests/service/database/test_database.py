@@ -10,23 +10,22 @@ from sqlalchemy import inspect, text
 from sqlalchemy.exc import IntegrityError
 
 import service.audit.models
-import service.jobs.models
 import service.keys.models
 import service.leader.models
-import service.quotas.models
-import service.reports.models
+import service.store.models
 from service.database import Base, Database
-from service.database.migrate import migrate
+from service.database.migrate import ForeignRevisionError, migrate
 from service.keys.models import ApiKey
+from tests.service.databases import on_both_databases
+
+pytestmark = on_both_databases
 
 NEWEST_REVISION = "0007"
 MODELS = (
     service.audit.models,
     service.leader.models,
-    service.jobs.models,
+    service.store.models,
     service.keys.models,
-    service.quotas.models,
-    service.reports.models,
 )
 
 
@@ -60,6 +59,21 @@ def test_services_that_start_at_once_migrate_once(database: Database) -> None:
         list(pool.map(start, range(4)))
     with database.read() as session:
         assert session.execute(text("SELECT version_num FROM alembic_version")).all() == [(NEWEST_REVISION,)]
+
+
+@pytest.mark.parametrize(
+    ("revision", "remedy"), [("0006", "last version before this one"), ("9999", "start that version")]
+)
+def test_tables_of_another_version_stay_as_they_are(database: Database, revision: str, remedy: str) -> None:
+    migrate(database)
+    with database.write() as session:
+        session.execute(text(f"UPDATE alembic_version SET version_num = '{revision}'"))
+        session.add(make_key(datetime.now(UTC)))
+    with pytest.raises(ForeignRevisionError, match=remedy):
+        migrate(database)
+    with database.read() as session:
+        assert session.get(ApiKey, "key_0") is not None
+        assert session.scalar(text("SELECT version_num FROM alembic_version")) == revision
 
 
 def test_a_migration_that_fails_half_way_leaves_nothing(database: Database) -> None:

@@ -9,10 +9,13 @@ from ulid import ULID
 
 from service.database import Database
 from service.database.migrate import migrate
-from service.jobs.filters import JobFilter
-from service.jobs.models import Job
-from service.jobs.repository import JobRepository
-from service.jobs.states import JobState
+from service.store.filters import JobFilter
+from service.store.job_repository import JobRepository
+from service.store.models import Job
+from service.store.states import JobState
+from tests.service.databases import on_both_databases
+
+pytestmark = on_both_databases
 
 NUM_JOBS = 20_000
 STEPS_PER_ROW = 5

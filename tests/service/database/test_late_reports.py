@@ -6,40 +6,28 @@ from typing import Any
 import pytest
 from sqlalchemy import select, text
 
-from dlrm.record import StepReport
+from service.access.secret import hash_secret
 from service.database import Database
 from service.database.migrate import migrate
 from service.http.problems import ProblemError
 from service.ids import new_id
-from service.jobs.attempt_repository import AttemptRepository
-from service.jobs.models import Attempt, Job
-from service.jobs.repository import JobRepository
-from service.jobs.states import AttemptState
-from service.keys.secret import hash_secret
 from service.reasons import Reason
 from service.reports.ingest import Stream
-from service.reports.models import Metric
 from service.reports.repository import ReportRepository
 from service.reports.schemas import NewReports
 from service.reports.service import ReportService
+from service.store.attempt_repository import AttemptRepository
+from service.store.job_repository import JobRepository
+from service.store.models import Attempt, Job, Metric
+from service.store.states import AttemptState
 from service.times import now
 from tests.patience import wait_until
+from tests.service.databases import on_both_databases
+from tests.service.reports.steps import make_step_line
+
+pytestmark = on_both_databases
 
 TOKEN = "attempt-token"
-
-
-def make_line(seq: int) -> str:
-    return StepReport(
-        seq=seq,
-        time=1e9,
-        step=seq,
-        num_steps=10,
-        num_samples=64,
-        loss=1.0,
-        dense_learning_rate=0.1,
-        table_learning_rate=0.01,
-        samples_per_second=100.0,
-    ).model_dump_json()
 
 
 def add_running_attempt(database: Database) -> Attempt:
@@ -78,7 +66,7 @@ def test_a_push_that_meets_the_end_of_its_attempt_stores_nothing(database: Datab
     reports = ReportService(database)
 
     def push(first_seq: int) -> int:
-        lines = [make_line(first_seq)]
+        lines = [make_step_line(first_seq)]
         return reports.push(
             attempt.id, TOKEN, NewReports(rank=0, stream=Stream.METRICS, first_seq=first_seq, lines=lines)
         )

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from service.database.errors import UnsafePlaceError
 from service.database.sqlite_place import check_sqlite_place, find_file_system_type
+from service.database.url import UnsafePlaceError
 from tests.small_disk import small_disk
 
 MOUNTS = r"""

@@ -12,8 +12,6 @@ from tests.service.http.server import make_app, serve_app
 from tests.service.jobs.test_jobs_api import check_problem
 from tests.service.raw import connect, get_key, make_head
 
-pytestmark = pytest.mark.slow_on_postgresql
-
 REQUEST_ID = re.compile(r"req_[0-9A-Z]{26}")
 EVERY_ANSWER = [
     ("GET", "/v1/jobs", 200),

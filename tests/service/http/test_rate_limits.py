@@ -6,14 +6,12 @@ from typing import Any
 import httpx
 import pytest
 
+from service.access.principal import Role
 from service.http.request_origin import normalise_address
-from service.keys.roles import Role
 from service.settings import Settings
 from tests.service.api import Api, serve_api
 from tests.service.jobs.test_jobs_api import check_problem
 from tests.service.reports.attempts import TOKEN, begin_next_attempt
-
-pytestmark = pytest.mark.slow_on_postgresql
 
 SLOW = 0.01
 """Requests a second, of which one may be sent at once."""

@@ -16,8 +16,6 @@ from tests.service.api import make_client, make_environment
 from tests.service.raw import connect, make_head
 from tests.service.service_process import ServiceProcess
 
-pytestmark = pytest.mark.slow_on_postgresql
-
 STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z"
 
 

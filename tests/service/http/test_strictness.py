@@ -10,8 +10,6 @@ from tests.service.api import Api, make_document
 from tests.service.jobs.test_jobs_api import check_problem
 from tests.service.raw import connect, get_key, make_head
 
-pytestmark = pytest.mark.slow_on_postgresql
-
 JSON = {"content-type": "application/json"}
 
 

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 import httpx
 
+from service.access.principal import Role
 from service.ids import new_id
-from service.keys.roles import Role
 from tests.service.api import Api
 
 

@@ -42,8 +42,3 @@ def test_complete_checkpoints_are_listed_newest_first(api: Api) -> None:
         }
         for step in (25, 5)
     ]
-
-
-def test_checkpoints_of_a_job_that_is_not_there(api: Api) -> None:
-    assert api.viewer.get("/v1/jobs/job_nowhere/checkpoints").status_code == 404
-    assert api.anonymous.get("/v1/jobs/job_nowhere/checkpoints").status_code == 401

@@ -1,7 +1,8 @@
 from dlrm.config import JobSpec
-from service.jobs.demand import choose_machines, compute_demand, find_first_lack, find_misfit, list_faults, list_misfits
+from service.jobs.document import choose_machines
 from service.launchers.protocol import Capacity, Demand, LauncherCapacity
 from service.reasons import Reason
+from service.store.demand import compute_demand, find_first_lack, find_misfit, list_faults, list_misfits
 from tests.service.api import make_document
 
 

@@ -5,13 +5,15 @@ from datetime import timedelta
 import httpx
 from sqlalchemy import func, select, update
 
-from service.jobs.idempotency_repository import MAX_REMOVED
-from service.jobs.models import IdempotencyKey
+from service.access.principal import Principal, Role
 from service.jobs.service import Submission
-from service.keys.principal import Principal
-from service.keys.roles import Role
+from service.store.idempotency_repository import MAX_REMOVED
+from service.store.models import IdempotencyKey
 from service.times import now
 from tests.service.api import Api, make_document
+from tests.service.databases import on_both_databases
+
+pytestmark = on_both_databases
 
 
 def submit(api: Api, key: str) -> httpx.Response:

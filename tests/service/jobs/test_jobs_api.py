@@ -6,8 +6,6 @@ import httpx
 import pytest
 
 from dlrm.config import PRESETS
-from service.control.verdict import RETRIED
-from service.reasons import Reason
 from tests.service.api import Api, make_document
 
 
@@ -35,11 +33,6 @@ def test_a_submitted_job_waits_and_is_shown_as_submitted(shared_api: Api) -> Non
     assert "world_size" in {number["name"] for number in shown["derived"]}
     assert shown["progress"]["step"] is None
     assert shown["model_path"] is None
-
-
-def test_the_answer_to_a_submission_says_where_the_job_is(shared_api: Api) -> None:
-    response = shared_api.submitter.post("/v1/jobs", json=make_document())
-    assert response.headers["location"] == f"/v1/jobs/{response.json()['id']}"
 
 
 def test_an_invalid_document_names_every_field_at_fault(shared_api: Api) -> None:
@@ -242,21 +235,6 @@ def test_a_wrong_parameter_is_named(shared_api: Api, path: str, field: str) -> N
     assert field in {error["field"].removesuffix(".int") for error in body["errors"]}
 
 
-@pytest.mark.parametrize("what", ["", "/events", "/attempts", "/metrics", "/logs"])
-def test_a_job_that_is_not_there_is_not_found(shared_api: Api, what: str) -> None:
-    check_problem(shared_api.viewer.get(f"/v1/jobs/job_0{what}"), 404, "not-found")
-
-
-def test_cancelling_a_job_that_is_not_there_is_not_found(shared_api: Api) -> None:
-    check_problem(shared_api.submitter.post("/v1/jobs/job_0/cancel"), 404, "not-found")
-
-
-def test_unknown_paths_and_methods_answer_with_problems(shared_api: Api) -> None:
-    check_problem(shared_api.viewer.get("/v1/nothing"), 404, "not-found")
-    body = check_problem(shared_api.admin.put("/v1/jobs", json={}), 405, "method-not-allowed")
-    assert "allowed here" in body["detail"]
-
-
 def test_a_failure_of_the_service_tells_nothing_of_its_inside(api: Api) -> None:
     api.submit()
     with api.services.database.write() as session:
@@ -297,10 +275,6 @@ def test_a_job_without_attempts_has_an_empty_log_that_is_not_complete(shared_api
     assert shared_api.viewer.get(f"/v1/jobs/{job_id}/attempts").json() == {"items": []}
     log = shared_api.viewer.get(f"/v1/jobs/{job_id}/logs").json()
     assert (log["text"], log["next_offset"], log["complete"]) == ("", 0, False)
-
-
-def test_bad_input_and_divergence_are_not_retried() -> None:
-    assert {Reason.BAD_INPUT, Reason.DIVERGED, Reason.DEADLINE_EXCEEDED, Reason.CANNOT_FIT}.isdisjoint(RETRIED)
 
 
 @pytest.mark.parametrize("path", ["/v1/jobs", "/v1/plans"])

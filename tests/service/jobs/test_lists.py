@@ -5,9 +5,12 @@ from typing import Any
 
 import pytest
 
-from service.jobs.models import Job
+from service.store.models import Job
 from tests.service.api import Api
+from tests.service.databases import on_both_databases
 from tests.service.jobs.test_jobs_api import check_problem
+
+pytestmark = on_both_databases
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrm.record import EndReason
-from service.jobs.states import ENDED, HOLDING, TRANSITIONS, WATCHED, JobState, TransitionError, check_transition
 from service.reasons import Reason
+from service.store.states import ENDED, HOLDING, TRANSITIONS, WATCHED, JobState, TransitionError, check_transition
 
 states = st.sampled_from(JobState)
 

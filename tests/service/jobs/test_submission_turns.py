@@ -5,9 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from service.access.principal import Role
 from service.jobs.schemas import JobView
 from service.jobs.service import Submission
-from service.keys.roles import Role
 from tests.patience import wait_until
 from tests.service.api import Api, make_document
 from tests.service.databases import on_sqlite

@@ -7,8 +7,8 @@ import httpx
 import pytest
 
 from dlrm.config.patterns import PACKED_META
+from service.access.principal import Role
 from service.ids import new_id
-from service.keys.roles import Role
 from tests.service.api import TEAM, Api, make_document
 from tests.service.jobs.keys import make_key
 

@@ -10,8 +10,8 @@ from dlrm.config import DataConfig, ModelConfig, make_identity, parse_job
 from dlrm.record import CheckpointManifest, RunDirectory
 from service.ids import new_id
 from service.jobs.paths import PathError, find_directory_under_roots
-from service.jobs.repository import JobRepository
 from service.settings import Settings
+from service.store.job_repository import JobRepository
 from tests.service.api import Api, make_document
 
 Document = dict[str, Any]

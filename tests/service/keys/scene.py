@@ -5,10 +5,10 @@ from typing import Any
 
 import httpx
 
-from service.keys.dependencies import SESSION_COOKIE
-from service.keys.secret import hash_secret
+from service.access.secret import hash_secret
+from service.http.gate import SESSION_COOKIE
 from tests.service.api import Api
-from tests.service.keys.holders import create_key, expire_key, list_keys
+from tests.service.keys.holders import create_key, list_keys
 from tests.service.reports.attempts import TOKEN, begin_next_attempt
 
 
@@ -29,6 +29,9 @@ class Scene:
     def client(self, secret: str) -> httpx.Client:
         """Return a client that sends one of the secrets as its key."""
         return self.api.make_client(self.secrets[secret])
+
+    def list_jobs(self, key: str) -> httpx.Response:
+        return self.api.make_client(key).get("/v1/jobs")
 
     def browser(self, secret: str, **headers: str) -> httpx.Client:
         """Return a browser that has the cookie of a session."""
@@ -68,37 +71,20 @@ def make_scene(api: Api) -> Scene:
     for name, fields in KEYS.items():
         key = create_key(api, **fields)
         scene.secrets[name], scene.key_ids[name] = key["key"], key["id"]
-    _add_sessions_and_links(scene)
-    expire_key(api, scene.key_ids["expired"])
+    for name, client in (("admin", api.admin), ("viewer", scene.client("viewer"))):
+        token = client.post("/v1/session/links", json={}).json()["token"]
+        with api.make_client(None) as browser:
+            assert browser.post("/v1/session", json={"token": token}).status_code == 204
+            scene.secrets[f"{name} session"] = browser.cookies[SESSION_COOKIE]
+        scene.secrets[f"{name} link"] = client.post("/v1/session/links", json={}).json()["token"]
     for name in ("revoked", "revoked admin"):
         assert api.admin.delete(f"/v1/keys/{scene.key_ids[name]}").status_code == 204
     return scene
 
 
 KEYS: dict[str, dict[str, Any]] = {
-    "expired": {"role": "admin", "owner": "old"},
     "revoked": {"role": "submitter", "owner": "old"},
     "revoked admin": {"role": "admin", "owner": "old"},
     "viewer": {"role": "viewer", "owner": "reader"},
     "submitter": {"role": "submitter", "owner": "writer"},
 }
-
-
-def _add_sessions_and_links(scene: Scene) -> None:
-    api = scene.api
-    clients = {
-        "admin": api.admin,
-        "viewer": scene.client("viewer"),
-        "expired": scene.client("expired"),
-        "revoked": scene.client("revoked admin"),
-    }
-    for name, client in clients.items():
-        for use in ("session", "signed-out session"):
-            token = client.post("/v1/session/links", json={}).json()["token"]
-            with api.make_client(None) as browser:
-                assert browser.post("/v1/session", json={"token": token}).status_code == 204
-                scene.secrets[f"{name} {use}"] = browser.cookies[SESSION_COOKIE]
-                if use == "signed-out session":
-                    browser.delete("/v1/session")
-        scene.secrets[f"{name} used link"] = token
-        scene.secrets[f"{name} link"] = client.post("/v1/session/links", json={}).json()["token"]

@@ -98,11 +98,6 @@ def test_a_new_key_is_shown_once_and_stored_as_a_hash(api: Api) -> None:
     assert all(key["key"].encode() not in path.read_bytes() for path in database.glob("service.sqlite3*"))
 
 
-def test_the_owner_of_a_key_is_its_name_unless_one_is_given(shared_api: Api) -> None:
-    assert create_key(shared_api, name="nightly", owner="ads")["owner"] == "ads"
-    assert create_key(shared_api, name="weekly")["owner"] == "weekly"
-
-
 def test_an_owner_has_one_key_of_a_name_until_it_is_revoked(shared_api: Api) -> None:
     first = create_key(shared_api, name="laptop", owner="ann")
     assert create_key(shared_api, name="laptop", owner="bob")["name"] == "laptop"

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from service.keys.dependencies import SESSION_COOKIE
+from service.http.gate import SESSION_COOKIE
 from service.settings import Settings
 from service.times import now
 from tests.service.api import TEAM, Api, serve_api

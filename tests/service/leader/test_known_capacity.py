@@ -4,9 +4,11 @@ import pytest
 
 from service.capacity.known import dump_capacities
 from service.launchers.protocol import Capacity, LauncherCapacity
-from service.leader.leadership import Leadership
-from service.leader.make_lock import make_lock
+from service.leader.leadership import Leadership, make_lock
 from tests.service.api import Api, make_document
+from tests.service.databases import on_both_databases
+
+pytestmark = on_both_databases
 
 
 @pytest.mark.parametrize(("num_cores", "fits"), [(2, False), (8, True)])

@@ -13,14 +13,16 @@ from sqlalchemy import text
 
 from service.capacity.known import KnownCapacity, dump_capacities, parse_capacities
 from service.database import Database
-from service.jobs.models import Attempt, Job
 from service.launchers.protocol import Capacity, LauncherCapacity
 from service.leader.advisory_lock import AdvisoryLock
-from service.leader.leadership import Leadership, LeadershipLostError
+from service.leader.leadership import Leadership, LeadershipLostError, make_lock
 from service.leader.lock import LOCK_KEY
-from service.leader.make_lock import make_lock
+from service.store.models import Attempt, Job
 from service.times import now
 from tests.patience import wait_until
+from tests.service.databases import on_both_databases
+
+pytestmark = on_both_databases
 
 MakeLeadership = Callable[[], Leadership]
 TOTAL = Capacity(4, 4 * 2**30, 0)

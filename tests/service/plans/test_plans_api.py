@@ -90,11 +90,6 @@ def test_of_a_range_of_machines_the_one_that_there_is_is_planned(planning_api: A
     assert (plan["world_size"], plan["transport"]) == (2, "memory")
 
 
-def test_nothing_is_kept_of_a_plan(planning_api: Api) -> None:
-    request_plan(planning_api, SYNTHETIC)
-    assert planning_api.viewer.get("/v1/jobs").json()["items"] == []
-
-
 def test_the_same_document_is_planned_once(planning_api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     document = {**SYNTHETIC, "run": {"seed": 77}}
     first = request_plan(planning_api, document)
@@ -128,20 +123,6 @@ def test_plans_are_kept_as_long_as_they_have_room(
     assert len(calls.read_text().splitlines()) == 5
 
 
-def test_a_plan_that_takes_too_much_memory_is_refused_with_what_would_do(
-    planning_api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(LIMITS, "memory_bytes", 2**22)
-    schema = {"categorical": [{"name": "c{}", "count": 1000}]}
-    data = {"train": ["a"], "format": "parquet", "schema": schema, "vocabulary": {"hash_size": 1000}}
-    resources = {"nodes": 8, "workers_per_node": 8, "memory": "90GB"}
-    document = {"data": data, "resources": resources, "sharding": {"plan": "data_parallel"}}
-    answer = request_plan(planning_api, document, status=422)
-    assert answer["type"] == "urn:dlrm:problem:cannot-plan"
-    assert "resources: a plan of 64 ranks and 1,000 tables" in answer["detail"]
-    assert "`dlrm plan` has no such limit" in answer["detail"]
-
-
 def test_an_answer_beyond_its_limit_is_refused(planning_api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(LIMITS, "answer_bytes", 1000)
     answer = request_plan(planning_api, {**SYNTHETIC, "run": {"seed": 78}}, status=422)
@@ -161,11 +142,6 @@ def test_what_a_program_said_that_failed_stays_in_the_log(
     assert "exit code 1" in answer["detail"]
 
 
-def test_more_threads_than_there_are_cores_are_noted(planning_api: Api) -> None:
-    answer = request_plan(planning_api, {**SYNTHETIC, "resources": {"threads_per_worker": 1024, "memory": "2GiB"}})
-    assert any(note.startswith("resources.threads_per_worker: 2 x 1,024 threads") for note in answer["notes"])
-
-
 def test_tables_that_nobody_has_counted_are_estimated(planning_api: Api) -> None:
     answer = request_plan(planning_api, {**SYNTHETIC, "data": {"train": ["day_*.tsv"]}})
     assert len(answer["plan"]["tables"]) == 26
@@ -181,16 +157,6 @@ def test_no_row_is_read_where_a_path_is_refused(planning_api: Api) -> None:
     assert "C1, C2" in answer["unknown_sizes"]
     assert [why["field"] for why in answer["fits"]["why"]] == ["data.train.1"]
     assert (answer["num_steps"], answer["decisions"]) == (None, [])
-
-
-def test_what_is_free_decides_whether_it_fits_now(planning_api: Api) -> None:
-    job = planning_api.submit(resources={"workers_per_node": 3, "memory": "1GiB"}, batch={"global_size": 66})
-    try:
-        answer = request_plan(planning_api, SYNTHETIC)
-        assert answer["fits"]["ever"] is True
-        assert (answer["fits"]["now"], answer["fits"]["reason"]) == (True, None)
-    finally:
-        planning_api.submitter.post(f"/v1/jobs/{job['id']}/cancel")
 
 
 def test_what_is_held_decides_whether_it_fits_now(planning_api: Api) -> None:
@@ -230,17 +196,6 @@ def test_too_little_memory_is_told_with_what_would_fit(planning_api: Api) -> Non
     assert answer["fits"]["ever"] is False
 
 
-def test_a_pattern_that_claims_no_table_is_named(planning_api: Api) -> None:
-    sharding = {"tables": [{"pattern": "X*", "type": "row_wise"}]}
-    answer = request_plan(planning_api, {**SYNTHETIC, "sharding": sharding})
-    assert answer["refusal"]["field"] == "sharding.tables.0.pattern"
-
-
-def test_a_wrong_document_is_a_problem(planning_api: Api) -> None:
-    answer = request_plan(planning_api, {**SYNTHETIC, "sharding": {"plan": "column_wise"}}, status=422)
-    assert answer["errors"][0]["field"] == "sharding.plan"
-
-
 def test_a_model_outside_of_the_data_roots_tells_nothing(planning_api: Api, tmp_path: Path) -> None:
     model = {**ModelConfig(architecture="dlrm", embedding_dim=12, bottom_mlp=[12]).model_dump(mode="json")}
     record = {"model": model, "data": {"format": "synthetic"}, "num_dense": 13, "table_rows": {}}
@@ -256,10 +211,6 @@ def test_a_directory_outside_of_the_data_roots_tells_nothing(planning_api: Api, 
     answer = request_plan(planning_api, {**SYNTHETIC, "data": {"format": "packed", "train": [str(tmp_path)]}})
     assert (answer["plan"], answer["sizes_from"], answer["refusal"]) == (None, None, None)
     assert answer["fits"]["why"][0]["field"] == "data.train.0"
-
-
-def test_a_viewer_may_not_have_plans_made(planning_api: Api) -> None:
-    assert planning_api.viewer.post("/v1/plans", json=SYNTHETIC).status_code == 403
 
 
 def test_a_plan_that_takes_too_long_is_given_up(

@@ -2,7 +2,7 @@
 
 from service.launchers.protocol import Capacity
 from service.queue.forecast import RunningJob, WaitingJob, forecast_start_seconds
-from service.quotas.models import Quota
+from service.store.models import Quota
 
 
 def cores(number: int) -> Capacity:

@@ -1,9 +1,9 @@
 import pytest
 
 from service.launchers.protocol import Capacity
-from service.quotas.models import Quota
-from service.quotas.repository import Usage
-from service.quotas.rules import find_quota_lack, list_excesses
+from service.store.models import Quota
+from service.store.quota_repository import Usage
+from service.store.quota_rules import find_quota_lack, list_excesses
 
 GIB = 2**30
 DEMAND = Capacity(num_cores=1, memory_bytes=2 * GIB, num_gpus=1)

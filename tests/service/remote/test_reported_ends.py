@@ -8,8 +8,6 @@ from dlrm.record import AttemptEnd, EndReason, Outcome, RankEnd
 from tests.service.api import Api
 from tests.service.remote.reporting import Attempt, SilentLauncher, start_attempt
 
-pytestmark = pytest.mark.slow_on_postgresql
-
 SUCCEEDED = Outcome(state="succeeded", reason=EndReason.COMPLETED, step=5, metrics={"auc": 0.75})
 BAD_ROW = "day_0.tsv line 3: 39 columns, expected 40"
 BAD_INPUT = Outcome(state="failed", reason=EndReason.BAD_INPUT, message=BAD_ROW, rank=1)

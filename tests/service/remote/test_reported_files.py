@@ -11,8 +11,6 @@ from dlrm.record import AttemptEnd, CheckpointReport, EndReason, Outcome
 from tests.service.api import Api
 from tests.service.remote.reporting import Attempt, SilentLauncher, start_attempt
 
-pytestmark = pytest.mark.slow_on_postgresql
-
 RUN = "/nowhere/runs/job"
 BUCKET = "s3://bucket/runs/job"
 SUCCEEDED = Outcome(state="succeeded", reason=EndReason.COMPLETED, step=5)

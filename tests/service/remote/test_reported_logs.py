@@ -6,11 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.reports import log_parts
+from service.store import log_parts
 from tests.service.api import Api
 from tests.service.remote.reporting import Attempt, SilentLauncher, start_attempt
-
-pytestmark = pytest.mark.slow_on_postgresql
 
 LINES = [f"line {number}: grüezi \U0001f600" for number in range(12)]
 TEXT = "".join(f"{line}\n" for line in LINES)

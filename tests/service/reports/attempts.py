@@ -1,10 +1,10 @@
 """Attempts whose reports a test pushes itself, without any process."""
 
+from service.access.secret import hash_secret
 from service.control.starter import Starter
-from service.jobs.attempt_repository import AttemptRepository
-from service.jobs.models import Attempt, Job
-from service.keys.secret import hash_secret
 from service.launchers.protocol import LaunchError
+from service.store.attempt_repository import AttemptRepository
+from service.store.models import Attempt, Job
 from tests.service.api import Api
 
 TOKEN = "attempt-token"

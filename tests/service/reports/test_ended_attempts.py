@@ -9,15 +9,18 @@ from sqlalchemy import update
 
 from dlrm.record import SpoolWriter
 from service.control.starter import make_launch
-from service.jobs.attempt_repository import AttemptRepository
-from service.jobs.models import Attempt, Job
-from service.jobs.states import ENDED, AttemptState
 from service.reasons import Reason
 from service.reports.spool_tail import SpoolTail
+from service.store.attempt_repository import AttemptRepository
+from service.store.models import Attempt, Job
+from service.store.states import ENDED, AttemptState
 from service.times import now
 from tests.service.api import Api
+from tests.service.databases import on_both_databases
 from tests.service.reports.attempts import TOKEN, begin_next_attempt, get_job
-from tests.service.reports.test_restarted_curves import make_evaluation, make_step
+from tests.service.reports.steps import make_evaluation, make_step, make_step_line
+
+pytestmark = on_both_databases
 
 
 @pytest.fixture
@@ -29,7 +32,7 @@ def api(shared_api: Api) -> Api:
 @pytest.fixture
 def attempt(api: Api) -> Attempt:
     attempt = begin_next_attempt(api, api.submit()["id"])
-    assert push(api, attempt, 1, make_line(1)).status_code == 200
+    assert push(api, attempt, 1, make_step_line(1)).status_code == 200
     return attempt
 
 
@@ -38,12 +41,8 @@ def push(api: Api, attempt: Attempt, seq: int, line: str, token: str = TOKEN) ->
     return api.anonymous.post(f"/v1/ingest/{attempt.id}", json=body, headers={"Authorization": f"Bearer {token}"})
 
 
-def make_line(seq: int) -> str:
-    return make_step(seq).model_copy(update={"seq": seq, "time": 1e9}).model_dump_json()
-
-
 def make_late_line(seq: int) -> str:
-    return make_evaluation(499).model_copy(update={"seq": seq, "time": 1e9}).model_dump_json()
+    return make_evaluation(499, seq=seq, time=1e9).model_dump_json()
 
 
 def get_reported(api: Api, attempt: Attempt) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -81,7 +80,7 @@ def test_what_is_pushed_after_the_end_of_a_job_is_gone(api: Api, attempt: Attemp
 def test_what_is_pushed_after_the_next_attempt_has_begun_is_gone(api: Api, attempt: Attempt) -> None:
     second = begin_next_attempt(api, attempt.job_id)
     check_is_closed(api, attempt)
-    assert push(api, second, 1, make_line(1)).status_code == 200
+    assert push(api, second, 1, make_step_line(1)).status_code == 200
 
 
 def check_is_closed(api: Api, attempt: Attempt) -> None:
@@ -112,10 +111,3 @@ def test_what_a_spool_has_after_the_end_stays_in_the_spool(
     tail.ingest_new_lines(job, attempt, launch)
     tail.ingest_new_lines(job, attempt, launch)
     assert get_reported(api, attempt) == before
-
-
-def test_the_token_of_one_attempt_opens_no_other(api: Api, attempt: Attempt) -> None:
-    other = begin_next_attempt(api, api.submit()["id"])
-    with api.services.database.write() as session:
-        AttemptRepository(session).set_token(other.id, "0" * 64)
-    assert push(api, other, 1, make_line(1)).status_code == 401

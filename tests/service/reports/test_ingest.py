@@ -11,29 +11,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dlrm.record import EvaluationReport, EventReport, ProgressReport, SpoolWriter, StepReport
+from dlrm.record import EventReport, ProgressReport, SpoolWriter, StepReport
+from service.access.secret import hash_secret
 from service.control.starter import make_launch
-from service.jobs.models import Attempt
-from service.keys.secret import hash_secret
 from service.reports.spool_tail import SpoolTail
+from service.store.models import Attempt
 from tests.service.api import Api
+from tests.service.databases import on_both_databases
 from tests.service.raw import connect, get_key, make_head
 from tests.service.reports.attempts import TOKEN, begin_next_attempt, get_job
+from tests.service.reports.steps import make_evaluation, make_step_line
 
-
-def make_step_line(seq: int, **changes: Any) -> str:
-    report = StepReport(
-        seq=seq,
-        time=1e9 + seq,
-        step=seq,
-        num_steps=10,
-        num_samples=64 * seq,
-        loss=1.0 / seq,
-        dense_learning_rate=0.1,
-        table_learning_rate=0.01,
-        samples_per_second=100.0,
-    )
-    return report.model_copy(update=changes).model_dump_json()
+pytestmark = on_both_databases
 
 
 @pytest.fixture
@@ -109,17 +98,6 @@ def test_a_bad_line_is_named_and_nothing_of_its_batch_is_taken_in(api: Api, atte
     assert get_acknowledged_seq(api, attempt) == 0
 
 
-def test_only_the_token_of_the_attempt_opens_it(api: Api, attempt: Attempt) -> None:
-    assert push(api, attempt, 1, [make_step_line(1)], token="another").status_code == 401
-    assert (
-        api.admin.post(
-            "/v1/ingest/att_0", json={"rank": 0, "stream": "events", "first_seq": 1, "lines": []}
-        ).status_code
-        == 401
-    )
-    assert api.anonymous.get(f"/v1/ingest/{attempt.id}", params={"rank": 0, "stream": "metrics"}).status_code == 401
-
-
 @pytest.mark.parametrize("changes", [{"rank": 2}, {"rank": -1}, {"stream": "songs"}, {"first_seq": 0}])
 def test_a_rank_or_stream_that_is_not_there_is_named(api: Api, attempt: Attempt, changes: dict[str, Any]) -> None:
     response = push(api, attempt, 1, [make_step_line(1)], **changes)
@@ -136,17 +114,7 @@ def test_reports_become_progress_metrics_and_events(api: Api, attempt: Attempt) 
     ]
     push(api, attempt, 1, events, stream="events")
     assert api.viewer.get(f"/v1/jobs/{attempt.job_id}").json()["progress"]["done_fraction"] == 0.25
-    evaluation = EvaluationReport(
-        seq=3,
-        step=2,
-        num_rows=9,
-        auc=0.7,
-        log_loss=0.5,
-        normalized_entropy=0.9,
-        calibration=1.0,
-        constant_log_loss=0.6,
-        seconds=0.1,
-    )
+    evaluation = make_evaluation(2, seq=3, auc=0.7)
     push(api, attempt, 1, [make_step_line(1), make_step_line(2, loss=None), evaluation.model_dump_json()])
     progress = api.viewer.get(f"/v1/jobs/{attempt.job_id}").json()["progress"]
     assert progress == {
@@ -171,18 +139,7 @@ def test_reports_become_progress_metrics_and_events(api: Api, attempt: Attempt) 
 
 
 def test_the_metrics_of_a_job_are_those_that_the_openapi_document_describes(api: Api, attempt: Attempt) -> None:
-    evaluation = EvaluationReport(
-        seq=2,
-        time=1e9,
-        step=1,
-        num_rows=7,
-        auc=None,
-        log_loss=0.5,
-        normalized_entropy=0.9,
-        calibration=1.0,
-        constant_log_loss=0.6,
-        seconds=0.1,
-    )
+    evaluation = make_evaluation(1, seq=2, time=1e9, auc=None)
     push(api, attempt, 1, [make_step_line(1, loss=None), evaluation.model_dump_json()])
     page = api.viewer.get(f"/v1/jobs/{attempt.job_id}/metrics").json()
     document = api.anonymous.get("/openapi.json").json()
@@ -227,22 +184,6 @@ def test_what_a_run_derives_once_it_knows_its_rows_is_what_its_job_shows(api: Ap
         assert report(seq, derived=wrong, batch={"global_size": 128}) == decided
     for seq, wrong in enumerate(("all", None, {"global_size": "auto"}, {"global_size": 32}, {"unknown": 1}), start=7):
         assert report(seq, derived=[{**number, "value": 512}], batch=wrong) == decided
-
-
-def test_metrics_come_in_pages_or_thinned_evenly_with_the_last_one(api: Api, attempt: Attempt) -> None:
-    push(api, attempt, 1, [make_step_line(seq) for seq in range(1, 101)])
-    path = f"/v1/jobs/{attempt.job_id}/metrics"
-    first = api.viewer.get(path, params={"limit": 60}).json()
-    second = api.viewer.get(path, params={"limit": 60, "cursor": first["next_cursor"]}).json()
-    assert [item["step"] for page in (first, second) for item in page["items"]] == list(range(1, 101))
-    assert second["next_cursor"] is None
-    thinned = [item["step"] for item in api.viewer.get(path, params={"max_points": 8}).json()["items"]]
-    assert len(thinned) == 8
-    assert thinned[-1] == 100
-    gaps = {later - earlier for earlier, later in zip([0, *thinned], thinned, strict=False)}
-    assert gaps <= {12, 13}
-    assert len(api.viewer.get(path, params={"max_points": 500}).json()["items"]) == 100
-    assert api.viewer.get(path, params={"attempt": 2}).json()["items"] == []
 
 
 def test_large_events_come_in_shorter_pages_that_leave_none_out(api: Api, attempt: Attempt) -> None:

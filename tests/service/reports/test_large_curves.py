@@ -7,8 +7,11 @@ import pytest
 
 from service.reports import repository
 from tests.service.api import Api
+from tests.service.databases import on_both_databases
 from tests.service.reports.attempts import TOKEN, begin_next_attempt
 from tests.service.reports.steps import make_step
+
+pytestmark = on_both_databases
 
 NUM_STEPS = 60
 MAX_CHARACTERS = 100_000

@@ -5,14 +5,17 @@ from typing import Any
 import httpx
 import pytest
 
-from dlrm.record import EvaluationReport, Report, StartReport
+from dlrm.record import Report, StartReport
+from service.access.principal import Role
 from service.client import Client
 from service.client import client as client_module
-from service.jobs.models import Attempt
-from service.keys.roles import Role
+from service.store.models import Attempt
 from tests.service.api import TEAM, Api
+from tests.service.databases import on_both_databases
 from tests.service.reports.attempts import TOKEN, begin_next_attempt
-from tests.service.reports.steps import make_step
+from tests.service.reports.steps import make_evaluation, make_step
+
+pytestmark = on_both_databases
 
 START = StartReport(step=0, evaluated_step=0)
 """Report of an attempt that begins at step 0."""
@@ -22,19 +25,6 @@ START = StartReport(step=0, evaluated_step=0)
 def api(shared_api: Api) -> Api:
     """Service of all tests of this file; each test has a job of its own."""
     return shared_api
-
-
-def make_evaluation(number: int) -> EvaluationReport:
-    return EvaluationReport(
-        step=number,
-        num_rows=9,
-        auc=0.5 + number / 1000,
-        log_loss=0.5,
-        normalized_entropy=0.9,
-        calibration=1.0,
-        constant_log_loss=0.6,
-        seconds=0.1,
-    )
 
 
 def make_reports(start: int, end: int) -> list[Report]:

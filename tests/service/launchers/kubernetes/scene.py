@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from service.app import create_services
+from service.app import Services, create_services
 from service.jobs.schemas import JobDetail
 from service.jobs.service import Submission
-from service.services import Services
 from service.settings import Settings
 from tests.kubernetes.clusters import AnyCluster
 from tests.kubernetes.fake.controllers.behaviours import Behaviour, end_on_sigterm, exit_with

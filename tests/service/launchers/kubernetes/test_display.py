@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from dlrm.record import PushTarget
-from service.keys.roles import Role
+from service.access.principal import Role
 from service.settings import Settings
 from tests.kubernetes.fake.cluster import Cluster
 from tests.kubernetes.fake.controllers.behaviours import be_evicted, exit_with, run

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from service.access.secret import hash_secret
 from service.control.starter import Starter
-from service.jobs.attempt_repository import AttemptRepository
-from service.jobs.repository import JobRepository
 from service.jobs.service import get_existing_job
-from service.keys.secret import hash_secret
 from service.launchers.kubernetes.api import KubernetesApi
+from service.store.attempt_repository import AttemptRepository
+from service.store.job_repository import JobRepository
 from service.times import now
 from tests.kubernetes.fake.controllers.behaviours import run
 from tests.kubernetes.fake.faults import (

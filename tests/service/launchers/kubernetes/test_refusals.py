@@ -2,9 +2,9 @@
 
 import pytest
 
-from service.jobs.repository import JobRepository
 from service.launchers.kubernetes.api import ApiError
 from service.launchers.kubernetes.refusals import explain_refusal
+from service.store.job_repository import JobRepository
 from tests.kubernetes.fake.deletion import DeleteOptions
 from tests.kubernetes.fake.faults import Answer, LoseAnswer
 from tests.kubernetes.fake.resources import SECRETS

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from service.jobs.models import Job
 from service.queue.state import RESERVED_AFTER
 from service.settings import Settings
+from service.store.models import Job
 from tests.kubernetes.clusters import MakeCluster
 from tests.kubernetes.fake.controllers.behaviours import (
     Behaviour,

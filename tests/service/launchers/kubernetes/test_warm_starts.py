@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from dlrm.config import ConfigError
-from service.jobs.models import Job
 from service.jobs.service import get_existing_job
+from service.store.models import Job
 from tests.service.launchers.kubernetes.scene import Scene
 
 pytestmark = pytest.mark.parametrize("scene", [{"data_stores": ["s3://ads/models"]}], indirect=True)

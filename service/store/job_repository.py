@@ -1,0 +1,254 @@
+"""SQL statements on jobs and their events."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, Text, cast, delete, func, select, union_all, update
+from sqlalchemy.orm import Session, defer
+
+from service.launchers.protocol import Capacity
+from service.reasons import RECONCILER, Reason
+from service.store.filters import JobFilter, select_ids
+from service.store.models import Event, Job
+from service.store.states import ENDED, HOLDING, NOT_ENDED, JobState, check_transition
+from service.times import now
+
+MAX_EVENTS_CHARACTERS = 2**19
+"""Characters of the messages and details of one page of events, as far as its last event begins before them."""
+
+
+class StateChangedError(Exception):
+    """Change of the job's state by another request or thread since it was read."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of state, with its reason and the user or part of the service that made it."""
+
+    to_state: JobState
+    reason: Reason
+    actor: str
+    message: str = ""
+    attempt: int | None = None
+    restarts_at: datetime | None = None
+    """Time before which the job is not started again; None if it waits for no restart."""
+
+
+class JobRepository:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def add(self, job: Job, actor: str, message: str) -> None:
+        """Add a new job and its first event, which has `message`."""
+        self._session.add(job)
+        self._session.flush()
+        event = {"time": job.created_at, "to_state": job.state, "reason": job.reason}
+        self._add_event(job.id, "state", actor, message, **event)
+
+    def get(self, job_id: str, *, for_update: bool = False) -> Job | None:
+        """Return a job; None if absent. for_update: lock its row until the transaction ends."""
+        return self._session.get(Job, job_id, with_for_update=for_update or None)
+
+    def get_world_size(self, job_id: str) -> int:
+        """Return the number of ranks of a job, which must exist."""
+        return self._session.scalars(select(Job.world_size).where(Job.id == job_id)).one()
+
+    def lock(self, job_id: str) -> Job:
+        """Return a job, which must exist, and lock its row until the transaction ends."""
+        return self._session.get_one(Job, job_id, with_for_update=True, populate_existing=True)
+
+    def hold(self, job_id: str) -> Job | None:
+        """Return a job, and keep others from changing its row until the transaction ends; None if absent."""
+        return self._session.get(Job, job_id, with_for_update={"read": True})
+
+    def expect(self, job_id: str, state: JobState) -> Job:
+        """Lock and return a job that must be in `state`. Raises StateChangedError if it is in another state."""
+        job = self.lock(job_id)
+        if job.state != state:
+            raise StateChangedError(f"{job_id} is {job.state}, no longer {state}")
+        return job
+
+    def list_page(self, chosen: JobFilter, *, visible_owner: str | None, before: str | None, limit: int) -> list[Job]:
+        """List at most `limit` jobs, newest first, that `chosen` selects and that have an id below `before`.
+
+        Jobs that are being deleted are left out. visible_owner: the only owner whose jobs are listed; None lists those
+        of all.
+        """
+        query = select_ids(chosen).order_by(Job.id.desc()).limit(limit)
+        if visible_owner is not None:
+            query = query.where(Job.owner == visible_owner)
+        if before is not None:
+            query = query.where(Job.id < before)
+        if len(chosen.states) > 1:
+            # The newest of every state, then the newest of these: an index has the jobs of one state in order.
+            newest = [select(query.where(Job.state == state).subquery().c.id) for state in chosen.states]
+            union = union_all(*newest).subquery()
+            query = select(union.c.id).order_by(union.c.id.desc()).limit(limit)
+        elif chosen.states:
+            query = query.where(Job.state == chosen.states[0])
+        ids = self._session.scalars(query).all()
+        # Documents may be large, and lists do not show them.
+        query = select(Job).where(Job.id.in_(ids)).options(defer(Job.spec), defer(Job.resolved))
+        return list(self._session.scalars(query.order_by(Job.id.desc())))
+
+    def list_in_states(self, states: Sequence[JobState] | frozenset[JobState]) -> list[Job]:
+        return list(self._session.scalars(select(Job).where(Job.state.in_(states)).order_by(Job.id)))
+
+    def sum_reserved_capacity(self, launcher: str) -> Capacity:
+        """Sum up the resources, on all their machines, of the jobs of a launcher that hold some."""
+        row = self._session.execute(
+            select(
+                func.coalesce(func.sum(Job.num_cores * Job.num_nodes), 0),
+                func.coalesce(func.sum(Job.memory_bytes * Job.num_nodes), 0),
+                func.coalesce(func.sum(Job.num_gpus * Job.num_nodes), 0),
+            ).where(Job.state.in_(HOLDING), Job.launcher == launcher)
+        ).one()
+        return Capacity(int(row[0]), int(row[1]), int(row[2]))
+
+    def count_by_state(self) -> dict[str, int]:
+        rows = self._session.execute(select(Job.state, func.count()).group_by(Job.state))
+        return {row[0]: row[1] for row in rows}
+
+    def change_state(self, job: Job, change: Change) -> None:
+        """Change the state of `job`, a row of this session, and add the event of the change.
+
+        Raises TransitionError if this change of state is not allowed, and StateChangedError where the state has
+        changed since `job` was read.
+        """
+        from_state = JobState(job.state)
+        check_transition(from_state, change.to_state)
+        time = now()
+        values: dict[str, Any] = {
+            "state": change.to_state.value,
+            "reason": change.reason.value,
+            "message": change.message,
+            "restarts_at": change.restarts_at,
+            "at_head_since": None,
+            "is_held": False,
+        }
+        if change.to_state is JobState.STARTING:
+            values["started_at"] = job.started_at or time
+            values["deadline_at"] = job.deadline_at or find_deadline(job, values["started_at"])
+        if change.to_state in ENDED:
+            values["finished_at"] = time
+        guard = [Job.id == job.id, Job.state == from_state]
+        if change.to_state is JobState.STARTING:
+            # It may have been held since the scheduler read it.
+            guard.append(Job.is_held.is_(False))
+        if not self._update_guarded(guard, values):
+            raise StateChangedError(f"{job.id} is no longer {from_state}, or is held")
+        event = {"from_state": from_state, "to_state": change.to_state.value, "reason": change.reason.value}
+        self._add_event(job.id, "state", change.actor, change.message, time=time, attempt=change.attempt, **event)
+        self._session.flush()
+        self._session.refresh(job)
+
+    def set_held(self, job: Job, reason: Reason, actor: str, message: str) -> None:
+        """Hold a queued job, or release it, and add the event of that. reason: HELD or RELEASED.
+
+        Raises StateChangedError if the job is no longer queued.
+        """
+        values = {
+            "is_held": reason is Reason.HELD,
+            "at_head_since": None,
+            "reason": reason.value,
+            "message": message,
+        }
+        if not self._update_guarded([Job.id == job.id, Job.state == JobState.QUEUED], values):
+            raise StateChangedError(f"{job.id} is no longer {JobState.QUEUED}")
+        self._add_event(job.id, "action", actor, message, name=reason.value, reason=reason.value)
+        self._session.flush()
+        self._session.refresh(job)
+
+    def _add_event(self, job_id: str, kind: str, actor: str, message: str, **values: Any) -> None:
+        """Add an event of the service itself. values: further columns; its time is now unless they have another."""
+        values.setdefault("time", now())
+        self._session.add(Event(job_id=job_id, kind=kind, actor=actor, message=message, details={}, **values))
+
+    def _update_guarded(self, guard: Sequence[ColumnElement[bool]], values: dict[str, Any]) -> bool:
+        """Update the job for which all of `guard` holds; return whether there is one."""
+        changed = self._session.execute(
+            update(Job).where(*guard).values(values).returning(Job.id).execution_options(synchronize_session=False)
+        )
+        return changed.scalar_one_or_none() is not None
+
+    def set_progress(self, job_id: str, progress: dict[str, Any]) -> None:
+        self._session.execute(update(Job).where(Job.id == job_id).values(progress=progress))
+
+    def set_metrics(self, job_id: str, metrics: dict[str, Any]) -> None:
+        self._session.execute(update(Job).where(Job.id == job_id).values(metrics=metrics))
+
+    def set_model_path(self, job_id: str, path: str) -> None:
+        self._session.execute(update(Job).where(Job.id == job_id).values(model_path=path))
+
+    def set_decided(self, job: Job, derived: list[dict[str, Any]], batch: dict[str, Any]) -> None:
+        """Record what a run decided once it knew its rows: the numbers that it derived, and its batch."""
+        resolved = {**job.resolved, "job": {**job.resolved["job"], "batch": batch}, "derived": derived}
+        self._session.execute(update(Job).where(Job.id == job.id).values(resolved=resolved))
+
+    def set_num_attempts(self, job_id: str, num_attempts: int) -> None:
+        self._session.execute(update(Job).where(Job.id == job_id).values(num_attempts=num_attempts))
+
+    def list_events(self, job_id: str, after: int, limit: int) -> tuple[list[Event], bool]:
+        """List events of a job, oldest first, with ids above `after`; and return whether there are more of them.
+
+        There are at most `limit`, and at least one but no more than begin within MAX_EVENTS_CHARACTERS: a trainer may
+        write any details, and whoever reads many of them at once should not take the memory of the service.
+        """
+        chosen = (Event.job_id == job_id, Event.id > after)
+        length = func.length(Event.message) + func.length(cast(Event.details, Text))
+        rows = select(Event.id, length.label("length")).where(*chosen).order_by(Event.id).limit(limit + 1).subquery()
+        end = func.sum(rows.c.length).over(order_by=rows.c.id)
+        ids = self._session.execute(select(rows.c.id, end - rows.c.length).order_by(rows.c.id)).all()
+        fitting = [event_id for event_id, start in ids[:limit] if start < MAX_EVENTS_CHARACTERS]
+        if not fitting:
+            return [], False
+        query = select(Event).where(*chosen, Event.id <= fitting[-1]).order_by(Event.id)
+        return list(self._session.scalars(query)), len(ids) > len(fitting)
+
+    def set_reason(self, job: Job, reason: Reason, message: str) -> None:
+        """Set the reason of a job's state, unless that has changed since `job` was read."""
+        unchanged = (Job.id == job.id, Job.state == job.state)
+        self._session.execute(update(Job).where(*unchanged).values(reason=reason.value, message=message))
+
+    def add_repair(self, job_id: str, attempt: int, message: str, reason: Reason | None = None) -> None:
+        """Add an event about something that the control loop found otherwise than expected, and put right.
+
+        reason: the one that the job has from then on; None if it keeps its own.
+        """
+        word = None if reason is None else reason.value
+        self._add_event(job_id, "repair", RECONCILER, message, attempt=attempt, reason=word)
+
+    def mark_as_deleting(self, job_id: str, at: datetime) -> None:
+        """Mark a job whose files and rows are about to be removed."""
+        self._session.execute(update(Job).where(Job.id == job_id).values(deleting_at=at))
+
+    def list_deleting(self) -> list[Job]:
+        """List the jobs that are being deleted, in the order in which that was asked."""
+        query = select(Job).where(Job.deleting_at.is_not(None)).order_by(Job.deleting_at, Job.id)
+        return list(self._session.scalars(query))
+
+    def find_heir(self, job_id: str) -> Job | None:
+        """Return a job that has not ended and starts from the model of the job `job_id`; None if absent."""
+        source = Job.spec["run"]["warm_start"]["from"].as_string()
+        query = select(Job).where(Job.state.in_(NOT_ENDED), source == job_id).order_by(Job.id).limit(1)
+        return self._session.scalar(query)
+
+    def remove_some_events(self, job_id: str, limit: int) -> int:
+        """Remove at most `limit` events of a job, and return their number."""
+        some = select(Event.id).where(Event.job_id == job_id).limit(limit)
+        return len(self._session.execute(delete(Event).where(Event.id.in_(some)).returning(Event.id)).all())
+
+    def remove(self, job_id: str) -> None:
+        """Remove a job, with all rows that belong to it."""
+        self._session.execute(delete(Job).where(Job.id == job_id))
+
+    def add_event(self, event: Event) -> None:
+        self._session.add(event)
+
+
+def find_deadline(job: Job, start: datetime) -> datetime | None:
+    """Return the time at which a job ends that has counted the seconds of its deadline since `start`."""
+    seconds = job.spec["deadline_seconds"]
+    return None if seconds is None else start + timedelta(seconds=seconds)

@@ -1,0 +1,107 @@
+"""Logs of attempts whose run directory the service does not see, stored as they were pushed."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import ColumnElement, delete, func, select, tuple_
+from sqlalchemy.orm import Session
+
+from service.launchers.log_files import LogText
+from service.store.models import Attempt, StoredLogPart, StreamPosition
+
+LOG, LAUNCH = "log", "launch"
+"""Streams of the logs of ranks, and of launch processes."""
+MAX_LOG_BYTES = 2**22
+"""Bytes at the end of each log that are kept at least; what is before them is removed as lines are added."""
+
+_KEY = (StoredLogPart.attempt_id, StoredLogPart.rank, StoredLogPart.stream, StoredLogPart.start_byte)
+
+
+class LogPartRepository:
+    """SQL statements on the stored parts of logs."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def add_lines(self, attempt_id: str, rank: int, stream: str, lines: Sequence[str]) -> None:
+        """Add lines at the end of a log, and remove what is then beyond its limit.
+
+        The stream must be locked, so that nobody else adds lines meanwhile.
+        """
+        text = "".join(f"{_make_storable(line)}\n" for line in lines)
+        start, num_bytes = self.open(attempt_id, rank, stream).end, len(text.encode())
+        self._session.add(
+            StoredLogPart(
+                attempt_id=attempt_id, rank=rank, stream=stream, start_byte=start, num_bytes=num_bytes, text=text
+            )
+        )
+        self._session.flush()
+        limit = start + num_bytes - MAX_LOG_BYTES
+        # The first condition is one that the index helps with.
+        is_beyond = (StoredLogPart.start_byte < limit, StoredLogPart.start_byte + StoredLogPart.num_bytes <= limit)
+        self._session.execute(
+            delete(StoredLogPart)
+            .where(*_is_of(attempt_id, rank, stream), *is_beyond)
+            .execution_options(synchronize_session=False)
+        )
+
+    def open(self, attempt_id: str, rank: int, stream: str) -> "StoredLog":
+        """Return a log, which has no bytes if nothing was pushed."""
+        parts = select(StoredLogPart.start_byte, StoredLogPart.num_bytes).where(*_is_of(attempt_id, rank, stream))
+        first = self._session.execute(parts.order_by(StoredLogPart.start_byte).limit(1)).one_or_none()
+        last = self._session.execute(parts.order_by(StoredLogPart.start_byte.desc()).limit(1)).one_or_none()
+        start, end = first.start_byte if first else 0, last.start_byte + last.num_bytes if last else 0
+        return StoredLog(self._session, attempt_id, rank, stream, start, end)
+
+    def find_launch_rank(self, attempt_id: str, node: int) -> int | None:
+        """Return the first rank of a machine, under which its launch process pushes; None if that has not.
+
+        node: number of the machine among those that have pushed, which are in the order of their ranks.
+        """
+        pushed = (StreamPosition.attempt_id == attempt_id, StreamPosition.stream == LAUNCH)
+        query = select(StreamPosition.rank).where(*pushed).order_by(StreamPosition.rank)
+        return self._session.scalar(query.offset(node).limit(1))
+
+    def remove_some(self, job_id: str, limit: int) -> int:
+        """Remove at most `limit` parts of the logs of a job, and return their number."""
+        attempts = select(Attempt.id).where(Attempt.job_id == job_id)
+        some = select(*_KEY).where(StoredLogPart.attempt_id.in_(attempts)).limit(limit)
+        removed = delete(StoredLogPart).where(tuple_(*_KEY).in_(some)).returning(StoredLogPart.start_byte)
+        return len(self._session.execute(removed.execution_options(synchronize_session=False)).all())
+
+
+class StoredLog(LogText):
+    """A log in the database, of which the beginning may be gone."""
+
+    def __init__(self, session: Session, attempt_id: str, rank: int, stream: str, start: int, end: int) -> None:
+        self._session = session
+        self._name = (attempt_id, rank, stream)
+        self.start, self.end = start, end
+
+    def read(self, start: int, num_bytes: int) -> bytes:
+        after, is_own = start + num_bytes, _is_of(*self._name)
+        first_start = select(func.max(StoredLogPart.start_byte)).where(*is_own, StoredLogPart.start_byte <= start)
+        parts = self._session.execute(
+            select(StoredLogPart.start_byte, StoredLogPart.text)
+            .where(*is_own, StoredLogPart.start_byte < after)
+            .where(StoredLogPart.start_byte >= first_start.scalar_subquery())
+            .order_by(StoredLogPart.start_byte)
+        ).all()
+        if not parts:
+            return b""
+        content = b"".join(text.encode() for _, text in parts)
+        first = parts[0].start_byte
+        return content[max(0, start - first) : after - first]
+
+
+def _is_of(attempt_id: str, rank: int, stream: str) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions that a part belongs to a log."""
+    return (
+        StoredLogPart.attempt_id == attempt_id,
+        StoredLogPart.rank == rank,
+        StoredLogPart.stream == stream,
+    )
+
+
+def _make_storable(line: str) -> str:
+    """Replace what no database stores: NUL, and halves of characters."""
+    return line.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()

@@ -1,0 +1,81 @@
+"""Rules of quotas: which jobs exceed that of their owner, and by what."""
+
+from collections.abc import Mapping
+
+from sqlalchemy import ColumnElement, and_, or_
+
+from dlrm.config import format_count
+from service.launchers.protocol import Capacity
+from service.store.demand import RESOURCES
+from service.store.models import Job, Quota
+from service.store.quota_repository import EVERYBODY, Usage
+
+NOTHING = Usage(Capacity(0, 0, 0), 0)
+
+
+def find_quota(quotas: Mapping[str, Quota], owner: str) -> Quota | None:
+    """Return the quota of an owner, or else that of everybody; None if there is neither."""
+    return quotas.get(owner) or quotas.get(EVERYBODY)
+
+
+def find_quota_lack(owner: str, demand: Capacity, quota: Quota | None, usage: Usage) -> str | None:
+    """Return in one sentence what of its owner's quota a job lacks; None if it may start.
+
+    usage: what other jobs of the owner occupy.
+    """
+    if quota is None:
+        return None
+    used = usage.capacity
+    if quota.num_running is not None and usage.num_running >= quota.num_running:
+        return f"{owner} may run {format_count(quota.num_running, 'job')} at once, and runs {usage.num_running}"
+    for resource in RESOURCES:
+        limit: int | None = getattr(quota, resource.name)
+        asked, occupied = resource.get(demand), resource.get(used)
+        if limit is not None and occupied + asked > limit:
+            needed, held, most = resource.format(asked, occupied, limit)
+            return f"needs {needed}, and {owner} occupies {held} of {most}"
+    return None
+
+
+def list_excesses(demand: Capacity, quota: Quota) -> list[tuple[str, str]]:
+    """List what a job needs more of than its owner's quota has, each as a sentence and what would be valid."""
+    excesses: list[tuple[str, str]] = []
+    if quota.num_running == 0:
+        excesses.append(("no job of this owner may run", "a larger quota"))
+    for resource in RESOURCES:
+        limit: int | None = getattr(quota, resource.name)
+        asked = resource.get(demand)
+        if limit is not None and asked > limit:
+            excesses.append((f"asks for {resource.format(asked)[0]}", f"at most {resource.format_limit(limit, asked)}"))
+    return excesses
+
+
+def list_full(quotas: Mapping[str, Quota], usages: Mapping[str, Usage]) -> list[ColumnElement[bool]]:
+    """List conditions on the jobs that may not start, since their owner's quota would be exceeded.
+
+    A job of a range of machines counts with all that it may get.
+    """
+    owners = (set(quotas) | set(usages)) - {EVERYBODY}
+    conditions = [_exceeds(quotas, usages, owner, Job.owner == owner) for owner in owners]
+    if EVERYBODY in quotas:
+        # Owners without a quota of their own whose jobs occupy nothing.
+        conditions.append(_exceeds(quotas, {}, EVERYBODY, Job.owner.not_in(owners)))
+    return [condition for condition in conditions if condition is not None]
+
+
+def _exceeds(
+    quotas: Mapping[str, Quota], usages: Mapping[str, Usage], owner: str, is_owned: ColumnElement[bool]
+) -> ColumnElement[bool] | None:
+    quota = find_quota(quotas, owner)
+    if quota is None:
+        return None
+    usage = usages.get(owner, NOTHING)
+    if quota.num_running is not None and usage.num_running >= quota.num_running:
+        return is_owned
+    limits = {resource: getattr(quota, resource.name) for resource in RESOURCES}
+    exceeded: list[ColumnElement[bool]] = [
+        getattr(Job, resource.name) * Job.num_nodes > limit - resource.get(usage.capacity)
+        for resource, limit in limits.items()
+        if limit is not None
+    ]
+    return and_(is_owned, or_(*exceeded)) if exceeded else None

@@ -1,0 +1,174 @@
+"""Facts about the runs of jobs: found in their directories where the service sees these, else as they were reported."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from dlrm.config.patterns import is_remote
+from dlrm.record import CheckpointFaultError, CheckpointReport, Outcome, RankEnd, RunDirectory, list_checkpoints
+from service.database import Database
+from service.launchers.log_files import find_last_line, read_last_line, read_log, read_part
+from service.launchers.protocol import LaunchStatus, LogName, LogPart, LogRange
+from service.launchers.registry import Launchers
+from service.store.attempt_repository import AttemptRepository, CheckpointRepository
+from service.store.launches import read_placement
+from service.store.log_parts import LAUNCH, LOG, LogPartRepository
+from service.store.models import Attempt, Job
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A complete checkpoint. Its files are not compared with their checksums; an attempt that resumes from it does."""
+
+    step: int
+    """Batches consumed."""
+    num_steps: int
+    num_samples: int
+    num_bytes: int
+    world_size: int
+    time: datetime
+    """Time of completion."""
+    path: str
+    """Path of its directory; also a URI where the service does not see it."""
+
+
+_FIGURES = ("step", "num_steps", "num_samples", "num_bytes", "world_size")
+"""Fields that manifests, rows of reported checkpoints and `Checkpoint` have under the same names."""
+
+
+def list_job_checkpoints(job: Job) -> list[Checkpoint]:
+    """List the complete checkpoints of a job, newest first."""
+    checkpoints: list[Checkpoint] = []
+    for directory in list_checkpoints(RunDirectory(Path(job.run_directory)).checkpoints):
+        try:
+            manifest = directory.read_manifest()
+            checkpoints.append(
+                Checkpoint(
+                    **{name: getattr(manifest, name) for name in _FIGURES},
+                    time=datetime.fromtimestamp(manifest.time, UTC),
+                    path=str(directory.path),
+                )
+            )
+        except (CheckpointFaultError, OverflowError, ValueError, OSError):
+            # Still being written, left by a crash, or not a checkpoint of this program.
+            continue
+    return checkpoints
+
+
+def find_newest_step_saved_since(job: Job, time: datetime) -> int | None:
+    """Return the step of the newest checkpoint completed at or after `time`; None if absent."""
+    return next((checkpoint.step for checkpoint in list_job_checkpoints(job) if checkpoint.time >= time), None)
+
+
+@dataclass(frozen=True)
+class EndFacts:
+    """Facts about the end of an attempt whose processes are gone."""
+
+    outcome: Outcome | None
+    """Outcome of the attempt; None if it has left none, or none has come."""
+    rank_ends: tuple[RankEnd, ...]
+    last_log_line: str
+    """Last line of the log of the launch process, for the message if there is no outcome."""
+    model_path: str | None = None
+    """Directory or URI of the model that the attempt names at its end; None if it names none, or where the service
+    sees the run directory."""
+    checkpoint: CheckpointReport | None = None
+    """Newest checkpoint that the attempt names at its end; None as for the model."""
+
+
+class RunFacts:
+    """Reader of what runs have left. Nothing is read in a run directory that the service does not see."""
+
+    def __init__(self, database: Database, launchers: Launchers) -> None:
+        self._database = database
+        self._launchers = launchers
+
+    def shares_files(self, job: Job) -> bool:
+        """Whether the service sees the run directory of a job."""
+        return self._launchers[job.launcher].shares_files
+
+    def read_end(self, job: Job, attempt: Attempt, status: LaunchStatus) -> EndFacts:
+        """Read how an attempt has ended. status: what its launcher says, which counts where the run says nothing."""
+        if self.shares_files(job):
+            directory = RunDirectory(Path(job.run_directory)).attempt(attempt.number)
+            outcome = Outcome.read(directory.outcome) or status.outcome
+            return EndFacts(outcome, status.rank_ends, read_last_line(directory.launch_log) or status.last_log_line)
+        with self._database.read() as session:
+            end = AttemptRepository(session).get_reported_end(attempt.id)
+            last_line = status.last_log_line or find_last_line(LogPartRepository(session).open(attempt.id, 0, LAUNCH))
+        if end is None:
+            return EndFacts(status.outcome, status.rank_ends, last_line, status.model_path, status.checkpoint)
+        return EndFacts(
+            end.outcome,
+            tuple(end.rank_ends) or status.rank_ends,
+            last_line,
+            end.model_path or status.model_path,
+            end.checkpoint or status.checkpoint,
+        )
+
+    def read_log(self, job: Job, attempt: Attempt, name: LogName, part: LogRange) -> LogPart:
+        """Read a part of the log of a rank or of a launch process; empty if nothing was written."""
+        if self.shares_files(job):
+            return read_log(_find_log_file(job, attempt, name), part)
+        with self._database.read() as session:
+            logs = LogPartRepository(session)
+            if name.source != "launch":
+                return read_part(logs.open(attempt.id, name.source, LOG), part)
+            rank = logs.find_launch_rank(attempt.id, name.node)
+            return (
+                LogPart("", part.offset, is_at_end=True)
+                if rank is None
+                else read_part(logs.open(attempt.id, rank, LAUNCH), part)
+            )
+
+    def list_checkpoints(self, job: Job) -> list[Checkpoint]:
+        """List the complete checkpoints of a job, newest first."""
+        if self.shares_files(job):
+            return list_job_checkpoints(job)
+        with self._database.read() as session:
+            reported = CheckpointRepository(session).list_by_job(job.id)
+        return [Checkpoint(**{name: getattr(row, name) for name in (*_FIGURES, "time", "path")}) for row in reported]
+
+    def find_newest_saved_step(self, job: Job, attempt: Attempt) -> int | None:
+        """Return the step of the newest checkpoint that an attempt wrote, the last one; None if absent."""
+        if self.shares_files(job):
+            return find_newest_step_saved_since(job, attempt.started_at)
+        with self._database.read() as session:
+            return CheckpointRepository(session).find_newest_step(job.id, attempt.number)
+
+    def find_model(self, job: Job) -> str | None:
+        """Return the path or URI of the model that a job has left; None if absent."""
+        if not self.shares_files(job):
+            return job.model_path
+        model = RunDirectory(Path(job.run_directory)).model
+        return str(model) if model.is_dir() else None
+
+    def find_run(self, job: Job) -> str | None:
+        """Return the path or URI at which the files of a run are that the service does not see; None if none was
+        reported."""
+        if job.model_path is not None:
+            return _get_parent(job.model_path)
+        checkpoints = self.list_checkpoints(job)
+        return _get_parent(_get_parent(checkpoints[0].path)) if checkpoints else None
+
+    def describe_place(self, job: Job) -> str:
+        """Describe where people find the files of a run: a path of this machine, a URI, or a directory of a volume."""
+        reported = None if self.shares_files(job) else self.find_run(job)
+        if reported is not None and is_remote(reported):
+            return reported
+        return self._launchers[job.launcher].describe_place(RunDirectory(Path(reported or job.run_directory)))
+
+    def find_image(self, job: Job) -> str | None:
+        """Return the container image of the next attempt of a job; None if it runs in none."""
+        return self._launchers[job.launcher].find_image(read_placement(job))
+
+
+def _find_log_file(job: Job, attempt: Attempt, name: LogName) -> Path:
+    directory = RunDirectory(Path(job.run_directory)).attempt(attempt.number)
+    if name.source != "launch":
+        return directory.rank_log(name.source)
+    return directory.launch_log if name.node == 0 else directory.node_log(name.node)
+
+
+def _get_parent(place: str) -> str:
+    return place.rstrip("/").rpartition("/")[0]
