@@ -12,8 +12,6 @@ import json
 import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -25,8 +23,9 @@ from typing import Any
 
 import httpx
 
-from benchmarks.processes import find_free_port
 from dlrm.record import StepReport
+from tests.service.api import make_client
+from tests.service.service_process import ServiceProcess
 
 NUM_JOBS = 4
 NUM_LAYERS = 8
@@ -195,40 +194,21 @@ def make_step_line(seq: int) -> str:
     ).model_dump_json()
 
 
-@dataclass
-class Service:
-    """A service of its own, in `directory`."""
-
-    process: subprocess.Popen[bytes]
-    client: httpx.Client
-    url: str
-
-
-def start_service(directory: Path, database_url: str | None) -> Service:
-    """Start a service whose jobs hold no cores and run `sleep`."""
+def make_service(directory: Path, database_url: str | None) -> ServiceProcess:
+    """Make a service whose jobs hold no cores and run `sleep`."""
     (directory / "data").mkdir()
     (directory / "data" / "day_0.tsv").write_text("0\t" + "\t".join(["1"] * 39) + "\n")
     trainer = directory / "python"
     trainer.write_text(f"#!/bin/sh\nexec sleep {10 * WAIT_SECONDS:.0f}\n")
     trainer.chmod(0o755)
-    ready = directory / "ready.json"
     settings = {
-        "DLRM_PORT": find_free_port(),
         "DLRM_STATE_DIRECTORY": str(directory / "state"),
         "DLRM_DATA_ROOTS": str(directory / "data"),
         "DLRM_TRAINER_PYTHON": str(trainer),
         "DLRM_NUM_CORES": "1000",
         "DLRM_MEMORY_BYTES": str(2**40),
     } | ({"DLRM_DATABASE_URL": database_url} if database_url else {})
-    command = [sys.executable, "-m", "cli", "serve", "--ready-file", str(ready)]
-    with (directory / "log").open("wb") as log:
-        process = subprocess.Popen(command, env=os.environ | settings, stdout=log, stderr=log)
-    wait_for(lambda: ready.exists() or process.poll() is not None)
-    if process.poll() is not None:
-        raise RuntimeError((directory / "log").read_text())
-    told = json.loads(ready.read_text())
-    headers = {"Authorization": f"Bearer {told['admin_key']}"}
-    return Service(process, httpx.Client(base_url=told["url"], headers=headers, timeout=60.0), told["url"])
+    return ServiceProcess(directory, settings)
 
 
 def start_jobs(client: httpx.Client, num_ranks: int, num_points: int) -> list[RunningJob]:
@@ -273,12 +253,15 @@ def main() -> None:
     parser.add_argument("--database-url", help="an empty database (default: SQLite in a temporary directory)")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
-        service = start_service(Path(directory), arguments.database_url)
+        service = make_service(Path(directory), arguments.database_url)
         try:
+            service.start()
+            service.wait_until_ready()
+            client = make_client(service.url, service.admin_key)
             num_ranks = 1 + -(-arguments.streams // NUM_JOBS)
-            jobs = start_jobs(service.client, num_ranks, arguments.points)
+            jobs = start_jobs(client, num_ranks, arguments.points)
             keys = [
-                service.client.post("/v1/keys", json={"name": f"reader-{number}", "role": "admin"}).json()["key"]
+                client.post("/v1/keys", json={"name": f"reader-{number}", "role": "admin"}).json()["key"]
                 for number in range(arguments.readers + 1)
             ]
             load = Load(service.url, arguments.seconds, arguments.points, arguments.lines)
@@ -287,9 +270,7 @@ def main() -> None:
                 waiting = [pool.apply_async(task, (load, *rest)) for task, *rest in tasks]
                 results = [result for task in waiting for result in task.get(WAIT_SECONDS + arguments.seconds)]
         finally:
-            service.client.close()
-            service.process.kill()
-            service.process.wait()
+            service.kill()
             for attempt in Path(directory).glob("state/runs/*/attempt-1/process.json"):
                 os.kill(json.loads(attempt.read_text())["pid"], signal.SIGKILL)
     print("| request | number | p50, ms | p99, ms | largest, ms | other statuses |")  # noqa: T201

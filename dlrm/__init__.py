@@ -1,13 +1,18 @@
 """The training program: configuration, data, model, optimizers, step, loop and checkpoints; and trained models.
 
-Importing this package does not import torch; `dlrm.config` and `dlrm.record` never do.
+What users import is here: `load_model`, and `Client`, the client of the service. Importing this package imports neither
+torch nor the service; `dlrm.config` and `dlrm.record` never import torch.
 """
 
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dlrm.exported_model.model import SavedModel
+    from service.client import Client
+
+__all__ = ["Client", "load_model"]
 
 _OWN_PACKAGES = ("dlrm", "sharding", "service", "cli")
 
@@ -16,7 +21,7 @@ def load_model(path: "Path | str") -> "SavedModel":
     """Load the trained model in the directory `path`, the `model/` of a run, ready to score rows on the CPU.
 
     Needs torch, but not fbgemm. Compares every file with its checksum. Raises `dlrm.exported_model.load.ModelError`, a
-    ValueError naming the file at fault, and ImportError where a library is missing.
+    ValueError naming the file at fault, and ImportError if a library is missing.
     """
     try:
         from dlrm.exported_model.load import load_saved_model
@@ -29,3 +34,10 @@ def load_model(path: "Path | str") -> "SavedModel":
         )
         raise ImportError(message) from error
     return load_saved_model(Path(path))
+
+
+def __getattr__(name: str) -> object:
+    """Return the client of the service once it is asked for: the training program itself knows no service."""
+    if name != "Client":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return import_module("service.client").Client

@@ -28,19 +28,15 @@ from service.control.wake_up import WakeUp, make_wake_leader
 from service.dashboard import endpoints as dashboard
 from service.database import Database
 from service.database.opening import open_database
-from service.http.answer_headers import AnswerHeaders
-from service.http.failures import Failures
-from service.http.gate import Gate
-from service.http.head import HeadAsGet
+from service.http.answers import AnswerHeaders, HeadAsGet, PacedAnswers
+from service.http.gate import AddressLimit, Gate, SenderLimit
+from service.http.limits import Suspects
+from service.http.middleware import Failures
 from service.http.openapi import document_openapi
-from service.http.paced_answers import PacedAnswers
 from service.http.problems import add_problem_handlers
-from service.http.rate_limits import AddressLimit, SenderLimit
 from service.http.request_body import BodyGuard, BodyLimits
 from service.http.request_guard import RequestGuard
-from service.http.request_ids import RequestIds
-from service.http.request_log import RequestLog
-from service.http.suspects import Suspects
+from service.http.request_log import RequestIds, RequestLog
 from service.jobs.deletion import DeletionService
 from service.jobs.endpoints import router as jobs_router
 from service.jobs.service import JobService

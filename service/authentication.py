@@ -4,9 +4,8 @@ from starlette.requests import Request
 
 from service.access.principal import Principal
 from service.access.senders import get_bearer_token, refuse_foreign_page
-from service.http.gate import SESSION_COOKIE, Identity
+from service.http.gate import INGEST_PREFIX, SESSION_COOKIE, Identity
 from service.http.problems import unauthenticated
-from service.http.request_body import INGEST_PREFIX
 from service.http.request_origin import get_request_origin
 from service.keys.service import KeyService
 from service.keys.sessions import SessionService

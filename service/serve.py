@@ -19,8 +19,7 @@ from starlette.types import ASGIApp
 from dlrm.record import write_atomically
 from service.app import Services, create_app
 from service.client.connection import ADMIN_KEY_FILE
-from service.http.connections import ConnectionLimits, make_protocol
-from service.http.listener import Listener
+from service.http.connections import ConnectionLimits, Listener, make_protocol
 from service.lock import lock_state
 from service.observability.logs import configure_logging
 from service.settings import Settings

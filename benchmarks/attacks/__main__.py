@@ -25,8 +25,10 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from benchmarks.attacks.attack import Attack
+from benchmarks.attacks.bodies import BODIES
+from benchmarks.attacks.connections import CONNECTIONS
 from benchmarks.attacks.credentials import CREDENTIALS
-from benchmarks.attacks.heavy import HEAVY
+from benchmarks.attacks.floods import FLOODS
 from benchmarks.attacks.requests import REQUESTS
 from benchmarks.attacks.rows import Row, format_table, list_faults, make_row
 from benchmarks.attacks.target import HOST, Target
@@ -46,7 +48,8 @@ def main() -> None:
     _, max_files = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max_files, max_files))
     with tempfile.TemporaryDirectory() as directory:
-        rows = attack_all(Target(Path(directory), arguments.database_url), arguments.only)
+        attacks = [attack for attack in ATTACKS if arguments.only in attack.what]
+        rows = attack_all(Target(Path(directory), arguments.database_url), attacks)
     faults = list_faults(rows)
     sys.stdout.write("\n".join([format_table(rows), "", *(faults or ["no attack exceeds a limit"]), ""]))
     if arguments.results:
@@ -61,9 +64,8 @@ def main() -> None:
     sys.exit(bool(faults))
 
 
-def attack_all(target: Target, only: str) -> list[Row]:
-    """Make all attacks whose name contains `only`, and return their rows."""
-    light, heavy = ([attack for attack in group if only in attack.what] for group in (LIGHT, HEAVY))
+def attack_all(target: Target, attacks: Sequence[Attack]) -> list[Row]:
+    """Make attacks on a service that is started for them, and return their rows."""
     prober: BaseProcess | None = None
     try:
         target.create()
@@ -73,11 +75,12 @@ def attack_all(target: Target, only: str) -> list[Row]:
         )
         prober.start()
         target.warm_up()
-        observed = [observe(target, attack) for attack in light]
-        for attack in heavy:
-            target.kill()
-            target.start()
-            target.warm_up()
+        observed: list[Observed] = []
+        for attack in attacks:
+            if attack in HEAVY:
+                target.kill()
+                target.start()
+                target.warm_up()
             observed.append(observe(target, attack))
         probes = take_probes(pipe)
     finally:
@@ -88,7 +91,9 @@ def attack_all(target: Target, only: str) -> list[Row]:
     return [make_row(*seen, probes) for seen in observed]
 
 
-LIGHT: Sequence[Attack] = [NOTHING, *CREDENTIALS, *REQUESTS]
+HEAVY = [*CONNECTIONS, *BODIES, *FLOODS]
+"""Attacks that want the memory or the time of the service: each is made on a service just started."""
+ATTACKS: Sequence[Attack] = [NOTHING, *CREDENTIALS, *REQUESTS, *HEAVY]
 Observed = tuple[str, str, tuple[int, int], tuple[float, float]]
 """Attack, answer, memory of the service and of its children, beginning and end."""
 

@@ -10,7 +10,6 @@ from benchmarks.attacks.attack import Attack
 from benchmarks.attacks.sending import (
     connect,
     describe,
-    make_head,
     make_json_head,
     read_status,
     send,
@@ -21,6 +20,7 @@ from benchmarks.attacks.target import NUM_JOBS, Target, make_document
 from benchmarks.service_load import make_push, make_step_line, wait_for
 from dlrm.record import EventReport
 from service.http.request_body import BodyLimits
+from tests.service.raw import make_head
 
 INGEST_BYTES = BodyLimits.max_ingest_bytes
 JOB_BYTES = BodyLimits.max_bytes

@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 
 from benchmarks.attacks.attack import Attack, fill
-from benchmarks.attacks.sending import connect, describe, make_head
+from benchmarks.attacks.sending import connect, describe
 from benchmarks.attacks.target import Target
+from tests.service.raw import make_head
 
 NUM_CONNECTIONS = 10_000
 SPARE_FILES = 200

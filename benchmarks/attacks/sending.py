@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from benchmarks.attacks.target import HOST, Target
+from tests.service.raw import make_head
 
 SECONDS = 60.0
 """Longest wait for a part of an answer."""
@@ -32,15 +33,6 @@ def connect(target: Target, receive_bytes: int | None = None) -> Iterator[socket
             # The service closes at once what one address opens too fast.
             connection.connect((HOST, target.port))
         yield connection
-
-
-def make_head(method: str, path: str, key: str | None = None, **headers: str) -> bytes:
-    """Make the head of a request. headers: by their names, with `_` for `-`."""
-    lines = [f"{method} {path} HTTP/1.1", "host: localhost"]
-    if key is not None:
-        lines.append(f"authorization: Bearer {key}")
-    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
-    return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
 def make_json_head(path: str, key: str | None, num_bytes: int) -> bytes:

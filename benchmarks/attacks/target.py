@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -12,8 +11,9 @@ from typing import Any
 
 import httpx
 
-from benchmarks.processes import find_free_port
 from benchmarks.service_load import LINES_PER_PUSH, make_push, wait_for
+from tests.service.postgres import find_free_port
+from tests.service.service_process import ServiceProcess
 
 HOST = "127.0.0.1"
 NUM_JOBS = 4
@@ -45,7 +45,7 @@ class Target:
 
     directory: Path
     database_url: str | None
-    port: int = field(default_factory=lambda: int(find_free_port()))
+    port: int = field(default_factory=find_free_port)
     keys: dict[str, str] = field(default_factory=dict[str, str])
     jobs: list[str] = field(default_factory=list[str])
     """Running jobs of the first attacker; the first one has a curve and a log."""
@@ -58,7 +58,7 @@ class Target:
     source: str = HOST
     """Address from which an attack comes."""
     _num_sources: int = 0
-    _process: subprocess.Popen[bytes] | None = None
+    _process: ServiceProcess | None = None
 
     @property
     def url(self) -> str:
@@ -69,16 +69,12 @@ class Target:
         assert self._process is not None
         return self._process.pid
 
-    @property
-    def log_file(self) -> Path:
-        return self.directory / "log"
-
     def create(self) -> None:
         """Start the service for the first time, and make keys and jobs."""
         self._write_files()
         self.start()
-        told = json.loads((self.directory / "ready.json").read_text())
-        with self.open_client(told["admin_key"]) as admin:
+        assert self._process is not None
+        with self.open_client(self._process.admin_key) as admin:
             self._create_keys(admin)
         with self.open_client(self.keys["attacker"]) as attacker:
             for number in range(NUM_JOBS + 1):
@@ -92,10 +88,13 @@ class Target:
 
     def start(self) -> None:
         """Start the process, on the same port and state as before, and wait until it accepts requests."""
-        ready = self.directory / "ready.json"
-        ready.unlink(missing_ok=True)
-        settings = {
-            "DLRM_PORT": str(self.port),
+        if self._process is None:
+            self._process = ServiceProcess(self.directory, self._make_environment(), port=self.port)
+        self._process.start()
+        self._process.wait_until_ready()
+
+    def _make_environment(self) -> dict[str, str]:
+        return {
             "DLRM_STATE_DIRECTORY": str(self.directory / "state"),
             "DLRM_DATA_ROOTS": str(self.directory / "data"),
             "DLRM_TRAINER_PYTHON": str(self.directory / "python"),
@@ -103,18 +102,10 @@ class Target:
             "DLRM_MEMORY_BYTES": str(2**40),
             "DLRM_GRACE_PERIOD_SECONDS": "0",
         } | ({"DLRM_DATABASE_URL": self.database_url} if self.database_url else {})
-        command = [sys.executable, "-m", "cli", "serve", "--ready-file", str(ready)]
-        with self.log_file.open("ab") as log:
-            process = subprocess.Popen(command, env=os.environ | settings, stdout=log, stderr=log)
-        self._process = process
-        wait_for(lambda: ready.exists() or process.poll() is not None)
-        if process.poll() is not None:
-            raise RuntimeError(self.log_file.read_text())
 
     def kill(self) -> None:
         if self._process is not None:
             self._process.kill()
-            self._process.wait()
 
     def kill_jobs(self) -> None:
         """Kill what the jobs run, after the service."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 from cli.demo.service_process import run_service
-from service.client import Client
+from dlrm import Client
 from service.client.connection import get_ready_file_path
 
 PICTURES = Path(__file__).parent

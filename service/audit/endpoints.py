@@ -8,11 +8,11 @@ from service.access.senders import Admin
 from service.audit.log import Audit
 from service.audit.models import AuditAction
 from service.audit.repository import AuditFilter
-from service.audit.schemas import AuditEventView
 from service.http.paging import Cursor, Page, parse_serial_cursor
 from service.http.problem_kinds import may_answer
+from service.http.query import FilterTime
 from service.http.route import ApiRoute
-from service.http.utc_time import FilterTime
+from service.schemas import AuditEvent
 
 router = APIRouter(prefix="/v1", tags=["audit"], route_class=ApiRoute)
 
@@ -40,7 +40,7 @@ def list_audit_events(
     until: Annotated[FilterTime | None, Query(description="time before which the events are")] = None,
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 200,
-) -> Page[AuditEventView]:
+) -> Page[AuditEvent]:
     before = None if cursor is None else parse_serial_cursor(cursor)
     chosen = AuditFilter(actor=actor, action=action, target=target, since=since, until=until)
     return audit.list_page(chosen, before=before, limit=limit)

@@ -5,10 +5,10 @@ from typing import Annotated, Any
 
 from sqlalchemy.orm import Session
 
+from service import schemas
 from service.access.principal import Actor
 from service.audit.models import AuditAction, AuditEvent
 from service.audit.repository import AuditFilter, AuditRepository
-from service.audit.schemas import AuditEventView
 from service.database import Database
 from service.http.paging import Page
 from service.parts import depend_on
@@ -52,11 +52,11 @@ class AuditLog:
         if actor.owner != owner:
             self.record(session, actor, action, job_id, owner=owner, **details)
 
-    def list_page(self, chosen: AuditFilter, *, before: int | None, limit: int) -> Page[AuditEventView]:
+    def list_page(self, chosen: AuditFilter, *, before: int | None, limit: int) -> Page[schemas.AuditEvent]:
         """Return one page of events, newest first. before: id of the last event of the previous page."""
         with self._database.read() as session:
             rows = AuditRepository(session).list_page(chosen, before=before, limit=limit + 1)
-        views = [AuditEventView.model_validate(row) for row in rows[:limit]]
+        views = [schemas.AuditEvent.model_validate(row) for row in rows[:limit]]
         return Page(items=views, next_cursor=str(views[-1].id) if len(rows) > limit else None)
 
 

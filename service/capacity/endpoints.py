@@ -3,8 +3,8 @@
 from typing import Annotated
 
 from fastapi import APIRouter
-from pydantic import BaseModel
 
+from service import schemas
 from service.access.senders import Viewer
 from service.capacity.known import Capacities
 from service.http.route import ApiRoute
@@ -15,18 +15,11 @@ from service.parts import depend_on
 router = APIRouter(prefix="/v1", tags=["capacity"], route_class=ApiRoute)
 
 
-class CapacityView(BaseModel):
+class CapacityView(schemas.Capacity, frozen=True):
     """Resources of the machines of one launcher, and the part of them that no job occupies; null where unknown."""
 
-    num_cores: int | None
-    num_cores_free: int | None
-    memory_bytes: int | None
-    memory_bytes_free: int | None
-    num_gpus: int | None
-    num_gpus_free: int | None
 
-
-class CapacitiesView(CapacityView):
+class CapacitiesView(CapacityView, frozen=True):
     """Resources of the launcher of jobs that name none, and those of each launcher by name."""
 
     launcher: str

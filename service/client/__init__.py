@@ -1,6 +1,6 @@
 """Typed, synchronous Python client of the service.
 
-from service.client import Client
+from dlrm import Client
 
 with Client() as client:                      # finds the service that `dlrm serve` started
     job = client.submit({"name": "first", "data": {"format": "synthetic"}})
@@ -11,7 +11,8 @@ with Client() as client:                      # finds the service that `dlrm ser
 from service.client.client import Client
 from service.client.connection import Connection, ServiceUnknownError, find_connection
 from service.client.errors import Problem, ServiceAwayError, ServiceError, ServiceUnreachableError
-from service.client.models import (
+from service.client.patience import Patience
+from service.schemas import (
     ApiKey,
     Attempt,
     AuditEvent,
@@ -32,7 +33,6 @@ from service.client.models import (
     RoleName,
     StepMetric,
 )
-from service.client.patience import Patience
 
 __all__ = [
     "ApiKey",

@@ -9,7 +9,10 @@ from typing import Any, Literal, Self, TypeVar
 from pydantic import BaseModel
 
 from service.client.connection import find_connection
-from service.client.models import (
+from service.client.patience import Patience
+from service.client.transport import Transport
+from service.client.waiting import OnSilence
+from service.schemas import (
     ApiKey,
     Attempt,
     AttemptStart,
@@ -29,9 +32,6 @@ from service.client.models import (
     Plan,
     RoleName,
 )
-from service.client.patience import Patience
-from service.client.transport import Transport
-from service.client.waiting import OnSilence
 
 Model = TypeVar("Model", bound=BaseModel)
 Item = TypeVar("Item")
@@ -51,8 +51,8 @@ class Client:
     ) -> None:
         """Connect to a service. Raises ServiceUnknownError if its URL or API key cannot be found, or is invalid.
 
-        url, api_key: where omitted, they are found as described in `service.client.connection`. timeout_seconds:
-        longest time that a request waits for an answer, over all its tries. on_silence: is told once for each request
+        url, api_key: if omitted, they are found as described in `service.client.connection`. timeout_seconds:
+        longest time that a request waits for an answer, over all its tries. on_silence: called once for each request
         that has waited for some seconds, with the URL and the seconds that it will still wait.
         """
         connection = find_connection(url, api_key)
@@ -71,7 +71,7 @@ class Client:
     def submit(self, document: Mapping[str, Any], idempotency_key: str | None = None) -> Job:
         """Submit a job document, and return the new job.
 
-        idempotency_key: two calls with the same key and document create only one job; a random key where omitted.
+        idempotency_key: two calls with the same key and document create only one job; a random key if omitted.
         """
         key = idempotency_key or uuid.uuid4().hex
         return self._transport.post("/v1/jobs", document, idempotency_key=key).parse(Job)
@@ -137,7 +137,7 @@ class Client:
     def restart(self, job_id: str, idempotency_key: str | None = None) -> Job:
         """Create a job with the document of a job that has ended, and return the new one.
 
-        idempotency_key: two calls with the same key and id create only one job; a random key where omitted.
+        idempotency_key: two calls with the same key and id create only one job; a random key if omitted.
         """
         key = idempotency_key or uuid.uuid4().hex
         return self._transport.post(f"/v1/jobs/{job_id}/restart", idempotency_key=key).parse(Job)
@@ -146,7 +146,7 @@ class Client:
         """Delete a job that has ended, with its model, checkpoints, logs and metrics.
 
         From then on there is no such job; its files are gone soon after, except for those that the service does not
-        see: what is returned says where they stay.
+        see: the answer says where they stay.
         """
         return self._transport.delete(f"/v1/jobs/{job_id}").parse(DeletedJob)
 
@@ -200,8 +200,8 @@ class Client:
     ) -> LogPart:
         """Return a part of one log: from byte `offset` on, or the last `tail_lines` lines.
 
-        attempt: number of the attempt, counted from 1; the last one where omitted. rank: a rank, or "launch" for the
-        launch process, which starts the ranks. node: machine of a launch process; 0 where omitted.
+        attempt: number of the attempt, counted from 1; the last one if omitted. rank: a rank, or "launch" for the
+        launch process, which starts the ranks. node: machine of a launch process; 0 if omitted.
         """
         return self._get(
             LogPart,
@@ -216,7 +216,7 @@ class Client:
     def follow(self, job_id: str, poll_seconds: float = 1.0, patience: Patience | None = None) -> Iterator[JobDetails]:
         """Yield the job now, and again after each change, until it has ended.
 
-        poll_seconds: seconds between two requests. patience: with a service that is away, at every request; where
+        poll_seconds: seconds between two requests. patience: with a service that is away, at every request; if
         omitted, ten minutes at every request but the first one. Raises ServiceAwayError if it stays away for longer.
         """
         job = patience.call(lambda: self.job(job_id)) if patience else self.job(job_id)
@@ -244,7 +244,7 @@ class Client:
     ) -> ApiKey:
         """Create an API key. Only this answer contains the secret, in `key`.
 
-        owner: the name of the key where omitted. expires_in_days: the key never expires where omitted.
+        owner: the name of the key if omitted. expires_in_days: the key never expires if omitted.
         """
         body = {"name": name, "role": role, "owner": owner, "expires_in_days": expires_in_days}
         return self._transport.post("/v1/keys", body).parse(ApiKey)
@@ -262,7 +262,7 @@ class Client:
     ) -> LoginLink:
         """Create a link that signs one browser in, within so many minutes.
 
-        role, owner: those of the client's key where omitted.
+        role, owner: the role and owner of the client's key if omitted.
         """
         body = {"role": role, "owner": owner, "minutes": minutes}
         return self._transport.post("/v1/session/links", body).parse(LoginLink)

@@ -76,7 +76,7 @@ def find_connection(
 ) -> Connection:
     """Find the URL and the API key of the service to use.
 
-    Raises ServiceUnknownError, with a message that names the remedy, where URL or key cannot be found.
+    Raises ServiceUnknownError, with a message that names the remedy, if URL or key cannot be found.
     """
     url, url_origin = _find_given(url, "url", URL_VARIABLE)
     api_key, key_origin = _find_given(api_key, "api_key", KEY_VARIABLE)

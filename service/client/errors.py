@@ -46,7 +46,7 @@ class ServiceUnreachableError(Exception):
 
 
 class ServiceAwayError(Exception):
-    """Error raised where a service that has answered before does not answer any more, while a job is followed."""
+    """Error raised if a service does not answer any more while a job is followed."""
 
     def __init__(self, error: ServiceError | ServiceUnreachableError, since: datetime) -> None:
         """Keep `since`, the time of the first request that the service did not answer."""

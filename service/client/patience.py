@@ -25,7 +25,7 @@ STORAGE_FULL = 507
 class Patience:
     """Repetition of requests about a job while the service is away, which the job does not depend on.
 
-    Requests are repeated only where the service does not answer, or answers that it is unavailable.
+    Requests are repeated only if the service does not answer, or answers that it is unavailable.
     """
 
     seconds: float = DEFAULT_PATIENCE_SECONDS
@@ -77,7 +77,7 @@ class _Absence:
             self.note(ServiceUnreachableError(url, TimeoutError(f"nothing for {SILENCE_SECONDS:.0f} s")))
 
     def note(self, error: ServiceError | ServiceUnreachableError) -> None:
-        """Note that the service is away; only the first time it is told."""
+        """Note that the service is away; `on_away` is called only the first time."""
         if not self.is_noted:
             self.is_noted = True
             self._patience.on_away(ServiceAwayError(error, self.since))

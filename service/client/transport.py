@@ -1,4 +1,4 @@
-"""HTTP transport of the client: adds the API key, retries where that is safe, and raises refusals as exceptions."""
+"""HTTP transport of the client: adds the API key, retries if that is safe, and raises refusals as exceptions."""
 
 import math
 import time
@@ -29,7 +29,7 @@ class Answer:
     response: httpx.Response
 
     def parse(self, model: type[Model]) -> Model:
-        """Return the body as `model`. Raises ServiceError if it is none, as where a proxy has answered."""
+        """Return the body as `model`. Raises ServiceError if it is none, as from a proxy."""
         try:
             return model.model_validate_json(self.response.content)
         except ValidationError:
@@ -52,7 +52,7 @@ class Transport:
     def __init__(self, connection: Connection, timeout_seconds: float, on_silence: OnSilence | None = None) -> None:
         """Prepare the connection.
 
-        timeout_seconds: longest time that a request waits for an answer, over all its tries. on_silence: is told where
+        timeout_seconds: longest time that a request waits for an answer, over all its tries. on_silence: called if
         it waits for some seconds.
         """
         self._url = connection.url
@@ -65,7 +65,7 @@ class Transport:
         self._http.close()
 
     def get(self, path: str, params: Mapping[str, Any] | None = None) -> Answer:
-        """Send a GET request, and return the answer. Retries where the service does not answer.
+        """Send a GET request, and return the answer. Retries if the service does not answer.
 
         params: query parameters; those that are None are omitted.
         """
@@ -130,7 +130,7 @@ def _make_foreign_error(url: str, answer: str) -> ServiceError:
 
 
 def _parse_problem(response: httpx.Response) -> Problem:
-    """Parse the problem document of a refusal; build one from the status code where another program has answered."""
+    """Parse the problem document of a refusal; build one from the status code if another program has answered."""
     try:
         return Problem.model_validate_json(response.content)
     except ValidationError:

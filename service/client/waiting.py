@@ -1,4 +1,4 @@
-"""Waits of requests for an answer: their limits, and who is told that a service is silent."""
+"""Waits of requests for an answer: their limits, and the call that says that a service is silent."""
 
 import threading
 import time
@@ -8,10 +8,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 SILENCE_SECONDS = 4.0
-"""Seconds without an answer after which it is told that a request waits."""
+"""Seconds without an answer after which `OnSilence` is called."""
 
 OnSilence = Callable[[str, float], None]
-"""Function that is told the URL of a silent service, and for how many seconds more the request waits. It is called in
+"""Function of the URL of a silent service, and of the seconds that the request still waits. It is called in
 another thread, while the request waits."""
 
 
@@ -29,7 +29,7 @@ class Wait:
 
     @contextmanager
     def tell_of_silence(self, url: str) -> Generator[None]:
-        """Call `on_silence` where the block takes longer than SILENCE_SECONDS; never after the block has ended."""
+        """Call `on_silence` if the block takes longer than SILENCE_SECONDS; never after the block has ended."""
         if self.on_silence is None:
             yield
             return
@@ -60,7 +60,7 @@ def limit_wait(wait: Wait) -> Generator[None]:
 def begin_wait(seconds: float, on_silence: OnSilence | None) -> Wait:
     """Begin to wait for the answer of one request, for at most `seconds` and no longer than `limit_wait` allows.
 
-    on_silence: is told of silence, unless `limit_wait` names somebody.
+    on_silence: called after some seconds of silence, unless `limit_wait` names another function.
     """
     give_up_at, outer = time.monotonic() + seconds, _outer.get()
     if outer is None:

@@ -10,10 +10,10 @@ from sqlalchemy.exc import DBAPIError
 from service.capacity.known import Capacities
 from service.control.loop import ControlLoop
 from service.database import Database
+from service.http.limits import MONITORING
 from service.http.problem_kinds import may_answer
 from service.http.problems import ProblemError
 from service.http.route import ApiRoute, runs_in
-from service.http.threads import MONITORING
 from service.observability.telemetry import Telemetry
 from service.parts import depend_on
 
@@ -71,4 +71,4 @@ def get_figures(
 
 
 def _not_ready(detail: str) -> ProblemError:
-    return ProblemError("not-ready", 503, "The service is not ready", detail)
+    return ProblemError("not-ready", detail)

@@ -8,10 +8,9 @@ from fastapi import FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 
 from dlrm.config import JobSpec
-from service.http.gate import SESSION_COOKIE, is_guarded
+from service.http.gate import INGEST_PREFIX, SESSION_COOKIE, is_guarded
 from service.http.problem_kinds import make_examples
 from service.http.problems import ProblemDocument
-from service.http.request_body import INGEST_PREFIX
 
 COMPONENT = "#/components/schemas/{model}"
 
@@ -61,7 +60,7 @@ def _add_components(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _list_security(path: str) -> list[dict[str, list[str]]]:
-    """List the credentials of which a request to `path` needs one; empty where it needs none."""
+    """List the kinds of credentials for a request to `path`, which needs one; empty if it needs none."""
     if not is_guarded(path):
         return []
     return [{"key": []}] if path.startswith(INGEST_PREFIX) else [{"key": []}, {"session": []}]

@@ -1,30 +1,20 @@
 """Pagination of lists by keyset cursors, so that rows added meanwhile do not shift the pages."""
 
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Literal
 
 from fastapi import Query
-from pydantic import BaseModel
 
 from dlrm.config import FieldError
 from service.http.problems import ProblemError, invalid_request
 from service.ids import is_id
+from service.schemas import Page as Page
 
-Item = TypeVar("Item")
 MAX_SERIAL = 2**63 - 1
-
-
-class Page(BaseModel, Generic[Item]):
-    """Page of a list; `next_cursor` requests the next page, and is null on the last one."""
-
-    items: list[Item]
-    next_cursor: str | None = None
-
-
 Cursor = Annotated[str | None, Query(max_length=64, description="`next_cursor` of the previous page")]
 
 
 def parse_serial_cursor(cursor: str | None) -> int:
-    """Parse a cursor into its row number; return 0, before all rows, where it is None.
+    """Parse a cursor into its row number; return 0, before all rows, if it is None.
 
     Raises ProblemError (422) if it is invalid.
     """
@@ -35,16 +25,9 @@ def parse_serial_cursor(cursor: str | None) -> int:
     return int(cursor)
 
 
-def parse_job_cursor(cursor: str | None) -> str | None:
-    """Validate a cursor, which is the id of a job, and return it. Raises ProblemError (422) if it is invalid."""
-    if cursor is not None and not is_id(cursor, "job"):
-        raise _invalid_cursor(cursor)
-    return cursor
-
-
-def parse_key_cursor(cursor: str | None) -> str | None:
-    """Validate a cursor, which is the id of a key, and return it. Raises ProblemError (422) if it is invalid."""
-    if cursor is not None and not is_id(cursor, "key"):
+def parse_id_cursor(cursor: str | None, kind: Literal["job", "key"]) -> str | None:
+    """Validate a cursor, which is an id of `kind`, and return it. Raises ProblemError (422) if it is invalid."""
+    if cursor is not None and not is_id(cursor, kind):
         raise _invalid_cursor(cursor)
     return cursor
 

@@ -20,7 +20,7 @@ class ProblemKind:
     title: str
     detail: str
     field: tuple[str, str, str] | None = None
-    """Field, message and valid values of the example, where there is a field at fault."""
+    """Field, message and valid values of the example, if there is a field at fault."""
 
     @property
     def uri(self) -> str:

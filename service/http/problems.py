@@ -14,13 +14,13 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.routing import Match, Mount
+from structlog.contextvars import get_contextvars
 
 from dlrm.config import ConfigError, FieldError
 from service.database.failures import get_cause, is_database_away
 from service.disk_full import is_storage_full, storage_full_message
 from service.http.invalid_requests import convert_errors
-from service.http.problem_kinds import MEDIA_TYPE
-from service.http.request_ids import get_request_id
+from service.http.problem_kinds import KINDS, MEDIA_TYPE
 
 log = structlog.get_logger(__name__)
 
@@ -57,26 +57,26 @@ class ProblemError(Exception):
     def __init__(
         self,
         slug: str,
-        status: int,
-        title: str,
         detail: str,
         *,
+        status: int | None = None,
+        title: str | None = None,
         errors: Sequence[FieldError] = (),
         headers: dict[str, str] | None = None,
         extensions: dict[str, Any] | None = None,
     ) -> None:
         """Initialise the problem document.
 
-        slug: stable identifier of the kind of problem, at the end of `type`. status: HTTP status code. extensions:
-        additional members of the document.
+        slug: stable identifier of the kind of problem, at the end of `type`. status, title: taken from the kind if
+        omitted. extensions: additional members of the document.
         """
         super().__init__(detail)
-        self.status = status
+        self.status = status or KINDS[slug].status
         self.headers = headers
         document = ProblemDocument(
             type=f"urn:dlrm:problem:{slug}",
-            title=title,
-            status=status,
+            title=title or KINDS[slug].title,
+            status=self.status,
             detail=detail,
             errors=[FieldProblem(**error.as_dict()) for error in errors],
         )
@@ -87,40 +87,38 @@ class ProblemError(Exception):
         return JSONResponse(body, status_code=self.status, headers=self.headers, media_type=MEDIA_TYPE)
 
 
+def get_request_id() -> str | None:
+    """Return the id of the request that this code runs for; None if it runs for none."""
+    return get_contextvars().get("request_id")
+
+
 def invalid_request(errors: Sequence[FieldError]) -> ProblemError:
-    return ProblemError("invalid-request", 422, "The request is not valid", _join_errors(errors), errors=errors)
+    return ProblemError("invalid-request", _join_errors(errors), errors=errors)
 
 
 def invalid_job(errors: Sequence[FieldError]) -> ProblemError:
-    return ProblemError("invalid-job", 422, "The job document is not valid", _join_errors(errors), errors=errors)
+    return ProblemError("invalid-job", _join_errors(errors), errors=errors)
 
 
 def not_found(kind: str, name: str) -> ProblemError:
-    return ProblemError("not-found", 404, "Not found", f"there is no {kind} {name}")
+    return ProblemError("not-found", f"there is no {kind} {name}")
 
 
 def conflict(detail: str, **extensions: Any) -> ProblemError:
-    return ProblemError("conflict", 409, "Conflict with the current state", detail, extensions=extensions)
+    return ProblemError("conflict", detail, extensions=extensions)
 
 
 def unauthenticated(detail: str) -> ProblemError:
-    return ProblemError(
-        "unauthenticated", 401, "Authentication required", detail, headers={"WWW-Authenticate": "Bearer"}
-    )
+    return ProblemError("unauthenticated", detail, headers={"WWW-Authenticate": "Bearer"})
 
 
 def forbidden(detail: str) -> ProblemError:
-    return ProblemError("forbidden", 403, "Not allowed", detail)
+    return ProblemError("forbidden", detail)
 
 
 def database_unavailable() -> ProblemError:
-    return ProblemError(
-        "database-unavailable",
-        503,
-        "The service's database is not available",
-        "the database does not answer; running jobs continue, and the request may be sent again",
-        headers={"Retry-After": str(DATABASE_RETRY_SECONDS)},
-    )
+    detail = "the database does not answer; running jobs continue, and the request may be sent again"
+    return ProblemError("database-unavailable", detail, headers={"Retry-After": str(DATABASE_RETRY_SECONDS)})
 
 
 def refuse_early(wait_seconds: float, whose: str) -> None:
@@ -129,18 +127,17 @@ def refuse_early(wait_seconds: float, whose: str) -> None:
         seconds = max(1, math.ceil(wait_seconds))
         detail = f"too many requests of {whose}; try again in {seconds} s"
         headers = {"Retry-After": str(seconds)}
-        raise ProblemError("too-many-requests", 429, "Too many requests", detail, headers=headers)
+        raise ProblemError("too-many-requests", detail, headers=headers)
 
 
 def too_busy(detail: str) -> ProblemError:
-    headers = {"Retry-After": str(BUSY_SECONDS)}
-    return ProblemError("too-busy", 503, "Too many requests at once", detail, headers=headers)
+    return ProblemError("too-busy", detail, headers={"Retry-After": str(BUSY_SECONDS)})
 
 
 def add_problem_handlers(app: FastAPI, state_directory: Path) -> None:
-    """Answer the errors of requests to `app` with problem documents. `service.http.failures` answers all others.
+    """Answer the errors of requests to `app` with problem documents. `Failures` answers all others.
 
-    state_directory: directory that the answer names where its disk is full.
+    state_directory: directory that the answer names if its disk is full.
     """
     on_storage_error = partial(_on_storage_error, state_directory=state_directory)
     app.add_exception_handler(ProblemError, _forget_frames(_on_problem))
@@ -197,7 +194,8 @@ def _on_http_exception(request: Request, error: Exception) -> JSONResponse:
     if http_error.status_code == 405 and (allowed := _list_allowed_methods(request)):
         headers["Allow"] = allowed
         detail = f"{detail}; allowed here: {allowed}"
-    return ProblemError(slug, http_error.status_code, str(http_error.detail), detail, headers=headers).to_response()
+    status, title = http_error.status_code, str(http_error.detail)
+    return ProblemError(slug, detail, status=status, title=title, headers=headers).to_response()
 
 
 def _list_allowed_methods(request: Request) -> str:
@@ -209,7 +207,7 @@ def _list_allowed_methods(request: Request) -> str:
 
 
 def _describe_missing(request: Request) -> str:
-    """Describe a path that leads nowhere, with the path that would, where only a slash at the end is wrong."""
+    """Describe a path that leads nowhere, with the right path if only a slash at the end is wrong."""
     path = request.url.path
     shorter = path.rstrip("/")
     if path != shorter and _find_match(request, path=shorter) is not Match.NONE:
@@ -232,9 +230,7 @@ def _on_storage_error(request: Request, error: Exception, *, state_directory: Pa
         raise error
     # A single line without a traceback, because every request fails like this until space is free.
     log.error("storage_full", method=request.method, path=request.url.path, error=str(getattr(error, "orig", error)))
-    return ProblemError(
-        "storage-full", 507, "The service's storage is full", storage_full_message(state_directory)
-    ).to_response()
+    return ProblemError("storage-full", storage_full_message(state_directory)).to_response()
 
 
 def _join_errors(errors: Sequence[FieldError]) -> str:

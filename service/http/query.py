@@ -1,15 +1,21 @@
-"""Query parameters of a route: each one must be known, and comes once unless it may be repeated."""
+"""Query parameters of a route, each known and given once unless it may be repeated; and times in requests."""
 
 import difflib
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, get_args, get_origin
+from datetime import UTC, datetime
+from typing import Annotated, Any, get_args, get_origin
 
 from fastapi.dependencies.models import Dependant
+from pydantic import AwareDatetime, BeforeValidator
+from pydantic_core import PydanticCustomError
 from starlette.datastructures import QueryParams
 
 from dlrm.config import FieldError
 from service.http.problems import invalid_request
+
+MIN_TIME, MAX_TIME = datetime(1970, 1, 1, tzinfo=UTC), datetime(2999, 12, 31, tzinfo=UTC)
+"""Range of the times of a filter."""
 
 
 def list_parameters(dependant: Dependant) -> dict[str, bool]:
@@ -42,3 +48,31 @@ def _find_fault(name: str, count: int, parameters: Mapping[str, bool]) -> FieldE
 def _is_list(annotation: Any) -> bool:
     """Whether an annotation such as `list[str] | None` takes several values."""
     return get_origin(annotation) is list or any(_is_list(argument) for argument in get_args(annotation))
+
+
+def _parse_time(value: Any) -> datetime:
+    try:
+        time = datetime.fromisoformat(value)
+        if time.tzinfo is None:
+            raise ValueError
+        return time.astimezone(UTC)
+    except (TypeError, ValueError, OverflowError):
+        raise PydanticCustomError("time", "should be a time with its zone, such as 2026-01-31T12:00:00Z") from None
+
+
+def _parse_filter_time(value: Any) -> datetime:
+    try:
+        time = datetime.fromisoformat(value)
+        aware = time if time.tzinfo else time.replace(tzinfo=UTC)
+        if not MIN_TIME <= aware <= MAX_TIME:
+            raise ValueError
+        return aware.astimezone(UTC)
+    except (TypeError, ValueError):
+        message = f"should be a date or a time from {MIN_TIME:%Y} to {MAX_TIME:%Y}, such as 2026-01-31T12:00:00Z"
+        raise PydanticCustomError("time", "{message}", {"message": message}) from None
+
+
+UtcTime = Annotated[AwareDatetime, BeforeValidator(_parse_time)]
+"""Type of a field that is a time; it names its zone."""
+FilterTime = Annotated[AwareDatetime, BeforeValidator(_parse_filter_time)]
+"""Type of a query parameter that is a date or a time, in UTC if it names no zone."""

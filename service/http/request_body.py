@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dlrm.config import format_count
-from service.http.gate import API_PREFIX, SESSION_PATH, get_sender_id
+from service.http.gate import API_PREFIX, INGEST_PREFIX, SESSION_PATH, get_sender_id
+from service.http.limits import Shares
+from service.http.middleware import HttpMiddleware
 from service.http.problems import ProblemError
-from service.http.shares import Shares
 
-INGEST_PREFIX = "/v1/ingest/"
 JSON, TOML = "application/json", "application/toml"
 """Media types of bodies."""
 DOCUMENT_PATHS = frozenset({"/v1/jobs", "/v1/plans"})
@@ -27,8 +27,8 @@ class BodyLimits:
     max_session_bytes: int = 4096
     """Largest body of a sign-in, which needs no credentials."""
     total_bytes: int = 2**24
-    """Bytes of the bodies of all requests in progress, each of which may take twice as much while it is parsed. One
-    sender may take those of one body of the largest size."""
+    """Bytes of the bodies of all requests in progress; a body may take twice as much while it is parsed. One sender may
+    take as much as one body of the largest size."""
     wait_seconds: float = 5.0
     """Longest wait until other requests have left enough of `total_bytes`."""
     start_seconds: float = 10.0
@@ -42,7 +42,7 @@ class BodyLimits:
         return self.max_ingest_bytes if path.startswith(INGEST_PREFIX) else self.max_bytes
 
 
-class BodyGuard:
+class BodyGuard(HttpMiddleware):
     """ASGI middleware that reads the body of a request to the API.
 
     Refuses one of another type than the path takes (415), that is too large (413), comes too slowly (408), or finds no
@@ -51,28 +51,25 @@ class BodyGuard:
     """
 
     def __init__(self, app: ASGIApp, limits: BodyLimits) -> None:
-        self._app = app
+        super().__init__(app)
         self._limits = limits
         share = max(limits.max_bytes, limits.max_ingest_bytes)
         self._memory = Shares("memory for bodies", limits.total_bytes, share, limits.wait_seconds)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not (scope["type"] == "http" and _is_body_wanted(scope)):
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not _is_body_wanted(scope):
             await self._app(scope, receive, send)
             return
         max_bytes = self._limits.get_max_bytes(scope["path"])
         types = (JSON, TOML) if scope["path"] in DOCUMENT_PATHS else (JSON,)
-        try:
-            num_bytes = _check_headers(_get_headers(scope), max_bytes, types)
-            async with self._memory.take(num_bytes, get_sender_id(scope)):
-                pending = await self._read(receive, max_bytes)
-                if pending:
-                    await self._app(scope, _replay(pending, receive), send)
-        except ProblemError as problem:
-            await problem.to_response()(scope, receive, send)
+        num_bytes = _check_headers(_get_headers(scope), max_bytes, types)
+        async with self._memory.take(num_bytes, get_sender_id(scope)):
+            pending = await self._read(receive, max_bytes)
+            if pending:
+                await self._app(scope, _replay(pending, receive), send)
 
     async def _read(self, receive: Receive, max_bytes: int) -> list[Message]:
-        """Read the whole body, and return the one message that has it; none where the connection ends before it.
+        """Read the whole body, and return the one message that has it; none if the connection ends before it.
 
         Raises ProblemError if it is too large or comes too slowly.
         """
@@ -127,7 +124,7 @@ def _check_headers(headers: dict[bytes, str], max_bytes: int, types: tuple[str, 
     media_type = get_media_type(headers.get(b"content-type", ""))
     if media_type not in types:
         detail = f"the content type is {media_type or 'none'} (valid: {', '.join(types)})"
-        raise ProblemError("unsupported-media-type", 415, "The body has another type than it should", detail)
+        raise ProblemError("unsupported-media-type", detail)
     return length
 
 
@@ -144,7 +141,7 @@ def _replay(pending: list[Message], receive: Receive) -> Receive:
 
 
 def _too_large(max_bytes: int) -> ProblemError:
-    return ProblemError("too-large", 413, "The body is too large", f"the body exceeds the limit of {max_bytes:,} bytes")
+    return ProblemError("too-large", f"the body exceeds the limit of {max_bytes:,} bytes")
 
 
 def _too_slow(num_bytes: int, limits: BodyLimits) -> ProblemError:
@@ -152,4 +149,4 @@ def _too_slow(num_bytes: int, limits: BodyLimits) -> ProblemError:
         f"only {format_count(num_bytes, 'byte')} of the body came (valid: {limits.bytes_per_second:,} bytes a second, "
         f"after the first {limits.start_seconds:g} seconds)"
     )
-    return ProblemError("slow-body", 408, "The body comes too slowly", detail)
+    return ProblemError("slow-body", detail)

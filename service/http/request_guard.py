@@ -3,33 +3,26 @@
 from collections import Counter
 from urllib.parse import parse_qsl, unquote_to_bytes
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from dlrm.config import FieldError
+from service.http.middleware import HttpMiddleware
 from service.http.problems import ProblemError, invalid_request
 
 SINGLE_HEADERS = frozenset({b"authorization", b"content-type", b"idempotency-key", b"x-request-id"})
-"""Headers that the service reads, of which two would contradict each other."""
+"""Headers that the service reads; two of one name would contradict each other."""
 MAX_PARAMETERS = 100
 """Largest number of query parameters: each one that is unknown is compared with all that are known, and each label that
 is looked for is a condition of its own."""
 
 
-class RequestGuard:
+class RequestGuard(HttpMiddleware):
     """ASGI middleware that refuses a path, query or header that cannot be understood in one way only."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            try:
-                _check_path(scope["raw_path"])
-                _check_query(scope["query_string"])
-                _check_headers(scope["headers"])
-            except ProblemError as problem:
-                await problem.to_response()(scope, receive, send)
-                return
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        _check_path(scope["raw_path"])
+        _check_query(scope["query_string"])
+        _check_headers(scope["headers"])
         await self._app(scope, receive, send)
 
 
@@ -70,4 +63,4 @@ def _check_headers(headers: list[tuple[bytes, bytes]]) -> None:
 
 
 def _malformed(detail: str) -> ProblemError:
-    return ProblemError("malformed-request", 400, "The request cannot be understood", detail)
+    return ProblemError("malformed-request", detail)

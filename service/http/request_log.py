@@ -1,43 +1,69 @@
-"""Record of every request: its seconds for Prometheus, and a line in the log where that helps."""
+"""Record of every request: its id, its seconds for Prometheus, and a line in the log if that helps."""
 
+import re
 import time
 
 import structlog
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from structlog.contextvars import bind_contextvars, clear_contextvars
 
-from service.http.addresses import get_address
+from service.http.limits import TokenBuckets
+from service.http.middleware import HttpMiddleware
 from service.http.problems import METHODS
-from service.http.token_buckets import TokenBuckets
+from service.http.request_origin import get_address
+from service.ids import new_id
 from service.observability.telemetry import Telemetry
 
+REQUEST_ID = "x-request-id"
+"""Header with the id of a request, in every answer."""
 GONE = 499
-"""Status that is recorded where the client has gone before it was answered."""
+"""Status that is recorded if the client has gone before it was answered."""
 QUIET_PREFIXES = ("/healthz", "/readyz", "/metrics", "/static/", "/v1/ingest/")
-"""Paths of requests that come all the time: they are logged only where they are refused or fail."""
+"""Paths of requests that come all the time: they are logged only if they are refused or fail."""
 REFUSALS = frozenset({401, 429, 503})
 """Statuses that anybody can have, without credentials."""
 MAX_PATH_CHARACTERS = 200
 NO_ROUTE = "none"
+_TOKEN = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 log = structlog.get_logger(__name__)
 
 
-class RequestLog:
+class RequestIds(HttpMiddleware):
+    """ASGI middleware that gives every request an id: the client's, if it is a short token, or a new one.
+
+    It is kept in `request.state.request_id`.
+    """
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        given = Headers(scope=scope).get(REQUEST_ID, "")
+        request_id = given if _TOKEN.fullmatch(given) else new_id("req")
+        scope.setdefault("state", {})["request_id"] = request_id
+        begin_request(request_id)
+        await self._app(scope, receive, send)
+
+
+def begin_request(request_id: str) -> None:
+    """Give all lines that this request logs its id."""
+    # A connection may hand the variables of its last request on.
+    clear_contextvars()
+    bind_contextvars(request_id=request_id)
+
+
+class RequestLog(HttpMiddleware):
     """ASGI middleware that records every request by method, route and status.
 
     The route is a template (`/v1/jobs/{job_id}`), not the path, so that ids create no time series of their own.
     """
 
     def __init__(self, app: ASGIApp, telemetry: Telemetry) -> None:
-        self._app = app
+        super().__init__(app)
         self._telemetry = telemetry
         self._refusals = TokenBuckets(per_second=1.0, burst=100.0)
         """Lines about refusals, by network address: nobody fills the disk with them."""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         start_seconds = time.perf_counter()
         status, num_bytes = GONE, 0
 

@@ -9,14 +9,12 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from starlette.datastructures import Headers
 
-from service.http.gate import API_PREFIX, get_sender_id, is_guarded
-from service.http.json_body import parse_json
+from service.http.body_text import TOML_BODIES, has_toml, parse_json, parse_toml
+from service.http.gate import API_PREFIX, HEALTH_PATH, INGEST_PREFIX, get_sender_id, is_guarded
+from service.http.limits import CONTROL, Threads
 from service.http.problem_kinds import document_problems, get_own_kinds
 from service.http.query import check_query, list_parameters
-from service.http.rate_limits import HEALTH_PATH
-from service.http.request_body import INGEST_PREFIX, JSON
-from service.http.threads import CONTROL, Threads
-from service.http.toml_body import TOML_BODIES, has_toml, parse_toml
+from service.http.request_body import JSON
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 _THREADS = "__threads__"
@@ -24,7 +22,7 @@ _THREADS = "__threads__"
 
 
 def runs_in(threads: Threads) -> Callable[[Endpoint], Endpoint]:
-    """Let an endpoint run in `threads`; without this it runs in those of control."""
+    """Let an endpoint run in `threads`; without this it runs in `CONTROL`."""
 
     def mark(endpoint: Endpoint) -> Endpoint:
         setattr(endpoint, _THREADS, threads)
@@ -92,7 +90,7 @@ class _TomlRequest(Request):
 
 
 def _run_in_threads(endpoint: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an endpoint that runs `endpoint` in its threads; itself where it needs none."""
+    """Return an endpoint that runs `endpoint` in its threads; itself if it needs none."""
     if inspect.iscoroutinefunction(endpoint):
         return endpoint
     threads: Threads = getattr(endpoint, _THREADS, CONTROL)

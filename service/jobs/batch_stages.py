@@ -3,25 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel
-
 from dlrm.config import BATCH_FIELD
-
-
-class BatchStageView(BaseModel):
-    """Consecutive batches of one size."""
-
-    global_size: int
-    """Samples of a full batch."""
-    until_fraction: float | None
-    """Share of the run's samples at which it ends; null where that is its end, or depends on the noise scale."""
-    is_current: bool
-    """Whether the last step that was reported is of it."""
+from service.schemas import BatchStage
 
 
 def list_batch_stages(
     document: Mapping[str, Any], resolved: Mapping[str, Any], present: int | None
-) -> list[BatchStageView]:
+) -> list[BatchStage]:
     """List the stages of a job, those to come too where they are known; none of a batch of one size.
 
     document: job document. resolved: resolved document, with what a run has decided once it has. present: batch of the
@@ -39,7 +27,7 @@ def list_batch_stages(
     else:
         return []
     return [
-        BatchStageView(global_size=size, until_fraction=end, is_current=size == present)
+        BatchStage(global_size=size, until_fraction=end, is_current=size == present)
         for size, end in zip(sizes, ends, strict=True)
     ]
 

@@ -6,16 +6,14 @@ from fastapi import APIRouter, Body, Header, Query, Request, Response
 
 from dlrm.config import FieldError
 from service.access.senders import Submitter, Viewer
-from service.http.entity_tag import NOT_MODIFIED, answer_with_tag
-from service.http.large_answers import need_slot
-from service.http.paging import Cursor, Page, parse_job_cursor, parse_serial_cursor
+from service.http.answers import NOT_MODIFIED, answer_with_tag, need_slot
+from service.http.limits import LISTS, Turns
+from service.http.paging import Cursor, Page, parse_id_cursor, parse_serial_cursor
 from service.http.problem_kinds import may_answer
 from service.http.problems import invalid_request
+from service.http.query import FilterTime
 from service.http.request_body import JSON, TOML
 from service.http.route import ApiRoute, runs_in
-from service.http.threads import LISTS
-from service.http.turns import Turns
-from service.http.utc_time import FilterTime
 from service.jobs.deletion import Deletions
 from service.jobs.schemas import AttemptList, CheckpointList, DeletedJobView, EventView, JobDetail, JobView
 from service.jobs.service import Jobs, Submission
@@ -82,7 +80,7 @@ def list_jobs(
         created_before=created_before,
         text=q,
     )
-    return jobs.list_page(chosen, principal, cursor=parse_job_cursor(cursor), limit=limit)
+    return jobs.list_page(chosen, principal, cursor=parse_id_cursor(cursor, "job"), limit=limit)
 
 
 @router.get("/{job_id}", response_model=JobDetail, responses=NOT_MODIFIED)

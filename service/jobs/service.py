@@ -160,8 +160,6 @@ class JobService:
         if earlier.body_hash != submission.request_hash:
             raise ProblemError(
                 "idempotency-mismatch",
-                422,
-                "The idempotency key belongs to another request",
                 f"Idempotency-Key {submission.idempotency_key!r} created {earlier.job_id} by another request; "
                 "send that request again, or use another key",
             )
@@ -319,7 +317,7 @@ def get_existing_job(session: Session, job_id: str) -> Job:
 
 def _cannot_fit(errors: Sequence[FieldError]) -> ProblemError:
     detail = "; ".join(str(error) for error in errors)
-    return ProblemError("cannot-fit", 422, "The job can never run on this machine", detail, errors=errors)
+    return ProblemError("cannot-fit", detail, errors=errors)
 
 
 def _find_deadline_from_submission(spec: JobSpec, created_at: datetime) -> datetime | None:

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Cookie, Query, Request, Response
 
 from service.access.senders import Admin, Viewer, refuse_foreign_page
 from service.http.gate import SESSION_COOKIE
-from service.http.paging import Cursor, Page, parse_key_cursor
+from service.http.paging import Cursor, Page, parse_id_cursor
 from service.http.problem_kinds import may_answer
 from service.http.request_origin import OriginDependency
 from service.http.route import ApiRoute
@@ -26,7 +26,7 @@ def list_keys(
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> Page[KeyView]:
-    return keys.list_page(principal, cursor=parse_key_cursor(cursor), limit=limit)
+    return keys.list_page(principal, cursor=parse_id_cursor(cursor, "key"), limit=limit)
 
 
 @router.post("/keys", status_code=201)

@@ -1,12 +1,12 @@
 """Keys, sign-in links and sessions as the API receives and returns them."""
 
-from datetime import datetime
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from service import schemas
 from service.access.principal import Role
-from service.http.utc_time import UtcTime
+from service.http.query import UtcTime
 
 MAX_KEY_DAYS = 3650
 """Longest time until the expiry of a key, in days."""
@@ -30,25 +30,13 @@ class NewKey(BaseModel):
     expires_at: UtcTime | None = None
 
 
-class KeyView(BaseModel):
+class KeyView(schemas.KeyView, frozen=True):
     """A key, without its secret."""
 
-    model_config = ConfigDict(from_attributes=True)
-
-    id: str
-    name: str
-    owner: str
-    """Person, team or program that the key belongs to. All keys of one owner see the same jobs."""
     role: Role
-    created_at: datetime
-    expires_at: datetime | None
-    """Time from which on the key is refused; null where it never expires."""
-    last_used_at: datetime | None
-    """Time of the last use, to the minute; null before the first one."""
-    revoked_at: datetime | None
 
 
-class CreatedKey(KeyView):
+class CreatedKey(KeyView, frozen=True):
     """A key just created; `key` is its secret, which is shown only this once."""
 
     key: str
@@ -66,13 +54,10 @@ class NewLink(BaseModel):
     minutes: Annotated[int, Field(ge=1, le=MAX_LINK_MINUTES, strict=True)] = 10
 
 
-class CreatedLink(BaseModel):
+class CreatedLink(schemas.LoginLink, frozen=True):
     """A sign-in link just created: `URL of the service/signin#token=…`, which works once."""
 
-    token: str
-    owner: str
     role: Role
-    expires_at: datetime
 
 
 class SignIn(BaseModel):

@@ -5,9 +5,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body
 
 from service.access.senders import Submitter
+from service.http.limits import PLANS
 from service.http.problem_kinds import may_answer
 from service.http.route import ApiRoute, runs_in
-from service.http.threads import PLANS
 from service.jobs.endpoints import EXAMPLE_DOCUMENT, JOB_DOCUMENT
 from service.plans.schemas import PlanView
 from service.plans.service import Plans

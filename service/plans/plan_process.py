@@ -84,7 +84,7 @@ class Planner:
     def _run_if_admitted(self, document: dict[str, Any]) -> str:
         if not self._admitted.acquire(blocking=False):
             detail = f"{MAX_AT_ONCE} plans are being made, and {MAX_WAITING} more requests wait"
-            raise ProblemError("planning-busy", 503, "Too many plans at once", detail, headers=RETRY)
+            raise ProblemError("planning-busy", detail, headers=RETRY)
         try:
             return self._run_program(document)
         finally:
@@ -112,10 +112,10 @@ class Planner:
             return done.stdout.splitlines()[-1]
         stderr = done.stderr[-MAX_ERROR_CHARACTERS:]
         if done.returncode == EXIT_BAD_INPUT:
-            raise ProblemError("cannot-plan", 422, "The job cannot be planned", " ".join(stderr.split()))
+            raise ProblemError("cannot-plan", " ".join(stderr.split()))
         log.error("planning failed", exit_code=done.returncode, stderr=stderr)
         detail = f"exit code {done.returncode}; this is not the job's fault, and the service's log has the output"
-        raise ProblemError("planning-failed", 500, "The planning program failed", detail)
+        raise ProblemError("planning-failed", detail)
 
 
 def _compute_key(resolved: ResolvedJob, sees_files: bool) -> str | None:
@@ -141,4 +141,4 @@ def _compute_key(resolved: ResolvedJob, sees_files: bool) -> str | None:
 
 def _too_slow(event: str, seconds: float) -> ProblemError:
     detail = f"{event} within {seconds:.0f} s; `dlrm plan` on the document has no time limit"
-    return ProblemError("plan-timeout", 503, "The plan took too long", detail, headers=RETRY)
+    return ProblemError("plan-timeout", detail, headers=RETRY)

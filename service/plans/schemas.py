@@ -4,8 +4,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from dlrm.config import Decision, DerivedNumber
+from dlrm.config import Decision
 from service.http.problems import FieldProblem
+from service.schemas import DerivedNumber
 
 
 class Fit(BaseModel):

@@ -32,6 +32,7 @@ from service.plans.plan_process import Planner
 from service.plans.schemas import Fit, Memory, PlanView, RatePoint
 from service.queue.state import QueueState
 from service.reasons import Reason
+from service.schemas import DerivedNumber
 from service.settings import Settings
 from service.store.demand import compute_demand, list_faults
 from service.store.run_facts import RunFacts
@@ -86,7 +87,7 @@ class PlanService:
         return PlanView(
             document=spec.model_dump(mode="json"),
             decisions=resolved.decisions,
-            derived=resolved.derived,
+            derived=[DerivedNumber.model_validate(number) for number in resolved.derived],
             num_steps=result["num_steps"],
             num_samples=result["num_samples"],
             training_seconds=result["training_seconds"],

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import cache
 
-from pydantic import BaseModel
 from sqlalchemy.orm import Session
 
 from service.capacity.known import KnownCapacities
@@ -14,6 +13,7 @@ from service.queue.forecast import RunningJob, WaitingJob, forecast_start_second
 from service.queue.repository import QueueRepository
 from service.queue.state import QueueState
 from service.reasons import Reason
+from service.schemas import QueuePlace
 from service.store.demand import find_misfit, get_full_demand
 from service.store.models import Job
 from service.store.quota_repository import QuotaRepository
@@ -22,17 +22,6 @@ from service.times import now
 
 Wait = tuple[Reason, str]
 """Reason for which a job waits, and a sentence about it."""
-
-
-class QueuePlace(BaseModel):
-    """Place of a waiting job in the queue."""
-
-    position: int
-    """Number of the job among all that wait for resources, counted from 1; later ones that fit may pass it."""
-    waits_for: str
-    """Sentence on what the job waits for."""
-    expected_start_at: datetime | None
-    """Time at which the job is expected to start, to the minute; null where that cannot be said."""
 
 
 MAX_AHEAD = 100

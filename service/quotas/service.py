@@ -61,11 +61,12 @@ def check_submission(session: Session, owner: str, demand: Capacity) -> None:
     errors = [FieldError("resources", message, valid) for message, valid in list_excesses(demand, quota)]
     if errors:
         detail = "; ".join(str(error) for error in errors)
-        raise ProblemError("cannot-fit", 422, "The job can never run within its owner's quota", detail, errors=errors)
+        title = "The job can never run within its owner's quota"
+        raise ProblemError("cannot-fit", detail, title=title, errors=errors)
     if quota.num_queued is None:
         return
     quotas.lock(quota)
     if quotas.count_queued(owner) >= quota.num_queued:
         jobs = format_count(quota.num_queued, "waiting job")
         detail = f"{owner} may have {jobs}, and no more; submit again once one has started"
-        raise ProblemError("quota-exceeded", 429, "Too many jobs wait", detail, headers={"Retry-After": "30"})
+        raise ProblemError("quota-exceeded", detail, headers={"Retry-After": "30"})

@@ -5,16 +5,17 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Request, Response
 
 from service.access.senders import Viewer, get_bearer_token
-from service.http.large_answers import need_slot
+from service.http.answers import need_slot
+from service.http.limits import CURVES, INGEST
 from service.http.paging import MAX_SERIAL, Cursor, parse_serial_cursor
 from service.http.problem_kinds import may_answer
 from service.http.route import ApiRoute, runs_in
-from service.http.threads import CURVES, INGEST
 from service.launchers.protocol import LogName, LogRange
 from service.reports.ingest import Stream
 from service.reports.repository import MetricQuery
-from service.reports.schemas import MAX_INT32, Acknowledged, LogView, MetricKind, MetricPage, NewReports
+from service.reports.schemas import MAX_INT32, Acknowledged, MetricKind, NewReports
 from service.reports.service import Logs, Reports
+from service.schemas import LogPart, MetricPage
 
 router = APIRouter(prefix="/v1", tags=["reports"], route_class=ApiRoute)
 
@@ -69,6 +70,6 @@ def get_logs(
     offset: Annotated[int, Query(ge=0, le=MAX_SERIAL)] = 0,
     limit_bytes: Annotated[int, Query(ge=4, le=2**20)] = 65_536,
     tail_lines: Annotated[int | None, Query(ge=1, le=100_000)] = None,
-) -> LogView:
+) -> LogPart:
     part = LogRange(offset, limit_bytes, tail_lines)
     return logs.read(job_id, principal, attempt, LogName(rank, node), part)

@@ -4,34 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel
-
 from dlrm.record import EvaluationReport, ProgressReport, StartReport, StepReport
-
-
-class Progress(BaseModel):
-    """Progress of the last attempt; a field is null until it is reported."""
-
-    phase: str | None = None
-    """Current phase, such as `training`; `phase`, `message` and `eta_seconds` are null while no attempt runs."""
-    message: str | None = None
-    """Details of the phase: its work, speed and remaining time."""
-    step: int | None = None
-    num_steps: int | None = None
-    """Batches of the whole run; an estimate where the batch grows by its noise scale."""
-    global_size: int | None = None
-    """Samples of a full batch at this step, which grows where the document says so."""
-    done_fraction: float | None = None
-    """Share of the run that is done, by samples."""
-    loss: float | None = None
-    auc: float | None = None
-    samples_per_second: float | None = None
-    """Speed, smoothed over several steps."""
-    eta_seconds: float | None = None
-    """Seconds until the last step, at the present speed."""
-    noise_scale: float | None = None
-    """Noise scale in samples; null if it is not measured, or where noise hides the gradient."""
-
+from service.schemas import Progress
 
 CLEARED_PROGRESS: dict[str, Any] = {"phase": None, "message": None, "eta_seconds": None}
 """Fields of `Progress` that are cleared while no attempt runs."""
@@ -41,7 +15,7 @@ SMOOTHING = 0.9
 """Weight of the smoothed speed so far, from 0 to 1; one more step has the rest."""
 
 
-class ReportedProgress(Progress):
+class ReportedProgress(Progress, frozen=True):
     """Progress as it is stored. Streams arrive one after the other, so reports need not arrive in the order of time."""
 
     time: float = 0.0

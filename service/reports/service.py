@@ -16,7 +16,8 @@ from service.launchers.protocol import LogName, LogRange
 from service.parts import depend_on
 from service.reports.ingest import AttemptEndedError, BadLineError, GapError, Stream, check_is_open, ingest
 from service.reports.repository import MetricQuery, ReportRepository
-from service.reports.schemas import AttemptStart, LogView, MetricPage, NewReports
+from service.reports.schemas import NewReports
+from service.schemas import AttemptStart, LogPart, MetricPage
 from service.store.attempt_repository import ACTIVE_STATES, AttemptRepository
 from service.store.job_repository import JobRepository
 from service.store.models import Attempt, Job
@@ -73,7 +74,12 @@ class ReportService:
             get_visible_job(session, job_id, principal)
             reports = ReportRepository(session)
             curve = reports.read_curve(job_id, query)
-            starts = [AttemptStart.from_attempt(attempt) for attempt in reports.list_attempts_with_start(job_id)]
+            starts = [
+                AttemptStart(
+                    attempt=attempt.number, step=attempt.start_step or 0, evaluated_step=attempt.evaluated_step or 0
+                )
+                for attempt in reports.list_attempts_with_start(job_id)
+            ]
         next_cursor = None if curve.next_after is None else str(curve.next_after)
         rest = MetricPage(items=[], starts=starts, next_cursor=next_cursor).model_dump_json(exclude={"items"})
         return f'{{"items":[{curve.items}],{rest.removeprefix("{")}'
@@ -96,7 +102,7 @@ def _authenticate(session: Session, attempt_id: str, token: str | None) -> Attem
 
 
 def _gone(error: AttemptEndedError) -> ProblemError:
-    return ProblemError("attempt-ended", 410, "The attempt has ended", str(error))
+    return ProblemError("attempt-ended", str(error))
 
 
 def check_rank(world_size: int, rank: int) -> None:
@@ -112,7 +118,7 @@ class LogService:
 
     def read(
         self, job_id: str, principal: Principal, attempt_number: int | None, name: LogName, part: LogRange
-    ) -> LogView:
+    ) -> LogPart:
         """Read a part of a log of the given attempt; None means the last one.
 
         Raises ProblemError if there is no such job that `principal` may know of, or no such attempt or rank.
@@ -126,9 +132,9 @@ class LogService:
             attempt = _find_attempt(session, job, attempt_number)
         if attempt is None:
             # The job has not started yet, so nothing was written.
-            return LogView(attempt=1, rank=name.source, text="", next_offset=0, complete=job.finished_at is not None)
+            return LogPart(attempt=1, rank=name.source, text="", next_offset=0, complete=job.finished_at is not None)
         log_part = self._facts.read_log(job, attempt, name, part)
-        return LogView(
+        return LogPart(
             attempt=attempt.number,
             rank=name.source,
             text=log_part.text,

@@ -121,6 +121,6 @@ class JobRunner:
 
 def _find_run(job: JobDetails) -> RunDirectory | None:
     """Find the directory of a job that ran on this machine; None if it ran elsewhere."""
-    if job.launcher != "local" or job.files_at is None or not Path(job.files_at).is_dir():
+    if job.launcher != "local" or not job.files_at or not Path(job.files_at).is_dir():
         return None
     return RunDirectory(Path(job.files_at))

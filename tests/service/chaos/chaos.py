@@ -19,8 +19,8 @@ from service.database import Database
 from tests.patience import PATIENCE_SECONDS
 from tests.service.chaos.clients import Follower, GivenUpError, PatientClient, run_client
 from tests.service.chaos.journal import count_starts, read_overlaps
-from tests.service.chaos.processes import ServiceProcess, find_launch_processes, find_workers
 from tests.service.chaos.scripts import NUM_JOBS, Script, make_scripts
+from tests.service.service_process import ServiceProcess, find_launch_processes, find_workers
 
 NUM_CLIENTS = 8
 NUM_SERVICE_KILLS = 40
@@ -61,7 +61,7 @@ class Chaos:
             service.start()
         for service in self.services:
             service.wait_until_ready()
-        api_key = next(key for service in self.services if (key := service.read_admin_key()))
+        api_key = next(key for service in self.services if (key := service.admin_key))
         urls = [service.url for service in self.services]
         clients = [
             PatientClient(urls, api_key, random.Random(f"{self.seed}-{number}"), self._is_over)

@@ -23,7 +23,8 @@ def shift_clock() -> None:
 
 
 def main() -> None:
-    shift_clock()
+    if OFFSET_SECONDS:
+        shift_clock()
     from service.serve import serve
     from service.settings import Settings
 

@@ -13,8 +13,8 @@ import pytest
 from service.launchers.processes import kill_all
 from tests.service.api import make_environment, make_settings
 from tests.service.chaos.chaos import Chaos
-from tests.service.chaos.processes import ServiceProcess, find_workers
 from tests.service.databases import lend_database
+from tests.service.service_process import ServiceProcess, find_workers
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1500)]
 

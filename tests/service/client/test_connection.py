@@ -1,9 +1,14 @@
+"""How the client finds a service: by its arguments, the environment, or what a service left in a directory."""
+
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import dlrm
 from service.client import ServiceUnknownError, find_connection
 from service.client.connection import ReadyFile, get_ready_file_path, save_admin_key
 
@@ -135,3 +140,11 @@ def test_a_connection_is_shown_without_its_key(tmp_path: Path) -> None:
     write_ready_file(tmp_path / ".dlrm")
     assert "dlrm_saved" not in repr(find_connection())
     assert "dlrm_saved" not in repr(ReadyFile.read(get_ready_file_path(tmp_path / ".dlrm")))
+
+
+def test_users_import_the_client_from_the_package_of_the_trainer_which_loads_it_then_alone() -> None:
+    program = "import sys, dlrm; print('service' in sys.modules, dlrm.Client.__module__, 'torch' in sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
+    assert shown.split() == ["False", "service.client.client", "False"]
+    with pytest.raises(AttributeError, match="'dlrm' has no attribute 'Clientt'"):
+        dlrm.__getattr__("Clientt")

@@ -9,7 +9,7 @@ from service.launchers.protocol import Launch, LaunchFiles
 from service.settings import Settings
 from service.store.models import Job
 from tests.service.control.rounds import USER, run_until, submit
-from tests.service.remote.silent_launcher import SilentLauncher
+from tests.service.remote.reporting import SilentLauncher
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from service.app import Services, create_services
 from service.launchers.protocol import Capacity, Launch, LauncherCapacity, LaunchFiles
 from service.settings import Settings
 from tests.service.control.rounds import USER, submit
-from tests.service.remote.silent_launcher import SilentLauncher
+from tests.service.remote.reporting import SilentLauncher
 
 NUM_JOBS = 6
 START_SECONDS = 0.3

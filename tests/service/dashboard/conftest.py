@@ -2,19 +2,29 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from cli.demo.service_process import run_service
+from service.client import Client
 from service.client.connection import get_ready_file_path
 from tests.patience import PATIENCE_SECONDS
 from tests.service.api import write_fake_python
-from tests.service.dashboard.site import Site
 
 PATIENCE_MILLISECONDS = 1000 * PATIENCE_SECONDS
 expect.set_options(timeout=PATIENCE_MILLISECONDS)
+
+
+@dataclass(frozen=True)
+class Site:
+    """Address of a running service, a client of it, and its sign-in link, which works once."""
+
+    url: str
+    client: Client
+    signin_link: str
 
 
 @pytest.fixture(scope="module")

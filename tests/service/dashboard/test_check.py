@@ -7,7 +7,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from tests.service.dashboard.site import Site
+from tests.service.dashboard.conftest import Site
 
 pytestmark = pytest.mark.browser
 

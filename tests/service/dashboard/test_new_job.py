@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, Request, Route, expect
 
-from tests.service.dashboard.conftest import PATIENCE_MILLISECONDS
-from tests.service.dashboard.site import Site
+from tests.service.dashboard.conftest import PATIENCE_MILLISECONDS, Site
 
 pytestmark = pytest.mark.browser
 

@@ -1,11 +1,13 @@
-"""The pages in a real browser, against a real service whose trainer fails at once."""
+"""The pages and the sign-in in a real browser, against a real service whose trainer fails at once."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.service.dashboard.site import Site
+from service.ids import new_id
+from tests.service.dashboard.conftest import PATIENCE_MILLISECONDS, Site
 
 pytestmark = pytest.mark.browser
 
@@ -19,6 +21,21 @@ DOCUMENT = {
     "batch": {"global_size": 64},
     "resources": {"memory": "1GiB"},
 }
+
+
+@pytest.fixture
+def unsigned_page(browser: Browser) -> Iterator[Page]:
+    """Page of a browser that nobody has signed in."""
+    context = browser.new_context()
+    context.set_default_timeout(PATIENCE_MILLISECONDS)
+    page = context.new_page()
+    yield page
+    context.close()
+
+
+def sign_in(page: Page, text: str) -> None:
+    page.get_by_label("API key or sign-in link").fill(text)
+    page.get_by_role("button", name="Sign in").click()
 
 
 def test_without_jobs_the_list_says_how_to_submit_one(page: Page, site: Site) -> None:
@@ -95,9 +112,66 @@ def test_a_job_that_is_not_there_is_said(browser: Browser, site: Site, cookie_fi
     page.close()
 
 
-def test_signing_out_ends_the_session(page: Page, site: Site) -> None:
+def test_signing_out_ends_the_session(browser: Browser, site: Site, cookie_file: Path) -> None:
+    # A request of the page may be under way, and be refused then.
+    page = browser.new_context(storage_state=cookie_file).new_page()
     page.goto(f"{site.url}/")
     expect(page.locator("#capacity")).not_to_be_empty()
     page.click("#signout")
     page.wait_for_url(f"{site.url}/signin")
     assert page.context.cookies() == []
+    page.close()
+
+
+def test_a_key_signs_in_and_leads_to_the_page_that_asked_for_it(unsigned_page: Page, site: Site) -> None:
+    page = unsigned_page
+    key = site.client.create_key("dashboard", "viewer")
+    page.goto(f"{site.url}/jobs/job_1")
+    page.wait_for_url(f"{site.url}/signin")
+    sign_in(page, f" {key.key}\n")
+    page.wait_for_url(f"{site.url}/jobs/job_1")
+    cookie = page.context.cookies()[0]
+    assert cookie.get("httpOnly")
+    assert cookie.get("sameSite") == "Strict"
+    assert not cookie.get("secure")
+    assert page.evaluate("document.cookie") == ""
+    assert key.key
+    assert key.key not in page.content()
+
+
+def test_a_pasted_link_signs_in(unsigned_page: Page, site: Site) -> None:
+    page = unsigned_page
+    link = site.client.create_login_link("viewer", owner="guest")
+    page.goto(f"{site.url}/signin")
+    sign_in(page, f"{site.url}/signin#token={link.token}")
+    page.wait_for_url(f"{site.url}/")
+
+
+def test_a_revoked_key_is_said_to_be_one(unsigned_page: Page, site: Site) -> None:
+    page = unsigned_page
+    key = site.client.create_key("short-lived", "viewer")
+    site.client.revoke_key(key.id)
+    page.goto(f"{site.url}/signin")
+    sign_in(page, key.key or "")
+    expect(page.get_by_role("alert")).to_contain_text("Not signed in: this API key was revoked")
+    expect(page.get_by_role("alert")).to_contain_text("ask an administrator for another one")
+    assert page.url == f"{site.url}/signin"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"dlrm_{'x' * 43}", "unknown API key"),
+        ("http://127.0.0.1/signin#token=nothing", "this sign-in link is unknown, already used or expired"),
+        ("my password", "this is neither an API key (dlrm_…) nor a sign-in link"),
+    ],
+)
+def test_what_signs_nobody_in_is_explained_and_can_be_corrected(
+    unsigned_page: Page, site: Site, text: str, message: str
+) -> None:
+    page = unsigned_page
+    page.goto(f"{site.url}/signin")
+    sign_in(page, text)
+    expect(page.get_by_role("alert")).to_contain_text(message)
+    sign_in(page, site.client.create_key(new_id("key"), "viewer").key or "")
+    page.wait_for_url(f"{site.url}/")

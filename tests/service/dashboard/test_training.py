@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from dlrm.record import PART_DESCRIPTIONS
-from tests.service.dashboard.site import Site
+from tests.service.dashboard.conftest import Site
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

@@ -59,7 +59,7 @@ def main() -> int:
     attempt = directory.attempt(arguments.attempt)
     attempt.create()
     attempt.rank_log(0).write_text("rank 0 says grüezi\n", encoding="utf-8")
-    return BEHAVIOURS[job.labels["behaviour"]](directory, attempt)
+    return globals()[job.labels["behaviour"]](directory, attempt)
 
 
 def succeed(directory: RunDirectory, attempt: AttemptDirectory) -> int:
@@ -234,31 +234,6 @@ def die_leaving_a_rank(_: RunDirectory, attempt: AttemptDirectory) -> int:
     (attempt.path / "stray.pid").write_text(str(rank.pid))
     os.kill(os.getpid(), signal.SIGKILL)
     return EXIT_FAILED
-
-
-BEHAVIOURS = {
-    function.__name__: function
-    for function in (
-        succeed,
-        measure_noise,
-        grow_batch,
-        fall_behind,
-        wait_warned,
-        wait,
-        prepare,
-        finish_when_asked_to_stop,
-        ignore_stop,
-        crash,
-        crash_once,
-        lose_two_steps_once,
-        crash_further_every_time,
-        talk,
-        crash_once_when_told,
-        bad_input,
-        hog,
-        die_leaving_a_rank,
-    )
-}
 
 
 class Training:

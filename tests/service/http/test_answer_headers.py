@@ -8,9 +8,9 @@ import pytest
 from service.http.connections import ConnectionLimits
 from service.settings import Settings
 from tests.service.api import Api, serve_api
-from tests.service.http.raw import connect, get_key, make_head
 from tests.service.http.server import make_app, serve_app
 from tests.service.jobs.test_jobs_api import check_problem
+from tests.service.raw import connect, get_key, make_head
 
 REQUEST_ID = re.compile(r"req_[0-9A-Z]{26}")
 EVERY_ANSWER = [

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.service.api import Api
-from tests.service.http.raw import connect, get_key, make_head
+from tests.service.raw import connect, get_key, make_head
 from tests.service.reports.attempts import TOKEN, begin_next_attempt
 
 MANY_BYTES = 16 * 2**20

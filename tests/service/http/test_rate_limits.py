@@ -7,8 +7,7 @@ import httpx
 import pytest
 
 from service.access.principal import Role
-from service.http.addresses import normalise_address
-from service.http.token_buckets import TokenBuckets
+from service.http.request_origin import normalise_address
 from service.settings import Settings
 from tests.service.api import Api, serve_api
 from tests.service.jobs.test_jobs_api import check_problem
@@ -88,26 +87,6 @@ def test_sign_ins_that_fail_too_often_are_refused(limited: Api) -> None:
         assert limited.anonymous.post("/v1/session", json={"token": "x"}).status_code == 401
     check_too_many(limited.anonymous.post("/v1/session", json={"token": "x"}))
     assert limited.viewer.get("/v1/jobs").status_code == 200
-
-
-def test_a_bucket_fills_up_again_and_never_holds_more_than_its_burst() -> None:
-    seconds = 0.0
-    buckets = TokenBuckets(per_second=2.0, burst=4.0, clock=lambda: seconds)
-    assert [buckets.take("a") for _ in range(5)] == [0.0] * 4 + [0.5]
-    assert buckets.take("b") == 0.0
-    seconds = 0.5
-    assert [buckets.take("a") for _ in range(2)] == [0.0, 0.5]
-    seconds = 1000.0
-    assert [buckets.take("a") for _ in range(5)] == [0.0] * 4 + [0.5]
-
-
-def test_buckets_that_nobody_has_used_for_longest_make_room_for_new_ones() -> None:
-    buckets = TokenBuckets(per_second=0.001, burst=1.0, max_names=100, clock=lambda: 0.0)
-    for number in range(10_000):
-        assert buckets.take(f"name-{number}") == 0.0
-        buckets.take("busy")
-    assert len(buckets) == 100
-    assert buckets.take("busy") > 0
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from service.http.connections import ConnectionLimits
 from service.http.request_body import BodyLimits
 from tests.patience import wait_until
 from tests.service.api import Api, make_document
-from tests.service.http.raw import connect, count_requests, get_key, make_head
 from tests.service.http.server import make_app, serve_app
+from tests.service.raw import connect, count_requests, get_key, make_head
 
 JSON = {"content-type": "application/json"}
 

@@ -12,16 +12,17 @@ import structlog
 from service.observability.logs import configure_logging
 from service.settings import Settings
 from tests.patience import wait_until
-from tests.service.api import make_client
-from tests.service.http.process import ServiceProcess, start_service
-from tests.service.http.raw import connect, make_head
+from tests.service.api import make_client, make_environment
+from tests.service.raw import connect, make_head
+from tests.service.service_process import ServiceProcess
 
 STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z"
 
 
 @pytest.fixture
 def served(settings: Settings, tmp_path: Path) -> Iterator[ServiceProcess]:
-    with start_service(settings.model_copy(update={"log_format": "json"}), tmp_path) as process:
+    environment = make_environment(settings.model_copy(update={"log_format": "json"}))
+    with ServiceProcess(tmp_path, environment) as process:
         yield process
 
 

@@ -7,8 +7,8 @@ import httpx
 import pytest
 
 from tests.service.api import Api, make_document
-from tests.service.http.raw import connect, get_key, make_head
 from tests.service.jobs.test_jobs_api import check_problem
+from tests.service.raw import connect, get_key, make_head
 
 JSON = {"content-type": "application/json"}
 
@@ -120,7 +120,7 @@ def test_a_query_that_is_not_utf_8_is_refused(shared_api: Api, query: str) -> No
         (b'{"name": "a\x00"}', "control character"),
     ],
 )
-@pytest.mark.parametrize("path", ["/v1/jobs", "/v1/plans", "/v1/session"])
+@pytest.mark.parametrize("path", ["/v1/jobs", "/v1/session"])
 def test_json_with_two_meanings_or_none_is_refused(shared_api: Api, path: str, body: bytes, wrong: str) -> None:
     response = shared_api.submitter.post(path, content=body, headers=JSON)
     problem = check_problem(response, 400, "malformed-json")
@@ -173,3 +173,47 @@ def test_an_idempotency_key_is_printable_and_short(shared_api: Api, key: str) ->
     response = shared_api.submitter.post("/v1/jobs", json=make_document(), headers=headers)
     (fault,) = check_problem(response, 422, "invalid-request")["errors"]
     assert fault["field"] == "idempotency-key"
+
+
+@pytest.mark.parametrize("path", ["/v1/jobs/%00", "/v1/jobs/job_0%00/events", "/v1/ingest/%00", "/static/%00", "/%00"])
+def test_a_path_with_nul_which_no_database_stores_is_refused(shared_api: Api, path: str) -> None:
+    for client in (shared_api.anonymous, shared_api.admin):
+        for method in ("GET", "POST", "DELETE"):
+            (fault,) = check_problem(client.request(method, path), 422, "invalid-request")["errors"]
+            assert fault["field"] == "path"
+
+
+@pytest.mark.parametrize(
+    ("query", "field"), [("name=a%00b", "name"), ("label=%00%3Ab", "label"), ("cursor=%00", "cursor"), ("%00=x", "%00")]
+)
+def test_a_query_with_nul_is_refused(shared_api: Api, query: str, field: str) -> None:
+    (fault,) = check_problem(shared_api.viewer.get(f"/v1/jobs?{query}"), 422, "invalid-request")["errors"]
+    assert fault["field"] == field
+    assert "NUL" in fault["message"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "fields"),
+    [
+        ({"name": "a\0"}, {"name"}),
+        ({"labels": {"a\0b": "x"}}, {"labels"}),
+        ({"data": {"train": ["day_0.tsv", "\0"]}}, {"data.train.1"}),
+        ({"\0": 1}, {""}),
+        ({"name": "\0", "labels": {"a": "\0", "b": "c"}}, {"name", "labels.a"}),
+    ],
+)
+def test_every_text_of_a_document_with_nul_is_named(
+    shared_api: Api, changes: dict[str, object], fields: set[str]
+) -> None:
+    response = shared_api.submitter.post("/v1/jobs", json=make_document() | changes)
+    faults = check_problem(response, 422, "invalid-request")["errors"]
+    assert {fault["field"] for fault in faults} == fields
+    assert all("NUL" in fault["message"] for fault in faults)
+
+
+def test_a_key_and_a_sign_in_with_nul_are_refused(shared_api: Api) -> None:
+    for client, path, body in (
+        (shared_api.admin, "/v1/keys", {"name": "\0", "role": "viewer"}),
+        (shared_api.anonymous, "/v1/session", {"token": "\0"}),
+    ):
+        check_problem(client.post(path, json=body), 422, "invalid-request")

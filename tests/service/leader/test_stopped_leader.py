@@ -15,9 +15,9 @@ from service.launchers.processes import kill_all
 from tests.patience import wait_until
 from tests.service.api import make_client, make_document, make_environment, make_settings
 from tests.service.chaos.journal import count_starts, read_overlaps
-from tests.service.chaos.processes import ServiceProcess, find_workers
 from tests.service.chaos.test_chaos import write_trainer
 from tests.service.databases import lend_database
+from tests.service.service_process import ServiceProcess, find_workers
 
 pytestmark = [pytest.mark.slow, pytest.mark.parametrize("database_kind", ["postgresql"], indirect=True)]
 
@@ -71,7 +71,7 @@ def pair(database_kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> 
         try:
             first.start()
             first.wait_until_ready()
-            with make_client(second.url, first.read_admin_key()) as admin:
+            with make_client(second.url, first.admin_key) as admin:
                 pair = Pair(first, second, admin, database, settings.runs_directory)
                 wait_until(lambda: pair.is_leader(first))
                 second.start()

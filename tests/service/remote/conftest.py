@@ -8,8 +8,7 @@ import pytest
 from service.settings import Settings
 from tests.service.api import Api, serve_api
 from tests.service.fixtures import lend_settings
-from tests.service.remote.reporting import end_all_jobs
-from tests.service.remote.silent_launcher import SilentLauncher
+from tests.service.remote.reporting import SilentLauncher, end_all_jobs
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Reports of an attempt that a test makes up, as a launch process elsewhere would push them."""
+"""Attempts of a launcher that starts nothing: a test says what becomes of them, and makes up what they report."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,10 +7,43 @@ from typing import Any
 import httpx
 
 from dlrm.record import AttemptEnd, EventReport, PushTarget
-from service.launchers.protocol import LaunchName, LaunchPhase, LaunchStatus
+from service.launchers.local import LocalLauncher
+from service.launchers.protocol import Launch, LaunchFiles, LaunchName, LaunchPhase, LaunchStatus
 from tests.patience import wait_until
 from tests.service.api import Api
-from tests.service.remote.silent_launcher import SilentLauncher
+
+
+class SilentLauncher(LocalLauncher):
+    """Launcher without machines, whose run directories the service does not see."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.statuses: dict[LaunchName, LaunchStatus] = {}
+        self.files: dict[LaunchName, LaunchFiles] = {}
+        """Files that the attempts were started with."""
+
+    @property
+    def shares_files(self) -> bool:
+        return False
+
+    def start(self, launch: Launch, files: LaunchFiles) -> None:
+        self.files[launch.name] = files
+        self.statuses[launch.name] = LaunchStatus(LaunchPhase.ALIVE, node="machine")
+
+    def describe(self, launch: Launch) -> LaunchStatus:
+        return self.statuses.get(launch.name, LaunchStatus(LaunchPhase.ABSENT))
+
+    def list(self) -> list[Launch]:
+        return []
+
+    def stop(self, launch: Launch) -> None:
+        """Do nothing: the test says when the attempt has ended."""
+
+    def kill(self, launch: Launch) -> bool:  # noqa: ARG002
+        return True
+
+    def delete(self, launch: Launch) -> None:
+        self.statuses.pop(launch.name, None)
 
 
 @dataclass

@@ -6,8 +6,7 @@ import pytest
 
 from dlrm.record import AttemptEnd, EndReason, Outcome, RankEnd
 from tests.service.api import Api
-from tests.service.remote.reporting import Attempt, start_attempt
-from tests.service.remote.silent_launcher import SilentLauncher
+from tests.service.remote.reporting import Attempt, SilentLauncher, start_attempt
 
 SUCCEEDED = Outcome(state="succeeded", reason=EndReason.COMPLETED, step=5, metrics={"auc": 0.75})
 BAD_ROW = "day_0.tsv line 3: 39 columns, expected 40"

@@ -9,8 +9,7 @@ from sqlalchemy import text
 
 from dlrm.record import AttemptEnd, CheckpointReport, EndReason, Outcome
 from tests.service.api import Api
-from tests.service.remote.reporting import Attempt, start_attempt
-from tests.service.remote.silent_launcher import SilentLauncher
+from tests.service.remote.reporting import Attempt, SilentLauncher, start_attempt
 
 RUN = "/nowhere/runs/job"
 BUCKET = "s3://bucket/runs/job"

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from service.store import log_parts
 from tests.service.api import Api
-from tests.service.remote.reporting import Attempt, start_attempt
-from tests.service.remote.silent_launcher import SilentLauncher
+from tests.service.remote.reporting import Attempt, SilentLauncher, start_attempt
 
 LINES = [f"line {number}: grüezi \U0001f600" for number in range(12)]
 TEXT = "".join(f"{line}\n" for line in LINES)

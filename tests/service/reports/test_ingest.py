@@ -18,7 +18,7 @@ from service.reports.spool_tail import SpoolTail
 from service.store.models import Attempt
 from tests.service.api import Api
 from tests.service.databases import on_both_databases
-from tests.service.http.raw import connect, get_key, make_head
+from tests.service.raw import connect, get_key, make_head
 from tests.service.reports.attempts import TOKEN, begin_next_attempt, get_job
 from tests.service.reports.steps import make_evaluation, make_step_line
 

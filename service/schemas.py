@@ -1,4 +1,9 @@
-"""Models of the service's responses. Fields that a newer service adds are ignored."""
+"""Answers of the service, as endpoints return them and the client reads them.
+
+The client reads the answers of newer and older services too: it ignores fields that it does not know, and takes any
+text as a state or a role. Fields that were not there from the beginning have defaults; the documentation of the API
+calls them required all the same, since this service always sends them.
+"""
 
 from datetime import datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
@@ -14,15 +19,14 @@ RoleName = Literal["viewer", "submitter", "admin"]
 Item = TypeVar("Item")
 
 
-class _Response(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
+class Answer(BaseModel, frozen=True):
+    """Base of all answers."""
+
+    model_config = ConfigDict(extra="ignore", from_attributes=True, json_schema_serialization_defaults_required=True)
 
 
-class AttemptStart(_Response):
-    """Point at which an attempt began to train.
-
-    It repeats everything after that point: metrics of earlier attempts with a larger step are void.
-    """
+class AttemptStart(Answer, frozen=True):
+    """Point at which an attempt began to train. It repeats everything after that point."""
 
     attempt: int
     step: int
@@ -31,34 +35,38 @@ class AttemptStart(_Response):
     """Step of the last evaluation that still counts; evaluations of earlier attempts after it are void."""
 
 
-class Page(_Response, Generic[Item]):
+class Page(Answer, Generic[Item], frozen=True):
     """One page of a list; `next_cursor` is null on the last one."""
 
     items: list[Item]
     next_cursor: str | None = None
 
 
-class Progress(_Response):
-    """Progress of a job; each field is None until it is known."""
+class Progress(Answer, frozen=True):
+    """Progress of the last attempt of a job; a field is empty until it is reported."""
 
     phase: str | None = None
+    """Current phase, such as `training`; `phase`, `message` and `eta_seconds` are None while no attempt runs."""
     message: str | None = None
-    """Details of the phase, such as the speed at which rows are prepared."""
+    """Details of the phase: its work, speed and remaining time."""
     step: int | None = None
     num_steps: int | None = None
+    """Batches of the whole run; an estimate if the batch grows by its noise scale."""
     global_size: int | None = None
-    """Samples of a full batch at this step."""
+    """Samples of a full batch at this step, which grows if the document says so."""
     done_fraction: float | None = None
     """Share of the run that is done, by samples."""
     loss: float | None = None
     auc: float | None = None
     samples_per_second: float | None = None
+    """Speed, smoothed over several steps."""
     eta_seconds: float | None = None
+    """Seconds until the last step, at the present speed."""
     noise_scale: float | None = None
-    """Noise scale in samples."""
+    """Noise scale in samples; None if it is not measured, or hidden by noise of its own."""
 
 
-class Job(_Response):
+class Job(Answer, frozen=True):
     """Job, as in the list of jobs."""
 
     id: str
@@ -66,9 +74,9 @@ class Job(_Response):
     labels: dict[str, str] = {}
     priority: int = 0
     state: str
-    reason: str | None = None
+    reason: str = ""
     """Reason why the job waits or has ended, as a short identifier."""
-    message: str | None = None
+    message: str = ""
     """The reason as readable text, such as the error of the first rank that failed."""
     is_held: bool = False
     """Whether the job, while it is queued, waits until it is released."""
@@ -77,26 +85,27 @@ class Job(_Response):
     finished_at: datetime | None = None
     restarts_at: datetime | None = None
     """Earliest time of the next restart; None while the job does not wait for one."""
-    created_by: str | None = None
+    created_by: str = ""
     """Name of the key that submitted the job."""
-    owner: str | None = None
-    """Owner of the job, whose keys all see it."""
+    owner: str = ""
+    """Owner of the job; all keys of the same owner see it, and so do the keys of admins."""
     restarted_from: str | None = None
-    """Id of the job whose document this one repeats; None if it was submitted."""
+    """Id of the job whose document this one repeats, which may have been deleted since; None if it was submitted."""
     num_attempts: int = 0
-    launcher: str | None = None
-    """Launcher of the job: "local", or "kubernetes"; None if the service is of an earlier version."""
+    launcher: str = "local"
+    """Launcher of the job: `local`, processes on the machine of the service, or `kubernetes`, pods of a cluster."""
     num_nodes: int = 1
-    """Number of machines; the largest one where the document leaves a range."""
+    """Number of machines; the largest one if the document leaves a range."""
     world_size: int
     progress: Progress = Progress()
     metrics: dict[str, float | None] = {}
-    """Metrics of the last evaluation; complete once the job has ended."""
+    """Metrics of the last evaluation, complete once the job has ended: speed and simple models' too."""
     yardsticks: list[YardstickResult] = []
     """Simple models that the model was compared with, on the same evaluation rows."""
     warnings: list[str] = []
     """Sentences on what the metrics say against the model of a job that has succeeded, with what to try."""
-    run_directory: str | None = None
+    run_directory: str = ""
+    """Directory of the run as its machines see it; `files_at` of a single job says where people find it."""
     model_path: str | None = None
     """Directory of the trained model, or its URI in a bucket; None until it exists."""
 
@@ -105,7 +114,7 @@ class Job(_Response):
         return self.state in ENDED_STATES
 
 
-class DerivedNumber(_Response):
+class DerivedNumber(Answer, frozen=True):
     """Number that the service derived from the job document, with the reason."""
 
     name: str
@@ -114,7 +123,7 @@ class DerivedNumber(_Response):
     reason: str = ""
 
 
-class QueuePlace(_Response):
+class QueuePlace(Answer, frozen=True):
     """Place of a waiting job in the queue."""
 
     position: int
@@ -122,18 +131,18 @@ class QueuePlace(_Response):
     waits_for: str
     """Sentence on what the job waits for."""
     expected_start_at: datetime | None = None
-    """Time at which the job is expected to start; None if that cannot be said."""
+    """Time at which the job is expected to start, to the minute; None if that cannot be said."""
 
 
-class DeletedJob(Job):
+class DeletedJob(Job, frozen=True):
     """Job that was deleted."""
 
     files_left_at: str | None = None
     """Place of the files that stay, since the service does not see them; None if they are removed."""
 
 
-class BatchStage(_Response):
-    """Consecutive batches of one size, where the batch of a job grows."""
+class BatchStage(Answer, frozen=True):
+    """Consecutive batches of one size of a job whose batch grows."""
 
     global_size: int
     until_fraction: float | None = None
@@ -142,11 +151,11 @@ class BatchStage(_Response):
     """Whether the last step that was reported is of it."""
 
 
-class JobDetails(Job):
+class JobDetails(Job, frozen=True):
     """Job with its document, in which all defaults are filled in."""
 
-    files_at: str | None = None
-    """Place of the files of the run: a path on the machine of the service, a URI, or a directory of a volume."""
+    files_at: str = ""
+    """Place of the files of the run for people: a path on the service's machine, a URI, or a directory of a volume."""
     are_files_seen: bool = True
     """Whether the service sees these files, and so removes them when the job is deleted."""
     image: str | None = None
@@ -159,62 +168,63 @@ class JobDetails(Job):
     """Place in the queue; None while the job does not wait there."""
 
 
-class Event(_Response):
+class Event(Answer, frozen=True):
     """Event of a job: a change of state, or a report of a rank."""
 
     id: int | str
     time: datetime
-    actor: str | None = None
+    actor: str = ""
     kind: str
     from_state: str | None = None
     to_state: str | None = None
     reason: str | None = None
-    message: str | None = None
+    message: str = ""
     name: str | None = None
     rank: int | None = None
     attempt: int | None = None
-    details: dict[str, Any] | None = None
+    details: dict[str, Any] = {}
 
 
-class Attempt(_Response):
+class Attempt(Answer, frozen=True):
     """Attempt of a job: one start of its processes."""
 
     id: str
     number: int
     state: str
     reason: str | None = None
-    message: str | None = None
+    message: str = ""
     exit_code: int | None = None
-    started_at: datetime | None = None
+    started_at: datetime
     finished_at: datetime | None = None
     start_step: int | None = None
-    """Number of batches consumed before the attempt; None until it trains."""
+    """Batches consumed before the attempt: 0, or those of the checkpoint it resumed from; None until it trains."""
     saved_step: int | None = None
     """Step of the newest checkpoint that the attempt wrote, known once it has ended; None if it wrote none."""
     node: str | None = None
     """Machine that the attempt runs on; None until it is launched."""
     rank_ends: list[RankEnd] | None = None
-    """Ends of the ranks that failed; None until the attempt has ended."""
+    """Ends of the ranks that failed; None until the attempt has ended, or if they were not recorded."""
 
 
-class Checkpoint(_Response):
+class Checkpoint(Answer, frozen=True):
     """Complete checkpoint."""
 
     step: int
-    """Number of batches consumed."""
+    """Batches consumed."""
     num_samples: int
     done_fraction: float
+    """Fraction of the run's samples that was done."""
     time: datetime
     num_bytes: int
     world_size: int
     path: str
-    """Path of its directory, on the machines of the run where the service does not see that; or its URI in a bucket."""
+    """Path of its directory, on the machines of the run if the service does not see it; or its URI in a bucket."""
 
 
 class StepMetric(StepReport):
     """Metrics of one training step, with the number of its attempt."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore")
 
     attempt: int
 
@@ -222,7 +232,7 @@ class StepMetric(StepReport):
 class EvaluationMetric(EvaluationReport):
     """Metrics of one evaluation, with the number of its attempt."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore")
 
     attempt: int
 
@@ -230,7 +240,7 @@ class EvaluationMetric(EvaluationReport):
 Metric = Annotated[StepMetric | EvaluationMetric, Field(discriminator="kind")]
 
 
-class MetricPage(Page[Metric]):
+class MetricPage(Page[Metric], frozen=True):
     """One page of metrics, with the starts of all attempts of the job.
 
     A start may make metrics of earlier pages void.
@@ -239,7 +249,7 @@ class MetricPage(Page[Metric]):
     starts: list[AttemptStart] = []
 
 
-class LogPart(_Response):
+class LogPart(Answer, frozen=True):
     """Part of one log file."""
 
     attempt: int | None = None
@@ -250,24 +260,26 @@ class LogPart(_Response):
     """Whether the attempt has ended and the log was read to its end."""
 
 
-class Plan(_Response):
+class Plan(Answer, frozen=True):
     """Plan of a job that is not submitted; `POST /v1/plans` has more fields."""
 
     warnings: list[str] | None = None
-    """Shortages that a run would have, such as too few steps, a sentence each; null where the job cannot be planned."""
+    """Shortages that a run would have, such as too few steps, a sentence each; None if the job cannot be planned."""
 
 
-class Capacity(_Response):
-    """Cores and memory that jobs may use, in total and free; None if the service does not know them."""
+class Capacity(Answer, frozen=True):
+    """Resources that jobs of one launcher may use, in total and free; empty if the service does not know them."""
 
     num_cores: int | None
     num_cores_free: int | None
     memory_bytes: int | None
     memory_bytes_free: int | None
+    num_gpus: int | None = None
+    num_gpus_free: int | None = None
 
 
-class ApiKey(_Response):
-    """API key; the secret `key` is present only in the response that creates it."""
+class KeyView(Answer, frozen=True):
+    """API key, without its secret."""
 
     id: str
     name: str
@@ -280,10 +292,15 @@ class ApiKey(_Response):
     last_used_at: datetime | None = None
     """Time of the last use, to the minute; None before the first one."""
     revoked_at: datetime | None = None
+
+
+class ApiKey(KeyView, frozen=True):
+    """API key; the secret `key` is present only in the answer that creates it."""
+
     key: str | None = Field(default=None, repr=False)
 
 
-class LoginLink(_Response):
+class LoginLink(Answer, frozen=True):
     """Link that signs a browser in once: `URL of the service/signin#token=…`."""
 
     token: str = Field(repr=False)
@@ -292,13 +309,13 @@ class LoginLink(_Response):
     expires_at: datetime
 
 
-class AuditEvent(_Response):
+class AuditEvent(Answer, frozen=True):
     """Row of the audit log: an action on keys, sessions, quotas or jobs."""
 
     id: int
     time: datetime
     actor: str
-    """Owner of the key that acted; empty where nobody was signed in, and where the service acted by itself."""
+    """Owner of the key that acted; empty if nobody was signed in, or the service acted by itself."""
     key_id: str | None = None
     action: str
     target: str

@@ -1,4 +1,4 @@
-"""Processes of the service that are killed and started again, each on its own port and with its own clock."""
+"""The service as a process of its own, for tests and benchmarks: killed, paused and started again on the same port."""
 
 import json
 import os
@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 import psutil
 
@@ -14,7 +15,7 @@ from service.launchers.processes import MARKER
 from tests.patience import wait_until
 from tests.service.postgres import HOST, find_free_port
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 @dataclass
@@ -32,7 +33,15 @@ class ServiceProcess:
     _process: subprocess.Popen[bytes] | None = None
 
     def __post_init__(self) -> None:
-        self.directory.mkdir(parents=True)
+        self.directory.mkdir(parents=True, exist_ok=True)
+
+    def __enter__(self) -> Self:
+        self.start()
+        self.wait_until_ready()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
 
     @property
     def url(self) -> str:
@@ -68,13 +77,14 @@ class ServiceProcess:
             )
 
     def wait_until_ready(self) -> None:
-        """Wait until the process accepts requests. Raises AssertionError where it has ended by itself."""
+        """Wait until the process accepts requests. Raises AssertionError if it has ended by itself."""
         wait_until(lambda: self.is_ready or not self._is_alive)
         assert self._is_alive, self.log[-4000:]
 
-    def read_admin_key(self) -> str | None:
-        """Read the admin key; None where another process has created it."""
-        return json.loads(self._ready_file.read_text())["admin_key"]
+    @property
+    def admin_key(self) -> str:
+        """Admin key; empty if another process has created it."""
+        return json.loads(self._ready_file.read_text())["admin_key"] or ""
 
     def kill(self) -> None:
         """Kill the process as a power cut would, and nothing that it has started."""

@@ -1,4 +1,4 @@
-"""Threads that senders share by turns."""
+"""Limits on what one sender takes: turns of threads, shares of units, and rates of requests."""
 
 import asyncio
 import threading
@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from service.http.limits import Shares, TokenBuckets, Turns
 from service.http.problems import ProblemError
-from service.http.turns import Turns
+from tests.patience import PATIENCE_SECONDS
 
 
 class Work:
@@ -126,3 +127,79 @@ def test_who_leaves_the_queue_holds_nobody_up() -> None:
         await third
 
     run(submit())
+
+
+def test_who_finds_nothing_free_waits_until_others_have_left_enough() -> None:
+    async def take_all_and_then_more() -> list[str]:
+        shares = Shares("bytes", 100, 50, wait_seconds=PATIENCE_SECONDS)
+        order: list[str] = []
+
+        async def take_more() -> None:
+            async with shares.take(20, "third"):
+                order.append("more")
+
+        async with shares.take(50, "first"):
+            async with shares.take(50, "second"):
+                more = asyncio.create_task(take_more())
+                await asyncio.sleep(0)
+                order.append("all")
+            await more
+        return order
+
+    assert asyncio.run(take_all_and_then_more()) == ["all", "more"]
+
+
+def test_one_sender_cannot_take_the_shares_of_others() -> None:
+    async def take_much() -> None:
+        shares = Shares("bytes", 100, 25, wait_seconds=0.0)
+        async with shares.take(25, "first"):
+            with pytest.raises(ProblemError, match="other requests have taken all bytes"):
+                async with shares.take(1, "first"):
+                    pass
+            async with shares.take(25, "second"), shares.take(25, "third"), shares.take(25, "fourth"):
+                with pytest.raises(ProblemError):
+                    async with shares.take(1, "fifth"):
+                        pass
+                waiting = asyncio.create_task(shares.take(1, "fifth").__aenter__())
+                with pytest.raises(ProblemError):
+                    await waiting
+
+    asyncio.run(take_much())
+
+
+def test_who_waits_comes_before_who_comes_later() -> None:
+    async def take_in_turn() -> list[int]:
+        shares = Shares("slots", 1, 1, wait_seconds=PATIENCE_SECONDS)
+        order: list[int] = []
+
+        async def take(number: int) -> None:
+            async with shares.take(1, str(number)):
+                order.append(number)
+
+        async with shares.take(1, "holder"):
+            tasks = [asyncio.create_task(take(number)) for number in range(3)]
+            await asyncio.sleep(0)
+        await asyncio.gather(take(3), *tasks)
+        return order
+
+    assert asyncio.run(take_in_turn()) == [0, 1, 2, 3]
+
+
+def test_a_bucket_fills_up_again_and_never_holds_more_than_its_burst() -> None:
+    seconds = 0.0
+    buckets = TokenBuckets(per_second=2.0, burst=4.0, clock=lambda: seconds)
+    assert [buckets.take("a") for _ in range(5)] == [0.0] * 4 + [0.5]
+    assert buckets.take("b") == 0.0
+    seconds = 0.5
+    assert [buckets.take("a") for _ in range(2)] == [0.0, 0.5]
+    seconds = 1000.0
+    assert [buckets.take("a") for _ in range(5)] == [0.0] * 4 + [0.5]
+
+
+def test_buckets_that_nobody_has_used_for_longest_make_room_for_new_ones() -> None:
+    buckets = TokenBuckets(per_second=0.001, burst=1.0, max_names=100, clock=lambda: 0.0)
+    for number in range(10_000):
+        assert buckets.take(f"name-{number}") == 0.0
+        buckets.take("busy")
+    assert len(buckets) == 100
+    assert buckets.take("busy") > 0

@@ -1,0 +1,138 @@
+"""Answers: headers that all have, HEAD, entity tags, and large answers, few at a time and sent in parts."""
+
+import hashlib
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from fastapi import Depends, Request
+from pydantic import BaseModel
+from starlette.datastructures import MutableHeaders
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from service.http.gate import get_sender_id
+from service.http.limits import Shares
+from service.http.middleware import HttpMiddleware
+from service.http.request_body import has_body
+from service.http.request_log import REQUEST_ID
+
+STATIC_PREFIX = "/static/"
+SECURITY_HEADERS = {
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "content-security-policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "cache-control": "no-store",
+}
+"""Headers of an answer that is not a page: a browser must not show, embed or keep it."""
+HTTPS_ONLY = "max-age=31536000"
+"""Strict-Transport-Security: seconds for which a browser that came over https comes over https alone."""
+TAG_CHARACTERS = 40
+NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
+    304: {"description": "The client has this answer already: `If-None-Match` names its `ETag`"}
+}
+"""Response of an operation that answers with an entity tag, for its documentation."""
+PART_BYTES = 2**16
+"""Largest part of an answer: as much as the server buffers before it waits for the client."""
+SLOT_SECONDS = 30.0
+"""Longest time that a request waits for a slot for its large answer."""
+
+
+class AnswerHeaders(HttpMiddleware):
+    """ASGI middleware that completes the headers of every answer; those that an endpoint has set stay."""
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_body_left = has_body(scope)
+
+        async def receive_and_note_end() -> Message:
+            nonlocal is_body_left
+            message = await receive()
+            is_body_left = is_body_left and message.get("more_body", False)
+            return message
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                _complete(headers, scope)
+                if is_body_left:
+                    # The connection would have to wait for the rest of a body that nobody wants.
+                    headers["connection"] = "close"
+            await send(message)
+
+        await self._app(scope, receive_and_note_end, send_with_headers)
+
+
+def _complete(headers: MutableHeaders, scope: Scope) -> None:
+    headers[REQUEST_ID] = scope["state"]["request_id"]
+    if scope["path"].startswith(STATIC_PREFIX):
+        # Kept by browsers, which ask each time whether it has changed.
+        headers.setdefault("cache-control", "no-cache")
+    for name, value in SECURITY_HEADERS.items():
+        headers.setdefault(name, value)
+    if scope["scheme"] == "https":
+        headers["strict-transport-security"] = HTTPS_ONLY
+
+
+class HeadAsGet(HttpMiddleware):
+    """ASGI middleware that answers HEAD with the status and headers that GET has, and no body."""
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_without_body(message: Message) -> None:
+            await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
+
+        if scope["method"] == "HEAD":
+            await self._app({**scope, "method": "GET"}, receive, send_without_body)
+        else:
+            await self._app(scope, receive, send)
+
+
+class PacedAnswers(HttpMiddleware):
+    """ASGI middleware that sends bodies in parts, so that a request ends once its client has read nearly all.
+
+    Otherwise a request would end at once, whatever is left in the buffer of its connection, and no limit of requests in
+    progress would bound the memory of answers that nobody reads.
+    """
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_in_parts(message: Message) -> None:
+            body: bytes = message.get("body", b"")
+            if message["type"] == "http.response.body" and len(body) > PART_BYTES:
+                await _send_parts(body, message.get("more_body", False), send)
+            else:
+                await send(message)
+
+        await self._app(scope, receive, send_in_parts)
+
+
+async def _send_parts(body: bytes, has_more: bool, send: Send) -> None:
+    view = memoryview(body)
+    for start in range(0, len(body), PART_BYTES):
+        end = start + PART_BYTES
+        part = bytes(view[start:end])
+        await send({"type": "http.response.body", "body": part, "more_body": has_more or end < len(body)})
+
+
+def answer_with_tag(request: Request, model: BaseModel) -> Response:
+    """Answer with the JSON of `model` and a tag of its content; with 304 and no body if the client has that tag."""
+    body = model.model_dump_json().encode()
+    tag = f'"{hashlib.sha256(body).hexdigest()[:TAG_CHARACTERS]}"'
+    names = request.headers.get("if-none-match", "").split(",")
+    if any(name.strip().removeprefix("W/") in (tag, "*") for name in names):
+        return Response(status_code=304, headers={"ETag": tag})
+    return Response(body, media_type="application/json", headers={"ETag": tag})
+
+
+def need_slot(name: str, total: int, share: int) -> Any:
+    """Make the dependency of endpoints that need one of `total` slots until their answer has been sent.
+
+    name: the slots, for the message to those who wait too long. share: number of slots that one sender may have.
+    """
+    slots = Shares(name, total, share, SLOT_SECONDS)
+
+    async def take_slot(request: Request) -> AsyncGenerator[None]:
+        async with slots.take(1, get_sender_id(request.scope)):
+            yield
+
+    return Depends(take_slot)

@@ -1,0 +1,219 @@
+"""The page of a job whose trainer behaves as its label says: each part of the page, until the job has ended."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from service.client import Job
+from tests.service.dashboard.conftest import Site
+
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("fake_trainer")]
+
+SETTINGS = {
+    "DLRM_NUM_CORES": "2",
+    "DLRM_RECONCILE_INTERVAL_SECONDS": "0.2",
+    "DLRM_GRACE_PERIOD_SECONDS": "5",
+    "DLRM_RESTART_DELAY_SECONDS": "3000",
+    "DLRM_MAX_RESTART_DELAY_SECONDS": "3000",
+}
+DOCUMENT = {
+    "data": {"format": "synthetic", "synthetic": {"num_rows": 1000}},
+    "batch": {"global_size": 64},
+    "resources": {"workers_per_node": 1, "memory": "1GiB"},
+}
+FIGURES = ("#noise-scale", "#gsnr", "#shares", "#advice")
+UNKNOWN = "\N{EN DASH}"
+
+
+def open_page(page: Page, site: Site, behaviour: str, state: str | None = None, **changes: Any) -> Job:
+    """Submit a job, open its page, and wait until it says that the job is in `state`."""
+    job = site.client.submit({**DOCUMENT, "labels": {"behaviour": behaviour}, **changes})
+    page.goto(f"{site.url}/jobs/{job.id}")
+    if state is not None:
+        expect(page.locator("#state")).to_have_text(state)
+    return job
+
+
+def find_batch(page: Page) -> Locator:
+    return page.locator("#tiles div").filter(has=page.get_by_text("Batch", exact=True))
+
+
+def change_database(run_directory: Path, statement: str, *rows: tuple[object, ...]) -> None:
+    """Execute a statement with each of the rows in the service's database."""
+    with closing(sqlite3.connect(run_directory.parents[1] / "service.sqlite3")) as connection, connection:
+        connection.executemany(statement, rows)
+
+
+def test_how_far_a_preparation_is_and_how_fast_stands_on_both_pages(page: Page, site: Site) -> None:
+    job = open_page(page, site, "prepare")
+    words = "preparing · reading: 1,200,000 rows, 310,000 rows/s, 12 s left"
+    expect(page.locator("#progress-text")).to_have_text(f"42 % · {words}")
+    expect(page.locator("#progress")).to_have_js_property("value", 0.42)
+    page.goto(f"{site.url}/")
+    expect(page.locator("#jobs tbody tr", has_text=job.id).locator("td.progress small")).to_have_text(words)
+    site.client.cancel(job.id)
+    expect(page.locator("#jobs tbody tr", has_text=job.id).locator(".state")).to_have_text("cancelled")
+
+
+def test_noise_scale_ratios_shares_and_advice_are_drawn_where_they_were_measured(page: Page, site: Site) -> None:
+    open_page(page, site, "measure_noise", "succeeded")
+    for figure in FIGURES[:3]:
+        expect(page.locator(f"{figure} .chart")).to_have_attribute("data-points", "5")
+    legends = ["noise scale", "batch"], ["bottom.layers.0", "top.layers.1"], ["at gamma", "at 1"]
+    for figure, labels in zip(FIGURES, legends, strict=False):
+        expect(page.locator(f"{figure} .u-label")).to_have_text(["step", *labels])
+    expect(page.locator("#tiles div", has_text="Noise scale")).to_have_text("Noise scale30batch 64")
+
+    expect(page.locator("#advice .hint")).to_have_text("batches are useful up to about 32")
+    rows = page.locator("#advice tbody tr")
+    assert [row.locator("td, th").all_inner_texts() for row in rows.all()][2:5] == [
+        ["32", "1.32", "0.66", "1.94", "2.07", "largest useful"],
+        ["64", "1.00", "1.00", "1.47", "3.13", "this run"],
+        ["128", "0.84", "1.68", "1.23", "5.27", ""],
+    ]
+
+    chart = page.locator("#noise-scale .u-over")
+    box = chart.bounding_box()
+    assert box is not None
+    chart.hover(position={"x": box["width"] - 1, "y": 5})
+    expect(page.locator("#noise-scale .u-value")).to_have_text(["5", "30", "64"])
+
+
+def test_a_model_worse_than_logistic_regression_is_no_plain_success(page: Page, site: Site) -> None:
+    job = site.client.job(open_page(page, site, "fall_behind", "succeeded").id)
+    [warning] = job.warnings
+    assert [result.name for result in job.yardsticks] == ["logistic_regression"]
+    expect(page.locator("#warnings li")).to_have_text(warning)
+    expect(page.locator("#state[data-warned]")).to_be_visible()
+    rows = page.locator("#yardsticks tbody tr")
+    expect(rows).to_have_count(3)
+    assert [row.locator("td, th").all_inner_texts() for row in rows.all()] == [
+        ["this model", "0.7500 ± 0.0050", "0.4500", UNKNOWN, UNKNOWN, UNKNOWN],
+        ["logistic regression", "0.8000 ± 0.0040", "0.4200", "1.0100", "1.5", "9,000"],
+        ["constant predictor", UNKNOWN, "0.5500", UNKNOWN, UNKNOWN, UNKNOWN],
+    ]
+    page.goto(site.url)
+    expect(page.locator(".state[data-warned]")).to_have_text("succeeded")
+
+
+def test_what_a_run_has_too_little_of_stands_on_its_page_while_it_runs(page: Page, site: Site) -> None:
+    job = open_page(page, site, "wait_warned", "running")
+    sentences = ["the run has only 4 steps to learn in", "there are only 100 evaluation rows"]
+    expect(page.locator("#warnings li")).to_have_text(sentences)
+    site.client.cancel(job.id)
+
+
+@pytest.mark.slow
+def test_a_run_without_noise_or_simple_models_has_no_empty_places_for_them(page: Page, site: Site) -> None:
+    job = site.client.job(open_page(page, site, "succeed", "succeeded").id)
+    assert (job.warnings, job.yardsticks) == ([], [])
+    expect(page.locator("#loss-chart")).to_have_attribute("data-points", "5")
+    for hidden in (*FIGURES, "#yardsticks", "#warnings"):
+        expect(page.locator(hidden)).to_be_hidden()
+    expect(page.locator("#tiles")).not_to_contain_text("Noise scale")
+    expect(page.locator("#state[data-warned]")).to_have_count(0)
+
+
+def test_the_page_tells_the_present_batch_its_stages_and_the_share_of_samples(page: Page, site: Site) -> None:
+    batch = {"global_size": 64, "schedule": [{"until_fraction": 0.25, "global_size": 32}]}
+    job = open_page(page, site, "grow_batch", batch=batch)
+    expect(find_batch(page)).to_have_text("Batch64stages: 32 until 25 %, then 64")
+    # Two steps of five have made a tenth of the samples.
+    expect(page.locator("#progress-text")).to_contain_text("10 % · step 2 of 5")
+    shown = site.client.job(job.id)
+    assert (shown.progress.done_fraction, [stage.is_current for stage in shown.batch_stages]) == (0.1, [False, True])
+    site.client.cancel(job.id)
+
+
+@pytest.mark.slow
+def test_the_page_shortens_many_stages(page: Page, site: Site) -> None:
+    job = open_page(page, site, "grow_batch", batch={"global_size": 64, "schedule": "auto"})
+    # From 8, four sizes for each doubling.
+    stages = "stages: 8 until 20 %, then 10 more sizes, then 54 until 56.67 %, then 64"
+    expect(find_batch(page)).to_contain_text(stages)
+    site.client.cancel(job.id)
+
+
+@pytest.mark.slow
+def test_events_are_by_time_with_checkpoints_in_a_row_as_one_and_no_phase_is_shown_between_attempts(
+    page: Page, site: Site
+) -> None:
+    job = open_page(page, site, "lose_two_steps_once", "recovering")
+    progress = site.client.job(job.id).progress
+    assert (progress.step, progress.phase, progress.message, progress.eta_seconds) == (4, None, None, None)
+    run_directory = Path(site.client.job(job.id).run_directory or "")
+    # As if a rank had reported three checkpoints long before the job was created.
+    reported = [(run_directory.name, f"2026-01-01 00:00:0{step}", f"step {step}") for step in (1, 2, 3)]
+    change_database(
+        run_directory,
+        "INSERT INTO events (job_id, attempt, time, actor, kind, message, name, rank, details)"
+        " VALUES (?, 1, ?, 'trainer', 'report', ?, 'checkpoint_saved', 0, '{}')",
+        *reported,
+    )
+    page.reload()
+    checkpoints = page.locator('#events li[data-what="checkpoint_saved"]')
+    expect(checkpoints).to_have_count(1)
+    expect(page.locator("#events li").last).to_contain_text("the last of 3")
+    expect(page.locator("#events li").last).to_contain_text("step 3")
+    page.check("#all-events")
+    expect(checkpoints).to_have_count(3)
+    site.client.cancel(job.id)
+
+
+def test_the_page_counts_down_drops_what_is_void_and_goes_on(page: Page, site: Site) -> None:
+    job = open_page(page, site, "lose_two_steps_once", "recovering")
+    expect(page.locator("#progress-text")).to_contain_text("step 4 of 5 · attempt 2 starts in 49 min")
+    expect(page.locator("#message")).to_contain_text(
+        "attempt 2 of at most 4 (if none makes progress) starts 3000 s later"
+    )
+    expect(page.locator("#loss-chart")).to_have_attribute("data-points", "4")
+    expect(page.locator("#auc-chart")).to_have_attribute("data-points", "2")
+    (saved,) = site.client.checkpoints(job.id)
+    tile = page.locator("#tiles div", has_text="Last checkpoint")
+    expect(tile).to_contain_text("step 2")
+    expect(tile).to_contain_text("1 byte")
+    page.goto(f"{site.url}/")
+    row = page.locator("#jobs tbody tr", has_text=job.id)
+    expect(row.locator("td.progress small")).to_contain_text("attempt 2 starts in")
+    page.goto(f"{site.url}/jobs/{job.id}")
+    expect(page.locator("#attempts tbody tr")).to_have_count(1)
+    expect(page.locator("#loss-chart")).to_have_attribute("data-points", "4")
+
+    run_directory = Path(saved.path).parents[1]
+    statement = "UPDATE jobs SET restarts_at = '2026-01-01 00:00:00' WHERE id = ?"
+    change_database(run_directory, statement, (run_directory.name,))
+    expect(page.locator("#loss-chart")).to_have_attribute("data-points", "2")
+    expect(page.locator("#auc-chart")).to_have_attribute("data-points", "1")
+    expect(page.locator("#loss-chart")).to_have_attribute("data-marks", "2")
+    expect(page.locator("#progress-text")).to_contain_text("step 2 of 5")
+    with (run_directory / "attempt-2/logs/rank-0.log").open("a") as log:
+        log.write("of the second attempt\n")
+    expect(page.locator("#log")).to_contain_text("of the second attempt")
+
+    (run_directory / "go-on").touch()
+    expect(page.locator("#state")).to_have_text("succeeded")
+    expect(page.locator("#loss-chart")).to_have_attribute("data-points", "5")
+    expect(page.locator("#attempts")).to_have_attribute("open", "")
+    rows = page.locator("#attempts tbody tr")
+    expect(rows.nth(0)).to_contain_text("failedworker crashed02")
+    expect(rows.nth(1)).to_contain_text("succeededcompleted2")
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.wait_for_function("document.documentElement.scrollWidth <= 360")
+
+
+def test_a_job_is_paused_and_resumed_with_buttons(page: Page, site: Site) -> None:
+    job = open_page(page, site, "wait")
+    expect(page.locator("#resume")).to_be_hidden()
+    page.click("#pause")
+    expect(page.locator("#state")).to_have_text("paused")
+    expect(page.locator("#reason")).to_have_text("user paused")
+    expect(page.locator("#pause")).to_be_hidden()
+    page.click("#resume")
+    expect(page.locator("#pause")).to_be_visible()
+    expect(page.locator("#attempts tbody tr")).to_have_count(2)
+    site.client.cancel(job.id)
+    expect(page.locator("#state")).to_have_text("cancelled")
