@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from importlib.metadata import version
 
 from anyio import to_thread
@@ -156,9 +157,7 @@ def create_services(settings: Settings) -> Services:
 
     Raises StateDirectoryError, DatabaseUrlError, DatabaseUnusableError and KubernetesError.
     """
-    make_state_directory(settings.state_directory)
-    make_state_directory(settings.runs_directory, "DLRM_RUNS_DIRECTORY")
-    make_state_directory(settings.prepared_directory, "DLRM_PREPARED_DIRECTORY")
+    _make_directories(settings)
     database = open_database(settings.database_url)
     telemetry = Telemetry()
     telemetry.count_jobs(lambda: _count_jobs_by_state(database))
@@ -166,15 +165,15 @@ def create_services(settings: Settings) -> Services:
     wake_leader = make_wake_leader(wake_up, database)
     launchers = make_launchers(settings, find_service_id(database), on_change=wake_up)
     lease_seconds = max(LEASE_SECONDS, LEASE_ROUNDS * settings.reconcile_interval_seconds)
-    leadership = Leadership(
-        database, make_lock(database, wake_up), lease_seconds, lambda: dump_capacities(measure_capacities(launchers))
-    )
-    capacity = KnownCapacity(database, lambda: measure_capacities(launchers))
+    measure = partial(measure_capacities, launchers)
+    leadership = Leadership(database, make_lock(database, wake_up), lease_seconds, lambda: dump_capacities(measure()))
+    capacity = KnownCapacity(database, measure)
     facts = RunFacts(database, launchers)
     back_off = BackOff(settings.restart_delay_seconds, settings.max_restart_delay_seconds)
     audit = AuditLog(database, timedelta(days=settings.audit_retention_days))
     deletions = DeletionService(database, settings.runs_directory, audit, facts, on_change=wake_leader)
     starter, finalizer = Starter(leadership, launchers), AttemptFinalizer(leadership, facts, back_off)
+    reconciler = Reconciler(database, leadership, launchers, facts, starter, finalizer, settings.grace_period_seconds)
     key_uses = UseRecorder(database)
     return Services(
         settings=settings,
@@ -193,7 +192,7 @@ def create_services(settings: Settings) -> Services:
         launchers=launchers,
         control=ControlLoop(
             leadership,
-            Reconciler(database, leadership, launchers, facts, starter, finalizer, settings.grace_period_seconds),
+            reconciler,
             Scheduler(leadership, launchers, starter, finalizer, faults),
             deletions,
             wake_up,
@@ -203,6 +202,12 @@ def create_services(settings: Settings) -> Services:
         ),
         telemetry=telemetry,
     )
+
+
+def _make_directories(settings: Settings) -> None:
+    make_state_directory(settings.state_directory)
+    make_state_directory(settings.runs_directory, "DLRM_RUNS_DIRECTORY")
+    make_state_directory(settings.prepared_directory, "DLRM_PREPARED_DIRECTORY")
 
 
 def _count_jobs_by_state(database: Database) -> dict[str, int]:

@@ -145,11 +145,8 @@ def resolve(
     ]
     if job.moments is not None:
         derived.append(DerivedNumber(name="moments_every", value=moments_every, unit="steps", reason=every_reason))
-    warnings = [*_list_preset_warnings(job), *_list_few_rows_warnings(job, decisions)]
-    for name, optimizer in (("dense", job.dense_optimizer), ("table", job.table_optimizer)):
-        derived += _derive_schedule_numbers(name, optimizer, job.batch)
-        warnings += _list_schedule_warnings(name, optimizer, job.batch.first_size)
-        warnings += _list_jump_warnings(name, optimizer, job.batch)
+    derived += _derive_schedule_numbers("dense", job.dense_optimizer, job.batch)
+    derived += _derive_schedule_numbers("table", job.table_optimizer, job.batch)
     return ResolvedJob(
         job=job,
         asked=document if is_open else None,
@@ -160,8 +157,16 @@ def resolve(
         moments_every=moments_every,
         gradient_scale=gradient_scale.value,
         derived=[ranks] if is_open else derived,
-        warnings=[] if is_open else warnings,
+        warnings=[] if is_open else _list_warnings(job, decisions),
     )
+
+
+def _list_warnings(job: JobConfig, decisions: Sequence[Decision]) -> list[DerivedWarning]:
+    warnings = [*_list_preset_warnings(job), *_list_few_rows_warnings(job, decisions)]
+    for name, optimizer in (("dense", job.dense_optimizer), ("table", job.table_optimizer)):
+        warnings += _list_schedule_warnings(name, optimizer, job.batch.first_size)
+        warnings += _list_jump_warnings(name, optimizer, job.batch)
+    return warnings
 
 
 def resolve_with_rows(resolved: ResolvedJob, facts: DataFacts) -> ResolvedJob:

@@ -6,6 +6,7 @@ from dlrm.checkpoint.find import read_common_manifest
 from dlrm.checkpoint.progress import RunProgress
 from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.checkpoint.sharing import bring_to_rank0
+from dlrm.data.dataset import Dataset
 from dlrm.data.open import open_data
 from dlrm.data.validation import hold_out_validation
 from dlrm.exported_model.export import export_model
@@ -42,16 +43,8 @@ def run(context: RunContext) -> Outcome:
     CheckpointError.
     """
     resolved, directory, reporter = context.resolved, context.directory, context.reporter
-    reporter.progress("loading", "reading the data")
-    prepared = PreparedData.read(directory.data)
-    job = resolved.job
-    directory_of_rows = prepared and Path(prepared.directory)
-    # Without a GPU the cores of a rank train.
-    num_threads = job.resources.threads_per_worker if job.resources.gpus_per_worker else 1
-    opened = open_data(job.data, resolved.data_roots, directory_of_rows, num_threads)
-    dataset = hold_out_validation(opened, job.run.validation_fraction, job.data.split, job.run.seed)
-    if job.run.validation_fraction > 0.0 and dataset.validation is None:
-        reporter.event(NO_VALIDATION, "there are too few training rows with a weight to hold out validation rows")
+    job, prepared = resolved.job, PreparedData.read(directory.data)
+    dataset = _open_dataset(context, prepared)
     identity = RunIdentity.from_job(resolved, prepared and prepared.checksum)
     with open_trainer(context, dataset, identity) as trainer:
         progress = trainer.progress
@@ -86,6 +79,19 @@ def run(context: RunContext) -> Outcome:
         export_model(chosen.checkpoint, directory.model, resolved, dataset, metrics, first_order)
         _report_model(reporter, directory)
     return Outcome(state="succeeded", reason=reason, message=message, step=progress.step, metrics=metrics)
+
+
+def _open_dataset(context: RunContext, prepared: PreparedData | None) -> Dataset:
+    job, reporter = context.resolved.job, context.reporter
+    reporter.progress("loading", "reading the data")
+    directory_of_rows = prepared and Path(prepared.directory)
+    # Without a GPU the cores of a rank train.
+    num_threads = job.resources.threads_per_worker if job.resources.gpus_per_worker else 1
+    opened = open_data(job.data, context.resolved.data_roots, directory_of_rows, num_threads)
+    dataset = hold_out_validation(opened, job.run.validation_fraction, job.data.split, job.run.seed)
+    if job.run.validation_fraction > 0.0 and dataset.validation is None:
+        reporter.event(NO_VALIDATION, "there are too few training rows with a weight to hold out validation rows")
+    return dataset
 
 
 def _report_model(reporter: Reporter, directory: RunDirectory) -> None:

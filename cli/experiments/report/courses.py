@@ -15,8 +15,8 @@ CoursePoint = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Course:
-    """Course of the trials of one cell; a metric that a trial does not have is empty."""
+class TrainingCurve:
+    """TrainingCurve of the trials of one cell; a metric that a trial does not have is empty."""
 
     cell: ReportCell
     auc: Sequence[CoursePoint]
@@ -25,10 +25,10 @@ class Course:
     """AUC on training rows less the AUC on evaluation rows."""
 
 
-def average_courses(cells: Sequence[ReportCell]) -> list[Course]:
+def average_courses(cells: Sequence[ReportCell]) -> list[TrainingCurve]:
     """Average the evaluations of each cell over its seeds; cells without any are left out."""
     courses = [
-        Course(
+        TrainingCurve(
             cell,
             _average(cell, lambda point: point.auc),
             _average(cell, lambda point: point.log_loss),

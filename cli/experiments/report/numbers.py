@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from cli.experiments.report.cells import ReportCell, are_equal, make_cells
 from cli.experiments.report.comparison import Difference, choose_bases, compute_difference, plan_comparison
 from cli.experiments.report.courses import (
-    Course,
     Reached,
     ReachedAtBatch,
+    TrainingCurve,
     average_courses,
     choose_target,
     measure_constant,
@@ -87,7 +87,7 @@ class SweepReport:
     """Number of different sets of prepared rows that the trials were trained on, as far as it is known."""
     broken_files: Sequence[str]
     """Files of scores that cannot be used, each with the reason."""
-    courses: Sequence[Course]
+    courses: Sequence[TrainingCurve]
     """Courses of the cells whose trials have evaluations."""
 
     @property

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from cli.experiments.report.content import Block, Page, Paragraph, Plot, Section, Table
-from cli.experiments.report.courses import Course, CoursePoint
+from cli.experiments.report.courses import CoursePoint, TrainingCurve
 from cli.experiments.report.figures import DIGITS, format_count, format_difference, format_estimate, format_seconds
 from cli.experiments.report.load import LoadedTrial
 from cli.experiments.report.numbers import MainRow, SweepReport
@@ -23,7 +23,7 @@ _METRICS = (
     ("log_loss", "Log-loss", "log-loss on evaluation rows"),
     ("train_auc_gap", "Gap of AUC to training rows", "gap of AUC to training rows"),
 )
-"""Metrics of `Course`, each with the title of its plot and the title of the axis."""
+"""Metrics of `TrainingCurve`, each with the title of its plot and the title of the axis."""
 
 
 def make_page(report: SweepReport, title: str) -> Page:
@@ -60,12 +60,12 @@ def _describe_choice(report: SweepReport, across: str) -> str:
     return f"Each method has one setting{across}, so that nothing is chosen by these results."
 
 
-def _make_course_section(courses: Sequence[Course]) -> Section:
+def _make_course_section(courses: Sequence[TrainingCurve]) -> Section:
     """Make the section of the courses: for each combination of compared values a plot of each metric."""
     heading = "Course of training"
     if not courses:
         return Section(heading, [Paragraph("No trial has evaluations in its course.")])
-    groups: dict[str, list[Course]] = {}
+    groups: dict[str, list[TrainingCurve]] = {}
     for course in courses:
         groups.setdefault(format_settings(course.cell.compared), []).append(course)
     suffixes = [_make_suffix(group[0]) for group in groups.values()]
@@ -88,7 +88,13 @@ def _make_course_section(courses: Sequence[Course]) -> Section:
 
 
 def _make_course_plot(
-    courses: Sequence[Course], colours: Mapping[str, int], metric: str, title: str, axis: str, values: str, suffix: str
+    courses: Sequence[TrainingCurve],
+    colours: Mapping[str, int],
+    metric: str,
+    title: str,
+    axis: str,
+    values: str,
+    suffix: str,
 ) -> Plot | None:
     lines: dict[str, Sequence[CoursePoint]] = {course.cell.method: getattr(course, metric) for course in courses}
     if len({samples for line in lines.values() for samples, _ in line}) < 2:
@@ -109,7 +115,7 @@ def _make_course_plot(
     )
 
 
-def _make_suffix(course: Course) -> str:
+def _make_suffix(course: TrainingCurve) -> str:
     words = "-".join(map(format_value, course.cell.compared.values()))
     letters = re.sub(r"[^A-Za-z0-9]+", "-", words).strip("-")
     return f"-{letters}" if letters else ""

@@ -5,7 +5,7 @@ from typing import Any
 
 from cli.experiments.report.cells import ReportCell
 from cli.experiments.report.comparison import Difference
-from cli.experiments.report.courses import Course, Reached, name_series
+from cli.experiments.report.courses import Reached, TrainingCurve, name_series
 from cli.experiments.report.numbers import MainRow, Scaling, SweepReport
 from cli.experiments.trials.intervals import Estimate
 
@@ -50,7 +50,7 @@ def _name_cell(cell: ReportCell) -> dict[str, Any]:
     return {"method": cell.method, "compared": dict(cell.compared), "settings": settings}
 
 
-def _make_course_record(course: Course) -> dict[str, Any]:
+def _make_course_record(course: TrainingCurve) -> dict[str, Any]:
     return {
         "cell": course.cell.label,
         "num_seeds": len(course.cell.trials),

@@ -97,17 +97,8 @@ def sample_csv(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> Fi
     types = faults | {name: str(column) for name, column in unshared.items()}
     types = {name: types.get(name) or name_type(typed[name].dtype) for name in all_names}
     filled = typed.with_columns(pl.lit(None).alias(name) for name in all_names if name not in readable)
-    return FileSample(
-        pick_columns(filled, all_names),
-        max(num_rows, rows.height),
-        types,
-        is_estimate,
-        bad_share,
-        delimiter,
-        has_header,
-        missing,
-        unshared,
-    )
+    picked, height = pick_columns(filled, all_names), max(num_rows, rows.height)
+    return FileSample(picked, height, types, is_estimate, bad_share, delimiter, has_header, missing, unshared)
 
 
 def _number_columns(layouts: "Mapping[str, _Layout]") -> list[str]:
