@@ -1,11 +1,16 @@
 """The outcome of an attempt on several nodes, by what each of them saw."""
 
 import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 
 from dlrm.launch.nodes.group import LostNode
 from dlrm.launch.nodes.state import NodeResult, NodeState
-from dlrm.launch.outcomes import decide_outcome, list_all_rank_ends
-from dlrm.record import EndReason, Outcome, RankEnd
+from dlrm.launch.outcomes import decide_outcome, list_all_rank_ends, make_failed_outcome
+from dlrm.record import AttemptDirectory, EndReason, Outcome, RankEnd
 
 CRASH = Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message="rank 1 was killed by SIGKILL", rank=1)
 LOST_PEER = Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message="rank 0 lost its peers", rank=0)
@@ -76,3 +81,19 @@ def test_ends_of_ranks_are_collected_from_all_nodes_in_their_order():
         2: NodeState(host="c"),
     }
     assert list_all_rank_ends(states) == ends
+
+
+@pytest.mark.parametrize(
+    ("ends", "rank"),
+    [
+        pytest.param({0: (1, 107.0), 1: (1, 100.0), 2: (1, 103.0)}, 1, id="the first of several"),
+        pytest.param({0: (1, 100.0), 1: (-9, 100.5), 2: (-9, 103.0)}, 1, id="a signal at the same moment"),
+    ],
+)
+def test_the_rank_that_failed_first_is_named(ends: dict[int, tuple[int, float]], rank: int, tmp_path: Path):
+    attempt = AttemptDirectory(tmp_path / "attempt-1")
+    attempt.create()
+    failures: Any = {
+        number: SimpleNamespace(exitcode=code, timestamp=at, pid=number) for number, (code, at) in ends.items()
+    }
+    assert make_failed_outcome(attempt, failures).rank == rank

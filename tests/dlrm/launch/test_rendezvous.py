@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 
 from dlrm.launch.nodes import rendezvous
+from dlrm.launch.nodes.group import NodeGroup
 from dlrm.launch.nodes.rendezvous import RendezvousStoppedError, host_rendezvous, join_rendezvous, make_announcement
+from dlrm.launch.nodes.state import NodeState
 from dlrm.record import RunDirectory
 from hostinfo.node_place import NodePlace
 from tests.e2e.launching import find_free_port
+from tests.patience import wait_until
 
 
 @pytest.fixture
@@ -75,3 +78,19 @@ def test_an_attempt_that_can_have_fewer_nodes_begins_without_those_that_do_not_c
     group.leave()
     missing = "1, 2, 3, 4, 5, 6, 7, 8 …"
     assert told == [f"waiting at {place.host}:{place.port} for 12 nodes: 1 there, missing: node {missing}"]
+
+
+def test_a_second_process_cannot_join_as_the_same_node():
+    port = find_free_port()
+    groups = [NodeGroup(NodePlace(node, "127.0.0.1", port), NodeState(host="here"), 2) for node in (0, 1, 1)]
+    for group in groups:
+        group.start()
+    _, first, second = groups
+    first.join()
+    wait_until(lambda: 1 in groups[0].states)
+    second.join()
+    wait_until(lambda: second.broken is not None)
+    assert second.broken == "another process has joined as node 1 already"
+    assert first.broken is None
+    for group in reversed(groups):
+        group.leave()

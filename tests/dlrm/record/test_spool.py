@@ -1,4 +1,4 @@
-"""Reports on a disk that is full for a while."""
+"""Reports on a disk that is full for a while, and after a writer that was cut off."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -75,4 +75,18 @@ def test_any_other_error_is_raised_and_loses_and_doubles_nothing(tmp_path: Path)
     with files_of_at_most(path.stat().st_size + 100), pytest.raises(OSError, match="File too large"):
         writer.write(event(1))
     writer.write(event(2))
+    assert messages_in(path) == [event(number).message for number in range(3)]
+
+
+def test_lines_count_on_after_a_writer_that_was_cut_off_within_one(tmp_path: Path):
+    path = tmp_path / "events.jsonl"
+    writer = SpoolWriter(path)
+    writer.write(event(0))
+    writer.write(event(1))
+    writer.close()
+    with path.open("ab") as file:
+        file.write(b'{"kind": "ev')
+    writer = SpoolWriter(path)
+    writer.write(event(2))
+    writer.close()
     assert messages_in(path) == [event(number).message for number in range(3)]

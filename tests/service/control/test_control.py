@@ -126,6 +126,8 @@ def test_a_job_that_does_not_stop_is_killed_after_the_grace_period(settings: Set
     services.jobs.cancel(job_id, USER)
     job = run_until(services, job_id, *ENDED)
     assert (job.state, job.reason) == ("CANCELLED", "user_cancelled")
+    (attempt,) = services.jobs.list_attempts(job_id, USER)
+    assert attempt.exit_code == -9
 
 
 def test_a_job_above_its_memory_is_killed_with_the_figures(live_api: Api) -> None:
