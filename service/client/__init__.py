@@ -8,6 +8,8 @@ with Client() as client:                      # finds the service that `dlrm ser
         print(job.state, job.progress.done_fraction)
 """
 
+# pyright: reportUnusedImport=false
+
 from service.client.client import Client
 from service.client.connection import Connection, ServiceUnknownError, find_connection
 from service.client.errors import Problem, ServiceAwayError, ServiceError, ServiceUnreachableError
@@ -33,34 +35,3 @@ from service.schemas import (
     RoleName,
     StepMetric,
 )
-
-__all__ = [
-    "ApiKey",
-    "Attempt",
-    "AuditEvent",
-    "BatchStage",
-    "Capacity",
-    "Checkpoint",
-    "Client",
-    "Connection",
-    "DeletedJob",
-    "DerivedNumber",
-    "EvaluationMetric",
-    "Event",
-    "Job",
-    "JobDetails",
-    "LogPart",
-    "LoginLink",
-    "Metric",
-    "Patience",
-    "Problem",
-    "Progress",
-    "QueuePlace",
-    "RoleName",
-    "ServiceAwayError",
-    "ServiceError",
-    "ServiceUnknownError",
-    "ServiceUnreachableError",
-    "StepMetric",
-    "find_connection",
-]
