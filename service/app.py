@@ -11,12 +11,12 @@ from anyio import to_thread
 from fastapi import FastAPI
 from starlette.staticfiles import StaticFiles
 
+from dlrm.record.state_directory import make_state_directory
 from service.audit.endpoints import router as audit_router
 from service.audit.log import AuditLog
 from service.authentication import identify
 from service.capacity.endpoints import router as capacity_router
 from service.capacity.known import KnownCapacity, dump_capacities, measure_capacities
-from service.client.state_directory import make_state_directory
 from service.control.attempt_finalizer import AttemptFinalizer
 from service.control.health import router as health_router
 from service.control.loop import ControlLoop

@@ -5,8 +5,8 @@ import os
 from collections.abc import Generator
 from pathlib import Path
 
+from dlrm.record.state_directory import StateDirectoryError, make_state_directory
 from hostinfo.file_lock import try_lock
-from service.client.state_directory import StateDirectoryError, make_state_directory
 from service.database.sqlite_place import check_sqlite_place
 from service.database.url import DatabaseUnusableError, get_sqlite_file, parse_database_url
 from service.settings import Settings

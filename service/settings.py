@@ -16,8 +16,8 @@ from pydantic_core import PydanticCustomError
 from pydantic_settings import NoDecode
 
 from dlrm.config.patterns import is_remote, normalise_uri
+from dlrm.record.state_directory import PREFIX, AbsolutePath, StateSettings, make_absolute
 from hostinfo import limits
-from service.client.state_directory import PREFIX, AbsolutePath, StateSettings, make_absolute
 
 _ROOT_SEPARATOR = re.compile(rf"{re.escape(os.pathsep)}(?!//)")
 """Separator of data roots, the same as in PATH; the colon of a scheme such as s3:// does not separate."""

@@ -17,7 +17,7 @@ from cli.local.run_documents import change_job, read_resolved_job
 from cli.render.plan_report import print_plan
 from dlrm.config import ResolvedJob, resolve
 from dlrm.record import PLAN, STEP_PARTS, AttemptDirectory, EventReport, RunDirectory, SpoolReader, parse_report
-from service.client.state_directory import StateSettings
+from dlrm.record.state_directory import StateSettings
 
 
 @grouped

@@ -62,7 +62,7 @@ def serve(
     README lists these and further ones.
     """
     # Imported here so that other commands, such as `dlrm jobs`, do not load the server's libraries.
-    from service.client.state_directory import StateDirectoryError
+    from dlrm.record.state_directory import StateDirectoryError
     from service.database.url import DatabaseUnusableError, DatabaseUrlError
     from service.launchers.kubernetes.options import KubernetesError
     from service.serve import AddressError

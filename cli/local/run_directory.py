@@ -36,8 +36,8 @@ from dlrm.record import (
     hold_run_lock,
     write_atomically,
 )
+from dlrm.record.state_directory import StateDirectoryError, StateSettings, make_state_directory
 from hostinfo.node_place import NodePlace
-from service.client.state_directory import StateDirectoryError, StateSettings, make_state_directory
 
 
 @dataclass(frozen=True)

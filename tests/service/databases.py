@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from service.client.state_directory import make_state_directory
+from dlrm.record.state_directory import make_state_directory
 from service.database import Base, Database
 from tests.service.postgres import TEMPLATE, PostgresServer
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from dlrm.record.state_directory import StateDirectoryError
 from service.client import find_connection
-from service.client.state_directory import StateDirectoryError
 from service.database.url import get_sqlite_file, parse_database_url
 from service.lock import AlreadyServingError, lock_state, lock_state_directory
 from service.serve import AddressError, serve

@@ -9,8 +9,9 @@ from dlrm.config.patterns import PatternError, get_fixed_part, is_remote, requir
 from dlrm.data.errors import DataError
 from dlrm.data.raw.data_file import DataFile, find_path_values
 from dlrm.data.raw.remote import find_remote_files
+from dlrm.data.raw.tables.listing import list_table_files
 from dlrm.data.raw.tables.logs import ICEBERG, find_kind, refuse_table_files
-from dlrm.data.raw.tables.table import TableDirectory, list_table_files
+from dlrm.data.raw.tables.table import TableDirectory
 from dlrm.data.roots import Roots
 
 DOCUMENT_FIELDS = ("data.train", "data.eval")

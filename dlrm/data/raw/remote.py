@@ -11,8 +11,9 @@ from dlrm.config.patterns import hide_credentials, make_natural_sort_key
 from dlrm.data.errors import DataError
 from dlrm.data.raw.data_file import DataFile, find_path_values, list_objects
 from dlrm.data.raw.stores import StoreError
+from dlrm.data.raw.tables.listing import list_table_files
 from dlrm.data.raw.tables.logs import find_kinds, find_kinds_above, make_table_error
-from dlrm.data.raw.tables.table import TableDirectory, list_table_files
+from dlrm.data.raw.tables.table import TableDirectory
 from dlrm.data.roots import Roots
 
 
