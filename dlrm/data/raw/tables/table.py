@@ -34,7 +34,7 @@ class TableColumn:
 
     name: str
     stored_names: tuple[str, ...]
-    """Names that it may have in a file whose columns have no ids."""
+    """Possible names of the column in a file whose columns have no ids."""
     field_id: int | None = None
     """Id in a file whose columns have ids; None: the stored names count in every file."""
 
@@ -151,7 +151,7 @@ _MAX_MESSAGE = 300
 
 
 def list_table_files(directory: TableDirectory, kind: str, versions: Mapping[str, str]) -> Sequence[TableFile]:
-    """List the files of a table, of which at least one has rows.
+    """List the files of a table; at least one of them has rows.
 
     versions: version to read by the directory of a table; other tables are read at their newest version. Raises
     DataError where the table cannot be read by its log.
