@@ -54,13 +54,13 @@ class _BatchOrder:
     """Rows of the GLOBAL batch."""
     halves: BlockHalves | None
     windows: tuple[Runs, Runs] | None
-    """Rows of the windows that the batch is in, and of the one after them; None if those of the batch before are."""
+    """Rows of the batch's windows, and of the window after them; None if the batch before has the same windows."""
 
 
 class TrainBatches:
     """Iterator over one rank's batches of one size, in the global order, prepared ahead by a background thread.
 
-    They are those of a whole run, or of a stage of it. A batch may cross the end of an epoch, so that only the last
+    The batches make up a whole run, or a stage of one. A batch may cross the end of an epoch, so that only the last
     batch of the run can be short. Where an epoch has fewer rows than B, each batch is an epoch.
 
     Rank r of W takes rows r, r + W, r + 2 W, ... of every global batch, so that the first rows of the global batch are
@@ -89,7 +89,7 @@ class TrainBatches:
         global_size: B, rows of a global batch. num_epochs: passes over the rows; a fraction reads a share of them.
         num_groups: groups that a global batch is cut into, a multiple of the ranks; None: one for each rank.
         start_batch, start_row: number of batches of the run before these, and of the rows in them. end_row: position
-        behind the last row; None: that of the run. is_order_ahead: find orders in a thread of their own, which gets
+        behind the last row; None: the end of the run. is_order_ahead: find orders in a thread of their own, which gets
         more rows out of several cores, and takes more of a single one. Raises ValueError where B or `num_groups` is not
         divisible by the ranks.
         """

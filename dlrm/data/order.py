@@ -87,9 +87,9 @@ class SampleOrder:
       in data sorted by time, the mean of a window deviates by s sqrt((k - m) / (k - 1) / m), and the means of all its
       batches deviate with it: by 0.03 s where the data is much larger than a window.
 
-    Where there are several windows, a batch begins with the rows from the first half of each window's blocks; within
-    each of these two parts, and in data of one window, the order is random. Any run of rows within such a part is a
-    random sample; estimators that cut a batch into groups depend on this.
+    If there are several windows, a batch begins with the rows from the first half of each window's blocks; within each
+    of these two parts, and in data of one window, the order is random. Any run of rows within such a part is a random
+    sample; estimators that cut a batch into groups depend on this.
     """
 
     def __init__(self, num_rows: int, seed: int, row_bytes: int) -> None:

@@ -1,4 +1,4 @@
-"""Threads for rows: one that computes results ahead, and a few that read pieces at the same time."""
+"""Threads for rows: one to compute results ahead, and a few to read pieces at the same time."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -32,7 +32,7 @@ def prefetch(
 
 
 class PieceThreads:
-    """A few threads for work that numpy does without Python's lock; one thread is that of the caller."""
+    """A few threads for work that numpy does without Python's lock; if it is only one, it is the caller's."""
 
     def __init__(self, num_threads: int) -> None:
         """Start nothing yet: threads start with the first work for them, and end with this object."""

@@ -115,7 +115,7 @@ class RowSource(Protocol):
         ...
 
     def look_ahead(self, now: Runs, soon: Runs) -> None:
-        """Accept a hint: the rows of `now` are read next, in any order, then those of `soon`, others later."""
+        """Accept a hint: the rows of `now` are read next, in any order, then the rows of `soon`, others later."""
         ...
 
     def best_probabilities(self, row_numbers: NDArray[np.int64]) -> NDArray[np.float64] | None:

@@ -16,7 +16,7 @@ _BLOCK_ROWS = 1 << 16
 
 @dataclass(frozen=True)
 class Split:
-    """Rule that decides which of rows 0 to num_rows - 1 are held out.
+    """Rule for holding out some of rows 0 to num_rows - 1.
 
     hash: a hash of the row number decides, the same in every process and every run; a larger `eval_fraction` holds out
     the same rows and more. tail: the last `eval_fraction` of the rows are held out, rounded to the nearest row.

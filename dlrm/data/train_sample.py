@@ -15,7 +15,7 @@ RUN_ROWS = 64
 
 @dataclass(frozen=True)
 class EvenRuns(Renumbered):
-    """Runs of `run_rows` rows, of which `num_runs` are spread evenly over the source."""
+    """Runs of `run_rows` rows: `num_runs` of them, spread evenly over the source."""
 
     run_rows: int
     num_runs: int

@@ -1,4 +1,4 @@
-"""The split of training rows into those that a model learns from and the validation rows that choose the best one."""
+"""The split of training rows into rows for a model to learn from and validation rows to choose the best model."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
@@ -50,7 +50,7 @@ class Renumbered(ABC):
 
 
 def compute_mean_weight(source: RowSource) -> float:
-    """Compute the mean weight of all rows; 1 where they have no weights."""
+    """Compute the mean weight of all rows; 1 if they have no weights."""
     total = 0.0
     for start in range(0, source.num_rows, _READ_ROWS):
         weights = source.read_weights(np.arange(start, min(start + _READ_ROWS, source.num_rows)))
@@ -101,7 +101,7 @@ def hold_out_validation(dataset: Dataset, fraction: float, split: Literal["hash"
 
     split: hash holds out one row of every k, at a place that `seed` draws, so that runs of several seeds also show what
     the choice of these rows does; tail holds out the last rows. Fewer than k rows are all trained on, and so are all
-    rows where no trained row or no validation row would have a weight above 0.
+    rows if no trained row or no validation row would have a weight above 0.
     """
     train = dataset.train
     num_held_out = count_validation_rows(train.num_rows, fraction, split)

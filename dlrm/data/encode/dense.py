@@ -35,7 +35,7 @@ class DenseEncoder(BaseModel):
     mean: float = 0.0
     """Mean of the present values of the training rows; used by transform `standardise`."""
     standard_deviation: float = 1.0
-    """Standard deviation of the present values of the training rows; 1 where all are equal."""
+    """Standard deviation of the present values of the training rows; 1 if all are equal."""
     has_indicator: bool = False
     """Whether there is a second feature, 1 where the value is missing and 0 elsewhere."""
 

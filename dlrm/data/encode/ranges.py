@@ -15,7 +15,7 @@ from dlrm.data.raw.values.distinct import round_to_float32
 class RangeVocabulary:
     """Vocabulary with one row for each range of numbers, ascending, from row 1 on; row 0 is for missing values.
 
-    Numbers below or above those of the training rows belong to the first or the last range.
+    Numbers below or above all numbers of the training rows belong to the first or the last range.
     """
 
     edges: tuple[float, ...]
@@ -26,15 +26,15 @@ class RangeVocabulary:
     def divide(cls, values: NDArray[np.float64], counts: NDArray[np.int64], num_ranges: int) -> "RangeVocabulary":
         """Divide numbers into at most `num_ranges` ranges with about equally many occurrences each.
 
-        values: [n] distinct numbers, ascending. counts: [n] their numbers of occurrences. Where there are no more
-        numbers than ranges, each number has a range.
+        values: [n] distinct numbers, ascending. counts: [n] their numbers of occurrences. If there are no more numbers
+        than ranges, each number has a range of its own.
         """
         starts = divide_evenly(counts, min(num_ranges, len(values)))
         return cls(tuple(values[starts[1:]].tolist()))
 
     @classmethod
     def for_time_part(cls, part: TimePart) -> "RangeVocabulary":
-        """Make the vocabulary of a part of times, each value of which has a row."""
+        """Make the vocabulary of a part of times, with a row for each value."""
         return cls(tuple(float(value) for value in TIME_PART_VALUES[part][1:]))
 
     @property

@@ -137,7 +137,7 @@ def compute_checksum(meta: PackedMeta) -> str:
 
 
 def compute_rows_checksum(meta: PackedMeta) -> str:
-    """Compute the checksum of the rows alone, which does not depend on the library versions that wrote the encoders."""
+    """Compute the checksum of the rows alone, independent of the library versions that wrote the encoders."""
     return _checksum(meta, ("train/", "eval/"))
 
 

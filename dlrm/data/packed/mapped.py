@@ -29,7 +29,7 @@ class MappedArray:
         """Map the file at `path`, which is row-major.
 
         listed_bytes: size of the file in meta.json; None if the file is not listed there. Raises DataError if the
-        file cannot be opened, or where its size differs from `listed_bytes` or from that of `shape`.
+        file cannot be opened, or if its size differs from `listed_bytes` or does not fit `shape`.
         """
         num_bytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         try:

@@ -26,8 +26,8 @@ from dlrm.data.rows import DataSchema, Rows, Runs
 from sharding.jagged import JaggedIds
 
 MAX_MAPPED_BYTES = 320 << 20
-"""Bound on the bytes of pages that stay mapped, which count as memory of this process: a little more than one shuffle
-window of the sample order."""
+"""Upper bound on the bytes of pages that stay mapped (they count as this process's memory): a little more than one
+shuffle window of the sample order."""
 MAX_AREAS = 1 << 14
 """Bound on the memory areas that `look_ahead` makes in all files. The areas between them count, too, and Linux allows
 a process 65,530 in all (default of vm.max_map_count)."""
@@ -69,7 +69,7 @@ class PackedRows:
     """
 
     def __init__(self, directory: Path, split: Split, meta: PackedMeta, num_threads: int = 1) -> None:
-        """Map the files of a split. Raises DataError that names a file that is missing or has another size.
+        """Map the files of a split. Raises DataError, with the file's name, if a file is missing or has another size.
 
         num_threads: that read the rows of one call; what they read does not depend on it.
         """

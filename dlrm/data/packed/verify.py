@@ -29,7 +29,7 @@ _VALID = "a directory as `dlrm prepare` has written it: prepare the data again"
 
 
 def verify(directory: Path, meta: PackedMeta, num_threads: int, on_progress: Callable[[float], None]) -> None:
-    """Read every file and compare its SHA-256. Raises DataError that names the first file, by name, that differs.
+    """Read every file and compare its SHA-256. Raises DataError for the first file, by name, that differs.
 
     on_progress: called with the share of the bytes read so far, 0 to 1, by one thread at a time.
     """

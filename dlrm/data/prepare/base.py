@@ -1,4 +1,4 @@
-"""Base encoders, which a preparation can extend, and checks that new data fits them."""
+"""Base encoders for a preparation to extend, and checks that new data fits them."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,7 +23,7 @@ def open_base(directory: Path) -> Encoders:
 
 
 def check_base(config: DataConfig, base: Encoders) -> None:
-    """Raise DataError if the columns of `config`, or their kinds of vocabulary, differ from those of `base`."""
+    """Raise DataError if `config` differs from `base` in its columns or in their kinds of vocabulary."""
     schema = config.raw_schema
     _check_schema(schema, base.schema, None, "the same columns in the same order as in the base, or no base")
     for index, column in enumerate(schema.categorical):
@@ -68,7 +68,7 @@ def _extends(vocabulary: Vocabulary, base: Vocabulary) -> bool:
 
 
 def _check_schema(schema: SchemaConfig, expected: SchemaConfig, directory: Path | None, valid: str) -> None:
-    """Raise DataError if the columns of `schema` differ from those of `expected` in name, kind or order.
+    """Raise DataError if `schema` differs from `expected` in the names, kinds or order of the columns.
 
     directory: packed directory that has `schema`; None if it is the schema of a job document.
     """

@@ -82,7 +82,7 @@ class Tally:
     def halve(self) -> bool:
         """Drop the upper half of the values, which the next pass counts.
 
-        Return False where there are fewer than two values, which cannot be halved.
+        Return False if there are fewer than two values, which cannot be halved.
         """
         self.merge_pending()
         if self.total is None or len(self.total) < 2:
@@ -133,13 +133,13 @@ def copy_values(values: pl.Series) -> pl.Series:
 
 
 class QuantileSummary:
-    """The distinct values of a column and their counts, thinned out where there are too many, to take quantiles from.
+    """The distinct values of a column and their counts, thinned out if there are too many, to take quantiles from.
 
     Summaries of the parts are merged in pairs, pairs of pairs and so on, and each is thinned out to MAX_POINTS values.
     The number of values up to a kept one stays exact when a summary is thinned out, so that only the values between two
     kept ones are misplaced. With P parts, the share of values up to any number is thus off by at most
-    (1 + log2(P)) / MAX_POINTS; it is exact where there are at most MAX_POINTS distinct values. The same parts in the
-    same order give the same summary.
+    (1 + log2(P)) / MAX_POINTS; it is exact if there are at most MAX_POINTS distinct values. The same parts in the same
+    order give the same summary.
     """
 
     def __init__(self) -> None:

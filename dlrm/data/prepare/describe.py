@@ -99,7 +99,7 @@ def _check_positive(
 ) -> None:
     """Raise DataError if no row, or every row, of some splits has the positive label.
 
-    files: those of the splits. kind: kind of their rows, such as "evaluation"; empty for all.
+    files: files of the splits. kind: kind of their rows, such as "evaluation"; empty for all.
     """
     found = [_describe_split(measures, split) for split in splits]
     num_positives = sum(split.num_positives for split in found)

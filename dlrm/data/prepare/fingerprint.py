@@ -36,7 +36,7 @@ def compute_fingerprint(
 def get_identities(
     config: DataConfig, files: Sequence[DataFile], contents: Mapping[str, str] | None = None
 ) -> list[Any]:
-    """Return for each file a value that identifies the rows which are read from it, ready for JSON.
+    """Return for each file a value that identifies the rows read from it, ready for JSON.
 
     contents: hashes of the contents of files, by name; None: names and times identify the contents.
     """
@@ -83,7 +83,7 @@ def _is_same_object(file: DataFile) -> bool:
 
 
 def _get_settings(config: DataConfig) -> dict[str, Any]:
-    """Return the settings that the outcome depends on, without the files' paths and settings that are not used."""
+    """Return the settings that the outcome depends on, without the files' paths and unused settings."""
     split = None if config.eval else [config.split, config.eval_fraction]
     return {
         "format_version": FORMAT_VERSION,

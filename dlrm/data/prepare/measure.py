@@ -55,7 +55,7 @@ class Moments:
 
     @property
     def standard_deviation(self) -> float:
-        """Standard deviation of the present values; 1 where all are equal or there are none."""
+        """Standard deviation of the present values; 1 if all are equal or there are none."""
         deviation = math.sqrt(self.squares / self.num_present) if self.num_present else 0.0
         return deviation or 1.0
 

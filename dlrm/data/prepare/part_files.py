@@ -2,7 +2,7 @@
 
 A part is one record batch of one row, whose columns are lists, so that arrays of different lengths fit into one batch:
     labels, weights, good, dense-<i>, codes-<f>, distinct-<f>, lengths-<f>
-Numbers are stored at half their width where that is exact, because disk space limits staging. The metadata of the
+Numbers are stored at half their width if that is exact, because disk space limits staging. The metadata of the
 schema holds the `PartRecord`, which describes the part as a whole.
 """
 

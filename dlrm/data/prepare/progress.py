@@ -31,7 +31,7 @@ _MIN_INTERVAL_SECONDS = 0.2
 
 
 class PreparationProgress:
-    """Progress through phases, each of which is a share of the whole preparation."""
+    """Progress through phases, each a share of the whole preparation."""
 
     def __init__(self, on_event: OnEvent) -> None:
         self._on_event = on_event

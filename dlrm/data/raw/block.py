@@ -18,8 +18,8 @@ _MAX_SHOWN_COLUMNS = 10
 _MAX_SHOWN_CHARACTERS = 24
 OddKind = Literal["extreme", "rounded"]
 OddValues = dict[OddKind, dict[str, int]]
-"""Number of values by kind and column: `extreme` ones are taken as missing, `rounded` ones are ids from floats that are
-so large that each stands for several integers."""
+"""Number of values by kind and column: `extreme` ones are taken as missing, `rounded` ones are ids from floats so large
+that each stands for several integers."""
 
 
 def make_unknown_labels(num_rows: int) -> NDArray[np.float32]:
@@ -168,7 +168,7 @@ class BadRows:
             raise self._shown[min(self._shown)]
 
     def make_parsed(self, table: RawTable, odd_values: OddValues | None = None) -> Parsed:
-        """Return the parsed block. table: its good rows. odd_values: those of its good rows."""
+        """Return the parsed block. table: its good rows. odd_values: odd values of these rows."""
         if not self._shown:
             return Parsed(table, odd_values=odd_values or {})
         faults = [self._shown[row] for row in sorted(self._shown)]

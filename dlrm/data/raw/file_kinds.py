@@ -12,7 +12,7 @@ from dlrm.data.errors import DataError
 from dlrm.data.raw.data_file import DataFile
 
 START_BYTES = 512
-"""Number of first bytes that tell the kind of a file."""
+"""Number of first bytes that identify the kind of a file."""
 VALID = "UTF-8 text, plain or compressed with gzip or zstd, Parquet or Arrow IPC"
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -98,13 +98,13 @@ _MAGIC: list[tuple[int, bytes, Kind]] = [
     (0, b"\xfe\xff", Kind("is UTF-16 text", valid=_UTF_8.format("utf-16"))),
     (0, b"\x00\x05\x16\x07", Kind("is a companion file of macOS, without data")),
 ]
-"""Offsets and bytes of the kinds that are not text, longer bytes before those that they begin with."""
+"""Offsets and bytes of the kinds that are not text, longer bytes before shorter ones with the same beginning."""
 _ZIP_MEMBERS = {
     rb"\[Content_Types\]\.xml|_rels/|xl/|docProps/": Kind("is an Excel workbook or another document of Office"),
     rb"[^/]*\.npy": Kind("is an archive of numpy (.npz)"),
     rb"[^/]+/(data\.pkl|byteorder|version)": Kind("is a file of torch.save"),
 }
-"""Patterns of the name of the first member of a zip archive that tells what the archive is."""
+"""Kinds of zip archives, each by a pattern of the first member's name."""
 _TEXTS: list[tuple[str, Kind]] = [
     (
         r"version https://git-lfs\.github\.com/spec/",
@@ -162,9 +162,9 @@ _BLANKS = "\r\n\t "
 
 
 def identify(start: bytes) -> Kind:
-    """Tell the kind of a file by its first START_BYTES, fewer if it is shorter.
+    """Identify the kind of a file by its first START_BYTES, fewer if it is shorter.
 
-    JSON Lines are TEXT here: only whole lines tell, see `is_json_lines`.
+    JSON Lines are TEXT here: they are recognised by whole lines only, see `is_json_lines`.
     """
     text = _decode(start)
     if text is not None:
@@ -192,7 +192,7 @@ def identify_file(file: DataFile) -> Kind:
 
 @contextmanager
 def name_other_kinds(files: Sequence[DataFile]) -> Iterator[None]:
-    """Replace the DataError that one of `files` as a whole cannot be read as Parquet by one that says what it is."""
+    """Replace the DataError about one of `files` as a whole by one that says what it is, if it is not Parquet."""
     try:
         yield
     except DataError as error:

@@ -24,7 +24,7 @@ def find_splits(
     base_directory: Path,
     versions: Mapping[str, str] | None = None,
 ) -> tuple[list[DataFile], list[DataFile]]:
-    """Find the files of `config.train` and those of `config.eval`; see `find_files`.
+    """Find the files of `config.train` and of `config.eval`; see `find_files`.
 
     Raises DataError as `find_files` does, and if a real file is in both.
     """
@@ -64,9 +64,9 @@ def find_files(
 
     field: field of the job document, such as data.train, or argument of a command, for messages, which number the
     patterns of a document; None if a path alone says what is meant. data_roots: directories, and s3:// or gs://
-    prefixes, that must contain every real path, with no part below them that starts with a dot; None allows all paths.
-    base_directory: base of relative patterns. refuses_repeats: whether two patterns may not name the same file, since
-    its rows would be missing where it is named again. versions: of tables that were read before, as for
+    prefixes, that must contain every real path; no part of a path below them may start with a dot; None allows all
+    paths. base_directory: base of relative patterns. refuses_repeats: whether two patterns may not name the same file,
+    since its rows would be missing where it is named again. versions: of tables that were read before, as for
     `list_table_files`. Raises DataError if a pattern names no file, or one that is empty, not a regular file, not
     readable or outside the roots.
     """
@@ -126,7 +126,7 @@ def _check_file(path: Path, field: str | None) -> DataFile:
 
 
 def _find_table(path: Path, field: str | None, roots: Roots) -> tuple[TableDirectory, str] | None:
-    """Find the table whose directory, or whose file of Iceberg's metadata, is at `path`, and its kind."""
+    """Find the table, and its kind, by `path`: the table's directory, or a file of Iceberg's metadata."""
     real = path.resolve()
     if real.is_dir():
         kind = find_kind(real)

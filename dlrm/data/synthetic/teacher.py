@@ -17,7 +17,7 @@ RANK = 4
 """Length of the vectors whose products are the interactions."""
 
 _DECAY = 0.85
-"""Ratio of the variance of a feature's effects to that of the next more important feature."""
+"""Ratio of the variance of a feature's effects to the variance for the next more important feature."""
 _DENSE_LENGTH = 0.3
 """Largest component of a dense feature's vector; components of ids' vectors are below 1."""
 _EFFECTS, _WEIGHTS, _MISSING, _BEND, _VECTORS = range(5)

@@ -24,7 +24,7 @@ class Choice:
     auc: float | None = None
     """AUC of the label predicted by this column alone; None if it was not measured."""
     warning: str = ""
-    """Fact that the user should know before training, in words that the console prints after the name of the column."""
+    """Fact that the user should know before training, worded for the console to print after the column's name."""
 
     @property
     def is_left_out(self) -> bool:
@@ -43,7 +43,7 @@ def format_missing(missing_share: float) -> str:
 def format_aucs(predictions: Mapping[str, Prediction | None]) -> str:
     """Format the AUCs of the measured uses, such as `: AUC as ids 0.612, as ranges 0.531`; empty if there are none.
 
-    predictions: by use, such as `as ids`, or an empty one where there is only one; None if a use was not measured.
+    predictions: by use, such as `as ids`, or by an empty text if there is only one use; None if a use was not measured.
     """
     parts = [f"{use} {found.auc:.3f}".lstrip() for use, found in predictions.items() if found is not None]
     return f": AUC {', '.join(parts)}" if parts else ""

@@ -19,7 +19,7 @@ from dlrm.data.inspect.judge.label_words import is_called_event, is_called_outco
 from dlrm.data.inspect.judge.labelled import EncodedColumn, LabelledRows
 
 MIN_ROWS = 30
-"""Least number of rows with a value that may tell the label."""
+"""Least number of rows with a value that may give the label away."""
 _MAX_CHANCE = 1e-6
 """Largest probability that a column has such a value by chance."""
 _MIN_CORRELATION = 1e-9
@@ -97,7 +97,7 @@ def find_pure_value_of_lists(
 
 def _estimate_correlation(rows: NDArray[np.float64], positives: NDArray[np.float64]) -> float:
     """Estimate the correlation of the labels of two rows with the same value by the method of moments; 0 if there is
-    none. rows, positives: [k], those of each value."""
+    none. rows, positives: [k], number of rows and of positive rows with each value."""
     num_rows = float(rows.sum())
     if len(rows) < 2:
         return 0.0
@@ -109,8 +109,8 @@ def _estimate_correlation(rows: NDArray[np.float64], positives: NDArray[np.float
 
 
 def _log_chance(num_rows: float, rate: float, correlation: float) -> float:
-    """Compute the logarithm of the probability that `num_rows` rows of a value all have the label whose rate is `rate`,
-    if the rates of values are beta-distributed and labels of rows with the same value have this correlation."""
+    """Compute the logarithm of the probability that `num_rows` rows of a value all have a label of rate `rate`, if the
+    rates of values are beta-distributed and labels of rows with the same value have this correlation."""
     if correlation < _MIN_CORRELATION:
         return num_rows * log(rate)
     size = 1.0 / correlation - 1.0

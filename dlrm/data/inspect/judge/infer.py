@@ -1,4 +1,4 @@
-"""Inference of a schema: which column is the label, which one the weight, and how the others are used."""
+"""Inference of a schema: the columns of the label and of the weight, and how the others are used."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -40,10 +40,10 @@ class InferredSchema:
     choices: list[Choice]
     """Choices for all other columns, in their order in the files."""
     leaks: dict[str, str]
-    """Columns in use that may give the label away, each with how, in words that go on from its name."""
+    """Columns in use that may give the label away, each with a description of how, worded to follow the name."""
     unshared: dict[str, str]
-    """Reasons for which columns are left out that only some of the files have, or with several types, by name; of two
-    that may be the same column only the first."""
+    """Reasons for leaving out columns that differ between the files (only some have them, or with several types), by
+    name; of two columns that may be the same, only the first."""
 
 
 def infer(
@@ -56,8 +56,8 @@ def infer(
     """Infer the schema of the files that `sample` was taken from.
 
     label: name of the label; None to find it. positive: value of the label that stands for 1, or a comparison; None to
-    find it. weight: as for `find_weight`. Raises DataError if a column or value that was named is none, where it is
-    not clear which column is the label, where all labels are the same, and if no column is left to learn from.
+    find it. weight: as for `find_weight`. Raises DataError if a named column or value is not valid, if it is not clear
+    which column is the label, if all labels are the same, and if no column is left to learn from.
     """
     _check_label_is_everywhere(sample, label)
     found = find_label(sample.readable, label, positive)
@@ -161,8 +161,8 @@ def _leave_out_clashes(choices: Sequence[Choice]) -> list[Choice]:
 def _compare_with_label_and_others(
     choices: Sequence[Choice], rows: pl.DataFrame, labelled: LabelledRows
 ) -> tuple[list[Choice], dict[str, str]]:
-    """Leave out columns with the content of an earlier one that is used in the same way, and outcomes that give the
-    label away. Return all choices, and how others give it away, by name."""
+    """Leave out columns with the same content and use as an earlier one, and outcomes that give the label away. Return
+    all choices, and how others give it away, by name."""
     names_of: dict[tuple[bytes, bytes, str], str] = {}
     kept: list[Choice] = []
     leaks: dict[str, str] = {}

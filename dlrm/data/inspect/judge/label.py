@@ -25,7 +25,7 @@ _MAX_SHOWN = 10
 _MIN_ROWS_FOR_PLACE = 20
 """Least number of rows from which a column of any two values is taken for the label by its place."""
 _COORDINATE = "y"
-"""Name of a label that is as often one of a coordinate, where it has many values."""
+"""Name of a label that is as often the name of a coordinate, if the column has many values."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ def find_label(rows: pl.DataFrame, name: str | None = None, positive: str | None
     """Find the label among the columns of `rows`.
 
     name: the label, None to find it. positive: the value or comparison that stands for 1, None to find it. Raises
-    DataError where `name` is no column with two values, or none that `positive` divides, and if it is not clear
-    which column is the label.
+    DataError if `name` is no column with two values or, given `positive`, no column divided by it, and if it is not
+    clear which column is the label.
     """
     if positive is not None and not positive.strip():
         raise DataError("is blank", field="--positive", valid="a value of the label, or a comparison such as '>= 4'")
@@ -105,15 +105,15 @@ def _find_by_place(rows: pl.DataFrame, candidates: list[str]) -> tuple[str, str]
 
 
 def _is_rivalled(rows: pl.DataFrame, found: str) -> bool:
-    """Whether a column of more than two values may rather be the label than the one found by its place: one that is
-    called a label, or a rating or the like beside two values that are not 0 and 1, such as those of a gender."""
+    """Whether a column of more than two values may rather be the label than the one found by its place. A column may if
+    it is called a label, or if it is called a rating or the like and the one found has two values other than 0 and 1,
+    such as a gender."""
     graded = _list_graded(rows)
     return any(is_called_label(name) for name in graded) or (bool(graded) and not _is_binary(rows[found]))
 
 
 def _list_graded(rows: pl.DataFrame) -> list[str]:
-    """List the columns of more than two values that are called as labels or ratings are, and which a positive value
-    would divide."""
+    """List the columns of more than two values named like labels or ratings, which a positive value would divide."""
     names = {*LABEL_NAMES, *GRADE_NAMES} - {_COORDINATE}
     return [name for name in rows.columns if normalise(name) in names and _has_many_values(rows[name])]
 

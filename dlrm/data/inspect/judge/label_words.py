@@ -1,4 +1,4 @@
-"""Words of labels: names of columns that are labels or follow them, and which of two values stands for 1."""
+"""Words of labels: names of columns that are labels or follow them, and the choice of the value for 1."""
 
 import math
 import re
@@ -12,8 +12,7 @@ OUTCOME_NAMES = (
     *("survived", "fraud", "purchased", "purchase", "subscribed", "deposit", "installed", "approved", "diagnosis"),
     *("clicks", "buy", "ordered", "isfraud", "is_attributed", "loan_status", "default_payment_next_month"),
 )
-"""Names of outcomes, of which a file may have several: one decides where it is the only one, or the first or last
-column."""
+"""Names of outcomes. A file may have several: one decides if it is the only one, or the first or last column."""
 GRADE_NAMES = (
     *("rating", "ratings", "stars", "star_rating", "watch_ratio", "clicks", "behavior_type", "behaviour_type"),
     *("event_type", "event", "action", "behavior", "behaviour", "feedback"),
@@ -183,5 +182,5 @@ def _is_among(words: Sequence[str], known: Collection[str]) -> bool:
 
 
 def _split(text: str) -> list[str]:
-    """Split a text into its words, or into itself where it has none, such as a sign."""
+    """Split a text into its words. A text without words, such as a sign, stays whole."""
     return re.findall(r"[^\W_]+", text) or [text]

@@ -61,7 +61,7 @@ class EncodedColumn:
 
     @property
     def digest(self) -> bytes:
-        """Digest that is equal for columns in which a value of one always occurs with the same value of the other."""
+        """Digest that is equal for two columns if a value of one always occurs with the same value of the other."""
         return hashlib.blake2b(self.codes.tobytes()).digest()
 
 

@@ -1,13 +1,14 @@
 """Rules for columns of numbers: are they ids, quantities, or row numbers?
 
-What a column predicts decides where it is certain:
+What a column predicts decides, if it is certain:
 
-- Where the rate of each value predicts better than that of ranges of values, the values are ids: neighbours differ.
-  They are a number as well where their order tells much of it.
-- Where ranges or the order predict, the column is a quantity: a number, and ranges of it.
-- Where ranges and ids are equally good and there are few values, they are ids, and a number where their order tells.
+- If the rate of each value predicts better than the rates of ranges of values, the values are ids: neighbours differ.
+  They are a number as well if their order has a good part of the gain.
+- If ranges or the order predict, the column is a quantity: a number, and ranges of it.
+- If ranges and ids are equally good and there are few values, they are ids; more than a handful are a quantity if
+  their order has a good part of the gain.
 
-Where nothing is certain, looks decide: ids are called so, are spread evenly with gaps between them, or are few.
+If nothing is certain, looks decide: ids are called so, are spread evenly with gaps between them, or are few.
 """
 
 import json
@@ -33,7 +34,7 @@ from dlrm.data.inspect.judge.prediction import (
 )
 
 MAX_HANDFUL = 10
-"""Largest number of distinct numbers that are ids alone, whatever their order tells."""
+"""Largest number of distinct numbers that are ids alone, however well their order predicts."""
 MAX_FEW_VALUES = 50
 """Largest number of distinct whole numbers that are taken for ids if nothing else decides."""
 MIN_REPEATS = 1.2
@@ -41,17 +42,16 @@ MIN_REPEATS = 1.2
 MIN_ROWS_FOR_UNIQUENESS = 100
 """Least number of present values from which a different value in every row is not considered accidental."""
 MIN_TAIL, HEAVY_TAIL = 3.0, 10.0
-"""Ratios of the 99th percentile to the median (at least 1) from which there is a tail, and from which it is heavy."""
+"""Least ratios of the 99th percentile to the median (at least 1) for a tail, and for a heavy tail."""
 GAP = 100.0
 """Ratio of the range of whole numbers to the number of distinct ones above which most numbers of the range are
 missing."""
 _MIN_EVEN_VALUES = 20
 """Least number of distinct values from which it is judged whether they are evenly spread."""
 _MIN_ID_REPEATS = 5.0
-"""Least mean number of rows with the value of a row from which whole numbers that tell nothing may be ids."""
+"""Least mean number of rows with the value of a row for whole numbers to pass for ids although they predict nothing."""
 _EVENNESS = 0.1
-"""Largest distance of the quartiles of evenly spread values from those of a uniform distribution, as a share of the
-range."""
+"""Largest distance of the quartiles of evenly spread values from a uniform distribution's, as a share of the range."""
 _ORDER_SHARE = 0.3
 """Least share of the gain of the ids that the order of the values alone must have to be used beside them."""
 _ROOM = 1.5
@@ -90,14 +90,14 @@ class _Measured:
 
     @property
     def order_tells(self) -> bool:
-        """Whether the order alone has a good part of what the column tells."""
+        """Whether the order alone has a good part of the column's gain."""
         return self.number.gain.is_certain and self.number.gain.mean >= _ORDER_SHARE * self.best.gain.mean
 
 
 def choose_for_numbers(
     column: EncodedColumn, description: str, rows: LabelledRows, id_settings: Settings | None
 ) -> Choice:
-    """Choose the uses of a column of at least two distinct numbers, none of which `find_extremes` finds.
+    """Choose the uses of a column of at least two distinct numbers without extremes (see `find_extremes`).
 
     description: type and values of the column, for the reason. id_settings: settings of the column as ids; None if some
     number is beyond 64 bits.
@@ -191,7 +191,7 @@ def _are_evenly_spread(numbers: NDArray[np.float64]) -> bool:
 
 
 def _is_row_number(encoded: EncodedColumn, numbers: NDArray[np.float64], num_rows: int) -> bool:
-    """Whether every row has its own number, and these ascend or are all numbers up to that of the rows."""
+    """Whether every row has its own number, and these ascend or are all numbers up to the number of rows."""
     if encoded.num_present < MIN_ROWS_FOR_UNIQUENESS or encoded.num_distinct < encoded.num_present:
         return False
     # The distinct values are in the order of the rows where each occurs once.

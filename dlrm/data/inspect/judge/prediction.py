@@ -99,7 +99,7 @@ class Prediction:
 
     @cached_property
     def auc(self) -> float:
-        """Area under the ROC curve: the mean of that of both folds."""
+        """Area under the ROC curve, averaged over both folds."""
         if self.by_group is not None:
             return self.by_group.auc
         return float(np.mean([self._compute_auc(fold) for fold in (0, 1)]))
@@ -170,7 +170,7 @@ def predict_by_number(counts: FoldCounts, numbers: NDArray[np.float64]) -> Predi
 def merge_neighbours(
     counts: FoldCounts, numbers: NDArray[np.float64]
 ) -> tuple[FoldCounts, NDArray[np.float64], NDArray[np.int64]]:
-    """Merge neighbouring numbers where there are more than NUM_FINE_RANGES distinct ones.
+    """Merge neighbouring numbers if there are more than NUM_FINE_RANGES distinct ones.
 
     numbers: [k - 1], finite, ascending. Returns the counts of the merged values, their mean numbers, and the merged
     value of each value [k].

@@ -23,9 +23,9 @@ _SEPARATORS = "|;"
 _LIST_SHARE = 0.1
 """Share of distinct texts with a separator above which the texts are treated as lists."""
 _FEW_SHARE = 0.2
-"""Share of distinct texts that are not numbers below which the column is likely one of numbers."""
+"""Share of non-numbers among distinct texts below which the column is likely one of numbers."""
 _FREE_TEXT_LENGTH = 30
-"""Mean characters of distinct texts from which they may be free text, where they have as many words as that."""
+"""Least mean characters of distinct texts for free text, if they also have _FREE_TEXT_WORDS words on average."""
 _FREE_TEXT_WORDS = 4
 _FREE_TEXT_REPEATS = 3.0
 """Mean number of rows with the text of a row, in all files, below which free text is left out."""
@@ -109,12 +109,13 @@ def _describe_as_numbers(distinct: pl.Series) -> str:
 
 _HOUR_SECONDS, _DAY_SECONDS = 3600, 86_400
 _PERIOD_DAYS: dict[TimePart, int] = {"hour": 1, "weekday": 7, "day": 31, "month": 365, "year": 3653}
-"""Days that the times must cover for a part of them: in less than its period it only tells old rows from new ones. A
-year never comes again; ten of them are those of births and the like, rather than the times of the rows themselves."""
+"""Days that the times must cover for a part of them: in less than its period a part only separates old rows from new
+ones. A year never comes again; times that cover ten years are of births and the like, rather than of the rows
+themselves."""
 
 
 def choose_for_times(column: EncodedColumn, times: Times, type_name: str, rows: LabelledRows) -> Choice:
-    """Choose the parts of a column of times that predict the label. times: those of the distinct values."""
+    """Choose the parts of a column of times that predict the label. times: times of the distinct values."""
     seconds, form = times.seconds, times.time_format
     # Unlike those of Python, dates of numpy may be after the year 9999.
     dates = " to ".join(
@@ -185,7 +186,7 @@ def choose(values: pl.Series, type_name: str, rows: LabelledRows, delimiter: str
 
 
 def _choose_by_values(values: pl.Series, type_name: str, rows: LabelledRows, delimiter: str | None) -> Choice:
-    """Choose the use of a column with some present value, none of which `find_extremes` finds."""
+    """Choose the use of a column with some present value and without extremes (see `find_extremes`)."""
     column = EncodedColumn.encode(values)
     if column.num_distinct == 1:
         return _choose_for_constant(column, type_name, rows)
@@ -212,14 +213,14 @@ def _choose_by_type(column: EncodedColumn, type_name: str, rows: LabelledRows, d
 
 
 def find_name_fault(name: str) -> str:
-    """Return why a schema cannot name a column; empty where it can."""
+    """Return why a schema cannot name a column; empty if it can."""
     if not name.strip():
         return "it has no name"
     return f"its name is longer than {MAX_NAME_LENGTH} characters" if len(name) > MAX_NAME_LENGTH else ""
 
 
 def _find_fault(values: pl.Series, type_name: str) -> str:
-    """Return why the column cannot be used whatever it holds; empty where it can."""
+    """Return why the column cannot be used whatever it holds; empty if it can."""
     name = values.name
     if fault := find_name_fault(name):
         return fault

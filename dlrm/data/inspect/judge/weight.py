@@ -1,4 +1,4 @@
-"""Search for the weight of the rows: a column whose name can mean nothing else, or the one that was asked for."""
+"""Search for the weight of the rows: a column whose name can mean nothing else, or the one asked for."""
 
 import difflib
 import re

@@ -34,7 +34,7 @@ class DenseReport:
     """AUC of the label predicted from this column alone, on rows it was not fitted on; None with too few rows."""
     auc_by: str = ""
     giveaway: str = ""
-    """Value that gives the label away, in words that go on from the name; empty if there is none."""
+    """Value that gives the label away, worded to follow the name; empty if there is none."""
     better_use: BetterUse | None = None
     """Use as ids or ranges that predicts far better; None if absent, or where the column has such a use."""
 
@@ -63,7 +63,7 @@ def report_dense(column: DenseColumn) -> DenseReport:
 
 
 MIN_COUNTS = (1, 2, 5, 10)
-"""Values of min_count for which the table size is reported, in addition to that of the job."""
+"""Values of min_count for which the table size is reported, in addition to the job's."""
 TOP_COUNTS = (10, 100, 1000)
 MAX_POINTS = 120
 """Largest number of points of a frequency curve."""
@@ -105,7 +105,7 @@ class CategoricalReport:
     curve: list[tuple[int, int]]
     """Pairs of a rank, from 1, and the number of occurrences of the value of that rank."""
     tables: list[TableSize]
-    """Sizes by ascending min_count, that of the job included; or the size of the existing table alone."""
+    """Sizes by ascending min_count, the job's included; or the size of the existing table alone."""
     hash_size: int | None
     """Suggested rows of a hashed table; None if hashing is not suggested."""
     why_hash: str
@@ -113,7 +113,7 @@ class CategoricalReport:
     """AUC of the label predicted from this column alone, on rows it was not fitted on; None with too few rows."""
     auc_by: str = ""
     giveaway: str = ""
-    """Value that gives the label away, in words that go on from the name; empty if there is none."""
+    """Value that gives the label away, worded to follow the name; empty if there is none."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Tables:
     min_count: int
     """Least count of a value with a row of its own."""
     scale: float
-    """Ratio of the number of all rows to that of the inspected rows."""
+    """Ratio of the number of all rows to the number of inspected rows."""
 
     def make_size(self, num_rows: int, min_count: int | None) -> TableSize:
         return TableSize(min_count, num_rows, num_rows * BYTES_PER_NUMBER * (self.embedding_dim + 1))

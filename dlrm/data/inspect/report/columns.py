@@ -25,7 +25,7 @@ class CategoricalColumn:
     codes: NDArray[np.int64]
     """[n], or [sum of lengths] of a multi-hot column: indices into `distinct`; -1 is a missing value."""
     distinct: pl.Series
-    """Distinct values, ascending; or the names of ranges, of which each has a value."""
+    """Distinct values, ascending; or the names of ranges, each with some value in it."""
     lengths: NDArray[np.int32] | None = None
     """[n], number of values of each row of a multi-hot column; None if every row has one."""
     table_rows: int | None = None

@@ -27,7 +27,7 @@ MAX_COLUMN_BYTES = MAX_BYTES // 8
 """Largest number of bytes of one column of these rows: inspecting it takes several times as much memory."""
 CODE_BYTES = 8
 MIN_BLOCKS = 50
-"""Least number of blocks to read rows from, where there are as many and not all rows are inspected."""
+"""Least number of blocks to read rows from, if there are as many and not all rows are inspected."""
 
 OnRows = Callable[[int, float], None]
 """Callback that receives the number of rows read so far and the share of the work done, from 0 to 1."""

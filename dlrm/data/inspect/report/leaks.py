@@ -125,7 +125,7 @@ def measure_dense(column: DenseColumn, halves: Halves) -> LeakMeasure:
 
 
 def describe_pure_dense(column: DenseColumn, labels: NDArray[np.float32]) -> str:
-    """Describe the value that gives the label away, in words that go on from the column's name; empty if none does."""
+    """Describe the value that gives the label away, in words to follow the column's name; empty if none does."""
     distinct, codes = column.distinct_and_codes
     pure = find_pure_value(codes, len(distinct), labels == 1)
     return "" if pure is None else pure.describe(distinct.tolist())
@@ -174,7 +174,7 @@ def find_better_use(
 ) -> BetterUse | None:
     """Find out whether the values as ids, or ranges of them, predict better than the numbers; None if they do not.
 
-    labels, is_first_fold: [n], those of the rows of `column`.
+    labels, is_first_fold: [n], one for each row of `column`.
     """
     numbers, codes = column.distinct_and_codes
     if len(numbers) < 2:

@@ -171,7 +171,7 @@ def _find_one_value_per_row(column: DenseReport | CategoricalReport, num_rows: i
 
 
 def describe_unused(columns: Sequence[UnusedColumn], best_used_auc: float) -> list[DataWarning]:
-    """Return a warning for each column that predicts better than all that the schema uses."""
+    """Return a warning for each column that predicts better than every column in use."""
     return [
         DataWarning(
             "unused",

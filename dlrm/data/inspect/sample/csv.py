@@ -53,11 +53,11 @@ values would be missing: those with letters beyond ASCII."""
 def sample_csv(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> FileSample:
     """Sample rows of `files`, at many positions; of compressed files, from their beginning.
 
-    others: files that should have the same columns, such as those of the evaluation; no rows of them are sampled. For
-    the delimiter see `find_delimiter`. A first line with a number is not a header, unless a name stands in it over
-    numbers alone: columns are then named column_1, column_2 and so on. Lines that are not rows are left out, and so are
-    columns whose name is blank or occurs twice. Raises DataError, which names the file, if a file cannot be read or
-    has other columns, and where most lines are no rows.
+    others: files that should have the same columns, such as the evaluation files; no rows of them are sampled. For the
+    delimiter see `find_delimiter`. A first line with a number is not a header, unless a name stands in it over numbers
+    alone: columns are then named column_1, column_2 and so on. Lines that are not rows are left out, and so are columns
+    with a blank or repeated name. Raises DataError, which names the file, if a file cannot be read or has other
+    columns, and where most lines are no rows.
     """
     delimiter = find_delimiter(_read_start(files[0]))
     layouts = {file.name: _read_layout(file, delimiter) for file in (*files, *others)}
@@ -188,7 +188,7 @@ def _parse_pieces(
     """Parse the rows of all pieces to the columns `kept`, as text. Return them and the share of lines that are no rows.
 
     stated: values of columns that only the path of a file has, by file and name.
-    Raises DataError, that of the first bad line, where most lines are no rows, and where files are not UTF-8.
+    Raises DataError if most lines are no rows (the error of the first bad line), and if files are not UTF-8.
     """
     parts: list[pl.DataFrame] = []
     all_bad: list[BadRows] = []

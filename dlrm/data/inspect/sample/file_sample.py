@@ -1,4 +1,4 @@
-"""Sample of the rows of files that have no schema yet, and the columns that only some of the files have."""
+"""Sample of the rows of files without a schema yet, and the columns that only some of the files have."""
 
 import difflib
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -35,8 +35,8 @@ class FileSample:
     """Some rows of files, with every column of any of them."""
 
     rows: pl.DataFrame
-    """Sampled rows, null where a value is missing. Columns that no schema can describe have type Null or Binary, and
-    those that cannot be read from all training files have type Null."""
+    """Sampled rows, null where a value is missing. Columns that no schema can describe have type Null or Binary;
+    columns that cannot be read from all training files have type Null."""
     num_rows: int
     """Number of rows of all files, or an estimate of it."""
     types: dict[str, str]
@@ -49,7 +49,7 @@ class FileSample:
     """Delimiter of CSV; None for other formats."""
     has_header: bool = True
     missing: Sequence[str] = ()
-    """Texts of CSV that stand for missing values, such as NA, in the order in which they were found."""
+    """Texts of CSV that stand for missing values, such as NA, in the order found."""
     unshared: Mapping[str, UnsharedColumn] = field(default_factory=dict[str, UnsharedColumn])
     """Columns that some file lacks, by name."""
 
@@ -84,7 +84,7 @@ def spread_evenly(num: int, num_chosen: int) -> Sequence[int]:
 _MIN_SIMILARITY = 0.6
 """Least similarity of two names, by difflib, from which they may name the same column."""
 MAX_COMPARISONS = 4000
-"""Largest number of pairs of names that are compared by difflib, which takes about 50 microseconds for each."""
+"""Largest number of pairs of names to compare by difflib, which takes about 50 microseconds for each."""
 
 
 def find_unshared_columns(names_by_file: Mapping[str, Collection[str]]) -> dict[str, UnsharedColumn]:

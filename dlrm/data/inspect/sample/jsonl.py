@@ -40,7 +40,7 @@ def sample_jsonl(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> 
     """Sample rows of `files`, at many positions; of compressed files, from their beginning.
 
     others: files that should have the same columns; only their first lines are looked at. Columns are named by keys;
-    those of nested objects have dots between the keys. Raises DataError, which names the file, if a file cannot be
+    names in nested objects have dots between the keys. Raises DataError, which names the file, if a file cannot be
     read, and where most lines are no JSON objects.
     """
     pieces, num_rows, is_estimate = read_pieces(files, MAX_ROWS, max_bytes=_MAX_BYTES)
@@ -84,8 +84,8 @@ def _find_end(data: bytes) -> int:
 def _collect(pieces: Sequence[TextPiece], stated: Mapping[str, Mapping[str, str | None]]) -> tuple[_Values, int, float]:
     """Collect the values of all rows. Return them, the number of rows, and the share of lines that are no rows.
 
-    stated: values that the path of a file states, by file and name, for rows that lack them.
-    Raises DataError, that of the first bad line, where most lines are no rows.
+    stated: values that the path of a file states, by file and name, for rows without them. Raises the DataError of the
+    first bad line if most lines are no rows.
     """
     values: _Values = defaultdict(dict)
     objects: set[str] = set()
@@ -122,7 +122,7 @@ def _collect(pieces: Sequence[TextPiece], stated: Mapping[str, Mapping[str, str 
 
 
 class _DottedKey:
-    """Stands for a value in an object under a key with a dot, which no name can tell from keys of nested objects."""
+    """Stands for a value in an object under a key with a dot: keys of nested objects may have the same name."""
 
 
 def _flatten(found: dict[str, Any], objects: set[str], prefix: str = "", level: int = 1) -> Iterator[tuple[str, Any]]:

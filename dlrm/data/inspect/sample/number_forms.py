@@ -17,7 +17,7 @@ _HANDFUL = 32
 """Number of distinct texts that forms are tried on before they are tried on all."""
 _HANDFUL_SHARE = 0.8
 _MOST = 0.9
-"""Share of the distinct texts that are numbers from which the others are told as an exception."""
+"""Share of numbers among the distinct texts from which the others are reported as exceptions."""
 _SOME = 0.02
 _MIN_GROUPED = 1000.0
 _UNITS = (
@@ -113,7 +113,7 @@ def _find_doubt(texts: pl.Series, numbers: pl.Series, mark: DecimalMark, delimit
 
 
 def _describe_others(texts: pl.Series, readings: Mapping[DecimalMark, pl.Series], is_plain: pl.Series) -> str:
-    """Describe texts of which most, not all, are numbers; empty for others, and where those are plain whole numbers."""
+    """Describe texts if most, not all, are numbers; empty otherwise, and if the numbers are plain whole ones."""
     mark = max(_MARKS, key=lambda mark: readings[mark].count())
     is_read, is_unread = readings[mark].is_not_null(), texts.str.contains(_UNREAD)
     num_known = (is_read | is_unread).sum()

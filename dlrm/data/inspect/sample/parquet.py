@@ -47,9 +47,9 @@ _VALUE_BYTES = 8
 def sample_parquet(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> FileSample:
     """Sample rows from row groups that are spread over all files.
 
-    others: files that should have the same columns, such as those of the evaluation; no rows of them are sampled.
-    Columns that one of `files` lacks or has in another type have type Null in the sample. Raises DataError, which names
-    the file, if a file cannot be read.
+    others: files that should have the same columns, such as the evaluation files; no rows of them are sampled. Columns
+    that one of `files` lacks or has in another type have type Null in the sample. Raises DataError, which names the
+    file, if a file cannot be read.
     """
     schemas: dict[str, pa.Schema] = {}
     groups: list[tuple[DataFile, int, int]] = []
@@ -256,8 +256,7 @@ def _convert_values(values: pa.Array) -> pa.Array:
 
 
 def _narrow_integers(rows: pl.DataFrame) -> pl.DataFrame:
-    """Replace the 128-bit integers that files of signed and of unsigned ones together become by a type that files
-    have."""
+    """Replace 128-bit integers, the result of joining signed and unsigned ones, by a type that files have."""
     wide = [name for name, kind in rows.schema.items() if kind == pl.Int128]
     kinds = (pl.Int64, pl.UInt64, pl.String)
     return rows.with_columns(

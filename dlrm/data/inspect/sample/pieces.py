@@ -28,7 +28,7 @@ class TextPiece:
 
     file: str
     data: bytes
-    """Bytes of the lines, each of which ends in a newline."""
+    """Bytes of the lines, each ending in a newline."""
     first_line: int | None
     """Number of the first line in the file, counted from 1; None if it is unknown."""
 

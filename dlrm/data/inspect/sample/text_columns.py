@@ -57,9 +57,9 @@ def name_type(kind: pl.DataType) -> str:
 def find_missing_words(rows: pl.DataFrame) -> list[str]:
     """Find the texts that stand for missing values, in the order of the columns.
 
-    rows: columns of text. Where all texts of a column are numbers or times but for such words, they are no values of
-    it: a column of words may have a real one that looks like them. A word that is one of the two values of some column,
-    which may be the label, stays a value everywhere.
+    rows: columns of text. Words such as NA are no values of a column if all its other texts are numbers or times: a
+    column of words may have a real one that looks like them. A word stays a value everywhere if it is one of the two
+    values of some column, which may be the label.
     """
     found: dict[str, None] = {}
     labels: set[str] = set()

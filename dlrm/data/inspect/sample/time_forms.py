@@ -37,7 +37,7 @@ _WHOLE = (
     *("%b %d %H:%M:%S %Y", "%b %d %H:%M:%S %z %Y", "%b %d %I:%M:%S %p %z %Y", "%b %d %H:%M:%S", "%Y-%m", "%Y/%m"),
     *("%Y%m", "%m/%Y", "%b %Y", "%b-%Y", "%b-%y"),
 )
-"""Forms of other orders: those of C, Java, syslog, and months without a day."""
+"""Forms of other orders: from C, Java and syslog, and months without a day."""
 _LOCAL_ZONE = re.compile(r" ?[A-Z]{2,5}")
 _DIGITS = re.compile("(?:%[YymdHMS])+")
 """Forms of digits alone, in which nothing need stand between a date and a time of day."""
@@ -122,7 +122,7 @@ _HANDFUL = 32
 """Number of distinct values that forms are tried on before they are tried on all."""
 _HANDFUL_SHARE = 0.8
 _MOST = 0.9
-"""Share of the distinct values of one form from which the others are told as an exception."""
+"""Share of one form among the distinct values from which the others are reported as exceptions."""
 _MIN_DIGITS = 50
 """Least number of distinct whole numbers without a name of times that are times if all of them are: of each hundred
 neighbours some are none."""
@@ -231,7 +231,7 @@ def _is_future(times: Times) -> bool:
 
 
 def _describe_doubt(texts: pl.Series, read: list[Times], shares: dict[str, float]) -> str:
-    """Describe texts that look like times, with the lines that would read them; empty for other texts.
+    """Describe texts that look like times, with the lines to read them; empty for other texts.
 
     read: forms of all texts, none or several or one with a local zone. shares: share of the texts of each form.
     """
@@ -263,7 +263,7 @@ def _format_line(name: str, form: str) -> str:
 
 
 def _describe_numbers(numbers: pl.Series) -> str:
-    """Describe numbers of which most are times, and those that may be the days of a spreadsheet; empty for others."""
+    """Describe numbers if most of them are times, or if all may be the days of a spreadsheet; empty otherwise."""
     _, is_time = parse_times(numbers.to_arrow())
     if is_time.mean() >= _MOST:
         others = numbers.filter(pl.Series(~is_time))

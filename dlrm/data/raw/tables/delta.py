@@ -1,4 +1,4 @@
-"""Files of a table of Delta Lake, by its log: those of one version, without the rows of its deletion vectors.
+"""Files of one version of a Delta Lake table, by its log, without the rows of its deletion vectors.
 
 The log of a table in a store is copied: the library, which reads it from this machine, would look for credentials
 elsewhere than all other reading does.
@@ -94,7 +94,7 @@ def list_delta_files(directory: TableDirectory, version: str | None) -> list[Tab
 
 
 def _list_partition_values(actions: pa.Table) -> dict[str, pa.Array]:
-    """List the values that the log has of columns which the files lack, by name: one value for each file."""
+    """List the log's values of columns that the files lack, by name: one value for each file."""
     if "partition" not in actions.schema.names:
         return {}
     partition = actions["partition"].combine_chunks()

@@ -1,4 +1,4 @@
-"""Files of a table of Iceberg, by its metadata: those of one snapshot, with the deletes that apply to each.
+"""Files of one snapshot of an Iceberg table, by its metadata, with the deletes that apply to each file.
 
 Which deletes apply to which file is said in "Scan Planning" of Iceberg's specification.
 """
@@ -64,8 +64,8 @@ class IcebergSnapshot:
         return [entry for manifest in manifests for entry in manifest.fetch_manifest_entry(files)]
 
     def find_key(self, field_id: int) -> TableColumn:
-        """Find a column by whose values rows are deleted, which may have left the schema. Raises DataError for a field
-        of a struct."""
+        """Find a column by whose values rows are deleted; it may have left the schema. Raises DataError for a field of
+        a struct."""
         if field_id not in self._names:
             message = "deletes rows by the values of a field of a struct, which is not supported"
             raise self._directory.make_error(message, "files with a copy of its present rows")
@@ -189,7 +189,7 @@ def _list_columns(snapshot: IcebergSnapshot) -> list[TableColumn]:
 
 
 def _list_constants(snapshot: IcebergSnapshot, entry: ManifestEntry) -> Mapping[str, pa.Scalar]:
-    """List the values of columns that the file may lack: those of its partition, and defaults of later columns."""
+    """List the values of columns that the file may lack: its partition's values, and defaults of later columns."""
     values: dict[int, Any] = {
         field.field_id: field.initial_default for field in snapshot.schema.fields if field.initial_default is not None
     }

@@ -12,10 +12,10 @@ _MAX_MESSAGE = 300
 
 
 def list_table_files(directory: TableDirectory, kind: str, versions: Mapping[str, str]) -> Sequence[TableFile]:
-    """List the files of a table, of which at least one has rows.
+    """List the files of a table; at least one of them has rows.
 
     versions: version to read by the directory of a table; other tables are read at their newest version. Raises
-    DataError where the table cannot be read by its log.
+    DataError if the table cannot be read by its log.
     """
     library = _LIBRARIES.get(kind)
     if library is None:

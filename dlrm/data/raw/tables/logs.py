@@ -1,4 +1,4 @@
-"""Tables of Delta Lake, Iceberg and Hudi: their directories hold deleted rows too, which only their logs tell."""
+"""Tables of Delta Lake, Iceberg and Hudi: their directories hold deleted rows too, known only from the logs."""
 
 import re
 from collections.abc import Iterable

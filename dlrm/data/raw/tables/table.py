@@ -33,7 +33,7 @@ class TableColumn:
 
     name: str
     stored_names: tuple[str, ...]
-    """Names that it may have in a file whose columns have no ids."""
+    """Possible names of the column in a file whose columns have no ids."""
     field_id: int | None = None
     """Id in a file whose columns have ids; None: the stored names count in every file."""
 

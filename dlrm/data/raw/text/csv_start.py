@@ -103,7 +103,7 @@ def try_split(line: bytes, delimiter: str) -> list[str]:
 
 
 def cut_at_headers(lines: Lines, header: bytes) -> Iterator[Lines]:
-    """Yield the runs between the lines that repeat the header, as files do that were written one after the other.
+    """Yield the runs between the lines that repeat the header, as concatenated files do.
 
     header: the line, without its end. A byte order mark may stand before it.
     """
@@ -122,7 +122,7 @@ def cut_at_headers(lines: Lines, header: bytes) -> Iterator[Lines]:
 
 
 def _cut(lines: Lines, start: int, end: int, number: int) -> Lines:
-    """Cut a run from byte `start` to byte `end`; number: that of its first line among `lines`."""
+    """Cut a run from byte `start` to byte `end`; number: number of its first line among `lines`, from 0."""
     data, total = lines.data[start:end], len(lines.data)
     num_bytes = lines.num_bytes * end // total - lines.num_bytes * start // total
     return Lines(data, lines.first_number + number, data.count(b"\n"), num_bytes)

@@ -30,7 +30,7 @@ class Lines:
     """A run of whole lines of one file."""
 
     data: bytes
-    """Bytes of the lines, each of which ends in a newline."""
+    """Bytes of the lines, each ending in a newline."""
     first_number: int
     """Number of the first line in the file, counted from 1."""
     num_lines: int

@@ -57,7 +57,7 @@ def check_arrow_columns(file: DataFile, schema: SchemaConfig) -> None:
 def _check_columns(
     found: "ArrowBatches", file: DataFile, schema: SchemaConfig, *, with_labels: bool
 ) -> list[ReadColumn]:
-    """Return all columns of a file, with those of its path. Raises DataError if it lacks columns of the schema."""
+    """Return all columns of a file and its path. Raises DataError if it lacks columns of the schema."""
     columns = list_read_columns(file, found.schema)
     check_columns(make_read_schema(columns), schema, file.name, with_labels)
     return columns
@@ -70,7 +70,7 @@ def _parse(
 
 
 class ArrowBatches:
-    """Record batches of one file, of which a stream can be read once."""
+    """Record batches of one Arrow IPC file or stream."""
 
     def __init__(self, source: pa.NativeFile, file: DataFile, is_stream: bool) -> None:
         self._source, self._file, self._is_stream = source, file, is_stream

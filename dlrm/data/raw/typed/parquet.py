@@ -67,7 +67,7 @@ def list_read_columns(file: DataFile, stored: pa.Schema) -> list[ReadColumn]:
 def _find_columns(
     columns: Sequence[TableColumn], constants: Mapping[str, pa.Scalar], stored: pa.Schema
 ) -> list[ReadColumn]:
-    """Find the columns of a table among those of a file."""
+    """Find the columns of a table among the columns of a file."""
     ids = {int(field.metadata[_FIELD_ID]): field for field in stored if field.metadata and _FIELD_ID in field.metadata}
     by_name = {field.name: field for field in stored}
     found: list[ReadColumn] = []
@@ -305,7 +305,7 @@ def _probe_groups(raw: BinaryIO | io.RawIOBase, metadata: parquet.FileMetaData, 
 def _find_stored_columns(metadata: parquet.FileMetaData, columns: list[str]) -> list[int]:
     """Return the indices of the stored columns that belong to `columns`.
 
-    Values of lists are stored under a path below that of their column.
+    Values of lists are stored under a path below their column's.
     """
     wanted = set(columns)
 
@@ -324,7 +324,7 @@ def _list_texts(schema: SchemaConfig, columns: Mapping[str, ReadColumn]) -> set[
 
 
 def _find_dictionary_columns(metadata: parquet.FileMetaData, texts: Collection[str]) -> list[str]:
-    """Return those of `texts` that are dictionary-encoded throughout: distinct texts, and an index for each row.
+    """Return the columns in `texts` that are dictionary-encoded throughout: distinct texts, and an index for each row.
 
     Other columns may begin with a dictionary, which the writer gave up when it grew too large. For these Arrow would
     build a dictionary of all texts, which grows from block to block.

@@ -81,7 +81,7 @@ def parse_columns(
 
 
 class _ColumnReader:
-    """Converter of columns to those of a RawTable; it records bad rows in `bad`."""
+    """Converter of columns to columns of a RawTable; it records bad rows in `bad`."""
 
     def __init__(self, schema: SchemaConfig, bad: BadRows, rows: NDArray[np.int64], with_labels: bool) -> None:
         """Set what to convert. rows: [n], the number within the block of each row of the columns."""

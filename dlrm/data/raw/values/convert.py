@@ -16,7 +16,7 @@ def is_bytes(kind: pa.DataType) -> bool:
 
 
 def convert_bytes(values: pa.Array) -> pa.Array:
-    """Convert bytes [n] to strings: UTF-8 as it stands, others as hexadecimal digits, 16 bytes as those of a UUID.
+    """Convert bytes [n] to strings: UTF-8 as it stands, others as hexadecimal digits, 16 bytes as a UUID.
 
     Bytes of a fixed size are text only if they are printable ASCII: random ones may be UTF-8 by chance.
     """

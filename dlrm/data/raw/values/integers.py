@@ -38,7 +38,7 @@ class IntegerIds:
     num_extreme: int = 0
     """Number of infinite floats and of those beyond float32, which are missing ids."""
     num_rounded: int = 0
-    """Number of ids from floats that are so large that each stands for several integers."""
+    """Number of ids from floats so large that each stands for several integers."""
 
 
 def convert_to_integers(values: pa.Array) -> IntegerIds:

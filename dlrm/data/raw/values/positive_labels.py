@@ -110,7 +110,7 @@ def list_label_values(values: pa.Array) -> list[str]:
 def make_positive_error(
     positive: str, label: str, num_positives: int, label_values: Iterable[str], kind: str = ""
 ) -> DataError:
-    """Make the error for rows none or all of which have the positive label.
+    """Make the error if no row, or every row, has the positive label.
 
     label_values: some values of the label. kind: kind of the rows, such as "evaluation"; empty for all.
     """

@@ -1,7 +1,7 @@
 """Times of raw columns, whatever their form, and the parts of a time that a feature may be made of. Everything in UTC.
 
 Integers count seconds, milli-, micro- or nanoseconds since 1970. Between 1980 and 2100 the ranges of the four units are
-disjoint, so that the magnitude of a number tells its unit. Below all of them, integers such as 20240131 are dates from
+disjoint, so that the magnitude of a number shows its unit. Below all of them, integers such as 20240131 are dates from
 1980 to 2099. Other integers are not taken for times. Texts and digits of any other form need a format, which says where
 the parts of a time stand.
 """
@@ -112,7 +112,7 @@ def explain_not_time(value: pa.Scalar, time_format: str | None = None) -> tuple[
 
 
 def _parse_alike_texts(texts: pa.Array) -> NDArray[np.int64] | None:
-    """Parse texts of which all or none have an offset, to seconds [n] as `_parse_texts` does, twenty times as fast.
+    """Parse texts to seconds [n] as `_parse_texts` does, twenty times as fast, if all or none of them have an offset.
 
     Return None if some text has another form.
     """
