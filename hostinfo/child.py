@@ -26,7 +26,7 @@ POLL_SECONDS = 0.05
 
 
 def make_child_command(module: str, arguments: Sequence[str]) -> list[str]:
-    """Return the command with which this process runs `module` as a child that never outlives it."""
+    """Return the command for this process to run `module` as a child that never outlives it."""
     return [sys.executable, "-u", "-m", "hostinfo.child", str(os.getpid()), module, *arguments]
 
 

@@ -1,8 +1,8 @@
 """Heartbeats of the ranks of one node: each rank sends one a second, the launch process notices which have stopped.
 
 They travel through a datagram socket of the machine, whose address the ranks find in their environment. A thread of its
-own sends them: a rank that saves, loads or compiles for minutes sends them all the same, one that is stopped, frozen or
-swapped out does not.
+own sends them: a rank that saves, loads or compiles for minutes sends them all the same; a stopped, frozen or
+swapped-out one does not.
 """
 
 import contextlib

@@ -9,7 +9,7 @@ from pathlib import Path
 CGROUPS = Path("/sys/fs/cgroup")
 CPUINFO = Path("/proc/cpuinfo")
 _LISTS, _BF16 = ("flags", "Features"), {"avx512_bf16", "amx_bf16", "bf16"}
-"""Names of the lines that list instructions, on x86 and on Arm, and of the instructions that multiply in bf16."""
+"""Names of the lines with lists of instructions, on x86 and on Arm, and of the instructions that multiply in bf16."""
 NVIDIA_SMI_SECONDS = 10.0
 """Seconds to wait for the driver; without an answer there are no GPUs."""
 

@@ -10,8 +10,8 @@ _OOM_SCORE, _MAX_OOM_SCORE = Path("/proc/self/oom_score_adj"), "1000"
 
 
 def get_tree_memory_bytes(process: psutil.Process, exact_above: int = 0) -> int:
-    """Return the memory of `process` and all its descendants in bytes: their proportional set sizes, in which pages
-    that they share count once.
+    """Return the memory of `process` and all its descendants in bytes: their proportional set sizes, in which shared
+    pages count once.
 
     exact_above: a total of up to so many bytes may be too high: the sum of the resident set sizes, in which shared
     pages count for every process. These the kernel knows, while it looks through all pages for the proportional ones,

@@ -77,9 +77,9 @@ def verify_checkpoint(
 ) -> None:
     """Compare every file with the manifest, a share of the files on each rank. Collective.
 
-    sharers: ranks that have the same directory; None for all. is_rank0_enough: whether other directories than that of
-    rank 0 may lack files. Raises, on all ranks, CheckpointFaultError where a file is damaged or missing, and OSError
-    where one cannot be read for another reason.
+    sharers: ranks that have the same directory; None for all. is_rank0_enough: whether directories other than rank 0's
+    may lack files. Raises, on all ranks, CheckpointFaultError where a file is damaged or missing, and OSError where one
+    cannot be read for another reason.
     """
     sharers = sharers or DirectoryRanks.of_all(ranks.rank, ranks.world_size)
     names = sharers.share(sorted(manifest.files)) if sharers.first == 0 or not is_rank0_enough else []

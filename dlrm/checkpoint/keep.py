@@ -48,7 +48,7 @@ def remove_old_checkpoints(
 
 
 def list_not_uploaded(directory: RunDirectory) -> list[CheckpointDirectory]:
-    """List the checkpoints that wait to be uploaded to the bucket of the run; empty where it has none."""
+    """List the checkpoints that wait to be uploaded to the bucket of the run; empty if the run has no bucket."""
     if not directory.run_store.exists():
         return []
     return [found for found in list_checkpoints(directory.checkpoints) if not is_uploaded(directory, found)]

@@ -44,9 +44,9 @@ def count_free_bytes(memory_bytes: int, enough_bytes: int) -> int:
     """Return how many of `memory_bytes` the job's processes on this node leave free, counted as the service counts
     them near their limit.
 
-    These processes are the launch process, which is the parent of this one, and all its descendants. Returns 0 where
-    there is no parent. enough_bytes: where at least so many are free, fewer than are may be returned, and the kernel
-    is spared a look through all pages.
+    These processes are the launch process, which is the parent of this one, and all its descendants. Returns 0 if this
+    process has no parent. enough_bytes: if at least so many are free, fewer than are may be returned, and the kernel is
+    spared a look through all pages.
     """
     launch = psutil.Process().parent()
     used = get_tree_memory_bytes(launch, exact_above=memory_bytes - enough_bytes) if launch else 0

@@ -30,7 +30,7 @@ class RunIdentity:
         return cls(settings, data_checksum)
 
     def check(self, checkpoint: CheckpointDirectory, manifest: CheckpointManifest) -> None:
-        """Raise DataError, which names every field that differs, if the checkpoint belongs to another run."""
+        """Raise DataError if the checkpoint belongs to another run; the message names every field that differs."""
         differences = list_differences(self.settings, manifest.identity)
         if self.data_checksum != manifest.data_checksum:
             differences.append("data has other rows")

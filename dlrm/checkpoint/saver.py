@@ -67,9 +67,9 @@ class Saver:
     ) -> None:
         """Prepare the first checkpoint.
 
-        saved_step: step of the checkpoint from which the run resumes, if any. uploads: relay of what is told about
-        uploads; None on all ranks but the first one of a node, and where the run is not kept in a bucket. sharers:
-        ranks that have the same `directory`; None for all.
+        saved_step: step of the checkpoint from which the run resumes, if any. uploads: relay of the uploader's events;
+        None on all ranks but the first one of a node, and if the run is not kept in a bucket. sharers: ranks that have
+        the same `directory`; None for all.
         """
         self._directory = directory
         self._state = state

@@ -208,8 +208,7 @@ class TableOptimizerSpec(Config):
 
     @property
     def counting_field(self) -> tuple[str, str] | None:
-        """Field that needs to know how often a row occurs in a batch, with the value that turns it off; None if
-        absent."""
+        """Field that depends on how often a row occurs in a batch, with the value to turn it off; None if absent."""
         if self.cowclip is not None:
             return "cowclip", "null"
         return ("count_exponent", "0") if self.count_exponent else None

@@ -13,8 +13,8 @@ class VarianceReductionConfig(Config):
     gamma: float = Field(default=0.1, gt=0.0, le=1.0)
     """Smallest factor on an element; the largest is 1, so that a gamma of 1 reduces nothing."""
     beta3: float = Field(default=0.9, ge=0.0, lt=1.0)
-    """Share of the factors that is kept from step to step with optimizers that have a beta2; the other
-    optimizers use each step's own factors."""
+    """Share of the factors that is kept from step to step if the optimizer has a beta2; with other optimizers each step
+    uses its own factors."""
     scale: Literal["gradient", "update"] = "gradient"
     """Quantity that is scaled. gradient: the gradient before the optimizer sees it, as in the paper; update: the update
     that the optimizer computes from it (Adam divides a constant factor of its gradient out again)."""

@@ -35,7 +35,7 @@ class Blend:
     """The weighted mean of a model and logistic regression that suits the validation rows."""
 
     share: float
-    """Weight of logistic regression; that of the model is 1 - share."""
+    """Weight of logistic regression; the model's is 1 - share."""
     num_rows: int
     """Number of validation rows."""
     log_loss: float
@@ -68,7 +68,7 @@ class Blend:
 def blend_and_measure(model: PlainModel, dataset: Dataset, job: JobConfig) -> BlendOutput:
     """Blend a trained model as `fit_blend` does, and measure the blend on all evaluation rows.
 
-    model: gets the first-order part. The report says where no blend could be chosen or measured, and why.
+    model: gets the first-order part. If no blend could be chosen or measured, the report says why.
     """
     reasons: list[str] = []
     blend = try_blend(model, dataset, job, reasons.append)
@@ -107,9 +107,9 @@ def _measure_train(model: PlainModel, dataset: Dataset, job: JobConfig) -> dict[
 
 
 def try_blend(model: PlainModel, dataset: Dataset, job: JobConfig, tell: Callable[[str], None]) -> Blend | None:
-    """Blend a trained model as `fit_blend` does, where the job asks for it.
+    """Blend a trained model as `fit_blend` does, if the job asks for it.
 
-    Returns None if the model is left as it was trained. tell: takes the reason, where the job asks for a blend.
+    Returns None if the model is left as it was trained; the callback gets the reason if the job asks for a blend.
     """
     if job.run.blend == "none":
         return None
@@ -127,8 +127,8 @@ def fit_blend(model: PlainModel, dataset: Dataset, job: JobConfig) -> Blend | No
     """Blend a trained model with logistic regression.
 
     model: without a first-order part. dataset: as opened, with validation rows among the training rows, as `job` holds
-    them out. Returns None if the job asks for no blend, or has no validation rows to choose by. Raises ValueError
-    if the weights of the rows to fit on are all 0, or those of the validation rows, and where a logit is NaN.
+    them out. Returns None if the job asks for no blend, or has no validation rows to choose by. Raises ValueError if
+    all weights of the rows to fit on, or of the validation rows, are 0, and if a logit is NaN.
     """
     run = job.run
     held_out = hold_out_validation(dataset, run.validation_fraction, job.data.split, run.seed)

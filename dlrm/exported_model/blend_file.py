@@ -1,4 +1,4 @@
-"""The file in which the program that blends a model tells the run what it has made."""
+"""The file in which the blending program hands its result to the run."""
 
 from dataclasses import dataclass
 from pathlib import Path

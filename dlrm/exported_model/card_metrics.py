@@ -1,4 +1,4 @@
-"""The part of the model card that says how good the model is: its metrics beside those of simple models."""
+"""The part of the model card that says how good the model is: its metrics beside the metrics of simple models."""
 
 from collections.abc import Mapping, Sequence
 
@@ -33,7 +33,7 @@ def render_quality_warnings(metrics: Mapping[str, float | None], source: Evaluat
 
 
 def render_metrics(train_label_rate: float, metrics: Mapping[str, float | None]) -> str:
-    """Render the final metrics of a run, beside those of the constant predictor and of simple models."""
+    """Render the final metrics of a run, beside the metrics of the constant predictor and of simple models."""
     if metrics.get("log_loss") is None:
         return "Nothing: the run ended before its first evaluation."
     yardsticks = find_yardsticks(metrics)

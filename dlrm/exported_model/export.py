@@ -72,7 +72,7 @@ def make_saved_config(
 ) -> SavedConfig:
     """Make the settings that a model is saved with.
 
-    step: that of its checkpoint; None if it has none. first_order: part that the model is blended with.
+    step: the step of its checkpoint; None if it has none. first_order: part that the model is blended with.
     """
     job, schema = resolved.job, dataset.schema
     return SavedConfig(
@@ -114,9 +114,9 @@ def _make_model(job: JobConfig, schema: DataSchema) -> PlainModel:
 
 
 def _write_weights(path: Path, checkpoint: Path, job: JobConfig, model: PlainModel) -> None:
-    """Write the weights of the checkpoint, and those of the model's first-order part, which it has.
+    """Write the weights of the checkpoint, and the weights of the first-order part of `model`, if it has one.
 
-    Raises OSError, and CheckpointError if that cannot be read.
+    Raises OSError, and CheckpointError if the checkpoint cannot be read.
     """
     weights = map_new_weights(path, {name: tensor.shape for name, tensor in model.state_dict().items()})
     _load_weights(weights, checkpoint, job, model)

@@ -112,8 +112,8 @@ class SavedModel:
         """Predict the probabilities [n] of label 1 for the rows of a table.
 
         table: a pyarrow.Table, or a data frame of a library that supports Arrow, such as Polars or pandas. Columns are
-        found by name, and other columns are ignored. Warns of values that it reads otherwise than they stand, such as
-        infinity, which is missing. Raises DataError if a column is missing or of another type.
+        found by name, and other columns are ignored. Warns of values that it reads otherwise than they stand: infinity,
+        for example, is read as missing. Raises DataError if a column is missing or of another type.
         """
         # Arrow's exchange between libraries, which copies no data, cuts names at a NUL.
         rows, schema = table if isinstance(table, pa.Table) else pa.table(table), self._schema_to_read
@@ -139,7 +139,7 @@ class SavedModel:
 
         patterns: files, directories and patterns, also of s3:// and gs://. file_format: "parquet", "csv", "jsonl",
         "arrow" or "criteo_tsv"; None to detect it. max_bad_fraction: share of the rows that may be unreadable; these
-        get NaN, and DataError is raised at the end where there are more. num_threads: None for one per core. Raises
+        get NaN, and DataError is raised at the end if there are more. num_threads: None for one per core. Raises
         DataError, which names file, line and column.
         """
         patterns = [patterns] if isinstance(patterns, str) else patterns
@@ -185,8 +185,8 @@ class SavedModel:
     ) -> tuple[Iterator[Piece], int]:
         """Return the rows of raw files as pieces to score, and the bytes of all files together. Raises DataError.
 
-        keep_going: leave bad rows out. output: file that the scores replace, which must be none of the files.
-        arguments: names for messages.
+        keep_going: leave bad rows out. output: file that the scores replace; it must be none of the files. arguments:
+        names for messages.
         """
         encoders, model_format = self.encoders, self._raw_format
         files = find_files(patterns, arguments.data, None, Path(), refuses_repeats=not with_labels)

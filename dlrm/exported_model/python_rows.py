@@ -22,8 +22,7 @@ def make_table(rows: Mapping[str, Any], schema: SchemaConfig) -> pa.Table:
     """Convert a dictionary of columns, or of one row's values, to a table of the feature columns of `schema`.
 
     Label and weight are left out. Raises DataError where `rows` is not a dictionary, or if a column is missing,
-    unknown, of another length, or not a list of values of one type. It does not check that the type is the one that the
-    schema requires.
+    unknown, of another length, or not a list of values of one type. It does not check the type against the schema.
     """
     if not isinstance(rows, Mapping):
         valid = "a dict of columns: a list of values for each; predict_table takes tables"

@@ -55,9 +55,9 @@ def make_schema_to_read(schema: SchemaConfig, model_format: str) -> SchemaConfig
     """Return the schema for tables, and for files of all formats but Criteo TSV.
 
     A model that was trained on Criteo TSV reads CSV with commas and a header, and takes text of categorical columns for
-    hexadecimal, as in the TSV. For one that was trained on CSV, the texts that stand for a missing value there do so in
-    every format, and an empty list, which CSV cannot represent, is a missing one. Of JSON Lines this holds for all but
-    lists, which are as in Parquet.
+    hexadecimal, as in the TSV. For a model trained on CSV, the texts that stand for a missing value there do so in
+    every format, and an empty list is a missing value too, since CSV cannot represent it. For a model trained on JSON
+    Lines the same holds for all but lists, which are as in Parquet.
     """
     if model_format in ("csv", "jsonl"):
         words = ["", *schema.missing]

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LAST_LOOK_SECONDS = 8.0
-"""Seconds in which a node finds out that node 0 has made the last checkpoint complete in the bucket."""
+"""Seconds for a node to find out that node 0 has made the last checkpoint complete in the bucket."""
 
 
 def read_spec(directory: RunDirectory, number: int) -> ResolvedJob:
@@ -90,7 +90,7 @@ def _prepare_and_train(
 
 
 def _wait_for_uploads(result: NodeResult, rank: int, stopper: Stopper, watchdog: Watchdog) -> None:
-    """Wait until what the ranks of this node have left is in the bucket of the run, where it has one.
+    """Wait until the files that the ranks of this node have left are in the bucket of the run, if it has one.
 
     Another signal, and the loss of a node, end the wait.
     """
@@ -217,7 +217,7 @@ def _make_part_result(
 
 
 def _take_over_spec(directory: RunDirectory, attempt: AttemptDirectory) -> None:
-    """Replace the run's document by the attempt's own, where it has one.
+    """Replace the run's document by the attempt's own, if it has one.
 
     Called once the run directory is locked and the rows are found: an attempt that is too late, or has other rows,
     changes nothing for later attempts.

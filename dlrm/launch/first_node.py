@@ -45,8 +45,7 @@ from hostinfo.node_place import NodePlace
 log = logging.getLogger(__name__)
 
 MAX_RAISE = 256
-"""Samples by which a batch that is yet to be decided may be raised for a number of machines that its range does not
-demand."""
+"""Samples by which an undecided batch may be raised for a number of machines not demanded by the job's range."""
 
 
 def run_first_node(invocation: Invocation) -> int:
@@ -76,7 +75,7 @@ def run_first_node(invocation: Invocation) -> int:
 
 @contextmanager
 def _open_store(invocation: Invocation) -> Generator[StoreProcess | None]:
-    """Keep the run in its bucket during the block, where it has one; the run is leased then, and its document here.
+    """Keep the run in its bucket during the block, if it has one; the run is leased then, and its document here.
 
     Raises StoreRefusedError.
     """

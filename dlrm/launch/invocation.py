@@ -44,9 +44,9 @@ class Invocation:
         return self.directory.attempt(self.number)
 
     def place_document(self) -> None:
-        """Give a run that has no document, neither here nor in its bucket, the one that was named.
+        """Give a run the named document if it has none, neither here nor in its bucket.
 
-        Raises ConfigError if that is damaged, and OSError.
+        Raises ConfigError if the document is damaged, and OSError.
         """
         if self.document is not None and not self.directory.spec.exists():
             content = self.document.read_bytes()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 SAME_MOMENT_SECONDS = 1.0
-"""Seconds within which failures may be observed in a different order from the one in which they happened."""
+"""Seconds within which the observed order of failures may differ from the true one."""
 
 
 def make_stopped_outcome(message: str) -> Outcome:
@@ -68,8 +68,8 @@ def make_result(outcome: Outcome | None, *, is_cause: bool = True) -> NodeResult
 def decide_outcome(states: Mapping[int, NodeState], lost: LostNode | None) -> Outcome:
     """Decide the outcome if no rank has written one.
 
-    A node on which something went wrong comes before one that is lost, and that before those that ended because
-    another node did; among equals the one that failed first.
+    Nodes with a fault of their own come first, then a lost node, then nodes that ended because another node did; among
+    equals the one that failed first.
     """
     results = {node: state.result for node, state in states.items() if state.result is not None}
     causes = _order_failed({node: result for node, result in results.items() if result.is_cause})

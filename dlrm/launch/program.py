@@ -16,9 +16,10 @@ With `--run-store URI` the run is kept in a bucket too, under URI and the name o
 model are uploaded behind the training, and an empty directory is filled from there first (docs/buckets.md). Nodes that
 all have this option may have run directories of their own.
 
-A launcher whose machines share no disk with the service passes `--document FILE`, for a run that has no document yet,
-and `--push-target FILE`, the address of the service for all that it would read in the run directory otherwise: reports,
-logs and the outcome. Both may be mounted read-only; the target may change while the attempt runs.
+A launcher whose machines share no disk with the service passes `--document FILE`, for a run without a document, and
+`--push-target FILE`, with the address of the service. Reports, logs and the outcome are sent there, since the service
+cannot read them in the run directory. Both files may be mounted read-only; the target may change while the attempt
+runs.
 """
 
 import logging
@@ -57,10 +58,10 @@ def main() -> int:
 
 
 def _end_in_use(invocation: Invocation, error: RunInUseError) -> int:
-    """Tell the service that another process works in the run directory, and return the exit code.
+    """Report to the service that another process works in the run directory, and return the exit code.
 
-    Nothing is reported or written if that process may be at this same attempt, whose outcome would be hidden, or where
-    no service has started this one.
+    Nothing is reported or written if that process may be at this same attempt, whose outcome would be hidden, or if no
+    service has started this attempt.
     """
     is_first = invocation.place is None or invocation.place.node == 0
     attempt = invocation.attempt

@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class Stopper:
-    """Thread that waits for SIGTERM and SIGINT, which are blocked in the whole process, and passes them on as SIGTERM.
+    """Thread that waits for SIGTERM and SIGINT, blocked in the whole process, and passes them on as SIGTERM.
 
     No signal handler runs, so that the main thread is never interrupted while it imports, forks or tears down. The
     ranks agree among themselves on the step at which they stop.

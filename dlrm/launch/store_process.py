@@ -1,4 +1,4 @@
-"""The process that keeps a run in its bucket, seen from the launch process that starts it."""
+"""The process that keeps a run in its bucket, as the launch process starts and sees it."""
 
 import contextlib
 import logging
@@ -65,7 +65,7 @@ class StoreProcess:
 
     @property
     def lost(self) -> str | None:
-        """Sentence that says who has taken the run over; None as long as nobody has."""
+        """Sentence about who has taken the run over; None as long as nobody has."""
         message = self._seen.get(MessageKind.LOST)
         return message.text if message else None
 

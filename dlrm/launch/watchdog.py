@@ -19,11 +19,11 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.5
 GRACE_SECONDS = 5.0
-"""Seconds in which ranks notice by themselves that another one has gone, and say so in their logs; then they are
+"""Seconds for ranks to notice by themselves that another one has gone, and to say so in their logs; then they are
 killed."""
 STUCK_SECONDS = 30.0
-"""Seconds after which the main thread is given up too: it may be in a call of torch's store, which waits for ever where
-the network is cut, or wait for a process that not even SIGKILL ends."""
+"""Seconds after which the main thread is given up too: it may wait for ever in a call of torch's store if the network
+is cut, or for a process that not even SIGKILL ends."""
 
 
 class Watchdog:
@@ -34,8 +34,8 @@ class Watchdog:
     ) -> None:
         """Prepare to watch.
 
-        timeout_seconds: silence from which on a rank or node counts as lost. group: the nodes of the attempt; None
-        where there is one. store: process that keeps the run in a bucket; None if it is not kept in one.
+        timeout_seconds: silence from which on a rank or node counts as lost. group: the nodes of the attempt; None for
+        a single node. store: process that keeps the run in a bucket; None if it is not kept in one.
         """
         self.timeout_seconds = timeout_seconds
         self.group = group
@@ -49,7 +49,7 @@ class Watchdog:
         self.ended_node: int | None = None
         """Another node whose part has failed, so that this one cannot go on."""
         self.taken_over: str | None = None
-        """Sentence that says which other launch has taken the run over in its bucket; None if none has."""
+        """Sentence about the launch that has taken the run over in its bucket; None if none has."""
         self.killed: set[int] = set()
         """Processes that were killed because another one was silent or has ended."""
 

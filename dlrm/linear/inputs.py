@@ -99,7 +99,7 @@ class LinearInputs:
         return 1 + sum(block.num_weights for block in self.blocks)
 
     def multiply(self, weights: Vector) -> Vector:
-        """Compute the logits [n] of `weights` [num_weights], the first of which is the bias."""
+        """Compute the logits [n] of `weights` [num_weights]; the first weight is the bias."""
         logits = np.full(self.num_rows, weights[0])
         for block, part in zip(self.blocks, self._split(weights), strict=True):
             logits += block.multiply(part)

@@ -1,4 +1,4 @@
-"""Adam's running means of a group of parameters, which optimizers that torch does not have share."""
+"""Adam's running means of a group of parameters, shared by optimizers that torch does not have."""
 
 # torch has no public names for the foreach operations that its own optimizers use.
 # pyright: reportPrivateImportUsage=false
@@ -34,7 +34,7 @@ def update_moments(
     m = beta1 m + (1 - beta1) g,   m_hat = m / (1 - beta1^t)
     v = beta2 v + (1 - beta2) g^2, v_hat = v / (1 - beta2^t)
 
-    squared: the g of v, where it is another one than that of m.
+    squared: the g of v, if it differs from the g of m.
     """
     states = [_get_state(optimizer, parameter) for parameter in parameters]
     means = [state["exp_avg"] for state in states]

@@ -100,8 +100,8 @@ def _make(config: DenseOptimizerConfig, groups: list[dict[str, Any]]) -> Optimiz
 def _choose_kernels(device: torch.device) -> dict[str, bool]:
     """Choose between torch's implementations of its optimizers: on CUDA one kernel makes the whole step.
 
-    Its state is that of the others, but for the count of steps, which it keeps on the device. torch moves the count to
-    where it belongs when state is loaded.
+    Its state is the same as in the others, except for the count of steps, which it keeps on the device. torch moves the
+    count to where it belongs when state is loaded.
     """
     return {"fused" if device.type == "cuda" else "foreach": True}
 

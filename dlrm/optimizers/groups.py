@@ -1,4 +1,4 @@
-"""Parameter groups of an optimizer: which dense parameters are trained with which settings."""
+"""Parameter groups of an optimizer: dense parameters with the settings to train them with."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -26,7 +26,7 @@ def make_parameter_groups(
     """Return parameter groups for torch.optim: parameters that are trained alike form one group.
 
     Biases and other vectors have neither weight decay nor trust ratio, unless the group that claims them sets it.
-    Raises DataError naming a parameter that no group claims, or a group that claims none.
+    Raises DataError naming an unclaimed parameter, or a group that claims none.
     """
     claims = _match_groups(config.groups, [name for name, _ in named_parameters])
     members: dict[_Settings, list[Parameter]] = {}

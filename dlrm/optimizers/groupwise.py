@@ -36,7 +36,7 @@ class GroupwiseOptimizer(Uncompiled):
 
 
 class AveragingOptimizer(GroupwiseOptimizer):
-    """Base class of optimizers that keep an average of the weights, which is evaluated and exported.
+    """Base class of optimizers that keep an average of the weights, for evaluation and export.
 
     Their beta1 is the share of the average in the weights that are trained, not the share of a mean.
     """

@@ -18,7 +18,7 @@ class Lamb(GroupwiseOptimizer):
     update plus weight_decay w, and ratio = ||w|| / ||u||, or 1 where one of the norms is 0.
 
     The norm of w is used unchanged (phi is the identity). With ratio 1 this is Adam with decoupled weight decay; groups
-    whose `is_trust_scaled` is false are trained that way.
+    whose `is_trust_scaled` is false are trained like this.
     """
 
     def __init__(

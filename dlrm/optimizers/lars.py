@@ -17,7 +17,7 @@ class Lars(GroupwiseOptimizer):
     = trust_coefficient ||w|| / (||g|| + weight_decay ||w||), or 1 where ||w|| or ||g|| is 0.
 
     The paper multiplies lr into v; here lr is outside of v, as in torch's SGD, so that a falling rate takes effect at
-    once. With ratio 1 this is SGD with momentum; groups whose `is_trust_scaled` is false are trained that way.
+    once. With ratio 1 this is SGD with momentum; groups whose `is_trust_scaled` is false are trained like this.
     """
 
     batch_fraction: float = 1.0

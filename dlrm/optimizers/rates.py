@@ -12,7 +12,7 @@ class StepRates:
     dense: float
     table: float
     growth: float = 1.0
-    """k, rows of a full batch as a multiple of those of the run's first batch."""
+    """k, rows of a full batch as a multiple of the rows of the run's first batch."""
     average_weight: float = 1.0
     """Factor on lr^2 in an average that weights steps by it, so that all samples after the warm-up count alike:
     k (peak of the first batch / peak)^2. Rates that scale with the root of the batch do so by themselves."""
@@ -22,8 +22,8 @@ class StepRates:
 class LearningRates:
     """Learning rates of a run, a function of the position and of the batch there.
 
-    The peak scales with the present batch. Warm-up and decay count samples: the warm-up is that of the first batch, so
-    that a batch that grows does not begin another one.
+    The peak scales with the present batch. Warm-up and decay count samples: the first batch sets the warm-up, so that a
+    growing batch does not begin another one.
     """
 
     job: JobConfig

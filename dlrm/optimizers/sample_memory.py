@@ -15,7 +15,7 @@ class SampleMemory:
     """Changes the shares that an optimizer keeps of its means, so that their half-lives are constant in samples.
 
     A step of k times the samples of the run's first batch keeps beta^k (Marek et al. 2025, arXiv 2507.07101). With
-    shares that change, the bias of a mean that begins at 0 is the product of all of them, beta^(k_1 + k_2 + ..): so the
+    changing shares, the bias of a mean that begins at 0 is the product of all of them, beta^(k_1 + k_2 + ..): so the
     state `step` counts first batches, and a step adds k to it. During a step it counts batches of the present size,
     t = (k_1 + k_2 + ..) / k, since the optimizer adds 1 and corrects by 1 - (beta^k)^t.
     """

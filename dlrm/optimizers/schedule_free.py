@@ -99,7 +99,7 @@ def _interpolate(parameters: list[Tensor], z: list[Tensor], x: list[Tensor], bet
 
 @torch.no_grad()
 def _restore_weights(optimizer: Optimizer) -> None:
-    """Set the parameters to y of the state that was loaded, and bring its sums, which torch moves, to the host."""
+    """Set the parameters to y of the loaded state, and bring its sums, which torch moves, to the host."""
     for state in optimizer.state.values():
         state["squared_rates"] = state["squared_rates"].cpu()
     for group in optimizer.param_groups:

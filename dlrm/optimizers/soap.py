@@ -26,9 +26,9 @@ class Soap(GroupwiseOptimizer):
     G' = Ql^T G Qr,   m of G and v of G'^2 as in Adam,   W = (1 - lr weight_decay) W - lr Ql N' Qr^T,
     N' = (Ql^T m_hat Qr) / (sqrt(v_hat) + eps),   L = b L + (1 - b) G G^T,   R = b R + (1 - b) G^T G
 
-    with b = shampoo_beta. Every `precondition_every` steps Ql is moved towards the eigenvectors of L, and Qr to those
-    of R, by one power iteration: the Q of a QR decomposition of L Ql (algorithm 4). As in the authors' code, columns
-    are sorted by their eigenvalues before it, v with them, and the first step only takes its gradient into L and R and
+    with b = shampoo_beta. Every `precondition_every` steps Ql is moved towards the eigenvectors of L, and Qr towards
+    R's, by one power iteration: the Q of a QR decomposition of L Ql (algorithm 4). As in the authors' code, columns are
+    sorted by their eigenvalues before it, v with them, and the first step only takes its gradient into L and R and
     decomposes them. Here both are of L + DAMPING tr(L) diag(1, (n - 1)/n, .., 1/n), and R likewise. A dimension above
     `max_precondition_dim` has no factor, and Q = I there; vectors have none: they are trained by AdamW, from the first
     step on.
@@ -95,7 +95,7 @@ class Soap(GroupwiseOptimizer):
         torch._foreach_add_(parameters, updates, alpha=-group["lr"])
 
     def _move_bases(self, group: dict[str, Any], states: list[dict[str, Tensor]], gradients: list[Tensor]) -> None:
-        """Take gradients into the factors after the step, and move their bases where that is due."""
+        """Take gradients into the factors after the step, and move their bases when due."""
         sides = [(state, gradient, dim) for state, gradient in zip(states, gradients, strict=True) for dim in (0, 1)]
         sides = [(state, gradient, dim) for state, gradient, dim in sides if SIDES[dim] in state]
         if not sides:

@@ -58,7 +58,7 @@ def keep_in_bf16(optimizer: Optimizer, name: str) -> None:
 
 @torch.no_grad()
 def _convert(optimizer: Optimizer, name: str, dtype: torch.dtype | None) -> None:
-    """Convert the state `name` of every parameter to `dtype`; None: to that of the parameter."""
+    """Convert the state `name` of every parameter to `dtype`; None: to the parameter's own."""
     before = {parameter: state[name] for parameter, state in optimizer.state.items() if name in state}
     if not before:
         return

@@ -8,7 +8,7 @@ from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer
 
 
 def _unwrap(method: Any) -> Any:
-    """Return the method that torch keeps out of compiled code by a wrapper, without that wrapper."""
+    """Return a method of torch without the wrapper that keeps it out of compiled code."""
     return inspect.unwrap(method)
 
 
@@ -20,8 +20,8 @@ def _unwrap_step(method: Any) -> Any:
 class Uncompiled(Optimizer):
     """Base class of optimizers that never import torch's compiler.
 
-    torch's wrappers import it at their first call, only to tell it to leave the method alone: 0.8 s of a core and 70 MB
-    in each rank.
+    torch's wrappers import it at their first call, only to make it leave the method alone: 0.8 s of a core and 70 MB in
+    each rank.
     """
 
     add_param_group = _unwrap(Optimizer.add_param_group)

@@ -8,8 +8,8 @@ pairs     two trials on the same rows
 
 Writes one line `{"kind": "result", "faults": {KEY: {"file", "reason"}}, "singles": […], "pairs": […]}` to stdout. A
 trial has a fault where one of its files, "logits", "labels" or "weights", is no such array. Singles and pairs are in
-the same order, null for trials with a fault. A single has the `log_loss_standard_error` over samples of rows, a pair
-`auc` and `log_loss` of the first less those of the second, with `auc_standard_error` and `log_loss_standard_error`.
+the same order, null for trials with a fault. A single has the `log_loss_standard_error` over samples of rows; a pair
+has the differences `auc` and `log_loss`, first less second, with `auc_standard_error` and `log_loss_standard_error`.
 """
 
 import json

@@ -1,8 +1,8 @@
 """Measures a trained model: `python -m dlrm.programs.evaluate MODEL [DATA ...]` prints one line of JSON.
 
 MODEL is the `model/` directory of a run, or with --checkpoint the run's own directory. DATA are raw files, or one
-directory that `dlrm prepare` has written, whose evaluation rows are used; without DATA the model is measured on the
-rows that its run held out.
+directory from `dlrm prepare`, whose evaluation rows are used; without DATA the model is measured on the rows that its
+run held out.
 """
 
 import argparse
@@ -78,8 +78,8 @@ def tell(message: str) -> None:
 def _gather_scores(pieces: Iterable[ScoredPiece], source: str) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """Gather labels, logits and weights of all good rows, in their order.
 
-    source: where they are from, for errors. Raises DataError if there are none, where all their weights are 0, or
-    where the model overflows on one.
+    source: where they are from, for errors. Raises DataError if there are none, if all their weights are 0, or if the
+    model overflows on one.
     """
     logits: list[np.ndarray] = []
     labels: list[np.ndarray] = []

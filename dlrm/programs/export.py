@@ -1,9 +1,9 @@
 """Exports a checkpoint: `python -m dlrm.programs.export RUN_DIRECTORY --checkpoint NAME --output DIRECTORY`.
 
 Writes the model directory that a run writes at its end, and prints one line of JSON: the step, and the metrics on the
-rows that the run held out. They are those of the evaluation after that step, where the run made one; otherwise the
-model is measured here. Simple models that the run has measured on these rows stay beside them. A fault gives one line
-on stderr, and bad input exit code 64.
+rows that the run held out. The metrics are from the evaluation after that step if the run made one; otherwise the model
+is measured here. Simple models that the run has measured on these rows stay beside them. A fault gives one line on
+stderr, and bad input exit code 64.
 """
 
 import argparse

@@ -145,7 +145,7 @@ def _verify(resolved: ResolvedJob, base: Encoders | None, report: EventReporter)
 
 
 def _write_outcome(outcome: Outcome, attempt: AttemptDirectory) -> int:
-    """Write `outcome` and return its exit code, even where it cannot be written: the launch process reports what it
+    """Write `outcome` and return its exit code, even if it cannot be written: the launch process reports what it
     sees."""
     try:
         outcome.write_first(attempt.outcome)

@@ -142,10 +142,10 @@ def fetch_run(uri: str, path: Path, retries: Retries) -> dict[str, Any]:
 
 
 def fetch_one_checkpoint(uri: str, path: Path, name: str | None, retries: Retries) -> dict[str, Any]:
-    """Fetch one checkpoint of a run, its document, and the records of its model, where it has one.
+    """Fetch one checkpoint of a run, its document, and the records of its model, if it has one.
 
-    name: as `find_remote_step` takes it; None for the checkpoint of its model, the newest one where it has none. Raises
-    StoreError, CheckpointFaultError, RequestError and OSError.
+    name: as `find_remote_step` takes it; None for the checkpoint of its model, or the newest one if it has no model.
+    Raises StoreError, CheckpointFaultError, RequestError and OSError.
     """
     parent, run_id = split_run_uri(uri)
     store, directory = ObjectStore(f"{parent}/{run_id}"), RunDirectory(path)
@@ -251,7 +251,7 @@ def _require_run(store: ObjectStore, retries: Retries) -> None:
 
 
 def _find_model_step(directory: RunDirectory) -> str:
-    """Return the name of the checkpoint that the model of a run was exported from; `newest` where it has none."""
+    """Return the name of the checkpoint that the model of a run was exported from; `newest` if none is recorded."""
     try:
         step = TrainedModel.find(directory.path).read_record().step
     except NoModelError:

@@ -52,8 +52,8 @@ class AttemptDirectory:
 
     @property
     def stop_request(self) -> Path:
-        """File that exists once the launch process was asked to stop, so that ranks that start later see the
-        request."""
+        """File that exists once the launch process was asked to stop, so that ranks see the request even if they start
+        later."""
         return self.path / "stop-requested"
 
     @property
@@ -109,7 +109,7 @@ class RunDirectory:
         return self.path / "spec.json"
 
     def read_spec(self, number: int) -> bytes:
-        """Read the document that attempt `number` starts with: its own where it has one, else the run's.
+        """Read the document that attempt `number` starts with: its own if it has one, else the run's.
 
         Raises OSError.
         """
@@ -137,7 +137,7 @@ class RunDirectory:
 
     @property
     def run_store(self) -> Path:
-        """File that names the bucket in which the run is kept; absent where it is kept here alone."""
+        """File that names the bucket of the run; absent if the run is kept here alone."""
         return self.path / "run-store.json"
 
     @property

@@ -1,8 +1,8 @@
 """Names of events of a run that other programs look for."""
 
 DECIDED, ENDED_EARLY, BEST_MODEL, BLENDED = "decided", "ended_early", "best_model", "blended"
-"""Names of the events that report what was decided of a job document, that the run ends since its model gets no better,
-which model it leaves, and what that is blended with."""
+"""Names of the events about decisions on a job document, the early end of a run that gets no better, its choice of a
+model, and the blend of this model."""
 
 DATA_REUSED = "data_reused"
 """Name of the event that raw rows were prepared before, by another run."""
@@ -25,7 +25,7 @@ FEWER_NODES = "fewer_nodes"
 BEST_MODEL_LOST = "best_model_lost"
 """Name of the warning that a run leaves its last model, since the checkpoint of the best one is missing or damaged."""
 SCORES_LOST = "scores_lost"
-"""Name of the warning that a run has not kept the scores of the evaluation rows that it was asked for."""
+"""Name of the warning that a run has not kept the requested scores of the evaluation rows."""
 BLEND_FAILED = "blend_failed"
 """Name of the warning that a run leaves its model as it was trained, since it could not be blended."""
 BLEND_LEFT_OUT = "blend_left_out"
@@ -35,9 +35,9 @@ FEW_STEPS, SHORT_EPOCH, ONE_LABEL, LARGE_BATCH = "few_steps", "short_epoch", "on
 """Names of warnings: the run is too short to learn in, an epoch is shorter than a batch, all training rows have one
 label, and the batch is far above the noise scale."""
 CANNOT_GROW = "cannot_grow"
-"""Name of the warning that a batch which should grow by the noise scale cannot."""
+"""Name of the warning that a batch cannot grow by the noise scale, although it should."""
 FEW_EVALUATION_ROWS = "few_evaluation_rows"
-"""Name of the warning that the evaluation rows are too few to tell models apart."""
+"""Name of the warning that the evaluation rows are too few to distinguish models."""
 LEARNS_NOTHING = "learns_nothing"
 """Name of the warning that a model is no better than a guess: at evaluations in a row, or at the end of its run; or
 that it is logistic regression alone, since its network adds nothing."""
@@ -49,12 +49,12 @@ UPLOADED, UPLOAD_RECOVERED = "uploaded", "upload_recovered"
 UPLOAD_FAILED, UPLOADS_LEFT = "upload_failed", "uploads_left"
 """Names of the warnings that the bucket of the run cannot be written now, and that files are left here at the end."""
 CHECKPOINT_SAVED, CHECKPOINTS_REMOVED, MODEL_SAVED = "checkpoint_saved", "checkpoints_removed", "model_saved"
-"""Names of the events that a checkpoint was written, that older ones were removed, and that the model was written. The
-last two are reported only where the service does not see the run directory."""
+"""Names of events: a checkpoint was written, older ones were removed, and the model was written. The last two are
+reported only where the service does not see the run directory."""
 UPLOAD_EVENTS = frozenset({UPLOADED, UPLOAD_RECOVERED, UPLOAD_FAILED, UPLOADS_LEFT, CHECKPOINTS_REMOVED})
-"""Events of the process that uploads, which a rank or the launch process passes on."""
+"""Events of the uploading process; a rank or the launch process passes them on."""
 UNREADABLE_REPORT = "unreadable_report"
-"""Name of the event that stands for a line that the service could not read."""
+"""Name of the event in the place of a line that the service could not read."""
 
 WARNINGS = frozenset(
     {
@@ -84,4 +84,4 @@ WARNINGS = frozenset(
         "yardsticks_failed",
     }
 )
-"""Events that the user who started the run should see without looking for them."""
+"""Events that the run's user should see without looking for them."""

@@ -118,7 +118,7 @@ def make_model_report(directory: Path, place: str) -> ModelReport:
 class AttemptEnd(BaseModel):
     """Outcome of an attempt, with the ends of the ranks that failed: the one line of the stream `outcome`.
 
-    It also names the files that count, for a service that did not get the events about them.
+    It also names the files that count, for a service without the events about them.
     """
 
     # A later version may tell more; what this one knows counts all the same.
@@ -150,7 +150,7 @@ class AttemptEnd(BaseModel):
         return text
 
     def _list_shorter(self) -> Iterator["AttemptEnd"]:
-        """List the forms of this end, each of which leaves out more than the one before."""
+        """List the forms of this end; each leaves out more than the one before."""
         yield self
         places: dict[str, None] = {}
         if self.model_path is not None and _is_long(self.model_path):

@@ -29,7 +29,7 @@ class RunInUseError(Exception):
         where = f" on {host}" if host not in ("", socket.gethostname()) else ""
         self.attempt = attempt
         self.holder = f"process {process or 'unknown'}{where}"
-        """Name of the process that holds the lock, and of its machine where that is another one."""
+        """Name of the process that holds the lock, and of its machine if it is another one."""
         self.since = since
         self.advice = f"wait for it to end, or stop it{f' with kill {process}' if process else ''}{where}"
         """Advice to the user, to follow the message."""
@@ -45,7 +45,8 @@ class RunInUseError(Exception):
 def hold_run_lock(directory: RunDirectory, node: int = 0, attempt: int | None = None) -> Generator[None]:
     """Hold the lock of the run directory for one node; the lock of node 0 stands for the run.
 
-    attempt: number of the attempt that this process runs, for those that find the lock held; None if it runs none.
+    attempt: number of the attempt that this process runs, for others to read if they find the lock held; None if it
+    runs none.
 
     The kernel releases it however this process ends; no child process holds it.
 

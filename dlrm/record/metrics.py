@@ -10,7 +10,7 @@ GUESSED_AUC = 0.5
 MAX_STANDARD_ERRORS = 3.0
 """Standard errors by which the AUC of a guess may differ from GUESSED_AUC."""
 MAX_STANDARD_ERROR = 0.01
-"""Standard error of the AUC above which models can hardly be told apart."""
+"""Standard error of the AUC above which models can hardly be distinguished."""
 MIN_STEPS_OF_RUN = 30
 """Number of steps below which a run gives a warning, since it hardly leaves its warm-up."""
 MIN_EVALUATIONS_SINCE_BEST = 2
@@ -32,7 +32,7 @@ def is_guess(auc: float | None, standard_error: float | None) -> bool:
 
 
 def format_auc(auc: float, standard_error: float | None) -> str:
-    """Format an AUC with its standard error, where that is known: "0.7812 ± 0.0021"."""
+    """Format an AUC with its standard error, if known: "0.7812 ± 0.0021"."""
     return f"{auc:.4f}" if standard_error is None else f"{auc:.4f} \N{PLUS-MINUS SIGN} {standard_error:.4f}"
 
 
@@ -110,9 +110,9 @@ class YardstickResult(BaseModel):
     seconds: float
     """Seconds to read the rows, train and predict."""
     num_train_rows: int
-    """Training rows that were used: an even sample where there are many."""
+    """Training rows that were used: an even sample if there are many."""
     num_rows: int
-    """Evaluation rows that were used: an even sample where there are many."""
+    """Evaluation rows that were used: an even sample if there are many."""
 
     def to_metrics(self) -> dict[str, float | None]:
         """Return the entries of the metrics of an outcome, such as `lightgbm_auc`."""

@@ -15,7 +15,7 @@ PLAN = "plan"
 """Event with the sharding plan. Details: the ranks of each table, bytes by rank, and `step_seconds`, the expected
 seconds of a step by part."""
 STEP_PARTS = "step_parts"
-"""Event with measured times. Details: `num_steps`, and `seconds`, those of one step by part, on rank 0 of the
+"""Event with measured times. Details: `num_steps`, and `seconds`, the seconds of one step by part, on rank 0 of the
 attempt."""
 
 WAIT_FOR_ROWS = "wait_for_rows"
@@ -65,7 +65,7 @@ class StepProfile(BaseModel):
 
     rank: int
     num_ranks: int
-    """Number of ranks of the run; those of machines with run directories of their own leave their profiles there."""
+    """Number of ranks of the run; ranks on machines with run directories of their own leave their profiles there."""
     first_step: int
     """First profiled step, counted from 1 in this attempt."""
     num_steps: int
@@ -75,7 +75,7 @@ class StepProfile(BaseModel):
     parts: dict[str, float]
     """Seconds a step by part of the step, in order; on a GPU the seconds that the host waits."""
     exchanges: list[ExchangeProfile] = []
-    """Exchanges between ranks on CPUs; none where all ranks share memory. Those of TorchRec's tables are only in the
+    """Exchanges between ranks on CPUs; none if all ranks share memory. Exchanges of TorchRec's tables are only in the
     trace."""
     operators: list[OperatorTime]
     """Operators that take the most time, the longest first."""

@@ -16,10 +16,10 @@ from dlrm.record.metrics import (
 )
 
 BLEND_SHARE = "blend_share"
-"""Name of the metric that is the share of logistic regression in the model: 0 where the model was best alone, absent
-where no blend was tried."""
+"""Name of the metric that is the share of logistic regression in the model: 0 if the model was best alone, absent if no
+blend was tried."""
 MAX_TIMES_CONSTANT = 1.1
-"""Log-loss of the best evaluation, as a multiple of that of the constant predictor, from which nothing was learned. The
+"""Log-loss of the best evaluation, as a multiple of the constant predictor's, from which on nothing was learned. The
 rows of both may differ, and with them the share of positive ones."""
 WORSE_THAN_CONSTANT = "worse_than_constant"
 WORSE_THAN_LOGISTIC_REGRESSION = "worse_than_logistic_regression"

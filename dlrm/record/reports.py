@@ -28,8 +28,8 @@ class StartReport(_Line):
 
     kind: Literal["start"] = "start"
     step: int
-    """Number of batches consumed before the attempt: 0, or those of the checkpoint from which it resumes. Step reports
-    of earlier attempts on later steps are void."""
+    """Number of batches consumed before the attempt: 0, or the number in the checkpoint from which it resumes. Step
+    reports of earlier attempts on later steps are void."""
     evaluated_step: int
     """Number of batches consumed before the last evaluation that counts, 0 if there is none. Evaluation reports of
     earlier attempts on later steps are void: a run that stopped before the evaluation of `step` begins with that
@@ -113,8 +113,8 @@ class EvaluationReport(_Line):
     reports of earlier versions."""
     log_loss: float
     normalized_entropy: float | None
-    """Log-loss divided by that of the constant predictor at the label rate of the evaluation rows; null where these
-    have one class only."""
+    """Log-loss divided by the log-loss of the constant predictor at the label rate of the evaluation rows; null if
+    these have one class only."""
     calibration: float | None
     """Sum of predictions divided by the sum of labels; null if no label is 1."""
     constant_log_loss: float

@@ -1,4 +1,4 @@
-"""Scores of the evaluation rows that a run keeps: arrays in files, and a record of which model and rows they are of."""
+"""Scores of the evaluation rows that a run keeps: arrays in files, and a record of their model and rows."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,12 +46,12 @@ class ScoresDirectory:
 
     @property
     def weights(self) -> Path:
-        """File of the weights of the rows, absent where all have the same."""
+        """File of the weights of the rows; absent if all rows weigh the same."""
         return self.path / "weights.npy"
 
     @property
     def record(self) -> Path:
-        """File that names the scores of the model that the run has left; absent before its end."""
+        """File with the record of the scores of the model that the run has left; absent before its end."""
         return self.path / "scores.json"
 
     def logits(self, step: int) -> Path:

@@ -28,8 +28,8 @@ class LogLines:
     def read(self, max_lines: int, max_bytes: int) -> list[bytes]:
         """Return the next lines without their ends, at most `max_lines`; empty where the file does not exist yet.
 
-        max_bytes: ends after the line that reaches so many bytes in all. Bytes that are no UTF-8, and NUL, which the
-        service does not take, are replaced.
+        max_bytes: ends after the line that reaches so many bytes in all. Invalid UTF-8 and NUL, which the service does
+        not take, are replaced.
         """
         is_complete = self._is_complete()
         lines: list[bytes] = []

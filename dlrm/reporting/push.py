@@ -98,7 +98,7 @@ class Pusher:
     """A thread that sends every stream's new lines, every two seconds.
 
     The service replies with the number of the last line that it acknowledged: after a failure of either side, pushing
-    resumes after that line. A token that the service does not know is read again from its file, which may have changed.
+    resumes after that line. A token unknown to the service is read again from its file, which may have changed.
     """
 
     def __init__(
@@ -289,6 +289,6 @@ def _find_unreadable(response: httpx.Response, num_lines: int) -> int | None:
 
 
 def _replace_unreadable(stream: str, seq: int, answer: str) -> str:
-    """Make the event that stands for line `seq` of a stream, which the service could not read."""
+    """Make the event to send in the place of line `seq` of a stream, which the service could not read."""
     message = f"line {seq} of the {stream} stream is not a report: {answer[:500]}"
     return EventReport(seq=seq, time=time.time(), name=UNREADABLE_REPORT, message=message).model_dump_json()

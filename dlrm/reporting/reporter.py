@@ -22,7 +22,7 @@ from dlrm.reporting.metric_log import MetricLog
 log = logging.getLogger(__name__)
 
 NODE_VARIABLE = "DLRM_NODE"
-"""Environment variable with the number of the node of a rank, by which its process that uploads is found."""
+"""Environment variable with the number of a rank's node, by which the node's uploading process is found."""
 
 
 class Reporter:

@@ -223,8 +223,8 @@ def _fetch_missing_files(
 def fetch_model(store: ObjectStore, path: Path, retries: Retries, prefix: str = MODEL) -> bool:
     """Fetch the model of a run to the new directory `path`. Return whether there is one.
 
-    prefix: name of its directory in the store; empty where that is the store's own. Raises ContentError if it is
-    damaged, RequestError and OSError.
+    prefix: name of its directory in the store; empty for the store's own. Raises ContentError if the model is damaged,
+    RequestError and OSError.
     """
     below = f"{prefix}/" if prefix else ""
     content = retries.run(lambda: store.read_bytes(f"{below}{MODEL_MANIFEST}"))
@@ -255,7 +255,7 @@ def parse_model_manifest(content: bytes, name: str) -> dict[str, CheckpointFile]
 def find_remote_step(store: ObjectStore, name: str, retries: Retries) -> int:
     """Find a complete checkpoint in a store by the name that a user gives it: newest, or such as step-500.
 
-    Raises CheckpointFaultError, which lists those that there are, and RequestError.
+    Raises CheckpointFaultError with the names of the complete checkpoints, and RequestError.
     """
     steps = [step for step, is_complete in retries.run(lambda: list_remote_steps(store)).items() if is_complete]
     names = ", ".join(name_checkpoint(step).removeprefix(f"{CHECKPOINTS}/") for step in steps) or "a run that has one"

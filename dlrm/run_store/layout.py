@@ -4,7 +4,7 @@
   attempt-1/outcome.json  logs/rank-0.log  spool/rank-0.metrics.jsonl
   checkpoints/step-00001200/COMPLETE             written last; without it the checkpoint does not count
     <start of the checksum of COMPLETE>/…        the files of this try to write the checkpoint
-      parts/node-1.json                          checksums of the files that one of several nodes has written
+      parts/node-1.json                          checksums of the files of one of several nodes
   model/…  manifest.json                         manifest.json last
   lease/<random>.json                            the launch that may write here
 """
@@ -32,7 +32,7 @@ def name_checkpoint(step: int) -> str:
 
 
 def name_content(step: int, complete: bytes) -> str:
-    """Return the name below which the files are that belong to one `COMPLETE`.
+    """Return the name below which the files of one `COMPLETE` are.
 
     Of two launches that write the same checkpoint, the later one perhaps after the lease of the earlier one was lost,
     neither writes over files of the other: whichever `COMPLETE` is there in the end, its files are.

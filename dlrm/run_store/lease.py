@@ -1,6 +1,6 @@
 """Lease of a run in a bucket: one launch at a time may write there.
 
-pyarrow offers no conditional put, so that two may not be told apart by one object of a fixed name. Every launch
+pyarrow offers no conditional put, so that one object of a fixed name cannot keep two launches apart. Every launch
 therefore puts an object of its own and lists them all: since stores show what was put before, of two launches at least
 one sees the other, and whoever sees another one withdraws. Ages are compared by the clock of the store alone.
 """
@@ -37,7 +37,7 @@ class LeaseTimes:
     """Times of a lease, in seconds."""
 
     valid_seconds: float = 60.0
-    """Time after which a lease that was not renewed may be taken over."""
+    """Time after which a lease may be taken over if it was not renewed."""
     renew_seconds: float = 10.0
     margin_seconds: float = 10.0
     """Time before the end of the lease from which on its holder writes no more: clocks of stores count whole seconds,
@@ -133,7 +133,7 @@ class RunLease:
 
     @property
     def lost(self) -> str | None:
-        """Sentence that says who has taken the lease over; None as long as nobody has."""
+        """Sentence about who has taken the lease over; None as long as nobody has."""
         return self._lost
 
     @property

@@ -17,9 +17,9 @@ class MessageKind(StrEnum):
     REFUSED = "refused"
     """Sentence that says why the run cannot begin; the process ends."""
     LOST = "lost"
-    """Sentence that says who has taken the run over; the process ends."""
+    """Sentence about who has taken the run over; the process ends."""
     LEFT = "left"
-    """Description of what is not in the store yet; empty where all is there."""
+    """Description of what is not in the store yet; empty if everything is there."""
 
 
 class Message(BaseModel):

@@ -113,7 +113,7 @@ class Uploader:
     ) -> None:
         """Prepare to upload.
 
-        require_lease: raises where this launch must not write now; called before every change. tell: takes the name,
+        require_lease: raises if this launch must not write now; called before every change. A TellEvent takes the name,
         the message and the details of an event.
         """
         self._store = store
@@ -328,7 +328,7 @@ class Uploader:
                 self._stamps[name] = stamp
 
     def _upload_growing_files(self, *, is_end: bool = False) -> None:
-        """Upload the logs and reports of the attempt that have grown enough, all that have grown at the end."""
+        """Upload the logs and reports of the attempt that have grown enough; at the end, any growth is enough."""
         if self._part.number is None or (not is_end and time.monotonic() < self._logs_at):
             return
         for path in list_attempt_files(self._directory, self._part.number, self._part.node):

@@ -24,7 +24,7 @@ class DeviceBatch:
     mask: torch.Tensor
     """[b] float32, 1 for valid rows and 0 for those that fill up the share."""
     weights: torch.Tensor
-    """[b] float32, how much each row counts; the mask itself where all count the same."""
+    """[b] float32, how much each row counts; the mask itself if all rows count the same."""
     num_valid: int
     """Valid rows of the GLOBAL batch."""
     halves: BlockHalves | None = None

@@ -1,4 +1,4 @@
-"""Chooses the model that a run leaves: that of its best evaluation, or the last one."""
+"""Chooses the model that a run leaves: the one with the best evaluation, or the last one."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,11 +27,10 @@ class ChosenModel:
 
 
 def choose_model(context: RunContext, progress: RunProgress, last: Path, reason: EndReason) -> ChosenModel:
-    """Choose the model of a run that has ended, and report if it is not that of the last step. Collective.
+    """Choose the model of a run that has ended, and report if it is not the last step's. Collective.
 
-    last: checkpoint of the last step, which is chosen where it is the best, where it has reached the target of the run,
-    where the job asks for it, and where the checkpoint of the best evaluation is missing or damaged. reason: why the
-    run has ended.
+    last: checkpoint of the last step. It is chosen if it is the best, if it has reached the target of the run, if the
+    job asks for it, and if the checkpoint of the best evaluation is missing or damaged. reason: why the run has ended.
     """
     best, final = progress.best_evaluation, progress.last_evaluation
     is_last_wanted = context.resolved.job.run.keep_model == "last" or reason is EndReason.TARGET_REACHED

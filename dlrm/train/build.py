@@ -49,7 +49,7 @@ class Parts:
 
     @property
     def evaluated(self) -> WeightAverage | AveragingOptimizer | None:
-        """Weights that are evaluated and kept in the place of those of a step; None if those of a step are."""
+        """Weights to evaluate and keep in the place of a step's own; None if a step's own are evaluated and kept."""
         return self.optimizer if isinstance(self.optimizer, AveragingOptimizer) else self.average
 
 
@@ -102,8 +102,8 @@ def build_parts(
 ) -> Parts:
     """Build all parts in their initial state, a function of the job's seed alone. Collective. Raises DataError.
 
-    recorder: of chunks that are one launch each; absent: that of the device, if it has one and the job wants it.
-    tell_fallback: called with the reason if chunks cannot be recorded.
+    recorder: recorder of chunks that are one launch each; None for the device's own, if it has one and the job wants
+    it. tell_fallback: called with the reason if chunks cannot be recorded.
     """
     job = resolved.job
     model = make_dense_part(job.model, schema.num_dense, len(schema.features), job.run.seed).to(ranks.device)

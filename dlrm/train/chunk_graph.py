@@ -31,7 +31,7 @@ first half of a batch, whose length changes, needs no graph of its own each time
 COMPARED_FRACTION = 8
 """Part of a chunk on whose rows graphs are compared with single operations: an eighth."""
 TOLERANCE = {False: 0.05, True: 0.25}
-"""Largest difference between a graph's results and those of single operations, as a fraction of their L2 norm, by
+"""Largest difference between the results of a graph and of single operations, as a fraction of the latter's L2 norm, by
 whether matrix products are in bf16. Both round, in other orders if a product has more rows or the compiler fuses
 operations: a few ReLUs near zero open or shut, 0.003 of the gradient in TF32, and in bf16 the gradients of a small
 DCN-v2 are off by up to 0.12 either way. A graph that reads or leaves out the wrong memory is off by all."""
@@ -248,7 +248,7 @@ class GraphedChunk:
         return self._recorder.record(self._make_pass(variant, forward))
 
     def _compare(self, results: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> str | None:
-        """Compare results of a graph with those of single operations; return how they differ by more than rounding."""
+        """Compare the results of a graph and of single operations; return how they differ by more than rounding."""
         tolerance = TOLERANCE[self._eager.is_bf16]
         for name, found in results.items():
             norm = torch.linalg.vector_norm(expected[name]).item()
@@ -296,7 +296,7 @@ class GraphedChunk:
         return run
 
     def _round_up(self, num_rows: int) -> int:
-        """Return the least number of rows for which there may be a graph that is not below `num_rows`, at least 1."""
+        """Return the least number of rows, `num_rows` (at least 1) or more, for which there may be a graph."""
         quantum = max(self._least_quantum, (1 << (num_rows.bit_length() - 1)) // SIZES_OF_AN_OCTAVE)
         return math.ceil(num_rows / quantum) * quantum
 

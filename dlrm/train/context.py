@@ -22,8 +22,8 @@ class RunContext:
     reporter: Reporter
     stop: StopRequest
     uploads: UploadRelay | None = None
-    """Relay of what is told about uploads; None on all ranks but the first one of a node, and where the run is not kept
-    in a bucket."""
+    """Relay of the uploader's events; None on all ranks but the first one of a node, and if the run is not kept in a
+    bucket."""
 
     @property
     def sharers(self) -> DirectoryRanks:

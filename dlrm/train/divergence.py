@@ -1,8 +1,8 @@
-"""Error that ends a run whose numbers are no longer finite."""
+"""Error that ends a run once its numbers are no longer finite."""
 
 
 class DivergedError(RuntimeError):
-    """Error of a loss, gradients or predictions that are not finite, which more steps would not repair."""
+    """Error of a loss, gradients or predictions that are not finite; more steps would not repair them."""
 
     def __init__(self, what: str) -> None:
         super().__init__(

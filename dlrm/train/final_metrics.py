@@ -8,7 +8,7 @@ from dlrm.record import EvaluationReport
 def make_final_metrics(progress: RunProgress, report: EvaluationReport | None) -> dict[str, float | None]:
     """Make the metrics of a run that ends at `progress`, by name: an evaluation, its speed, its noise scale.
 
-    report: the evaluation of the model that the run leaves, or the last one of a run that leaves none yet.
+    report: the evaluation of the model that the run leaves, or the last one if it leaves none yet.
     """
     noise = get_settled_noise(progress.noise, progress.last_evaluation)
     metrics: dict[str, float | None] = {

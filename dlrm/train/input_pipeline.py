@@ -19,7 +19,7 @@ def prefetch_input_dist(
     """Yield each batch on `device` with its input dist, which was started one batch ahead.
 
     Every rank must have, and ask for, the same number of batches. A generator that is closed early waits for the input
-    dist that is in flight.
+    dist in flight.
     """
     ahead: tuple[DeviceBatch, BatchInputDist] | None = None
     try:

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 def keep_scores(directory: ScoresDirectory, reporter: Reporter, step: int, scores: Scores) -> None:
-    """Write the scores of the evaluation after `step` batches, beside those of earlier ones: which model the run
+    """Write the scores of the evaluation after `step` batches, beside the scores of earlier ones: which model the run
     leaves is known only at its end. A failure is reported, and never raised: the run is worth more than its scores.
     """
     try:

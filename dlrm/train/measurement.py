@@ -26,7 +26,7 @@ def start_readback(
 ) -> Readback[StepMeasurement]:
     """Start to copy the measurement of a step to the host, in one transfer.
 
-    sums: those of `layer_noise`. clipped: fractions [2] that `VarianceReduction.precondition` returned.
+    sums: the sums of `layer_noise`. clipped: fractions [2] that `VarianceReduction.precondition` returned.
     """
 
     def interpret(numbers: torch.Tensor) -> StepMeasurement:
@@ -46,7 +46,7 @@ class ComingMeasurement:
         """Measurement, and the samples that it stands for."""
 
     def replace(self, measurement: Readback[StepMeasurement] | None, num_samples: int, progress: RunProgress) -> None:
-        """Take the measurement of the step before into `progress`; that of this step comes next, on a CPU at once.
+        """Take the measurement of the step before into `progress`; this step's comes next, on a CPU at once.
 
         num_samples: see `NoiseState.add`.
         """

@@ -181,6 +181,6 @@ def make_profiler(directory: ProfileDirectory, ranks: Ranks, clock: PartClock, n
 
 
 def _get_own_seconds(event: FunctionEventAvg) -> float:
-    """Return an operator's own seconds: on a CUDA device those of its kernels, which the host waits for."""
+    """Return an operator's own seconds: on a CUDA device the seconds of its kernels, which the host waits for."""
     microseconds = event.self_device_time_total or event.self_cpu_time_total
     return microseconds / 1e6

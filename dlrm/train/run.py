@@ -38,9 +38,8 @@ NO_VALIDATION = "no_validation_rows"
 def run(context: RunContext) -> Outcome:
     """Train the job to its end, or to a stop; leave a checkpoint and, at the end, a model.
 
-    Resumes from the newest sound checkpoint in the run directory, where there is one. Collective; the outcome is
-    rank 0's to write, which alone knows of a stop while the model is blended. Raises DataError, DivergedError,
-    CheckpointError.
+    Resumes from the newest sound checkpoint in the run directory, if there is one. Collective; the outcome is rank 0's
+    to write, which alone knows of a stop while the model is blended. Raises DataError, DivergedError, CheckpointError.
     """
     resolved, directory, reporter = context.resolved, context.directory, context.reporter
     job, prepared = resolved.job, PreparedData.read(directory.data)
@@ -95,7 +94,7 @@ def _open_dataset(context: RunContext, prepared: PreparedData | None) -> Dataset
 
 
 def _report_model(reporter: Reporter, directory: RunDirectory) -> None:
-    """Report the files of the model, where the service does not see them and no upload tells of them."""
+    """Report the files of the model if the service does not see them and no upload reports them."""
     if are_files_reported() and not directory.run_store.exists():
         report = make_model_report(directory.model, str(directory.model))
         reporter.event(MODEL_SAVED, f"the model is in {directory.model}", **report.model_dump())

@@ -53,7 +53,7 @@ MIN_LEARNING_FRACTION = 0.2
 
 
 def report_data_and_plan(reporter: Reporter, dataset: Dataset, planned: PlannedTables) -> None:
-    """Report the data that was loaded, which rank has which tables, and the chunk."""
+    """Report the loaded data, the ranks of each table, and the chunk."""
     job = planned.resolved.job
     reporter.event(
         "data_loaded",
@@ -73,7 +73,7 @@ def report_data_and_plan(reporter: Reporter, dataset: Dataset, planned: PlannedT
 
 
 def report_few_evaluation_rows(reporter: Reporter, dataset: Dataset, source: EvaluationSource) -> None:
-    """Warn where there are too few evaluation rows to tell models apart."""
+    """Warn if there are too few evaluation rows to distinguish models."""
     rate = dataset.train_label_rate if dataset.eval_label_rate is None else dataset.eval_label_rate
     warning = check_evaluation_rows(dataset.evaluation.num_rows, rate, source)
     if warning is not None:
@@ -140,7 +140,7 @@ def report_length(
 
 
 def report_average(reporter: Reporter, average: WeightAverage | None) -> None:
-    """Report what is evaluated and exported in the place of the weights of a step, where that is an average."""
+    """Report the average that is evaluated and exported in the place of the weights of a step, if there is one."""
     if average is None:
         return
     half_life, period = round(average.half_life_samples), math.ceil(average.samples_per_update)
@@ -248,9 +248,9 @@ def report_step_parts(reporter: Reporter, clock: PartClock, num_steps: int) -> N
 
 
 def report_advice(reporter: Reporter, resolved: ResolvedJob, progress: RunProgress, samples: dict[int, int]) -> None:
-    """Report at the end of a run which batch the model can use, or why that is unknown, and what to do about it.
+    """Report at the end of a run which batch the model can use, or why this is unknown, and what to do about it.
 
-    Nothing is reported where that is unknown and the document left both the batch and the epochs open: its author did
+    Nothing is reported if the batch is unknown and the document left both the batch and the epochs open: its author did
     not ask for advice. samples: number of samples that the run trained on by the rows of a full batch.
     """
     noise = get_settled_noise(progress.noise, progress.last_evaluation)

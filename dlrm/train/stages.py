@@ -1,4 +1,4 @@
-"""The stages of one run: which batches come next, and after which of them the model is evaluated."""
+"""The stages of one run: the batches to come, and the steps after which the model is evaluated."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -53,7 +53,7 @@ class StageSequence:
 
     @property
     def least_steps_left(self) -> int:
-        """Number of the steps to come, at least: that of full batches where the batch grows by its noise scale."""
+        """Least number of steps to come: with the largest batch if the batch grows by its noise scale."""
         if self._growth is None:
             return self._progress.num_steps - self._progress.step
         full_rows = compute_full_rows(self._job.batch.global_size, self._num_rows)
@@ -125,7 +125,7 @@ def is_noise_above(noise: NoiseState, size: float) -> bool:
 
 
 def find_middle_stage(stages: Sequence[BatchStage]) -> BatchStage:
-    """Find the stage that has the middle one of the steps of all stages, which follow each other; the later of two."""
+    """Find the stage of the middle step of stages that follow each other; of two middle steps, the later one."""
     middle = (stages[0].start_step + stages[-1].end_step) // 2
     return next((stage for stage in stages if middle < stage.end_step), stages[-1])
 
@@ -136,7 +136,7 @@ def _find_stage(stages: Sequence[BatchStage], row: int) -> BatchStage:
 
 
 def _number_steps(stages: Sequence[BatchStage], progress: RunProgress) -> list[BatchStage]:
-    """Number the steps of stages so that the next one follows those of `progress`.
+    """Number the steps of stages so that the next one follows the last one of `progress`.
 
     An earlier version ended each epoch with a short batch, so its checkpoint may count more batches.
     """
@@ -149,7 +149,7 @@ def _number_steps(stages: Sequence[BatchStage], progress: RunProgress) -> list[B
 def list_evaluation_steps(stages: Sequence[BatchStage], every_fraction: float) -> frozenset[int]:
     """List the steps after which the model is evaluated: each share of the samples, and the end.
 
-    The length that the shares are of is that of the run with its last batch filled up.
+    Shares are of the run's length, with its last batch counted as full.
     """
     first = stages[0]
     num_first_steps = -(-(stages[-1].end_row - first.start_row) // first.full_rows)

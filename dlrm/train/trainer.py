@@ -63,7 +63,7 @@ class Trainer:
     average: WeightAverage | None = None
     """Average of the weights, which every step moves; None if absent."""
     evaluated: WeightAverage | AveragingOptimizer | None = None
-    """Weights that are evaluated in the place of those of a step; None if those of a step are."""
+    """Weights to evaluate in the place of a step's own; None if a step's own are evaluated."""
     table_reset: TableReset | None = None
     """Reset of the tables at the beginning of an epoch; None if they go on."""
     profiler: StepProfiler | None = None
@@ -139,7 +139,7 @@ class Trainer:
         return self._evaluate_if_due()
 
     def _update_average(self, num_samples: int) -> None:
-        """Take the weights after `num_samples` of the run into their average, where there is one.
+        """Take the weights after `num_samples` of the run into their average, if there is one.
 
         It counts samples since the tables were drawn, with which it begins.
         """
@@ -241,7 +241,7 @@ class Trainer:
         return step in self.stages.evaluation_steps and step != self.progress.evaluated_step
 
     def _evaluate(self) -> EvaluationReport:
-        """Evaluate on the evaluation rows, and on validation rows and a sample of training rows where there are any."""
+        """Evaluate on the evaluation rows, and on validation rows and a sample of training rows if there are any."""
         step = self.progress.step
         report = self.evaluate(step)
         seconds, others = report.seconds, dict[str, float | None]()

@@ -81,7 +81,7 @@ def _join_run(
 
 
 def _make_upload_relay(directory: RunDirectory, attempt: AttemptDirectory, reporter: Reporter) -> UploadRelay | None:
-    """Return the relay of what is told about uploads, on the first rank of a node whose run is kept in a bucket."""
+    """Return the relay of the uploader's events, on the first rank of a node whose run is kept in a bucket."""
     if os.environ["LOCAL_RANK"] != "0" or not directory.run_store.exists():
         return None
     node = int(os.environ.get(NODE_VARIABLE, "0"))

@@ -46,7 +46,7 @@ def find_boosted_trees() -> str | None:
 
 
 def fit_boosted_trees(name: str, source: RowSource, max_bytes: int, num_threads: int) -> BoostedTrees:
-    """Fit boosted trees on up to MAX_ROWS rows of `source`. name: that of the library, see `find_boosted_trees`.
+    """Fit boosted trees on up to MAX_ROWS rows of `source`. name: the library's, see `find_boosted_trees`.
 
     max_bytes: bytes of packed rows that are used, at most; the fit takes a few times as much memory.
     """

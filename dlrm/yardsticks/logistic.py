@@ -57,7 +57,7 @@ class _TrainingRows:
     means: Vector
     """[N] of the dense features."""
     deviations: Vector
-    """[N] standard deviations of the dense features; 1 where all values are the same."""
+    """[N] standard deviations of the dense features; 1 if all values are the same."""
     positions: NDArray[np.int64]
     """Position of the weight of each table row that occurs, in `LogisticRegression.weights`."""
     num_weights: int
@@ -117,7 +117,7 @@ def _choose_strength(rows: _TrainingRows, strengths: Sequence[float], start: Vec
     """Choose the strength with the smallest log-loss on held-out rows, from the strongest penalty on until it rises.
 
     strengths: ascending. start: weights to start the first fit from. Returns the strength and the weights fitted with
-    it; where there are too few rows to hold any out, the middle one and `start`.
+    it; if there are too few rows to hold any out, the middle one and `start`.
     """
     is_held_out = np.random.default_rng(0).random(len(rows.labels)) < HELD_OUT_FRACTION
     held_out, fitted_on = (np.where(mask, rows.row_weights, 0) for mask in (is_held_out, ~is_held_out))

@@ -20,7 +20,7 @@ MAX_CATEGORIES = 255
 """Ids of a feature that is used as categories, at most: the limit of scikit-learn's trees."""
 NUM_FOLDS = 5
 PRIOR_ROWS = 10.0
-"""Rows at the mean label rate that are added to those of an id, so that rare ids have a rate near the mean."""
+"""Rows at the mean label rate that are added to the rows of an id, so that rare ids have a rate near the mean."""
 
 
 @dataclass(frozen=True)

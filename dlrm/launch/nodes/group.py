@@ -41,7 +41,7 @@ class LostNode:
 
     node: int
     host: str
-    """Name of the machine; empty where it has never said it."""
+    """Name of the machine; empty if the node has never sent it."""
     message: str
     """Description of what was noticed, to follow the name of the node."""
 
@@ -141,8 +141,8 @@ class NodeGroup:
     def list_lost(self, timeout_seconds: float) -> list[LostNode]:
         """List the nodes that have been silent for more than `timeout_seconds`, or have cut the connection.
 
-        Nodes that have left in order are not lost, nor are those that the attempt does not need. This node is, where
-        it is node 0 and can itself not reach the store any more. A node that was given up stays lost.
+        Nodes that have left in order are not lost, and neither are nodes without a part in the attempt. This node is
+        lost if it is node 0 and can itself not reach the store any more. A node that was given up stays lost.
         """
         if self._given_up is not None:
             return [self._given_up]

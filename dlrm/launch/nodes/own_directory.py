@@ -66,14 +66,14 @@ def settle_directories(directory: RunDirectory, states: Mapping[int, NodeState],
 
 
 def name_node(directory: RunDirectory, node: int | None) -> None:
-    """Note which node alone works in a run directory that is kept in a bucket; None for all. Raises OSError."""
+    """Note the only node that works in a run directory kept in a bucket; None for all. Raises OSError."""
     record = RunStoreRecord.read(directory.run_store)
     if record is not None and record.node != node:
         record.model_copy(update={"node": node}).write(directory.run_store)
 
 
 def take_document(directory: RunDirectory, group: NodeGroup) -> None:
-    """Write the document that node 0 has sent to this node's own directory, where it has one. Raises OSError."""
+    """Write the document that node 0 has sent to this node's own directory, if it has one. Raises OSError."""
     states = group.states
     if states[group.place.node].has_own_directory and (document := states[0].document):
         write_atomically(directory.spec, document)

@@ -21,7 +21,7 @@ CONNECT_SECONDS = 3.0
 MAX_NAMED = 8
 """Missing nodes that a sentence names."""
 LAST_CALL_SECONDS = 60.0
-"""Seconds that an attempt waits for more nodes, where it has as many as it needs and could have more."""
+"""Seconds that an attempt waits for more nodes once it has as many as it needs and could have more."""
 STOP_SECONDS = 3.0
 """Longest wait of node 0 for the others to read that it was stopped."""
 PACKAGES = ("dlrm-service", "torch")
@@ -52,9 +52,9 @@ def host_rendezvous(
     """Serve the rendezvous on node 0, and return once as many nodes have joined as the attempt can have.
 
     allowed: numbers of nodes that it can have, ascending. Fewer than the largest one are enough some time after the
-    first of them is reached; `announce_members` then tells which nodes run the attempt. on_wait: called with a sentence
-    that says which nodes are missing. Raises RendezvousError, AddressError, and RendezvousStoppedError where
-    `is_stopped` turns true before, or another node was stopped.
+    first of them is reached; `announce_members` then says which nodes run the attempt. on_wait: called with a sentence
+    about the missing nodes. Raises RendezvousError, AddressError, and RendezvousStoppedError where `is_stopped` turns
+    true before, or another node was stopped.
     """
     group = NodeGroup(place, NodeState(host=find_host_name(), announcement=announcement), announcement.num_nodes)
     enough_since: float | None = None
@@ -104,8 +104,8 @@ def join_rendezvous(
 
     Nothing is sent to the others before this node has found the run directory of node 0, or has one of its own for the
     same run in a bucket: what meets here by mistake, such as a node of another job, disturbs nobody. run_store: URI of
-    the bucket that this node was told. Raises RendezvousError, and RendezvousStoppedError where `is_stopped` turns true
-    before, or another node was stopped.
+    the bucket in this node's own options, if any. Raises RendezvousError, and RendezvousStoppedError where `is_stopped`
+    turns true before, or another node was stopped.
     """
     log.info("joining node 0 at %s:%d as node %d", place.host, place.port, place.node)
     address = _reach_first(place, is_stopped)

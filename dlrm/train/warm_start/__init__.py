@@ -1,1 +1,1 @@
-"""Going on from a trained model: a run that begins with its weights, and whose ids mean what they meant to it."""
+"""Going on from a trained model: a run that begins with its weights and keeps the meaning of its ids."""

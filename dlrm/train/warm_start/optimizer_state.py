@@ -28,9 +28,9 @@ _VALID = "false, or in `from` a run whose checkpoint of the model is intact"
 def load_optimizer_state(parts: Parts, checkpoint: CheckpointDirectory, sample_scale: float, ranks: Ranks) -> None:
     """Load the optimizer state of `checkpoint` into `parts`, which hold its weights already. Collective.
 
-    Rows that its tables do not have keep the state of a row that was never updated. sample_scale: S / B of this run.
-    Raises DataError if the checkpoint is damaged, or has other weights than the model that its run exported, and
-    CheckpointError where its files cannot be read now.
+    Rows missing from the checkpoint's tables keep the state of a row that was never updated. sample_scale: S / B of
+    this run. Raises DataError if the checkpoint is damaged, or has other weights than the model that its run exported,
+    and CheckpointError where its files cannot be read now.
     """
     try:
         manifest = read_verified_manifest(checkpoint, ranks)

@@ -18,7 +18,7 @@ from sharding.comm.collectives import run_on_all_ranks
 
 
 def start_warm(parts: Parts, context: RunContext, dataset: Dataset) -> None:
-    """Start `parts`, which are in their initial state, from the model that `run.warm_start` names. Collective.
+    """Start `parts`, still in their initial state, from the model that `run.warm_start` names. Collective.
 
     Rows of tables that it did not have, and without `optimizer_state` the optimizers, stay as they are. Nothing is done
     if there is no warm start. Raises DataError, on every rank.
@@ -54,7 +54,7 @@ def start_warm(parts: Parts, context: RunContext, dataset: Dataset) -> None:
 
 
 def _report_blend(source: TrainedModel, resolved: ResolvedJob, reporter: Reporter) -> None:
-    """Report that the run does without the logistic regression of its source, where that is blended with one."""
+    """Report that the run does without its source's logistic regression, if the source is blended with one."""
     share = read_record(source).first_order_share
     if share is None:
         return
