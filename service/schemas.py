@@ -90,7 +90,7 @@ class Job(Answer, frozen=True):
     owner: str = ""
     """Owner of the job; all keys of the same owner see it, and so do the keys of admins."""
     restarted_from: str | None = None
-    """Id of the job whose document this one repeats, which may have been deleted since; None if it was submitted."""
+    """Id of the job, perhaps deleted since, whose document this one repeats; None if it was submitted."""
     num_attempts: int = 0
     launcher: str = "local"
     """Launcher of the job: `local`, processes on the machine of the service, or `kubernetes`, pods of a cluster."""
@@ -197,7 +197,7 @@ class Attempt(Answer, frozen=True):
     started_at: datetime
     finished_at: datetime | None = None
     start_step: int | None = None
-    """Batches consumed before the attempt: 0, or those of the checkpoint it resumed from; None until it trains."""
+    """Batches consumed before the attempt: 0, or the number in the checkpoint it resumed from; None until it trains."""
     saved_step: int | None = None
     """Step of the newest checkpoint that the attempt wrote, known once it has ended; None if it wrote none."""
     node: str | None = None

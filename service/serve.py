@@ -31,8 +31,8 @@ SHUTDOWN_SECONDS = 5
 
 
 MAX_ACCEPTED_AT_ONCE = 64
-"""Connections that are accepted before those that exist are read again: far fewer than there may be in all, so that a
-new one is not taken for one that sends nothing."""
+"""Connections to accept before existing ones are read again: far fewer than there may be in all, so that a new one is
+not taken for one that sends nothing."""
 MAX_CONNECTIONS_TO_ACCEPT = 4096
 """Connections that the kernel keeps until they are accepted; of more, the clients try again after a second."""
 
@@ -91,7 +91,7 @@ def make_server_config(
 ) -> uvicorn.Config:
     """Make the configuration of a server of `app`.
 
-    limits: those of this process where it is None. trusted_proxies: see `Settings`.
+    limits: None for the limits of this process. trusted_proxies: see `Settings`.
     """
     limits = limits or ConnectionLimits(max_connections=_choose_max_connections())
     return uvicorn.Config(
@@ -140,8 +140,8 @@ def _ignore_signal(_: int, __: FrameType | None) -> None:
 def _announce(services: Services, ready_file: Path | None) -> None:
     """Print URL, sign-in link and, on the first start, the admin key; write them to the ready file too.
 
-    Of several services that share a state directory, the ready file names the one that has started last.
-    They go to stdout and never to the log, because they are secrets.
+    Of several services with the same state directory, the ready file names the one that has started last. They go to
+    stdout and never to the log, because they are secrets.
     """
     admin_key = services.keys.ensure_admin()
     url = services.settings.url

@@ -69,7 +69,7 @@ DataRoot = Annotated[str, BeforeValidator(os.fspath), AfterValidator(_parse_data
 OTHER_VARIABLES = frozenset(
     {"DLRM_URL", "DLRM_API_KEY", "DLRM_SERVICE_ID", "DLRM_ATTEMPT_DIRECTORY", "DLRM_HEARTBEATS"}
 )
-"""Variables with the prefix that are no settings of the service: those of the client, and those of an attempt."""
+"""Variables with the prefix that belong to the client or to an attempt, not to the settings of the service."""
 
 
 class Settings(StateSettings):
@@ -102,13 +102,14 @@ class Settings(StateSettings):
     num_gpus: int = Field(default_factory=limits.count_gpus, ge=0)
     """GPUs that all jobs together may occupy. By default measured."""
     node: str = Field(default_factory=socket.gethostname, min_length=1, max_length=255)
-    """Name of this machine, by which a later process of the service knows the attempts that were started here. By
-    default the host name; a container, whose host name changes, needs one that stays."""
+    """Name of this machine, by which a later process of the service knows the attempts started here. By default the
+    host name; a container needs a name that stays, since its host name changes."""
     trainer_python: Program = Field(default_factory=lambda: Path(sys.executable))
     """Python interpreter that has the trainer installed. By default the one that runs the service."""
     worker_environment: Annotated[list[str], NoDecode, BeforeValidator(_split_names)] = Field(default=[])
-    """Names of further environment variables of the service that workers inherit, separated by commas. They inherit
-    PATH, HOME, and those of the interpreter, numeric libraries, CUDA and data stores; no others."""
+    """Names of further environment variables of the service that workers inherit, separated by commas. Apart from
+    these, workers inherit only PATH, HOME, and the variables of the interpreter, numeric libraries, CUDA and data
+    stores."""
     reconcile_interval_seconds: float = Field(default=2.0, gt=0.0)
     """Seconds between two rounds of the control loop, which compares the job table with the running processes."""
     grace_period_seconds: float = Field(default=120.0, ge=0.0)
@@ -123,15 +124,14 @@ class Settings(StateSettings):
     audit_retention_days: int = Field(default=365, ge=1, le=36_500)
     """Days after which rows of the audit log are removed."""
     requests_per_second: float = Field(default=100.0, gt=0.0)
-    """Requests a second that one key may send; those of ten seconds may come at once."""
+    """Requests a second that one key may send; ten seconds' worth may come at once."""
     requests_per_second_per_address: float = Field(default=50.0, gt=0.0)
-    """Requests a second without credentials that one network address may send; those of ten seconds may come at
-    once."""
+    """Requests a second without credentials that one network address may send; ten seconds' worth may come at once."""
     connections_per_second_per_address: float = Field(default=200.0, gt=0.0)
-    """Connections a second that one network address may make, trusted proxies excepted; those of ten seconds may come
-    at once. Further ones are closed."""
+    """Connections a second that one network address may make, trusted proxies excepted; ten seconds' worth may come at
+    once. Further ones are closed."""
     pushes_per_second: float = Field(default=500.0, gt=0.0)
-    """Requests a second with reports that one attempt may send; those of ten seconds may come at once."""
+    """Requests a second with reports that one attempt may send; ten seconds' worth may come at once."""
     failures_per_minute: float = Field(default=30.0, gt=0.0)
     """Requests a minute with wrong credentials that one network address may send. After more of them, credentials that
     have not been right before are looked up one at a time there."""
@@ -153,7 +153,7 @@ class Settings(StateSettings):
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
     def find_unknown_variables(self, names: Iterable[str]) -> dict[str, str | None]:
-        """Find those of the environment variables that look like settings and are none, each with the nearest setting.
+        """Find the environment variables that look like settings and are none, each with the nearest setting.
 
         It is None if none is near.
         """

@@ -1,7 +1,7 @@
 """The current time, everywhere in UTC and by the clock of the database, which all processes of a service share.
 
-From one comparison with that clock to the next, time goes on by the monotonic clock of this machine. So a clock that
-somebody sets, or a machine that sleeps, shows as a jump at a comparison, and jumps are no time that has passed.
+From one comparison with that clock to the next, time goes on by the monotonic clock of this machine. So if somebody
+sets a clock or a machine sleeps, a comparison shows a jump, and jumps do not count as time passed.
 """
 
 import time
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 MIN_JUMP = timedelta(seconds=1)
-"""Smallest jump that is told: clocks that are kept right drift by milliseconds from one comparison to the next."""
+"""Smallest jump that is reported: clocks that are kept right drift by milliseconds from one comparison to the next."""
 
 
 def read_clock() -> datetime:
@@ -25,15 +25,15 @@ class Comparison:
     time: datetime
     monotonic: float
     jump: timedelta
-    """Time by which that clock was set since the last comparison, negative for backwards; 0 if it was not."""
+    """Time by which the clock was set since the last comparison, negative for backwards; 0 if it was not."""
 
 
 _last: Comparison | None = None
 
 
 def now() -> datetime:
-    """Return the time by the clock of the database, as it was at the last comparison; by that of this machine before
-    the first one."""
+    """Return the time by the clock of the database, as it was at the last comparison; before the first one, by the
+    clock of this machine."""
     if _last is None:
         return read_clock()
     return _last.time + timedelta(seconds=time.monotonic() - _last.monotonic)

@@ -43,7 +43,7 @@ def export(
 
         dlrm export s3://bucket/runs/demo-20260101-120000 -o model-of-bucket
 
-    The metrics are those of the evaluation after that step; if the run made none, the
+    The metrics are from the evaluation after that step; if the run made none, the
     model is measured now, on the rows that the run held out. Reading a checkpoint
     can run code that its author put into it: export only checkpoints that you trust.
 
@@ -61,7 +61,7 @@ def export(
 
 
 def find_kept_checkpoint(run: Path) -> str:
-    """Return the path of the checkpoint whose model the run has kept, which need not be its last; else `newest`."""
+    """Return the path of the checkpoint whose model the run has kept, not necessarily its last; else `newest`."""
     try:
         kept = TrainedModel.find(run).checkpoint
     except NoModelError:

@@ -49,7 +49,7 @@ def inspect(
     The report shows the number of rows, the share of rows with label 1, missing
     and distinct values, frequencies, and the sizes of the embedding tables. It
     warns of likely faults: columns that reveal the label, constant columns, and
-    columns that are ids.
+    columns of ids.
 
         dlrm data inspect job.toml
 

@@ -134,7 +134,7 @@ def logs(
 
     A rank is one worker process of the job. Each start of the job is an attempt
     with its own logs. With --follow, new lines are printed as they are written,
-    including those of later attempts, unless --attempt selects one. While the
+    including lines of later attempts, unless --attempt selects one. While the
     service is away, the command waits for it for --patience seconds, and then
     ends with exit code 3.
 
@@ -169,7 +169,7 @@ def _read_next(client: Client, job_id: str, part: LogPart, node: int | None) -> 
 
 
 def _has_more(client: Client, job_id: str, part: LogPart, attempt: int | None, patience: Patience) -> bool:
-    """Wait until there may be more to print after `part`, in this log or in that of a later attempt.
+    """Wait until there may be more to print after `part`, in this log or in a later attempt's.
 
     Returns whether there is more; False where the attempt, or the job, has ended. attempt: number of the only attempt
     to follow; None follows the job from one attempt to the next.

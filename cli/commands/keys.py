@@ -39,7 +39,7 @@ def list_keys(
     include_revoked: Annotated[bool, typer.Option("--all", help="Also list revoked keys.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the API keys: those of all owners for an admin, those of one's own owner for others.
+    """List the API keys: all for an admin, only the keys of one's own owner for others.
 
     The column `used` says how long ago a key was last used. With --json, each key
     is one line of JSON.

@@ -87,7 +87,7 @@ class Changes:
 
     @property
     def all(self) -> list[str]:
-        """Arguments of `--set`, with that of `--preset`, which is a field too: quoted as TOML, whatever the text is."""
+        """Arguments of `--set`, with the preset, which is a field too: quoted as TOML, whatever the text is."""
         return [*(self.settings or ()), *([] if self.preset is None else [f"preset={json.dumps(self.preset)}"])]
 
 
@@ -162,7 +162,7 @@ class RunPlace:
 
 @dataclass(frozen=True)
 class Shown:
-    """What a command shows of an attempt at its end."""
+    """Choice of what a command shows of an attempt at its end."""
 
     profile: Annotated[
         bool, typer.Option("--profile", help="Trace a few steps on every rank, and show how their time is spent.")

@@ -116,7 +116,7 @@ def read_step_parts(directory: RunDirectory) -> tuple[Parts, Parts | None]:
 
 
 def _read_event_details(attempt: AttemptDirectory) -> dict[str, dict[str, Any]]:
-    """Return the details of the events of rank 0 by name; of several events with the same name, those of the last."""
+    """Return the details of the events of rank 0 by name; of several events with the same name, the last one's."""
     details: dict[str, dict[str, Any]] = {}
     path, num_damaged = attempt.spool_file(0, "events"), 0
     spool = SpoolReader(path)

@@ -1,4 +1,4 @@
-"""Checks and the child process that commands share which score rows with a trained model."""
+"""Checks and the child process shared by commands that score rows with a trained model."""
 
 import importlib.util
 import json

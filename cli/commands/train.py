@@ -103,7 +103,7 @@ def _find_document(sources: Sequence[str], inference: Inference) -> Path | None:
 def _find_job(
     sources: Sequence[str], run_directory: Path | None, settings: Sequence[str], inference: Inference
 ) -> tuple[Path, Path | None]:
-    """Return the job document to train, which is inferred from data files, and the run directory that is known.
+    """Return the job document to train, inferred if data files are given, and the run directory if known.
 
     Raises CommandError.
     """

@@ -47,8 +47,8 @@ def make_criteo_job(path: Path) -> dict[str, Any]:
 def find_failure(job: JobDetails) -> str | None:
     """Explain why the demo has failed; return None if the job SUCCEEDED and its model is good enough.
 
-    If the best possible AUC is known, the model's AUC must come close to it (MIN_SHARE_OF_BEST); otherwise its
-    log-loss must be below that of a constant predictor.
+    If the best possible AUC is known, the model's AUC must come close to it (MIN_SHARE_OF_BEST); otherwise its log-loss
+    must be below a constant predictor's.
     """
     if job.state != "SUCCEEDED":
         return f"the job ended as {job.state}: {job.reason or 'no reason'} {job.message or ''}".rstrip()

@@ -133,7 +133,7 @@ def require_data_files(job: JobSpec, path: Path) -> None:
 
 
 def list_beside(job: JobSpec, path: Path) -> dict[str, str]:
-    """List the relative data paths of the job in `path` that name files beside that document, as absolute paths.
+    """List the relative data paths of the job in `path` that name files beside the document, as absolute paths.
 
     A service looks for them in its data roots instead. Returns the paths by field, such as `data.train.0`.
     """
@@ -154,7 +154,7 @@ def _list_patterns(job: JobSpec) -> list[tuple[str, str]]:
 
 
 def _find_in_present_directory(pattern: str, base: Path) -> tuple[str, str] | None:
-    """Look in the present directory for the files that `pattern`, which was made absolute with `base`, does not name.
+    """Look in the present directory for the files missing at `pattern`, which was made absolute with `base`.
 
     Returns None if absent; otherwise the reason and what would be valid.
     """

@@ -1,4 +1,4 @@
-"""Errors that end a command, with one line per fault that also says how to correct it."""
+"""Errors that end a command, with one line for each fault and its remedy."""
 
 from collections.abc import Mapping
 

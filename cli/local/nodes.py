@@ -25,7 +25,7 @@ APPEAR_SECONDS = 900.0
 POLL_SECONDS = 2.0
 CONNECT_SECONDS = 3.0
 SHARED_SECONDS = 60.0
-"""Seconds in which a directory that machine 0 has created appears here: NFS keeps what it knows for so long."""
+"""Seconds within which a directory created by machine 0 appears here: NFS keeps what it knows for so long."""
 
 
 def find_own_place(node_rank: int | None, rendezvous: str | None) -> NodePlace | None:

@@ -1,4 +1,4 @@
-"""Preparation of an attempt of `dlrm train`, in a new run directory or in that of a run to resume."""
+"""Preparation of an attempt of `dlrm train`, in a new run directory or in the directory of a run to resume."""
 
 import shutil
 import time
@@ -134,7 +134,7 @@ def create_next_attempt(
     """Create the next attempt of the run in `path`. place: as for `create_run`.
 
     job: changed job document, or None to resume with the document of the run. settings: arguments of `--set`, which
-    change that document. Both may change only settings that change the result by no more than rounding, such as the
+    change the document. Both may change only settings that change the result by no more than rounding, such as the
     number of ranks. Raises SucceededError if the run has already succeeded, and CommandError, before anything is
     written, where the document describes another run or another process works on this one.
     """

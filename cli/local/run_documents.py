@@ -72,7 +72,7 @@ def check_data_files(job: Path, settings: Sequence[str] | None = None, place: No
 
 
 def require_warm_start_model(job: JobSpec, path: Path) -> None:
-    """Check that the model from which the job in `path` starts, if any, exists and fits the job.
+    """Check that the starting model of the job in `path`, if any, exists and fits the job.
 
     Raises BadInputError if it does not.
     """
@@ -170,10 +170,10 @@ def _keep_decisions(spec: JobSpec, resolved: ResolvedJob, path: Path) -> JobSpec
 
 
 def require_dividing_ranks(run: JobSpec, job: Path | None, settings: Sequence[str] | None, path: Path) -> None:
-    """Check that the ranks of a changed document divide the batches of the run, which cannot change.
+    """Check that the ranks of a changed document divide the batches of the run: these cannot change.
 
-    run: document of the run, in `path`. job: changed document; None for that of the run with `settings`, the arguments
-    of `--set`. Raises BadInputError, which names ranks that do.
+    run: document of the run, in `path`. job: changed document; None for the run's own. settings: arguments of `--set`,
+    which change the document. Raises BadInputError with valid numbers of ranks.
     """
     document: Mapping[str, Any] = run.model_dump(mode="json") if job is None else read_document(job)
     parsed = parse_settings(settings)

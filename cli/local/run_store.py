@@ -31,7 +31,7 @@ def find_new_store(asked: str | None, run_directory: Path) -> RunStoreRecord | N
 
 
 def name_store(asked: str | None, directory: Path) -> None:
-    """Name the bucket in which the run in `directory`, which is resumed, is kept from now on. Raises CommandError.
+    """Name the bucket in which the resumed run in `directory` is kept from now on. Raises CommandError.
 
     asked: value of --run-store; the environment counts if that is None and the run is kept nowhere else yet.
     """
@@ -93,7 +93,7 @@ def local_model(model: str) -> Generator[Path]:
 def local_checkpoint(run: str, checkpoint: str | None) -> Generator[tuple[Path, str | None]]:
     """Yield the directory of a run, and the checkpoint to open there; they are fetched if the run is in a bucket.
 
-    checkpoint: name that the user gave; None if that of the model is wanted. Raises CommandError.
+    checkpoint: name that the user gave; None if the model's checkpoint is wanted. Raises CommandError.
     """
     if not is_remote(run):
         yield Path(run), checkpoint

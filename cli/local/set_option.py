@@ -38,8 +38,8 @@ def parse_settings(texts: Sequence[str] | None) -> list[Setting]:
 def apply_settings(document: Mapping[str, Any], settings: Sequence[Setting]) -> dict[str, Any]:
     """Return `document` with every setting in it; objects on the way that it lacks are added.
 
-    A learning rate that takes the place of that of a preset is for the same batch, and scales as that does. Raises
-    BadInputError where the path of a key leads through a value that is no object, or beyond the end of a list.
+    A learning rate that replaces a preset's is for the same batch, and scales in the same way. Raises BadInputError
+    where the path of a key leads through a value that is no object, or beyond the end of a list.
     """
     rates = [setting for setting in settings if setting.path[1:] == ("learning_rate",)]
     scaling = list_scaling(

@@ -25,7 +25,7 @@ from dlrm.record import (
 from service.client import Progress
 
 RESUMED = "resumed"
-"""Name of the event that reports from which checkpoint an attempt resumes."""
+"""Name of the event with the checkpoint that an attempt resumes from."""
 SMOOTHING = 0.9
 """Weight of the previous estimate in the moving average of samples per second."""
 

@@ -23,7 +23,7 @@ class ChildEnd:
     code: int
     """Exit code."""
     is_stop_requested: bool
-    """Whether SIGINT or SIGTERM came while it ran: too late for it where it has succeeded or failed all the same."""
+    """Whether SIGINT or SIGTERM came while it ran: too late if it has succeeded or failed all the same."""
 
 
 def require_trainer(module: str = "torch") -> None:

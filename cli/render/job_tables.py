@@ -48,7 +48,7 @@ MODEL_CARD = "MODEL_CARD.md"
 """File in the directory of a model with its settings, metrics and warnings in words."""
 
 NEED_BOTH_LABELS = frozenset({"auc", "normalized_entropy", "calibration"})
-"""Metrics that are undefined where all rows have the same label; log-loss is defined even then."""
+"""Metrics that are undefined if all rows have the same label; log-loss is defined even then."""
 
 
 class Derived(Protocol):

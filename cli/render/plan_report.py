@@ -151,7 +151,7 @@ def _describe_run(resolved: ResolvedJob, result: Mapping[str, Any]) -> dict[str,
 
 
 def _make_size_formatter(plan: Plan) -> Callable[[float], str]:
-    """Return a formatter of sizes in bytes, in decimal or binary units like those of the memory in the plan."""
+    """Return a formatter of sizes in bytes, in decimal or binary units like the memory in the plan."""
     return partial(format_size, base=guess_size_base(plan["memory_bytes"]))
 
 

@@ -15,7 +15,7 @@ BETWEEN_STEPS = "between steps"
 """Name of the time that belongs to no part of a step."""
 REST = "the rest: smaller operators, Python, waiting"
 MAX_WAIT_FOR_ROWS = 0.1
-"""Fraction of a step in which a rank may wait for rows before a message says how to avoid that."""
+"""Fraction of a step in which a rank may wait for rows before a message says how to avoid it."""
 DESCRIPTIONS = {
     **PART_DESCRIPTIONS,
     BETWEEN_STEPS: "ids of the next batch on their way, reports, copies for a checkpoint; excluding evaluations",

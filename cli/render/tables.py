@@ -52,7 +52,7 @@ def cell(text: str) -> Text:
 
 
 def cut_cell(text: str) -> Text:
-    """Return a cell that is cut if it is too long, not wrapped, and whose column shrinks first.
+    """Return a cell that is cut if it is too long, not wrapped; its column shrinks first.
 
     `no_wrap` on the column instead would cut the other columns too.
     """

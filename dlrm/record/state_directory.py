@@ -19,7 +19,7 @@ AbsolutePath = Annotated[Path, AfterValidator(make_absolute)]
 
 
 class StateSettings(BaseSettings):
-    """Locations of state, which the service shares with the commands that work without a service."""
+    """Locations of state, shared by the service and the commands that work without one."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, frozen=True, validate_default=True, use_attribute_docstrings=True

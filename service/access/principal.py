@@ -42,7 +42,7 @@ class Principal:
 
     key_id: str
     name: str
-    """Name of the key; that of the owner where the sender signed in with a link for another owner than the key's."""
+    """Name of the key, or of the owner if the sender signed in with a link for an owner other than the key's."""
     owner: str
     role: Role
     origin: RequestOrigin = NO_REQUEST
@@ -56,7 +56,8 @@ class Principal:
 
     @property
     def sender_id(self) -> str:
-        """Id of the sender: that of the key; in a browser one of key and owner, since a key makes links for others."""
+        """Id of the sender: the key's id; in a browser an id of key and owner, since a key makes links for other
+        owners."""
         if not self.is_browser:
             return self.key_id
         return "own_" + hashlib.sha256(f"{self.key_id}\n{self.owner}".encode()).hexdigest()[:36]

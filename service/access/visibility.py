@@ -1,4 +1,4 @@
-"""Jobs that a sender may know of: those of its owner, and all for an admin."""
+"""Jobs that a sender may know of: the jobs of its owner, and all for an admin."""
 
 from sqlalchemy.orm import Session
 
@@ -11,7 +11,7 @@ from service.store.models import Job
 def get_visible_job(session: Session, job_id: str, principal: Principal, *, for_update: bool = False) -> Job:
     """Return the job with this id; with `for_update`, lock its row until the transaction ends.
 
-    Raises ProblemError if there is none that `principal` may know of; it does not tell whether another owner has it.
+    Raises ProblemError if there is none that `principal` may know of; it does not say whether another owner has it.
     """
     job = JobRepository(session).get(job_id, for_update=for_update)
     if job is None or job.deleting_at is not None or not principal.may_see(job.owner):

@@ -20,7 +20,7 @@ class CapacityView(schemas.Capacity, frozen=True):
 
 
 class CapacitiesView(CapacityView, frozen=True):
-    """Resources of the launcher of jobs that name none, and those of each launcher by name."""
+    """Resources of the launcher of jobs that name none, and the resources of each launcher by name."""
 
     launcher: str
     launchers: dict[str, CapacityView]

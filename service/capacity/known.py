@@ -1,4 +1,4 @@
-"""Resources for jobs, as every process of the service knows them: those of the leader, which starts them."""
+"""Resources for jobs, as every process of the service knows them: the leader's, since the leader starts the jobs."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -16,10 +16,10 @@ KnownCapacities = Mapping[str, LauncherCapacity | None]
 
 
 class KnownCapacity:
-    """Capacities that the leader has told."""
+    """Capacities that the leader has reported."""
 
     def __init__(self, database: Database, get_own: Callable[[], KnownCapacities]) -> None:
-        """Take what `get_own` returns, the capacities of this process, until a leader has told its own."""
+        """Take what `get_own` returns, the capacities of this process, until a leader has reported its own."""
         self._database = database
         self._get_own = get_own
 

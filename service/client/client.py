@@ -53,7 +53,7 @@ class Client:
 
         url, api_key: if omitted, they are found as described in `service.client.connection`. timeout_seconds:
         longest time that a request waits for an answer, over all its tries. on_silence: called once for each request
-        that has waited for some seconds, with the URL and the seconds that it will still wait.
+        that has waited for some seconds, with the URL and the seconds left to wait.
         """
         connection = find_connection(url, api_key)
         self.url = connection.url

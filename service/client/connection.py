@@ -3,8 +3,8 @@
 URL and key are searched for separately, each in this order:
 
 1. the argument of the caller;
-2. the environment variable, DLRM_URL or DLRM_API_KEY; one that is set but empty is refused, because a script that means
-   to set it and fails would otherwise act with the saved admin key;
+2. the environment variable, DLRM_URL or DLRM_API_KEY; an empty one is refused, because a script that means to set it
+   and fails would otherwise act with the saved admin key;
 3. the files that `dlrm serve` writes to its state directory, readable only by its own user. This is the directory in
    DLRM_STATE_DIRECTORY, otherwise `.dlrm` in the current directory or in the nearest parent directory.
 """

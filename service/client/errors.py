@@ -1,4 +1,4 @@
-"""Errors of the client: a request that the service refuses, and a service that does not answer."""
+"""Errors of the client: a refused request, and a service that does not answer."""
 
 from datetime import datetime
 

@@ -29,7 +29,7 @@ class Patience:
     """
 
     seconds: float = DEFAULT_PATIENCE_SECONDS
-    """Time after which a service that is away is given up, from the first request on that it does not answer."""
+    """Time after which an absent service is given up, from the first unanswered request on."""
     on_away: Callable[[ServiceAwayError], None] = lambda _: None
     """Function that is called once when the service is found to be away, or has been silent for some seconds; in
     another thread while a request waits."""

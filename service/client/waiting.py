@@ -49,7 +49,7 @@ _outer: ContextVar[Wait | None] = ContextVar("wait", default=None)
 
 @contextmanager
 def limit_wait(wait: Wait) -> Generator[None]:
-    """Limit the time that the requests within the block wait, which otherwise the client alone does."""
+    """Limit how long the requests within the block wait; otherwise only the client limits it."""
     token = _outer.set(wait)
     try:
         yield

@@ -106,7 +106,8 @@ class AttemptFinalizer:
 def _record_left_files(
     session: Session, job: Job, attempt: Attempt, end: EndFacts, saved_step: int | None
 ) -> int | None:
-    """Record the files that an attempt names at its end and that no push has told, as where the service was away.
+    """Record the files that an attempt names at its end and no push has reported, for example while the service was
+    away.
 
     saved_step: step of its newest checkpoint that is known; None if absent. Returns it as it is then.
     """

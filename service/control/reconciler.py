@@ -27,7 +27,7 @@ from service.times import now
 log = structlog.get_logger(__name__)
 
 ORPHAN_SECONDS = 4.0
-"""Seconds between two looks at all processes of the machine, each of which takes some 10 ms."""
+"""Seconds between two looks at all processes of the machine; a look takes some 10 ms."""
 
 
 class Reconciler:
@@ -52,7 +52,7 @@ class Reconciler:
         self._tail = SpoolTail(database)
         self._orphans_due_at = 0.0
         self._told_orphans: set[LaunchName] = set()
-        """Orphans of the last look whose jobs have told that they are killed."""
+        """Orphans of the last look that are already reported as killed."""
 
     def list_watched(self) -> list[Job]:
         """List the jobs that need reconciliation."""
@@ -76,7 +76,7 @@ class Reconciler:
         return orphans
 
     def kill_orphan(self, launch: Launch) -> None:
-        """Kill the processes of an attempt that has ended. Its job tells so once, however long that takes."""
+        """Kill the processes of an attempt that has ended. Its job reports this once, however long the kill takes."""
         self._leadership.renew_if_due()
         self._leadership.check_lease()
         if self._launchers[launch.launcher].kill(launch) or launch.name in self._told_orphans:
@@ -224,7 +224,7 @@ class Reconciler:
         self._launchers[launch.launcher].kill(launch)
 
     def _kill_if_overdue(self, attempt: Attempt, launch: Launch) -> None:
-        """Kill an attempt that was stopped because of its memory, or whose grace period is over."""
+        """Kill an attempt if it was stopped because of its memory, or if its grace period is over."""
         requested_at = attempt.stop_requested_at
         is_over = requested_at is not None and (now() - requested_at).total_seconds() >= self._grace_period_seconds
         if attempt.stop_reason == Reason.OUT_OF_MEMORY or is_over:

@@ -26,7 +26,7 @@ cluster took its machines away. `max_restarts` limits failures; these ends are l
 
 
 def count_restarts_left(attempts: Sequence[Attempt], max_restarts: int) -> int:
-    """Count the restarts that a job still has, including the one after the attempt that has just ended.
+    """Count the restarts left to a job, including the one after the attempt that has just ended.
 
     attempts: all attempts of the job; the last one has ended. A job that makes progress has all its restarts again. It
     still ends, because its number of steps is finite.

@@ -48,10 +48,10 @@ class Scheduler:
         """Ids of the jobs by launcher that were started or given up since all were done the last time."""
 
     def run_once(self) -> bool:
-        """Start every job whose turn it is and for which resources are free, launcher by launcher.
+        """Start every job whose turn it is, if resources are free for it, launcher by launcher.
 
         Return whether that is done; otherwise time is up, and the next round goes on. The cost grows with the jobs that
-        start, not with those that wait.
+        start, not with the waiting ones.
         """
         self._fail_late()
         end = time.monotonic() + START_SECONDS

@@ -78,7 +78,7 @@ class Starter:
     def _choose_gpus(self, attempts: AttemptRepository, job: Job) -> list[int]:
         """Choose the lowest numbers of GPUs that no other attempt has. Raises StateChangedError if they are few.
 
-        A launcher that finds a machine for each attempt leaves that to whoever finds it.
+        Empty if a machine is found for each attempt: whoever finds it also chooses its GPUs.
         """
         launcher = self._launchers[job.launcher]
         if launcher.node is None:

@@ -27,7 +27,7 @@ class WakeUp:
 
 
 def make_wake_leader(wake_up: WakeUp, database: Database) -> Callable[[], None]:
-    """Make a function that wakes the control loop of the leader, whichever process that is."""
+    """Make a function that wakes the control loop of the leader, whichever process leads."""
 
     def wake_leader() -> None:
         wake_up()

@@ -15,7 +15,7 @@ NAMING = {
 }
 
 SerialId = BigInteger().with_variant(Integer, "sqlite")
-"""Type of a number that the database increments itself, which SQLite does only for INTEGER."""
+"""Type of a number that the database increments itself; SQLite does so only for INTEGER."""
 
 
 class UtcDateTime(TypeDecorator[datetime]):

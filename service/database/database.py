@@ -15,11 +15,11 @@ from service.times import read_clock
 
 BUSY_TIMEOUT_SECONDS = 15
 CONNECT_TIMEOUT_SECONDS = 5
-"""Seconds that PostgreSQL has to accept a connection, so that no request waits long for a machine that is gone."""
+"""Seconds for PostgreSQL to accept a connection, so that no request waits long for a machine that is gone."""
 BUSY_PAUSE_SECONDS = 0.02
 IDLE_TRANSACTION_SECONDS = 20.0
-"""Seconds after which PostgreSQL ends a transaction whose process sends nothing: it is stopped, and its locks would
-hold up all others. Transactions here make one statement after the other."""
+"""Seconds until PostgreSQL ends a transaction whose process sends nothing: it is stopped, and its locks would hold up
+all others. Transactions here make one statement after the other."""
 SQLITE_BEGIN = "sqlite_begin"
 
 
@@ -50,7 +50,7 @@ class Database:
         return self.engine.dialect.name == "sqlite"
 
     def read_time(self, session: Session) -> datetime:
-        """Return what the clock of the database shows, which is that of this machine on SQLite."""
+        """Return the time by the clock of the database; on SQLite it is the clock of this machine."""
         if self.is_sqlite:
             return read_clock()
         return session.execute(text("SELECT clock_timestamp()")).scalar_one()

@@ -6,8 +6,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as NoFreeConnectionError
 
 _AWAY_SQLSTATES = ("08", "57P", "53300", "25P03")
-"""Beginnings of the SQLSTATE of a broken connection, of a server that stops or starts, of too many connections, and of
-a transaction that the server has ended since its process was stopped."""
+"""Beginnings of the SQLSTATE of a broken connection, of a stopping or starting server, of too many connections, and of
+a transaction that the server has ended because its process was stopped."""
 _AWAY_SQLITE = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _REFUSALS = (
     "password authentication failed",

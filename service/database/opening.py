@@ -14,7 +14,7 @@ from service.database.url import DatabaseUnusableError, describe_database, parse
 log = structlog.get_logger(__name__)
 
 WAIT_SECONDS = 30.0
-"""Seconds that the service waits at its start for a database that is away, such as one that starts at the same time."""
+"""Seconds that the service waits at its start for an absent database, such as one starting at the same time."""
 PAUSE_SECONDS = 0.5
 """Seconds between two tries to connect."""
 

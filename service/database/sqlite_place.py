@@ -1,4 +1,4 @@
-"""Check that an SQLite file is not on a network file system, on which its locks cannot be relied upon."""
+"""Check against SQLite files on network file systems, where their locks cannot be relied upon."""
 
 import os
 import re
@@ -12,8 +12,8 @@ _NETWORK_TYPE = re.compile(
     r"|fuse\.(beegfs|ceph|ceph-fuse|davfs2|gcsfuse|glusterfs|goofys|grpcfuse|gvfsd-fuse|juicefs|lustre|moosefs|rclone"
     r"|s3fs|seaweedfs|sshfs)"
 )
-"""Types of file systems whose files other machines may write to. SQLite's write-ahead log needs memory that all writers
-share, and locks that each of them sees."""
+"""Types of file systems whose files other machines may write to. SQLite's write-ahead log needs memory and locks that
+all writers share."""
 
 
 def check_sqlite_place(file: Path, mounts: str | None = None) -> None:
@@ -33,7 +33,7 @@ def check_sqlite_place(file: Path, mounts: str | None = None) -> None:
 
 
 def find_file_system_type(path: Path, mounts: str) -> str | None:
-    """Find the type of the file system that has `path`, which is absolute and without links; None if it is unknown.
+    """Find the type of the file system that has `path`, an absolute path without links; None if it is unknown.
 
     mounts: content of /proc/self/mountinfo. Of several mounts on the same directory the last one hides the others.
     """

@@ -12,7 +12,7 @@ class DatabaseUnusableError(Exception):
 
 
 class DatabaseUrlError(Exception):
-    """Error raised where the URL of the database can be that of none; the message says what would be valid."""
+    """Error raised if the URL of the database is invalid; the message says what would be valid."""
 
 
 class UnsafePlaceError(DatabaseUnusableError):

@@ -28,7 +28,7 @@ SECURITY_HEADERS = {
 }
 """Headers of an answer that is not a page: a browser must not show, embed or keep it."""
 HTTPS_ONLY = "max-age=31536000"
-"""Strict-Transport-Security: seconds for which a browser that came over https comes over https alone."""
+"""Strict-Transport-Security: seconds for which a browser uses https alone once it has come over https."""
 TAG_CHARACTERS = 40
 NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
     304: {"description": "The client has this answer already: `If-None-Match` names its `ETag`"}
@@ -76,7 +76,7 @@ def _complete(headers: MutableHeaders, scope: Scope) -> None:
 
 
 class HeadAsGet(HttpMiddleware):
-    """ASGI middleware that answers HEAD with the status and headers that GET has, and no body."""
+    """ASGI middleware that answers HEAD with the status and headers of GET, and no body."""
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_without_body(message: Message) -> None:

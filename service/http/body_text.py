@@ -19,9 +19,9 @@ MAX_ITEMS = 20_000
 """Largest number of values and names: each takes far more memory than its two or three bytes in the body."""
 
 DescribeFault = Callable[[Any], tuple[str, str] | None]
-"""Function that returns what is wrong with a value that is no object and no array, and what would be valid."""
+"""Function that returns what is wrong with a value other than an object or array, and what would be valid."""
 TOML_BODIES = Turns("TOML to be read", 1, share=1, max_waiting=200, waiting_share=50)
-"""Thread that parses TOML, which takes some tenths of a second for a body of the largest size."""
+"""Thread that parses TOML; a body of the largest size takes some tenths of a second."""
 
 _SEPARATORS = (b",", b":", b"[", b"{")
 """Separators: one stands before every value and name but the first one."""
@@ -120,7 +120,7 @@ def parse_toml(body: bytes) -> dict[str, Any]:
     """Parse the TOML of a body.
 
     Raises ProblemError if it is no TOML, is nested too deeply, has too many values, or contains a value that JSON
-    could not have: a date or time, a number that is not finite or has more than 64 bits, text that cannot be stored.
+    could not have: a date or time, a number that is not finite or has more than 64 bits, or unstorable text.
     """
     try:
         text = decode_document(body)

@@ -22,9 +22,9 @@ READ_BYTES = 2**14
 BURST_SECONDS = 10.0
 """Seconds whose connections may come all at once."""
 MAX_CLOSED_AT_ONCE = 256
-"""Connections that are closed before those that exist are served again."""
+"""Connections to close before existing ones are served again."""
 RESET = struct.pack("ii", 1, 0)
-"""Value of SO_LINGER with which a connection that is closed keeps nothing of the kernel's memory."""
+"""Value of SO_LINGER with which a closed connection keeps nothing of the kernel's memory."""
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,14 @@ class ConnectionLimits:
     idle_seconds: int = 20
     """Time that a connection stays open without a request."""
     answer_seconds: float = 60.0
-    """Time that a client has to read an answer that does not fit into the buffers of the connection."""
+    """Time for a client to read an answer that does not fit into the buffers of the connection."""
 
 
 class BoundedProtocol(H11Protocol):
     """HTTP over one connection, which is closed once a limit is exceeded.
 
-    Where there are too many connections, the one that has waited longest for a request is closed, so that those who
-    keep connections open cannot keep others out.
+    If there are too many connections, the one that has waited longest for a request is closed, so that idle connections
+    cannot keep others out.
     """
 
     limits: ClassVar[ConnectionLimits]
@@ -147,7 +147,7 @@ def _cancel(timer: asyncio.TimerHandle | None) -> None:
 
 
 class Listener(socket.socket):
-    """Listening socket that closes new connections of an address that makes too many.
+    """Listening socket that closes new connections of an address if it makes too many.
 
     To serve a connection, if only to refuse its request, takes thirty times as long as to close it: 10,000 of them
     would let others wait for more than a second.

@@ -25,7 +25,7 @@ BURST_SECONDS = 10.0
 AUTHENTICATION = Turns("authentication", 2, share=1, max_waiting=500, waiting_share=100)
 """Threads that look keys, sessions and tokens up, by turns of these."""
 SUSPICIONS = Turns("authentication of suspects", 1, share=1, max_waiting=20, waiting_share=10)
-"""Thread that does so for addresses from which many wrong ones came, by turns of the addresses."""
+"""Thread that looks up credentials of addresses with many wrong ones, by turns of the addresses."""
 IN_PROGRESS = Shares("slots for requests", total=500, share=100, wait_seconds=0.0)
 """Requests of known senders that are in progress: half of the connections, so that others find some."""
 

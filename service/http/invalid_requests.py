@@ -28,7 +28,7 @@ _TYPES: Mapping[type[Any], str] = {
 }
 _NAME = "1 to 63 letters, digits, dots, dashes and underscores; the first and the last one a letter or a digit"
 _PREFIX = re.compile("^(Value error, |(Input|String|List|Dictionary) (?=should))")
-"""Beginning of pydantic's own sentences, which names the kind of value that it checked."""
+"""Beginning of pydantic's own sentences, with the kind of value that it checked."""
 
 
 def convert_errors(errors: Sequence[Mapping[str, Any]], route: object) -> list[FieldError]:
@@ -105,7 +105,7 @@ def _describe(place: FieldInfo | None) -> str:
 
 
 def _describe_range(place: FieldInfo | None, context: Mapping[str, Any]) -> str:
-    """Describe the whole numbers that are valid at a place, or within the bound that an error itself names."""
+    """Describe the whole numbers valid at a place, or within the bound that an error itself names."""
     constraints = list(list_constraints(place.annotation, place.metadata)) if place else []
     least = next((found.ge for found in constraints if isinstance(found, Ge)), context.get("ge"))
     largest = next((found.le for found in constraints if isinstance(found, Le)), context.get("le"))

@@ -60,7 +60,7 @@ LISTS = Threads("lists", 2)
 CURVES = Threads("curves", 1)
 """Thread that reads curves and logs: a second one would take the second of two cores from all other requests."""
 INGEST = Threads("ingest", 1)
-"""Thread that stores the reports of ranks, which the interpreter runs one at a time anyway."""
+"""Thread that stores the reports of ranks: the interpreter runs one thread at a time anyway."""
 PLANS = Threads("plans", 8)
 """Threads that wait for plans: more than may wait, so that further requests are refused at once."""
 MONITORING = Threads("monitoring", 1)

@@ -166,7 +166,7 @@ KINDS = {
 
 
 def may_answer(*slugs: str) -> Callable[[Endpoint], Endpoint]:
-    """Document kinds of problems that an endpoint itself may answer with, beside those that every one may."""
+    """Document an endpoint's own kinds of problems, beside the kinds that every endpoint may answer with."""
 
     def mark(endpoint: Endpoint) -> Endpoint:
         setattr(endpoint, _KINDS, slugs)

@@ -25,9 +25,9 @@ from service.http.problem_kinds import KINDS, MEDIA_TYPE
 log = structlog.get_logger(__name__)
 
 DATABASE_RETRY_SECONDS = 2
-"""Seconds after which a request may be sent again that found no database."""
+"""Seconds after which a request may be sent again if it found no database."""
 BUSY_SECONDS = 2
-"""Seconds after which a request may be repeated that found no room."""
+"""Seconds after which a request may be repeated if it found no room."""
 METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 
 
@@ -151,10 +151,10 @@ def add_problem_handlers(app: FastAPI, state_directory: Path) -> None:
 def _forget_frames(
     handle: Callable[[Request, Exception], JSONResponse],
 ) -> Callable[[Request, Exception], JSONResponse]:
-    """Return a handler that also removes the tracebacks of an error and of those that led to it.
+    """Return a handler that also removes the tracebacks of an error and of its causes.
 
-    The framework keeps errors in variables of the frames that they went through. Until a garbage collection, which may
-    be a hundred requests later, such a cycle would keep all that was in those frames: the body, and what became of it.
+    The framework keeps errors in variables of the frames that they went through. Until a garbage collection, perhaps a
+    hundred requests later, such a cycle would keep all that was in those frames: the body, and what became of it.
     """
 
     def handle_and_forget(request: Request, error: Exception) -> JSONResponse:

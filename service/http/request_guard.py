@@ -12,12 +12,12 @@ from service.http.problems import ProblemError, invalid_request
 SINGLE_HEADERS = frozenset({b"authorization", b"content-type", b"idempotency-key", b"x-request-id"})
 """Headers that the service reads; two of one name would contradict each other."""
 MAX_PARAMETERS = 100
-"""Largest number of query parameters: each one that is unknown is compared with all that are known, and each label that
-is looked for is a condition of its own."""
+"""Largest number of query parameters: each unknown one is compared with all known ones, and each label to look for is a
+condition of its own."""
 
 
 class RequestGuard(HttpMiddleware):
-    """ASGI middleware that refuses a path, query or header that cannot be understood in one way only."""
+    """ASGI middleware that refuses a path, query or header without one clear meaning."""
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         _check_path(scope["raw_path"])

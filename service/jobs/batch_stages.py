@@ -1,4 +1,4 @@
-"""Stages of a batch that grows, as a job's page and `dlrm show` tell them."""
+"""Stages of a batch that grows, as shown by a job's page and `dlrm show`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -33,7 +33,7 @@ def list_batch_stages(
 
 
 def _is_size_known(document: Mapping[str, Any], resolved: Mapping[str, Any]) -> bool:
-    """Whether the batch of the resolved document is that of the run, and not the one for unknown rows."""
+    """Whether the resolved document has the batch of the run, and not the one for unknown rows."""
     decided = {number["name"]: number["value"] for number in resolved["derived"]}
     size = resolved["job"]["batch"]["global_size"]
     return size in (document["batch"]["global_size"], decided.get(BATCH_FIELD))

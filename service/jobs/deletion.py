@@ -51,7 +51,7 @@ class DeletionService:
     ) -> None:
         """Call `on_change` where `finish_deletions` has something to do.
 
-        retry_seconds: time for which it leaves a job alone that it could not remove. batch_size: rows that it removes
+        retry_seconds: time for which it leaves a job alone after failing to remove it. batch_size: rows that it removes
         in one transaction.
         """
         self._database = database
@@ -64,7 +64,7 @@ class DeletionService:
         self._retry_times: dict[str, float] = {}
 
     def delete(self, job_id: str, principal: Principal) -> DeletedJobView:
-        """Mark a job that has ended as deleted, which hides it at once, and return what it was.
+        """Mark a job that has ended as deleted, hiding it at once, and return what it was.
 
         What is returned says where files stay, since the service does not see them.
         `finish_deletions` removes its files and rows. Its idempotency key is forgotten, so that the request that
@@ -93,7 +93,7 @@ class DeletionService:
         return DeletedJobView(**view, files_left_at=left_at)
 
     def finish_deletions(self) -> None:
-        """Remove the files and rows of the jobs that are being deleted, or a part of them where that takes long.
+        """Remove the files and rows of the jobs that are being deleted, or a part of them if it takes long.
 
         What fails in one job is logged and tried again later, and holds up no other job. The leader calls this in every
         round; calls at the same time do no harm.
@@ -164,7 +164,7 @@ def _refuse_to_leave_heirs(session: Session, job: Job, principal: Principal) -> 
 
 
 class RunDirectoryError(Exception):
-    """Run directory that is not where this service keeps those of its jobs; it is not removed."""
+    """Run directory that is not where this service keeps its jobs' directories; it is not removed."""
 
 
 def find_run_directory(job: Job, runs_directory: Path) -> Path:
@@ -185,7 +185,7 @@ def remove_directory(path: Path, is_over: Callable[[], bool]) -> bool:
     """Remove a directory with everything in it, and return whether it is gone.
 
     Links are removed, and never followed. What is missing already is no error. Where something cannot be removed, the
-    rest is, and then the first OSError is raised. After each file, `is_over` tells whether to leave the rest to a later
+    rest is, and then the first OSError is raised. After each file, `is_over` says whether to leave the rest to a later
     call; this returns False then.
     """
     errors: list[OSError] = []

@@ -23,7 +23,7 @@ from service.store.states import JobState
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=ApiRoute)
 
 SUBMISSIONS = Turns("submissions", 2, share=1, max_waiting=200, waiting_share=50)
-"""Threads that check job documents, which may name many files."""
+"""Threads that check job documents: a document may name many files."""
 LongList = need_slot("slots for lists", total=8, share=4)
 """Dependency of endpoints whose answers may take some hundred kilobytes each, and much more while they are made."""
 IdempotencyKey = Annotated[

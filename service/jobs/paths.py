@@ -53,7 +53,7 @@ def resolve_unseen_paths(job: JobSpec, roots: Sequence[str]) -> JobSpec:
 def _resolve_all(job: JobSpec, resolve: Callable[[str], str], valid: str) -> JobSpec:
     """Return `job` with what `resolve` makes of each data path.
 
-    valid: what a path may be. Raises ConfigError that names every path of which `resolve` makes a ValueError.
+    valid: what a path may be. Raises ConfigError with every path for which `resolve` raises ValueError.
     """
     errors: list[FieldError] = []
     resolved: dict[str, list[str]] = {}
@@ -203,7 +203,7 @@ def _make_path_error(pattern: str, error: OSError | PatternError | PathError) ->
 
 
 def _list_candidates(pattern: str, allowed: _AllowedDirectories) -> list[str]:
-    """List the absolute paths that `pattern` may stand for, one for each root that contains it.
+    """List the possible absolute paths of `pattern`, one for each root that contains it.
 
     Compares names only: accesses no path outside the roots and follows no links. Raises PathError if no root
     contains it, or where a part of it is hidden.

@@ -66,7 +66,7 @@ class Submission:
     principal: Principal
     idempotency_key: str | None = None
     restarted: Job | None = None
-    """Job whose document this repeats, and whose owner the new job has; None if the sender wrote the document."""
+    """Job whose document and owner the new job takes over; None if the sender wrote the document."""
 
     @property
     def owner(self) -> str:
@@ -166,8 +166,8 @@ class JobService:
         return JobView.from_job(get_existing_job(session, earlier.job_id), self._facts)
 
     def restart(self, job_id: str, principal: Principal, idempotency_key: str | None = None) -> tuple[JobView, bool]:
-        """Create a job with the document of one that has ended, or find the one that an earlier identical request
-        created; the bool is whether it is new.
+        """Create a job with the document of an ended one, or find the job that an earlier identical request created;
+        the bool is whether it is new.
 
         The paths of the document are resolved anew, and the new job belongs to the owner of the old one. Raises
         ConfigError and ProblemError as `submit` does, and ProblemError where the job has not ended.
@@ -321,7 +321,7 @@ def _cannot_fit(errors: Sequence[FieldError]) -> ProblemError:
 
 
 def _find_deadline_from_submission(spec: JobSpec, created_at: datetime) -> datetime | None:
-    """Return the time at which a job ends whose deadline includes its wait; None for other jobs."""
+    """Return the time of a deadline that includes the job's wait; None for other jobs."""
     if spec.deadline_from != "submission" or spec.deadline_seconds is None:
         return None
     return created_at + timedelta(seconds=spec.deadline_seconds)

@@ -31,11 +31,11 @@ class WarmStarts:
         self._launchers = launchers
 
     def resolve(self, job: JobSpec, principal: Principal, launcher: str) -> JobSpec:
-        """Return `job`, which `launcher` is to run, with the directory of the run or model that it starts from.
+        """Return `job`, to be run by `launcher`, with the directory of the run or model that it starts from.
 
-        A job id means the run of that job, of which `principal` must be allowed to know. Where the service does not
-        see that, it is the path or URI that was reported, and only the trainer checks what is there. A path is resolved
-        and checked as data paths are, and only the model is read from it, because reading a checkpoint can run any code
+        A job id means the run of that job; `principal` must be allowed to know of the job. If the service does not see
+        the run, the reported path or URI counts, and only the trainer checks what is there. A path is resolved and
+        checked as data paths are, and only the model is read from it, because reading a checkpoint can run any code
         that its author put into it. Raises ConfigError if there is no such model or it does not fit the job.
         """
         warm_start = job.run.warm_start
@@ -85,7 +85,7 @@ class WarmStarts:
 
 
 def hold_source(job: JobSpec, session: Session) -> None:
-    """Keep the job whose model `job` starts from until the transaction of `session` ends, where there is such a job.
+    """Keep the job whose model `job` starts from, if there is one, until the transaction of `session` ends.
 
     Raises ConfigError if it was deleted since `WarmStarts.resolve`.
     """

@@ -44,7 +44,7 @@ class SignInToken(Base):
 
     token_hash: Mapped[str] = mapped_column(String(64), primary_key=True)
     key_id: Mapped[str] = mapped_column(ForeignKey("api_keys.id", ondelete="CASCADE"))
-    """Key that made the token, and with which it dies."""
+    """Key that made the token; the token dies with it."""
     owner: Mapped[str] = mapped_column(String(63))
     """Owner that the session acts for."""
     role: Mapped[str] = mapped_column(String(16))

@@ -19,7 +19,8 @@ class KeyRepository:
         self._session.flush()
 
     def list_page(self, *, owner: str | None, after: str | None, limit: int) -> list[ApiKey]:
-        """List at most `limit` keys with ids above `after`, oldest first. owner: only those of one owner."""
+        """List at most `limit` keys with ids above `after`, oldest first. owner: the only owner whose keys are listed;
+        None lists all keys."""
         query = select(ApiKey).order_by(ApiKey.id).limit(limit)
         if owner is not None:
             query = query.where(ApiKey.owner == owner)

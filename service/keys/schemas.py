@@ -48,9 +48,9 @@ class NewLink(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     role: Role | None = None
-    """Role of the session; that of the sender where it is null."""
+    """Role of the session; the sender's role if null."""
     owner: Name | None = None
-    """Owner that the session acts for; that of the sender where it is null."""
+    """Owner that the session acts for; the sender's owner if null."""
     minutes: Annotated[int, Field(ge=1, le=MAX_LINK_MINUTES, strict=True)] = 10
 
 

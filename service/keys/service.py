@@ -83,7 +83,7 @@ class KeyService:
             return None
 
     def list_page(self, principal: Principal, *, cursor: str | None, limit: int) -> Page[KeyView]:
-        """Return one page of keys, oldest first: all for an admin, those of the same owner for others.
+        """Return one page of keys, oldest first: all for an admin, the keys of the same owner for others.
 
         cursor: id of the last key of the previous page.
         """
@@ -149,7 +149,7 @@ Keys = Annotated[KeyService, depend_on(KeyService)]
 def find_key(session: Session, secret: str) -> ApiKey:
     """Return the key with this secret. Raises RefusedError if it is unknown, expired or revoked.
 
-    It is looked up by its hash, so that the time that this takes says nothing about keys that are similar.
+    It is looked up by its hash, so that the time taken says nothing about similar keys.
     """
     key = KeyRepository(session).get_by_secret(hash_secret(secret)) if has_form_of_key(secret) else None
     return check_key(key, now())

@@ -36,7 +36,7 @@ class OpenedSession:
 
 @dataclass(frozen=True)
 class _Grant:
-    """Right to open a session: with whose key, for which owner and role."""
+    """Right to open a session with a key, for an owner and a role."""
 
     key: ApiKey
     owner: str
@@ -84,7 +84,7 @@ class SessionService:
     def sign_in(self, credentials: SignIn, old_token: str | None, origin: RequestOrigin) -> OpenedSession:
         """Open a browser session with the owner and role of a key or of a sign-in link; a link is used up.
 
-        old_token: session that the browser has had until now, and which ends. Raises ProblemError where key or link are
+        old_token: session that the browser has had until now; it ends. Raises ProblemError where key or link are
         refused.
         """
         method = "key" if credentials.key is not None else "link"
@@ -101,7 +101,7 @@ class SessionService:
         return opened
 
     def sign_out(self, token: str, origin: RequestOrigin) -> None:
-        """End a browser session; do nothing where it has ended."""
+        """End a browser session; do nothing if it has ended."""
         with self._database.write() as session:
             ended = SessionRepository(session).remove(hash_secret(token))
             if ended is not None:

@@ -30,7 +30,7 @@ class UseRecorder:
         self._is_closed = False
 
     def record(self, key: ApiKey) -> None:
-        """Record that a key is used now, unless that was done within the last minute."""
+        """Record that a key is used now, unless its use was recorded within the last minute."""
         at = now()
         with self._lock:
             last = max((time for time in (key.last_used_at, self._recorded.get(key.id)) if time), default=None)

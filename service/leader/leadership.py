@@ -22,13 +22,14 @@ from service.times import Comparison, compare_clock, follow_clock, now
 log = structlog.get_logger(__name__)
 
 LEASE_SECONDS = 10.0
-"""Seconds for which an attempt belongs to a leader that does not renew its lease. A new leader acts on it only then."""
+"""Seconds that an attempt belongs to a leader after the last renewal of its lease. A new leader acts on it only
+afterwards."""
 LEASE_ROUNDS = 5
 """Number of rounds of the control loop that a lease lasts at least."""
 MARGIN_SECONDS = 3.0
 """Seconds before the end of a lease from which on its holder starts nothing any more."""
 STUCK_LEASES = 2
-"""Number of leases after which a process that has renewed none counts as stuck. Leases are renewed in every round, and
+"""Number of leases after which a process counts as stuck if it has renewed none. Leases are renewed in every round, and
 where half of their time is over in the middle of one; a single job holds a round up for seconds at most."""
 
 
@@ -104,7 +105,7 @@ class Leadership:
     def begin_round(self) -> list[Attempt]:
         """Follow the clock of the database, and renew the leases of this process.
 
-        By as much as that clock was set, the times move that jobs wait for. Not within a round, where jobs are read
+        The times that jobs wait for move by as much as the clock was set. Not within a round, where jobs are read
         already. Returns the attempts that are adopted. Raises LeadershipLostError.
         """
         with self.write() as session:
@@ -115,7 +116,7 @@ class Leadership:
         return self.renew()
 
     def renew(self) -> list[Attempt]:
-        """Renew the leases of this process, and adopt attempts whose leases are over, which are returned.
+        """Renew the leases of this process; adopt and return attempts whose leases are over.
 
         Raises LeadershipLostError.
         """

@@ -16,7 +16,7 @@ class LeaderRow(Base):
 
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     token: Mapped[int] = mapped_column(BigInteger)
-    """Number of this leader, one more than that of the one before."""
+    """Number of this leader, one more than its predecessor's."""
     owner: Mapped[str] = mapped_column(String(255))
     """Machine and process of the leader."""
     service_id: Mapped[str] = mapped_column(String(40))
@@ -25,4 +25,4 @@ class LeaderRow(Base):
     renewed_at: Mapped[datetime | None]
     """Time at which the leader last renewed its leases, by the clock of the database; None before the first time."""
     capacity: Mapped[dict[str, Any] | None]
-    """Resources that jobs may occupy where the leader starts them; None before a leader has told."""
+    """Resources that jobs may occupy where the leader starts them; None before a leader has reported them."""

@@ -58,7 +58,7 @@ class LeaderRepository:
         return self._session.get(LeaderRow, ROW)
 
     def find_missed_jump(self, comparison: Comparison) -> timedelta:
-        """Find by how much the clock was set since the last leader renewed its leases; 0 if nobody can tell."""
+        """Find by how much the clock was set since the last leader renewed its leases; 0 if unknown."""
         row = self.get()
         if row is None or row.renewed_at is None:
             return timedelta(0)
@@ -84,7 +84,7 @@ class LeaderRepository:
         return self._session.scalar(select(LeaderRow.token).where(LeaderRow.id == ROW).with_for_update(read=True))
 
     def renew(self, lease: Lease, capacity: dict[str, Any], at: datetime) -> None:
-        """Renew the lease of all active attempts that have it, and record that its holder leads, with `capacity`."""
+        """Renew the lease of all active attempts that have it, and record its holder as the leader, with `capacity`."""
         self._session.execute(update(LeaderRow).where(LeaderRow.id == ROW).values(renewed_at=at, capacity=capacity))
         self._session.execute(
             update(Attempt)
@@ -93,8 +93,8 @@ class LeaderRepository:
         )
 
     def adopt(self, lease: Lease, at: datetime, *, ended_owner: str | None) -> list[Attempt]:
-        """Give the lease to all active attempts without one, whose lease is over, or whose leader is known to have
-        ended; return them.
+        """Give the lease to all active attempts without one, with an expired one, or with a leader known to have ended;
+        return them.
 
         ended_owner: leader whose process has ended; None if that is not known.
         """
@@ -134,7 +134,7 @@ _TIMES = (
     (Attempt, Attempt.stop_requested_at, Attempt.state.in_(ACTIVE_STATES)),
     (Attempt, Attempt.lease_expires_at, Attempt.state.in_(ACTIVE_STATES)),
 )
-"""Columns whose times are compared with the present, in rows of jobs and attempts that have not ended."""
+"""Columns of times to compare with the present, in rows of jobs and attempts that have not ended."""
 
 
 def move_times(session: Session, jump: timedelta) -> None:

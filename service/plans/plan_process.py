@@ -121,8 +121,8 @@ class Planner:
 def _compute_key(resolved: ResolvedJob, sees_files: bool) -> str | None:
     """Return a hash of all that the result depends on; None if the result must not be cached.
 
-    That is the case for raw files, whose prepared data may appear or change, for packed data that cannot be read, and
-    where the job starts from another model, whose dimensions are read.
+    The result must not be cached for raw files (their prepared data may appear or change), for unreadable packed data,
+    and for a job that starts from another model (its dimensions are read).
     """
     job = resolved.job
     if job.run.warm_start is not None:

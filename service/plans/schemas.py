@@ -58,8 +58,8 @@ class PlanView(BaseModel):
     document: dict[str, Any]
     """Job document with defaults filled in."""
     decisions: list[Decision]
-    """Values of the fields that the document leaves open, and of those that its preset fills; empty while the rows that
-    decide them are unknown."""
+    """Values of the fields that the document leaves open or its preset fills; empty while the rows that decide them are
+    unknown."""
     derived: list[DerivedNumber]
     num_steps: int | None
     """Number of steps of the run; null where its rows are unknown, or the noise scale decides how its batch grows."""

@@ -106,9 +106,9 @@ class PlanService:
         )
 
     def _resolve(self, spec: JobSpec, launcher: str, principal: Principal) -> tuple[ResolvedJob, list[FieldError]]:
-        """Resolve a job as `POST /v1/jobs` does, and return the errors for which that would refuse its paths.
+        """Resolve a job as `POST /v1/jobs` does, and return the errors for which its paths would be refused.
 
-        Where there are errors, the job is resolved without looking for any file, and without the model that it starts
+        If there are errors, the job is resolved without looking for any file, and without the model that it starts
         from.
         """
         own = self._launchers[launcher]

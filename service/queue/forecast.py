@@ -35,7 +35,7 @@ class WaitingJob:
 
 @dataclass
 class _Room:
-    """Resources that are free at a time, and those that each owner's jobs hold."""
+    """Resources free at a time, and the resources that each owner's jobs hold."""
 
     free: Capacity
     quotas: Mapping[str, Quota]
@@ -63,11 +63,11 @@ def forecast_start_seconds(
     ahead: Sequence[WaitingJob],
     job: WaitingJob,
 ) -> float | None:
-    """Return the seconds until `job` starts; None if what is known does not tell.
+    """Return the seconds until `job` starts; None if too little is known.
 
     total: all that jobs may occupy. quotas: by owner. ahead: jobs in front of it, in their order. As in the scheduler,
-    a job that fits passes those that do not; reservations are left out. Where a job of unknown end runs, only a start
-    that waits for no end at all is foretold: that end might come first.
+    a job that fits passes the others; reservations are left out. If a job of unknown end runs, only a start that waits
+    for no end at all is foretold: that end might come first.
     """
     room = _Room(total, quotas, {})
     for other in running:

@@ -50,7 +50,7 @@ def find_place(session: Session, job: Job, wait: Wait | None, capacity: Launcher
 
 
 def _forecast_start(session: Session, job: Job, capacity: LauncherCapacity | None, time: datetime) -> float | None:
-    """Estimate the seconds until a waiting job starts; None if what runs and what is in front do not tell."""
+    """Estimate the seconds until a waiting job starts; None if the jobs running and in front do not determine it."""
     queue = QueueRepository(session, job.launcher)
 
     @cache
@@ -89,10 +89,10 @@ def _round_up_to_minute(time: datetime) -> datetime:
 
 
 def explain_waits(session: Session, jobs: Sequence[Job], capacities: KnownCapacities) -> dict[str, tuple[Reason, str]]:
-    """Return what those of `jobs` wait for that are queued, as a reason and a sentence by job id.
+    """Return what the queued ones of `jobs` wait for, as a reason and a sentence by job id.
 
-    Jobs that are held, and those that are about to start, have their reason in their row. capacities: all that
-    the jobs of each launcher may occupy.
+    Held jobs, and jobs about to start, have their reason in their row. capacities: all that the jobs of each launcher
+    may occupy.
     """
     time = now()
     queued = [job for job in jobs if job.state == JobState.QUEUED and not job.is_held]

@@ -11,7 +11,7 @@ from service.store.models import Job
 from service.store.states import HOLDING, JobState
 
 _WITHOUT_DOCUMENTS = (defer(Job.spec, raiseload=True), defer(Job.resolved, raiseload=True))
-"""Options of a query for jobs whose documents, which may be large, are not needed."""
+"""Options of a query for jobs without their documents, which may be large."""
 
 
 class QueueRepository:

@@ -21,7 +21,7 @@ RESERVED_AFTER = timedelta(minutes=10)
 
 @dataclass(frozen=True)
 class QueueState:
-    """Facts that decide which waiting job may start."""
+    """Facts that decide whether a waiting job may start."""
 
     time: datetime
     free: Capacity
@@ -61,7 +61,7 @@ class QueueState:
 
     @property
     def room_of_others(self) -> Capacity:
-        """Resources that jobs behind the first one may take while that one waits."""
+        """Resources that jobs behind the first one may take while it waits."""
         return self.free.minus(get_demand(self.head)) if self.head and self.is_reserved else self.free
 
     def find_wait(self, owner: str, full_demand: Demand, job_id: str | None = None) -> tuple[Reason, str] | None:

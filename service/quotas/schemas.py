@@ -26,7 +26,7 @@ class NewQuota(BaseModel):
 
 
 class QuotaView(NewQuota):
-    """Limits of one owner; those of `*` hold for every owner without limits of its own."""
+    """Limits of one owner; the limits of `*` hold for every owner without limits of its own."""
 
     model_config = ConfigDict(extra="forbid", from_attributes=True)
 

@@ -1,4 +1,4 @@
-"""Operations on quotas, and the check of a submission against that of its owner."""
+"""Operations on quotas, and the check of a submission against its owner's quota."""
 
 from typing import Annotated
 
@@ -24,7 +24,7 @@ class QuotaService:
         self._audit = audit
 
     def list_visible(self, principal: Principal) -> list[QuotaView]:
-        """List the quotas that hold for jobs which the sender may see."""
+        """List the quotas for jobs that the sender may see."""
         with self._database.read() as session:
             quotas = QuotaRepository(session).list_all()
         return [

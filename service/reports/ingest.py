@@ -160,7 +160,7 @@ def _store_reports(
 
 
 def _store_event(session: Session, job: Job, attempt: Attempt, rank: int, report: EventReport) -> None:
-    """Store an event, except for one about removed checkpoints, of which there is one for every checkpoint."""
+    """Store an event, unless it is about removed checkpoints: there is such an event for every checkpoint."""
     jobs = JobRepository(session)
     if report.name != CHECKPOINTS_REMOVED:
         jobs.add_event(_make_event(job, attempt, rank, report))
@@ -269,9 +269,9 @@ Details = TypeVar("Details", bound=BaseModel)
 
 
 def record_files(session: Session, job: Job, attempt: Attempt, report: EventReport) -> None:
-    """Record the checkpoints and the model that an event tells of.
+    """Record the checkpoints and the model that an event reports.
 
-    Nothing is recorded where it has not all that is needed, as in the events of runs whose directory the service sees.
+    Nothing is recorded if the event lacks a needed detail, as for runs whose directory the service sees.
     """
     if report.name in (CHECKPOINT_SAVED, UPLOADED):
         saved = _parse_details(CheckpointReport, report)

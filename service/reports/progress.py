@@ -21,7 +21,7 @@ class ReportedProgress(Progress, frozen=True):
     time: float = 0.0
     """Time of the newest report, in seconds since the epoch."""
     trained_fraction: float | None = None
-    """Share of the run's samples that it has trained on, at the last step that was reported."""
+    """Share of the run's samples that it has trained on, at the last reported step."""
     num_run_samples: int | None = None
     """Number of samples of the whole run."""
 
@@ -104,7 +104,7 @@ class ReportedProgress(Progress, frozen=True):
 
 
 def _compute_trained_fraction(start: StartReport, last_step: Mapping[str, Any]) -> float | None:
-    """Compute the share of the run's samples at a start, or else at the step before it; None if neither tells."""
+    """Compute the share of the run's samples at a start, or else at the step before it; None if neither is known."""
     if start.done_fraction is not None:
         return start.done_fraction
     num_run_samples = last_step.get("num_run_samples")

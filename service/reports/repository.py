@@ -20,8 +20,8 @@ _ITEM = (
 """JSON of a report with the number of its attempt, which stands before the other members."""
 _LENGTH = func.length(cast(Metric.report, Text)).label("length")
 MAX_CURVE_CHARACTERS = 2**22
-"""Length of the reports of one page, about: that of ten thousand ordinary steps. A trainer may report 16 kB for each
-step, and whoever reads many of them at once should not take the memory of the service."""
+"""Approximate length of the reports of one page, enough for ten thousand ordinary steps. A trainer may report 16 kB for
+each step, and whoever reads many of them at once should not take the memory of the service."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def _select_metrics(selection: Selection, job_id: str, query: MetricQuery) -> Se
 
 
 def _select_last_valid_steps(job_id: str) -> Subquery:
-    """Select, for each attempt that a later one follows, the steps of its last step and evaluation that are not void.
+    """Select, for each attempt that a later one follows, the steps of its last valid step and evaluation.
 
     Both are null until a later attempt has begun to train.
     """

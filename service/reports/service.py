@@ -29,7 +29,7 @@ class ReportService:
         self._database = database
 
     def check_token(self, attempt_id: str, token: str | None) -> None:
-        """Raise ProblemError where `token` is not that of the attempt."""
+        """Raise ProblemError if `token` is not the attempt's."""
         with self._database.read() as session:
             _authenticate(session, attempt_id, token)
 
@@ -92,7 +92,7 @@ Reports = Annotated[ReportService, depend_on(ReportService)]
 def _authenticate(session: Session, attempt_id: str, token: str | None) -> Attempt:
     """Return the attempt that the token is for. Raises ProblemError if there is none.
 
-    An attempt that is unknown takes as long as a token that is wrong, and has the same answer.
+    An unknown attempt takes as long as a wrong token, and has the same answer.
     """
     attempt = AttemptRepository(session).get(attempt_id) if is_id(attempt_id, "att") else None
     is_right = secrets.compare_digest(attempt.token_hash if attempt else "", hash_secret(token or ""))

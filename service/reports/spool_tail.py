@@ -69,7 +69,7 @@ class SpoolTail:
     def _ingest_lines(
         self, job: Job, attempt: Attempt, rank: int, stream: Stream, first_seq: int, lines: list[bytes]
     ) -> None:
-        """Ingest `lines`; replace each line that is not a valid report by an event that says so."""
+        """Ingest `lines`; replace each invalid line by an event that says so."""
         while True:
             try:
                 with self._database.write() as session:

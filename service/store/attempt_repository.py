@@ -69,7 +69,7 @@ class AttemptRepository:
         )
 
     def set_start(self, attempt_id: str, step: int, evaluated_step: int) -> None:
-        """Record the step at which an attempt begins to train, and the step of the last evaluation that counts then."""
+        """Record the starting step of an attempt, and the step of the last evaluation that counts then."""
         self._update(attempt_id, start_step=step, evaluated_step=evaluated_step)
 
     def set_saved_step(self, attempt_id: str, step: int | None) -> None:

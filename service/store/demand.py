@@ -64,7 +64,7 @@ def compute_demand(job: JobSpec) -> Demand:
 
 
 def list_faults(job: JobSpec, launcher: str, capacity: LauncherCapacity | None) -> list[FieldError]:
-    """List the reasons why a launcher can never start `job`; empty where it can, or might one day."""
+    """List the reasons why a launcher can never start `job`; empty if it can, or might one day."""
     demand, faults = compute_demand(job), list[FieldError]()
     if launcher == "local" and demand.min_nodes > 1:
         message = f"asks for {demand.min_nodes} machines, but the launcher local starts jobs on one"
@@ -74,7 +74,7 @@ def list_faults(job: JobSpec, launcher: str, capacity: LauncherCapacity | None) 
 
 
 def list_misfits(demand: Demand, capacity: LauncherCapacity) -> list[FieldError]:
-    """List the resources of `demand` that no machine has, or not all together; one error each, empty where all fit."""
+    """List the resources of `demand` that no machine has, or not all together; one error each, empty if all fit."""
     errors = _list_lacks(demand.node, capacity.node, "this machine has" if demand.num_nodes == 1 else "a machine has")
     if errors or demand.min_nodes == 1:
         return errors

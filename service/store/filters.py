@@ -15,13 +15,13 @@ class JobFilter:
     """Conditions that all hold for the listed jobs; None and empty ones restrict nothing."""
 
     states: tuple[JobState, ...] = ()
-    """States of which a job has one."""
+    """States that a job may have."""
     labels: tuple[tuple[str, str], ...] = ()
-    """Names and values of labels of which a job has all."""
+    """Labels, by name and value, that a job must all have."""
     name: str | None = None
     owner: str | None = None
     created_after: datetime | None = None
-    """Time at which, or later than which, a job was submitted."""
+    """Earliest time at which a job was submitted."""
     created_before: datetime | None = None
     """Time earlier than which a job was submitted."""
     text: str | None = None

@@ -73,8 +73,8 @@ class JobRepository:
     def list_page(self, chosen: JobFilter, *, visible_owner: str | None, before: str | None, limit: int) -> list[Job]:
         """List at most `limit` jobs, newest first, that `chosen` selects and that have an id below `before`.
 
-        Jobs that are being deleted are left out. visible_owner: the only owner whose jobs are listed; None lists those
-        of all.
+        Jobs that are being deleted are left out. visible_owner: the only owner whose jobs are listed; None lists the
+        jobs of all owners.
         """
         query = select_ids(chosen).order_by(Job.id.desc()).limit(limit)
         if visible_owner is not None:
@@ -225,7 +225,7 @@ class JobRepository:
         self._session.execute(update(Job).where(Job.id == job_id).values(deleting_at=at))
 
     def list_deleting(self) -> list[Job]:
-        """List the jobs that are being deleted, in the order in which that was asked."""
+        """List the jobs that are being deleted, in the order of the requests."""
         query = select(Job).where(Job.deleting_at.is_not(None)).order_by(Job.deleting_at, Job.id)
         return list(self._session.scalars(query))
 
@@ -249,6 +249,6 @@ class JobRepository:
 
 
 def find_deadline(job: Job, start: datetime) -> datetime | None:
-    """Return the time at which a job ends that has counted the seconds of its deadline since `start`."""
+    """Return the time of a job's deadline, with its seconds counted from `start`; None if it has no deadline."""
     seconds = job.spec["deadline_seconds"]
     return None if seconds is None else start + timedelta(seconds=seconds)

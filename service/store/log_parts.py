@@ -53,9 +53,9 @@ class LogPartRepository:
         return StoredLog(self._session, attempt_id, rank, stream, start, end)
 
     def find_launch_rank(self, attempt_id: str, node: int) -> int | None:
-        """Return the first rank of a machine, under which its launch process pushes; None if that has not.
+        """Return the first rank of a machine, under which its launch process pushes; None if it has not pushed yet.
 
-        node: number of the machine among those that have pushed, which are in the order of their ranks.
+        node: number of the machine among the ones that have pushed, in the order of their ranks.
         """
         pushed = (StreamPosition.attempt_id == attempt_id, StreamPosition.stream == LAUNCH)
         query = select(StreamPosition.rank).where(*pushed).order_by(StreamPosition.rank)
@@ -70,7 +70,7 @@ class LogPartRepository:
 
 
 class StoredLog(LogText):
-    """A log in the database, of which the beginning may be gone."""
+    """A log in the database; its beginning may be gone."""
 
     def __init__(self, session: Session, attempt_id: str, rank: int, stream: str, start: int, end: int) -> None:
         self._session = session

@@ -39,7 +39,7 @@ class Job(Base):
     created_by: Mapped[str] = mapped_column(String(63))
     """Name of the key that submitted the job."""
     owner: Mapped[str] = mapped_column(String(63))
-    """Owner of the key that submitted the job, or of the job whose document this one repeats."""
+    """Owner of the submitting key, or of the job whose document this one repeats."""
     restarted_from: Mapped[str | None] = mapped_column(String(40))
     """Id of the job whose document this one repeats; null where it was submitted."""
     started_at: Mapped[datetime | None]

@@ -32,7 +32,7 @@ class QuotaRepository:
         return {quota.owner: quota for quota in self.list_all()}
 
     def put(self, quota: Quota) -> None:
-        """Add a quota, or replace that of the same owner."""
+        """Add a quota, or replace the same owner's."""
         self._session.merge(quota)
 
     def remove(self, owner: str) -> bool:

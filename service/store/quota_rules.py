@@ -1,4 +1,4 @@
-"""Rules of quotas: which jobs exceed that of their owner, and by what."""
+"""Rules of quotas: which jobs exceed their owner's quota, and by what."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ NOTHING = Usage(Capacity(0, 0, 0), 0)
 
 
 def find_quota(quotas: Mapping[str, Quota], owner: str) -> Quota | None:
-    """Return the quota of an owner, or else that of everybody; None if there is neither."""
+    """Return the quota of an owner, or else everybody's; None if there is neither."""
     return quotas.get(owner) or quotas.get(EVERYBODY)
 
 

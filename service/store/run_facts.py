@@ -144,8 +144,7 @@ class RunFacts:
         return str(model) if model.is_dir() else None
 
     def find_run(self, job: Job) -> str | None:
-        """Return the path or URI at which the files of a run are that the service does not see; None if none was
-        reported."""
+        """Return the path or URI of a run's files that the service does not see; None if none was reported."""
         if job.model_path is not None:
             return _get_parent(job.model_path)
         checkpoints = self.list_checkpoints(job)

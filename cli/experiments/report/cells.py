@@ -45,7 +45,7 @@ class ReportCell:
     is_open: bool
     """Whether trials that choose are missing or have failed, so that another setting may come out as the best."""
     edges: Sequence[str]
-    """Fields whose best value is the lowest or the highest that was tried, with that word."""
+    """Fields whose best value is the lowest or the highest one tried, each behind the word "lowest" or "highest"."""
 
     @property
     def label(self) -> str:
@@ -187,8 +187,7 @@ def _choose(
     """Choose the best setting as the sweep does, over the seeds that all settings have: it may have been cut short.
 
     Settings of several documents may have no seed in common: then only settings with the most seeds are compared. While
-    the choice is open, or without the trials that chose, which may be in a file that is not given, the setting that is
-    confirmed is best.
+    the choice is open, or without the trials that chose (perhaps in a file not given), the confirmed setting is best.
     """
     confirmed = max(confirming, key=lambda settings: len(confirming[settings]), default=None)
     if is_open and confirmed is not None:

@@ -52,7 +52,7 @@ class LoadedResults:
 
 @dataclass(frozen=True)
 class _FileResults:
-    """Results of one file that count, and the numbers of lines that do not."""
+    """Results of one file that count, and the numbers of other lines."""
 
     trials: Sequence[LoadedTrial]
     asked: Sequence[TrialNames] | None
@@ -65,7 +65,7 @@ def load_results(paths: Sequence[Path]) -> LoadedResults:
     """Load results. paths: files, or directories of sweeps. Raises BadInputError, also for files of two sweeps.
 
     If a sweep has left a list of the trials that its document asks for, other lines do not count, and these trials have
-    the names that the document gives them.
+    the names from the document.
     """
     files = list(dict.fromkeys(path / FILE_NAME if path.is_dir() else path for path in paths))
     parts = [_select_asked(file, _read(file), read_asked(file.parent)) for file in files]

@@ -53,7 +53,7 @@ def _find_reason(trial: LoadedTrial) -> str | None:
 def measure_scores(
     cells: Sequence[ReportCell], pairs: Sequence[tuple[LoadedTrial, LoadedTrial]], missing: Collection[str]
 ) -> MeasuredScores:
-    """Measure the trials that are the only one of their cell, and `pairs` that may be compared row by row.
+    """Measure each trial that is the only one of its cell, and compare `pairs` row by row.
 
     missing: keys of the trials whose files of scores are not there. Raises CommandError and ProgramStopped.
     """

@@ -22,8 +22,8 @@ def format_best_document(
     """Return the document as TOML.
 
     source: text of the user's document, whose comments stay; None if it is not TOML. document: the same document, with
-    what else should be in it. settings: values of the best trial. untuned: values without tuning; fields that are the
-    same in both stay as the document has them, except for the batch that a preset would choose. header: lines of the
+    what else should be in it. settings: values of the best trial. untuned: values without tuning; fields with the same
+    value in both stay as the document has them, except for the batch that a preset would choose. header: lines of the
     comment at the beginning.
     """
     changed = {field: value for field, value in settings.items() if value != untuned.get(field)}

@@ -50,7 +50,7 @@ def list_parameters(document: Mapping[str, Any], job: JobConfig, *, is_all: bool
     """List what is tuned of a job.
 
     document: job document as written. job: the same job with everything decided. is_all: whether stated fields are
-    tuned too. Values that the document cannot take, such as a batch that ranks do not divide, are left out; so are
+    tuned too. Values that the document cannot take, such as a batch not divisible by the ranks, are left out; so are
     fields with one value left.
     """
     parameters: list[Parameter] = []

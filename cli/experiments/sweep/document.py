@@ -1,4 +1,4 @@
-"""Reading of a sweep's document, with checks that concern several of its fields, and of the job that trials change."""
+"""Reading of a sweep's document, with checks across several of its fields, and of the job that trials change."""
 
 import json
 from collections import Counter
@@ -87,7 +87,7 @@ def _list_faults(sweep: SweepConfig) -> list[FieldError]:
 
 
 def _list_table_faults(document: Mapping[str, Any]) -> list[FieldError]:
-    """List fields of a document as read that are written twice, and values to try that are no lists."""
+    """List faults of a document as read: fields written twice, and values to try that are no lists."""
     faults: list[FieldError] = []
     for name, table, is_grid in _list_tables(document):
         counts = Counter(field for field, _ in list_fields(table))

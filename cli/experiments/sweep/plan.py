@@ -1,4 +1,4 @@
-"""Order of a sweep's trials: which ones are due, by the results so far, and the settings that results choose."""
+"""Order of a sweep's trials: the due ones, by the results so far, and the settings that results choose."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -65,7 +65,7 @@ class Plan:
         ]
 
     def list_due(self, results: Results) -> list[Trial]:
-        """List the trials that are due, in the order in which they run."""
+        """List the due trials, in the order in which they run."""
         due = [(self.rank(cell, trial), trial) for cell in self.cells for trial in self.follow(cell, results).due]
         return [trial for _, trial in sorted(due, key=lambda entry: entry[0])]
 
@@ -110,7 +110,7 @@ class Plan:
         return CellState(cell, [*known, *confirming], due, chosen, is_chosen=True, confirming=confirming)
 
     def list_earlier_confirming(self, cell: Cell, results: Results) -> list[Trial]:
-        """List the trials with a result that confirm settings of the cell while it is not known which are the best.
+        """List the trials with a result that confirm settings of the cell while the best ones are not known.
 
         An earlier document, such as one with a smaller grid, has chosen them. Empty once the choice is made.
         """

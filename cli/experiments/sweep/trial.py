@@ -69,7 +69,7 @@ def make_trial(
 def _make_fixed_settings(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is set for all trials if the document leaves it open, and no end that evaluation rows decide.
 
-    A trial has rows that choose, no models beside it, and scores that are kept.
+    A trial has rows to choose by and no models beside it, and keeps its scores.
     """
     fixed: dict[str, Any] = {
         "run.validation_fraction": VALIDATION_FRACTION,

@@ -74,7 +74,7 @@ def format_settings(settings: Settings) -> str:
 
 
 def list_edges(grid: Mapping[str, Iterable[Any]], settings: Settings) -> list[str]:
-    """List the fields whose value is the lowest or the highest number that `grid` has of it, with that word."""
+    """List the fields whose value is the lowest or the highest number in `grid`, each behind "lowest" or "highest"."""
     edges: list[str] = []
     for field, value in settings.items():
         tried = list(grid[field])
