@@ -29,10 +29,10 @@ VERBS = frozenset((Path(__file__).parent / "docstring_verbs.txt").read_text().sp
 WORDING = {
     "say if for a condition": re.compile(
         r"\b[Ww]here (there (is|are|was|were)|none|nothing|neither|no|it (has|does|did|can|cannot)|that is|they"
-        r" (have|do)|any|all)\b|\bNone where\b"
+        r" (have|do)|any|all)\b|\b(None|empty|none|null|0|only) where\b|\bRaises?\b[^.;]* where\b"
     ),
     "name the noun": re.compile(r"\b(that|those) of\b|\bof (which|whom)\b"),
-    "say, report, send or know": re.compile(r"\b(tells?|told|telling)\b"),
+    "say, report, send or know": re.compile(r"\b([Tt]ells?|told|telling)\b"),
 }
 """Wordings that no docstring has, by what to do instead."""
 CONJUNCTIONS = """

@@ -7,7 +7,7 @@ autocast, once with an fp32 and once with an fp16 exchange, and the faster one c
 the most expensive until the time is up.
 
 Every finished round is appended to a file of JSON lines next to the table. The same command continues where it was
-interrupted, as long as code, versions and machine have not changed. Where memory has no room for both at once, they
+interrupted, as long as code, versions and machine have not changed. If memory has no room for both at once, they
 run one after the other, each restarted for every round.
 
   python -m benchmarks.against_torchrec --batch 32768 --ranks 2 --ids uniform --bags one --rounds 7

@@ -81,7 +81,7 @@ class Connection:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def request(self, result: Result, method: str, path: str, body: bytes = b"") -> None:
-        """Send a request, read the whole answer, and note its seconds and status; 0 where the connection was lost."""
+        """Send a request, read the whole answer, and note its seconds and status; 0 if the connection was lost."""
         content = f"content-type: application/json\r\ncontent-length: {len(body)}\r\n" if body else ""
         start_seconds = time.perf_counter()
         try:

@@ -38,7 +38,7 @@ class Trial:
     number: int
     """Number of the round, counted from 0."""
     stretches: dict[str, Stretch] = field(default_factory=dict[str, Stretch])
-    """Measured stretches, by engine; empty where the round failed."""
+    """Measured stretches, by engine; empty if the round failed."""
     rates: Rates | None = None
     """Rates of the machine, measured right before the stretches; None if nothing ran."""
     failure: str = ""

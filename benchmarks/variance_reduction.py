@@ -1,7 +1,7 @@
 """Cost of variance reduction for a step: `python -m benchmarks.variance_reduction`.
 
 Steps without it and with each kind of it take turns in the same processes, on the same batches. Each kind is compared
-with the step without it of the same round: the speed of a shared machine varies, but hardly within a round. Where both
+with the step without it of the same round: the speed of a shared machine varies, but hardly within a round. If both
 cores are busy with other work, the CPU time is the figure to trust.
 """
 

@@ -39,7 +39,7 @@ class SilentRank:
     """Process id; None if the rank has never sent a heartbeat."""
     silent_seconds: float
     state: str
-    """State of the process, in words; empty where it explains nothing."""
+    """State of the process, in words; empty if it explains nothing."""
 
     def describe(self) -> str:
         """Describe the silence, to follow the name of the rank in a message."""

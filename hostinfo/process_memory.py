@@ -31,7 +31,7 @@ def get_peak_memory_bytes() -> int:
 
 
 def get_bytes_below_peak() -> int:
-    """Return the bytes by which this process is below its peak since `reset_peak`; 0 where the system hides them."""
+    """Return the bytes by which this process is below its peak since `reset_peak`; 0 if the system hides them."""
     try:
         return max(0, _read_status_bytes("VmHWM") - _read_status_bytes("VmRSS"))
     except (OSError, KeyError):

@@ -27,7 +27,7 @@ def identify(request: Request) -> Identity:
 def _find_principal(request: Request) -> Principal:
     """Find the principal of the request's API key or browser session, in the database.
 
-    Raises ProblemError if there is neither, or where a page of another site sends a change with this cookie.
+    Raises ProblemError if there is neither, or if a page of another site sends a change with this cookie.
     """
     origin = get_request_origin(request)
     secret = get_bearer_token(request)

@@ -36,7 +36,7 @@ def lock_state(settings: Settings) -> Generator[None]:
 def lock_state_directory(state_directory: Path) -> Generator[None]:
     """Hold the lock of the state directory; the kernel releases it when this process ends, even by a crash.
 
-    Raises StateDirectoryError if the directory cannot be used, and AlreadyServingError where another service holds
+    Raises StateDirectoryError if the directory cannot be used, and AlreadyServingError if another service holds
     the lock.
     """
     make_state_directory(state_directory)
@@ -54,7 +54,7 @@ def lock_sqlite_file(file: Path) -> Generator[None]:
     """Hold the lock of an SQLite file, which is a file `<name>.lock` beside it.
 
     So services with different state directories do not share one SQLite file. Raises DatabaseUnusableError if the
-    file cannot be used, and AlreadyServingError where another service holds the lock.
+    file cannot be used, and AlreadyServingError if another service holds the lock.
     """
     check_sqlite_place(file)
     real = Path(os.path.realpath(file))

@@ -23,7 +23,7 @@ def run_service(state_directory: Path, settings: Mapping[str, str]) -> Generator
     """Start a service on loopback at a free port, yield a client of it, and stop it at the end.
 
     Other services on the machine are not touched. settings: additional environment variables of the service. Raises
-    CommandError where the service does not start.
+    CommandError if the service does not start.
     """
     state_directory.mkdir(parents=True, exist_ok=True)
     ready, log = get_ready_file_path(state_directory), state_directory / "service.log"

@@ -46,7 +46,7 @@ def read_source(sources: Sequence[str], settings: Sequence[str] | None = None) -
     """Read the source from the arguments of a command: one job document, one prepared directory, or data files.
 
     Relative paths in a job document are relative to its directory. settings: arguments of `--set`. Raises BadInputError
-    where files do not exist, and if they need a schema, which only a job document can give.
+    if files do not exist, and if they need a schema, which only a job document can give.
     """
     if is_document(sources[0]):
         return _read_source_document(sources, settings)
@@ -120,7 +120,7 @@ def make_paths_absolute(job: JobSpec, path: Path) -> JobSpec:
 def require_data_files(job: JobSpec, path: Path) -> None:
     """Check that every data pattern of the job in `path` names files of this machine; remote patterns are not checked.
 
-    Raises BadInputError, with one line for each pattern that names no file. Where the same relative path names files
+    Raises BadInputError, with one line for each pattern that names no file. If the same relative path names files
     in the present directory, the line has both paths.
     """
     faults = [

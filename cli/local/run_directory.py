@@ -136,7 +136,7 @@ def create_next_attempt(
     job: changed job document, or None to resume with the document of the run. settings: arguments of `--set`, which
     change the document. Both may change only settings that change the result by no more than rounding, such as the
     number of ranks. Raises SucceededError if the run has already succeeded, and CommandError, before anything is
-    written, where the document describes another run or another process works on this one.
+    written, if the document describes another run or another process works on this one.
     """
     directory = RunDirectory(path.resolve())
     resolved = read_resolved_job(directory, path)

@@ -99,7 +99,7 @@ def require_warm_start_model(job: JobSpec, path: Path) -> None:
 def _check_remote_model(job: JobSpec, uri: str, path: Path) -> None:
     """Check that the model at `uri` exists and fits the job in `path`; the run itself checks its optimizer state.
 
-    Raises BadInputError if it does not, and CommandError where the bucket is out of reach.
+    Raises BadInputError if it does not, and CommandError if the bucket is out of reach.
     """
     try:
         with local_record(uri) as directory:

@@ -39,7 +39,7 @@ def apply_settings(document: Mapping[str, Any], settings: Sequence[Setting]) -> 
     """Return `document` with every setting in it; objects on the way that it lacks are added.
 
     A learning rate that replaces a preset's is for the same batch, and scales in the same way. Raises BadInputError
-    where the path of a key leads through a value that is no object, or beyond the end of a list.
+    if the path of a key leads through a value that is no object, or beyond the end of a list.
     """
     rates = [setting for setting in settings if setting.path[1:] == ("learning_rate",)]
     scaling = list_scaling(

@@ -27,7 +27,7 @@ class ChildEnd:
 
 
 def require_trainer(module: str = "torch") -> None:
-    """Raise CommandError where `module`, which the trainer imports, is not installed."""
+    """Raise CommandError if `module`, which the trainer imports, is not installed."""
     if importlib.util.find_spec(module) is None:
         raise CommandError(
             "the trainer is not installed here: pip install --no-deps -r requirements/cpu.txt "

@@ -36,7 +36,7 @@ def find_verified_checkpoint(
 
     sharers: ranks that have the same `directory`; None for all. In other directories it must be intact too.
     Checkpoints that are damaged or cannot be read are skipped with a warning. Raises DataError if one belongs to
-    another run than `identity`, and CheckpointError where one cannot be read and no other is intact, since it may be
+    another run than `identity`, and CheckpointError if one cannot be read and no other is intact, since it may be
     readable at another time.
     """
     read_error: OSError | None = None
@@ -78,7 +78,7 @@ def verify_checkpoint(
     """Compare every file with the manifest, a share of the files on each rank. Collective.
 
     sharers: ranks that have the same directory; None for all. is_rank0_enough: whether directories other than rank 0's
-    may lack files. Raises, on all ranks, CheckpointFaultError where a file is damaged or missing, and OSError where one
+    may lack files. Raises, on all ranks, CheckpointFaultError if a file is damaged or missing, and OSError if one
     cannot be read for another reason.
     """
     sharers = sharers or DirectoryRanks.of_all(ranks.rank, ranks.world_size)

@@ -23,7 +23,7 @@ def remove_old_checkpoints(
 
     best_step: step of the best model so far, whose checkpoint is kept in addition; None if absent.
 
-    Where the run is kept in a bucket, every complete checkpoint is kept too until it is there, or a newer one: the
+    If the run is kept in a bucket, every complete checkpoint is kept too until it is there, or a newer one: the
     bucket may be out of reach for hours.
 
     Later checkpoints were skipped when the run resumed from an earlier one; they are removed, and so are incomplete

@@ -18,7 +18,7 @@ class Headroom:
 
     @property
     def spare_bytes(self) -> int:
-        """Below 0 where the copies do not fit."""
+        """Below 0 if the copies do not fit."""
         return self.free_bytes - self.copy_bytes
 
 

@@ -21,7 +21,7 @@ class RunProgress(BaseModel):
     grown: list[GrownBatch] = []
     """Sizes so far of a batch that grows by its noise scale, the first one left out."""
     tables_drawn_at: int = 0
-    """Number of valid rows consumed before the tables were drawn that train now; 0 where they are the first ones."""
+    """Number of valid rows consumed before the tables were drawn that train now; 0 if they are the first ones."""
     num_dropped_in_a_row: int = 0
     training_seconds: float = 0.0
     """Seconds of training on this rank, over all attempts: steps, and waiting for batches."""

@@ -50,7 +50,7 @@ class Saver:
     """One rank's part in all checkpoints of a run. As a context manager it ends its thread.
 
     A checkpoint that is due is copied between two steps and written while later steps run, over a process group of its
-    own. Where the copy does not fit in the job's memory, training waits until the checkpoint is written.
+    own. If the copy does not fit in the job's memory, training waits until the checkpoint is written.
     """
 
     def __init__(

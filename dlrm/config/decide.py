@@ -102,7 +102,7 @@ def decide(job: JobSpec, facts: DataFacts | None) -> tuple[JobConfig, list[Decis
     """Decide the open fields of a document; what it states stays as it is.
 
     facts: None if the rows are not known yet. Returns the job, and the decisions in the order in which they are
-    taken. Raises ConfigError where what the document states does not fit together with them.
+    taken. Raises ConfigError if what the document states does not fit together with them.
     """
     document = job.model_dump(mode="json")
     decisions: list[Decision] = []
@@ -122,7 +122,7 @@ def decide(job: JobSpec, facts: DataFacts | None) -> tuple[JobConfig, list[Decis
 def keep_decisions(job: JobSpec, earlier: JobConfig) -> JobSpec:
     """Return the document with its open fields as they were decided for an earlier attempt of the same run.
 
-    Raises ConfigError where what the document states does not fit together with them.
+    Raises ConfigError if what the document states does not fit together with them.
     """
     document, decided = job.model_dump(mode="json"), earlier.model_dump(mode="json")
     for field in list_open_fields(job):

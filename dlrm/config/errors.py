@@ -44,7 +44,7 @@ class FieldError:
     """An error in one field.
 
     field: dotted path in the document, such as `batch.global_size`; empty for the whole document. message: what is
-    wrong. valid: what would be valid; empty where the message says so already.
+    wrong. valid: what would be valid; empty if the message says so already.
     """
 
     field: str
@@ -178,7 +178,7 @@ def _get_document_path(location: tuple[int | str, ...], document_type: type[Base
 
 
 def _list_fields(document_type: type[BaseModel], path: list[str]) -> list[str]:
-    """Return the field names of the component at `path`, sorted; empty where the path leaves the document."""
+    """Return the field names of the component at `path`, sorted; empty if the path leaves the document."""
     component = _find_component(document_type, path)
     return [] if component is None else sorted(field.alias or name for name, field in component.model_fields.items())
 

@@ -66,7 +66,7 @@ def make_identity(job: JobConfig) -> dict[str, Any]:
 def list_differences(now: Mapping[str, Any], before: Mapping[str, Any]) -> list[str]:
     """List each field in which two identities differ, in words: `field is A, but was B`.
 
-    Where one identity lacks a field, because an earlier version wrote it, the field counts as having its default.
+    If one identity lacks a field, because an earlier version wrote it, the field counts as having its default.
     """
     sides = [_fill_defaults(side) for side in (now, before)]
     # Also where the other identity is of before there was such a section.

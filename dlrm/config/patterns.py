@@ -44,7 +44,7 @@ def is_remote(pattern: str) -> bool:
 
 
 def check_scheme(pattern: str) -> None:
-    """Raise PatternError if the scheme of `pattern` is not supported, or where it contains credentials."""
+    """Raise PatternError if the scheme of `pattern` is not supported, or if it contains credentials."""
     scheme = _SCHEME.match(pattern)
     if scheme and not is_remote(pattern):
         raise PatternError(
@@ -63,7 +63,7 @@ def hide_credentials(uri: str) -> str:
 def normalise_uri(uri: str) -> str:
     """Return a remote path without `.`, `..` and repeated slashes.
 
-    Raises ValueError if no bucket is left, and where `..` leads out of the bucket.
+    Raises ValueError if no bucket is left, and if `..` leads out of the bucket.
     """
     scheme, _, path = uri.partition("://")
     bucket, _, key = path.partition("/")

@@ -42,7 +42,7 @@ _VALID = "directives of strptime: " + " ".join(f"%{letter}" for letter in (*_OTH
 
 
 def check_time_format(text: str, part: TimePart) -> None:
-    """Raise an error for the field `time_format` where `text` is not a format, or does not give `part`."""
+    """Raise an error for the field `time_format` if `text` is not a format, or does not give `part`."""
     letters = _list_directives(text)
     if unknown := [letter for letter in letters if letter not in _OTHERS and letter not in _TWO_DIGITS]:
         raise invalid("time_format", f"'%{unknown[0]}' is not a directive", _VALID)

@@ -61,10 +61,10 @@ class TrainBatches:
     """Iterator over one rank's batches of one size, in the global order, prepared ahead by a background thread.
 
     The batches make up a whole run, or a stage of one. A batch may cross the end of an epoch, so that only the last
-    batch of the run can be short. Where an epoch has fewer rows than B, each batch is an epoch.
+    batch of the run can be short. If an epoch has fewer rows than B, each batch is an epoch.
 
     Rank r of W takes rows r, r + W, r + 2 W, ... of every global batch, so that the first rows of the global batch are
-    also the first rows of the ranks' shares. Where the batch is cut into groups, row i belongs to group
+    also the first rows of the ranks' shares. If the batch is cut into groups, row i belongs to group
     i mod `num_groups`, and a share contains its groups one after another. Iterating raises the errors of the thread.
     Leaving the context manager ends the thread.
     """
@@ -90,7 +90,7 @@ class TrainBatches:
         num_groups: groups that a global batch is cut into, a multiple of the ranks; None: one for each rank.
         start_batch, start_row: number of batches of the run before these, and of the rows in them. end_row: position
         behind the last row; None: the end of the run. is_order_ahead: find orders in a thread of their own, which gets
-        more rows out of several cores, and takes more of a single one. Raises ValueError where B or `num_groups` is not
+        more rows out of several cores, and takes more of a single one. Raises ValueError if B or `num_groups` is not
         divisible by the ranks.
         """
         num_groups = num_groups or world_size

@@ -26,7 +26,7 @@ def open_data(
 
     data_roots: as in `find_files`, checked against the real path of packed rows. prepared: packed directory that raw
     rows were prepared into; None for other formats. num_threads: that read the rows of one batch. Raises DataError
-    that names the file and field at fault, and ValueError where raw rows have not been prepared.
+    that names the file and field at fault, and ValueError if raw rows have not been prepared.
     """
     if config.synthetic is not None:
         return _open_synthetic(config.synthetic, config.eval_fraction, num_threads)

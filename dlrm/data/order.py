@@ -83,7 +83,7 @@ class SampleOrder:
     - Two rows of the same block are always in the same window. They are in the same batch of B <= M rows with
       probability about B / M, against B / n in a uniform order: k / m times as often. Rows of different blocks share a
       window with probability (m - 1) / (k - 1), as in a uniform order.
-    - All batches of a window draw only on its m blocks. Where the means of blocks differ with standard deviation s, as
+    - All batches of a window draw only on its m blocks. If the means of blocks differ with standard deviation s, as
       in data sorted by time, the mean of a window deviates by s sqrt((k - m) / (k - 1) / m), and the means of all its
       batches deviate with it: by 0.03 s where the data is much larger than a window.
 
@@ -105,7 +105,7 @@ class SampleOrder:
         self._window = -1
         self._rows_of_window = np.empty(0, dtype=np.int64)
         self._is_first_half = np.empty(0, dtype=np.bool_)
-        """Mask of `_rows_of_window`: rows in the first half of its blocks; empty where an epoch is one window."""
+        """Mask of `_rows_of_window`: rows in the first half of its blocks; empty if an epoch is one window."""
 
     def find_rows(self, start: int, end: int) -> OrderedRows:
         """Find the rows at positions [start, end), at least one."""

@@ -24,12 +24,12 @@ class BlendReport(BaseModel):
     message: str
     """Sentence that says how the model is blended, or why it is left as it was trained."""
     share: float | None = None
-    """Share of logistic regression in the logit; 0 where the model is best alone, null if none could be chosen."""
+    """Share of logistic regression in the logit; 0 if the model is best alone, null if none could be chosen."""
     num_train_rows: int | None = None
     """Number of rows that logistic regression was fitted on last; null without a share."""
     metrics: dict[str, float | None] = {}
     """Metrics of the blend by name, on the evaluation rows and the sample of training rows, and its log-loss on the
-    validation rows; empty where the share is 0 or null."""
+    validation rows; empty if the share is 0 or null."""
 
 
 @dataclass(frozen=True)

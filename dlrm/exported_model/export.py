@@ -45,7 +45,7 @@ def export_model(
 
     checkpoint: a directory of `torch.distributed.checkpoint`. metrics: final metrics of the run, by name. first_order:
     part that the model is blended with. Raises CheckpointError if the checkpoint cannot be read, and ExportError
-    where the model cannot be written, such as on a full disk; a model that was in `directory` before is kept then.
+    if the model cannot be written, such as on a full disk; a model that was in `directory` before is kept then.
     """
     model = _make_model(resolved.job, dataset.schema)
     model.first_order = first_order

@@ -21,7 +21,7 @@ _MAX_SHOWN = 300
 def make_table(rows: Mapping[str, Any], schema: SchemaConfig) -> pa.Table:
     """Convert a dictionary of columns, or of one row's values, to a table of the feature columns of `schema`.
 
-    Label and weight are left out. Raises DataError where `rows` is not a dictionary, or if a column is missing,
+    Label and weight are left out. Raises DataError if `rows` is not a dictionary, or if a column is missing,
     unknown, of another length, or not a list of values of one type. It does not check the type against the schema.
     """
     if not isinstance(rows, Mapping):

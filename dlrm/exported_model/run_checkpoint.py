@@ -61,7 +61,7 @@ def open_run_checkpoint(run: RunDirectory, name: str, tell: Callable[[str], None
     """Open a checkpoint of a run, after a check of its files against their checksums.
 
     name: as in `dlrm.record.find_checkpoint`. The callback goes into the RunCheckpoint. Reading a checkpoint can run
-    any code that its author put into it. Raises DataError if it is missing, damaged or of another run, or where the
+    any code that its author put into it. Raises DataError if it is missing, damaged or of another run, or if the
     rows of the run no longer exist; CheckpointError and OSError if it cannot be read.
     """
     resolved = ResolvedJob.model_validate_json(run.spec.read_bytes())

@@ -28,8 +28,8 @@ def open_score_file(path: Path, *, overwrite: bool) -> Iterator[Write]:
     """Write scores to `path`, one per row in column `probability`: Parquet or CSV, by the ending of its name.
 
     They are written to `<path>.part`, which is renamed to `path` at the end of the `with`, or removed where it ends in
-    an error; a file that a killed process left there is overwritten by the next call. Raises DataError where `path`
-    exists and `overwrite` is false, if it cannot be created, and where another process is writing it; and OSError,
+    an error; a file that a killed process left there is overwritten by the next call. Raises DataError if `path`
+    exists and `overwrite` is false, if it cannot be created, and if another process is writing it; and OSError,
     such as on a full disk.
     """
     is_parquet = path.suffix.lower() in (".parquet", ".pq")

@@ -42,7 +42,7 @@ def find_format(
 
     schema: columns of the model. model_format: format that the model was trained on. requested: format to use; None to
     recognise it by what the first file holds, and to take delimited text for the model's format if that is such text.
-    Raises DataError where Criteo TSV does not have the model's columns, and if the file is of none of the formats.
+    Raises DataError if Criteo TSV does not have the model's columns, and if the file is of none of the formats.
     """
     kind = requested or _detect_format(files[0], schema, model_format)
     if kind == "criteo_tsv" and _list_columns(schema) != _list_columns(CRITEO_SCHEMA):

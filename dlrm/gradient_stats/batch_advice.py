@@ -57,7 +57,7 @@ def get_settled_noise(noise: NoiseState, last_evaluation: EvaluationReport | Non
 
 
 def advise(samples: dict[int, int], noise: NoiseInterval | None) -> BatchAdvice:
-    """Compute the advice for a run; empty where the noise scale is None.
+    """Compute the advice for a run; empty if the noise scale is None.
 
     samples: number of samples that the run trained on by the size of the batch, the first size first.
     """

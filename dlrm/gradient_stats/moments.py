@@ -34,7 +34,7 @@ class NoiseEstimate:
     squared_norms: list[float]
     """|G|^2 of each part."""
     drift: float
-    """V over all parts, the variance of the mean gradient of the blocks that the batch draws on; 0 where it draws on
+    """V over all parts, the variance of the mean gradient of the blocks that the batch draws on; 0 if it draws on
     all of them."""
 
 
@@ -62,7 +62,7 @@ class Moments:
     """Mean gradient of the first half; None if the batch draws on all blocks of the data."""
 
     def compute_variance(self) -> torch.Tensor:
-        """Compute the variance [P] of the gradients of single samples, m / (k - 1) (s - g_m^2); 0 where s is 0.
+        """Compute the variance [P] of the gradients of single samples, m / (k - 1) (s - g_m^2); 0 if s is 0.
 
         Unbiased, except that s - g_m^2 is at least `MIN_VARIANCE_FRACTION` of s.
         """

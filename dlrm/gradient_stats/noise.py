@@ -38,7 +38,7 @@ class StepNoise:
     """|G|^2, G the true mean of the gradient; its estimate may be negative, tr(Sigma) only by rounding."""
     drift: float = 0.0
     """V, variance of the mean gradient of the blocks that the batch draws on, over all layers; its estimate may be
-    negative. 0 where the rows are in uniformly random order."""
+    negative. 0 if the rows are in uniformly random order."""
     window: int | None = None
     """Number of the shuffle window that the batch begins in; None if the rows are in uniformly random order."""
 

@@ -15,7 +15,7 @@ class NoDeviceError(RuntimeError):
 
 
 def check_environment() -> None:
-    """Raise MixedInstallError if a package of the trainer is missing, or where two of them do not fit together.
+    """Raise MixedInstallError if a package of the trainer is missing, or if two of them do not fit together.
 
     Both builds of FBGEMM install to the same directory: the second one overwrites the first, and neither works. A plain
     `pip install torchrec` installs the CUDA build over that for CPUs.

@@ -172,7 +172,7 @@ def _gather_nodes(
 
 
 def _check_number_of_nodes(resolved: ResolvedJob, place: NodePlace | None) -> None:
-    """Raise ConfigError if a job of several nodes is started on one, or a job of one node on several, and where the
+    """Raise ConfigError if a job of several nodes is started on one, or a job of one node on several, and if the
     document of a range is invalid with one."""
     numbers = resolved.job.resources.node_range
     if place is None and numbers[0] > 1:
@@ -189,7 +189,7 @@ def _check_number_of_nodes(resolved: ResolvedJob, place: NodePlace | None) -> No
 def list_allowed_numbers(resolved: ResolvedJob) -> list[int]:
     """List the numbers of machines that an attempt can have, ascending: those with which the document is valid.
 
-    Their ranks divide every size of the batch. Where the batch is yet to be decided, it will be such a size; then those
+    Their ranks divide every size of the batch. If the batch is yet to be decided, it will be such a size; then those
     numbers are left out that would raise it by many samples, in this attempt and all later ones.
     """
     numbers = resolved.job.resources.node_range

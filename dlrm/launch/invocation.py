@@ -59,7 +59,7 @@ class Invocation:
         self.reports.enter_attempt(attempt, self.place.node if self.place else 0)
 
     def finish(self, outcome: Outcome) -> int:
-        """Tell how the attempt has ended, and return the exit code of its outcome."""
+        """Report how the attempt has ended, and return the exit code of its outcome."""
         log.info("%s: %s %s", outcome.state, outcome.reason, outcome.message)
         self.reports.finish(outcome)
         return outcome.exit_code

@@ -25,7 +25,7 @@ def make_dense_optimizer(config: DenseOptimizerConfig, named_parameters: Iterabl
     """Create the optimizer that `config` names. Call `set_learning_rate` before each step to set the rate of the
     schedule.
 
-    Its `state_dict` numbers parameters in the order of `named_parameters`, whatever the groups. Raises DataError where
+    Its `state_dict` numbers parameters in the order of `named_parameters`, whatever the groups. Raises DataError if
     `config.groups` does not fit the names.
     """
     named = list(named_parameters)

@@ -25,7 +25,7 @@ def format_for_document(num_bytes: int, device: Device) -> str:
 
 
 def format_for_sentence(num_bytes: int, device: Device) -> str:
-    """Format a size for a sentence, such as "3.11 GiB", rounded to the nearest; never 0 where the size is positive."""
+    """Format a size for a sentence, such as "3.11 GiB", rounded to the nearest; never 0 if the size is positive."""
     digits, name, size = _write(num_bytes, device, "nearest")
     if digits == "0" and num_bytes:
         return format_for_sentence(-(-size // 100), device)

@@ -10,7 +10,7 @@ from hostinfo.process_memory import end_first_when_memory_is_short
 def limit_planning_memory(num_bytes: int) -> None:
     """Limit this process to `num_bytes` more than it has now; beyond that it gets a MemoryError.
 
-    Where the machine runs out of memory all the same, the kernel ends this process before others. Does nothing on
+    If the machine runs out of memory all the same, the kernel ends this process before others. Does nothing on
     systems other than Linux.
     """
     if sys.platform != "linux":

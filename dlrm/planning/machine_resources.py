@@ -80,7 +80,7 @@ def choose_transport(job: JobSpec, here: MachineResources) -> Transport:
 
 
 def list_notes(job: JobSpec, here: MachineResources) -> list[str]:
-    """List obstacles to running a plan on this machine, a sentence each; none where the plan is for another machine."""
+    """List obstacles to running a plan on this machine, a sentence each; none if the plan is for another machine."""
     notes: list[str] = []
     resources = job.resources
     if is_for_this_machine(job) and resources.num_cores > here.num_cores:

@@ -81,7 +81,7 @@ def _count_lines_before_rows(config: DataConfig, lines: Lines) -> int:
 def read_sample(config: DataConfig, data_roots: Sequence[str] | None) -> RawSample:
     """Read a sample of the training rows, bad ones left out. `config.format` must be a raw format.
 
-    data_roots: as in `find_files`. Raises DataError where files are missing or unreadable, or none of their rows is
+    data_roots: as in `find_files`. Raises DataError if files are missing or unreadable, or none of their rows is
     good.
     """
     files = find_files(config.train, "data.train", data_roots, Path())

@@ -53,7 +53,7 @@ class UnknownSizesError(ValueError):
 def find_sizes(resolved: ResolvedJob, prepared: Path | None) -> Sizes:
     """Find the sizes of a job's tables.
 
-    prepared: a packed directory of the same rows, or None. Raises UnknownSizesError, DataError, and ImportError where
+    prepared: a packed directory of the same rows, or None. Raises UnknownSizesError, DataError, and ImportError if
     only the trainer, which is not installed, could read them.
     """
     data, dim = resolved.job.data, resolved.job.model.embedding_dim

@@ -60,7 +60,7 @@ def _find_fault(trial: Trial) -> dict[str, str] | None:
 
 
 def _check_values(name: str, values: Vector) -> None:
-    """Raise ScoresError where numbers cannot be what a file of that name has."""
+    """Raise ScoresError if numbers cannot be what a file of that name has."""
     if name == "labels" and not np.all((values == 0) | (values == 1)):
         raise ScoresError("has labels other than 0 and 1")
     if name == "weights" and not (values.min() >= 0 and 0 < values.max() < np.inf):

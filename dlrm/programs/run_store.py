@@ -224,7 +224,7 @@ def upload_run(directory: RunDirectory) -> dict[str, Any]:
 
 
 def _check_is_newest(store: ObjectStore, directory: RunDirectory, number: int, retries: Retries) -> None:
-    """Raise LaterAttemptError where `store` has a later attempt than `number`, or a newer checkpoint than is here."""
+    """Raise LaterAttemptError if `store` has a later attempt than `number`, or a newer checkpoint than is here."""
     check_is_newest(store, number, retries)
     newest = find_newest_checkpoint(directory.checkpoints)
     steps = [step for step, is_complete in retries.run(lambda: list_remote_steps(store)).items() if is_complete]

@@ -111,7 +111,7 @@ def get_checkpoint_step(path: Path) -> int | None:
 
 
 def list_checkpoints(directory: Path) -> list[CheckpointDirectory]:
-    """List all checkpoints in `directory`, complete or not, newest first; empty where the directory does not exist."""
+    """List all checkpoints in `directory`, complete or not, newest first; empty if the directory does not exist."""
     if not directory.is_dir():
         return []
     steps = ((path, get_checkpoint_step(path)) for path in directory.iterdir())

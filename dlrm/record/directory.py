@@ -26,7 +26,7 @@ class AttemptDirectory:
 
     @property
     def spec(self) -> Path:
-        """Document that the run follows from this attempt on, present only where it changes; it replaces the run's own
+        """Document that the run follows from this attempt on, present only if it changes; it replaces the run's own
         once this attempt holds the lock of the run directory."""
         return self.path / "spec.json"
 

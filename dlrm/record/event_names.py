@@ -50,7 +50,7 @@ UPLOAD_FAILED, UPLOADS_LEFT = "upload_failed", "uploads_left"
 """Names of the warnings that the bucket of the run cannot be written now, and that files are left here at the end."""
 CHECKPOINT_SAVED, CHECKPOINTS_REMOVED, MODEL_SAVED = "checkpoint_saved", "checkpoints_removed", "model_saved"
 """Names of events: a checkpoint was written, older ones were removed, and the model was written. The last two are
-reported only where the service does not see the run directory."""
+reported only if the service does not see the run directory."""
 UPLOAD_EVENTS = frozenset({UPLOADED, UPLOAD_RECOVERED, UPLOAD_FAILED, UPLOADS_LEFT, CHECKPOINTS_REMOVED})
 """Events of the uploading process; a rank or the launch process passes them on."""
 UNREADABLE_REPORT = "unreadable_report"

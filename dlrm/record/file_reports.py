@@ -134,7 +134,7 @@ class AttemptEnd(BaseModel):
     def format_within(self, max_bytes: int) -> str:
         """Format the end as JSON of at most `max_bytes` bytes; at least 3,000 are needed.
 
-        Where it is longer, places that are too long are left out first, then metrics, then the ends of ranks, and at
+        If it is longer, places that are too long are left out first, then metrics, then the ends of ranks, and at
         last the message is cut.
         """
         *longer, bare = self._list_shorter()

@@ -23,7 +23,7 @@ class RunInUseError(Exception):
     def __init__(self, directory: Path, process: str, host: str, attempt: int | None = None, since: str = "") -> None:
         """Keep who holds the lock.
 
-        process: its id. host: its machine. Both are empty where the lock file is. attempt: number of the attempt that
+        process: its id. host: its machine. Both are empty if the lock file is. attempt: number of the attempt that
         it runs. since: time at which it took the lock. Both are absent where the file does not say so.
         """
         where = f" on {host}" if host not in ("", socket.gethostname()) else ""
@@ -50,7 +50,7 @@ def hold_run_lock(directory: RunDirectory, node: int = 0, attempt: int | None = 
 
     The kernel releases it however this process ends; no child process holds it.
 
-    Raises RunInUseError where another process holds the lock, and OSError if the directory cannot be written.
+    Raises RunInUseError if another process holds the lock, and OSError if the directory cannot be written.
     """
     with directory.lock(node).open("a+") as file:
         _lock(file, directory)

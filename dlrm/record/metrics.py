@@ -101,7 +101,7 @@ class YardstickResult(BaseModel):
     name: str
     """Name of the model, a key of YARDSTICKS."""
     auc: float | None
-    """Area under the ROC curve; null where the rows have one class only."""
+    """Area under the ROC curve; null if the rows have one class only."""
     auc_standard_error: float | None
     """Standard error of the AUC; null without an AUC."""
     log_loss: float

@@ -101,7 +101,7 @@ def write_rank_ends(path: Path, ends: Sequence[RankEnd]) -> None:
 
 
 def read_rank_ends(path: Path) -> list[RankEnd]:
-    """Read the ends at `path`; none where the file is missing or invalid, as if no rank has failed."""
+    """Read the ends at `path`; none if the file is missing or invalid, as if no rank has failed."""
     try:
         return _ENDS.validate_json(path.read_bytes())
     except (OSError, ValidationError):

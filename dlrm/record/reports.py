@@ -73,7 +73,7 @@ class StepReport(_Line):
     """Whether the step was not finite, so that it has changed nothing."""
     noise_scale: float | None = None
     """Noise scale in samples: the batch at which the noise of its gradient is as large as the gradient (McCandlish et
-    al. 2018, arXiv 1812.06162). Smoothed, and of the dense parameters alone; null where moments are not measured, or
+    al. 2018, arXiv 1812.06162). Smoothed, and of the dense parameters alone; null if moments are not measured, or
     the measurements are too few or too noisy."""
     gsnr: dict[str, float | None] | None = None
     """Signal-to-noise ratio of the gradient of one sample, squared, by layer of the dense part: the inverse of the
@@ -107,7 +107,7 @@ class EvaluationReport(_Line):
     """Number of batches consumed before the evaluation."""
     num_rows: int
     auc: float | None
-    """Area under the ROC curve; null where the rows have one class only."""
+    """Area under the ROC curve; null if the rows have one class only."""
     auc_standard_error: float | None = None
     """Standard error of the AUC, by the choice of the evaluation rows (DeLong et al. 1988); null without an AUC, and in
     reports of earlier versions."""
@@ -122,7 +122,7 @@ class EvaluationReport(_Line):
     best_possible_auc: float | None = None
     """AUC of the hidden teacher on the same rows; null on real data."""
     validation_log_loss: float | None = None
-    """Log-loss on the validation rows, which choose the best model; null where the run has none."""
+    """Log-loss on the validation rows, which choose the best model; null if the run has none."""
     validation_auc: float | None = None
     """AUC on the validation rows; null if there are none, or of one class only, and in reports of earlier
     versions."""

@@ -70,7 +70,7 @@ class SpoolReader:
         self._offset = 0
 
     def read(self, max_lines: int = 10_000, max_bytes: int | None = None) -> list[bytes]:
-        """Return the next whole lines, at most `max_lines`; empty where the file does not exist yet.
+        """Return the next whole lines, at most `max_lines`; empty if the file does not exist yet.
 
         max_bytes: ends after the line that reaches so many bytes in all; None: any number.
         """

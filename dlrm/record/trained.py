@@ -36,7 +36,7 @@ class ModelRecord(BaseModel):
     table_rows: dict[str, int]
     """Number of table rows by feature, in the order of features."""
     first_order_share: float | None = None
-    """Share of logistic regression in the logit of a blended model; null where the model is not blended."""
+    """Share of logistic regression in the logit of a blended model; null if the model is not blended."""
     step: int | None = None
     """Step of the checkpoint that the model was exported from; null in models of earlier versions, which are of the
     last one."""

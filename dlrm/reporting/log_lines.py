@@ -26,7 +26,7 @@ class LogLines:
         self._is_cut = False
 
     def read(self, max_lines: int, max_bytes: int) -> list[bytes]:
-        """Return the next lines without their ends, at most `max_lines`; empty where the file does not exist yet.
+        """Return the next lines without their ends, at most `max_lines`; empty if the file does not exist yet.
 
         max_bytes: ends after the line that reaches so many bytes in all. Invalid UTF-8 and NUL, which the service does
         not take, are replaced.

@@ -1,6 +1,6 @@
 """Pushes spool lines to the service over HTTP, in parallel to the training and without delaying it.
 
-Where the service does not see the run directory, the lines of logs are pushed too, and at last the end of the attempt.
+If the service does not see the run directory, the lines of logs are pushed too, and at last the end of the attempt.
 """
 
 import logging
@@ -114,7 +114,7 @@ class Pusher:
         attempt. on_closed: called on the thread of this pusher where the service answers that it has ended the attempt
         and `close` has not been called yet.
 
-        Raises FileNotFoundError if no service receives reports, ValueError where the target is not whole, OSError.
+        Raises FileNotFoundError if no service receives reports, ValueError if the target is not whole, OSError.
         """
         self._attempt = attempt
         self._target_path = target or attempt.push_target

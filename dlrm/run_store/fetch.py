@@ -168,7 +168,7 @@ def fetch_checkpoint(
 ) -> None:
     """Fetch one checkpoint, as far as its files are missing in `directory`; `COMPLETE` is written last.
 
-    Raises CheckpointFaultError if it is incomplete, ContentError where it is damaged, RequestError and OSError.
+    Raises CheckpointFaultError if it is incomplete, ContentError if it is damaged, RequestError and OSError.
     """
     name, path = name_checkpoint(step), directory.checkpoint(step)
     content = retries.run(lambda: store.read_bytes(f"{name}/{COMPLETE}"))

@@ -99,7 +99,7 @@ class RunLease:
         """Take the lease, and renew it from now on.
 
         Waits where a launch that has died still holds it: at most until its time is over. on_wait: called with a
-        sentence once there is something to wait for. Raises LeaseHeldError where another launch renews it, RequestError
+        sentence once there is something to wait for. Raises LeaseHeldError if another launch renews it, RequestError
         and StoreError.
         """
         seen: dict[str, float] = {}
@@ -123,7 +123,7 @@ class RunLease:
     def require(self) -> None:
         """Check that this launch may write now.
 
-        Raises LeaseLostError where another one has the lease, and RequestError if it could not be renewed in time
+        Raises LeaseLostError if another one has the lease, and RequestError if it could not be renewed in time
         and may be renewed later.
         """
         if self._lost is not None:

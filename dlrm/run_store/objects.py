@@ -119,7 +119,7 @@ class ObjectStore:
         """Write the object `name` to the file `path`, which appears once it is whole.
 
         Raises ContentError if its checksum is not the expected one, RequestError, FileNotFoundError, and OSError
-        where the file cannot be written.
+        if the file cannot be written.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f".{path.name}.{os.getpid()}.part")

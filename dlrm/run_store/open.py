@@ -31,7 +31,7 @@ def parse_uri(uri: str) -> str:
 def check_store(uri: str, retries: Retries) -> str:
     """Check that objects below `uri` can be written, read, listed and removed; return the URI in its normal form.
 
-    Raises StoreError if they cannot, and RequestError where the store does not answer.
+    Raises StoreError if they cannot, and RequestError if the store does not answer.
     """
     uri = parse_uri(uri)
     try:
@@ -53,7 +53,7 @@ def check_store(uri: str, retries: Retries) -> str:
 def read_record(directory: RunDirectory, uri: str | None) -> RunStoreRecord | None:
     """Return the store of a run, which its directory names or `uri` names now; None if it has none.
 
-    It is written to the directory where that names none yet. Raises StoreError where both name one and they differ, and
+    It is written to the directory where that names none yet. Raises StoreError if both name one and they differ, and
     OSError.
     """
     record = RunStoreRecord.read(directory.run_store)

@@ -190,7 +190,7 @@ class _Keeper:
                 self._is_ending.wait(POLL_SECONDS)
 
     def _check_is_newest(self) -> None:
-        """Raise LeaseLostError where another launch may have come and gone, and has: nothing is written over it."""
+        """Raise LeaseLostError if another launch may have come and gone, and has: nothing is written over it."""
         if self._lease is None or self._num_lapses == (num_lapses := self._lease.num_lapses):
             return
         try:

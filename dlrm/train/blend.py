@@ -34,7 +34,7 @@ def blend_chosen_model(context: RunContext, schema: DataSchema, checkpoint: Path
     """Blend the model of a checkpoint, where the job asks for it. Not collective.
 
     Returns None if no blend could be chosen, or it failed. A failure is reported, and never raised. Raises
-    BlendStoppedError at once where a stop is requested: a model that depended on that moment could not be made again.
+    BlendStoppedError at once if a stop is requested: a model that depended on that moment could not be made again.
     For the same reason there is no limit of time.
     """
     reporter = context.reporter

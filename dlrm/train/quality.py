@@ -53,7 +53,7 @@ def compare_with_yardsticks(context: RunContext, metrics: Mapping[str, float | N
 def _measure(context: RunContext) -> list[YardstickResult]:
     """Run the program that measures simple models, and return what it has measured by its end.
 
-    Raises OSError if it cannot be started, and ValueError where it prints what is no result.
+    Raises OSError if it cannot be started, and ValueError if it prints what is no result.
     """
     # elastic sets the threads of a rank; the other ranks are idle by now.
     environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}

@@ -91,7 +91,7 @@ def _make_upload_relay(directory: RunDirectory, attempt: AttemptDirectory, repor
 def _report_failure(error: Exception, attempt: AttemptDirectory, rank: int, reporter: Reporter) -> None:
     """Write the outcome, unless another rank was first, or is the cause.
 
-    Where the disk is full, which may be the cause, the launch process reports what it observes.
+    If the disk is full, which may be the cause, the launch process reports what it observes.
     """
     try:
         if _is_lost_peer(error):

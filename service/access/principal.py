@@ -27,7 +27,7 @@ class Actor:
     """Actor of an action, with the origin of the request."""
 
     owner: str = ""
-    """Owner of the key that acts; empty where nobody is signed in, and where the service acts by itself."""
+    """Owner of the key that acts; empty if nobody is signed in, and where the service acts by itself."""
     key_id: str | None = None
     origin: RequestOrigin = NO_REQUEST
 

@@ -20,7 +20,7 @@ class AuditEvent(Base):
     id: Mapped[int] = mapped_column(SerialId, primary_key=True, autoincrement=True)
     time: Mapped[datetime]
     actor: Mapped[str] = mapped_column(String(63))
-    """Owner of the key that acted; empty where nobody was signed in."""
+    """Owner of the key that acted; empty if nobody was signed in."""
     key_id: Mapped[str | None] = mapped_column(String(40))
     action: Mapped[str] = mapped_column(String(40))
     target: Mapped[str] = mapped_column(String(255))

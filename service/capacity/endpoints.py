@@ -16,7 +16,7 @@ router = APIRouter(prefix="/v1", tags=["capacity"], route_class=ApiRoute)
 
 
 class CapacityView(schemas.Capacity, frozen=True):
-    """Resources of the machines of one launcher, and the part of them that no job occupies; null where unknown."""
+    """Resources of the machines of one launcher, and the part of them that no job occupies; null if unknown."""
 
 
 class CapacitiesView(CapacityView, frozen=True):

@@ -59,8 +59,8 @@ class Starter:
     def launch(self, job: Job, attempt: Attempt) -> None:
         """Write the files of an attempt and start its process; harmless where it runs already.
 
-        Raises LaunchError where either fails, StateChangedError if the job is no longer starting, and
-        LeadershipLostError where another process may be about to start the attempt.
+        Raises LaunchError if either fails, StateChangedError if the job is no longer starting, and
+        LeadershipLostError if another process may be about to start the attempt.
         """
         token, launcher = new_secret(), self._launchers[job.launcher]
         with self._leadership.write() as session:

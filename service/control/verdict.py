@@ -17,7 +17,7 @@ RETRIED = (
 )
 """Reasons after which a new attempt may succeed."""
 HINTS = frozenset({Reason.LOST, Reason.WORKER_CRASHED})
-"""Reasons of a launcher that count only where the run itself has left no outcome."""
+"""Reasons of a launcher that count only if the run itself has left no outcome."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def _describe_exit(exit_code: int | None) -> str:
 
 
 def _name_rank(outcome: Outcome) -> str:
-    """Name the rank of an outcome, to stand before its message; empty where that names it."""
+    """Name the rank of an outcome, to stand before its message; empty if that names it."""
     if outcome.rank is None or f"rank {outcome.rank} " in outcome.message:
         return ""
     return f"rank {outcome.rank}: "

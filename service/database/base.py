@@ -19,7 +19,7 @@ SerialId = BigInteger().with_variant(Integer, "sqlite")
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """Column type of a time in UTC, even where the database stores no time zone."""
+    """Column type of a time in UTC, even if the database stores no time zone."""
 
     impl = DateTime(timezone=True)
     cache_ok = True

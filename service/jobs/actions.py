@@ -62,7 +62,7 @@ _ADVICE = {JobState.CANCELLING: "wait for its end", JobState.PAUSED: "resume it,
 
 
 def require_end(job: Job, participle: str) -> None:
-    """Raise ProblemError where `job` has not ended; it says what to do. participle: what is asked, as "deleted"."""
+    """Raise ProblemError if `job` has not ended; it says what to do. participle: what is asked, as "deleted"."""
     state = JobState(job.state)
     if state not in ENDED:
         advice = _ADVICE.get(state, "cancel it first, or wait for its end")

@@ -69,7 +69,7 @@ class DeletionService:
         What is returned says where files stay, since the service does not see them.
         `finish_deletions` removes its files and rows. Its idempotency key is forgotten, so that the request that
         created it creates a new one. Raises ProblemError if there is no such job that `principal` may know of, it
-        has not ended, another job starts from its model, or its run directory is not where it should be.
+        has not ended, another job starts from its model, or its run directory is not if it should be.
         """
         with self._database.write() as session:
             job = get_visible_job(session, job_id, principal, for_update=True)
@@ -171,7 +171,7 @@ def find_run_directory(job: Job, runs_directory: Path) -> Path:
     """Return the real path of the run directory of `job`, which need not exist.
 
     Raises RunDirectoryError if it is not directly below `runs_directory` with the id of the job as its name, and
-    where it is a link or a file.
+    if it is a link or a file.
     """
     path, real_parent = Path(job.run_directory), runs_directory.resolve()
     if path.name != job.id or path.parent.resolve() != real_parent:
@@ -184,7 +184,7 @@ def find_run_directory(job: Job, runs_directory: Path) -> Path:
 def remove_directory(path: Path, is_over: Callable[[], bool]) -> bool:
     """Remove a directory with everything in it, and return whether it is gone.
 
-    Links are removed, and never followed. What is missing already is no error. Where something cannot be removed, the
+    Links are removed, and never followed. What is missing already is no error. If something cannot be removed, the
     rest is, and then the first OSError is raised. After each file, `is_over` says whether to leave the rest to a later
     call; this returns False then.
     """

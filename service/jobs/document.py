@@ -53,7 +53,7 @@ def resolve_for_launcher(job: JobSpec, launcher: Launcher, *, uses_prepared: boo
 def resolve_launcher(spec: JobSpec, launchers: Launchers) -> str:
     """Return the name of the launcher that starts a job.
 
-    Raises ConfigError if the service has none of that name, or where that one does not allow the job's placement.
+    Raises ConfigError if the service has none of that name, or if that one does not allow the job's placement.
     """
     name = launchers.resolve(spec.resources.launcher)
     if name not in launchers:

@@ -84,7 +84,7 @@ def find_directory_under_roots(path: str, roots: Sequence[str], private: Sequenc
 
 
 def check_all_below(directory: Path, pattern: str, roots: Sequence[str], private: Sequence[Path]) -> None:
-    """Raise PathError where `directory`, or the target of a path below it, is outside the data roots or not allowed.
+    """Raise PathError if `directory`, or the target of a path below it, is outside the data roots or not allowed.
 
     pattern: path in the job document, for the error message.
     """
@@ -147,7 +147,7 @@ class _AllowedDirectories:
             self._checked.add(parent)
 
     def _count(self, pattern: str) -> None:
-        """Raise PathError where too many paths were checked.
+        """Raise PathError if too many paths were checked.
 
         One limit for all patterns of a job, so that a single document cannot keep the service busy.
         """
@@ -206,7 +206,7 @@ def _list_candidates(pattern: str, allowed: _AllowedDirectories) -> list[str]:
     """List the possible absolute paths of `pattern`, one for each root that contains it.
 
     Compares names only: accesses no path outside the roots and follows no links. Raises PathError if no root
-    contains it, or where a part of it is hidden.
+    contains it, or if a part of it is hidden.
     """
     if "\0" in pattern:
         raise PathError(f"{pattern!r} is not a path")

@@ -109,7 +109,7 @@ class JobService:
     def submit(self, submission: Submission) -> tuple[JobView, bool]:
         """Create a job, or find the one that an earlier identical submission created; the bool is whether it is new.
 
-        Raises ConfigError if the document is invalid, and ProblemError where the job can never fit this machine or
+        Raises ConfigError if the document is invalid, and ProblemError if the job can never fit this machine or
         its idempotency key belongs to another request.
         """
         with self._database.read() as session:
@@ -170,7 +170,7 @@ class JobService:
         the bool is whether it is new.
 
         The paths of the document are resolved anew, and the new job belongs to the owner of the old one. Raises
-        ConfigError and ProblemError as `submit` does, and ProblemError where the job has not ended.
+        ConfigError and ProblemError as `submit` does, and ProblemError if the job has not ended.
         """
         with self._database.read() as session:
             job = get_visible_job(session, job_id, principal)

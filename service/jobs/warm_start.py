@@ -124,7 +124,7 @@ def _find_reported_run(job: Job, facts: RunFacts) -> str:
 def _find_model_in_directory(path: str, settings: Settings) -> TrainedModel:
     """Return the model in a directory under the data roots.
 
-    Raises NoModelError if there is no model, and PathError where the directory is not allowed.
+    Raises NoModelError if there is no model, and PathError if the directory is not allowed.
     """
     roots, private = settings.data_roots, settings.private_directories
     source = TrainedModel.find(find_directory_under_roots(path, roots, private))

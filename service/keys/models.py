@@ -31,7 +31,7 @@ class ApiKey(Base):
     secret_hash: Mapped[str] = mapped_column(String(64), unique=True)
     created_at: Mapped[datetime]
     expires_at: Mapped[datetime | None]
-    """Time from which on the key is refused; null where it never expires."""
+    """Time from which on the key is refused; null if it never expires."""
     last_used_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]
     """Time from which on the key is refused, since it was revoked; null otherwise."""

@@ -84,7 +84,7 @@ class SessionService:
     def sign_in(self, credentials: SignIn, old_token: str | None, origin: RequestOrigin) -> OpenedSession:
         """Open a browser session with the owner and role of a key or of a sign-in link; a link is used up.
 
-        old_token: session that the browser has had until now; it ends. Raises ProblemError where key or link are
+        old_token: session that the browser has had until now; it ends. Raises ProblemError if key or link are
         refused.
         """
         method = "key" if credentials.key is not None else "link"

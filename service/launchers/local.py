@@ -240,7 +240,7 @@ def _get_record_path(attempt: AttemptDirectory) -> Path:
 
 
 def _has_run(attempt: AttemptDirectory) -> bool:
-    """Whether a process of an attempt has left anything, even where the service was killed before it noted the process.
+    """Whether a process of an attempt has left anything, even if the service was killed before it noted the process.
 
     Such an attempt is not started again: what it has reported would be reported twice.
     """

@@ -270,7 +270,7 @@ class Launcher(Protocol):
         ...
 
     def list_faults(self, placement: KubernetesConfig) -> Sequence[FieldError]:
-        """List what a job asks for in `resources.kubernetes` and may not have; empty where it may have all."""
+        """List what a job asks for in `resources.kubernetes` and may not have; empty if it may have all."""
         ...
 
     def start(self, launch: Launch, files: LaunchFiles) -> None:

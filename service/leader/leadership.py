@@ -47,7 +47,7 @@ class Leadership:
     def __init__(
         self, database: Database, lock: LeaderLock, lease_seconds: float, get_capacity: Callable[[], dict[str, Any]]
     ) -> None:
-        """Tell all processes what `get_capacity` returns: resources that jobs may occupy while this process leads.
+        """Publish what `get_capacity` returns: resources that jobs may occupy while this process leads.
 
         As JSON values, and without waiting for anything.
         """

@@ -17,7 +17,7 @@ class Fit(BaseModel):
     ever: bool
     """Whether the job would start, now or when others have ended; if false, `POST /v1/jobs` refuses it, or it fails."""
     reason: str | None
-    """Reason that the job would have while it cannot start; null where it would start at once."""
+    """Reason that the job would have while it cannot start; null if it would start at once."""
     why: list[FieldProblem]
 
 
@@ -62,9 +62,9 @@ class PlanView(BaseModel):
     unknown."""
     derived: list[DerivedNumber]
     num_steps: int | None
-    """Number of steps of the run; null where its rows are unknown, or the noise scale decides how its batch grows."""
+    """Number of steps of the run; null if its rows are unknown, or the noise scale decides how its batch grows."""
     num_samples: int | None
-    """Number of samples of the run, over all epochs; null where its rows are unknown."""
+    """Number of samples of the run, over all epochs; null if its rows are unknown."""
     training_seconds: float | None
     """Estimated seconds of all steps; null if there is no plan, or `num_steps` or the speed of the dense part is not
     known."""
@@ -75,7 +75,7 @@ class PlanView(BaseModel):
     where `plan` is null."""
     notes: list[str] | None
     """Estimates and assumptions of the plan, and obstacles to a run of it on this machine, such as more threads than
-    cores; null where `plan` is null."""
+    cores; null if `plan` is null."""
     sizes_from: str | None
     refusal: Refusal | None
     unknown_sizes: str | None

@@ -68,7 +68,7 @@ class PlanService:
     def plan(self, document: Mapping[str, Any], principal: Principal) -> PlanView:
         """Plan the job of a document without storing it, as if `principal` submitted it.
 
-        Raises ConfigError if the document itself is invalid, and ProblemError where the planner fails or is busy.
+        Raises ConfigError if the document itself is invalid, and ProblemError if the planner fails or is busy.
         """
         spec = parse_document(document)
         launcher = resolve_launcher(spec, self._launchers)

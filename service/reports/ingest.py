@@ -96,8 +96,8 @@ def ingest(
     """Store lines `first_seq`, `first_seq + 1`, … of a stream, except those already known.
 
     Needs a transaction of its own, so that all lines are stored or none. Returns the number of the last known line.
-    Raises AttemptEndedError if the attempt or its job has ended, GapError where lines before `first_seq` are
-    missing, and BadLineError where a line is not valid in its stream.
+    Raises AttemptEndedError if the attempt or its job has ended, GapError if lines before `first_seq` are
+    missing, and BadLineError if a line is not valid in its stream.
     """
     job = _lock_open_job(session, attempt)
     position = ReportRepository(session).lock_position(attempt.id, rank, stream)

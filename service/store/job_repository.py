@@ -114,7 +114,7 @@ class JobRepository:
     def change_state(self, job: Job, change: Change) -> None:
         """Change the state of `job`, a row of this session, and add the event of the change.
 
-        Raises TransitionError if this change of state is not allowed, and StateChangedError where the state has
+        Raises TransitionError if this change of state is not allowed, and StateChangedError if the state has
         changed since `job` was read.
         """
         from_state = JobState(job.state)

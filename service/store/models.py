@@ -41,7 +41,7 @@ class Job(Base):
     owner: Mapped[str] = mapped_column(String(63))
     """Owner of the submitting key, or of the job whose document this one repeats."""
     restarted_from: Mapped[str | None] = mapped_column(String(40))
-    """Id of the job whose document this one repeats; null where it was submitted."""
+    """Id of the job whose document this one repeats; null if it was submitted."""
     started_at: Mapped[datetime | None]
     """Start time of the first attempt."""
     finished_at: Mapped[datetime | None]
@@ -131,7 +131,7 @@ class Attempt(Base):
     evaluated_step: Mapped[int | None] = mapped_column(BigInteger)
     """Batches consumed before the last evaluation that counts when the attempt begins; null until it trains."""
     saved_step: Mapped[int | None] = mapped_column(BigInteger)
-    """Step of the newest checkpoint that the attempt wrote, recorded at its end; null where it wrote none."""
+    """Step of the newest checkpoint that the attempt wrote, recorded at its end; null if it wrote none."""
     stop_reason: Mapped[str | None] = mapped_column(String(32))
     """Reason for which the service stops or kills the attempt; null while it does not. Kept here so that it survives a
     restart of the service."""

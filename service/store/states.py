@@ -63,7 +63,7 @@ class TransitionError(ValueError):
 
 
 def check_transition(from_state: JobState, to_state: JobState) -> None:
-    """Raise TransitionError where `from_state` may not change to `to_state`."""
+    """Raise TransitionError if `from_state` may not change to `to_state`."""
     if to_state not in TRANSITIONS[from_state]:
         following = ", ".join(sorted(TRANSITIONS[from_state])) or "none, since it is final"
         raise TransitionError(f"the state cannot change from {from_state} to {to_state} (valid: {following})")

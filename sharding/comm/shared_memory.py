@@ -77,7 +77,7 @@ class SharedBuffer:
 def share_buffers(group: dist.ProcessGroup, num_bytes: int) -> list[SharedBuffer]:
     """Make a buffer on every rank, and open all of them: one per rank, by rank. Collective.
 
-    num_bytes: size of this rank's buffer. Raises OSError where ranks are not on one machine; see `can_share_memory`.
+    num_bytes: size of this rank's buffer. Raises OSError if ranks are not on one machine; see `can_share_memory`.
     """
     own = SharedBuffer.create(num_bytes)
     handles = all_gather_object(group, own.handle)

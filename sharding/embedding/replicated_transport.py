@@ -64,7 +64,7 @@ class _PooledShare:
     def apply_update(self, params: FusedUpdateParams) -> None:
         """Sum the gradients of all tables over ranks in one all-reduce, and update every row. Collective.
 
-        Where the optimizer needs them, counts of each row's occurrences are summed in the same all-reduce.
+        If the optimizer needs them, counts of each row's occurrences are summed in the same all-reduce.
         """
         shards = [table.shard for table in self._tables]
         sizes = [shard.weights.numel() for shard in shards]

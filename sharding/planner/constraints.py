@@ -138,7 +138,7 @@ def _count_column_shards(table: Table, max_shards: int) -> int:
 
 
 def _check_optimizer(request: PlanRequest, table: Table, kind: ShardingType, field: str) -> None:
-    """Raise PlanError where shards of one row would share a number that the optimizer keeps for the whole row."""
+    """Raise PlanError if shards of one row would share a number that the optimizer keeps for the whole row."""
     if kind not in COLUMN_TYPES or request.optimizer != "rowwise_adagrad":
         return
     others = ", ".join(other for other in SHARDING_TYPES if other not in COLUMN_TYPES)
@@ -161,7 +161,7 @@ def _find_rank_fault(ranks: Sequence[int], world_size: int) -> str | None:
 
 
 def _format_case_hint(pattern: str, names: Sequence[str]) -> str:
-    """Return a hint with the names that a pattern would match if case did not matter; empty where it matches any."""
+    """Return a hint with the names that a pattern would match if case did not matter; empty if it matches any."""
     if any(fnmatchcase(name, pattern) for name in names):
         return ""
     meant = [name for name in names if fnmatchcase(name.casefold(), pattern.casefold())]

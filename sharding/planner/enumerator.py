@@ -29,7 +29,7 @@ def replicate(table: Table, world_size: int) -> tuple[Block, ...]:
 def split_by_rows(table: Table, ranks: Sequence[int]) -> tuple[Block, ...]:
     """Return the blocks of row_wise (all ranks) or table_row_wise (ranks of one node): one range of rows each.
 
-    Ranges are equally long, but the last may be shorter. The last ranks get none where the table has too few rows.
+    Ranges are equally long, but the last may be shorter. The last ranks get none if the table has too few rows.
     """
     return _make_row_blocks(table, ranks, 0, table.embedding_dim)
 
@@ -37,7 +37,7 @@ def split_by_rows(table: Table, ranks: Sequence[int]) -> tuple[Block, ...]:
 def split_by_columns(table: Table, ranks: Sequence[int]) -> tuple[Block, ...]:
     """Return the blocks of column_wise (all ranks) or table_column_wise (ranks of one node): one range of columns each.
 
-    Lengths of ranges differ by COLUMN_STEP at most. Some ranks get none where the table has too few columns.
+    Lengths of ranges differ by COLUMN_STEP at most. Some ranks get none if the table has too few columns.
     """
     return tuple(
         Block(rank, 0, table.num_rows, start, end - start)
@@ -138,7 +138,7 @@ def _make_row_blocks(table: Table, ranks: Sequence[int], first_column: int, num_
 
 
 def _cut_columns(table: Table, num_ranges: int) -> list[tuple[int, int]]:
-    """Return `num_ranges` ranges [start, end) of columns; some are empty where the table has too few columns."""
+    """Return `num_ranges` ranges [start, end) of columns; some are empty if the table has too few columns."""
     step = 1 if table.embedding_dim % COLUMN_STEP else COLUMN_STEP
     num_steps = table.embedding_dim // step
     return [

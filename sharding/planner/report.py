@@ -49,7 +49,7 @@ class TableReport:
     host_bytes: list[int]
     """Bytes in the memory of the host."""
     blocks: list[tuple[int, int, int, int, int]]
-    """Shards as (rank, first row, rows, first column, columns); empty where every rank has a copy."""
+    """Shards as (rank, first row, rows, first column, columns); empty if every rank has a copy."""
     exchange_bytes: Traffic
     """Bytes that the table sends in a step, all ranks together."""
 

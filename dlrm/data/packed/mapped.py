@@ -62,7 +62,7 @@ class MappedArray:
 
         Ranges that the previous call named are not fetched again. Each range of `now` becomes a memory area of its own
         (by MADV_RANDOM), because an access to a row maps the whole folio around it, up to 2 MiB, unless the area is
-        smaller (Linux 6.18); for the runs of a window this would map several times the rows that are read. Where `now`
+        smaller (Linux 6.18); for the runs of a window this would map several times the rows that are read. If `now`
         has more than `max_areas` ranges, no areas are made and the larger mapping is accepted.
         """
         if self._map is None:
@@ -79,7 +79,7 @@ class MappedArray:
         self._announced = announced
 
     def _advise(self, advice: int, start: int, num_bytes: int) -> None:
-        """Tell the kernel how these bytes are used.
+        """Advise the kernel how these bytes are used.
 
         `mmap.madvise` would hold Python's lock, and a window takes thousands of calls: training would hardly go on.
         """

@@ -107,7 +107,7 @@ class PackedRows:
     def read(self, row_numbers: NDArray[np.int64]) -> Rows:
         """Read rows, see RowSource.
 
-        Raises IndexError if a row number is out of range, and DataError where an id is not a row of its table: the
+        Raises IndexError if a row number is out of range, and DataError if an id is not a row of its table: the
         lookup on a GPU would read other memory for such an id.
         """
         num_rows = len(row_numbers)

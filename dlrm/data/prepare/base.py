@@ -46,7 +46,7 @@ def check_base(config: DataConfig, base: Encoders) -> None:
 
 
 def check_extends(encoders: Encoders, base: Encoders, directory: Path, valid: str) -> None:
-    """Raise DataError where `encoders` gives a value another id than `base`, or encodes dense values differently.
+    """Raise DataError if `encoders` gives a value another id than `base`, or encodes dense values differently.
 
     directory: packed directory of `encoders`, named in the error. valid: hint of the error on how to get rows that fit.
     """

@@ -57,7 +57,7 @@ def find_or_prepare(
     """Return the packed directory of `config`, which has a raw format, in `cache`; prepare it unless it exists already.
 
     data_roots, base_directory, versions: as in `find_splits`. base: as in `prepare`; the same data with another base
-    has an entry of its own. Where another process is preparing the same data, wait for it. Raises DataError as
+    has an entry of its own. If another process is preparing the same data, wait for it. Raises DataError as
     `find_splits` and `prepare` do.
     """
     train, evaluation = find_splits(config, data_roots, base_directory, versions)

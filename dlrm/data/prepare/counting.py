@@ -1,6 +1,6 @@
 """Counts of the values of a column over any number of parts, within a bound of memory.
 
-Counts are added up in passes over the parts. Where the distinct values of a pass exceed the bound, the pass drops the
+Counts are added up in passes over the parts. If the distinct values of a pass exceed the bound, the pass drops the
 upper half of the values and the next pass counts them. So each pass covers a range of ascending values, and the memory
 depends neither on the number of rows nor on the number of values that are too rare to be kept.
 """

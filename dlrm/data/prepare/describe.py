@@ -46,8 +46,8 @@ def check_splits(
     train: Sequence[DataFile],
     evaluation: Sequence[DataFile],
 ) -> None:
-    """Raise DataError if a split has no rows or only rows of weight 0, where the mean weight of the training rows is
-    outside the range that float32 can train with, or where `schema.positive` makes all labels alike."""
+    """Raise DataError if a split has no rows or only rows of weight 0, if the mean weight of the training rows is
+    outside the range that float32 can train with, or if `schema.positive` makes all labels alike."""
     _check_files(rows, train, "data.train")
     _check_files(rows, evaluation, "data.eval")
     hints: dict[Split, tuple[str, str, str]] = {

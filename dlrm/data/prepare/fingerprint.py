@@ -56,7 +56,7 @@ def hash_state(files: Sequence[DataFile]) -> str:
 
 
 def check_unchanged(files: Sequence[DataFile]) -> None:
-    """Raise DataError if a file or an object of a store has changed since it was found, and OSError where a store
+    """Raise DataError if a file or an object of a store has changed since it was found, and OSError if a store
     cannot be asked."""
     remote = [file for file in files if file.is_remote]
     with ThreadPoolExecutor(_NUM_REQUESTS) as pool:

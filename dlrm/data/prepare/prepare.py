@@ -37,12 +37,12 @@ def prepare(
 
     The bytes of its rows and encoders depend only on the contents of the files, on `config` and on `base`.
 
-    evaluation: the files of `config.eval`; empty where it is null. base: encoders to extend: their ids and dense
+    evaluation: the files of `config.eval`; empty if it is null. base: encoders to extend: their ids and dense
     features stay the same, and new values get ids after the existing ones. name: name of the outcome; an interrupted
     preparation is resumed only under the same name. None: a fingerprint that includes the files' names and times.
 
-    Where the call is interrupted in any way, it leaves `<output>.part`, and the same call resumes from there. Raises
-    DataError where the data is invalid, and then leaves nothing; where `output` exists, is being prepared by another
+    If the call is interrupted in any way, it leaves `<output>.part`, and the same call resumes from there. Raises
+    DataError if the data is invalid, and then leaves nothing; where `output` exists, is being prepared by another
     process or cannot be written; and where the disk is full, after which the same call resumes, too.
     """
     if base is not None:

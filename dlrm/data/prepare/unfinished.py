@@ -89,7 +89,7 @@ def lock_unfinished(output: Path, fingerprint: str, sources: str) -> Iterator[Un
     """Lock and yield the unfinished directory of `output`, with the files that an interrupted preparation left there.
 
     fingerprint: hash of everything that the outcome depends on. sources: state of the raw files; parts that were staged
-    from another state are removed. Raises DataError where `output` exists, or where another process holds the
+    from another state are removed. Raises DataError if `output` exists, or if another process holds the
     unfinished directory or it belongs to a different preparation.
     """
     _refuse_existing(output)
@@ -125,7 +125,7 @@ def _create(output: Path) -> Unfinished:
 def _open_state(path: Path, output: Path) -> int:
     """Open `preparing.json` of the unfinished directory `path`, and return its file descriptor.
 
-    Raises DataError if the directory holds other files, or this user may not write there, and InUseError where
+    Raises DataError if the directory holds other files, or this user may not write there, and InUseError if
     another process has just removed or renamed it.
     """
     try:

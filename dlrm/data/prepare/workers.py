@@ -20,7 +20,7 @@ class Workers:
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
         """Yield the results in the order of `items`; at most `num_threads + 1` items are in work at a time.
 
-        Where `items` or `function` raises an error, the results of the items before it are yielded first, then the
+        If `items` or `function` raises an error, the results of the items before it are yielded first, then the
         error is raised. Once the generator is closed, none of its work is running.
         """
         in_flight: deque[Future[Result]] = deque()

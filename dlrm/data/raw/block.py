@@ -120,7 +120,7 @@ class Block:
 
 
 class BadRows:
-    """The bad rows of one block. Where a row has several faults, the one that was added first is kept."""
+    """The bad rows of one block. If a row has several faults, the one that was added first is kept."""
 
     def __init__(self, file: str | None, first_line: int, num_rows: int) -> None:
         """Start with `num_rows` good rows.
@@ -205,7 +205,7 @@ class BadRowCount:
             self._note(fault)
 
     def check(self) -> None:
-        """Raise DataError where too large a share of the rows is bad.
+        """Raise DataError if too large a share of the rows is bad.
 
         Call it once all rows are added: the share in some of the rows says little about the share in all.
         """

@@ -178,7 +178,7 @@ def identify(start: bytes) -> Kind:
 
 
 def identify_file(file: DataFile) -> Kind:
-    """Tell the kind of a file. Raises DataError if it cannot be read or is Parquet that ends early."""
+    """Identify the kind of a file. Raises DataError if it cannot be read or is Parquet that ends early."""
     with file.open() as opened:
         raw = remove_buffer(opened)
         kind = identify(raw.read(START_BYTES) or b"")
@@ -259,7 +259,7 @@ def _name_zip(start: bytes) -> Kind | None:
 
 
 def _identify_binary(start: bytes) -> Kind:
-    """Tell the kind of bytes without magic bytes of their own; text in encodings without NUL bytes is TEXT."""
+    """Identify the kind of bytes without magic bytes of their own; text in encodings without NUL bytes is TEXT."""
     if start[:4] == b"\xff\xff\xff\xff" and b"\0" in start:
         return ARROW_STREAM
     if start[:1] == b"\x80" and start[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):

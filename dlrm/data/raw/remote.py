@@ -21,7 +21,7 @@ def find_remote_files(pattern: str, field: str | None, roots: Roots, versions: M
     """Find the objects that `pattern` names, in natural order; a prefix names all objects below it, like a directory.
 
     field: field of the job document or argument, for messages. roots: must contain every object. versions: as for
-    `list_table_files`. Raises DataError if no object is found, or where one is empty or outside the roots.
+    `list_table_files`. Raises DataError if no object is found, or if one is empty or outside the roots.
     """
     base, shown = _get_fixed_part(pattern), hide_credentials(pattern)
     roots.check_object(base, shown, field)

@@ -27,7 +27,7 @@ class StoreError(ValueError):
 def open_store(uri: str) -> tuple[fs.FileSystem, str]:
     """Return the file system of `uri`, and the path `bucket/key` in it.
 
-    Raises StoreError where `uri` is invalid, or its store is not configured or cannot be reached.
+    Raises StoreError if `uri` is invalid, or its store is not configured or cannot be reached.
     """
     found = _URI.fullmatch(uri)
     if not found:

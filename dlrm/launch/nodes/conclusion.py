@@ -18,7 +18,7 @@ LEAVE_SECONDS = 10.0
 
 
 def conclude(group: NodeGroup, attempt: AttemptDirectory, result: NodeResult, timeout_seconds: float) -> Outcome:
-    """Tell the others how this node has ended, and return the outcome of the attempt; it is in `attempt` by then.
+    """Report to the others how this node has ended, and return the outcome of the attempt; it is in `attempt` by then.
 
     timeout_seconds: silence from which on a node counts as lost.
     """

@@ -179,7 +179,7 @@ class NodeGroup:
         return _name_interface(find_own_address(host, self.place.port)) if host else None
 
     def leave(self) -> None:
-        """Tell the others that nothing more comes from here, and stop to exchange states."""
+        """Report to the others that nothing more comes from here, and stop to exchange states."""
         self.update(is_leaving=True)
         self._is_closing.set()
         # Not for ever: the call of the store may, and does where the network is cut.
@@ -215,7 +215,7 @@ class NodeGroup:
         )
 
     def _check_claim(self, store: "TCPStore") -> None:
-        """Claim this node's number, once. Raises NumberTakenError where another process has it."""
+        """Claim this node's number, once. Raises NumberTakenError if another process has it."""
         if not self._claim:
             return
         holder = store.compare_set(f"{NODE_KEY}/{self.place.node}/claim", "", self._claim)

@@ -19,7 +19,7 @@ def claim_directory(
     """Find out whether this node has a run directory of its own, and not the one of node 0.
 
     store: the store of node 0; None if absent. run_store: this node's own option, if any. Raises
-    DirectoryError where they differ, and OSError.
+    DirectoryError if they differ, and OSError.
     """
     own = RunStoreRecord.read(directory.run_store)
     if store is None or (own is None and not run_store):
@@ -54,7 +54,7 @@ def _normalise(uri: str) -> str:
 def settle_directories(directory: RunDirectory, states: Mapping[int, NodeState], members: Sequence[int]) -> bool:
     """Note on node 0 whether each of the `members` has a run directory of its own, and return it.
 
-    Raises DirectoryError where only some have, and OSError.
+    Raises DirectoryError if only some have, and OSError.
     """
     own = [node for node in members if node != 0 and states[node].has_own_directory]
     sharing = [node for node in members if node != 0 and node not in own]

@@ -53,7 +53,7 @@ def host_rendezvous(
 
     allowed: numbers of nodes that it can have, ascending. Fewer than the largest one are enough some time after the
     first of them is reached; `announce_members` then says which nodes run the attempt. on_wait: called with a sentence
-    about the missing nodes. Raises RendezvousError, AddressError, and RendezvousStoppedError where `is_stopped` turns
+    about the missing nodes. Raises RendezvousError, AddressError, and RendezvousStoppedError if `is_stopped` turns
     true before, or another node was stopped.
     """
     group = NodeGroup(place, NodeState(host=find_host_name(), announcement=announcement), announcement.num_nodes)
@@ -93,7 +93,7 @@ def choose_members(nodes: Collection[int], allowed: Sequence[int]) -> list[int]:
 
 
 def announce_members(group: NodeGroup, announcement: Announcement, members: list[int], document: str = "") -> None:
-    """Tell all nodes which of them run the attempt. document: what nodes with directories of their own start with."""
+    """Announce to all nodes which of them run the attempt. document: the start of nodes with own directories."""
     group.update(announcement=announcement.model_copy(update={"members": members}), document=document)
 
 
@@ -104,7 +104,7 @@ def join_rendezvous(
 
     Nothing is sent to the others before this node has found the run directory of node 0, or has one of its own for the
     same run in a bucket: what meets here by mistake, such as a node of another job, disturbs nobody. run_store: URI of
-    the bucket in this node's own options, if any. Raises RendezvousError, and RendezvousStoppedError where `is_stopped`
+    the bucket in this node's own options, if any. Raises RendezvousError, and RendezvousStoppedError if `is_stopped`
     turns true before, or another node was stopped.
     """
     log.info("joining node 0 at %s:%d as node %d", place.host, place.port, place.node)
@@ -161,7 +161,7 @@ def get_announcement(group: NodeGroup) -> Announcement:
 def _reach_first(place: NodePlace, is_stopped: Callable[[], bool]) -> str:
     """Wait until node 0 listens, and return the address from which this node reaches it.
 
-    Its name may not be known yet, and it may be started later. Raises RendezvousError, and RendezvousStoppedError where
+    Its name may not be known yet, and it may be started later. Raises RendezvousError, and RendezvousStoppedError if
     `is_stopped` turns true before.
     """
     deadline, is_told = time.monotonic() + JOIN_TIMEOUT_SECONDS, False
@@ -245,7 +245,7 @@ def _is_stopped_elsewhere(group: NodeGroup) -> bool:
 
 
 def _leave_stopped(group: NodeGroup) -> None:
-    """Tell the others that this node was stopped; node 0, which serves the store, lets them read it."""
+    """Report to the others that this node was stopped; node 0, which serves the store, lets them read it."""
     outcome = make_stopped_outcome("stopped before all nodes had joined")
     group.update(phase="ended", result=make_result(outcome))
     if group.place.node == 0:

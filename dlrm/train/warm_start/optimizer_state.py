@@ -30,7 +30,7 @@ def load_optimizer_state(parts: Parts, checkpoint: CheckpointDirectory, sample_s
 
     Rows missing from the checkpoint's tables keep the state of a row that was never updated. sample_scale: S / B of
     this run. Raises DataError if the checkpoint is damaged, or has other weights than the model that its run exported,
-    and CheckpointError where its files cannot be read now.
+    and CheckpointError if its files cannot be read now.
     """
     try:
         manifest = read_verified_manifest(checkpoint, ranks)

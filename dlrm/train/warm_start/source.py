@@ -15,7 +15,7 @@ _VALID = "the directory of a run that has succeeded, or of its model"
 def find_source(resolved: ResolvedJob, directory: RunDirectory) -> TrainedModel | None:
     """Find the model that the run in `directory` starts from; None if there is no warm start.
 
-    Raises DataError if there is no such model, where it must not be read, and where the job does not fit it.
+    Raises DataError if there is no such model, if it must not be read, and if the job does not fit it.
     """
     warm_start = resolved.job.run.warm_start
     if warm_start is None:

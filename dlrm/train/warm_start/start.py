@@ -78,7 +78,7 @@ def _check_whole(source: TrainedModel) -> None:
 def _check_fits(source: TrainedModel, resolved: ResolvedJob, dataset: Dataset) -> dict[str, tuple[int, int]]:
     """Compare tables with the data: the rows before and after of every table that has grown.
 
-    Raises DataError where ids have another meaning.
+    Raises DataError if ids have another meaning.
     """
     if dataset.encoders is not None and dataset.directory is not None:
         check_extends(dataset.encoders, open_base(source.path), dataset.directory, describe_extension(resolved))

@@ -91,7 +91,7 @@ class KubernetesApi:
     def watch(self, path: str, query: Mapping[str, str], silence_seconds: float) -> Iterator[Object]:
         """Yield the events of a watch until the server ends it.
 
-        Raises ApiError, also if the server is silent for `silence_seconds`, and where it says so in an event.
+        Raises ApiError, also if the server is silent for `silence_seconds`, and if it says so in an event.
         """
         with self._open("GET", path, {**query, "watch": "true"}, None, "", silence_seconds) as response:
             try:

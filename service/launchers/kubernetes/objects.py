@@ -10,7 +10,7 @@ NOTHING: Object = {}
 
 
 def get_part(known: Object, *names: str) -> Object:
-    """Return the part of an object below `names`; empty where it is missing."""
+    """Return the part of an object below `names`; empty if it is missing."""
     part = known
     for name in names:
         below: Any = part.get(name)
@@ -19,13 +19,13 @@ def get_part(known: Object, *names: str) -> Object:
 
 
 def get_parts(known: Object, *names: str) -> list[Object]:
-    """Return the list of parts below `names`; empty where it is missing."""
+    """Return the list of parts below `names`; empty if it is missing."""
     found = get_part(known, *names[:-1]).get(names[-1])
     return cast("list[Object]", found) if isinstance(found, list) else []
 
 
 def get_text(known: Object, *names: str) -> str:
-    """Return the text below `names`; empty where it is missing. Characters that no database stores are left out."""
+    """Return the text below `names`; empty if it is missing. Characters that no database stores are left out."""
     text = str(get_part(known, *names[:-1]).get(names[-1]) or "")
     return text.encode(errors="replace").decode().replace("\0", "")
 

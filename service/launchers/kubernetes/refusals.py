@@ -33,7 +33,7 @@ def explain_refusal(error: ApiError) -> LaunchError | None:
 
 
 def advise_on_right(text: str) -> str:
-    """Say which right is to be granted; empty where `text`, the words of the cluster, names none."""
+    """Say which right is to be granted; empty if `text`, the words of the cluster, names none."""
     if (right := _RIGHT.search(text)) is None:
         return ""
     group = f"{right['group']}/" if right["group"] else ""
@@ -44,7 +44,7 @@ def advise_on_right(text: str) -> str:
 
 
 def _advise(status: int, text: str) -> str:
-    """Say what to do about a refusal; empty where the words of the cluster are all that is known."""
+    """Say what to do about a refusal; empty if the words of the cluster are all that is known."""
     if status == FORBIDDEN and (advice := advise_on_right(text)):
         return advice
     if "is being terminated" in text:

@@ -52,7 +52,7 @@ class Watches:
         return jobs.fault or pods.fault
 
     def find_creation_fault(self, job: Object) -> str:
-        """Find out why the cluster makes no pods of a Job; empty where it says nothing."""
+        """Find out why the cluster makes no pods of a Job; empty if it says nothing."""
         events = [event for event in self.list_warnings(job) if event.get("reason") == "FailedCreate"]
         return join_words("the cluster makes no pods", get_text(events[-1], "message")) if events else ""
 

@@ -31,7 +31,7 @@ class InferredSchema:
     """Value of the label that stands for 1, or a comparison; None if labels are 0 or 1."""
     label_why: str
     label_doubt: str
-    """Reason why the labels may be turned round; empty where the values say which is 1."""
+    """Reason why the labels may be turned round; empty if the values say which is 1."""
     missing_label_share: float
     """Share of the sampled rows without a label."""
     weight: str | None

@@ -37,9 +37,9 @@ class Label:
     """Value that stands for 1, or a comparison; None if the values are 0 and 1."""
     why: str
     is_positive: pl.Series
-    """[n], whether the label is 1; null where it is missing."""
+    """[n], whether the label is 1; null if it is missing."""
     doubt: str = ""
-    """Reason why the labels may be turned round, with what would turn them; empty where the values say it."""
+    """Reason why the labels may be turned round, with what would turn them; empty if the values say it."""
 
 
 def find_label(rows: pl.DataFrame, name: str | None = None, positive: str | None = None) -> Label:

@@ -38,7 +38,7 @@ class Weight:
 def find_weight(sample: FileSample, label: str, wanted: str | None = None) -> Weight:
     """Find the weight of the rows.
 
-    wanted: name of the weight, NO_WEIGHT for none, or None to find one. Raises DataError where `wanted` is no column of
+    wanted: name of the weight, NO_WEIGHT for none, or None to find one. Raises DataError if `wanted` is no column of
     weights.
     """
     if wanted not in (None, NO_WEIGHT):

@@ -68,7 +68,7 @@ class Gatherer:
         self._faults: list[DataError] = []
 
     def gather(self, blocks: Callable[[], Iterable[Block]], on_rows: OnRows) -> GatheredRows:
-        """Collect the rows to inspect. Raises DataError where data cannot be read or no row is good.
+        """Collect the rows to inspect. Raises DataError if data cannot be read or no row is good.
 
         blocks: returns all blocks of the data from its beginning at each call; called twice where not all rows are
         kept.

@@ -57,7 +57,7 @@ def sample_csv(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> Fi
     delimiter see `find_delimiter`. A first line with a number is not a header, unless a name stands in it over numbers
     alone: columns are then named column_1, column_2 and so on. Lines that are not rows are left out, and so are columns
     with a blank or repeated name. Raises DataError, which names the file, if a file cannot be read or has other
-    columns, and where most lines are no rows.
+    columns, and if most lines are no rows.
     """
     delimiter = find_delimiter(_read_start(files[0]))
     layouts = {file.name: _read_layout(file, delimiter) for file in (*files, *others)}
@@ -213,7 +213,7 @@ def _parse_pieces(
 
 
 def _check_encoding(pieces: Sequence[TextPiece]) -> None:
-    """Raise DataError where more than _MAX_UNDECODABLE_SHARE of the lines of a file are not UTF-8."""
+    """Raise DataError if more than _MAX_UNDECODABLE_SHARE of the lines of a file are not UTF-8."""
     num_lines, num_undecodable = Counter[str](), Counter[str]()
     for piece in pieces:
         num_lines[piece.file] += piece.data.count(b"\n")
@@ -270,7 +270,7 @@ def _is_number(text: str) -> bool:
 
 _USUAL = (",", "\t", ";", "|")
 _OTHERS = ("||", "::", "\x01", "\x02", "\x1f", "^", "~", " ")
-"""Delimiters that are taken only where the usual ones do not divide the lines."""
+"""Delimiters that are taken only if the usual ones do not divide the lines."""
 _MAX_UNEVEN_SHARE = 0.5
 
 

@@ -35,7 +35,7 @@ class FileSample:
     """Some rows of files, with every column of any of them."""
 
     rows: pl.DataFrame
-    """Sampled rows, null where a value is missing. Columns that no schema can describe have type Null or Binary;
+    """Sampled rows, null if a value is missing. Columns that no schema can describe have type Null or Binary;
     columns that cannot be read from all training files have type Null."""
     num_rows: int
     """Number of rows of all files, or an estimate of it."""

@@ -41,7 +41,7 @@ def sample_jsonl(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> 
 
     others: files that should have the same columns; only their first lines are looked at. Columns are named by keys;
     names in nested objects have dots between the keys. Raises DataError, which names the file, if a file cannot be
-    read, and where most lines are no JSON objects.
+    read, and if most lines are no JSON objects.
     """
     pieces, num_rows, is_estimate = read_pieces(files, MAX_ROWS, max_bytes=_MAX_BYTES)
     values, height, bad_share = _collect(pieces, {file.name: file.path_values for file in files})

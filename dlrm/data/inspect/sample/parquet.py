@@ -130,7 +130,7 @@ def _get_schema(file: DataFile, columns: Sequence[ReadColumn]) -> pa.Schema:
 def _find_types(schemas: Mapping[str, pa.Schema], unshared: Mapping[str, UnsharedColumn]) -> dict[str, str]:
     """Return the type of every column of any file, by name.
 
-    unshared: columns that one of the files lacks. Where a column cannot be read from all files, the type is a reason
+    unshared: columns that one of the files lacks. If a column cannot be read from all files, the type is a reason
     such as `not in b.parquet`.
     """
     # Distinct types in the order of the files, with the first file of each. Files mostly have the same ones, which are

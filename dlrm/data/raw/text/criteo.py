@@ -174,7 +174,7 @@ def _parse_table(data: bytes, num_rows: int, labels: Labels, is_checked: bool = 
 def _check_form(data: bytes, characters: NDArray[np.uint8], starts: NDArray[np.int64], labels: Labels) -> None:
     """Raise _DoubtfulError for a label other than 0 or 1, a wrong number of tabs, or characters that Polars overlooks.
 
-    Where the total number of tabs is right, no line can have too few columns: another one would have too many, and
+    If the total number of tabs is right, no line can have too few columns: another one would have too many, and
     Polars refuses that.
     """
     if np.count_nonzero(characters == _TAB) != (len(labels.columns) - 1) * len(starts):

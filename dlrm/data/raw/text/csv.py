@@ -177,7 +177,7 @@ def _read_header(lines: Lines, file: str, required: list[str], delimiter: str) -
 def _list_names(names: list[str], required: list[str], missing: str) -> str:
     """Describe the first line for a message, the names that are most like the `missing` one first.
 
-    It is quoted only where it is a header: it has one of the `required` names, or looks like names. Otherwise it may be
+    It is quoted only if it is a header: it has one of the `required` names, or looks like names. Otherwise it may be
     user data.
     """
     is_header = len(names) > 1 and all(_NAME.fullmatch(name) for name in names if name)
@@ -234,7 +234,7 @@ class _BlockReader:
         return parse_columns(table, self._schema, bad, keep_going, self._with_labels)
 
     def _parse_strings(self, data: bytes, num_lines: int) -> pa.Table:
-        """Parse `data` to the columns to read, as strings, null where blank.
+        """Parse `data` to the columns to read, as strings, null if blank.
 
         Raises _UnevenError if the number of rows is not `num_lines`, or pyarrow.ArrowInvalid.
         """

@@ -56,7 +56,7 @@ def count_lines_before_rows(lines: Lines, delimiter: str, *, has_header: bool) -
 def split_header(lines: Lines, file: str, delimiter: str) -> list[str]:
     """Read the column names in the first of `lines`, without the `#` that may stand before them.
 
-    A column without a name is added where every row ends in a delimiter and the header does not. Raises DataError where
+    A column without a name is added where every row ends in a delimiter and the header does not. Raises DataError if
     the line cannot be read.
     """
     line = get_first_line(lines)

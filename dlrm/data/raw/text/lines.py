@@ -54,7 +54,7 @@ def read_lines(file: DataFile, block_bytes: int = BLOCK_BYTES) -> Iterator[Lines
 
     Recognises gzip and zstd by their first bytes, adds a newline to a last line without one, and removes a byte order
     mark. Raises DataError if the file is not text, is empty, has lines that end in CR alone or a line longer than
-    MAX_LINE_BYTES, and where a compressed stream is damaged.
+    MAX_LINE_BYTES, and if a compressed stream is damaged.
     """
     with ExitStack() as stack:
         raw = stack.enter_context(file.open())

@@ -95,7 +95,7 @@ class ArrowBatches:
 
 @contextmanager
 def open_arrow(file: DataFile) -> Iterator[ArrowBatches]:
-    """Open a file. Raises DataError if it is not Arrow IPC, or where Arrow finds inside the `with` that it is
+    """Open a file. Raises DataError if it is not Arrow IPC, or if Arrow finds inside the `with` that it is
     damaged."""
     with file.open() as opened:
         raw = remove_buffer(opened)

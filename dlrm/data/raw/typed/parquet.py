@@ -221,7 +221,7 @@ def cut_parquet_blocks(
 def check_parquet_columns(file: DataFile, schema: SchemaConfig) -> None:
     """Check by the footer of `file` alone that it has the columns of the schema, label and weight included.
 
-    Raises DataError if it does not, or where the footer cannot be read.
+    Raises DataError if it does not, or if the footer cannot be read.
     """
     with _open(file) as raw:
         _check_columns(parquet.read_metadata(raw), file, schema, with_labels=True)
@@ -229,7 +229,7 @@ def check_parquet_columns(file: DataFile, schema: SchemaConfig) -> None:
 
 @contextmanager
 def _open(file: DataFile) -> Iterator[BinaryIO]:
-    """Open a file. Raises DataError where Arrow finds inside the `with` that it is not Parquet."""
+    """Open a file. Raises DataError if Arrow finds inside the `with` that it is not Parquet."""
     with file.open() as raw:
         try:
             yield raw

@@ -242,7 +242,7 @@ def _combine_chunks(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _split_texts(texts: pa.Array, separator: str) -> tuple[pa.Array, NDArray[np.int32]]:
-    """Split all texts. Return the parts, null where blank, and the number of parts of each text [n], at least 1."""
+    """Split all texts. Return the parts, null if blank, and the number of parts of each text [n], at least 1."""
     lists = pl.Series(texts).str.split(separator)
     parts = lists.explode()
     lengths = lists.list.len().fill_null(1).cast(pl.Int32).to_numpy()

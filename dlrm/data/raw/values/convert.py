@@ -29,7 +29,7 @@ def convert_bytes(values: pa.Array) -> pa.Array:
 
 
 def decode_utf8(values: pa.Array) -> pa.Array:
-    """Decode bytes or strings [n]; null where a value is not UTF-8."""
+    """Decode bytes or strings [n]; null if a value is not UTF-8."""
     # Strings of a Parquet file have not been checked to be UTF-8 yet.
     raw = values.cast(pa.large_binary())
     try:
@@ -99,20 +99,20 @@ def find_extremes(numbers: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 
 def parse_numbers(texts: pl.Series, kind: pl.DataType) -> pl.Series:
-    """Parse texts to numbers of type `kind`, with or without spaces around them; null where a text is no number."""
+    """Parse texts to numbers of type `kind`, with or without spaces around them; null if a text is no number."""
     read = texts.cast(kind, strict=False)
     # Most files have no such spaces: look for them only where something could not be read.
     return read if read.null_count() == texts.null_count() else texts.str.strip_chars().cast(kind, strict=False)
 
 
 def read_booleans(texts: pl.Series) -> pl.Series:
-    """Read the texts [n] of booleans, in any letters, as 1.0 and 0.0; null where a text is none."""
+    """Read the texts [n] of booleans, in any letters, as 1.0 and 0.0; null if a text is none."""
     words = texts.str.strip_chars().str.to_lowercase()
     return words.replace_strict(BOOLEANS, default=None, return_dtype=pl.Float64)
 
 
 def convert_to_strings(values: pa.Array) -> pa.Array:
-    """Convert to strings or to a dictionary of strings; null where a value is missing or text is not UTF-8.
+    """Convert to strings or to a dictionary of strings; null if a value is missing or text is not UTF-8.
 
     values: text, bytes, integers or decimals of scale 0, or a dictionary of them.
     """

@@ -32,7 +32,7 @@ class IntegerIds:
     """The ids of n values."""
 
     ids: pa.Array
-    """[n], int64; null where a value is missing or no id."""
+    """[n], int64; null if a value is missing or no id."""
     is_bad: NDArray[np.bool_]
     """[n], values that are present and no integers of 64 bits."""
     num_extreme: int = 0
@@ -123,7 +123,7 @@ class HexadecimalColumn(CategoricalColumn):
 
 
 def parse_hexadecimal_ids(texts: pa.Array) -> tuple[pl.Series, pl.Series]:
-    """Parse 32-bit ids. Return them [n], null where missing, blank or invalid, and a mask [n] of blank texts.
+    """Parse 32-bit ids. Return them [n], null if missing, blank or invalid, and a mask [n] of blank texts.
 
     texts: strings or bytes [n], or a dictionary of them.
     """

@@ -39,7 +39,7 @@ def make_number_pattern(mark: DecimalMark) -> str:
 
 
 def parse_number_texts(texts: pl.Series, mark: DecimalMark) -> pl.Series:
-    """Parse texts [n] to Float64; null where a text is missing or no number."""
+    """Parse texts [n] to Float64; null if a text is missing or no number."""
     groups = texts.str.extract_groups(make_number_pattern(mark)).struct
     whole, fraction = groups.field("whole").str.replace_all("[^0-9]", "").fill_null(""), groups.field("fraction")
     digits = whole + "." + fraction.fill_null("") + groups.field("exponent").fill_null("")

@@ -137,7 +137,7 @@ def _parse_texts(texts: pl.Series) -> tuple[NDArray[np.int64], NDArray[np.bool_]
 
 
 def _convert_to_texts(values: pa.Array) -> pl.Series:
-    """Convert texts or numbers to texts, null where they are missing or cannot be read."""
+    """Convert texts or numbers to texts, null if they are missing or cannot be read."""
     if pa.types.is_floating(values.type):
         # Libraries without missing integers turn a column that has some into floats.
         numbers = pl.Series(values.cast(pa.float64()))
