@@ -4,7 +4,7 @@ Reads one JSON document from stdin, `{"resolved": ResolvedJob, "run_directory": 
 null, "place": Place}`, and writes one line of JSON to stdout:
 
 {"kind": "result", "resolved": the job with what its document left open decided, and with the chunk of the plan, null
- where the table sizes are not known, "num_steps": steps of the run, null if its rows are not known or the noise
+ if the table sizes are not known, "num_steps": steps of the run, null if its rows are not known or the noise
  scale decides how its batch grows, "num_samples": samples of the run, null if its rows are not known,
  "training_seconds": estimated seconds of all steps, null if there is no plan, or `num_steps` is null, or the speed
  of the dense part is not known, "sizes_from": source of the table sizes, in words, "plan": a

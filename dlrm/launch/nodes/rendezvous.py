@@ -93,7 +93,7 @@ def choose_members(nodes: Collection[int], allowed: Sequence[int]) -> list[int]:
 
 
 def announce_members(group: NodeGroup, announcement: Announcement, members: list[int], document: str = "") -> None:
-    """Announce to all nodes which of them run the attempt. document: the start of nodes with own directories."""
+    """Announce to all nodes which of them run the attempt. document: for nodes with directories of their own."""
     group.update(announcement=announcement.model_copy(update={"members": members}), document=document)
 
 
