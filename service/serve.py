@@ -51,7 +51,7 @@ def serve(settings: Settings, ready_file: Path | None = None) -> None:
     """
     configure_logging(settings.log_format)
     for name, nearest in settings.find_unknown_variables(os.environ).items():
-        hint = f"did you mean {nearest}?" if nearest else "the README lists the settings"
+        hint = f"did you mean {nearest}?" if nearest else "docs/settings.md lists the settings"
         log.warning("unknown_setting", variable=name, hint=hint)
     with lock_state(settings), bind_socket(settings) as listener:
         settings = settings.model_copy(update={"port": listener.getsockname()[1]})

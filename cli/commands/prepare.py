@@ -65,8 +65,9 @@ def prepare(
         dlrm prepare 'criteo/day_*.gz' --output prepared/criteo
 
     Parquet, CSV, JSON Lines and Arrow files need a schema. --infer writes a job
-    document with one, in which every column is used by what it predicts; check
-    it, then prepare the data with it:
+    document with one, in which every column is used by what it predicts; --label,
+    --positive, --weight and --eval are for it. Check the document, then prepare
+    the data with it:
 
         dlrm prepare --infer ratings.csv --positive '>= 4' --output job.toml
 

@@ -12,6 +12,7 @@ from cli.local.errors import BadInputError, refuse_options
 from cli.local.run_directory import SucceededError, create_next_attempt
 from cli.local.run_store import fetch_kept_run, fetch_run, make_fetched_path, name_store
 from dlrm.config.patterns import is_remote
+from dlrm.record import RunDirectory
 
 
 @grouped
@@ -56,7 +57,8 @@ def resume(
     Exit code: 0 trained, now or earlier, 2 bad document or data, 75 stopped on
     request, 1 any other failure; of a job: 0 queued, 2 refused.
     """
-    if not JOB_ID.fullmatch(run):
+    # A run directory may have the name of a job.
+    if not JOB_ID.fullmatch(run) or RunDirectory(Path(run)).spec.exists():
         resume_run(run, document, changes, place, shown)
         return
     if (document, changes, place, shown) != (None, Changes(), RunPlace(), Shown()):

@@ -58,8 +58,8 @@ def serve(
 
         dlrm serve --port 0 --state-directory ~/dlrm-try
 
-    Each option can also be set by an environment variable, such as DLRM_PORT; the
-    README lists these and further ones.
+    Each option can also be set by an environment variable, such as DLRM_PORT;
+    docs/settings.md lists these and further ones.
     """
     # Imported here so that other commands, such as `dlrm jobs`, do not load the server's libraries.
     from dlrm.record.state_directory import StateDirectoryError

@@ -19,6 +19,8 @@ OPERATORS = {"tables": "sharding.native", "dense": "dlrm.native"}
 def main() -> None:
     """Check the kind of torch, and load every library of operators."""
     (kind,) = sys.argv[1:]
+    if find_spec("cli.main") is None:
+        sys.exit("the command line is missing: copy cli/ into the build")
     if (torch.version.cuda is not None) != (kind == "cuda"):
         hint = "pass --build-arg PIP_EXTRA_INDEX_URL=URL with an index of CPU builds" if kind == "cpu" else "use PyPI's"
         sys.exit(f"torch {torch.__version__} is not a build for {kind}: {hint}")

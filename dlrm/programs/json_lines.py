@@ -10,7 +10,7 @@ from dlrm.record import EXIT_BAD_INPUT
 
 
 def print_line(line: dict[str, Any]) -> None:
-    print(json.dumps(line), flush=True)  # noqa: T201
+    print(json.dumps(line, allow_nan=False), flush=True)  # noqa: T201
 
 
 def print_event(event: ProgressEvent | NoteEvent) -> None:

@@ -62,7 +62,7 @@ def test_an_image_gets_its_packages_from_complete_lists_alone(kind: str) -> None
     (install,) = (line for line in read_stages()[f"dependencies-{kind}"] if "--python /opt/dlrm" in line)
     assert "--no-deps" in install
     lists = set(re.findall(r"-r requirements/(\w+)\.txt", install))
-    assert lists == {"service", "kubernetes", "postgres", "tables", kind}
+    assert lists == {"service", "kubernetes", "postgres", "tables", "experiments", kind}
 
 
 def test_the_database_that_an_image_brings_is_the_one_that_the_package_asks_for() -> None:
@@ -76,7 +76,7 @@ def test_the_database_that_an_image_brings_is_the_one_that_the_package_asks_for(
 
 def test_no_two_lists_pin_different_versions_of_a_package() -> None:
     versions: dict[str, set[str]] = {}
-    for name in ("service", "kubernetes", "postgres", "tables", "cpu", "cuda", "dev"):
+    for name in ("service", "kubernetes", "postgres", "tables", "experiments", "cpu", "cuda", "dev"):
         for line in (ROOT / "requirements" / f"{name}.txt").read_text().splitlines():
             package, found, version = line.partition("==")
             if found and not line.startswith("#"):
@@ -90,7 +90,10 @@ def test_what_is_copied_exists_and_is_in_the_context() -> None:
     allowed = [rule[1:] for rule in rules if rule.startswith("!")]
     copied = [line.split()[1:-1] for line in read_lines() if line.startswith("COPY ") and "--from" not in line]
     sources = {source.rstrip("/") for line in copied for source in line}
-    assert sources >= {"service", "dlrm", "sharding", "hostinfo", "setup.py"}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    packages = {name.rstrip("*") for name in project["tool"]["setuptools"]["packages"]["find"]["include"]}
+    for stage in (f"package-{kind}" for kind in KINDS):
+        assert {line.split()[1].rstrip("/") for line in read_stages()[stage] if line.startswith("COPY ")} >= packages
     for source in sources:
         assert (ROOT / source).exists()
         candidates = [source, *map(str, Path(source).parents)]

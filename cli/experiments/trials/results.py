@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from cli.experiments.trials.fields import format_cell, format_settings
 from cli.local.errors import BadInputError, CommandError
-from dlrm.record import write_atomically
+from dlrm.record import sync_directory, write_atomically
 from hostinfo.file_lock import try_lock
 
 FILE_NAME = "results.jsonl"
@@ -212,6 +212,7 @@ def append_result(path: Path, result: TrialResult) -> None:
     content = _read_whole_lines(path, TrialResult) + result.model_dump_json().encode() + b"\n"
     try:
         write_atomically(path, content)
+        sync_directory(path.parent)
     except OSError as error:
         raise BadInputError(f"{path}: {error.strerror}") from None
 

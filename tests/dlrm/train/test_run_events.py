@@ -367,7 +367,7 @@ def test_bf16_is_warned_of_by_plan_and_run_where_the_processor_lacks_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: str, precision: str, gpus_per_worker: int, *, is_told: bool
 ):
     (tmp_path / "cpuinfo").write_text(f"processor\t: 0\n{flags}\n")
-    monkeypatch.setattr("hostinfo.processor.CPUINFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr("hostinfo.limits.CPUINFO", tmp_path / "cpuinfo")
     resources = {"workers_per_node": 1, "gpus_per_worker": gpus_per_worker}
     synthetic = {"format": "synthetic", "synthetic": {"num_rows": 10_000}}
     job = resolve(JobConfig.model_validate({"data": synthetic, "precision": precision, "resources": resources}))
