@@ -71,7 +71,8 @@ class PlanView(BaseModel):
     plan: dict[str, Any] | None
     """Plan as described in docs/plans.md; null if there is none, and `refusal` or `unknown_sizes` says why."""
     warnings: list[str] | None
-    """Shortages that a run would have, such as too few steps or evaluation rows, as far as the rows are known; null if `plan` is null."""
+    """Shortages that a run would have, such as too few steps or evaluation rows, as far as the rows are known; null
+    if `plan` is null."""
     notes: list[str] | None
     """Estimates and assumptions of the plan, and obstacles to a run of it on this machine, such as more threads than
     cores; null if `plan` is null."""
