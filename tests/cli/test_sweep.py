@@ -92,6 +92,7 @@ def check_scores(output: Path, result: TrialResult) -> None:
     assert losses.mean() == pytest.approx(result.metrics["log_loss"], abs=1e-9)
 
 
+@pytest.mark.slow
 def test_every_trial_is_a_line_with_its_figures_and_its_scores_and_is_not_trained_again(directory: Path) -> None:
     sweep, output = directory / "sgd.toml", directory / "runs" / "sgd-sweep"
     sweep.write_text(SGD)

@@ -268,6 +268,7 @@ def test_a_copy_must_fit_into_the_memory_that_the_largest_step_so_far_leaves(ran
     assert len(read_events(tmp_path, "checkpoint_waits")) == 1
 
 
+@pytest.mark.slow
 def test_a_copy_that_is_gone_takes_no_room_from_the_next(rank_pools: RankPools, tmp_path: Path):
     def run(ranks: Ranks) -> None:
         trainer = resume_run(ranks, tmp_path, LARGE, NEVER_SAVE)

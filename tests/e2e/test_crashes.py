@@ -40,6 +40,7 @@ if os.environ.get("RANK") == "1":
         pytest.param("error", EndReason.WORKER_CRASHED, "ZeroDivisionError", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_the_first_rank_to_fail_is_named_and_not_the_one_that_lost_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, reason: EndReason, message: str
 ):

@@ -58,6 +58,7 @@ def test_a_stop_of_one_node_stops_all_at_one_step_and_the_run_goes_on_from_there
     assert (codes, outcome.state) == ([0, 0], "succeeded")
 
 
+@pytest.mark.slow
 def test_a_stop_while_the_nodes_meet_ends_them_all_without_an_error(tmp_path: Path):
     # The third one never comes, so that the others are still meeting.
     nodes = start_nodes(tmp_path / "run", num_nodes=3, workers=1, run=ENDLESS, batch={"global_size": 2046}, absent=1)

@@ -194,6 +194,7 @@ def test_ids_beyond_their_table_are_bad_input_that_names_the_column(
     assert f"its table has {num_ids} rows (valid: 0 to {num_ids - 1}, as its meta.json says" in outcome.message
 
 
+@pytest.mark.slow
 def test_a_stop_while_preparing_ends_at_once_with_code_75(tmp_path: Path):
     data = data_of(write_rows(tmp_path / "rows.csv", 100_000))
     directory, process = start(tmp_path / "run", data=data, resources=ONE_RANK)

@@ -57,6 +57,7 @@ def get_end(server: LineServer) -> AttemptEnd:
     return AttemptEnd.model_validate_json(line)
 
 
+@pytest.mark.slow
 def test_a_stop_before_anything_is_trained_is_reported_too(
     tmp_path: Path, mounted: Path, server: LineServer, monkeypatch: pytest.MonkeyPatch
 ):

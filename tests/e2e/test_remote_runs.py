@@ -125,6 +125,7 @@ def test_a_job_that_succeeds_has_all_that_it_reported(api: Api, machines: Machin
     assert list_files(decoy) == files
 
 
+@pytest.mark.slow
 def test_a_job_on_bad_rows_fails_with_the_message_that_its_launch_process_reported(
     api: Api, machines: Machines, tmp_path: Path
 ) -> None:

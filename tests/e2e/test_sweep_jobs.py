@@ -69,6 +69,7 @@ def test_an_interrupted_sweep_takes_the_jobs_that_it_has_submitted(service: Clie
     assert [*{result.seed for result in results}] == [0, 1]
 
 
+@pytest.mark.slow
 def test_a_trial_whose_older_failed_job_was_deleted_gets_a_new_job(service: Client, tmp_path: Path) -> None:
     sweep = tmp_path / "again.toml"
     sweep.write_text(DOCUMENT.replace("num_rows = 8_000", "num_rows = 9_000"))

@@ -77,6 +77,7 @@ def test_an_address_that_people_try_leads_to_what_they_look_for(api: Api, path: 
     assert api.anonymous.get(target).status_code == 200
 
 
+@pytest.mark.slow
 def test_whatever_the_document_allows_is_answered_as_the_document_says(live_api: Api) -> None:
     api = live_api
     api.submit()

@@ -193,6 +193,7 @@ def test_a_second_service_on_an_sqlite_file_is_refused_whatever_its_state_direct
 
 
 @on_postgresql
+@pytest.mark.slow
 def test_services_on_postgresql_share_a_state_directory_and_one_of_them_makes_the_admin_key(
     settings: Settings, tmp_path: Path
 ) -> None:

@@ -69,6 +69,7 @@ def test_tables_for_people_name_columns_figures_and_warnings(job: Path, dlrm: Ca
         assert text in ended.out
 
 
+@pytest.mark.slow
 def test_a_sample_is_called_one(job: Path, dlrm: Callable[..., Any]) -> None:
     ended = dlrm("data", "inspect", str(job), "--rows", "1000")
     assert "a sample of 1,000 of 5,000 rows (20.0 %), spread evenly" in ended.out

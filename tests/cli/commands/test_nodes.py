@@ -93,6 +93,7 @@ def test_what_is_missing_is_named_and_no_run_is_left(
     assert not directory.exists()
 
 
+@pytest.mark.slow
 def test_a_machine_that_is_told_another_document_than_machine_0_warns_of_it(tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
     (tmp_path / "other").mkdir()

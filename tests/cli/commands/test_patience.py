@@ -137,6 +137,7 @@ def test_a_followed_submission_goes_on_once_the_service_is_back(service: Service
     assert "SUCCEEDED" in service.err.read_text()
 
 
+@pytest.mark.slow
 def test_a_followed_log_goes_on_exactly_where_it_was(service: Service) -> None:
     job = submit(service)
     follower = service.run("logs", job.id, "--follow")

@@ -135,6 +135,7 @@ def test_bad_input_is_one_line_that_says_what_to_do(
     assert {path.name for path in here.iterdir()} == before
 
 
+@pytest.mark.slow
 def test_an_interrupt_leaves_what_the_next_call_goes_on_from(here: Path) -> None:
     (here / "day.tsv").write_text(GOOD * 400_000)
     command = [sys.executable, "-m", "cli", "prepare", "day.tsv", "-o", "packed", "--json"]

@@ -70,6 +70,7 @@ def test_a_store_that_cannot_be_used_is_told_in_a_line_and_no_run_is_left(
     assert not (here / "run").exists()
 
 
+@pytest.mark.slow
 def test_missing_credentials_and_permission_are_told_with_the_fix(
     dlrm: Command, bucket: Bucket, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,6 +83,7 @@ def test_missing_credentials_and_permission_are_told_with_the_fix(
     assert (ended.code, "set AWS_ACCESS_KEY_ID" in ended.err) == (2, True)
 
 
+@pytest.mark.slow
 def test_an_upload_that_was_left_is_finished_and_the_run_found_again(dlrm: Command, bucket: Bucket, here: Path) -> None:
     directory = make_ended_run(here / "runs" / "run")
     write_checkpoint(directory, 18)
@@ -97,6 +99,7 @@ def test_an_upload_that_was_left_is_finished_and_the_run_found_again(dlrm: Comma
 
 
 @pytest.mark.parametrize("is_attempt_later", [True, False])
+@pytest.mark.slow
 def test_an_upload_of_a_run_that_has_gone_on_elsewhere_is_refused(
     dlrm: Command, bucket: Bucket, here: Path, is_attempt_later: bool
 ) -> None:

@@ -159,6 +159,7 @@ def test_an_option_with_a_wrong_value_ends_in_exit_code_2(dlrm: Command, argumen
     assert dlrm(*arguments).code == 2
 
 
+@pytest.mark.slow
 def test_a_second_service_on_the_same_state_is_refused(state_directory: Path) -> None:
     serve = [sys.executable, "-m", "cli", "serve", "--port", "0", "--state-directory", state_directory]
     ended = subprocess.run(serve, capture_output=True, text=True, check=False)
@@ -178,6 +179,7 @@ def test_data_beside_the_document_that_no_data_root_has_is_named_in_the_refusal(
     assert "there is" not in second
 
 
+@pytest.mark.slow
 def test_a_trial_whose_job_failed_is_submitted_anew_by_the_next_sweep(
     dlrm: Command, tmp_path: Path, job_file: str
 ) -> None:

@@ -80,7 +80,7 @@ GOOD = [
         in_document="max_bad",
     ),
     Odd("latin.csv", PLAIN + b"1,caf\xe9,2.5\n" * 5, PLAIN_USES, in_document="max_bad_fraction"),
-    Odd("wide.parquet", typed(**{f"x{column}": DRAW.normal(size=N) for column in range(2000)}), {"x1999": "dense"}),
+    Odd("wide.parquet", typed(**{f"x{column}": DRAW.normal(size=N) for column in range(500)}), {"x499": "dense"}),
     Odd("all missing.parquet", typed(x=pa.nulls(N), y_=pa.nulls(N, pa.float64())), {"x": "out", "y_": "out"}),
     Odd(
         "decimals.parquet",

@@ -64,6 +64,7 @@ def test_one_that_dies_again_and_again_before_it_has_fetched_ends_the_wait(start
     process.close()
 
 
+@pytest.mark.slow
 def test_one_that_dies_or_is_refused_after_it_has_fetched_is_started_again_for_ever(start: Start, started: Started):
     process = start(say(MessageKind.FETCHED) + DIE, say(MessageKind.REFUSED) + DIE, DIE)
     wait_until(lambda: len(started) > 6)

@@ -266,6 +266,7 @@ def test_a_table_that_may_be_split_is_told_whole_and_in_its_smallest_parts(optim
 
 
 @pytest.mark.parametrize(("plan", "rules"), [("auto", (Rule("small_*", "row_wise"),)), ("row_wise", ())])
+@pytest.mark.slow
 def test_a_rule_whose_buffers_take_the_most_is_named_and_no_innocent_table(plan: str, rules: tuple[Rule, ...]):
     small = tuple(Table(f"small_{number}", 1000, 128) for number in range(200))
     tables = (Table("large", 10_000_000, 128), *small) if rules else small

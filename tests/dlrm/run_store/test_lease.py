@@ -65,6 +65,7 @@ def test_the_lease_of_a_process_that_has_ended_on_this_machine_is_taken_over_at_
     lease.release()
 
 
+@pytest.mark.slow
 def test_a_lease_that_is_no_lease_is_waited_for_and_removed(bucket: Bucket):
     ObjectStore(RUN).put_bytes("lease/odd.json", b"no JSON")
     lease = make_lease()

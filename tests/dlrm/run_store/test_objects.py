@@ -49,6 +49,7 @@ def test_a_file_that_is_damaged_here_or_there_is_told(bucket: Bucket, tmp_path: 
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+@pytest.mark.slow
 def test_requests_that_fail_now_and_then_are_repeated(bucket: Bucket, tmp_path: Path):
     bucket.proxy.failing_fraction = 0.2
     store, retries = ObjectStore("s3://bucket/a"), Retries(lambda _: None)

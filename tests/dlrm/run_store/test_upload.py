@@ -107,6 +107,7 @@ def test_secrets_and_marks_of_an_attempt_stay_here(bucket: Bucket, tmp_path: Pat
     assert bucket.list_names("runs/run/attempt-1") == ["runs/run/attempt-1/logs/rank-0.log"]
 
 
+@pytest.mark.slow
 def test_a_checkpoint_is_complete_in_the_bucket_only_after_all_its_files(bucket: Bucket, tmp_path: Path):
     directory = make_run(tmp_path / "run")
     write_checkpoint(directory, 10, num_files=6)

@@ -92,6 +92,7 @@ def test_a_get_is_tried_again_while_the_service_is_unavailable() -> None:
     assert len(requests) == 3
 
 
+@pytest.mark.slow
 def test_a_follower_waits_for_a_service_that_is_unavailable_for_longer() -> None:
     ended = {**JOB, "state": "SUCCEEDED"}
     with serve_statuses([503] * 9 + [200], ended) as (url, requests), Client(url, "dlrm_key") as client:

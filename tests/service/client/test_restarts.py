@@ -52,6 +52,7 @@ def submit(client: Client, behaviour: str, **changes: Any) -> Job:
     )
 
 
+@pytest.mark.slow
 def test_a_followed_job_that_restarts_goes_back_to_its_checkpoint_and_on_to_its_end(client: Client) -> None:
     job = submit(client, "lose_two_steps_once")
     updates: list[JobDetails] = []
@@ -109,6 +110,7 @@ def test_the_command_follows_the_log_from_one_attempt_to_the_next(client: Client
     assert client.job(job.id).state == "SUCCEEDED"
 
 
+@pytest.mark.slow
 def test_a_job_is_paused_and_resumed(client: Client) -> None:
     job = submit(client, "wait")
     follow_until(client, job.id, "RUNNING")
@@ -124,6 +126,7 @@ def test_a_job_is_paused_and_resumed(client: Client) -> None:
     assert follow_until(client, job.id, "CANCELLED").num_attempts <= 3
 
 
+@pytest.mark.slow
 def test_a_queued_job_is_held_and_released(client: Client) -> None:
     first = submit(client, "wait", resources={"workers_per_node": 2, "memory": "1GiB"})
     follow_until(client, first.id, "RUNNING")

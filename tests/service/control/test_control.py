@@ -83,6 +83,7 @@ def test_a_crashed_attempt_is_followed_by_another(live_api: Api) -> None:
     assert "a wheel came off" in log["text"]
 
 
+@pytest.mark.slow
 def test_a_job_that_goes_on_crashing_fails_after_its_last_restart(live_api: Api) -> None:
     job = live_api.wait_for(live_api.submit(behaviour="crash", max_restarts=1)["id"], *ENDED)
     assert (job["state"], job["reason"], job["num_attempts"]) == ("FAILED", "worker_crashed", 2)

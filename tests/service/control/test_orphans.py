@@ -51,6 +51,7 @@ def test_processes_of_an_attempt_that_has_ended_are_killed_and_the_job_tells(set
     ]
 
 
+@pytest.mark.slow
 def test_processes_of_a_job_that_nobody_knows_are_killed(settings: Settings) -> None:
     services = create_services(settings)
     job_id, pid = start_job(services)

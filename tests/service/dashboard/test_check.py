@@ -39,6 +39,7 @@ def list_faults(page: Page) -> list[str]:
     return [f"{fault['id']}: {[node['html'] for node in fault['nodes']]}" for fault in faults]
 
 
+@pytest.mark.slow
 def test_a_check_shows_what_the_preset_decides_and_why(page: Page, site: Site) -> None:
     page.goto(f"{site.url}/new")
     page.get_by_label("Job document").fill(DOCUMENT)

@@ -48,6 +48,7 @@ def change_database(run_directory: Path, statement: str, *rows: tuple[object, ..
         connection.executemany(statement, rows)
 
 
+@pytest.mark.slow
 def test_how_far_a_preparation_is_and_how_fast_stands_on_both_pages(page: Page, site: Site) -> None:
     job = open_page(page, site, "prepare")
     words = "preparing · reading: 1,200,000 rows, 310,000 rows/s, 12 s left"
@@ -59,6 +60,7 @@ def test_how_far_a_preparation_is_and_how_fast_stands_on_both_pages(page: Page, 
     expect(page.locator("#jobs tbody tr", has_text=job.id).locator(".state")).to_have_text("cancelled")
 
 
+@pytest.mark.slow
 def test_noise_scale_ratios_shares_and_advice_are_drawn_where_they_were_measured(page: Page, site: Site) -> None:
     open_page(page, site, "measure_noise", "succeeded")
     for figure in FIGURES[:3]:
@@ -100,6 +102,7 @@ def test_a_model_worse_than_logistic_regression_is_no_plain_success(page: Page, 
     expect(page.locator(".state[data-warned]")).to_have_text("succeeded")
 
 
+@pytest.mark.slow
 def test_what_a_run_has_too_little_of_stands_on_its_page_while_it_runs(page: Page, site: Site) -> None:
     job = open_page(page, site, "wait_warned", "running")
     sentences = ["the run has only 4 steps to learn in", "there are only 100 evaluation rows"]
@@ -205,6 +208,7 @@ def test_the_page_counts_down_drops_what_is_void_and_goes_on(page: Page, site: S
     page.wait_for_function("document.documentElement.scrollWidth <= 360")
 
 
+@pytest.mark.slow
 def test_a_job_is_paused_and_resumed_with_buttons(page: Page, site: Site) -> None:
     job = open_page(page, site, "wait")
     expect(page.locator("#resume")).to_be_hidden()

@@ -191,6 +191,7 @@ def test_a_service_that_cannot_plan_says_why(failing_page: Page, site: Site) -> 
     expect(failing_page.locator("#problem")).to_contain_text("The planning program failed")
 
 
+@pytest.mark.slow
 def test_the_text_outlives_a_reload_and_a_sign_in(failing_page: Page, site: Site) -> None:
     page = failing_page
     write(page, site, DOCUMENT)

@@ -107,6 +107,7 @@ def _sum_rows(plan: dict[str, Any]) -> float:
     return num_rows + sum(_sum_rows(part) for part in plan.get("Plans", []))
 
 
+@pytest.mark.slow
 def test_a_list_reads_about_as_many_jobs_as_it_returns(full_database: Database) -> None:
     for name, chosen in FILTERS.items():
         for owner in (None, "alice", "bob", "nobody"):
@@ -114,5 +115,6 @@ def test_a_list_reads_about_as_many_jobs_as_it_returns(full_database: Database) 
             assert num_rows < 1000, f"{name}, {owner}: {num_rows}"
 
 
+@pytest.mark.slow
 def test_jobs_of_one_name_are_found_without_the_others(full_database: Database) -> None:
     assert count_read_rows(full_database, *list_jobs(full_database, JobFilter(name="dlrm"), None)) < 1000

@@ -54,6 +54,7 @@ def test_a_service_that_starts_before_its_database_waits_for_it(
 @pytest.mark.parametrize(
     "end", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGQUIT], ids=["stopped", "crashed"]
 )
+@pytest.mark.slow
 def test_a_service_outlives_a_restart_of_its_database(
     end: signal.Signals, live_api: Api, postgres_server: PostgresServer
 ) -> None:

@@ -59,6 +59,7 @@ def test_requests_that_come_all_the_time_are_logged_only_where_they_are_refused(
     assert [line["path"] for line in read_requests(tmp_path, 2)] == ["/v1/ingest/att_0", "/static/none"]
 
 
+@pytest.mark.slow
 def test_nobody_fills_the_log_with_refusals(served: ServiceProcess, tmp_path: Path) -> None:
     with make_client(served.url) as client:
         for _ in range(300):

@@ -106,6 +106,7 @@ def test_a_running_job_of_three_nodes_names_them_its_image_and_its_files(place: 
         assert words in shown
 
 
+@pytest.mark.slow
 def test_each_launch_process_has_a_log_of_its_own(place: Place) -> None:
     job_id = place.submit(nodes=3)
     place.api.wait_for(job_id, "RUNNING")
