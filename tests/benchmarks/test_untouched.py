@@ -55,7 +55,7 @@ def test_features_are_those_of_the_formulas() -> None:
     assert made_train.num_categorical == 1
 
 
-def test_numbers_with_a_long_tail_are_given_as_logarithms_too_and_ignored_columns_are_not_given() -> None:
+def test_long_tailed_numbers_are_given_as_logarithms_too_and_ignored_columns_never() -> None:
     frame = pl.DataFrame({"price": [1.0] * 90 + [1e4] * 10, "note": ["x"] * 100, "y": [0, 1] * 50})
     data_set = DataSet("prices", "y", lambda _: Split(frame, frame), kinds=ExpertKinds(ignored=("note",)))
     features, _ = make_features(data_set, Split(frame, frame))

@@ -54,7 +54,7 @@ def test_methods_that_do_not_reach_the_target_are_an_error_that_names_those_that
         list_runs(REPORT, [], ["other"])
 
 
-def test_times_are_steps_by_seconds_of_a_step_over_those_of_the_smallest_batch_on_as_many_machines() -> None:
+def test_times_are_ratios_to_the_smallest_batch_on_as_many_machines() -> None:
     """80 steps of 0.5 s are 40 s, and 40 steps of 1.5 s are 60 s; on two machines 80 of 0.4 s and 40 of 0.4 s."""
     seconds = {1: {1000: 0.5, 4000: 1.5}, 2: {1000: 0.4, 4000: 0.4}}
     lines = format_rows(list_runs(REPORT, [], []), seconds)

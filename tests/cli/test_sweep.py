@@ -93,7 +93,7 @@ def check_scores(output: Path, result: TrialResult) -> None:
 
 
 @pytest.mark.slow
-def test_every_trial_is_a_line_with_its_figures_and_its_scores_and_is_not_trained_again(directory: Path) -> None:
+def test_every_trial_is_a_line_with_figures_and_scores_and_trained_once(directory: Path) -> None:
     sweep, output = directory / "sgd.toml", directory / "runs" / "sgd-sweep"
     sweep.write_text(SGD)
     ended = run(sweep, "--json")

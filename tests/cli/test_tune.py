@@ -111,7 +111,7 @@ def test_an_interrupted_tuning_continues_to_a_document_that_trains(job: Path, tm
 
 
 @pytest.mark.slow
-def test_without_time_for_a_trial_the_document_stays_as_it_is_and_the_time_that_is_needed_is_said(job: Path) -> None:
+def test_without_time_for_a_trial_the_document_stays_and_the_needed_time_is_said(job: Path) -> None:
     ended = run("tune", job, "--minutes", 0.01, "--set", "run.epochs=0.2")
     assert ended.returncode == 0, ended.stderr
     assert "no trial fits the time" in ended.stdout

@@ -119,7 +119,7 @@ def run_reference(job: JobConfig) -> list[float]:
 
 
 @pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_a_run_trains_on_every_row_once_in_order_at_the_rate_of_the_present_batch(
+def test_a_run_trains_on_every_row_once_at_the_present_batchs_rate(
     rank_pools: RankPools, tmp_path: Path, world_size: int
 ):
     flat = {"decay": "constant", "warmup_fraction": 0.0}
@@ -169,9 +169,7 @@ def test_evaluations_are_at_shares_of_the_samples(straight: Path):
 
 
 @pytest.mark.slow
-def test_a_run_stopped_before_at_and_after_a_border_ends_as_if_it_had_not_been(
-    rank_pools: RankPools, straight: Path, tmp_path: Path
-):
+def test_a_run_stopped_around_a_border_ends_as_if_undisturbed(rank_pools: RankPools, straight: Path, tmp_path: Path):
     expected = list_figures(read_curve(straight, 1))
     weights = (RunDirectory(straight).model / "model.safetensors").read_bytes()
     first, second = list_borders(straight)

@@ -167,7 +167,7 @@ def measure_noise_over_windows(
         (GROUPS, 1, TimeOrderedRows(2, -4096)),
     ],
 )
-def test_the_noise_scale_of_rows_in_order_of_time_is_the_known_one_within_ten_percent(
+def test_the_noise_scale_of_ordered_rows_is_right_within_ten_percent(
     rank_pools: RankPools, config: MomentsConfig, world_size: int, data: TimeOrderedRows
 ):
     expected = data.compute_noise()

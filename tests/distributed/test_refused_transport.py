@@ -18,7 +18,7 @@ def build_with_memory_on_two_hosts(ranks: Ranks) -> str:
     return "no error"
 
 
-def test_memory_that_cannot_be_shared_is_an_error_that_names_the_field_and_what_would_be_valid(rank_pools: RankPools):
+def test_memory_that_cannot_be_shared_is_an_error_with_field_and_valid_value(rank_pools: RankPools):
     for message in rank_pools.of(2).run(build_with_memory_on_two_hosts):
         assert "sharding.transport" in message
         assert '"memory" needs all ranks on one machine' in message

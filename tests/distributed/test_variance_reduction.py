@@ -252,7 +252,7 @@ def test_the_control_shuffled_permutes_the_same_factors_in_every_step(rank_pools
             torch.testing.assert_close(part.sort().values, expected.sort().values, rtol=1e-4, atol=0)
 
 
-def test_dead_elements_get_gamma_and_count_in_no_mean_and_a_dead_layer_is_left_alone(rank_pools: RankPools):
+def test_dead_elements_get_gamma_and_no_mean_and_dead_layers_nothing(rank_pools: RankPools):
     moments, all_alive = draw_moments(1, is_dead=[*range(20, 24), *range(30, 45)]), draw_moments(1)
     # Weight decay and momentum would still move a dead element: its gradient here is not 0.
     moments = replace(moments, mean=torch.where(moments.mean == 0, 0.5, moments.mean))

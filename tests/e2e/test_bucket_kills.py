@@ -89,7 +89,7 @@ def kill_once(bucket: Bucket, directory: RunDirectory, number: int, chance: rand
 
 @pytest.mark.soak
 @pytest.mark.timeout(2400)
-def test_a_run_that_is_killed_with_its_machine_again_and_again_ends_with_the_same_model(bucket: Bucket, tmp_path: Path):
+def test_a_run_killed_again_and_again_ends_with_the_same_model(bucket: Bucket, tmp_path: Path):
     weights = make_undisturbed(tmp_path / "alone", KILLED)
     chance = random.Random(SEED)
     bucket.proxy.failing_fraction = FAILING_FRACTION

@@ -44,7 +44,7 @@ def test_a_disk_that_is_full_for_a_moment_costs_nothing(disk: Path):
 
 
 @pytest.mark.slow
-def test_a_run_that_crashes_on_a_full_disk_ends_with_its_code_and_leaves_no_process(disk: Path):
+def test_a_run_crashing_on_a_full_disk_leaves_its_code_and_no_process(disk: Path):
     directory, process = start(disk / "run", run=ENDLESS)
     wait_until(lambda: len(reports_of(directory, "metrics")) >= 2, process)
     filling = fill(disk)

@@ -79,7 +79,7 @@ def test_a_run_that_was_killed_and_stopped_ends_as_if_it_had_not_been(
 
 
 @pytest.mark.slow
-def test_a_run_on_raw_rows_that_was_killed_while_it_prepared_and_trained_ends_as_if_it_had_not_been(tmp_path: Path):
+def test_a_run_killed_while_it_prepared_and_trained_ends_as_if_undisturbed(tmp_path: Path):
     job = {**RAW, "data": data_of(write_rows(tmp_path / "rows.csv", 20_000))}
     alone = undisturbed(tmp_path / "alone", job)
     kills = [("launch", "preparation"), ("stop", "preparation"), ("rank", "training"), ("everything", "checkpoint")]

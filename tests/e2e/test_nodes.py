@@ -46,7 +46,7 @@ def test_ranks_on_two_nodes_learn_what_ranks_on_one_learn(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_a_stop_of_one_node_stops_all_at_one_step_and_the_run_goes_on_from_there(tmp_path: Path):
+def test_a_stop_of_one_node_stops_all_at_one_step(tmp_path: Path):
     nodes = start_nodes(tmp_path / "run", num_nodes=2, workers=1, run={**ENDLESS, "epochs": 8})
     wait_for_steps(nodes, 3)
     nodes.processes[1].send_signal(signal.SIGTERM)
@@ -120,7 +120,7 @@ def test_a_node_that_freezes_ends_the_others_and_itself_once_it_thaws(tmp_path: 
 
 
 @pytest.mark.slow
-def test_a_killed_rank_of_another_node_is_the_cause_and_not_the_ranks_that_lost_it(tmp_path: Path):
+def test_a_killed_rank_of_another_node_is_named_as_the_cause(tmp_path: Path):
     nodes = start_nodes(tmp_path / "run", num_nodes=2, workers=1, run=ENDLESS)
     wait_for_steps(nodes, 2)
     ranks_of(nodes.processes[1])[1].kill()

@@ -105,7 +105,7 @@ def test_an_attempt_that_the_service_has_given_up_stops_after_a_checkpoint(
 
 
 @pytest.mark.slow
-def test_an_attempt_that_finds_an_earlier_one_still_at_work_tells_so_and_leaves_that_alone(
+def test_an_attempt_that_finds_an_earlier_one_at_work_leaves_it_alone(
     tmp_path: Path, mounted: Path, server: LineServer, monkeypatch: pytest.MonkeyPatch
 ):
     directory, process = start_endless(tmp_path, mounted, server)

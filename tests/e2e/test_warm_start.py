@@ -119,9 +119,7 @@ def test_packed_rows_must_extend_the_model_and_the_command_that_does_it_is_named
 
 
 @pytest.mark.slow
-def test_a_job_goes_on_from_another_with_a_grown_vocabulary_and_then_needs_it_no_more(
-    client: Client, day_1: RunDirectory
-):
+def test_a_job_goes_on_from_another_with_a_grown_vocabulary(client: Client, day_1: RunDirectory):
     document = {"data": data_of("day_2.csv"), **warm(day_1.path.name, optimizer_state=True)}
     job = list(client.follow(client.submit(document).id))[-1]
     assert job.state == "SUCCEEDED", job.message

@@ -71,6 +71,6 @@ def test_a_wrong_option_is_named_with_what_would_be_valid(node_rank: int | None,
     assert "(valid: " in str(raised.value)
 
 
-def test_more_than_one_task_on_a_node_is_refused_with_the_option_that_makes_it_one():
+def test_several_tasks_on_a_node_are_refused_with_the_option_for_one():
     with pytest.raises(NodePlaceError, match=r"SLURM_LOCALID.*--ntasks-per-node=1"):
         find_place(None, None, {**SLURM, "SLURM_LOCALID": "1"})

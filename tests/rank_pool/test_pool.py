@@ -20,7 +20,7 @@ def sum_of_ranks(ranks: Ranks) -> float:
     return total.item()
 
 
-def test_a_failing_rank_is_shown_while_another_waits_for_it_and_the_next_test_has_fresh_ranks():
+def test_a_failing_rank_is_shown_and_the_next_test_has_fresh_ranks():
     pools = RankPools("sharding.embedding")
     try:
         with pytest.raises(RankError, match=r"rank 1:(.|\n)*it was me"):

@@ -52,7 +52,7 @@ def make_ended_run(path: Path) -> RunDirectory:
     ],
 )
 @pytest.mark.parametrize("is_option", [True, False], ids=["option", "environment"])
-def test_a_store_that_cannot_be_used_is_told_in_a_line_and_no_run_is_left(
+def test_an_unusable_store_is_one_line_and_leaves_no_run(
     dlrm: Command,
     bucket: Bucket,
     here: Path,
@@ -162,7 +162,7 @@ def test_secrets_in_the_name_of_a_store_become_arguments_of_no_process(
     assert (ended.code, "contains credentials" in ended.err, "secret" in ended.err) == (2, True, False)
 
 
-def test_a_run_that_is_resumed_in_its_directory_goes_on_from_what_is_newer_in_its_bucket(
+def test_a_run_resumed_in_its_directory_takes_what_is_newer_in_its_bucket(
     dlrm: Command, bucket: Bucket, here: Path
 ) -> None:
     make_ended_run(here / "elsewhere" / "run").attempt(2).create()

@@ -156,7 +156,7 @@ def write_sqlite(path: Path, *statements: str) -> Path:
         ("newer.sqlite3", "to revision 9999, of which this version knows", "start that version"),
     ],
 )
-def test_an_sqlite_file_that_cannot_be_used_is_told_in_a_line_with_what_to_do(
+def test_an_unusable_sqlite_file_is_one_line_with_what_to_do(
     name: str, cause: str, remedy: str, tmp_path: Path, serve: Callable[[str], tuple[int, list[str]]]
 ) -> None:
     (tmp_path / "a directory").mkdir()

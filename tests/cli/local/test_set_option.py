@@ -70,7 +70,7 @@ def test_a_rate_in_the_place_of_that_of_a_preset_is_for_the_same_batch(settings:
 @pytest.mark.parametrize(
     "stated", ["learning_rate=0.1", "name=lamb", "schedule.scaling=linear", "schedule.base_batch=64"]
 )
-def test_a_rate_beside_what_a_preset_leaves_alone_keeps_the_meaning_that_it_has_without_the_preset(stated: str) -> None:
+def test_a_rate_that_the_preset_leaves_alone_means_the_same_without_it(stated: str) -> None:
     document = apply_settings(DOCUMENT, parse_settings([f"dense_optimizer.{stated}"]))
     rate = parse_settings(["dense_optimizer.learning_rate=0.5"])
     plain = parse_job(apply_settings(document, rate)).dense_optimizer.schedule

@@ -208,7 +208,7 @@ def find_growing_size(first: int, last: int, until: float) -> float:
         (4_000_000, {"global_size": 524_288}, 8, 16_384, 524_288, 20),
     ],
 )
-def test_a_schedule_that_is_left_open_grows_in_small_steps_between_a_fifth_and_60_percent_of_the_samples(
+def test_an_open_schedule_grows_in_small_steps_from_a_fifth_to_60_percent(
     num_rows: int, batch: dict[str, Any], num_ranks: int, first: int, last: int, num_sizes: int
 ):
     changes = {"batch": {"schedule": "auto", **batch}, "resources": {"workers_per_node": num_ranks}, "moments": None}
@@ -242,7 +242,7 @@ def test_an_open_schedule_of_the_largest_batch_is_the_one_that_was_measured():
         ({"global_size": 4096, "chunk_size": 600}, 2, {512: 0.2, 608: 0.2333}),
     ],
 )
-def test_sizes_of_an_open_schedule_that_the_ranks_raise_to_the_same_count_once_until_the_last_of_them_ends(
+def test_sizes_of_an_open_schedule_raised_to_one_size_count_once(
     batch: dict[str, Any], num_ranks: int, sizes: dict[int, float]
 ):
     resources = {"workers_per_node": num_ranks}
@@ -289,7 +289,7 @@ def test_a_schedule_that_is_neither_stages_nor_auto_is_refused_by_its_field(sche
 
 
 @pytest.mark.parametrize(("least", "most"), [(1, 3), (2, 4), (3, 4)])
-def test_an_open_batch_of_a_range_of_machines_is_one_that_the_ranks_of_its_ends_divide(least: int, most: int):
+def test_an_open_batch_divides_by_the_ranks_at_both_ends_of_a_range(least: int, most: int):
     resources = {"nodes": {"min": least, "max": most}, "workers_per_node": 2}
     batch = decide(100_000, batch={"schedule": "auto"}, resources=resources).batch
     assert len(batch.schedule) > 3

@@ -68,7 +68,7 @@ def test_what_changes_the_weights_is_named(change: dict[str, Any], field: str):
         ),
     ],
 )
-def test_other_settings_of_a_section_that_both_have_and_that_is_off_by_default_are_named(
+def test_differing_settings_of_a_section_off_by_default_are_named(
     now: dict[str, Any], before: dict[str, Any], difference: str
 ):
     identities = [make_identity(JobConfig.model_validate({**SYNTHETIC, **change})) for change in (now, before)]

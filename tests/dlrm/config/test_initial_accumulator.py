@@ -24,9 +24,7 @@ def make_document(initial: float, **fields: Any) -> dict[str, Any]:
         ({"global_size": 4096, "growth": {"start_size": 1024}}, 0.01),
     ],
 )
-def test_it_is_converted_to_the_scale_of_the_final_batch_and_that_is_told_with_a_reason(
-    batch: dict[str, Any], state: float
-):
+def test_it_is_converted_to_the_final_batchs_scale_with_a_reason(batch: dict[str, Any], state: float):
     resolved = resolve(JobConfig.model_validate(make_document(0.01, batch=batch)))
     assert resolved.table_initial_state == pytest.approx(state, rel=1e-12)
     (told,) = [number for number in resolved.derived if number.name == "table_initial_state"]

@@ -282,7 +282,7 @@ def test_the_schema_is_called_so_in_every_form_of_the_document():
     ("every", "words"),
     [(0, "should be greater than or equal to 1, got 0"), ("often", "'often' is not one of the choices")],
 )
-def test_of_a_field_that_takes_a_word_or_a_number_the_one_that_was_meant_is_at_fault(every: object, words: str):
+def test_an_error_names_the_kind_that_was_meant_of_a_word_or_a_number(every: object, words: str):
     with pytest.raises(ConfigError) as raised:
         parse_job({"data": {"format": "synthetic"}, "moments": {"every": every}})
     (error,) = raised.value.errors

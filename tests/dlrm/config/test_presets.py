@@ -88,7 +88,7 @@ def test_what_the_document_states_wins_over_the_preset_also_auto():
         {"schedule": {"scaling": "noise", "noise_scale": 1000}},
     ],
 )
-def test_a_rate_or_a_scaling_of_the_document_keeps_the_meaning_that_it_has_without_a_preset(stated: dict[str, Any]):
+def test_a_stated_rate_or_scaling_means_the_same_without_a_preset(stated: dict[str, Any]):
     job, plain = parse(dense_optimizer=stated), parse_job({**DATA, "dense_optimizer": stated})
     assert job.dense_optimizer.learning_rate == plain.dense_optimizer.learning_rate
     for field in ("base_batch", "scaling", "noise_scale"):
@@ -108,7 +108,7 @@ def test_another_optimizer_than_the_presets_has_its_own_defaults():
     assert with_preset.table_optimizer != without.table_optimizer
 
 
-def test_the_scaling_of_a_rate_is_that_of_the_preset_where_the_document_leaves_all_of_it_out():
+def test_a_rate_scales_as_in_the_preset_if_the_document_leaves_it_out():
     ours = {SCALING: PRESET.values[SCALING].value}
     document = {"preset": "large_batch"}
     assert list_scaling(document, ["dense_optimizer"]) == ours
@@ -133,7 +133,7 @@ def test_a_preset_with_all_its_values_stated_is_the_same_run_without_it():
 
 
 @pytest.mark.parametrize(("epochs", "batch"), [(0.25, 512), (1, 2048), (4, 8192), ("auto", 2048)])
-def test_the_steps_of_the_run_count_and_those_of_an_epoch_where_its_epochs_are_left_open(epochs: Any, batch: int):
+def test_steps_of_the_run_count_or_of_an_epoch_if_epochs_are_open(epochs: Any, batch: int):
     num_rows = 2048 * PRESET.min_steps if epochs != "auto" else round(2048 * PRESET.min_steps / 0.9) + 2048
     run = {"epochs": epochs}
     assert decide(num_rows, run=run).batch.global_size == batch
@@ -179,7 +179,7 @@ def test_a_preset_for_which_the_rows_are_too_few_is_warned_of():
     assert resolve(parse(batch={"global_size": 64}, run={"epochs": 1}), facts=facts).warnings == []
 
 
-def test_each_value_that_a_preset_fills_is_told_with_its_reason_and_what_the_document_states_is_not():
+def test_each_value_filled_by_a_preset_has_a_reason_and_stated_ones_none():
     told = tell(10**6, table_optimizer={"learning_rate": 0.5})
     assert told[RATE] == f"preset large_batch: {PRESET.values[RATE].reason}"
     assert "table_optimizer.learning_rate" not in told
@@ -242,7 +242,7 @@ def test_a_stored_document_without_a_record_of_its_preset_is_told_nothing_false(
     assert list_shortages(resolved.job, RowCounts(60_000_000)) == []
 
 
-def test_a_stored_document_that_is_sent_again_keeps_what_still_has_the_value_of_the_preset():
+def test_a_stored_document_sent_again_keeps_fields_with_the_presets_value():
     stored = decide(10**6).model_dump(mode="json")
     assert parse_job(stored).filled_by_preset == [*VALUES]
     stored["dense_optimizer"]["learning_rate"] = 0.5
@@ -251,7 +251,7 @@ def test_a_stored_document_that_is_sent_again_keeps_what_still_has_the_value_of_
     assert parse_job(stored).filled_by_preset == record
 
 
-def test_a_batch_that_is_sent_is_a_stated_one_whatever_the_document_says_that_the_preset_filled():
+def test_a_batch_in_a_sent_document_is_stated_whatever_was_filled():
     stored = decide(60_000_000).model_dump(mode="json")
     assert "batch.global_size" in stored["filled_by_preset"]
     stored["batch"]["global_size"] = 524_288
@@ -259,7 +259,7 @@ def test_a_batch_that_is_sent_is_a_stated_one_whatever_the_document_says_that_th
     assert [warning.name for warning in list_shortages(job, RowCounts(60_000_000))] == ["few_steps"]
 
 
-def test_of_what_a_document_says_that_a_preset_filled_only_fields_of_the_preset_count_each_once():
+def test_only_fields_of_the_preset_count_as_filled_each_once():
     sent = ["run.epochs", RATE, RATE, "batch.global_size", "no.such"]
     stated = state({field: entry.value for field, entry in PRESET.values.items()})
     assert parse(filled_by_preset=sent, **stated).filled_by_preset == [RATE]
@@ -294,7 +294,7 @@ def test_too_few_steps_for_the_batch_are_told_with_a_batch_that_has_enough():
     assert list_shortages(more, RowCounts(60_000_000)) == []
 
 
-def test_rows_that_are_too_few_for_any_large_batch_are_not_told_of_a_smaller_one():
+def test_too_few_rows_for_any_large_batch_get_no_smaller_one_advised():
     assert list_shortages(decide(100_000), RowCounts(100_000)) == []
 
 

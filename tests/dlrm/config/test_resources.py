@@ -58,7 +58,7 @@ def test_only_numbers_whose_ranks_divide_every_size_of_a_batch_that_grows_are_al
 
 
 @pytest.mark.parametrize("num_nodes", [2, 3, 4, 5, 6])
-def test_a_batch_that_is_chosen_by_rows_can_be_had_by_the_machines_that_are_there(num_nodes: int):
+def test_a_batch_chosen_by_rows_fits_the_machines_at_hand(num_nodes: int):
     document = {"data": {"format": "synthetic"}, "resources": {"nodes": {"min": 2, "max": 6}, "workers_per_node": 2}}
     resolved = resolve(parse_job(document))
     assert resolved.asked is not None

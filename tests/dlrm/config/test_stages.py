@@ -219,7 +219,7 @@ def test_growth_by_the_noise_scale_needs_moments() -> None:
         parse_job({"data": {"format": "synthetic"}, "batch": batch, "moments": None})
 
 
-def test_stages_of_a_batch_that_has_grown_begin_at_its_rows_and_the_last_size_stays() -> None:
+def test_stages_of_a_grown_batch_begin_at_its_rows() -> None:
     job = make_job({"global_size": 64, "growth": {"start_size": 10}}, moments={})
     assert [(stage.global_size, stage.start_row, stage.end_row) for stage in list_stages(job, 1000)] == [(10, 0, 1000)]
     grown = [GrownBatch(start_row=100, global_size=20), GrownBatch(start_row=160, global_size=40)]

@@ -48,7 +48,7 @@ def test_every_epoch_is_a_permutation_of_its_own_however_it_is_cut(
         assert not np.array_equal(*epochs)
 
 
-def test_a_batch_over_the_end_of_an_epoch_has_the_rest_of_it_and_the_beginning_of_the_next() -> None:
+def test_a_batch_over_the_end_of_an_epoch_has_rows_of_both() -> None:
     order = order_of(25_000)
     over_the_end = batch_of(order, 2, 10_000)
     rest, beginning = order.find_rows(20_000, 25_000).row_numbers, order.find_rows(25_000, 30_000).row_numbers

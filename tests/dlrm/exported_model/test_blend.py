@@ -143,7 +143,7 @@ def test_a_model_of_noise_gives_way_to_logistic_regression() -> None:
 
 
 @pytest.mark.parametrize("weight", [1.0, 1000.0])
-def test_a_few_validation_rows_move_the_share_little_from_a_half_and_weights_make_them_no_more(weight: float) -> None:
+def test_few_validation_rows_move_the_share_little_whatever_their_weights(weight: float) -> None:
     drawn = draw_data(ALL, 3)
     assert isinstance(drawn.train, MemoryRows)
     weights = np.full(drawn.train.num_rows, weight, np.float32)
@@ -187,7 +187,7 @@ def assert_same_state(read: nn.Module, written: nn.Module) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
-def test_a_blended_model_is_loaded_as_it_was_saved_and_its_card_says_what_it_is(tmp_path: Path) -> None:
+def test_a_blended_model_is_loaded_as_saved_and_its_card_says_so(tmp_path: Path) -> None:
     job = job_of(SYNTHETIC, run={"blend": "logistic", "validation_fraction": 0.2})
     dataset = open_data(SYNTHETIC, None, None)
     model = save_weights(tmp_path / "checkpoint", job, dataset, seed=0)

@@ -188,7 +188,7 @@ print(line, sorted(map(str, seen)))
 """
 
 
-def test_a_kill_at_any_line_leaves_the_old_model_the_new_one_or_neither_and_the_next_export_repairs_that(
+def test_a_kill_at_any_line_leaves_no_mixed_model_and_the_next_export_repairs(
     tmp_path: Path,
 ):
     command = [sys.executable, "-c", KILLED_AT_EVERY_LINE, str(tmp_path / "place")]

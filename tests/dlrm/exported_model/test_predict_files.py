@@ -183,7 +183,7 @@ def criteo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "model"
 
 
-def test_criteo_rows_score_the_same_with_a_label_or_39_columns_and_as_csv_or_parquet(
+def test_criteo_rows_score_the_same_in_any_format_with_or_without_label(
     criteo: Path, scores_of: Callable[..., list[float]], tmp_path: Path
 ):
     lines = criteo_lines(100)

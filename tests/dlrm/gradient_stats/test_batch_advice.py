@@ -40,7 +40,7 @@ def test_a_run_at_the_noise_scale_needs_twice_the_fewest_steps_and_samples():
     assert (table[16_384].steps, table[16_384].samples) == (2 / 5, 2 / 1.25)
 
 
-def test_a_run_whose_batch_grew_is_told_what_it_took_and_not_what_its_last_batch_would_take():
+def test_advice_for_a_grown_batch_counts_what_the_run_took():
     """Each step of batch B brings a run by 1 / (1 + N / B) of one of the fewest steps nearer to its loss."""
     noise_scale, samples = 8000.0, {1000: 400_000, 4000: 200_000, 32_000: 1_400_000}
     fewest_steps = sum(count / size / (1 + noise_scale / size) for size, count in samples.items())
@@ -62,7 +62,7 @@ def test_the_largest_useful_batch_is_the_power_of_two_nearest_the_noise_scale(no
     assert find_largest_useful_batch(noise_scale) == batch
 
 
-def test_the_rows_go_from_a_sixteenth_of_the_noise_scale_to_sixteen_times_it_and_half_to_twice_the_batch():
+def test_rows_go_from_a_sixteenth_to_sixteen_noise_scales_and_around_the_batch():
     batches = [row.batch for row in advise({500: 1000}, about(8192.0)).table]
     assert batches == [250, 500, 512, 1000, 2048, 8192, 32_768, 131_072]
 

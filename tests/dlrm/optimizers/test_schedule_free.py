@@ -96,7 +96,7 @@ def test_samples_count_alike_in_the_average_where_the_batch_grows():
         np.testing.assert_allclose(named["weight"].detach().numpy(), reference.average, rtol=1e-12)
 
 
-def test_a_new_run_begins_at_the_average_of_the_earlier_one_which_has_no_weight_in_its_own():
+def test_a_new_run_begins_at_the_earlier_average_and_gives_it_no_weight():
     named = draw_parameters(dtype=torch.float64)
     optimizer = ScheduleFree(named.values(), lr=0.01, betas=(0.9, 0.99))
     take_steps(optimizer, named.values(), 30)

@@ -281,7 +281,7 @@ def test_a_rule_whose_buffers_take_the_most_is_named_and_no_innocent_table(plan:
     assert_all_do(request, error)
 
 
-def test_a_small_table_is_not_blamed_for_what_all_of_them_and_the_dense_part_take():
+def test_a_small_table_is_not_blamed_for_what_the_others_take():
     wide = request_of_job(chunk_size=8192)
     error = refusal_of(set_memory(wide, max(count_bytes_by_memory_domain(wide, make_plan(wide))) // 2))
     assert error.message.startswith("the 20 tables do not fit together: the fullest node needs ")

@@ -76,7 +76,7 @@ def test_the_steps_of_a_batch_that_grows_are_those_of_every_size() -> None:
     assert count_run_steps(job, RowCounts(20_000)) == 30
 
 
-def test_the_steps_of_a_run_are_those_over_the_rows_that_are_not_held_out_for_validation() -> None:
+def test_steps_count_only_rows_not_held_out_for_validation() -> None:
     assert count_run_steps(make_job(1000, epochs=2), RowCounts(10_500)) == 21
     held_out = make_job(1000, epochs=2, validation_fraction=0.5)
     assert count_run_steps(held_out, RowCounts(10_500)) in range(10, 13)
@@ -84,7 +84,7 @@ def test_the_steps_of_a_run_are_those_over_the_rows_that_are_not_held_out_for_va
     assert count_run_samples(held_out, RowCounts(10_500)) == pytest.approx(10_500, rel=0.05)
 
 
-def test_the_steps_of_a_run_are_unknown_where_the_noise_scale_decides_how_its_batch_grows() -> None:
+def test_steps_are_unknown_if_the_noise_scale_decides_how_the_batch_grows() -> None:
     batch = {"global_size": 2000, "growth": {"start_size": 500}}
     job = make_job(2000).model_copy(update={"batch": BatchConfig.model_validate(batch)})
     assert count_run_steps(job, RowCounts(20_000)) is None

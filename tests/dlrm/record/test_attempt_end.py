@@ -51,7 +51,7 @@ def test_the_places_of_model_and_checkpoint_stay_where_all_else_is_cut():
 
 
 @pytest.mark.parametrize("character", ["x", "\u20ac", '"', "\U0001f600"])
-def test_a_place_that_would_fill_the_message_is_left_out_of_it_and_the_rest_stays(character: str):
+def test_a_place_too_long_for_the_message_is_left_out(character: str):
     end = make_end("short", num_metrics=3, num_ranks=2)
     path = "/" + character * 4000
     full = end.model_copy(update={"model_path": path, "checkpoint": make_checkpoint(path)})

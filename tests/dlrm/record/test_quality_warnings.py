@@ -82,7 +82,7 @@ def test_rows_of_one_label_have_no_warning_about_the_auc() -> None:
     assert list_warnings({**GOOD, "auc": None, "auc_standard_error": None, "log_loss": 0.56}) == []
 
 
-def test_a_run_that_got_worse_is_advised_to_learn_less_with_the_step_at_which_it_was_best() -> None:
+def test_a_run_that_got_worse_is_advised_to_learn_less_with_its_best_step() -> None:
     message = describe_worse(OVERFITTED)
     assert "best after step 40, with a log-loss of 0.4100 on the validation rows" in message
     assert "at the end, after step 120, it was 0.5200" in message
@@ -106,7 +106,7 @@ def test_no_smaller_batch_is_advised_where_the_noise_scale_allows_a_larger_one()
 
 
 @pytest.mark.parametrize("course", [OVERFITTED, IMPROVING])
-def test_a_model_that_was_not_blended_is_advised_to_be_and_one_that_was_is_not(course: Course) -> None:
+def test_only_an_unblended_model_is_advised_to_be_blended(course: Course) -> None:
     message = describe_worse(course)
     assert 'run.blend = "logistic"' in message
     assert "run.validation_fraction above 0" in message
@@ -114,7 +114,7 @@ def test_a_model_that_was_not_blended_is_advised_to_be_and_one_that_was_is_not(c
         assert "run.blend" not in describe_worse(course, blend_share=share)
 
 
-def test_a_short_run_that_has_a_warning_to_make_more_steps_is_not_advised_to_make_fewer() -> None:
+def test_a_short_run_warned_to_make_more_steps_is_not_advised_fewer() -> None:
     assert "run.epochs" not in describe_worse(OVERFITTED.model_copy(update={"num_planned_steps": 20, "last_step": 20}))
 
 
@@ -171,7 +171,7 @@ def test_a_network_that_adds_nothing_is_advised_by_how_its_own_training_went() -
     assert nothing.message.endswith("set lower learning rates")
 
 
-def test_a_smaller_batch_for_a_short_run_is_not_advised_where_a_larger_one_is_useful() -> None:
+def test_a_smaller_batch_is_not_advised_if_a_larger_one_is_useful() -> None:
     short = IMPROVING.model_copy(update={"num_planned_steps": 20, "last_step": 20})
     metrics = {**GOOD, "auc": 0.5, "auc_standard_error": 0.002, **short.to_metrics(), "num_samples": 20_000.0}
     assert "a smaller batch.global_size for more steps" in list_warnings(metrics)[0].message

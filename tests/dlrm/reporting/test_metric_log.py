@@ -50,7 +50,7 @@ def test_other_ranks_log_no_metrics(tmp_path: Path, caplog: pytest.LogCaptureFix
     assert log_of(tmp_path, 1, caplog, make_step(1, 0.5), evaluation(0.4)) == []
 
 
-def test_the_first_and_the_last_step_are_logged_and_between_them_none_that_comes_too_soon(
+def test_first_and_last_steps_are_logged_and_none_too_soon_between(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(metric_log, "SECONDS_BETWEEN_LINES", 3600.0)

@@ -52,7 +52,7 @@ def test_a_lease_whose_time_is_over_is_taken_over(bucket: Bucket):
     lease.release()
 
 
-def test_the_lease_of_a_process_that_has_ended_on_this_machine_is_taken_over_at_once(bucket: Bucket):
+def test_the_lease_of_an_ended_process_of_this_machine_is_taken_at_once(bucket: Bucket):
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     process = ProcessIdentity.of_process(child.pid)
     assert not process.is_known_to_have_ended()

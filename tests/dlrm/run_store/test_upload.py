@@ -149,9 +149,7 @@ def test_a_checkpoint_that_is_written_again_is_uploaded_again(bucket: Bucket, tm
     assert bucket.read(f"{STEP}10/{COMPLETE}") == (path / COMPLETE).read_bytes()
 
 
-def test_old_checkpoints_go_from_the_bucket_as_they_went_here_but_not_before_a_newer_one_is_there(
-    bucket: Bucket, tmp_path: Path
-):
+def test_old_checkpoints_leave_the_bucket_only_once_a_newer_one_is_there(bucket: Bucket, tmp_path: Path):
     directory = make_run(tmp_path / "run")
     uploader = make_uploader(directory)
     write_checkpoint(directory, 10)
@@ -279,9 +277,7 @@ def test_a_launch_that_has_lost_its_lease_writes_nothing(bucket: Bucket, tmp_pat
     assert bucket.list_names() == []
 
 
-def test_a_launch_that_loses_its_lease_among_the_files_of_a_checkpoint_writes_no_more_of_them(
-    bucket: Bucket, tmp_path: Path
-):
+def test_a_launch_that_loses_its_lease_writes_no_more_files(bucket: Bucket, tmp_path: Path):
     directory = make_run(tmp_path / "run")
     write_checkpoint(directory, 10, num_files=12)
 

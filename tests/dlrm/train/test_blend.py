@@ -145,7 +145,7 @@ def run_asked(ranks: Ranks, path: Path, job: ResolvedJob, stop: type[StopRequest
 
 
 @pytest.mark.slow
-def test_a_run_that_is_stopped_while_it_blends_leaves_no_model_and_the_next_attempt_the_same_one(
+def test_a_run_stopped_while_it_blends_leaves_no_model_until_it_resumes(
     rank_pools: RankPools, blended: tuple[Path, Outcome], tmp_path: Path
 ):
     job = resolve_blending_job()
@@ -203,7 +203,7 @@ def test_an_exported_checkpoint_of_a_blended_run_is_its_model(
 
 
 @pytest.mark.parametrize("optimizer_state", [False, True])
-def test_a_run_that_starts_from_a_blended_model_begins_with_its_trained_part_and_says_so(
+def test_a_run_from_a_blended_model_begins_with_its_trained_part(
     rank_pools: RankPools, blended: tuple[Path, Outcome], tmp_path: Path, optimizer_state: bool
 ):
     warm_start = {"from": str(blended[0]), "optimizer_state": optimizer_state}

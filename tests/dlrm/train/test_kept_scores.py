@@ -67,9 +67,7 @@ def test_the_scores_are_those_of_the_model_in_the_order_of_the_rows(
 
 
 @pytest.mark.slow
-def test_the_scores_are_those_of_the_best_model_also_where_the_run_was_stopped_after_it(
-    rank_pools: RankPools, tmp_path: Path
-):
+def test_scores_are_the_best_models_even_if_the_run_was_stopped_later(rank_pools: RankPools, tmp_path: Path):
     run = {"epochs": 12, "validation_fraction": 0.2, "eval_every_fraction": 0.05, "keep_scores": True}
     job = resolve_job(**OVERFITTING, run={**run, "yardsticks": "none"})
     assert train(rank_pools, tmp_path, job, 2, num_looks=95).state == "stopped"

@@ -100,7 +100,7 @@ def warn_of(directory: Path, full_rows: int, noise: NoiseState, *, is_growing: b
     return events
 
 
-def test_a_batch_of_more_than_four_times_the_noise_scale_is_warned_of_with_what_helps(tmp_path: Path):
+def test_a_batch_above_four_noise_scales_is_warned_of_with_what_helps(tmp_path: Path):
     (event,) = warn_of(tmp_path / "above", 4001, measured(1000.0, 1.0))
     assert event.name == "large_batch"
     assert "far below the batch of 4,001" in event.message
@@ -139,7 +139,7 @@ def find_first_guess_warning(
     return None
 
 
-def test_a_model_that_is_a_guess_twice_in_a_row_after_a_fifth_of_the_samples_is_warned_of(tmp_path: Path):
+def test_a_model_that_guesses_twice_after_a_fifth_of_the_samples_is_warned_of(tmp_path: Path):
     assert find_first_guess_warning(tmp_path / "constant", [0.5] * 4) == 200
     assert find_first_guess_warning(tmp_path / "later", [0.5, 0.7, 0.501, 0.499]) == 400
     broken = {"learned": [0.5, 0.51, 0.5, 0.7], "undefined": [0.5, None, 0.5, None], "reversed": [0.4] * 4}
@@ -155,7 +155,7 @@ def test_a_run_of_few_steps_is_not_told_that_it_learns_nothing(tmp_path: Path):
     assert record(tmp_path / "30", lambda reporter: report_guess(reporter, progress, 40))
 
 
-def test_the_advice_names_the_noise_scale_its_bounds_the_largest_useful_batch_and_this_runs_place(tmp_path: Path):
+def test_the_advice_names_noise_scale_bounds_largest_useful_batch_and_this_run(tmp_path: Path):
     event = told(tmp_path, measured(30_768.0, 1.0))
     assert event.message.startswith(
         "the noise scale is 30,768 samples (95 % interval 30,768 to 30,768, from 50 measurements): batches are useful "
@@ -217,7 +217,7 @@ def test_where_there_is_no_advice_it_says_why_and_what_to_do(
     assert BatchAdvice.model_validate(event.details).table == []
 
 
-def test_a_larger_batch_is_advised_up_to_a_lower_bound_of_the_noise_scale_and_no_further(tmp_path: Path):
+def test_a_larger_batch_is_advised_up_to_the_noise_scales_lower_bound(tmp_path: Path):
     noise = measured(500.0, 0.01, 3.0)
     message = told(tmp_path / "small", noise, batch={"global_size": 16}).message
     above = re.search(r"the noise scale is above ([\d.,]+) samples", message)

@@ -98,7 +98,7 @@ def run_measured_loop(
 
 
 @pytest.mark.parametrize("stop_in_step", [None, 4], ids=["to its end", "to a stop"])
-def test_measurements_that_arrive_late_are_in_the_progress_at_the_end_and_in_reports_a_step_later(
+def test_late_measurements_are_in_the_final_progress_and_in_the_next_report(
     rank_pools: RankPools, tmp_path: Path, stop_in_step: int | None
 ):
     progresses: list[RunProgress] = []

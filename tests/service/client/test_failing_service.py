@@ -100,7 +100,7 @@ def test_a_follower_waits_for_a_service_that_is_unavailable_for_longer() -> None
     assert len(requests) == 10
 
 
-def test_a_follower_does_not_wait_for_what_is_refused_nor_for_a_service_that_never_answered() -> None:
+def test_a_follower_waits_neither_for_refusals_nor_for_unknown_services() -> None:
     with serve_statuses([404], {"status": 404, "title": "gone"}) as (url, requests), Client(url, "dlrm_key") as client:
         with pytest.raises(ServiceError, match="gone"):
             list(client.follow("job_1", 0.0, Patience(60.0)))
@@ -235,7 +235,7 @@ def test_nothing_is_told_of_a_service_that_answers(monkeypatch: pytest.MonkeyPat
     assert told == []
 
 
-def test_a_follower_is_told_before_the_first_try_ends_and_gives_up_when_its_patience_does(silent_url: str) -> None:
+def test_a_follower_hears_early_and_gives_up_with_its_patience(silent_url: str) -> None:
     told: list[ServiceAwayError] = []
     message = r"does not answer since .*nothing for 0 s.*job continues"
     # One try would last longer than the test may.

@@ -128,7 +128,7 @@ def test_an_attempt_of_another_machine_is_left_alone_and_the_job_tells(settings:
     assert is_running(pid)
 
 
-def test_a_job_whose_machine_is_gone_is_cancelled_and_what_was_left_is_killed_when_it_is_back(
+def test_a_job_on_a_lost_machine_is_cancelled_and_its_processes_killed_later(
     settings: Settings,
 ) -> None:
     services = create_services(settings)

@@ -167,7 +167,7 @@ def test_ranks_that_outlive_a_killed_launch_process_are_gone_before_the_next_att
     assert "left no outcome" in job.message
 
 
-def test_an_attempt_that_ran_and_died_before_its_number_was_written_down_is_not_run_again(
+def test_an_attempt_that_died_before_its_number_was_written_is_not_rerun(
     slow_restart_settings: Settings,
 ) -> None:
     services = create_services(slow_restart_settings)

@@ -142,9 +142,7 @@ def test_the_page_shortens_many_stages(page: Page, site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_events_are_by_time_with_checkpoints_in_a_row_as_one_and_no_phase_is_shown_between_attempts(
-    page: Page, site: Site
-) -> None:
+def test_events_are_by_time_with_checkpoints_as_one_and_no_phase_between_attempts(page: Page, site: Site) -> None:
     job = open_page(page, site, "lose_two_steps_once", "recovering")
     progress = site.client.job(job.id).progress
     assert (progress.step, progress.phase, progress.message, progress.eta_seconds) == (4, None, None, None)

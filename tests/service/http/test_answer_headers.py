@@ -62,7 +62,7 @@ def test_a_refusal_without_a_key_is_guarded_too(shared_api: Api) -> None:
     check_headers(response.headers)
 
 
-def test_a_failure_of_the_service_is_guarded_too_and_says_under_which_id_the_log_has_it(api: Api) -> None:
+def test_a_failure_of_the_service_is_guarded_and_names_its_id_in_the_log(api: Api) -> None:
     api.submit()
     with api.services.database.write() as session:
         session.connection().exec_driver_sql("UPDATE jobs SET state = 'BROKEN'")

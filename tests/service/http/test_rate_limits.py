@@ -33,7 +33,7 @@ def check_too_many(response: httpx.Response) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("limited", [{"requests_per_second": SLOW}], indirect=True)
-def test_a_key_that_sends_too_much_is_told_when_to_come_back_and_others_are_not(limited: Api) -> None:
+def test_a_key_that_sends_too_much_is_refused_and_others_are_not(limited: Api) -> None:
     assert limited.viewer.get("/v1/jobs").status_code == 200
     check_too_many(limited.viewer.get("/v1/jobs"))
     assert limited.submitter.get("/v1/jobs").status_code == 200

@@ -55,7 +55,7 @@ def test_a_large_body_has_more_time_the_more_of_it_has_come() -> None:
         assert connection.read_answer().body == str(len(body)).encode()
 
 
-def test_a_sender_whose_bodies_take_all_of_its_share_waits_and_is_then_told_to_come_back() -> None:
+def test_a_sender_that_has_used_its_share_waits_and_is_then_refused() -> None:
     limits = BodyLimits(max_bytes=100, max_ingest_bytes=100, total_bytes=400, wait_seconds=0.2)
     head = make_head("POST", "/v1/size", content_type="application/json", content_length="80")
     with serve_app(make_app(limits), ConnectionLimits()) as url, connect(url) as first, connect(url) as second:

@@ -42,7 +42,7 @@ def test_the_stages_of_a_schedule_that_is_left_open_are_those_that_were_decided(
     assert list_stages({**batch, "global_size": 2}, 2) == []
 
 
-def test_the_stages_of_a_batch_that_follows_the_noise_are_those_up_to_the_present_one() -> None:
+def test_stages_of_a_batch_that_follows_the_noise_end_at_the_present() -> None:
     batch = {"global_size": 5000, "growth": {"start_size": 1024}}
     assert list_stages(batch, None) == [(1024, None, False)]
     assert list_stages(batch, 2048) == [(1024, None, False), (2048, None, True)]

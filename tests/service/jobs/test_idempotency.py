@@ -56,7 +56,7 @@ def test_old_keys_are_removed_when_new_ones_are_written_a_bounded_number_at_once
     assert submit(api, "second").status_code == 200
 
 
-def test_a_key_of_one_owner_says_nothing_to_another_one_whose_session_the_same_admin_has_linked(api: Api) -> None:
+def test_a_key_of_one_owner_says_nothing_to_another_owners_session(api: Api) -> None:
     ann, bob = (Principal("key_1", owner, owner, Role.SUBMITTER, is_browser=True) for owner in ("ann", "bob"))
     document = make_document()
     first, _ = api.services.jobs.submit(Submission(document, ann, "k"))

@@ -52,7 +52,7 @@ def test_paths_are_resolved_anew(api: Api, data_root: Path) -> None:
     assert problem["errors"][0]["field"] == "data.train.0"
 
 
-def test_a_job_that_has_not_ended_is_not_restarted_and_it_is_said_what_to_do(api: Api) -> None:
+def test_a_running_job_is_not_restarted_and_the_error_says_what_to_do(api: Api) -> None:
     job_id = api.submit()["id"]
     cancel_first = "cancel it first, or wait for its end"
     advices = {"CANCELLING": "wait for its end", "PAUSED": "resume it, or cancel it first"}

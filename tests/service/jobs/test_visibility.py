@@ -80,7 +80,7 @@ def test_all_keys_of_an_owner_see_its_jobs_and_admins_see_all(shared_api: Api) -
     assert shared_api.admin.post(f"/v1/jobs/{job['id']}/cancel").status_code == 202
 
 
-def test_a_list_has_the_own_jobs_and_that_of_an_admin_all_or_those_of_one_owner(api: Api) -> None:
+def test_a_list_has_ones_own_jobs_and_an_admins_all_or_one_owners(api: Api) -> None:
     mine = [api.submit()["id"] for _ in range(2)]
     with make_key(api, "ads", Role.SUBMITTER) as ads:
         theirs = [ads.post("/v1/jobs", json=make_document()).json()["id"] for _ in range(3)]

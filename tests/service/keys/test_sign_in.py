@@ -57,7 +57,7 @@ def test_a_link_opens_a_session_of_the_role_and_owner_that_it_was_made_for(share
             assert get_owners(browser) == {f"guest-{role}"}
 
 
-def test_a_link_is_for_ten_minutes_and_for_the_role_and_owner_of_its_key_unless_it_says_otherwise(
+def test_a_link_has_ten_minutes_and_the_role_and_owner_of_its_key(
     shared_api: Api,
 ) -> None:
     link = create_link(shared_api.submitter)
@@ -112,7 +112,7 @@ def test_links_and_sessions_end_with_their_key(shared_api: Api, end: str) -> Non
     assert f"this API key {'was revoked' if end == 'revoked' else 'expired'} at" in refused.json()["detail"]
 
 
-def test_a_session_of_a_link_for_another_owner_ends_with_the_key_that_made_the_link(shared_api: Api) -> None:
+def test_a_session_linked_for_another_owner_ends_with_the_linking_key(shared_api: Api) -> None:
     key = create_key(shared_api, role="admin")
     token = create_link(shared_api.make_client(key["key"]), role="viewer", owner="somebody-else")["token"]
     with sign_in(shared_api, token=token) as browser:

@@ -93,7 +93,7 @@ def test_nothing_is_taken_once_the_attempt_has_ended(attempt: Attempt) -> None:
     assert attempt.get_job()["state"] == "FAILED"
 
 
-def test_a_stop_that_was_reported_pauses_a_job_and_the_next_attempt_has_a_token_of_its_own(
+def test_a_reported_stop_pauses_a_job_and_the_next_attempt_has_its_own_token(
     attempt: Attempt, launcher: SilentLauncher
 ) -> None:
     attempt.api.submitter.post(f"/v1/jobs/{attempt.job_id}/pause")

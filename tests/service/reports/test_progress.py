@@ -67,7 +67,7 @@ def test_a_preparation_says_how_far_it_is_and_training_starts_anew() -> None:
     assert progress.apply(STEP.model_copy(update={"time": 3.0})).done_fraction == 0.75
 
 
-def test_the_noise_scale_is_that_of_the_last_step_and_none_where_the_noise_hides_the_gradient() -> None:
+def test_the_noise_scale_is_the_last_steps_and_none_if_noise_hides_the_gradient() -> None:
     progress = ReportedProgress().apply(STEP.model_copy(update={"noise_scale": 900.0}))
     assert progress.noise_scale == 900.0
     assert progress.carry_over().noise_scale == 900.0

@@ -18,7 +18,7 @@ def test_both_processes_read_and_write_the_same_memory():
     assert buffer.view_tensor(torch.float32, (3, 4), first_byte=64)[1, 1] == 7.5
 
 
-def test_a_buffer_that_its_owner_made_larger_is_as_large_for_those_who_opened_it_before():
+def test_a_buffer_made_larger_is_larger_for_earlier_openers_too():
     buffer = SharedBuffer.create(4096)
     opened = SharedBuffer.open(buffer.handle)
     from_before = buffer.view_tensor(torch.int64, (4,))

@@ -22,7 +22,7 @@ SIZES = st.lists(st.integers(1, 1_000_000), min_size=1, max_size=30)
 
 @settings(max_examples=150, deadline=None)
 @given(request=draw_requests())
-def test_every_cell_of_every_table_is_on_one_rank_or_copied_to_all_and_every_rank_has_room(request: PlanRequest):
+def test_every_cell_is_on_one_rank_or_on_all_and_every_rank_has_room(request: PlanRequest):
     assert find_faults(request, make_plan(request)) == []
 
 

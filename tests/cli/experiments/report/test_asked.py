@@ -73,9 +73,7 @@ def test_results_have_the_method_and_the_compared_values_of_the_present_document
 
 
 @pytest.mark.parametrize("is_failed", [False, True], ids=["cut short", "failed"])
-def test_a_choice_that_is_not_made_is_told_as_the_best_so_far_over_common_seeds(
-    tmp_path: Path, dlrm: Command, is_failed: bool
-) -> None:
+def test_an_open_choice_is_the_best_so_far_over_common_seeds(tmp_path: Path, dlrm: Command, is_failed: bool) -> None:
     grid = make_grid(tmp_path, seeds=(0, 1))
     # The best rate has no second seed yet.
     done = [trial for trial in grid if (trial.seed, trial.settings[RATE]) != (1, 0.01)]

@@ -45,9 +45,7 @@ def test_a_constant_batch_is_told_by_its_name_or_by_steps_and_samples(trial: Tri
 @pytest.mark.parametrize(
     ("evaluated", "last"), [([], 1000), ([1], 1000), ([4, 7], 400), (range(1, 10), 1000), (range(1, 10), 400)]
 )
-def test_a_batch_of_more_rows_than_an_epoch_has_is_the_named_one_and_does_not_grow(
-    trial: TrialResult, evaluated: Sequence[int], last: int
-) -> None:
+def test_a_batch_larger_than_an_epoch_is_the_named_one(trial: TrialResult, evaluated: Sequence[int], last: int) -> None:
     short = follow(trial, [1000] * 9 + [last], evaluated, compared={"batch.global_size": 4096})
     assert find_batch(short) == TrialBatch(4096)
     assert find_batch(follow(trial, [1000], [], compared={"batch.global_size": 4096})) == TrialBatch(4096)

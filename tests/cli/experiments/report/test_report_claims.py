@@ -136,9 +136,7 @@ def make_grown_trial(directory: Path, seed: int, factor: int, auc: float = 0.7) 
     return make_trial(directory, "lamb", 4096, seed).model_copy(update={"curve": curve, **counts})
 
 
-def test_a_batch_that_grows_has_steps_and_samples_to_the_target_and_takes_part_in_no_fit(
-    tmp_path: Path, dlrm: Command
-) -> None:
+def test_a_growing_batch_has_steps_to_the_target_and_no_fit(tmp_path: Path, dlrm: Command) -> None:
     """0.65 is three quarters of the way from 0.5 to 0.7: 40 steps and 7,000 samples, twice and four times as many."""
     constant = [make_trial(tmp_path, "adam", batch, seed) for batch in BATCHES for seed in SEEDS]
     write_results(tmp_path, constant)
@@ -171,9 +169,7 @@ def test_seeds_that_diverge_are_told_beside_the_mean_of_the_others(tmp_path: Pat
     assert "adam, 1024: only 2 of 3 seeds are done; their mean may favour it" in dlrm("report", str(tmp_path)).out
 
 
-def test_a_verdict_by_seeds_alone_is_of_these_rows_and_notes_are_of_intervals_that_are_there(
-    tmp_path: Path, dlrm: Command
-) -> None:
+def test_a_verdict_by_seeds_alone_is_for_these_rows_only(tmp_path: Path, dlrm: Command) -> None:
     trials = [make_trial(tmp_path, method, 1024, seed) for method in ("adam", "lamb") for seed in SEEDS]
     write_results(tmp_path / "paired", trials)
     write_results(tmp_path / "unpaired", [trial.model_copy(update={"scores": None}) for trial in trials])

@@ -41,7 +41,7 @@ def test_the_lowest_losses_survive_and_failed_trials_count_in_the_third() -> Non
     assert choose_survivors({}, 9) == []
 
 
-def test_a_run_is_estimated_from_the_mean_of_its_share_else_between_the_shortest_and_the_longest() -> None:
+def test_a_run_is_estimated_from_its_share_else_between_shortest_and_longest() -> None:
     assert estimate_seconds(1 / 9, {1.0: [90.0]}) == pytest.approx(10.0)
     measured = {1.0: [80.0, 100.0], 1 / 9: [18.0, 18.0]}
     assert estimate_seconds(1 / 9, measured) == 18.0

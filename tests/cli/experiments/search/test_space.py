@@ -31,7 +31,7 @@ def list_fields(document: dict[str, Any], *, is_all: bool = False) -> list[str]:
 
 
 @pytest.mark.parametrize("batch", [{}, {"chunk_size": 4096}])
-def test_a_batch_that_a_preset_chooses_is_a_setting_of_every_trial_so_that_shorter_runs_have_it_too(
+def test_a_batch_chosen_by_a_preset_is_a_setting_of_every_trial(
     batch: dict[str, Any],
 ) -> None:
     document = make_document(preset="large_batch", batch=batch)

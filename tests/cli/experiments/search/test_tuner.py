@@ -142,7 +142,7 @@ def make_record(trial: int, auc: float | None) -> TrialRecord:
         (0, EndReason.BAD_INPUT, True),
     ],
 )
-def test_a_trial_that_failed_is_tried_again_where_that_may_help_and_the_untuned_job_always(
+def test_a_failed_trial_is_tried_again_if_useful_the_untuned_job_always(
     trial: int, reason: EndReason, is_repeated: bool
 ) -> None:
     failed = make_record(trial, None).model_copy(update={"state": "failed", "reason": reason})

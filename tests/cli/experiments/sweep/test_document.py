@@ -126,7 +126,7 @@ def test_a_method_may_try_values_of_what_the_others_have_from_set(tmp_path: Path
     check_all(read_document(tmp_path, text + '"dense_optimizer.learning_rate" = [0.1, 0.2]\n'))
 
 
-def test_a_setting_that_the_job_cannot_take_names_the_method_the_value_and_the_field_of_the_job(tmp_path: Path) -> None:
+def test_a_setting_unfit_for_the_job_names_method_value_and_field(tmp_path: Path) -> None:
     text = '[methods.adam]\ndense_optimizer.name = "adam"\n[grid]\n"batch.global_size" = [1024, 0]\n'
     lines = refuse(tmp_path, text)
     assert "methods.adam, batch.global_size = 0: batch.global_size: " in lines[0]
@@ -135,7 +135,7 @@ def test_a_setting_that_the_job_cannot_take_names_the_method_the_value_and_the_f
     assert "dense_optimizer.learning_rte: unknown field; did you mean" in line
 
 
-def test_a_value_for_all_that_a_method_replaces_is_said_once_and_only_of_the_others(tmp_path: Path) -> None:
+def test_a_value_for_all_is_said_once_of_methods_that_keep_it(tmp_path: Path) -> None:
     off = "[set]\nmoments = false\n"
     exact = '[methods.exact]\nmoments.estimator = "exact"\n[methods.exact.grid]\nmoments.every = [1, 2]\n'
     check_all(read_document(tmp_path, off + exact))

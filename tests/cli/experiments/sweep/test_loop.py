@@ -71,7 +71,7 @@ def test_a_sweep_stopped_after_any_trial_ends_as_if_it_had_not_been(tmp_path: Pa
     assert again.finished == {result.key for result in whole}
 
 
-def test_a_stop_that_came_too_late_for_a_trial_keeps_its_result_and_starts_no_other(tmp_path: Path) -> None:
+def test_a_stop_too_late_for_a_trial_keeps_its_result(tmp_path: Path) -> None:
     class LateRunner(FormulaRunner):
         def wait(self) -> Sequence[tuple[Trial, TrialResult]]:
             self.is_stop_requested = True
@@ -133,7 +133,7 @@ def test_at_most_so_many_trials_run_at_once_and_those_of_one_stage_alone(tmp_pat
     assert (len(loop.results), runner.most_running) == (NUM_TRIALS, 5)
 
 
-def test_trials_are_listed_as_they_run_with_their_samples_and_what_is_still_to_be_chosen(tmp_path: Path) -> None:
+def test_trials_are_listed_with_their_samples_and_what_is_to_be_chosen(tmp_path: Path) -> None:
     listed = run(tmp_path, FormulaRunner(most=3)).list_entries()
     assert (len(listed), {entry.num_samples for entry in listed}) == (NUM_TRIALS, {16_200})
     assert sum(entry.is_done for entry in listed) == 3
@@ -170,7 +170,7 @@ def test_the_keys_that_the_document_asks_for_lie_beside_the_results_before_their
     }
 
 
-def test_while_a_grid_is_extended_the_trials_of_the_earlier_choice_count_until_the_new_one_is_made(
+def test_trials_of_an_earlier_choice_count_until_an_extended_grid_has_chosen(
     tmp_path: Path,
 ) -> None:
     def end(trial: Trial) -> TrialResult:

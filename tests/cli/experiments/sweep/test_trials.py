@@ -63,7 +63,7 @@ def test_a_label_names_two_rates_by_their_whole_fields(tmp_path: Path) -> None:
     assert two.label == "job, dense_optimizer.learning_rate 0.01, table_optimizer.learning_rate 0.1, seed 3"
 
 
-def test_a_preset_that_chooses_the_batch_is_part_of_the_key_and_one_whose_values_are_all_stated_is_not(
+def test_a_preset_is_part_of_the_key_only_if_it_chooses_the_batch(
     tmp_path: Path,
 ) -> None:
     values = {field: entry.value for field, entry in PRESETS["large_batch"].values.items()}
@@ -99,7 +99,7 @@ def test_trials_that_are_to_differ_in_how_they_run_have_keys_of_their_own(tmp_pa
     assert one.key != other.key
 
 
-def test_a_trial_holds_rows_out_to_choose_by_and_is_left_alone_by_the_evaluation_rows(tmp_path: Path) -> None:
+def test_a_trial_is_chosen_by_held_out_rows_and_not_by_evaluation_rows(tmp_path: Path) -> None:
     run = make(tmp_path, job=JOB.replace("epochs = 1", "epochs = 1, target_auc = 0.6")).spec.run
     assert (run.validation_fraction, run.blend, run.keep_scores, run.target_auc) == (0.1, "none", True, 1.0)
     stated = make(tmp_path, job=JOB.replace("epochs = 1", "epochs = 1, validation_fraction = 0.25")).spec.run

@@ -19,7 +19,7 @@ def test_a_mean_over_seeds_has_students_interval_and_one_seed_the_interval_of_th
     assert (estimate_mean([0.7]).half_width, estimate_mean([0.7]).source) == (None, "none")
 
 
-def test_the_variance_of_a_combined_difference_has_a_part_of_the_seeds_and_one_of_the_rows() -> None:
+def test_the_variance_of_a_combined_difference_adds_seeds_and_rows() -> None:
     differences, errors = [0.010, 0.014, 0.012], [0.002, 0.003, 0.001]
     combined = combine_differences(differences, errors)
     between, of_rows = statistics.variance(differences) / 3, statistics.fmean(error**2 for error in errors)

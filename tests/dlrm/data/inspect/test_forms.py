@@ -85,7 +85,7 @@ def test_times_of_other_programs_are_read_in_the_form_that_the_rows_have(
     assert read(path, choice, missing=("NULL",)) == hours
 
 
-def test_times_of_the_same_form_are_no_copies_of_each_other_though_each_row_has_its_own(tmp_path: Path) -> None:
+def test_times_of_the_same_form_are_no_copies_of_each_other(tmp_path: Path) -> None:
     texts = [
         [(time + timedelta(seconds=row / by)).isoformat() for row, time in enumerate(MOMENTS)] for by in (1e3, 2e3)
     ]
@@ -185,7 +185,7 @@ def test_what_is_in_doubt_stays_text_with_a_warning(tmp_path: Path, texts: list[
     assert pl.Series([choice.warning]).str.contains(warning, literal=warning != "^$").all(), choice.warning
 
 
-def test_a_written_number_that_cannot_be_read_is_a_bad_row_that_names_the_decimal_mark(tmp_path: Path) -> None:
+def test_an_unreadable_written_number_is_a_bad_row_naming_the_decimal_mark(tmp_path: Path) -> None:
     column = [{"name": "price", "decimal_mark": ","}]
     path = tmp_path / "a.csv"
     for text in ("12.50", "1,2,3", "(5"):

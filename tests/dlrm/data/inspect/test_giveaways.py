@@ -46,7 +46,7 @@ def of(columns: dict[str, Any], **wishes: Any) -> InferredSchema:
         ({"label": CLICK, "label_2": BOUGHT}, {}, ["label_2"]),
     ],
 )
-def test_what_is_called_an_outcome_and_occurs_with_one_label_alone_is_left_out_with_the_line_that_takes_it_in(
+def test_outcome_columns_with_one_label_alone_are_left_out_with_the_line_to_add(
     columns: dict[str, Any], wishes: dict[str, str], left_out: list[str]
 ) -> None:
     warned = [choice for choice in of(columns, **wishes).choices if choice.warning]

@@ -90,7 +90,7 @@ def test_a_label_of_any_two_values_is_found_with_the_value_that_is_1(
 
 
 @pytest.mark.parametrize("place", [0, 2])
-def test_the_only_column_of_0_and_1_is_the_label_where_it_is_the_first_or_the_last(place: int) -> None:
+def test_the_only_column_of_0_and_1_is_the_label_if_first_or_last(place: int) -> None:
     columns: dict[str, list[object]] = {"a": [5, 6, 7], "b": ["x", "y", "x"], "c": [1.5, 2.5, 3.5]}
     columns["abc"[place]] = [0, 1, 1]
     assert infer(sample_of(columns)).label == "abc"[place]
@@ -112,7 +112,7 @@ def test_of_several_columns_of_two_values_the_only_one_at_an_end_is_the_label(pl
     assert inferred.label_why.startswith(f"the {'last' if place else 'first'} column, while others of {others}")
 
 
-def test_where_no_column_of_two_values_or_more_than_one_is_at_an_end_all_are_named_as_labels() -> None:
+def test_without_a_single_two_valued_column_at_an_end_all_are_named_as_labels() -> None:
     middle = {"newsletter": ["no", "yes", "no"] * 10, "paid": [0, 1, 1] * 10}
     other = {"age": list(range(30)), **middle, "x": list(range(30))}
     with pytest.raises(DataError, match=r"with two values are newsletter, paid .*--label newsletter or --label paid"):
@@ -348,7 +348,7 @@ def test_an_evaluation_file_without_the_label_under_any_name_of_an_outcome_is_re
         infer(sample_csv(files(first), files(second)))
 
 
-def test_a_file_whose_only_column_has_another_name_in_the_evaluation_is_refused_with_both_names(
+def test_a_single_column_named_otherwise_in_the_evaluation_is_refused(
     tmp_path: Path,
 ) -> None:
     first = write_as("csv", tmp_path / "a", {"click": [0, 1] * 30, "site": ["a", "b", "c"] * 20})

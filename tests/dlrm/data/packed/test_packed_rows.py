@@ -254,9 +254,7 @@ def test_an_id_that_is_no_row_of_its_table_is_named(
     )
 
 
-def test_an_error_in_one_of_several_row_threads_reaches_the_reader_and_no_thread_is_left(
-    copy: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_in_a_row_thread_reaches_the_reader_and_ends_all(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed_rows, "_PIECE_ROWS", 5)
     path = copy / "train" / "ids.bin"
     ids = np.fromfile(path, dtype=np.int32)

@@ -110,9 +110,7 @@ def test_names_with_dots_are_counted_in_a_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("names", [["user", "user.id", "user.id.x"], ["user.id.x", "user.id", "user"]])
-def test_a_column_whose_name_is_the_path_of_a_field_of_a_struct_is_read_itself(
-    tmp_path: Path, names: list[str]
-) -> None:
+def test_a_column_named_like_the_path_of_a_struct_field_is_read(tmp_path: Path, names: list[str]) -> None:
     struct = pa.StructArray.from_arrays([pa.array([7, 8, 9]), pa.array(["s"] * 3)], ["id", "x"])
     columns = {"user": struct, "user.id": ["a", "b", "a"], "user.id.x": [0.5, 1.5, 2.5]}
     parquet.write_table(pa.table({"label": [0, 1, 1], **{name: columns[name] for name in names}}), tmp_path / "a")

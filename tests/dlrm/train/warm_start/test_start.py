@@ -217,7 +217,7 @@ def test_without_optimizer_state_the_optimizers_start_fresh(
 
 
 @pytest.mark.parametrize(("global_size", "scale"), [(128, 128), (192, 256)])
-def test_the_sums_of_adagrad_count_the_samples_of_the_earlier_run_like_those_of_another_batch(
+def test_sums_of_adagrad_count_earlier_samples_like_those_of_another_batch(
     rank_pools: RankPools, old: RunDirectory, tmp_path: Path, global_size: int, scale: int
 ):
     """They are in squares of S / B times the gradient of a sample, and S is B in the earlier run."""

@@ -129,7 +129,7 @@ def test_one_node_meets_nobody_and_several_meet_at_pod_0() -> None:
         assert keys == (["kubernetes.io/hostname"] if launch.demand.num_nodes > 1 else [])
 
 
-def test_a_job_of_one_node_fails_with_its_pod_and_one_of_several_pod_by_pod() -> None:
+def test_a_job_of_one_node_fails_with_its_pod_others_pod_by_pod() -> None:
     for options, *rest in CASES:
         launch = make_launch(*rest)
         spec = make_objects(options, launch)[0]["spec"]
