@@ -34,7 +34,7 @@ class ProgressLine:
             disable=not self._console.is_terminal,
         )
         self._task = self._bar.add_task("waiting", total=1.0, figures="")
-        self._last_line: tuple[str, int] | None = None
+        self._last_line: tuple[str, int, str] | None = None
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -52,7 +52,8 @@ class ProgressLine:
             progress = progress.model_copy(update={"auc": None})
         fraction, figures = progress.done_fraction, describe_progress(progress, has_ended=has_ended)
         self._bar.update(self._task, description=f"{label:<10}", completed=fraction or 0.0, figures=figures)
-        current = (label, int((fraction or 0.0) * NUM_PLAIN_LINES))
+        work = (progress.message or "") if _is_past_last_step(progress) else ""
+        current = (label, int((fraction or 0.0) * NUM_PLAIN_LINES), work)
         # An evaluation within the run is followed by a line that has its result.
         is_awaited = label == EVALUATING and (fraction or 0.0) < 1.0
         if not self._console.is_terminal and current != self._last_line and not is_awaited:
@@ -63,6 +64,11 @@ class ProgressLine:
     def print_line(self, text: str) -> None:
         """Print a permanent line above the progress bar."""
         print_line(self._bar.console, text)
+
+
+def _is_past_last_step(progress: Progress) -> bool:
+    """Whether all steps are made, while the model is measured, compared and written."""
+    return progress.done_fraction is not None and progress.done_fraction >= 1.0
 
 
 def describe_progress(progress: Progress, *, has_ended: bool = False) -> str:
@@ -79,7 +85,10 @@ def describe_progress(progress: Progress, *, has_ended: bool = False) -> str:
         figures.append(f"AUC {progress.auc:.4f}")
     if progress.samples_per_second is not None:
         figures.append(f"{progress.samples_per_second:,.0f} samples/s")
-    if progress.eta_seconds is not None and not has_ended:
+    if _is_past_last_step(progress) and not has_ended:
+        # Nobody knows how long this takes.
+        figures.extend([escape_unprintable(progress.message)] if progress.message else [])
+    elif progress.eta_seconds is not None and not has_ended:
         figures.append(f"{format_duration(progress.eta_seconds)} left")
     if progress.noise_scale is not None:
         # Last, because the end of a line that is too long is cut off.

@@ -48,8 +48,8 @@ class BatchSpec(Config):
 
     global_size: BatchSize | Auto = "auto"
     """Number of samples of one step over all ranks (B); divisible by the number of ranks. If the batch grows, this is
-    its last and largest size, and memory is planned for it. auto: by the number of training rows, so that there are
-    enough steps."""
+    its last and largest size, and memory is planned for it. auto: by the number of training rows, from 256 to
+    16,384, so that there are enough steps (docs/from-a-file.md)."""
     chunk_size: Auto | BatchSize = "auto"
     """Number of samples whose activations one rank holds at a time (c); changes memory use and speed, not the
     result."""

@@ -57,7 +57,7 @@ class Blend:
         if self.first_order is None:
             return f"the model is not blended with logistic regression, since it is best alone: {figures}"
         is_guess = self.log_loss > min(self.model_log_loss, self.logistic_log_loss)
-        why = "; so few rows can hardly decide, and on average a share near one half is better" if is_guess else ""
+        why = "; a share nearer to one half than these few rows alone would choose" if is_guess else ""
         return (
             f"the logit of the model that is kept is {1 - self.share:.1f} times that of the trained model plus "
             f"{self.share:.1f} times that of logistic regression, fitted on {self.num_train_rows:,} training rows: "

@@ -37,7 +37,7 @@ def resolve_paths(job: JobSpec, roots: Sequence[str], private: Sequence[Path]) -
     def resolve(pattern: str) -> str:
         return _resolve_remote(pattern, job, roots) if is_remote(pattern) else _resolve_local(pattern, job, allowed)
 
-    return _resolve_all(job, resolve, f"{valid} under {' or '.join(roots)}")
+    return _resolve_all(job, resolve, f"{valid} under {' or '.join(roots)}; DLRM_DATA_ROOTS of the service sets these")
 
 
 def resolve_unseen_paths(job: JobSpec, roots: Sequence[str]) -> JobSpec:
@@ -46,7 +46,8 @@ def resolve_unseen_paths(job: JobSpec, roots: Sequence[str]) -> JobSpec:
     A relative path is one under the only directory among the roots. Whether there are such files, and whether links
     lead out of the roots, is checked by the trainer. Raises ConfigError that names every invalid path.
     """
-    valid = f"a path or URI under {' or '.join(roots)}" if roots else "data.synthetic, as no data is set up"
+    under = f"a path or URI under {' or '.join(roots)}; DLRM_DATA_ROOTS of the service sets these"
+    valid = under if roots else "data.synthetic, as no data is set up"
     return _resolve_all(job, lambda pattern: resolve_unseen_path(pattern, roots), valid)
 
 
