@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from dlrm.config import SchemaConfig
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
-from dlrm.data.raw.block import BadRowCount, OddValues, add_odd_values, describe_odd_values
+from dlrm.data.raw.block import BadRowCount
 from dlrm.data.raw.files import find_files
+from dlrm.data.raw.odd_values import OddValues, add_odd_values, describe_odd_values
 from dlrm.data.raw.open import cut_raw_blocks
 from dlrm.data.raw.text.jsonl import check_keys
 from dlrm.data.raw.typed.typed_table import check_columns, parse_table

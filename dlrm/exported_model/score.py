@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
 from dlrm.data.prepare.workers import start_workers
-from dlrm.data.raw.block import Block, OddValues
+from dlrm.data.raw.block import Block
+from dlrm.data.raw.odd_values import OddValues
 from dlrm.data.rows import Rows, RowSource
 from dlrm.model import PlainModel
 

@@ -20,7 +20,8 @@ from dlrm.config.data import RAW_FORMATS
 from dlrm.data.errors import DataError
 from dlrm.data.open import open_data
 from dlrm.data.packed.open import is_packed, open_packed, read_prepared_data
-from dlrm.data.raw.block import BadRowCount, OddValues, add_odd_values, describe_odd_values
+from dlrm.data.raw.block import BadRowCount
+from dlrm.data.raw.odd_values import OddValues, add_odd_values, describe_odd_values
 from dlrm.data.rows import RowSource
 from dlrm.exported_model.load import ModelError, load_saved_model
 from dlrm.exported_model.model import SavedModel

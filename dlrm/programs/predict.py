@@ -29,7 +29,8 @@ from dlrm.config.data import RAW_FORMATS
 from dlrm.data.errors import DataError
 from dlrm.data.packed.open import is_packed
 from dlrm.data.prepare.progress import PreparationProgress
-from dlrm.data.raw.block import BadRowCount, OddValues, add_odd_values, describe_odd_values
+from dlrm.data.raw.block import BadRowCount
+from dlrm.data.raw.odd_values import OddValues, add_odd_values, describe_odd_values
 from dlrm.exported_model.load import ModelError, load_saved_model
 from dlrm.exported_model.model import SavedModel
 from dlrm.exported_model.score import Piece, make_source_pieces, score_pieces

@@ -29,8 +29,8 @@ from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import PackedMeta, compute_checksum
 from dlrm.data.prepare.base import open_base
 from dlrm.data.prepare.prepare import prepare
-from dlrm.data.raw.block import describe_odd_values
 from dlrm.data.raw.files import find_splits
+from dlrm.data.raw.odd_values import describe_odd_values
 from dlrm.programs.json_lines import fail, print_event, print_line
 from dlrm.record import EXIT_DONE, EXIT_FAILED, EXIT_STOPPED
 from hostinfo.fast_exit import skip_last_collection

@@ -22,7 +22,7 @@ from dlrm.data.packed.verify import verify
 from dlrm.data.prepare.base import check_extends
 from dlrm.data.prepare.cache import find_or_prepare
 from dlrm.data.prepare.progress import NoteEvent, ProgressEvent
-from dlrm.data.raw.block import describe_odd_values
+from dlrm.data.raw.odd_values import describe_odd_values
 from dlrm.record import EXIT_DONE, EXIT_STOPPED, AttemptDirectory, EndReason, Outcome, PreparedData, RunDirectory
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.warm_start.vocabulary import describe_extension, load_base_encoders

@@ -37,7 +37,7 @@ def end_of(client: Client, document: dict[str, Any]) -> Job:
 
 
 def test_a_job_whose_loss_is_not_finite_fails_as_diverged_and_tells_every_dropped_step(client: Client):
-    optimizer = {"name": "sgd", "learning_rate": 1e30}
+    optimizer = {"name": "sgd", "learning_rate": 1e6}
     job = end_of(client, {"data": SYNTHETIC, "dense_optimizer": optimizer, "run": {"eval_every_fraction": 1.0}})
     assert (job.state, job.reason, job.num_attempts) == ("FAILED", "diverged", 1)
     assert "not finite in 3 steps in a row" in job.message

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dlrm.config.patterns import PACKED_META
 from dlrm.data.errors import DataError
-from dlrm.data.raw.block import OddValues
+from dlrm.data.raw.odd_values import OddValues
 from dlrm.data.rows import DataSchema, Feature
 
 FORMAT_VERSION = 1

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from dlrm.config import SchemaConfig
-from dlrm.data.raw.block import Block, CategoricalValues, OddValues, Parsed, RawTable, add_odd_values
+from dlrm.data.raw.block import Block, CategoricalValues, Parsed, RawTable
+from dlrm.data.raw.odd_values import OddValues, add_odd_values
 from dlrm.data.split import Split
 
 _RECORD = b"record"

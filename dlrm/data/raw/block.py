@@ -1,9 +1,8 @@
 """Blocks: pieces of raw files that can be parsed in any order, on any core, and their rows, good, odd or bad."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Literal
 
 import numpy as np
 import polars as pl
@@ -11,15 +10,11 @@ from numpy.typing import NDArray
 
 from dlrm.config import format_count
 from dlrm.data.errors import DataError
+from dlrm.data.raw.odd_values import OddValues
 
 MAX_SHOWN_FAULTS = 10
 """Number of bad rows per block whose errors are kept; further bad rows are only counted."""
-_MAX_SHOWN_COLUMNS = 10
 _MAX_SHOWN_CHARACTERS = 24
-OddKind = Literal["extreme", "rounded"]
-OddValues = dict[OddKind, dict[str, int]]
-"""Number of values by kind and column: `extreme` ones are taken as missing, `rounded` ones are ids from floats so large
-that each stands for several integers."""
 
 
 def make_unknown_labels(num_rows: int) -> NDArray[np.float32]:
@@ -57,38 +52,6 @@ class RawTable:
     @property
     def num_rows(self) -> int:
         return len(self.labels)
-
-
-def add_odd_values(total: OddValues, more: Mapping[OddKind, Mapping[str, int]]) -> None:
-    """Add the numbers in `more` to `total`."""
-    for kind, columns in more.items():
-        for name, number in columns.items():
-            counts = total.setdefault(kind, {})
-            counts[name] = counts.get(name, 0) + number
-
-
-def describe_odd_values(odd: Mapping[OddKind, Mapping[str, int]]) -> list[str]:
-    """Describe the values in a sentence for each column, the ones with most values first."""
-    texts = [
-        (number, f"{name}: {_describe(kind, number)}")
-        for kind, columns in odd.items()
-        for name, number in columns.items()
-    ]
-    texts.sort(key=lambda text: -text[0])
-    more = (
-        [f"and {format_count(len(texts) - _MAX_SHOWN_COLUMNS, 'more column')}"]
-        if len(texts) > _MAX_SHOWN_COLUMNS
-        else []
-    )
-    return [text for _, text in texts[:_MAX_SHOWN_COLUMNS]] + more
-
-
-def _describe(kind: OddKind, number: int) -> str:
-    if kind == "extreme":
-        are = "value is" if number == 1 else "values are"
-        return f"{number:,} {are} infinite, beyond float32 or a limit of 64-bit integers, taken as missing"
-    are = "id is a float" if number == 1 else "ids are floats"
-    return f"{number:,} {are} so large that each stands for several integers: store such ids as integers or text"
 
 
 @dataclass(frozen=True)

@@ -47,3 +47,9 @@ def test_missing_packages_are_named(tmp_path: Path):
     assert "needs torchrec, fbgemm-gpu or fbgemm-gpu-cpu;" in check_with(tmp_path / "torch", torch="2.13.0+cpu")
     (tmp_path / "none").mkdir()
     assert "needs torch, torchrec, fbgemm-gpu or fbgemm-gpu-cpu;" in check_with(tmp_path / "none")
+
+
+def test_the_launch_process_imports_no_library_that_reads_rows_or_trains():
+    program = "import sys, dlrm.launch.program; print([n for n in ('polars', 'pyarrow', 'torch') if n in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n"

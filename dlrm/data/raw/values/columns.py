@@ -12,16 +12,8 @@ from numpy.typing import NDArray
 
 from dlrm.config import CategoricalColumn, DenseColumn, SchemaConfig, format_count
 from dlrm.config.time_format import TimePart
-from dlrm.data.raw.block import (
-    BadRows,
-    CategoricalValues,
-    OddKind,
-    OddValues,
-    Parsed,
-    RawTable,
-    format_value,
-    make_unknown_labels,
-)
+from dlrm.data.raw.block import BadRows, CategoricalValues, Parsed, RawTable, format_value, make_unknown_labels
+from dlrm.data.raw.odd_values import OddKind, OddValues
 from dlrm.data.raw.values.convert import (
     MAX_FLOAT32,
     convert_to_numbers,
