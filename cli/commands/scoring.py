@@ -1,6 +1,5 @@
 """Checks and the child process shared by commands that score rows with a trained model."""
 
-import importlib.util
 import json
 import subprocess
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from typing import Any
 from cli.local.child_program import LAST_LINES
 from cli.local.console import say
 from cli.local.errors import BadInputError, CommandError
+from cli.local.libraries import require_libraries
 from cli.local.run_documents import read_resolved_job
 from cli.local.trainer import make_module_command
 from dlrm.record import EXIT_BAD_INPUT, EXIT_DONE, RunDirectory
@@ -35,12 +35,7 @@ def require_model(model: Path) -> None:
 
 def require_scorer() -> None:
     """Raise CommandError if a library that scoring needs is not installed."""
-    missing = [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]
-    if missing:
-        raise CommandError(
-            f"a model needs {', '.join(missing)}, not installed here: pip install 'dlrm-service[predict]', or, from "
-            "the source tree, pip install --no-deps -r requirements/predict.txt"
-        )
+    require_libraries("a model needs", _LIBRARIES, "predict")
 
 
 def run_scorer(module: str, arguments: Sequence[str]) -> dict[str, Any]:
