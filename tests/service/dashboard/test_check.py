@@ -95,8 +95,8 @@ def test_what_the_rows_decide_is_open_while_they_are_unknown(page: Page, site: S
 @pytest.mark.parametrize(
     ("width", "scheme"),
     [
-        (1280, "light"),
         (360, "dark"),
+        pytest.param(1280, "light", marks=pytest.mark.slow),
         pytest.param(1280, "dark", marks=pytest.mark.slow),
         pytest.param(360, "light", marks=pytest.mark.slow),
     ],

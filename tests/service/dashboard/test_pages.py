@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from service.ids import new_id
 from service.client import Job
+from service.ids import new_id
 from tests.patience import wait_until
 from tests.service.dashboard.conftest import Site, make_context
 

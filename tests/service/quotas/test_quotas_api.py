@@ -6,7 +6,7 @@ import pytest
 
 from service.access.principal import Role
 from tests.service.api import TEAM, Api
-from tests.service.databases import on_both_databases
+from tests.service.databases import on_both_databases, on_sqlite
 
 pytestmark = on_both_databases
 
@@ -86,6 +86,7 @@ def test_no_more_jobs_than_the_quota_wait(api: Api) -> None:
     assert response.headers["Retry-After"] == "30"
 
 
+@on_sqlite
 def test_a_limit_that_is_no_number_or_negative_is_refused(api: Api) -> None:
     assert api.admin.put(f"/v1/quotas/{TEAM}", json={"num_queued": False}).status_code == 422
     assert api.admin.put(f"/v1/quotas/{TEAM}", json={"memory_bytes": "1"}).status_code == 422
