@@ -257,7 +257,7 @@ def test_the_example_of_128_gpus_has_room_for_5_terabytes(dlrm: Command) -> None
     assert plan["imbalance"] < 1.1
 
 
-@pytest.mark.parametrize("name", ["demo", "dcn"])
+@pytest.mark.parametrize("name", ["demo", pytest.param("dcn", marks=pytest.mark.slow)])
 def test_examples_have_plans(name: str, dlrm: Command) -> None:
     assert dlrm("plan", str(EXAMPLES / f"{name}.toml")).code == 0
 

@@ -350,6 +350,7 @@ def test_of_a_deletion_and_a_submission_at_the_same_time_one_is_refused(api: Api
         assert statuses in {(201, 409), (422, 202)}
 
 
+@on_sqlite
 def test_a_job_of_another_owner_that_starts_from_a_model_is_not_named(api: Api) -> None:
     source = end_job(api)
     with api.make_client(api.services.keys.create("ops", Role.ADMIN, owner="ops").key) as ops:

@@ -35,8 +35,11 @@ def test_owners_see_their_quota_and_that_of_everybody(api: Api) -> None:
 
 @pytest.mark.parametrize(
     ("owner", "limits"),
-    [(TEAM, {"num_cores": 3}), ("*", {"memory_bytes": 2**30}), (TEAM, {"num_running": 1})],
-    ids=["cores", "memory", "running"],
+    [
+        pytest.param(TEAM, {"num_cores": 3}, id="cores"),
+        pytest.param("*", {"memory_bytes": 2**30}, marks=pytest.mark.slow, id="memory"),
+        pytest.param(TEAM, {"num_running": 1}, id="running"),
+    ],
 )
 def test_a_job_beyond_the_quota_of_its_owner_waits_though_there_is_room(
     api: Api, owner: str, limits: dict[str, int]
