@@ -294,6 +294,7 @@ def test_of_a_run_what_was_measured_stands_beside_the_estimate(tmp_path: Path, d
     assert "the slowest rank is" not in measured
 
 
+@pytest.mark.slow
 def test_a_damaged_line_of_a_run_is_passed_over_and_named(tmp_path: Path, dlrm: Command) -> None:
     directory = RunDirectory(tmp_path / "run")
     assert read_step_parts(directory) == ({}, None)
