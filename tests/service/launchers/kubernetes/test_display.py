@@ -119,6 +119,7 @@ def test_each_launch_process_has_a_log_of_its_own(place: Place) -> None:
     assert "--node: rank 1 has one log" in place.run("logs", job_id, "--rank", "1", "--node", "1", code=2)
 
 
+@pytest.mark.slow
 def test_a_job_that_waits_for_a_node_says_so_in_list_and_events(place: Place) -> None:
     place.cluster.kubelet.on_start(behaviour=NO_NODE, times=1)
     job_id = place.submit(kubernetes={"node_selector": {"pool": "gpu"}})
