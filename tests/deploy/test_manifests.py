@@ -22,7 +22,7 @@ ADDED = ("prepared-claim",)
 VERSIONS = ("1.31", kubernetes_validate.latest_version())
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", [pytest.param(VERSIONS[0], marks=pytest.mark.slow), *VERSIONS[1:]])
 @pytest.mark.parametrize("directory", DIRECTORIES)
 def test_every_object_is_valid(directory: str, version: str) -> None:
     objects = render(directory)

@@ -41,8 +41,10 @@ def postgres_server() -> Iterator[PostgresServer]:
     """PostgreSQL server of this test process, started for the first test that needs it."""
     if not IS_INSTALLED:
         pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
-    with run_postgres() as server:
+    with run_postgres() as server, pytest.MonkeyPatch.context() as patch:
         server.create_template()
+        # A process that gives its leadership up waits for as long.
+        patch.setattr("service.leader.advisory_lock.POLL_SECONDS", 0.05)
         yield server
 
 

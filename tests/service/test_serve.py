@@ -95,6 +95,7 @@ def test_a_killed_service_leaves_its_job_running_and_finds_it_again(
     assert not is_running(pid)
 
 
+@pytest.mark.slow
 def test_what_ended_while_the_service_was_away_is_taken_in(start_service: Callable[[], ServiceProcess]) -> None:
     first = start_service()
     with first.make_client() as client:
@@ -112,6 +113,7 @@ def test_what_ended_while_the_service_was_away_is_taken_in(start_service: Callab
         wait_until(lambda: get_state(client, job["id"]) == "SUCCEEDED")
 
 
+@pytest.mark.slow
 def test_a_variable_that_is_no_setting_is_warned_of_at_the_start(
     start_service: Callable[[], ServiceProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,10 +45,8 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_one_line_of_json_says_what_is_in_the_data(job: Path, dlrm: Callable[..., Any]) -> None:
-    ended = dlrm("data", "inspect", str(job), "--json")
-    assert ended.code == 0, ended.err
-    report = json.loads(ended.out)
+def test_one_line_of_json_says_what_is_in_the_data(written: str) -> None:
+    report = json.loads(written)
     assert report["num_rows"] == N
     assert (report["embedding_dim"], report["min_count"]) == (8, 4)
     assert [warning["kind"] for warning in report["warnings"]] == ["leak", "constant", "one_value_a_row"]
@@ -75,6 +73,7 @@ def test_a_sample_is_called_one(job: Path, dlrm: Callable[..., Any]) -> None:
     assert "a sample of 1,000 of 5,000 rows (20.0 %), spread evenly" in ended.out
 
 
+@pytest.mark.slow
 def test_a_prepared_directory_can_be_looked_at(job: Path, tmp_path: Path, dlrm: Callable[..., Any]) -> None:
     assert dlrm("prepare", str(job), "-o", str(tmp_path / "packed"), "--threads", "1").code == 0
     ended = dlrm("data", "inspect", str(tmp_path / "packed"), "--json")
@@ -101,9 +100,10 @@ def test_bad_input_is_one_line(job: Path, dlrm: Callable[..., Any], arguments: l
     assert said in line
 
 
-@pytest.fixture(params=["light", "dark"])
-def page(job: Path, browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
+@pytest.fixture(params=["light", pytest.param("dark", marks=pytest.mark.slow)])
+def page(job: Path, written: str, browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
     """The report in a browser; it must ask for nothing but itself and throw no errors."""
+    del written  # The page is there then.
     context = browser.new_context(color_scheme=request.param, offline=True)
     page = context.new_page()
     faults: list[str] = []
@@ -117,11 +117,13 @@ def page(job: Path, browser: Browser, request: pytest.FixtureRequest) -> Iterato
     assert faults == []
 
 
-@pytest.fixture(autouse=True, scope="module")
-def written(job: Path) -> None:
-    command = [sys.executable, "-m", "cli", "data", "inspect", str(job), "--html"]
+@pytest.fixture(scope="module")
+def written(job: Path) -> str:
+    """What the command prints as JSON, with a page written to report.html."""
+    command = [sys.executable, "-m", "cli", "data", "inspect", str(job), "--json", "--html"]
     ended = subprocess.run([*command, str(job.parent / "report.html")], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
+    return ended.stdout
 
 
 @pytest.mark.browser
@@ -151,6 +153,7 @@ def test_plots_below_the_screen_are_drawn_before_anyone_scrolls_there(page: Page
 
 
 @pytest.mark.browser
+@pytest.mark.slow
 def test_the_page_prints_with_every_plot(page: Page, tmp_path: Path) -> None:
     printed = page.pdf(print_background=True)
     plots = page.locator(".plot").count()

@@ -2,6 +2,7 @@
 
 import socket
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from dlrm.record import RunDirectory
 from hostinfo.node_place import NodePlace
 from tests.bucket.server import Bucket
 from tests.cli.commands.test_train import command, run, write_job
+from tests.cli.conftest import Ended
 from tests.e2e.launching import find_free_port
 
 TWO = {"nodes": 2, "workers_per_node": 1}
@@ -84,12 +86,12 @@ def test_two_machines_without_a_common_directory_train_in_a_bucket_and_resume_fr
     ],
 )
 def test_what_is_missing_is_named_and_no_run_is_left(
-    tmp_path: Path, resources: dict[str, int], options: list[object], message: str
+    dlrm: Callable[..., Ended], tmp_path: Path, resources: dict[str, int], options: list[object], message: str
 ) -> None:
     directory = tmp_path / "run"
     place = [] if message.startswith("--run-directory") else ["--run-directory", directory]
-    ended = run("train", write_job(tmp_path, resources=resources), *place, *options)
-    assert (ended.returncode, message in ended.stderr) == (2, True)
+    ended = dlrm("train", *map(str, [write_job(tmp_path, resources=resources), *place, *options]))
+    assert (ended.code, message in ended.err) == (2, True)
     assert not directory.exists()
 
 

@@ -257,7 +257,7 @@ def test_the_example_of_128_gpus_has_room_for_5_terabytes(dlrm: Command) -> None
     assert plan["imbalance"] < 1.1
 
 
-@pytest.mark.parametrize("name", ["demo", "dcn"])
+@pytest.mark.parametrize("name", ["demo", pytest.param("dcn", marks=pytest.mark.slow)])
 def test_examples_have_plans(name: str, dlrm: Command) -> None:
     assert dlrm("plan", str(EXAMPLES / f"{name}.toml")).code == 0
 
@@ -294,6 +294,7 @@ def test_of_a_run_what_was_measured_stands_beside_the_estimate(tmp_path: Path, d
     assert "the slowest rank is" not in measured
 
 
+@pytest.mark.slow
 def test_a_damaged_line_of_a_run_is_passed_over_and_named(tmp_path: Path, dlrm: Command) -> None:
     directory = RunDirectory(tmp_path / "run")
     assert read_step_parts(directory) == ({}, None)

@@ -124,7 +124,11 @@ def test_evaluate_takes_files_of_another_format(made: Made, tmp_path: Path) -> N
         (["export", ".", "-o", "new"], ".: not the directory of a run"),
         (["export", "run", "-o", "run"], "--output run: already exists (valid: a new directory)"),
         (["evaluate", "run"], "is the directory of a run without a model (valid: --checkpoint newest)"),
-        (["export", "run", "-o", "new"], "has no complete checkpoint (valid: a run that has one)"),
+        pytest.param(
+            ["export", "run", "-o", "new"],
+            "has no complete checkpoint (valid: a run that has one)",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_what_cannot_be_scored_or_exported_is_said_at_once(

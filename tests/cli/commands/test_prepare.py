@@ -92,23 +92,33 @@ def test_a_document_is_prepared_and_bad_rows_are_noted_with_their_line(here: Pat
         (["synthetic.json", "-o", "x"], "format synthetic needs no preparation"),
         (["missing.json", "-o", "x"], "data.train.0: no such file"),
         (["bad.tsv", "-o", "x"], "bad.tsv, line 2, label"),
-        (["empty.tsv", "-o", "x"], "the file is empty"),
+        pytest.param(["empty.tsv", "-o", "x"], "the file is empty", marks=pytest.mark.slow),
         (["emptiness", "-o", "x"], "the directory contains no data files: emptiness"),
-        (["day.tsv", "-o", "day.tsv"], "day.tsv"),
+        pytest.param(["day.tsv", "-o", "day.tsv"], "day.tsv", marks=pytest.mark.slow),
         (["day.tsv", "-o", "x", "--extend", "nowhere"], "--extend nowhere: no such directory"),
-        (["day.tsv", "-o", "x", "--extend", "emptiness"], "emptiness"),
+        pytest.param(["day.tsv", "-o", "x", "--extend", "emptiness"], "emptiness", marks=pytest.mark.slow),
         (["day.tsv", "-o", "x", "--label", "y"], "--label: valid only with --infer"),
         (["day.tsv", "-o", "x", "--positive", "y"], "--positive: valid only with --infer"),
-        (["day.tsv", "--infer", "--weight", "I1"], "--weight: Criteo TSV has columns of its own"),
-        (["rows.csv", "--infer", "--weight", "kilo"], "--weight: there is no column 'kilo'"),
+        pytest.param(
+            ["day.tsv", "--infer", "--weight", "I1"],
+            "--weight: Criteo TSV has columns of its own",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            ["rows.csv", "--infer", "--weight", "kilo"], "--weight: there is no column 'kilo'", marks=pytest.mark.slow
+        ),
         (["day.tsv", "--infer", "--extend", "x"], "--extend: not valid with --infer"),
         (["day.tsv", "--infer", "-o", "x.json"], "a file name that ends in .toml"),
         (["rows.csv", "--infer", "-o", "taken.toml"], "taken.toml: already exists"),
-        (["rows.csv", "--infer", "-o", "nowhere/job.toml"], "nowhere/job.toml: No such file"),
-        (["rows.csv", "--infer", "--label", "clik"], "no column 'clik'"),
+        pytest.param(
+            ["rows.csv", "--infer", "-o", "nowhere/job.toml"], "nowhere/job.toml: No such file", marks=pytest.mark.slow
+        ),
+        pytest.param(["rows.csv", "--infer", "--label", "clik"], "no column 'clik'", marks=pytest.mark.slow),
         (["unclear.csv", "--infer"], "columns of 0 and 1 are bought, seen"),
         (["rows.csv", "--infer", "--eval", "nowhere.csv"], "no such file: nowhere.csv"),
-        (["day.tsv", "--infer", "--eval", "rows.csv"], "the first line is not Criteo TSV"),
+        pytest.param(
+            ["day.tsv", "--infer", "--eval", "rows.csv"], "the first line is not Criteo TSV", marks=pytest.mark.slow
+        ),
         (["day.tsv", "-o", "x", "--eval", "day.tsv"], "--eval: valid only with --infer"),
     ],
 )
@@ -152,7 +162,7 @@ def test_an_interrupt_leaves_what_the_next_call_goes_on_from(here: Path) -> None
     assert sum(json.loads(ended.stdout)["num_rows"].values()) == 400_000
 
 
-@pytest.mark.parametrize("kind", ["parquet", "csv"])
+@pytest.mark.parametrize("kind", ["parquet", pytest.param("csv", marks=pytest.mark.slow)])
 def test_an_inferred_document_prepares_as_it_stands(here: Path, dlrm: Callable[..., Any], kind: str) -> None:
     (here / "logs").mkdir()
     if kind == "parquet":
@@ -263,6 +273,7 @@ def test_a_job_is_named_after_its_files(source: str, name: str) -> None:
     assert parse_job({"name": name, "data": {"format": "synthetic"}}).name == name
 
 
+@pytest.mark.slow
 def test_criteo_files_are_recognised(here: Path, dlrm: Callable[..., Any]) -> None:
     lines = [f"{row % 2}{GOOD[1:]}" for row in range(400)]
     (here / "day_0.tsv").write_text("".join(lines))
@@ -320,13 +331,20 @@ RATINGS = csv("userId,movieId,rating", *(f"{row % 40},{row % 30},{(row % 10 + 1)
             ["warning: 10.00% of the lines cannot be read as rows, and max_bad_fraction leaves them out"],
             "max_bad_fraction = 0.2",
         ),
-        (
+        pytest.param(
             LEAKING,
             "",
             ["warning: score alone predicts the label with an AUC of 1.0000"],
             '# WARNING: "score" alone predicts',
+            marks=pytest.mark.slow,
         ),
-        (INFINITE, "", ["warning: price: 11 of 300 values of the sample are infinite, beyond float32"], "price"),
+        pytest.param(
+            INFINITE,
+            "",
+            ["warning: price: 11 of 300 values of the sample are infinite, beyond float32"],
+            "price",
+            marks=pytest.mark.slow,
+        ),
         (
             WEIGHTED,
             "--label label",
@@ -338,11 +356,12 @@ RATINGS = csv("userId,movieId,rating", *(f"{row % 40},{row % 30},{(row % 10 + 1)
             ],
             'positive = "a"',
         ),
-        (
+        pytest.param(
             WEIGHTED,
             "--label label --positive b --weight weight",
             ["the weight is weight: as told, mean 3"],
             'weight = "weight"',
+            marks=pytest.mark.slow,
         ),
         (
             RATINGS,
@@ -369,6 +388,7 @@ def test_ratings_without_a_comparison_are_refused_with_one(here: Path, dlrm: Cal
     assert (unclear.code, "(valid: --label rating --positive '>= 3')" in unclear.err) == (2, True)
 
 
+@pytest.mark.slow
 def test_values_that_are_taken_as_missing_are_counted_by_column(here: Path, dlrm: Callable[..., Any]) -> None:
     (here / "rows.csv").write_text(INFINITE)
     assert dlrm("prepare", "--infer", "rows.csv", "-o", "job.toml").code == 0
@@ -378,7 +398,7 @@ def test_values_that_are_taken_as_missing_are_counted_by_column(here: Path, dlrm
     assert len(json.loads(prepared.out.splitlines()[-1])["odd_values"]) == 1
 
 
-@pytest.mark.parametrize("header", ["label,x,kind\n", ""])
+@pytest.mark.parametrize("header", [pytest.param("label,x,kind\n", marks=pytest.mark.slow), ""])
 def test_a_column_that_only_the_paths_have_is_used_or_said_to_be_left_out(
     here: Path, dlrm: Callable[..., Any], header: str
 ) -> None:

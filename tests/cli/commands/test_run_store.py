@@ -47,11 +47,13 @@ def make_ended_run(path: Path) -> RunDirectory:
     [
         ("s3://other/runs", "s3://other: the bucket does not exist (valid: a bucket that exists"),
         ("http://bucket/runs", "http://bucket/runs: http:// is not supported (valid: s3:// or gs://"),
-        ("runs", "runs: is no URI of a store (valid: s3://bucket/prefix"),
+        pytest.param("runs", "runs: is no URI of a store (valid: s3://bucket/prefix", marks=pytest.mark.slow),
         (STORE, f"{RUN}: there is a run of this name already (valid: another --run-directory, or this run with `dlrm"),
     ],
 )
-@pytest.mark.parametrize("is_option", [True, False], ids=["option", "environment"])
+@pytest.mark.parametrize(
+    "is_option", [pytest.param(True, id="option"), pytest.param(False, marks=pytest.mark.slow, id="environment")]
+)
 def test_an_unusable_store_is_one_line_and_leaves_no_run(
     dlrm: Command,
     bucket: Bucket,
@@ -131,10 +133,20 @@ def test_an_upload_of_a_run_that_has_gone_on_elsewhere_is_refused(
         ),
         (["resume", "damaged"], "run-store.json is damaged"),
         (["upload", "empty"], "is kept in no bucket (valid: the directory of a run that was trained with"),
-        (["upload", "none"], "is kept in no bucket (valid: the directory of a run that was trained with"),
+        pytest.param(
+            ["upload", "none"],
+            "is kept in no bucket (valid: the directory of a run that was trained with",
+            marks=pytest.mark.slow,
+        ),
         (["evaluate", f"{STORE}/none/model"], f"{STORE}/none/model: has no complete model"),
-        (["predict", f"{STORE}/none/model", "x.csv"], f"{STORE}/none/model: has no complete model"),
-        (["export", f"{STORE}/none", "-o", "model"], f"{STORE}/none: there is no run"),
+        pytest.param(
+            ["predict", f"{STORE}/none/model", "x.csv"],
+            f"{STORE}/none/model: has no complete model",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            ["export", f"{STORE}/none", "-o", "model"], f"{STORE}/none: there is no run", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_what_is_not_in_the_bucket_is_told(

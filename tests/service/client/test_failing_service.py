@@ -100,7 +100,8 @@ def test_a_follower_waits_for_a_service_that_is_unavailable_for_longer() -> None
     assert len(requests) == 10
 
 
-def test_a_follower_waits_neither_for_refusals_nor_for_unknown_services() -> None:
+def test_a_follower_waits_neither_for_refusals_nor_for_unknown_services(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "RETRY_WAITS_SECONDS", (0.01,))
     with serve_statuses([404], {"status": 404, "title": "gone"}) as (url, requests), Client(url, "dlrm_key") as client:
         with pytest.raises(ServiceError, match="gone"):
             list(client.follow("job_1", 0.0, Patience(60.0)))
@@ -156,7 +157,8 @@ def test_an_answer_that_is_no_problem_document_names_the_address() -> None:
     assert f"{url}/v1/jobs/x answered 404" in str(refused.value)
 
 
-def test_a_service_that_is_not_there_is_named() -> None:
+def test_a_service_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "RETRY_WAITS_SECONDS", (0.01,))
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{bound.getsockname()[1]}"

@@ -51,7 +51,9 @@ def find_seconds_left(services: Services, job_id: str, name: str) -> float:
     return (time - now()).total_seconds()
 
 
-@JUMPS
+@pytest.mark.parametrize(
+    "jump", [pytest.param(HOUR, id="forward"), pytest.param(-HOUR, marks=pytest.mark.slow, id="back")]
+)
 def test_nothing_ends_starts_or_is_killed_for_a_clock_that_is_set(
     services: Services, clock: WallClock, jump: timedelta
 ) -> None:

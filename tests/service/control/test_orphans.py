@@ -29,6 +29,12 @@ def list_repairs(services: Services, job_id: str) -> list[str]:
     return [event.message for event in services.jobs.list_events(job_id, USER, 0, 100).items if event.kind == "repair"]
 
 
+@pytest.fixture(autouse=True)
+def orphans_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take what has no row for an orphan at once, as the service does after some seconds."""
+    monkeypatch.setattr("service.control.reconciler.ORPHAN_SECONDS", 0.0)
+
+
 def run_until_ended(services: Services, pid: int) -> None:
     def has_ended() -> bool:
         services.control.run_once()
@@ -63,7 +69,6 @@ def test_processes_of_a_job_that_nobody_knows_are_killed(settings: Settings) -> 
 def test_an_orphan_that_does_not_go_is_told_once_and_holds_up_no_other(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.control.reconciler.ORPHAN_SECONDS", 0.0)
     services = create_services(settings)
     jobs = [start_job(services)[0] for _ in range(3)]
     jobs.sort()

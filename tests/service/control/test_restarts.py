@@ -131,6 +131,7 @@ def test_restarts_in_a_row_wait_longer_and_those_that_get_further_do_not(live_ap
     ]
 
 
+@pytest.mark.slow
 def test_a_stop_from_elsewhere_uses_up_no_restart(live_api: Api) -> None:
     job = live_api.submit(behaviour="wait", max_restarts=0)
     for number in (1, 2):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from cli.demo.service_process import run_service
 from service.client import Client
@@ -16,6 +16,8 @@ from tests.service.api import write_fake_python
 
 PATIENCE_MILLISECONDS = 1000 * PATIENCE_SECONDS
 expect.set_options(timeout=PATIENCE_MILLISECONDS)
+OFTEN = "const wait = setInterval; window.setInterval = (work, milliseconds) => wait(work, milliseconds / 4);"
+"""Script that has pages ask for what is new four times as often."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
 def cookie_file(browser: Browser, site: Site, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """File with the cookies of a browser that has signed in with the link."""
     path = tmp_path_factory.mktemp("session") / "cookies.json"
-    context = browser.new_context()
-    context.set_default_timeout(PATIENCE_MILLISECONDS)
+    context = make_context(browser)
     page = context.new_page()
     page.goto(site.signin_link)
     page.wait_for_url(f"{site.url}/")
@@ -57,16 +58,28 @@ def cookie_file(browser: Browser, site: Site, tmp_path_factory: pytest.TempPathF
     return path
 
 
-@pytest.fixture
-def page(browser: Browser, site: Site, cookie_file: Path) -> Iterator[Page]:
-    """Signed-in page. It must stay on its own site, keep to its content security policy and throw no errors."""
+def make_context(browser: Browser, cookie_file: Path | None = None) -> BrowserContext:
+    """Make what a user's browser is: cookies and files of its own, and pages that are asked for often."""
     context = browser.new_context(storage_state=cookie_file)
     context.set_default_timeout(PATIENCE_MILLISECONDS)
-    page = context.new_page()
+    context.add_init_script(OFTEN)
+    return context
+
+
+@pytest.fixture(scope="module")
+def signed_in(browser: Browser, cookie_file: Path) -> BrowserContext:
+    """Browser that has signed in. Tests of a file have pages of their own in it, which load its files once."""
+    return make_context(browser, cookie_file)
+
+
+@pytest.fixture
+def page(signed_in: BrowserContext, site: Site) -> Iterator[Page]:
+    """Signed-in page. It must stay on its own site, keep to its content security policy and throw no errors."""
+    page = signed_in.new_page()
     faults: list[str] = []
     page.on("request", lambda request: faults.extend([] if request.url.startswith(site.url) else [request.url]))
     page.on("pageerror", lambda error: faults.append(str(error)))
     page.on("console", lambda message: faults.extend([message.text] if message.type == "error" else []))
     yield page
-    context.close()
+    page.close()
     assert faults == []

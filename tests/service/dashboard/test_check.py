@@ -82,6 +82,7 @@ def test_a_job_that_cannot_run_is_told_why_and_its_warnings(page: Page, site: Si
     expect(page.locator("#notes")).to_contain_text("resources.memory: 9,000.0 GiB is more than")
 
 
+@pytest.mark.slow
 def test_what_the_rows_decide_is_open_while_they_are_unknown(page: Page, site: Site) -> None:
     page.goto(f"{site.url}/new")
     check(page, f'{PRESET_LINE}data.train = ["nowhere.tsv"]')
@@ -95,8 +96,8 @@ def test_what_the_rows_decide_is_open_while_they_are_unknown(page: Page, site: S
 @pytest.mark.parametrize(
     ("width", "scheme"),
     [
-        (1280, "light"),
         (360, "dark"),
+        pytest.param(1280, "light", marks=pytest.mark.slow),
         pytest.param(1280, "dark", marks=pytest.mark.slow),
         pytest.param(360, "light", marks=pytest.mark.slow),
     ],

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, Request, Route, expect
 
-from tests.service.dashboard.conftest import PATIENCE_MILLISECONDS, Site
+from tests.service.dashboard.conftest import Site, make_context
 
 pytestmark = pytest.mark.browser
 
@@ -32,8 +32,7 @@ memory = "1GiB"
 @pytest.fixture
 def failing_page(browser: Browser, cookie_file: Path) -> Iterator[Page]:
     """Signed-in page whose requests may fail."""
-    context = browser.new_context(storage_state=cookie_file)
-    context.set_default_timeout(PATIENCE_MILLISECONDS)
+    context = make_context(browser, cookie_file)
     page = context.new_page()
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
@@ -86,6 +85,7 @@ def test_a_submitted_document_leads_to_the_page_of_its_job(page: Page, site: Sit
     assert job.spec["batch"]["global_size"] == 64
 
 
+@pytest.mark.slow
 def test_a_double_click_makes_one_job(page: Page, site: Site) -> None:
     num_before = len(list(site.client.jobs()))
     write(page, site, DOCUMENT)
@@ -123,7 +123,9 @@ def test_a_changed_document_and_one_that_became_a_job_are_submitted_anew(failing
     assert len(set(keys)) == 3
 
 
-@pytest.mark.parametrize(("button", "busy"), [("Check", "Checking…"), ("Submit", "Submitting…")])
+@pytest.mark.parametrize(
+    ("button", "busy"), [pytest.param("Check", "Checking…", marks=pytest.mark.slow), ("Submit", "Submitting…")]
+)
 def test_while_a_request_runs_its_button_says_so_and_none_can_be_pressed(
     failing_page: Page, site: Site, button: str, busy: str
 ) -> None:
@@ -147,6 +149,7 @@ def test_while_a_request_runs_its_button_says_so_and_none_can_be_pressed(
     assert len(held) == 1
 
 
+@pytest.mark.slow
 def test_a_button_has_the_focus_again_once_its_request_has_ended(failing_page: Page, site: Site) -> None:
     page = failing_page
     write(page, site, "nmae = 'x'")
@@ -155,7 +158,7 @@ def test_a_button_has_the_focus_again_once_its_request_has_ended(failing_page: P
     expect(page.get_by_role("button", name="Check")).to_be_focused()
 
 
-@pytest.mark.parametrize("button", ["Check", "Submit"])
+@pytest.mark.parametrize("button", ["Check", pytest.param("Submit", marks=pytest.mark.slow)])
 def test_a_wrong_field_is_named_with_what_would_be_valid_and_the_text_stays(
     failing_page: Page, site: Site, button: str
 ) -> None:
@@ -179,6 +182,7 @@ def test_a_line_that_is_no_toml_is_selected_and_the_text_stays(failing_page: Pag
     expect_text(page, text)
 
 
+@pytest.mark.slow
 def test_an_empty_document_is_said_to_be_empty(page: Page, site: Site) -> None:
     write(page, site, " \n")
     press(page, "Submit")
@@ -206,6 +210,7 @@ def test_the_text_outlives_a_reload_and_a_sign_in(failing_page: Page, site: Site
     expect_text(page, DOCUMENT)
 
 
+@pytest.mark.slow
 def test_a_viewer_is_told_that_its_role_may_not_submit(failing_page: Page, site: Site) -> None:
     page, link = failing_page, site.client.create_login_link("viewer", owner="guest")
     page.context.clear_cookies()
@@ -228,31 +233,30 @@ def test_the_choice_of_a_preset_is_a_line_of_the_document(page: Page, site: Site
     expect_text(page, DOCUMENT)
 
 
-@pytest.mark.parametrize(
-    ("line", "chosen"),
-    [
+def test_the_choice_follows_what_the_document_says(page: Page, site: Site) -> None:
+    page.goto(f"{site.url}/new")
+    for line, chosen in (
         ('preset = "large_batch"', "large_batch"),
-        ("  'preset'='large_batch' # why", "large_batch"),
         ('#preset = "large_batch"', "none"),
+        ("  'preset'='large_batch' # why", "large_batch"),
         ('[x]\npreset = "large_batch"', "none"),
-        ('presets = "large_batch"', "none"),
         ('preset = "huge_batch"', None),
+        ('presets = "large_batch"', "none"),
         ("preset = 5", None),
-    ],
-)
-def test_the_choice_follows_what_the_document_says(page: Page, site: Site, line: str, chosen: str | None) -> None:
-    write(page, site, f'name = "a"\n{line}\n')
-    for name in ("none", "large_batch"):
-        expect(page.get_by_label(name)).to_be_checked(checked=name == chosen)
+    ):
+        page.get_by_label("Job document").fill(f'name = "a"\n{line}\n')
+        for name in ("none", "large_batch"):
+            expect(page.get_by_label(name)).to_be_checked(checked=name == chosen)
 
 
-@pytest.mark.parametrize("line", ["preset = 'huge_batch' # why\n", "preset = 5"])
-def test_a_choice_takes_the_place_of_the_preset_that_the_document_states(page: Page, site: Site, line: str) -> None:
-    write(page, site, f'name = "a"\n{line}')
-    page.get_by_label("large_batch").check()
-    expect_text(page, f'name = "a"\n{PRESET_LINE}')
-    page.get_by_label("none").check()
-    expect_text(page, 'name = "a"\n')
+def test_a_choice_takes_the_place_of_the_preset_that_the_document_states(page: Page, site: Site) -> None:
+    page.goto(f"{site.url}/new")
+    for line in ("preset = 'huge_batch' # why\n", "preset = 5"):
+        page.get_by_label("Job document").fill(f'name = "a"\n{line}')
+        page.get_by_label("large_batch").check()
+        expect_text(page, f'name = "a"\n{PRESET_LINE}')
+        page.get_by_label("none").check()
+        expect_text(page, 'name = "a"\n')
 
 
 def test_a_file_is_opened_and_replaces_a_document_only_when_that_is_confirmed(
@@ -277,7 +281,7 @@ def test_a_file_is_opened_and_replaces_a_document_only_when_that_is_confirmed(
     expect_text(page, DOCUMENT)
 
 
-@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("encoding", ["utf-8-sig", pytest.param("utf-16", marks=pytest.mark.slow)])
 def test_a_file_with_a_mark_of_its_encoding_is_opened_without_it(
     page: Page, site: Site, tmp_path: Path, encoding: str
 ) -> None:
@@ -298,6 +302,7 @@ def test_a_file_that_is_not_utf_8_is_not_opened(page: Page, site: Site, tmp_path
     expect_text(page, DOCUMENT)
 
 
+@pytest.mark.slow
 def test_a_file_beyond_the_limit_is_not_opened(page: Page, site: Site, tmp_path: Path) -> None:
     file = tmp_path / "rows.toml"
     file.write_text("x" * (2**20 + 1))
@@ -307,6 +312,7 @@ def test_a_file_beyond_the_limit_is_not_opened(page: Page, site: Site, tmp_path:
     expect_text(page, DOCUMENT)
 
 
+@pytest.mark.slow
 def test_all_controls_are_reached_with_the_keyboard_in_their_order(page: Page, site: Site) -> None:
     write(page, site, DOCUMENT)
     page.get_by_role("button", name="Open a file…").focus()

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from service.client import Job
 from service.ids import new_id
-from tests.service.dashboard.conftest import PATIENCE_MILLISECONDS, Site
+from tests.patience import wait_until
+from tests.service.dashboard.conftest import Site, make_context
 
 pytestmark = pytest.mark.browser
 
@@ -26,11 +28,16 @@ DOCUMENT = {
 @pytest.fixture
 def unsigned_page(browser: Browser) -> Iterator[Page]:
     """Page of a browser that nobody has signed in."""
-    context = browser.new_context()
-    context.set_default_timeout(PATIENCE_MILLISECONDS)
-    page = context.new_page()
-    yield page
+    context = make_context(browser)
+    yield context.new_page()
     context.close()
+
+
+@pytest.fixture(scope="module")
+def failed_job(site: Site) -> Job:
+    """A job that has failed."""
+    job = site.client.submit(DOCUMENT)
+    return wait_until(lambda: found if (found := site.client.job(job.id)).state == "FAILED" else None)
 
 
 def sign_in(page: Page, text: str) -> None:
@@ -63,10 +70,11 @@ def test_the_sign_in_link_leaves_no_token_behind_and_works_once(
     page.close()
 
 
-def test_a_failed_job_shows_its_reason_and_the_list_escapes_what_users_wrote(page: Page, site: Site) -> None:
-    job = site.client.submit(DOCUMENT)
+def test_a_failed_job_shows_its_reason_and_the_list_escapes_what_users_wrote(
+    page: Page, site: Site, failed_job: Job
+) -> None:
     page.goto(f"{site.url}/")
-    row = page.locator("#jobs tbody tr", has_text=job.id)
+    row = page.locator("#jobs tbody tr", has_text=failed_job.id)
     expect(row.locator(".state")).to_have_text("failed")
     expect(row.locator(".reason")).to_have_text("worker crashed")
     expect(row.locator(".label")).to_have_text(f"note: {HOSTILE}")
@@ -85,10 +93,9 @@ def test_the_page_of_a_job_follows_it_to_its_end(page: Page, site: Site) -> None
     expect(page.locator("#document")).to_contain_text('"global_size": 64')
 
 
-def test_a_filter_shows_jobs_of_one_state(page: Page, site: Site) -> None:
-    job = site.client.submit(DOCUMENT)
+def test_a_filter_shows_jobs_of_one_state(page: Page, site: Site, failed_job: Job) -> None:
     page.goto(f"{site.url}/")
-    row = page.locator("#jobs tbody tr", has_text=job.id)
+    row = page.locator("#jobs tbody tr", has_text=failed_job.id)
     expect(row.locator(".state")).to_have_text("failed")
     page.select_option("#state", "SUCCEEDED")
     expect(page.locator("#empty")).to_be_visible()
@@ -96,11 +103,10 @@ def test_a_filter_shows_jobs_of_one_state(page: Page, site: Site) -> None:
     expect(row).to_be_visible()
 
 
-@pytest.mark.parametrize("path", ["/", "/jobs/{id}"])
-def test_a_narrow_screen_needs_no_sideways_scrolling(page: Page, site: Site, path: str) -> None:
-    job = site.client.submit(DOCUMENT)
+@pytest.mark.parametrize("path", ["/", pytest.param("/jobs/{id}", marks=pytest.mark.slow)])
+def test_a_narrow_screen_needs_no_sideways_scrolling(page: Page, site: Site, failed_job: Job, path: str) -> None:
     page.set_viewport_size({"width": 360, "height": 740})
-    page.goto(site.url + path.format(id=job.id))
+    page.goto(site.url + path.format(id=failed_job.id))
     expect(page.locator(".state").first).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
@@ -147,6 +153,7 @@ def test_a_pasted_link_signs_in(unsigned_page: Page, site: Site) -> None:
     page.wait_for_url(f"{site.url}/")
 
 
+@pytest.mark.slow
 def test_a_revoked_key_is_said_to_be_one(unsigned_page: Page, site: Site) -> None:
     page = unsigned_page
     key = site.client.create_key("short-lived", "viewer")
@@ -161,8 +168,12 @@ def test_a_revoked_key_is_said_to_be_one(unsigned_page: Page, site: Site) -> Non
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (f"dlrm_{'x' * 43}", "unknown API key"),
-        ("http://127.0.0.1/signin#token=nothing", "this sign-in link is unknown, already used or expired"),
+        pytest.param(f"dlrm_{'x' * 43}", "unknown API key", marks=pytest.mark.slow),
+        pytest.param(
+            "http://127.0.0.1/signin#token=nothing",
+            "this sign-in link is unknown, already used or expired",
+            marks=pytest.mark.slow,
+        ),
         ("my password", "this is neither an API key (dlrm_…) nor a sign-in link"),
     ],
 )

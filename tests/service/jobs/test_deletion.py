@@ -25,7 +25,7 @@ from service.settings import Settings
 from service.store.run_facts import RunFacts
 from tests.service.api import Api, make_document
 from tests.service.control.rounds import USER
-from tests.service.databases import on_both_databases
+from tests.service.databases import on_both_databases, on_sqlite
 from tests.service.jobs.test_checkpoints_api import save_checkpoint
 from tests.service.jobs.test_jobs_api import check_problem
 from tests.service.jobs.test_warm_start import add_warm_start, write_model
@@ -186,6 +186,7 @@ def test_a_deletion_that_takes_long_is_continued_in_the_next_rounds(api: Api, mo
     assert len(woken) >= num_calls - 1
 
 
+@on_sqlite
 def test_links_are_removed_and_not_followed(api: Api, tmp_path: Path) -> None:
     job = end_job(api)
     outside = tmp_path / "outside"
@@ -213,6 +214,7 @@ def put_file(run: Path, outside: Path) -> None:
     run.write_text("no directory")
 
 
+@on_sqlite
 @pytest.mark.parametrize("put", [put_link, put_file])
 @pytest.mark.parametrize("is_marked_before", [False, True])
 def test_what_is_not_the_directory_of_the_run_is_never_removed(
@@ -235,6 +237,7 @@ def test_what_is_not_the_directory_of_the_run_is_never_removed(
     assert os.path.lexists(run)
 
 
+@on_sqlite
 @pytest.mark.parametrize("place", ["elsewhere", "runs/other", "runs/nested/{id}", "runs/../{id}", "runs"])
 def test_a_run_directory_elsewhere_is_not_removed_and_it_is_said_why(api: Api, tmp_path: Path, place: str) -> None:
     job = end_job(api)
@@ -300,6 +303,7 @@ def test_after_an_error_a_job_is_left_alone_for_a_while(api: Api, caplog: pytest
     assert sum("deletion_failed" in record.getMessage() for record in caplog.records) == 1
 
 
+@on_sqlite
 def test_files_that_are_gone_already_are_no_error(api: Api) -> None:
     job = end_job(api)
     shutil.rmtree(job["run_directory"])
@@ -346,6 +350,7 @@ def test_of_a_deletion_and_a_submission_at_the_same_time_one_is_refused(api: Api
         assert statuses in {(201, 409), (422, 202)}
 
 
+@on_sqlite
 def test_a_job_of_another_owner_that_starts_from_a_model_is_not_named(api: Api) -> None:
     source = end_job(api)
     with api.make_client(api.services.keys.create("ops", Role.ADMIN, owner="ops").key) as ops:
@@ -369,6 +374,7 @@ def test_the_idempotency_key_of_a_deleted_job_creates_a_new_one(api: Api) -> Non
     assert again.json()["id"] != first["id"]
 
 
+@on_sqlite
 def test_the_directory_of_runs_may_be_a_link_itself(settings: Settings, api: Api, tmp_path: Path) -> None:
     job = end_job(api)
     shutil.move(settings.runs_directory, tmp_path / "large-disk")

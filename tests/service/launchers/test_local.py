@@ -113,7 +113,7 @@ def test_starting_twice_starts_one_process(trainer_python: Path, make_launch: Ma
 def test_an_attempt_that_has_ended_is_not_started_again(trainer_python: Path, make_launch: MakeLaunch) -> None:
     """As by a process of the service that was stopped just before it started an attempt, while another one did."""
     launcher, late = make_launcher(trainer_python), make_launcher(trainer_python)
-    launch = make_launch("succeed")
+    launch = make_launch("succeed_silently")
     launcher.start(launch, FILES)
     pid = read_pid(launch)
     wait_for_phase(launcher, launch, LaunchPhase.ENDED)

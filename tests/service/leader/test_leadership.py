@@ -217,12 +217,15 @@ def test_a_leader_that_makes_no_progress_gives_its_lock_up(database: Database, m
     other.resign()
 
 
-def test_a_leader_that_renews_its_leases_keeps_its_lock(database: Database) -> None:
-    leadership = Leadership(database, make_lock(database, lambda: None), 1.0, lambda: {})
+def test_a_leader_that_renews_its_leases_keeps_its_lock(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    leadership = Leadership(database, make_lock(database, lambda: None), 60.0, lambda: {})
+    seconds = 0.0
+    monkeypatch.setattr("service.leader.leadership.time", SimpleNamespace(monotonic=lambda: seconds))
     assert leadership.acquire()
-    end = time.monotonic() + 3.0
-    while time.monotonic() < end:
+    for _ in range(3):
+        seconds += 0.75 * leadership.stuck_seconds
         leadership.renew()
+        assert not leadership.is_stuck
     assert leadership.is_held
     leadership.resign()
 
@@ -238,8 +241,8 @@ class StoppedLock(AdvisoryLock):
 def test_a_follower_ends_the_hold_of_a_leader_that_is_stopped(database: Database) -> None:
     if database.is_sqlite:
         pytest.skip("SQLite has one process")
-    stopped = Leadership(database, StoppedLock(database, lambda: None), 1.0, lambda: {})
-    follower = Leadership(database, make_lock(database, lambda: None), 1.0, lambda: {})
+    stopped = Leadership(database, StoppedLock(database, lambda: None), 0.1, lambda: {})
+    follower = Leadership(database, make_lock(database, lambda: None), 0.1, lambda: {})
     assert stopped.acquire()
     wait_until(follower.acquire)
     with pytest.raises(LeadershipLostError), stopped.write():
@@ -254,7 +257,9 @@ def test_a_process_that_has_just_become_the_leader_is_left_alone(
     """The row of the leader still says when the one before renewed its leases."""
     if database.is_sqlite:
         pytest.skip("SQLite has one process")
-    new, follower = (Leadership(database, make_lock(database, lambda: None), 60.0, lambda: {}) for _ in range(2))
+    # Its threads rest: the new leader would find itself stuck at the later time, which is meant for the follower alone.
+    new = Leadership(database, StoppedLock(database, lambda: None), 60.0, lambda: {})
+    follower = Leadership(database, make_lock(database, lambda: None), 60.0, lambda: {})
     assert new.acquire()
     with database.write() as session:
         session.execute(text("UPDATE leadership SET renewed_at = renewed_at - interval '1 hour'"))

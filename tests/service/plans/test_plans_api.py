@@ -178,6 +178,7 @@ def test_a_job_of_more_machines_never_fits_and_is_planned(planning_api: Api) -> 
     assert answer["memory"]["planned_bytes"] <= answer["memory"]["asked_bytes"] == 80 * 10**9
 
 
+@pytest.mark.slow
 def test_a_job_of_more_memory_than_there_is_reads_in_its_own_units(planning_api: Api) -> None:
     answer = request_plan(planning_api, {**SYNTHETIC, "resources": {"memory": "1000GB"}})
     (fault,) = answer["fits"]["why"]

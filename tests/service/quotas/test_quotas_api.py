@@ -6,7 +6,7 @@ import pytest
 
 from service.access.principal import Role
 from tests.service.api import TEAM, Api
-from tests.service.databases import on_both_databases
+from tests.service.databases import on_both_databases, on_sqlite
 
 pytestmark = on_both_databases
 
@@ -35,8 +35,11 @@ def test_owners_see_their_quota_and_that_of_everybody(api: Api) -> None:
 
 @pytest.mark.parametrize(
     ("owner", "limits"),
-    [(TEAM, {"num_cores": 3}), ("*", {"memory_bytes": 2**30}), (TEAM, {"num_running": 1})],
-    ids=["cores", "memory", "running"],
+    [
+        pytest.param(TEAM, {"num_cores": 3}, id="cores"),
+        pytest.param("*", {"memory_bytes": 2**30}, marks=pytest.mark.slow, id="memory"),
+        pytest.param(TEAM, {"num_running": 1}, id="running"),
+    ],
 )
 def test_a_job_beyond_the_quota_of_its_owner_waits_though_there_is_room(
     api: Api, owner: str, limits: dict[str, int]
@@ -86,6 +89,7 @@ def test_no_more_jobs_than_the_quota_wait(api: Api) -> None:
     assert response.headers["Retry-After"] == "30"
 
 
+@on_sqlite
 def test_a_limit_that_is_no_number_or_negative_is_refused(api: Api) -> None:
     assert api.admin.put(f"/v1/quotas/{TEAM}", json={"num_queued": False}).status_code == 422
     assert api.admin.put(f"/v1/quotas/{TEAM}", json={"memory_bytes": "1"}).status_code == 422

@@ -17,7 +17,7 @@ from service.control.starter import make_launch
 from service.reports.spool_tail import SpoolTail
 from service.store.models import Attempt
 from tests.service.api import Api
-from tests.service.databases import on_both_databases
+from tests.service.databases import on_both_databases, on_sqlite
 from tests.service.raw import connect, get_key, make_head
 from tests.service.reports.attempts import TOKEN, begin_next_attempt, get_job
 from tests.service.reports.steps import make_evaluation, make_step_line
@@ -275,6 +275,7 @@ def test_a_token_is_stored_as_a_hash_alone(api: Api, attempt: Attempt) -> None:
     assert TOKEN not in stored
 
 
+@on_sqlite
 def test_readers_of_curves_that_never_read_hold_up_themselves_alone(api: Api, attempt: Attempt) -> None:
     layers = {f"layer.{number}": 0.5 for number in range(500)}
     for first in range(1, 1001, 250):

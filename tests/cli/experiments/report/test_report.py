@@ -296,12 +296,28 @@ def test_the_course_is_the_mean_over_seeds_also_where_their_evaluations_differ(t
     ("damage", "told"),
     [
         (lambda content: content[:-40], "is not a whole NumPy file of numbers"),
-        (lambda content: content[:20], "is not a whole NumPy file of numbers"),
-        (lambda content: content.replace(b"}", b"("), "is not a whole NumPy file of numbers"),
-        (lambda content: b"PK\x03\x04" + content[4:], "is not a whole NumPy file of numbers"),
-        (lambda content: content.replace(b"'<f4'", b"'<i4'"), "has numbers of type int32, not float32"),
-        (lambda content: content.replace(b"(400,), }          ", b"(4000000000000,), }"), "is not a whole NumPy file"),
-        (lambda content: content.replace(b"(400,)", b"(399,)"), "has the shape (399,), not (400,)"),
+        pytest.param(lambda content: content[:20], "is not a whole NumPy file of numbers", marks=pytest.mark.slow),
+        pytest.param(
+            lambda content: content.replace(b"}", b"("), "is not a whole NumPy file of numbers", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            lambda content: b"PK\x03\x04" + content[4:], "is not a whole NumPy file of numbers", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            lambda content: content.replace(b"'<f4'", b"'<i4'"),
+            "has numbers of type int32, not float32",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            lambda content: content.replace(b"(400,), }          ", b"(4000000000000,), }"),
+            "is not a whole NumPy file",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            lambda content: content.replace(b"(400,)", b"(399,)"),
+            "has the shape (399,), not (400,)",
+            marks=pytest.mark.slow,
+        ),
         (lambda content: content[:-4] + struct.pack("<f", math.nan), "has NaN among its numbers"),
         (lambda content: content[:-4] + struct.pack("<f", 2.0), "has labels other than 0 and 1"),
     ],

@@ -133,6 +133,7 @@ def make_scene(
     patch.setenv("KUBECONFIG", str(cluster.write_kubeconfig(directory / "kubeconfig")))
     for module in ("launcher", "manifests"):
         patch.setattr(f"service.launchers.kubernetes.{module}.now", lambda: read_clock(cluster))
+    patch.setattr("service.launchers.kubernetes.watch_cache.FIRST_PAUSE_SECONDS", 0.02)
     path = write_options(directory, **options)
     chosen = settings.model_copy(update={"launchers": ["kubernetes", "local"], "kubernetes": path})
     return Scene(cluster, create_services(chosen), chosen)

@@ -119,6 +119,7 @@ def test_each_launch_process_has_a_log_of_its_own(place: Place) -> None:
     assert "--node: rank 1 has one log" in place.run("logs", job_id, "--rank", "1", "--node", "1", code=2)
 
 
+@pytest.mark.slow
 def test_a_job_that_waits_for_a_node_says_so_in_list_and_events(place: Place) -> None:
     place.cluster.kubelet.on_start(behaviour=NO_NODE, times=1)
     job_id = place.submit(kubernetes={"node_selector": {"pool": "gpu"}})
@@ -137,6 +138,7 @@ def test_the_words_of_the_cluster_go_on_without_a_stop_of_their_own(place: Place
     assert any("low on resource: memory; attempt 2" in message for message in messages)
 
 
+@pytest.mark.slow
 def test_a_deleted_job_says_where_its_files_stay(place: Place) -> None:
     place.cluster.kubelet.on_start(behaviour=exit_with(64, "39 columns"), times=1)
     first = place.submit()
@@ -159,6 +161,7 @@ def test_a_job_that_never_began_leaves_no_files(place: Place) -> None:
     assert place.api.submitter.delete(f"/v1/jobs/{job_id}").json()["files_left_at"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["claim"], indirect=True)
 def test_the_page_shows_nodes_logs_of_each_and_what_a_job_waits_for(place: Place, browser: Browser) -> None:
     running = place.submit(nodes=3)

@@ -76,8 +76,17 @@ def turn_until_killed(scene: Scene) -> None:
     wait_until(is_killed)
 
 
-@pytest.mark.parametrize("before", [True, False])
-@pytest.mark.parametrize(("method", "after"), [("POST", 0), ("POST", 1), ("PATCH", 0)])
+@pytest.mark.parametrize(
+    ("method", "after", "before"),
+    [
+        ("POST", 0, False),
+        ("POST", 1, True),
+        ("PATCH", 0, True),
+        pytest.param("POST", 0, True, marks=pytest.mark.slow),
+        pytest.param("POST", 1, False, marks=pytest.mark.slow),
+        pytest.param("PATCH", 0, False, marks=pytest.mark.slow),
+    ],
+)
 def test_a_service_that_is_killed_while_it_starts_an_attempt_starts_it_once(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, method: str, after: int, before: bool
 ) -> None:
@@ -193,20 +202,20 @@ def test_a_new_leader_records_the_end_that_the_last_one_has_seen(scene: Scene, m
     stop_service(second)
 
 
-TROUBLES = [
-    Answer(429, retry_after_seconds=1),
-    Answer(503, is_plain_text=True),
-    DropRequest(),
-    TruncateAnswer(),
-    Delay(0.5),
-]
-REFUSALS = [("create", fault) for fault in TROUBLES] + [
-    (verb, fault) for verb in ("create", "patch", "delete", "list") for fault in (Answer(500), LoseAnswer())
+REFUSALS = [("create", fault) for fault in (Answer(429, retry_after_seconds=1), DropRequest(), Answer(500))] + [
+    (verb, LoseAnswer()) for verb in ("create", "patch", "delete", "list")
 ]
 """What becomes of a request does not depend on its verb; what its failure leaves does."""
+MORE_REFUSALS = [("create", fault) for fault in (Answer(503, is_plain_text=True), TruncateAnswer(), Delay(0.5))] + [
+    (verb, Answer(500)) for verb in ("patch", "delete", "list")
+]
 
 
-@pytest.mark.parametrize(("verb", "fault"), REFUSALS, ids=lambda one: one if isinstance(one, str) else name_fault(one))
+@pytest.mark.parametrize(
+    ("verb", "fault"),
+    [*REFUSALS, *(pytest.param(*refusal, marks=pytest.mark.slow) for refusal in MORE_REFUSALS)],
+    ids=lambda one: one if isinstance(one, str) else name_fault(one),
+)
 def test_a_request_that_fails_once_changes_nothing_of_the_end(scene: Scene, verb: str, fault: Any) -> None:
     scene.cluster.kubelet.on_start(behaviour=leave(DONE, 0))
     scene.cluster.faults.inject(fault, verb=verb, times=2)
@@ -222,11 +231,11 @@ LACKS_LIST = (
 WATCH_FAULTS = [
     DropWatch(1),
     ExpireWatch(1),
-    DuplicateEvents(),
-    TruncateWatch(1),
-    SlowWatch(pause_seconds=0.001),
     Answer(410),
-    Answer(500),
+    *(
+        pytest.param(fault, marks=pytest.mark.slow)
+        for fault in (DuplicateEvents(), TruncateWatch(1), SlowWatch(pause_seconds=0.001), Answer(500))
+    ),
 ]
 
 
@@ -243,7 +252,7 @@ def test_a_watch_that_fails_is_begun_again(scene: Scene, monkeypatch: pytest.Mon
 
 
 def test_a_watch_that_falls_silent_is_begun_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.launchers.kubernetes.watch_cache.SILENCE_SECONDS", 1.0)
+    monkeypatch.setattr("service.launchers.kubernetes.watch_cache.SILENCE_SECONDS", 0.3)
     scene.cluster.faults.inject(SilenceWatch(), verb="watch", times=5)
     job_id = scene.submit()
     assert scene.wait_for(job_id, "RUNNING").num_attempts == 1

@@ -130,6 +130,7 @@ def test_a_program_that_ignores_the_stop_is_killed_when_its_grace_period_is_over
     scene.wait_until_empty()
 
 
+@pytest.mark.slow
 def test_the_deadline_stops_a_job(scene: Scene) -> None:
     scene.cluster.kubelet.on_start(behaviour=end_when_asked())
     job_id = scene.submit(deadline_seconds=1)

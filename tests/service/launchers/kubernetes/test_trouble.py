@@ -291,7 +291,8 @@ def test_what_runs_is_not_touched_while_the_cluster_is_out_of_sight(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("service.launchers.kubernetes.watch_cache.WATCH_SECONDS", 1)
-    monkeypatch.setattr("service.launchers.kubernetes.watch_cache.STALE_SECONDS", 3.0)
+    monkeypatch.setattr("service.launchers.kubernetes.watch_cache.STALE_SECONDS", 2.0)
+    monkeypatch.setattr("service.launchers.kubernetes.watch_cache.MAX_PAUSE_SECONDS", 0.2)
     job_id = scene.submit()
     scene.wait_for(job_id, "RUNNING")
     with scene.cluster.refusing_connections():
