@@ -44,6 +44,7 @@ def rank_pools() -> "Iterator[RankPools]":
     # Imported late: most tests need no torch.
     from tests.rank_pool.pool import RankPools
 
-    pools = RankPools("dlrm.train.build", "dlrm.train.trainer", "torch.distributed.checkpoint")
+    modules = "dlrm.train.build", "dlrm.train.trainer", "torch.distributed.checkpoint"
+    pools = RankPools(*modules, "sharding.embedding.torchrec_transport")
     yield pools
     pools.close()

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 import httpx
@@ -136,23 +137,27 @@ class Bucket:
             stream.write(content)
 
 
-@contextmanager
-def serve_bucket() -> Iterator[Bucket]:
-    """Serve an empty bucket for the block."""
+@cache
+def start_store() -> tuple[str, int]:
+    """Start the S3 server of this process, which ends with it, and return its host and port."""
     logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
-    host, port = server.get_host_and_port()
+    return server.get_host_and_port()
+
+
+@contextmanager
+def serve_bucket() -> Iterator[Bucket]:
+    """Serve an empty bucket for the block."""
+    host, port = start_store()
     proxy = Proxy((host, port))
     bucket = Bucket(f"{host}:{port}", proxy)
     try:
-        # All servers of one process have the same objects.
         httpx.post(f"http://{bucket.address}/moto-api/reset").raise_for_status()
         bucket.files.create_dir(BUCKET)
         yield bucket
     finally:
         proxy.close()
-        server.stop()
 
 
 def make_environment(more: Mapping[str, str]) -> dict[str, str]:
