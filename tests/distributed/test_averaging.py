@@ -99,10 +99,10 @@ def average_in_float64(weights: list[Weights], num_samples: list[int]) -> list[W
 @pytest.mark.parametrize(
     ("plan", "transport", "world_size"),
     [
-        ("table_wise", "memory", 1),
-        ("row_wise", "memory", 2),
+        pytest.param("table_wise", "memory", 1, marks=pytest.mark.slow),
+        pytest.param("row_wise", "memory", 2, marks=pytest.mark.slow),
         ("table_wise", "memory", 4),
-        ("row_wise", "network", 2),
+        pytest.param("row_wise", "network", 2, marks=pytest.mark.slow),
         ("data_parallel", "network", 2),
         ("row_wise", "torchrec", 2),
     ],

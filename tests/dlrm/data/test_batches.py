@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -67,7 +67,6 @@ def global_ids(per_rank: list[list[Batch]]) -> list[list[int]]:
     return batches
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(1, 300), st.integers(1, 8), st.integers(0, 2**63 - 1))
 def test_any_number_of_ranks_delivers_the_same_global_batches(num_rows: int, units: int, seed: int) -> None:
     global_size = 12 * units

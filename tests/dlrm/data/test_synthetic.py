@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrm.config import SyntheticConfig, TeacherConfig
@@ -22,7 +22,6 @@ def rows(source: SyntheticRows) -> Rows:
     return source.read(NUMBERS)
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.lists(st.integers(0, 2**40 - 1), max_size=3000), st.integers(1, 3000))
 def test_a_row_is_the_same_in_any_order_and_any_chunk(numbers: list[int], chunk_size: int) -> None:
     source = SyntheticRows(SyntheticConfig(num_rows=2**40))

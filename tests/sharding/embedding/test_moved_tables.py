@@ -16,7 +16,7 @@ from tests.rank_pool.pool import RankPools
 from tests.sharding.embedding.plans import list_types, make_uniform_plan
 from tests.sharding.embedding.table_batches import GLOBAL_SIZE, LEARNING_RATE, TABLES, TableBatch, draw_batch
 from tests.sharding.embedding.table_steps import OptimizerName
-from tests.sharding.embedding.transport_kinds import TRANSPORTS, use_transport
+from tests.sharding.embedding.transport_kinds import use_transport
 from tests.sharding.read_checkpoint import read_whole
 
 WORLD_SIZES = [1, 2, 4]
@@ -59,8 +59,25 @@ def read_tensors(path: Path) -> dict[str, torch.Tensor]:
     return {name: value for name, value in read_whole(path).items() if isinstance(value, torch.Tensor)}
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
-@pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad", "adagrad"])
+@pytest.mark.parametrize(
+    ("optimizer", "transport"),
+    [
+        ("sgd", "memory"),
+        ("rowwise_adagrad", "network"),
+        ("adagrad", "torchrec"),
+        ("adagrad", "memory"),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in [
+                ("sgd", "network"),
+                ("sgd", "torchrec"),
+                ("rowwise_adagrad", "memory"),
+                ("rowwise_adagrad", "torchrec"),
+                ("adagrad", "network"),
+            ]
+        ),
+    ],
+)
 def test_tables_that_move_through_all_plans_and_ranks_train_as_those_that_stay(
     rank_pools: RankPools, tmp_path: Path, optimizer: OptimizerName, transport: TransportName
 ):
