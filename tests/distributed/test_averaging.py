@@ -243,7 +243,16 @@ def test_the_run_says_what_is_averaged(averaged: Path):
     assert event.details["half_life_samples"] == pytest.approx(0.3 * 7200, rel=0.02)
 
 
-@pytest.mark.parametrize("optimizer_state", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "optimizer_state"),
+    [
+        ("averaged", False),
+        ("schedule_free", True),
+        pytest.param("averaged", True, marks=pytest.mark.slow),
+        pytest.param("schedule_free", False, marks=pytest.mark.slow),
+    ],
+    indirect=["kind"],
+)
 def test_a_warm_start_goes_on_from_the_average(
     rank_pools: RankPools, averaged: Path, kind: str, tmp_path: Path, optimizer_state: bool
 ):

@@ -39,7 +39,7 @@ def read_weights(directory: RunDirectory) -> bytes:
 
 
 def test_all_of_a_run_is_in_its_bucket_when_it_ends(bucket: Bucket, tmp_path: Path):
-    directory, process = start(tmp_path / "run", run=RUN, resources=ONE_RANK, store=STORE)
+    directory, process = start(tmp_path / "run", run={**RUN, "epochs": 1}, resources=ONE_RANK, store=STORE)
     code, outcome = ended(directory, process)
     assert (code, outcome.state) == (0, "succeeded"), outcome.message
     newest = find_newest_checkpoint(directory.checkpoints)

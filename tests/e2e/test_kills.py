@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 
+from dlrm.config import JobConfig, resolve
 from dlrm.record import PreparedData, RunDirectory
+from tests.dlrm.train.test_run import run_attempt
 from tests.e2e.killing import KINDS, curve, finish, kill_once
-from tests.e2e.launching import ended, start
+from tests.e2e.launching import TINY, ended, start
 from tests.e2e.raw_rows import data_of, write_rows
+from tests.rank_pool.pool import RankPools
 
 SEED = int(os.environ.get("DLRM_KILLS_SEED", "1"))
 SHORT: dict[str, Any] = {
@@ -71,10 +74,13 @@ def assert_same(killed: RunDirectory, alone: RunDirectory) -> None:
     ],
 )
 def test_a_run_that_was_killed_and_stopped_ends_as_if_it_had_not_been(
-    tmp_path: Path, num_ranks: int, kills: list[tuple[str, str]]
+    rank_pools: RankPools, tmp_path: Path, num_ranks: int, kills: list[tuple[str, str]]
 ):
-    job = {**SHORT, "resources": {"workers_per_node": num_ranks}}
-    alone = undisturbed(tmp_path / "alone", job)
+    """The run that it is compared with has ranks of the pool, which need not start."""
+    job = {**SHORT, "resources": {"workers_per_node": num_ranks, "threads_per_worker": 1}}
+    alone = RunDirectory(tmp_path / "alone")
+    resolved = resolve(JobConfig.model_validate({**TINY, **job}))
+    assert rank_pools.of(num_ranks).run(run_attempt, alone.path, 1, resolved, None)[0].state == "succeeded"
     assert_same(run_with_kills(tmp_path / "killed", job, kills, f"{SEED}"), alone)
 
 

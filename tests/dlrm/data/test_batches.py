@@ -170,7 +170,9 @@ def test_stages_of_several_sizes_have_the_rows_of_the_global_order_once_each(wor
     assert [batch.num_valid for batch in per_rank[0]] == [len(batch) for batch in expected]
 
 
-@pytest.mark.parametrize("world_size", [1, 2, 3, 4])
+@pytest.mark.parametrize(
+    "world_size", [pytest.param(1, marks=pytest.mark.slow), 2, 3, pytest.param(4, marks=pytest.mark.slow)]
+)
 def test_ranks_deliver_the_same_global_batches_over_many_windows_and_go_on_at_any(world_size: int) -> None:
     num_rows, global_size = 300_000, 12 * 5000
     order = SampleOrder(num_rows, 3, NumberedRows.row_bytes)
