@@ -46,7 +46,7 @@ def test_a_run_ends_with_a_model_that_scores_what_training_measured(tmp_path: Pa
 
 
 def test_sigterm_ends_in_a_checkpoint_of_one_step_and_code_75(tmp_path: Path):
-    directory, process = start(tmp_path / "run", run=ENDLESS)
+    directory, process = start(tmp_path / "run", run=ENDLESS, resources=ONE_RANK)
     wait_until(lambda: len(metrics_of(directory)) >= 3, process)
     process.send_signal(signal.SIGTERM)
     process.send_signal(signal.SIGTERM)
