@@ -100,7 +100,7 @@ def test_what_could_not_be_uploaded_in_time_is_told_and_is_uploaded_later(
     ("store", "message"),
     [
         ("s3://other/runs", "s3://other/runs"),
-        ("s3://key:secret@bucket/runs", "contains credentials"),
+        pytest.param("s3://key:secret@bucket/runs", "contains credentials", marks=pytest.mark.slow),
     ],
 )
 def test_a_store_that_cannot_be_used_is_told_before_anything_is_trained(

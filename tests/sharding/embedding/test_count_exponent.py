@@ -40,11 +40,10 @@ class CountedTables(ReferenceTables):
 @pytest.mark.parametrize(
     ("world_size", "transport"),
     [
-        (2, "memory"),
         (4, "network"),
         *(
             pytest.param(world_size, transport, marks=pytest.mark.slow)
-            for world_size, transport in [(1, "memory"), (1, "network"), (2, "network"), (4, "memory")]
+            for world_size, transport in [(1, "memory"), (1, "network"), (2, "memory"), (2, "network"), (4, "memory")]
         ),
     ],
 )
