@@ -12,6 +12,7 @@ from dlrm.config import ModelConfig, MomentsConfig
 from dlrm.optimizers import StepRates
 from dlrm.train.batch import to_device
 from sharding.comm.process_groups import Ranks
+from tests.cases import list_cases
 from tests.distributed.reference import GlobalBatch, ReferenceModel, draw_batches
 from tests.distributed.training import (
     TrainedModel,
@@ -26,6 +27,8 @@ from tests.distributed.training import (
 )
 from tests.rank_pool.pool import RankPools
 
+PLACES = ("bottom.layers.0.weight", "top.layers.0.weight", "table")
+TRANSPORTS = ("memory", "network", "torchrec")
 SMALL = ModelConfig(embedding_dim=8, bottom_mlp=[16, 8], top_mlp=[16, 1])
 
 
@@ -94,14 +97,7 @@ def test_every_plan_and_table_optimizer_follows_the_reference(
 
 @pytest.mark.parametrize(
     ("global_size", "plan"),
-    [
-        (192, "row_wise"),
-        (384, "data_parallel"),
-        *(
-            pytest.param(size, plan, marks=pytest.mark.slow)
-            for size, plan in [(192, "data_parallel"), (384, "row_wise"), (512, "row_wise"), (512, "data_parallel")]
-        ),
-    ],
+    list_cases([(192, "row_wise"), (384, "data_parallel")], (192, 384, 512), ("row_wise", "data_parallel")),
 )
 def test_sums_of_squares_begin_at_that_of_one_sample_whatever_the_batch_and_its_scale(
     rank_pools: RankPools, global_size: int, plan: str
@@ -125,19 +121,8 @@ def test_sums_of_squares_begin_at_that_of_one_sample_whatever_the_batch_and_its_
 @pytest.mark.parametrize(
     ("transport", "exchange_dtype", "num_empty"),
     [
-        ("memory", "fp32", 524_287),
-        ("network", "fp16", 0),
-        *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in [
-                ("memory", "fp32", 0),
-                ("memory", "fp16", 0),
-                ("memory", "fp16", 524_287),
-                ("network", "fp16", 524_287),
-                ("torchrec", "fp16", 0),
-                ("torchrec", "fp16", 524_287),
-            ]
-        ),
+        *list_cases([("memory", "fp32", 524_287)], ["memory"], ["fp32", "fp16"], [0, 524_287]),
+        *list_cases([("network", "fp16", 0)], ["network", "torchrec"], ["fp16"], [0, 524_287]),
     ],
 )
 def test_every_touched_row_moves_as_it_should_at_a_batch_of_524288(
@@ -252,12 +237,7 @@ def step_with_nan_weight(ranks: Ranks, setting: TrainingSetting, batches: list[G
 
 
 @pytest.mark.parametrize(
-    ("where", "transport"),
-    [
-        pytest.param(where, transport, marks=() if row == column else pytest.mark.slow)
-        for row, where in enumerate(["bottom.layers.0.weight", "top.layers.0.weight", "table"])
-        for column, transport in enumerate(["memory", "network", "torchrec"])
-    ],
+    ("where", "transport"), list_cases(list(zip(PLACES, TRANSPORTS, strict=True)), PLACES, TRANSPORTS)
 )
 def test_a_nan_among_the_weights_drops_the_step_on_all_ranks(rank_pools: RankPools, where: str, transport: str):
     setting = TrainingSetting(1024, 256, "rowwise_adagrad", transport=transport)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from sharding.embedding.make_transport import TransportName
+from tests.cases import list_cases
 from tests.rank_pool.pool import RankPools
 from tests.sharding.embedding.plans import list_types, make_uniform_plan
 from tests.sharding.embedding.table_batches import (
@@ -37,16 +38,7 @@ class CountedTables(ReferenceTables):
 
 
 @pytest.mark.parametrize(("optimizer", "exponent"), [("sgd", -0.5), ("rowwise_adagrad", 0.5), ("adagrad", 1.0)])
-@pytest.mark.parametrize(
-    ("world_size", "transport"),
-    [
-        (4, "network"),
-        *(
-            pytest.param(world_size, transport, marks=pytest.mark.slow)
-            for world_size, transport in [(1, "memory"), (1, "network"), (2, "memory"), (2, "network"), (4, "memory")]
-        ),
-    ],
-)
+@pytest.mark.parametrize(("world_size", "transport"), list_cases([(4, "network")], (1, 2, 4), ("memory", "network")))
 def test_three_updates_follow_the_float64_reference(
     rank_pools: RankPools, world_size: int, optimizer: OptimizerName, exponent: float, transport: TransportName
 ):

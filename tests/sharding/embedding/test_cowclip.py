@@ -1,13 +1,12 @@
 """Clipping of the gradients of rows by their occurrences in the whole batch, under any plan of whole rows."""
 
-from itertools import product
-
 import pytest
 import torch
 
 from sharding.embedding import CowClip
 from sharding.embedding.make_transport import TransportName
 from sharding.planner import ShardingType
+from tests.cases import list_cases
 from tests.rank_pool.pool import RankPools
 from tests.sharding.embedding.plans import list_types, make_uniform_plan
 from tests.sharding.embedding.table_batches import TABLES, ReferenceTables, TableBatch, draw_three_batches
@@ -16,7 +15,7 @@ from tests.sharding.embedding.test_sharded_tables import assemble_tables, assert
 
 COWCLIP = CowClip(r=0.1, zeta=0.1)
 """An occurrence has a gradient of about 0.17, and rows of tables have weights of 0.1 to 2.3."""
-TELLING = {(2, "memory", "sum"), (2, "network", "mean"), (4, "network", "sum")}
+TELLING = [(2, "memory", "sum"), (2, "network", "mean"), (4, "network", "sum")]
 
 
 class ClippedTables(ReferenceTables):
@@ -42,10 +41,7 @@ class ClippedTables(ReferenceTables):
 @pytest.mark.parametrize("sharding_type", list_types("rowwise_adagrad"))
 @pytest.mark.parametrize(
     ("world_size", "transport", "pooling"),
-    [
-        pytest.param(*case, marks=() if case in TELLING else pytest.mark.slow)
-        for case in product((1, 2, 4), ("memory", "network"), ("sum", "mean"))
-    ],
+    list_cases(TELLING, (1, 2, 4), ("memory", "network"), ("sum", "mean")),
 )
 def test_three_updates_follow_the_float64_reference(
     rank_pools: RankPools, world_size: int, sharding_type: ShardingType, transport: TransportName, pooling: str

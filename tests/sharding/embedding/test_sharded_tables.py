@@ -11,6 +11,7 @@ from sharding.embedding import Shard, ShardedTables, TableOptimizer
 from sharding.embedding.make_transport import TransportName
 from sharding.jagged import JaggedIds
 from sharding.planner import ExchangeType, Plan, ShardingType
+from tests.cases import list_cases
 from tests.rank_pool.pool import RankPools
 from tests.sharding.embedding.plans import TYPES, list_types, make_mixed_plan, make_uniform_plan
 from tests.sharding.embedding.table_batches import (
@@ -43,7 +44,7 @@ INITIAL_STATE = 2.0
 """About the square of S times the gradient of one occurrence, which is 1.8 on average."""
 
 
-def list_cases() -> list[Any]:
+def list_plan_cases() -> list[Any]:
     """List plans, transports, optimizers and formats of numbers; all but the telling ones are slow.
 
     The telling ones have every two of a plan, a transport and an optimizer together in fp32, and each of them in fp16.
@@ -91,7 +92,7 @@ def assert_moved_alike(found: torch.Tensor, expected: torch.Tensor, origin: torc
     assert (moved - expected_move).norm(dim=-1).max() <= tolerance * expected_move.norm(dim=-1).max()
 
 
-@pytest.mark.parametrize(("sharding_type", "transport", "optimizer", "exchange_dtype"), list_cases())
+@pytest.mark.parametrize(("sharding_type", "transport", "optimizer", "exchange_dtype"), list_plan_cases())
 @pytest.mark.parametrize(
     "world_size", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(4, marks=pytest.mark.slow)]
 )
@@ -112,15 +113,7 @@ def test_three_updates_follow_the_float64_reference(
 
 @pytest.mark.parametrize(
     ("optimizer", "transport"),
-    [
-        ("rowwise_adagrad", "memory"),
-        ("adagrad", "network"),
-        ("adagrad", "torchrec"),
-        *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in [("rowwise_adagrad", "network"), ("rowwise_adagrad", "torchrec"), ("adagrad", "memory")]
-        ),
-    ],
+    list_cases([("rowwise_adagrad", "memory"), ("adagrad", "network"), ("adagrad", "torchrec")], ADAGRADS, TRANSPORTS),
 )
 @pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_updates_whose_sums_of_squares_begin_above_zero_follow_the_float64_reference(

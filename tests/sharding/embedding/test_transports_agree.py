@@ -1,13 +1,13 @@
 """How far the memory and the network transport agree, by the native operators: see docs/architecture.md."""
 
 from functools import cache
-from itertools import product
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 import torch
 
 from sharding.planner import ExchangeType, ShardingType
+from tests.cases import list_cases
 from tests.rank_pool.pool import RankPools
 from tests.sharding.embedding.plans import TYPES, make_uniform_plan
 from tests.sharding.embedding.table_batches import TABLES, draw_batch, draw_three_batches
@@ -15,6 +15,8 @@ from tests.sharding.embedding.table_steps import TableLayout, TablesResult, look
 
 SPLIT_BY_ROWS: tuple[ShardingType, ...] = ("row_wise", "table_row_wise", "grid")
 WORLD_SIZE = 4
+NARROW = [("table_wise", "fp16"), ("column_wise", "bf16"), ("row_wise", "fp16"), ("grid", "bf16")]
+"""One plan of each kind of split with a format of the exchange."""
 
 
 @cache
@@ -36,16 +38,10 @@ def run_both_transports(
     return list(zip(*by_transport, strict=True))
 
 
-def list_formats() -> list[Any]:
-    """List plans and formats; all plans meet fp32, and one plan of each kind of split meets the narrow formats."""
-    narrow = {("table_wise", "fp16"), ("column_wise", "bf16"), ("row_wise", "fp16"), ("grid", "bf16")}
-    return [
-        pytest.param(kind, dtype, marks=() if dtype == "fp32" or (kind, dtype) in narrow else pytest.mark.slow)
-        for kind, dtype in product(TYPES, get_args(ExchangeType))
-    ]
-
-
-@pytest.mark.parametrize(("sharding_type", "exchange_dtype"), list_formats())
+@pytest.mark.parametrize(
+    ("sharding_type", "exchange_dtype"),
+    list_cases([*((kind, "fp32") for kind in TYPES), *NARROW], TYPES, get_args(ExchangeType)),
+)
 def test_the_same_gradients_move_tables_alike_to_the_bit(
     rank_pools: RankPools, sharding_type: ShardingType, exchange_dtype: ExchangeType
 ):
