@@ -50,7 +50,9 @@ def test_the_same_gradients_move_tables_alike_to_the_bit(
         assert all(torch.equal(weights, network.after[shard]) for shard, weights in memory.after.items())
 
 
-@pytest.mark.parametrize("sharding_type", TYPES)
+@pytest.mark.parametrize(
+    "sharding_type", list_cases([("table_wise",), ("row_wise",), ("grid",), ("data_parallel",)], TYPES)
+)
 def test_bags_of_one_id_are_looked_up_alike_to_the_bit(rank_pools: RankPools, sharding_type: ShardingType):
     for memory, network in run_both_transports(rank_pools, sharding_type, "fp32", max_length=1):
         assert all(map(torch.equal, memory.pooled, network.pooled))

@@ -166,6 +166,7 @@ def test_lines_that_end_in_cr_lf_are_the_same_rows(tmp_path: Path) -> None:
         assert rows == [plainly(line) for line in lines if line != lines[4]]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not REAL.exists(), reason=f"real Criteo rows are not at {REAL}")
 def test_real_rows_are_read() -> None:
     rows = rows_of(cut_criteo_blocks(found(REAL), 1 << 20))
