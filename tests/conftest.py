@@ -18,10 +18,13 @@ sys.dont_write_bytecode = False
 
 # How long an example takes depends on what else the machine does, which is no fault of the code.
 hypothesis.settings.register_profile("without deadlines", deadline=None)
-hypothesis.settings.load_profile("without deadlines")
+hypothesis.settings.register_profile("few examples", deadline=None, max_examples=25)
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    # Examples are drawn anew in every run: many runs of a few find what one run of many does.
+    leaves_slow_out = "not slow" in config.option.markexpr
+    hypothesis.settings.load_profile("few examples" if leaves_slow_out else "without deadlines")
     # A shell has what it runs behind itself ignore interrupts, and so would all that tests start.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -44,6 +47,7 @@ def rank_pools() -> "Iterator[RankPools]":
     # Imported late: most tests need no torch.
     from tests.rank_pool.pool import RankPools
 
-    pools = RankPools("dlrm.train.build", "dlrm.train.trainer", "torch.distributed.checkpoint")
+    modules = "dlrm.train.build", "dlrm.train.trainer", "torch.distributed.checkpoint"
+    pools = RankPools(*modules, "sharding.embedding.torchrec_transport")
     yield pools
     pools.close()

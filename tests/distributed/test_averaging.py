@@ -99,10 +99,10 @@ def average_in_float64(weights: list[Weights], num_samples: list[int]) -> list[W
 @pytest.mark.parametrize(
     ("plan", "transport", "world_size"),
     [
-        ("table_wise", "memory", 1),
-        ("row_wise", "memory", 2),
+        pytest.param("table_wise", "memory", 1, marks=pytest.mark.slow),
+        pytest.param("row_wise", "memory", 2, marks=pytest.mark.slow),
         ("table_wise", "memory", 4),
-        ("row_wise", "network", 2),
+        pytest.param("row_wise", "network", 2, marks=pytest.mark.slow),
         ("data_parallel", "network", 2),
         ("row_wise", "torchrec", 2),
     ],
@@ -243,7 +243,16 @@ def test_the_run_says_what_is_averaged(averaged: Path):
     assert event.details["half_life_samples"] == pytest.approx(0.3 * 7200, rel=0.02)
 
 
-@pytest.mark.parametrize("optimizer_state", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "optimizer_state"),
+    [
+        ("averaged", False),
+        ("schedule_free", True),
+        pytest.param("averaged", True, marks=pytest.mark.slow),
+        pytest.param("schedule_free", False, marks=pytest.mark.slow),
+    ],
+    indirect=["kind"],
+)
 def test_a_warm_start_goes_on_from_the_average(
     rank_pools: RankPools, averaged: Path, kind: str, tmp_path: Path, optimizer_state: bool
 ):

@@ -69,7 +69,7 @@ def assert_moments(measured: MeasuredMoments, setting: MomentsSetting, tolerance
 
 
 @pytest.mark.parametrize("setting", [WHOLE, LAST], ids=["a full batch", "a padded, weighted one"])
-@pytest.mark.parametrize("chunk_size", [7, pytest.param(16, marks=pytest.mark.slow), 72])
+@pytest.mark.parametrize("chunk_size", [7, *(pytest.param(size, marks=pytest.mark.slow) for size in (16, 72))])
 @pytest.mark.parametrize("moments", [ALL, SHARE, GROUPS], ids=["exact", "exact on a share", "groups"])
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.slow), 2])

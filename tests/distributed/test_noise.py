@@ -155,15 +155,16 @@ def measure_noise_over_windows(
     return layer.average()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "world_size", "data"),
     [
-        pytest.param(EIGHTH, 1, TimeOrderedRows(8, 0), marks=pytest.mark.slow),
-        pytest.param(GROUPS, 1, TimeOrderedRows(8, 0), marks=pytest.mark.slow),
-        pytest.param(EIGHTH, 2, TimeOrderedRows(8, 0), marks=pytest.mark.slow),
-        pytest.param(GROUPS, 2, TimeOrderedRows(8, 0), marks=pytest.mark.slow),
+        (EIGHTH, 1, TimeOrderedRows(8, 0)),
+        (GROUPS, 1, TimeOrderedRows(8, 0)),
+        (EIGHTH, 2, TimeOrderedRows(8, 0)),
+        (GROUPS, 2, TimeOrderedRows(8, 0)),
         # Over the ends of 2 windows, and of epochs.
-        pytest.param(EIGHTH, 1, TimeOrderedRows(2, -4096), marks=pytest.mark.slow),
+        (EIGHTH, 1, TimeOrderedRows(2, -4096)),
         (GROUPS, 1, TimeOrderedRows(2, -4096)),
     ],
 )

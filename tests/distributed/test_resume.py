@@ -94,11 +94,11 @@ def test_ten_steps_are_bit_for_bit_five_a_stop_and_five_more(
 @pytest.mark.parametrize(
     ("setting", "plans"),
     [
-        (ADAGRAD, ("table_wise", "row_wise")),
+        pytest.param(ADAGRAD, ("table_wise", "row_wise"), marks=pytest.mark.slow),
         (ADAGRAD, ("row_wise", "table_wise")),
         (AVERAGED, ("row_wise", "table_wise")),
         (replace(ADAGRAD, dense_optimizer="schedule_free"), ("table_wise", "row_wise")),
-        (SGD, ("table_wise", "row_wise")),
+        pytest.param(SGD, ("table_wise", "row_wise"), marks=pytest.mark.slow),
         (SGD, ("row_wise", "auto")),
     ],
     ids=[

@@ -31,7 +31,7 @@ from tests.patience import wait_until
 
 KINDS = ("rank", "launch", "everything", "stop")
 """SIGKILL of a random rank, of the launch process, of all processes; SIGTERM to the launch process."""
-POLL_SECONDS = 0.002
+POLL_SECONDS = 0.01
 PATIENCE_SECONDS = 600
 
 

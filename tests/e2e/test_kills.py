@@ -10,15 +10,22 @@ from typing import Any
 
 import pytest
 
+from dlrm.config import JobConfig, resolve
 from dlrm.record import PreparedData, RunDirectory
+from tests.dlrm.train.test_run import run_attempt
 from tests.e2e.killing import KINDS, curve, finish, kill_once
-from tests.e2e.launching import ended, start
+from tests.e2e.launching import TINY, ended, start
 from tests.e2e.raw_rows import data_of, write_rows
+from tests.rank_pool.pool import RankPools
 
 SEED = int(os.environ.get("DLRM_KILLS_SEED", "1"))
 SHORT: dict[str, Any] = {
     "data": {"format": "synthetic", "synthetic": {"num_rows": 60_000, "num_ids": 500}, "eval_fraction": 0.4},
     "run": {"epochs": 6, "eval_every_fraction": 0.1, "checkpoint_every_seconds": 0.4, "yardsticks": "none"},
+}
+SHORTEST: dict[str, Any] = {
+    "data": {"format": "synthetic", "synthetic": {"num_rows": 30_000, "num_ids": 500}, "eval_fraction": 0.2},
+    "run": {**SHORT["run"], "epochs": 3, "eval_every_fraction": 0.25},
 }
 LONG: dict[str, Any] = {**SHORT, "run": {"epochs": 40, "eval_every_fraction": 0.02, "checkpoint_every_seconds": 1.0}}
 RAW: dict[str, Any] = {
@@ -59,10 +66,11 @@ def assert_same(killed: RunDirectory, alone: RunDirectory) -> None:
 
 
 @pytest.mark.parametrize(
-    ("num_ranks", "kills"),
+    ("document", "num_ranks", "kills"),
     [
-        pytest.param(1, [("everything", "checkpoint")], id="once"),
+        pytest.param(SHORTEST, 1, [("everything", "checkpoint")], id="once"),
         pytest.param(
+            SHORT,
             2,
             [("launch", "training"), ("rank", "checkpoint"), ("stop", "evaluation"), ("everything", "export")],
             id="again and again",
@@ -71,10 +79,13 @@ def assert_same(killed: RunDirectory, alone: RunDirectory) -> None:
     ],
 )
 def test_a_run_that_was_killed_and_stopped_ends_as_if_it_had_not_been(
-    tmp_path: Path, num_ranks: int, kills: list[tuple[str, str]]
+    rank_pools: RankPools, tmp_path: Path, document: dict[str, Any], num_ranks: int, kills: list[tuple[str, str]]
 ):
-    job = {**SHORT, "resources": {"workers_per_node": num_ranks}}
-    alone = undisturbed(tmp_path / "alone", job)
+    """The run that it is compared with has ranks of the pool, which need not start."""
+    job = {**document, "resources": {"workers_per_node": num_ranks, "threads_per_worker": 1}}
+    alone = RunDirectory(tmp_path / "alone")
+    resolved = resolve(JobConfig.model_validate({**TINY, **job}))
+    assert rank_pools.of(num_ranks).run(run_attempt, alone.path, 1, resolved, None)[0].state == "succeeded"
     assert_same(run_with_kills(tmp_path / "killed", job, kills, f"{SEED}"), alone)
 
 

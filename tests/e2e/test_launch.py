@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dlrm.record import EndReason, EvaluationReport, RunDirectory, StepReport
-from tests.e2e.launching import ended, reports_of, start
+from tests.e2e.launching import ONE_RANK, ended, reports_of, start
 from tests.patience import wait_until
 
 ENDLESS = {"epochs": 1000, "eval_every_fraction": 1.0}
@@ -21,7 +21,7 @@ def metrics_of(directory: RunDirectory) -> list[Any]:
 
 
 def test_a_run_ends_with_a_model_that_scores_what_training_measured(tmp_path: Path):
-    directory, process = start(tmp_path / "run")
+    directory, process = start(tmp_path / "run", resources=ONE_RANK)
     code, outcome = ended(directory, process)
     assert (code, outcome.state, outcome.reason) == (0, "succeeded", EndReason.COMPLETED)
 
@@ -46,7 +46,7 @@ def test_a_run_ends_with_a_model_that_scores_what_training_measured(tmp_path: Pa
 
 
 def test_sigterm_ends_in_a_checkpoint_of_one_step_and_code_75(tmp_path: Path):
-    directory, process = start(tmp_path / "run", run=ENDLESS)
+    directory, process = start(tmp_path / "run", run=ENDLESS, resources=ONE_RANK)
     wait_until(lambda: len(metrics_of(directory)) >= 3, process)
     process.send_signal(signal.SIGTERM)
     process.send_signal(signal.SIGTERM)

@@ -131,7 +131,7 @@ def test_an_attempt_that_finds_an_earlier_one_at_work_leaves_it_alone(
     assert (end.checkpoint.step, end.model_path) == (end.outcome.step, None)
 
 
-@pytest.mark.parametrize("document", [None, "damaged.json"])
+@pytest.mark.parametrize("document", [None, pytest.param("damaged.json", marks=pytest.mark.slow)])
 def test_a_run_without_a_document_fails_as_bad_input_and_says_so(
     tmp_path: Path, mounted: Path, server: LineServer, document: str | None
 ):
@@ -147,7 +147,7 @@ def test_a_run_without_a_document_fails_as_bad_input_and_says_so(
     assert not directory.spec.exists()
 
 
-@pytest.mark.parametrize("content", [None, '{"url": "http://127.0.0.1:1"}'])
+@pytest.mark.parametrize("content", [pytest.param(None, marks=pytest.mark.slow), '{"url": "http://127.0.0.1:1"}'])
 def test_a_push_target_that_cannot_be_read_is_an_error_of_the_option(tmp_path: Path, content: str | None):
     target = tmp_path / "push.json"
     if content is not None:

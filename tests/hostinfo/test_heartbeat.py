@@ -14,11 +14,12 @@ from tests.patience import PATIENCE_SECONDS, wait_until
 
 SENDER = """
 import sys, threading
-from hostinfo.heartbeat import start_heartbeats
-start_heartbeats(int(sys.argv[1]))
+from hostinfo import heartbeat
+heartbeat.INTERVAL_SECONDS = 0.2
+heartbeat.start_heartbeats(int(sys.argv[1]))
 threading.Event().wait()
 """
-TIMEOUT_SECONDS = 3.0
+TIMEOUT_SECONDS = 2.0
 
 
 @pytest.fixture

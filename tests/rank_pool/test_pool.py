@@ -20,11 +20,7 @@ def sum_of_ranks(ranks: Ranks) -> float:
     return total.item()
 
 
-def test_a_failing_rank_is_shown_and_the_next_test_has_fresh_ranks():
-    pools = RankPools("sharding.embedding")
-    try:
-        with pytest.raises(RankError, match=r"rank 1:(.|\n)*it was me"):
-            pools.of(2).run(fail_on_rank_1)
-        assert pools.of(2).run(sum_of_ranks) == [1.0, 1.0]
-    finally:
-        pools.close()
+def test_a_failing_rank_is_shown_and_the_next_test_has_fresh_ranks(rank_pools: RankPools):
+    with pytest.raises(RankError, match=r"rank 1:(.|\n)*it was me"):
+        rank_pools.of(2).run(fail_on_rank_1)
+    assert rank_pools.of(2).run(sum_of_ranks) == [1.0, 1.0]

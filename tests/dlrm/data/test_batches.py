@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -67,7 +67,6 @@ def global_ids(per_rank: list[list[Batch]]) -> list[list[int]]:
     return batches
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(1, 300), st.integers(1, 8), st.integers(0, 2**63 - 1))
 def test_any_number_of_ranks_delivers_the_same_global_batches(num_rows: int, units: int, seed: int) -> None:
     global_size = 12 * units
@@ -171,7 +170,9 @@ def test_stages_of_several_sizes_have_the_rows_of_the_global_order_once_each(wor
     assert [batch.num_valid for batch in per_rank[0]] == [len(batch) for batch in expected]
 
 
-@pytest.mark.parametrize("world_size", [1, 2, 3, 4])
+@pytest.mark.parametrize(
+    "world_size", [pytest.param(1, marks=pytest.mark.slow), 2, 3, pytest.param(4, marks=pytest.mark.slow)]
+)
 def test_ranks_deliver_the_same_global_batches_over_many_windows_and_go_on_at_any(world_size: int) -> None:
     num_rows, global_size = 300_000, 12 * 5000
     order = SampleOrder(num_rows, 3, NumberedRows.row_bytes)

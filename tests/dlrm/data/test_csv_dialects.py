@@ -265,7 +265,7 @@ def check_torn(directory: Path, content: bytes) -> None:
     assert len(sentence) < 2000
 
 
-@settings(deadline=None, max_examples=80, suppress_health_check=SLOW)
+@settings(suppress_health_check=SLOW)
 @given(written())
 def test_a_table_that_another_program_wrote_is_read_as_it_was_written(
     tmp_path_factory: pytest.TempPathFactory, table: Written
@@ -273,7 +273,7 @@ def test_a_table_that_another_program_wrote_is_read_as_it_was_written(
     check_plain(tmp_path_factory.getbasetemp(), table)
 
 
-@settings(deadline=None, max_examples=80, suppress_health_check=SLOW)
+@settings(suppress_health_check=SLOW)
 @given(torn())
 def test_any_file_is_read_or_refused_in_one_sentence(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     check_torn(tmp_path_factory.getbasetemp(), content)
@@ -285,7 +285,7 @@ def test_ten_minutes_of_any_dialect_end_in_rows_or_in_one_sentence(tmp_path: Pat
     end = time.monotonic() + FUZZ_SECONDS
     examples = 0
 
-    @settings(deadline=None, max_examples=500, suppress_health_check=SLOW)
+    @settings(max_examples=500, suppress_health_check=SLOW)
     @given(written(), torn())
     def fuzz(table: Written, content: bytes) -> None:
         nonlocal examples

@@ -3,7 +3,7 @@ import hashlib
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrm.data.order import BLOCKS_PER_WINDOW, MAX_WINDOW_ROWS, MIN_WINDOW_ROWS, SampleOrder
@@ -27,7 +27,6 @@ def order_of(num_rows: int, seed: int = 0, row_bytes: int = SHORT_WINDOWS) -> Sa
     return SampleOrder(num_rows, seed, row_bytes)
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     num_rows=st.integers(1, 400_000),
     size=st.integers(1000, 200_000),
@@ -63,7 +62,6 @@ def test_seeds_have_orders_of_their_own() -> None:
 
 
 @given(st.data())
-@settings(max_examples=30, deadline=None)
 def test_a_batch_is_the_same_whichever_were_asked_for_before(data: st.DataObject) -> None:
     num_rows = data.draw(st.integers(1, 300_000))
     size = data.draw(st.integers(max(1, num_rows // 20), num_rows + 10))

@@ -2,13 +2,12 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrm.data.split import Split, split_by_hash
 
 
-@settings(deadline=None)
 @given(st.integers(0, 200_000), st.floats(0.01, 0.99))
 def test_every_row_is_on_one_side(num_rows: int, eval_fraction: float) -> None:
     train, evaluation = split_by_hash(num_rows, eval_fraction) if num_rows else split_by_hash(1, eval_fraction)
@@ -30,7 +29,6 @@ def test_more_rows_and_a_larger_share_leave_held_out_rows_held_out() -> None:
     assert set(few) < set(larger_share)
 
 
-@settings(deadline=None)
 @given(st.integers(1, 200_000), st.floats(0.01, 0.99), st.lists(st.integers(0, 200_000), max_size=5))
 def test_any_cut_into_blocks_holds_out_the_same_rows(num_rows: int, eval_fraction: float, cuts: list[int]) -> None:
     edges = sorted({0, num_rows, *(cut for cut in cuts if cut < num_rows)})

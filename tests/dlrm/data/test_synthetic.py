@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrm.config import SyntheticConfig, TeacherConfig
@@ -22,7 +22,6 @@ def rows(source: SyntheticRows) -> Rows:
     return source.read(NUMBERS)
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.lists(st.integers(0, 2**40 - 1), max_size=3000), st.integers(1, 3000))
 def test_a_row_is_the_same_in_any_order_and_any_chunk(numbers: list[int], chunk_size: int) -> None:
     source = SyntheticRows(SyntheticConfig(num_rows=2**40))
@@ -111,7 +110,9 @@ def test_a_quarter_is_positive_and_labels_are_draws_of_the_teacher(source: Synth
         assert abs(rows.labels[inside].mean() - probabilities[inside].mean()) < tolerance
 
 
-@pytest.mark.parametrize(("seed", "num_ids"), [(0, 10_000), (1, 10_000), (2, 100), (3, 1_000_000)])
+@pytest.mark.parametrize(
+    ("seed", "num_ids"), [pytest.param(0, 10_000, marks=pytest.mark.slow), (1, 10_000), (2, 100), (3, 1_000_000)]
+)
 def test_the_best_possible_auc_is_about_four_fifths(seed: int, num_ids: int) -> None:
     source = SyntheticRows(SyntheticConfig(seed=seed, num_ids=num_ids))
     best = auc(source.read(NUMBERS).labels, source.best_probabilities(NUMBERS))
@@ -119,7 +120,7 @@ def test_the_best_possible_auc_is_about_four_fifths(seed: int, num_ids: int) -> 
     assert 0.785 < best < 0.815
 
 
-@pytest.mark.parametrize("num_interacting", [2, 12, 24])
+@pytest.mark.parametrize("num_interacting", [2, 12, pytest.param(24, marks=pytest.mark.slow)])
 def test_interactions_have_their_share_of_what_labels_depend_on(num_interacting: int) -> None:
     """Rows that agree in all but one pair of columns tell the part of the logit that is no sum over columns."""
     teacher = TeacherConfig(num_interacting=num_interacting, interaction_fraction=0.6)

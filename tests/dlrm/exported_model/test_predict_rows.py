@@ -237,7 +237,7 @@ def test_a_model_of_a_synthetic_log_says_that_it_knows_no_raw_values(tmp_path: P
         dlrm.load_model(tmp_path / "model").predict({"C1": [1]})
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=5)
 @given(made_tables(max_rows=30), st.sampled_from(["dlrm", "dcn_v2"]), st.sampled_from(["sum", "mean"]), st.data())
 def test_rows_score_the_same_from_a_dictionary_a_file_and_prepared(
     tmp_path_factory: pytest.TempPathFactory, table: MadeTable, architecture: str, pooling: str, data: st.DataObject

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
@@ -15,7 +15,6 @@ from tests.dlrm.exported_model.full_disk import files_of_at_most
 SHAPES = st.dictionaries(st.text(min_size=1), st.lists(st.integers(0, 5), max_size=3), max_size=6)
 
 
-@settings(max_examples=40)
 @given(shapes=SHAPES.filter(lambda shapes: "__metadata__" not in shapes), seed=st.integers(0, 99))
 def test_what_is_written_to_the_tensors_is_what_safetensors_reads(
     tmp_path_factory: pytest.TempPathFactory, shapes: dict[str, list[int]], seed: int

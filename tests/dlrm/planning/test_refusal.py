@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ByteSize, TypeAdapter
 
@@ -122,7 +122,6 @@ def test_too_little_memory_names_the_table_the_bytes_and_what_would_fit():
     assert_all_do(REQUEST_WITHOUT_ROOM, error)
 
 
-@settings(max_examples=100, deadline=None)
 @given(drawn=draw_requests(), share=st.sampled_from([64, 4096]), part=st.floats(0.1, 0.9))
 def test_whatever_is_proposed_does(drawn: PlanRequest, share: int, part: float):
     tight = tighten(drawn, share, part)

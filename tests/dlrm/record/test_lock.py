@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from dlrm.record import RunDirectory, RunInUseError, hold_run_lock
+from dlrm.record import RunDirectory, RunInUseError, hold_run_lock, lock
+
+LOCK_TIMEOUT_SECONDS = 0.1
+
+
+@pytest.fixture(autouse=True)
+def short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock, "LOCK_TIMEOUT_SECONDS", LOCK_TIMEOUT_SECONDS)
 
 
 def refusal_of(directory: RunDirectory) -> RunInUseError:

@@ -102,7 +102,7 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def serve_lines() -> Iterator[LineServer]:
     server = LineServer()
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     try:
         yield server
     finally:

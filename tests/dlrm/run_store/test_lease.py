@@ -16,13 +16,15 @@ from tests.dlrm.run_store.runs import RUN
 from tests.patience import wait_until
 
 QUICK = LeaseTimes(valid_seconds=3.0, renew_seconds=0.3, margin_seconds=0.5, retry_seconds=0.2)
+LAPSING = replace(QUICK, margin_seconds=2.0)
+"""The lease lapses after one second without a renewal."""
 LIMITS = RequestLimits(silent_seconds=1.0, num_tries=2)
 ELSEWHERE = Holder("far", ProcessIdentity("another boot", 7, 1), 0.0)
 
 
-def make_lease(host: str | None = None) -> RunLease:
+def make_lease(host: str | None = None, times: LeaseTimes = QUICK) -> RunLease:
     """Make a lease of this process, or of one of another machine."""
-    return RunLease(RUN, QUICK, LIMITS, None if host is None else replace(ELSEWHERE, host=host))
+    return RunLease(RUN, times, LIMITS, None if host is None else replace(ELSEWHERE, host=host))
 
 
 def test_a_second_launch_is_refused_and_told_who_is_there(bucket: Bucket):
@@ -45,7 +47,7 @@ def test_a_lease_that_was_released_is_free_at_once(bucket: Bucket):
 def test_a_lease_whose_time_is_over_is_taken_over(bucket: Bucket):
     ObjectStore(RUN).put_bytes("lease/old.json", ELSEWHERE.to_bytes())
     told: list[str] = []
-    lease = make_lease()
+    lease = make_lease(times=replace(QUICK, valid_seconds=1.5))
     lease.acquire(told.append)
     assert "process 7 on far" in told[0]
     assert len(bucket.list_names("runs/run/lease")) == 1
@@ -92,21 +94,21 @@ def test_of_many_launches_at_once_never_two_have_the_lease(bucket: Bucket):
                 continue
         holders.append(host)
         most[0] = max(most[0], len(holders))
-        time.sleep(0.9)
+        time.sleep(0.6)
         holders.remove(host)
         lease.release()
 
-    threads = [threading.Thread(target=launch, args=(f"host{number}",)) for number in range(5)]
+    threads = [threading.Thread(target=launch, args=(f"host{number}",)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert most == [1]
-    assert len(refused) < 5
+    assert len(refused) < 4
 
 
 def test_a_holder_that_was_cut_off_too_long_writes_nothing_and_gives_way(bucket: Bucket):
-    cut_off = make_lease("far")
+    cut_off = make_lease("far", LAPSING)
     cut_off.acquire()
     bucket.proxy.state = "cut"
     wait_until(lambda: _raises(cut_off, RequestError))
@@ -122,7 +124,7 @@ def test_a_holder_that_was_cut_off_too_long_writes_nothing_and_gives_way(bucket:
 
 
 def test_a_holder_that_was_cut_off_goes_on_where_nobody_else_came(bucket: Bucket):
-    lease = make_lease("far")
+    lease = make_lease("far", LAPSING)
     lease.acquire()
     bucket.proxy.state = "cut"
     wait_until(lambda: _raises(lease, RequestError))
@@ -132,13 +134,14 @@ def test_a_holder_that_was_cut_off_goes_on_where_nobody_else_came(bucket: Bucket
 
 
 def test_a_renewal_that_arrives_too_late_takes_nothing_back(bucket: Bucket, monkeypatch: pytest.MonkeyPatch):
-    slow = RunLease(RUN, replace(QUICK, renew_seconds=1000.0), LIMITS, replace(ELSEWHERE, host="far"))
+    times = replace(QUICK, renew_seconds=1000.0, margin_seconds=1.5)
+    slow = make_lease("far", times)
     slow.acquire()
     put = ObjectStore.put_bytes
 
     def put_late(store: ObjectStore, name: str, content: bytes) -> None:
         # Meanwhile its time ends, and another one takes over just before this arrives.
-        time.sleep(QUICK.valid_seconds)
+        time.sleep(times.valid_seconds - times.margin_seconds)
         bucket.write("runs/run/lease/new.json", replace(ELSEWHERE, host="near").to_bytes())
         put(store, name, content)
 

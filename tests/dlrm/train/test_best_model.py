@@ -70,7 +70,7 @@ def test_a_run_that_gets_worse_leaves_its_best_model(overfitted: tuple[Path, Out
 
 
 def test_the_last_model_is_left_where_the_job_asks_for_it(rank_pools: RankPools, tmp_path: Path):
-    outcome = train(rank_pools, tmp_path, resolve_overfitting_job(keep_model="last", epochs=6))
+    outcome = train(rank_pools, tmp_path, resolve_overfitting_job(keep_model="last", epochs=3))
     last = read_curve(tmp_path, 1).evaluations[-1]
     assert (outcome.metrics["model_step"], outcome.metrics["auc"]) == (outcome.step, last.auc)
     assert [path.name for path in RunDirectory(tmp_path).checkpoints.iterdir()] == [f"step-{outcome.step:08}"]

@@ -95,7 +95,9 @@ def make_moments(estimator: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("estimator", ["none", "exact", "groups"])
-@pytest.mark.parametrize(("world_size", "chunk_size"), [(1, 512), (1, 100), (2, 96)])
+@pytest.mark.parametrize(
+    ("world_size", "chunk_size"), [pytest.param(1, 512, marks=pytest.mark.slow), (1, 100), (2, 96)]
+)
 def test_filled_up_chunks_of_fixed_shape_train_the_same_model(
     rank_pools: RankPools, world_size: int, chunk_size: int, estimator: str
 ):

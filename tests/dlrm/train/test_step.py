@@ -12,6 +12,7 @@ from dlrm.config import ModelConfig, MomentsConfig
 from dlrm.optimizers import StepRates
 from dlrm.train.batch import to_device
 from sharding.comm.process_groups import Ranks
+from tests.cases import list_cases
 from tests.distributed.reference import GlobalBatch, ReferenceModel, draw_batches
 from tests.distributed.training import (
     TrainedModel,
@@ -26,6 +27,8 @@ from tests.distributed.training import (
 )
 from tests.rank_pool.pool import RankPools
 
+PLACES = ("bottom.layers.0.weight", "top.layers.0.weight", "table")
+TRANSPORTS = ("memory", "network", "torchrec")
 SMALL = ModelConfig(embedding_dim=8, bottom_mlp=[16, 8], top_mlp=[16, 1])
 
 
@@ -81,7 +84,9 @@ def test_twenty_steps_follow_the_float64_reference_and_move_every_table(rank_poo
 
 @pytest.mark.parametrize("plan", ["table_wise", "row_wise"])
 @pytest.mark.parametrize("table_optimizer", ["sgd", "rowwise_adagrad"])
-@pytest.mark.parametrize("world_size", [1, 2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "world_size", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(4, marks=pytest.mark.slow)]
+)
 def test_every_plan_and_table_optimizer_follows_the_reference(
     rank_pools: RankPools, world_size: int, table_optimizer: str, plan: str
 ):
@@ -90,8 +95,10 @@ def test_every_plan_and_table_optimizer_follows_the_reference(
     assert_follows_reference(rank_pools, world_size, setting, batches)
 
 
-@pytest.mark.parametrize("plan", ["row_wise", "data_parallel"])
-@pytest.mark.parametrize("global_size", [192, 384, 512])
+@pytest.mark.parametrize(
+    ("global_size", "plan"),
+    list_cases([(192, "row_wise"), (384, "data_parallel")], (192, 384, 512), ("row_wise", "data_parallel")),
+)
 def test_sums_of_squares_begin_at_that_of_one_sample_whatever_the_batch_and_its_scale(
     rank_pools: RankPools, global_size: int, plan: str
 ):
@@ -110,15 +117,12 @@ def test_sums_of_squares_begin_at_that_of_one_sample_whatever_the_batch_and_its_
         assert not are_close(table, from_zero.tables[name], 1e-3), name
 
 
-@pytest.mark.parametrize("num_empty", [0, 524_287])
 @pytest.mark.parametrize("table_optimizer", [pytest.param("sgd", marks=pytest.mark.slow), "rowwise_adagrad"])
 @pytest.mark.parametrize(
-    ("transport", "exchange_dtype"),
+    ("transport", "exchange_dtype", "num_empty"),
     [
-        ("memory", "fp32"),
-        pytest.param("memory", "fp16", marks=pytest.mark.slow),
-        ("network", "fp16"),
-        pytest.param("torchrec", "fp16", marks=pytest.mark.slow),
+        *list_cases([("memory", "fp32", 524_287)], ["memory"], ["fp32", "fp16"], [0, 524_287]),
+        *list_cases([("network", "fp16", 0)], ["network", "torchrec"], ["fp16"], [0, 524_287]),
     ],
 )
 def test_every_touched_row_moves_as_it_should_at_a_batch_of_524288(
@@ -232,8 +236,9 @@ def step_with_nan_weight(ranks: Ranks, setting: TrainingSetting, batches: list[G
     return NanSteps(dropped, has_moved)
 
 
-@pytest.mark.parametrize("transport", ["memory", "network", "torchrec"])
-@pytest.mark.parametrize("where", ["bottom.layers.0.weight", "top.layers.0.weight", "table"])
+@pytest.mark.parametrize(
+    ("where", "transport"), list_cases(list(zip(PLACES, TRANSPORTS, strict=True)), PLACES, TRANSPORTS)
+)
 def test_a_nan_among_the_weights_drops_the_step_on_all_ranks(rank_pools: RankPools, where: str, transport: str):
     setting = TrainingSetting(1024, 256, "rowwise_adagrad", transport=transport)
     batches = draw_batches(2, 1024, [rows for _, rows in setting.table_rows])

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.attacks.__main__ import HEAVY, attack_all
 from benchmarks.attacks.rows import MAX_BYTES
 from benchmarks.attacks.target import Target
 
@@ -32,6 +31,9 @@ def _many_files() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_many_files")
 def test_no_attack_takes_much_memory_or_keeps_others_out(tmp_path: Path) -> None:
+    # Imported late: it makes all bodies, and this test is slow.
+    from benchmarks.attacks.__main__ import HEAVY, attack_all
+
     rows = attack_all(Target(tmp_path, None), [attack for attack in HEAVY if attack.what in ATTACKS])
     assert len(rows) == len(ATTACKS)
     for row in rows:

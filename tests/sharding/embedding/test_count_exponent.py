@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from sharding.embedding.make_transport import TransportName
+from tests.cases import list_cases
 from tests.rank_pool.pool import RankPools
 from tests.sharding.embedding.plans import list_types, make_uniform_plan
 from tests.sharding.embedding.table_batches import (
@@ -36,9 +37,8 @@ class CountedTables(ReferenceTables):
         self.weights[name] = before + (self.weights[name] - before) * factors.unsqueeze(1)
 
 
-@pytest.mark.parametrize("transport", ["memory", "network"])
 @pytest.mark.parametrize(("optimizer", "exponent"), [("sgd", -0.5), ("rowwise_adagrad", 0.5), ("adagrad", 1.0)])
-@pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.slow), 2, 4])
+@pytest.mark.parametrize(("world_size", "transport"), list_cases([(4, "network")], (1, 2, 4), ("memory", "network")))
 def test_three_updates_follow_the_float64_reference(
     rank_pools: RankPools, world_size: int, optimizer: OptimizerName, exponent: float, transport: TransportName
 ):

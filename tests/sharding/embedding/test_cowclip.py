@@ -6,6 +6,7 @@ import torch
 from sharding.embedding import CowClip
 from sharding.embedding.make_transport import TransportName
 from sharding.planner import ShardingType
+from tests.cases import list_cases
 from tests.rank_pool.pool import RankPools
 from tests.sharding.embedding.plans import list_types, make_uniform_plan
 from tests.sharding.embedding.table_batches import TABLES, ReferenceTables, TableBatch, draw_three_batches
@@ -14,6 +15,7 @@ from tests.sharding.embedding.test_sharded_tables import assemble_tables, assert
 
 COWCLIP = CowClip(r=0.1, zeta=0.1)
 """An occurrence has a gradient of about 0.17, and rows of tables have weights of 0.1 to 2.3."""
+TELLING = [(2, "memory", "sum"), (2, "network", "mean"), (4, "network", "sum")]
 
 
 class ClippedTables(ReferenceTables):
@@ -36,10 +38,11 @@ class ClippedTables(ReferenceTables):
         super()._step(name, clipped, scale)
 
 
-@pytest.mark.parametrize("pooling", ["sum", "mean"])
-@pytest.mark.parametrize("transport", ["memory", "network"])
 @pytest.mark.parametrize("sharding_type", list_types("rowwise_adagrad"))
-@pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.slow), 2, 4])
+@pytest.mark.parametrize(
+    ("world_size", "transport", "pooling"),
+    list_cases(TELLING, (1, 2, 4), ("memory", "network"), ("sum", "mean")),
+)
 def test_three_updates_follow_the_float64_reference(
     rank_pools: RankPools, world_size: int, sharding_type: ShardingType, transport: TransportName, pooling: str
 ):
@@ -57,7 +60,7 @@ def test_three_updates_follow_the_float64_reference(
         assert_moved_alike(table, reference.weights[name], before[name], 1e-5)
 
 
-@pytest.mark.parametrize("world_size", [2, 4])
+@pytest.mark.parametrize("world_size", [pytest.param(2, marks=pytest.mark.slow), 4])
 def test_memory_and_network_move_the_tables_alike_to_the_bit(rank_pools: RankPools, world_size: int):
     plan, batches = make_uniform_plan(TABLES, "row_wise", world_size), draw_three_batches()
     over_memory, over_network = (

@@ -1,5 +1,5 @@
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sharding.embedding.initial_weights import fill_uniform
@@ -15,7 +15,6 @@ def fill(row: int, num_rows: int, column: int = 0, num_columns: int = COLUMNS, n
     return shard
 
 
-@settings(max_examples=30, deadline=None)
 @given(row=st.integers(0, ROWS - 1), num_rows=st.integers(0, ROWS), column=st.integers(0, COLUMNS - 1))
 def test_a_shard_is_that_part_of_the_whole_table(row: int, num_rows: int, column: int):
     num_rows = min(num_rows, ROWS - row)

@@ -12,6 +12,7 @@ from sharding.comm.step_vote import DEFAULT_VOTE, all_reduce_votes
 from sharding.embedding import ShardedTables, TableOptimizer
 from sharding.embedding.make_transport import TransportName
 from sharding.planner import ShardingType
+from tests.cases import list_cases
 from tests.rank_pool.pool import RankPools
 from tests.sharding.embedding.plans import list_types, make_uniform_plan
 from tests.sharding.embedding.table_batches import GLOBAL_SIZE, LEARNING_RATE, TABLES, TableBatch, draw_batch
@@ -20,6 +21,8 @@ from tests.sharding.embedding.transport_kinds import TRANSPORTS, use_transport
 from tests.sharding.read_checkpoint import read_whole
 
 WORLD_SIZES = [1, 2, 4]
+OPTIMIZERS = ("sgd", "rowwise_adagrad", "adagrad")
+TELLING = [("sgd", "memory"), ("rowwise_adagrad", "network"), ("adagrad", "torchrec"), ("adagrad", "memory")]
 
 
 def update_checkpoint(
@@ -59,8 +62,7 @@ def read_tensors(path: Path) -> dict[str, torch.Tensor]:
     return {name: value for name, value in read_whole(path).items() if isinstance(value, torch.Tensor)}
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
-@pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad", "adagrad"])
+@pytest.mark.parametrize(("optimizer", "transport"), list_cases(TELLING, OPTIMIZERS, TRANSPORTS))
 def test_tables_that_move_through_all_plans_and_ranks_train_as_those_that_stay(
     rank_pools: RankPools, tmp_path: Path, optimizer: OptimizerName, transport: TransportName
 ):

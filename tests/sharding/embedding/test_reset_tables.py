@@ -35,6 +35,7 @@ from tests.sharding.embedding.transport_kinds import TRANSPORTS, use_transport
 
 SEED = 5
 """That of `TableLayout`."""
+STATES = [("sgd", 0.0), ("adagrad", 2.0), ("rowwise_adagrad", 0.0), ("adagrad", 0.0), ("rowwise_adagrad", 2.0)]
 
 
 @dataclass
@@ -83,10 +84,13 @@ def draw_whole(name: str, draw: int) -> torch.Tensor:
     return whole
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize(
-    ("optimizer", "initial_state"),
-    [("sgd", 0.0), ("rowwise_adagrad", 0.0), ("adagrad", 0.0), ("rowwise_adagrad", 2.0), ("adagrad", 2.0)],
+    ("optimizer", "initial_state", "transport"),
+    [
+        pytest.param(*state, transport, marks=() if number % len(TRANSPORTS) == column else pytest.mark.slow)
+        for number, state in enumerate(STATES)
+        for column, transport in enumerate(TRANSPORTS)
+    ],
 )
 @pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_weights_are_those_of_the_whole_table_and_the_next_update_is_the_first_one(

@@ -18,7 +18,9 @@ from tests.sharding.embedding.test_sharded_tables import assert_follow_reference
 from tests.sharding.embedding.transport_kinds import use_transport
 
 
-@pytest.mark.parametrize("world_size", [1, 2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "world_size", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(4, marks=pytest.mark.slow)]
+)
 def test_ids_of_four_bytes_train_as_those_of_eight_to_the_bit(rank_pools: RankPools, world_size: int):
     """Under all sharding types at once: replicated tables are among them."""
     batches, layout = draw_three_batches(), TableLayout(make_mixed_plan(TABLES, world_size), "torchrec", "adagrad")

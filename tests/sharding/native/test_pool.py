@@ -1,6 +1,6 @@
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.sharding.native.reference import draw_zipf_ids, make_source, pool_in_float64
@@ -22,7 +22,6 @@ def draw_bags(draw: st.DrawFn) -> tuple[list[list[int]], int, int]:
     return draw(st.lists(st.lists(ids, max_size=5), max_size=12)), num_rows, first_row
 
 
-@settings(max_examples=40, deadline=None)
 @given(draw_bags(), st.sampled_from(COLUMNS))
 def test_a_bag_is_the_sum_of_its_rows_that_the_shard_has(drawn: tuple[list[list[int]], int, int], columns: int) -> None:
     of_bags, num_rows, first_row = drawn

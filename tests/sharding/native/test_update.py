@@ -6,7 +6,7 @@ import torch
 from fbgemm_gpu.split_embedding_configs import EmbOptimType
 from fbgemm_gpu.split_table_batched_embeddings_ops_common import EmbeddingLocation
 from fbgemm_gpu.split_table_batched_embeddings_ops_training import ComputeDevice, SplitTableBatchedEmbeddingBagsCodegen
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.sharding.native.reference import (
@@ -49,7 +49,6 @@ def draw_sources(draw: st.DrawFn) -> tuple[list[list[list[int]]], int, int]:
     return draw(st.lists(bags, max_size=4)), num_rows, first_row
 
 
-@settings(max_examples=50, deadline=None)
 @given(draw_sources(), st.sampled_from(COLUMNS), st.sampled_from(OPTIMIZERS), st.sampled_from(FORMATS))
 def test_rows_move_once_by_the_sum_of_their_gradients(
     drawn: tuple[list[list[list[int]]], int, int], columns: int, optimizer: str, dtype: torch.dtype

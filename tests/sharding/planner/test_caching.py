@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sharding.planner import NoPlanError, Plan, PlanError, PlanRequest, Rule, Table, make_plan
@@ -232,7 +232,6 @@ def test_the_check_finds_a_cache_that_the_request_does_not_allow():
     assert find_faults(small, plan) == ["host 0 needs 284,000,000 bytes and has 1,000"]
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.integers(1, 3_000_000), min_size=1, max_size=8),
     st.integers(1, 3),

@@ -43,7 +43,7 @@ def test_blocks_of_other_columns_in_other_rows_share_nothing():
 
 
 def test_a_table_in_very_many_blocks_is_checked():
-    request = make_request(make_tables([2**20] * 20, 8), make_topology(512, 8), plan="row_wise", global_size=2**13)
+    request = make_request(make_tables([2**20] * 20, 8), make_topology(128, 8), plan="row_wise", global_size=2**13)
     assert find_faults(request, make_plan(request)) == []
 
 

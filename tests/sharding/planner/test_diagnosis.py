@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sharding.planner import Dense, Diagnosis, NoPlanError, PlanError, PlanRequest, Rule, Table, make_plan
@@ -44,7 +44,6 @@ def get_least_memory(diagnosis: Diagnosis) -> int:
     return diagnosis.least_memory_bytes
 
 
-@settings(max_examples=50, deadline=None)
 @given(drawn=draw_requests(), share=st.sampled_from([64, 4096]), part=st.floats(0.1, 0.9))
 def test_every_alternative_has_a_plan(drawn: PlanRequest, share: int, part: float):
     tight = tighten(drawn, share, part)
@@ -148,16 +147,16 @@ def test_a_chunk_beyond_the_share_of_a_rank_is_halved_from_the_share():
 
 @pytest.mark.parametrize(("plan", "rules"), [("auto", (Rule("small_*", "row_wise"),)), ("row_wise", ())])
 def test_a_rule_whose_buffers_take_the_most_is_blamed(plan: str, rules: tuple[Rule, ...]):
-    small = tuple(Table(f"small_{number}", 1000, 128) for number in range(200))
+    small = tuple(Table(f"small_{number}", 1000, 128) for number in range(60))
     tables = (Table("large", 10_000_000, 128), *small) if rules else small
-    topology = make_topology(4, 8, device="cuda", memory_bytes=20 * 10**9)
+    topology = make_topology(4, 8, device="cuda", memory_bytes=6 * 10**9)
     request = make_request(tables, topology, plan=plan, rules=rules, global_size=2**17, chunk_size=2**12)
     error = catch_error(request)
     assert isinstance(error, NoPlanError)
     blamed = error.diagnosis.blamed_rule
     assert blamed is not None
     assert (blamed.rule, blamed.sharding_type) == (0 if rules else None, "row_wise")
-    assert (len(blamed.tables), blamed.max_shards, error.table) == (200, 32, "small_0")
+    assert (len(blamed.tables), blamed.max_shards, error.table) == (60, 32, "small_0")
 
 
 def test_a_table_smaller_than_the_missing_memory_is_not_at_fault():

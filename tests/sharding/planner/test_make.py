@@ -20,20 +20,18 @@ from tests.sharding.planner.plan_requests import draw_requests, make_request, ma
 SIZES = st.lists(st.integers(1, 1_000_000), min_size=1, max_size=30)
 
 
-@settings(max_examples=150, deadline=None)
 @given(request=draw_requests())
 def test_every_cell_is_on_one_rank_or_on_all_and_every_rank_has_room(request: PlanRequest):
     assert find_faults(request, make_plan(request)) == []
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(request=draw_requests())
 def test_the_same_request_gets_the_same_plan(request: PlanRequest):
     assert make_plan(request) == make_plan(request)
 
 
 @given(sizes=SIZES, world_size=st.integers(1, 8), choice=st.sampled_from(["auto", "table_wise", "row_wise"]))
-@settings(deadline=None)
 def test_every_byte_of_every_table_is_on_some_rank_once(sizes: list[int], world_size: int, choice: str):
     tables = make_tables(sizes)
     plan = make_plain_plan(tables, world_size, choice)

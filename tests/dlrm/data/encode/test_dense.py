@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrm.config import DenseColumn
@@ -31,7 +31,6 @@ def test_without_a_transform_values_are_delivered_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("transform", ["standardise", "log", "none"])
-@settings(deadline=None)
 @given(values=st.lists(FLOATS), mean=st.floats(-1e38, 1e38), standard_deviation=st.floats(1e-300, 1e38))
 def test_all_features_are_finite(transform: str, values: list[float], mean: float, standard_deviation: float) -> None:
     column = DenseColumn.model_validate({"name": "x", "transform": transform})

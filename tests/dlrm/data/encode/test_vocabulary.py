@@ -4,7 +4,7 @@ from collections import Counter
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrm.data.encode.ranges import RangeVocabulary
@@ -55,7 +55,6 @@ def test_no_values_at_all_encode_to_no_rows() -> None:
     assert counted([5], min_count=1).encode(pl.Series([], dtype=pl.Int64)).tolist() == []
 
 
-@settings(deadline=None)
 @given(st.one_of(st.lists(TEXTS, min_size=1), st.lists(NUMBERS, min_size=1)), st.integers(1, 3), st.randoms())
 def test_any_values_have_rows_that_do_not_depend_on_their_order(
     values: list[int] | list[str], min_count: int, order: random.Random
@@ -70,7 +69,6 @@ def test_any_values_have_rows_that_do_not_depend_on_their_order(
     assert [one.distinct[int(row) - 2] for row in rows] == frequent
 
 
-@settings(deadline=None)
 @given(
     st.one_of(
         st.tuples(st.lists(st.sampled_from("abcdefg")), st.lists(st.sampled_from("abcdefg"), min_size=1)),
@@ -94,7 +92,6 @@ def test_an_extension_adds_frequent_new_values_and_moves_no_old_one(
     assert extended.counts.tolist() == [*old.counts.tolist(), *(counts[value] for value in added)]
 
 
-@settings(deadline=None)
 @given(st.one_of(st.lists(TEXTS, min_size=1), st.lists(NUMBERS, min_size=1)), st.integers(2, 2**40))
 def test_hashed_values_stay_within_the_table_and_off_the_row_of_the_missing(
     values: list[int] | list[str], hash_size: int
@@ -106,7 +103,6 @@ def test_hashed_values_stay_within_the_table_and_off_the_row_of_the_missing(
     assert vocabulary.missing_id == 0
 
 
-@settings(deadline=None)
 @given(st.one_of(st.tuples(st.lists(values, min_size=1), st.lists(values)) for values in (TEXTS, NUMBERS)))
 def test_no_value_seen_or_unseen_has_an_id_beyond_its_table(values: tuple[list, list]) -> None:
     """FBGEMM reads the rows of ids without looking whether tables have them."""

@@ -58,7 +58,7 @@ def assert_rows(found: Rows, expected: Rows, numbers: list[int] | np.ndarray) ->
     assert bags_of(found) == [[bags[number] for number in numbers] for bags in bags_of(expected)]
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=20)
 @given(numbers=st.lists(st.integers(0, NUM_ROWS - 1), max_size=30))
 def test_any_rows_are_read_in_any_order(directory: Path, train: Rows, numbers: list[int]) -> None:
     found = open_packed(directory).train.read(np.array(numbers, dtype=np.int64))

@@ -2,7 +2,7 @@ from collections import Counter
 
 import numpy as np
 import polars as pl
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrm.data.prepare.counting import Tally, ValueCounts, shrink
@@ -18,7 +18,6 @@ def counts_of(values: list[int] | list[str]) -> ValueCounts:
     return ValueCounts(pl.Series(distinct, dtype=kind), np.array([counts[v] for v in distinct], dtype=np.int64))
 
 
-@settings(deadline=None)
 @given(st.one_of(st.lists(st.lists(TEXTS, min_size=1)), st.lists(st.lists(NUMBERS, min_size=1))), st.integers(1, 200))
 def test_passes_within_any_bound_count_every_value_once(parts: list[list[int]] | list[list[str]], bound: int) -> None:
     found: list[tuple[int | str, int]] = []

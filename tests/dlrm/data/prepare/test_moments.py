@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrm.data.prepare.measure import Moments
@@ -10,7 +10,6 @@ from dlrm.data.prepare.measure import Moments
 VALUES = st.lists(st.one_of(st.floats(-1e6, 1e6), st.just(math.nan)))
 
 
-@settings(deadline=None)
 @given(st.lists(VALUES))
 def test_parts_add_up_to_the_whole(parts: list[list[float]]) -> None:
     total = sum((Moments.from_values(np.array(part, dtype=np.float64)) for part in parts), start=Moments())
@@ -23,7 +22,6 @@ def test_parts_add_up_to_the_whole(parts: list[list[float]]) -> None:
         assert total.squares / len(present) == pytest.approx(variance, rel=1e-6, abs=1e-3)
 
 
-@settings(deadline=None)
 @given(st.floats(width=32, allow_nan=False, allow_infinity=False), st.lists(st.integers(1, 100), min_size=1))
 def test_values_that_are_all_the_same_have_no_deviation_to_divide_by(value: float, sizes: list[int]) -> None:
     total = sum((Moments.from_values(np.full(size, value)) for size in sizes), start=Moments())

@@ -72,7 +72,7 @@ def check(table: MadeTable, output: Path, meta: PackedMeta, evaluation: set[int]
             assert meta.splits[split].label_rate == pytest.approx(float(weights @ packed.labels / weights.sum()))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15)
 @given(
     table=made_tables(),
     min_count=st.integers(1, 3),
@@ -104,7 +104,7 @@ def check_as_encoders_do(config: DataConfig, output: Path, meta: PackedMeta, eva
         np.testing.assert_array_equal(read_split(output, meta, split).dense, dense[is_in])
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=4)
 @given(table=made_tables(), row_group_size=st.integers(1, 9))
 def test_the_same_files_give_the_same_bytes_with_any_number_of_threads(table: MadeTable, row_group_size: int) -> None:
     with tempfile.TemporaryDirectory() as directory:

@@ -94,11 +94,16 @@ def test_an_extension_takes_a_packed_directory(tmp_path: Path) -> None:
     ("document", "message"),
     [
         ({"train": ["nowhere.tsv"]}, "nowhere.tsv, data.train.0: no such file"),
-        ({"train": [__file__], "eval": [__file__]}, f"{__file__}, data.eval: is also in data.train"),
-        ({"train": []}, "data.train: names no files"),
         ({"train": [__file__]}, f"{__file__}, line 1: has 1 tab-separated column"),
-        ({"format": "synthetic"}, "data.format: synthetic needs no preparation"),
         ({"train": ["x"], "eval_fraction": 2}, "data.eval_fraction: "),
+        *(
+            pytest.param(document, message, marks=pytest.mark.slow)
+            for document, message in [
+                ({"train": [__file__], "eval": [__file__]}, f"{__file__}, data.eval: is also in data.train"),
+                ({"train": []}, "data.train: names no files"),
+                ({"format": "synthetic"}, "data.format: synthetic needs no preparation"),
+            ]
+        ),
     ],
 )
 def test_bad_input_is_one_line_of_standard_error(tmp_path: Path, document: Document, message: str) -> None:
@@ -109,7 +114,7 @@ def test_bad_input_is_one_line_of_standard_error(tmp_path: Path, document: Docum
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_stop_keeps_what_is_done(
     many_rows: Document, undisturbed: tuple[str, float], tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -194,13 +199,20 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", disk], check=True)
 
 
+@pytest.fixture(scope="module")
+def rows_beyond_the_disk(tmp_path_factory: pytest.TempPathFactory) -> tuple[Document, str]:
+    """Rows of more than 4 MB, and the checksum of their preparation."""
+    path = tmp_path_factory.mktemp("beyond")
+    document = {"train": [str(write_lines(path / "rows.tsv", criteo_lines(1500) * 15))]}
+    return document, ended(path / "packed", document)[1][-1]["checksum"]
+
+
 @pytest.mark.parametrize(("megabytes", "phase"), [(1, "reading"), (4, "writing")])
 def test_a_full_disk_is_reported_and_the_preparation_resumes(
-    tmp_path: Path, small_disk: Path, megabytes: int, phase: str
+    rows_beyond_the_disk: tuple[Document, str], small_disk: Path, megabytes: int, phase: str
 ) -> None:
-    rows = write_lines(tmp_path / "rows.tsv", criteo_lines(1500) * 15)
+    document, checksum = rows_beyond_the_disk
     grow(small_disk, megabytes)
-    document = {"train": [str(rows)]}
     code, lines, errors = ended(small_disk / "packed", document)
     assert code == 64
     assert errors.startswith(f"{small_disk}/packed: the disk is full: ")
@@ -210,7 +222,7 @@ def test_a_full_disk_is_reported_and_the_preparation_resumes(
     grow(small_disk, 64)
     code, lines, errors = ended(small_disk / "packed", document)
     assert code == 0, errors
-    assert lines[-1]["checksum"] == ended(tmp_path / "packed", document)[1][-1]["checksum"]
+    assert lines[-1]["checksum"] == checksum
 
 
 def grow(disk: Path, megabytes: int) -> None:

@@ -16,7 +16,7 @@ from dlrm.data.raw.typed.arrow import cut_arrow_blocks
 from dlrm.data.raw.typed.parquet import cut_parquet_blocks
 from tests.dlrm.data.raw.plain import found, good_rows_of, rows_of
 
-ROWS = 300
+ROWS = 120
 GENERATOR = random.Random(0)
 TABLE = pa.table(
     {
@@ -48,7 +48,7 @@ def write(path: Path, kind: str, table: pa.Table, batch_rows: int, compression: 
 
 
 @pytest.mark.parametrize("kind", ["file", "stream"])
-@pytest.mark.parametrize(("batch_rows", "compression"), [(1, None), (70, "lz4"), (ROWS, "zstd")])
+@pytest.mark.parametrize(("batch_rows", "compression"), [(1, None), (50, "lz4"), (ROWS, "zstd")])
 def test_rows_are_those_of_parquet_whatever_the_batches(
     tmp_path: Path, kind: str, batch_rows: int, compression: str | None
 ) -> None:
@@ -86,7 +86,7 @@ def test_a_bad_row_is_named_by_its_number(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["file", "stream"])
 def test_a_damaged_file_is_one_error_or_other_rows(tmp_path: Path, kind: str) -> None:
-    write(tmp_path / "whole", kind, TABLE, 200, "lz4")
+    write(tmp_path / "whole", kind, TABLE, 80, "lz4")
     content = (tmp_path / "whole").read_bytes()
     generator = random.Random(1)
     for trial in range(150):

@@ -6,7 +6,7 @@ from typing import Literal
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
@@ -293,7 +293,6 @@ def test_parquet(bad: Bad, tmp_path: Path) -> None:
     check(bad, DataConfig(train=["x"], format="parquet", schema=SCHEMA), tmp_path, good=table_of())
 
 
-@settings(deadline=None)
 @given(st.integers(0, len(table_of()) - 1), st.integers(0, 255))
 def test_parquet_with_a_damaged_byte_is_either_rows_or_a_data_error(
     tmp_path_factory: pytest.TempPathFactory, place: int, byte: int

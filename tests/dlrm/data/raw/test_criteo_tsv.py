@@ -2,7 +2,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrm.config import CRITEO_SCHEMA
@@ -24,7 +24,7 @@ def plainly(line: str) -> Row:
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 @pytest.mark.parametrize("block_bytes", [1, 100, 1000, 1 << 20])
 def test_rows_are_read_as_they_are_written(tmp_path: Path, compression: str, block_bytes: int) -> None:
-    lines = criteo_lines(50)
+    lines = criteo_lines(20)
     path = tmp_path / "a.tsv"
     path.write_bytes(compressed("\n".join(lines).encode(), compression))
     blocks = list(cut_criteo_blocks(found(path), block_bytes))
@@ -123,7 +123,6 @@ LINE = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.lists(LINE, min_size=1, max_size=12), st.sampled_from(COMPRESSIONS), st.integers(1, 3000))
 def test_good_lines_are_kept_and_bad_ones_left_out_however_the_file_is_cut(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], compression: str, block_bytes: int
@@ -135,7 +134,6 @@ def test_good_lines_are_kept_and_bad_ones_left_out_however_the_file_is_cut(
     assert rows == [plainly(line) for line in lines if line not in BAD]
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.binary(min_size=1, max_size=300))
 def test_any_bytes_are_either_rows_or_a_data_error(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     path = tmp_path_factory.mktemp("any") / "any.tsv"
@@ -168,6 +166,7 @@ def test_lines_that_end_in_cr_lf_are_the_same_rows(tmp_path: Path) -> None:
         assert rows == [plainly(line) for line in lines if line != lines[4]]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not REAL.exists(), reason=f"real Criteo rows are not at {REAL}")
 def test_real_rows_are_read() -> None:
     rows = rows_of(cut_criteo_blocks(found(REAL), 1 << 20))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrm.config import SchemaConfig
@@ -123,7 +123,6 @@ def test_a_bad_line_is_named_and_the_others_are_kept(
 SCALARS = st.none() | st.booleans() | st.integers(-(2**65), 2**65) | st.floats(allow_nan=False) | st.text(max_size=5)
 
 
-@settings(deadline=None, max_examples=150)
 @given(st.lists(st.fixed_dictionaries({"v": SCALARS | st.lists(SCALARS, max_size=2)}), min_size=1, max_size=5))
 def test_the_fast_and_the_slow_reader_agree(
     tmp_path_factory: pytest.TempPathFactory, objects: list[dict[str, Any]]

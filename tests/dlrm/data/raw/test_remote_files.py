@@ -1,6 +1,6 @@
 """Against a real S3 server on loopback."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -204,28 +204,39 @@ def test_an_object_that_changes_after_it_was_found_is_refused(endpoint: str) -> 
         check_unchanged(files)
 
 
-@pytest.mark.usefixtures("configured")
-def test_tables_are_read_by_their_logs(endpoint: str, tmp_path: Path) -> None:
-    rows = pa.table({"id": range(10), "place": ["x/y é", "b c"] * 5})
-    deltalake.write_deltalake(tmp_path / "delta", rows, partition_by=["place"])
-    deltalake.DeltaTable(tmp_path / "delta").create_checkpoint()
-    deltalake.DeltaTable(tmp_path / "delta").delete("id = 3")
-    (tmp_path / f"delta/_delta_log/{0:020}.json").unlink()
-    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=tmp_path.as_uri())
+def write_delta(directory: Path, rows: pa.Table) -> None:
+    deltalake.write_deltalake(directory / "delta", rows, partition_by=["place"])
+    deltalake.DeltaTable(directory / "delta").create_checkpoint()
+    deltalake.DeltaTable(directory / "delta").delete("id = 3")
+    (directory / f"delta/_delta_log/{0:020}.json").unlink()
+
+
+def write_iceberg(directory: Path, rows: pa.Table) -> None:
+    catalog = SqlCatalog("c", uri=f"sqlite:///{directory}/catalog.db", warehouse=directory.as_uri())
     catalog.create_namespace("n")
     table = catalog.create_table("n.ice", schema=rows.schema)
     table.append(rows)
     table.delete("id = 3")
+
+
+@pytest.mark.usefixtures("configured")
+@pytest.mark.parametrize(
+    ("source", "write"), [("delta", write_delta), pytest.param("n/ice", write_iceberg, marks=pytest.mark.slow)]
+)
+def test_tables_are_read_by_their_logs(
+    endpoint: str, tmp_path: Path, source: str, write: Callable[[Path, pa.Table], None]
+) -> None:
+    rows = pa.table({"id": range(10), "place": ["x/y é", "b c"] * 5})
+    write(tmp_path, rows)
     store = fs.S3FileSystem(
         access_key="me", secret_key="secret", endpoint_override=endpoint.removeprefix("http://"), scheme="http"
     )
-    for source in ("delta", "n/ice"):
-        fs.copy_files(f"{tmp_path}/{source}", f"bucket/lake/{source}", destination_filesystem=store)
-        files = find_files([f"s3://bucket/lake/{source}"], "data.train", ["s3://bucket/lake"], Path("/"))
-        assert count_rows(read_files(files)) == count_rows(rows.filter(pc.field("id") != 3))
-        check_unchanged(files)
-        (version,) = {file.table.directory for file in files if isinstance(file, TableFile)}
-        assert version == f"s3://bucket/lake/{source}"
+    fs.copy_files(f"{tmp_path}/{source}", f"bucket/lake/{source}", destination_filesystem=store)
+    files = find_files([f"s3://bucket/lake/{source}"], "data.train", ["s3://bucket/lake"], Path("/"))
+    assert count_rows(read_files(files)) == count_rows(rows.filter(pc.field("id") != 3))
+    check_unchanged(files)
+    (version,) = {file.table.directory for file in files if isinstance(file, TableFile)}
+    assert version == f"s3://bucket/lake/{source}"
 
 
 @pytest.mark.usefixtures("configured")

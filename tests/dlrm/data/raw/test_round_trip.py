@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
@@ -73,7 +73,6 @@ def as_csv(table: list[Raw], names: list[str], delimiter: str, newline: str, has
     return text.getvalue().encode()
 
 
-@settings(deadline=None, max_examples=50)
 @given(
     table=rows(CSV_TEXT, min_list=1),
     names=st.permutations([*SCHEMA.names, "unused"]),
@@ -120,7 +119,6 @@ def as_parquet(table: list[Raw], is_large: bool) -> pa.Table:
     return pa.table({name: pa.array(columns[name], type=kind) for name, kind in kinds.items()})
 
 
-@settings(deadline=None, max_examples=50)
 @given(rows(TEXT, min_list=0), st.booleans(), st.booleans(), st.integers(1, 25), st.integers(1, 25))
 def test_parquet(
     tmp_path_factory: pytest.TempPathFactory,
@@ -157,7 +155,6 @@ BAD_LINES = [
 ]
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.data(), rows(CSV_TEXT, min_list=1), st.integers(1, 2000))
 def test_csv_rows_at_fault_are_left_out_and_no_other(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, table: list[Raw], block_bytes: int
@@ -182,7 +179,6 @@ def test_csv_rows_at_fault_are_left_out_and_no_other(
     assert read == [expected(row) for row, good in zip(table, is_good, strict=True) if good]
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.lists(st.text('a", ', max_size=8), min_size=1, max_size=8))
 def test_a_line_means_the_same_alone_and_among_others(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str]

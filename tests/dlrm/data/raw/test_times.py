@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
@@ -63,7 +63,6 @@ def forms_of(moment: datetime) -> list[pa.Array]:
     ]
 
 
-@settings(max_examples=30, deadline=None)
 @given(RECENT)
 def test_a_moment_has_the_same_parts_in_every_form(moment: datetime) -> None:
     moment = moment.replace(microsecond=0, tzinfo=UTC)
@@ -71,7 +70,6 @@ def test_a_moment_has_the_same_parts_in_every_form(moment: datetime) -> None:
         assert parsed(values) == [parts_of(moment)], values
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.dates(date(1, 1, 1), date(9999, 12, 31)))
 def test_a_date_is_its_first_hour(day: date) -> None:
     expected = [(0, day.isoweekday(), day.day, day.month, day.year)]
@@ -79,7 +77,6 @@ def test_a_date_is_its_first_hour(day: date) -> None:
         assert parsed(values) == expected
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.dates(date(1980, 1, 1), date(2099, 12, 31)))
 def test_a_number_of_year_month_and_day_is_a_date(day: date) -> None:
     expected = [(0, day.isoweekday(), day.day, day.month, day.year)]
