@@ -28,7 +28,8 @@ from dlrm.train.profiler import PartClock
 from dlrm.train.step import TrainingStep
 from sharding.comm.gradient_buffer import GradientBuffer
 from sharding.comm.process_groups import Ranks
-from sharding.embedding import CowClip, ShardedTables, TableOptimizer, TransportError, TransportName
+from sharding.embedding import ShardedTables, TableOptimizer, TransportError, TransportName
+from sharding.embedding.count_rule import CountRule
 from sharding.planner import Plan, PlanError
 from sharding.planner.report import PlanReport, make_plan_report
 
@@ -169,14 +170,12 @@ def make_estimator(
 def make_table_optimizer(resolved: ResolvedJob) -> TableOptimizer:
     """Make the optimizer of the tables that a job names."""
     config = resolved.job.table_optimizer
-    cowclip = config.cowclip and CowClip(config.cowclip.r, config.cowclip.zeta)
     return TableOptimizer(
         config.name,
         resolved.gradient_scale,
         resolved.job.batch.global_size,
-        cowclip,
-        config.count_exponent,
         resolved.table_initial_state,
+        CountRule(**config.count_rule),
     )
 
 

@@ -68,7 +68,7 @@ class _PooledShare:
         """
         shards = [table.shard for table in self._tables]
         sizes = [shard.weights.numel() for shard in shards]
-        num_rows = [len(shard.weights) for shard in shards] if self._optimizer.needs_counts else []
+        num_rows = [len(shard.weights) for shard in shards] if self._optimizer.count_rule.needs_counts else []
         flat = shards[0].weights.new_empty(sum(sizes) + sum(num_rows))
         parts = flat.split([*sizes, *num_rows])
         sums = [part.view(shard.weights.shape) for part, shard in zip(parts, shards, strict=False)]

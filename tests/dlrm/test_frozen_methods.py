@@ -13,19 +13,8 @@ KNOWN_BY = {
         "dlrm/optimizers/dense.py",
         "dlrm/optimizers/schedule_free.py",
     ],
-    "cowclip": [
-        "dlrm/config/optimizers.py",
-        "dlrm/train/build.py",
-        "sharding/embedding/__init__.py",
-        "sharding/embedding/fused_optimizer.py",
-        "sharding/embedding/make_transport.py",
-    ],
-    "count_exponent": [
-        "dlrm/config/optimizers.py",
-        "dlrm/train/build.py",
-        "sharding/embedding/fused_optimizer.py",
-        "sharding/embedding/make_transport.py",
-    ],
+    "cowclip": ["dlrm/config/optimizers.py", "sharding/embedding/count_rule.py"],
+    "count_exponent": ["dlrm/config/optimizers.py", "sharding/embedding/count_rule.py"],
     "reset_tables|table_?reset|tables_drawn_at": [
         "dlrm/checkpoint/progress.py",
         "dlrm/config/job.py",
