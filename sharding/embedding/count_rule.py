@@ -10,7 +10,7 @@ COUNTING_FIELDS = "table_optimizer.cowclip and count_exponent"
 
 @dataclass(frozen=True)
 class CountRule:
-    """Rule for a row of weights w whose gradient of the mean loss is g, and which ids of the batch name `count` times.
+    """Rule for a row with weights w and gradient g of the mean loss, if ids of the batch name it `count` times.
 
     CowClip (Zheng et al. 2022, arXiv 2204.06240, algorithm 1) clips the gradient, if shards hold whole rows:
 
