@@ -1,8 +1,5 @@
 """LARS: SGD with momentum and a learning rate for each tensor in proportion to the tensor's norm."""
 
-# torch has no public names for the foreach operations that its own optimizers use.
-# pyright: reportPrivateImportUsage=false
-
 from typing import Any
 
 import torch

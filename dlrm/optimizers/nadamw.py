@@ -1,8 +1,5 @@
 """NAdamW: AdamW with Nesterov momentum."""
 
-# torch has no public names for the foreach operations that its own optimizers use.
-# pyright: reportPrivateImportUsage=false
-
 from typing import Any
 
 import torch

@@ -1,8 +1,5 @@
 """Schedule-free AdamW: an average of the weights in the place of a falling learning rate."""
 
-# torch has no public names for the foreach operations that its own optimizers use.
-# pyright: reportPrivateImportUsage=false
-
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any

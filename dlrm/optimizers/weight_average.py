@@ -1,8 +1,5 @@
 """Exponential moving average of all weights of a run, for its evaluations and its model; training never reads it."""
 
-# torch has no public names for the foreach operations that its own optimizers use.
-# pyright: reportPrivateImportUsage=false
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
