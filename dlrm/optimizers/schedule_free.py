@@ -27,16 +27,8 @@ class ScheduleFree(AveragingOptimizer):
     rounding.
     """
 
-    def __init__(
-        self,
-        params: ParamsT,
-        *,
-        lr: float,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
-    ) -> None:
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
+    def __init__(self, params: ParamsT, *, lr: float, **settings: Any) -> None:
+        super().__init__(params, lr=lr, **settings)
         self.register_load_state_dict_post_hook(_restore_weights)
 
     @contextmanager
