@@ -31,11 +31,11 @@ from dlrm.data.errors import DataError
 from dlrm.planning.limit_own_memory import limit_planning_memory
 from dlrm.planning.machine_resources import (
     MachineResources,
+    check_precision,
     describe_machine,
     describe_machine_elsewhere,
 )
 from dlrm.planning.plan_notes import list_plan_notes
-from dlrm.planning.precision import check_precision
 from dlrm.planning.request import make_checked_plan
 from dlrm.planning.run_time import estimate_training_seconds
 from dlrm.planning.shortages import (

@@ -16,7 +16,6 @@ from dlrm.data.dataset import Dataset
 from dlrm.data.rows import RowSource
 from dlrm.metrics.binary import BinaryMetrics, auc, compute_binary_metrics, constant_log_loss
 from dlrm.record import EvaluationReport
-from dlrm.train.divergence import DivergedError
 from dlrm.train.input_copies import copy_to_device
 from dlrm.train.stop_request import StopRequest
 from sharding.comm.collectives import broadcast_from_rank0
@@ -28,6 +27,16 @@ MAX_SHARE_SIZE = 65_536
 """Samples of one evaluation batch on one rank, at most."""
 MIN_BATCH_SIZE = 16_384
 """Samples of an evaluation batch over all ranks, at least: smaller ones take longer and save little memory."""
+
+
+class DivergedError(RuntimeError):
+    """Error of a loss, gradients or predictions that are not finite; more steps would not repair them."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what}; lower dense_optimizer.learning_rate or table_optimizer.learning_rate, or check the data for "
+            "extreme values"
+        )
 
 
 class EvaluationStoppedError(Exception):

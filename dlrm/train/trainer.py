@@ -15,8 +15,7 @@ from dlrm.optimizers import AveragingOptimizer, LearningRates, StepRates
 from dlrm.optimizers.weight_average import WeightAverage
 from dlrm.record import EndReason, EvaluationReport, StartReport, StepReport
 from dlrm.reporting.reporter import Reporter
-from dlrm.train.divergence import DivergedError
-from dlrm.train.evaluator import EvaluationStoppedError, Evaluator
+from dlrm.train.evaluator import DivergedError, EvaluationStoppedError, Evaluator
 from dlrm.train.input_pipeline import prefetch_input_dist
 from dlrm.train.measurement import ComingMeasurement
 from dlrm.train.profiler import StepProfiler
