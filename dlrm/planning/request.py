@@ -103,10 +103,7 @@ def _choose_chunk(
 def make_plan_request(
     resolved: ResolvedJob, tables: Sequence[Table], num_dense: int, here: MachineResources
 ) -> PlanRequest:
-    """Return the request for the plan of a job.
-
-    num_dense: N, dense features of a sample.
-    """
+    """Return the request for the plan of a job. num_dense: N, dense features of a sample."""
     job = resolved.job
     topology = _make_topology(job, here)
     size = dense.count_dense_size(job.model, num_dense, len(tables))
@@ -130,7 +127,7 @@ def make_plan_request(
             memory_bytes={
                 # Each sample has N dense features, a label, a mask and a weight.
                 "samples": num_batches * dense.FLOAT_BYTES * share_size * (num_dense + 3),
-                ACTIVATIONS: _count_activation_bytes(job, size, min(resolved.chunk_size, share_size)),
+                ACTIVATIONS: dense.count_activation_bytes(job, size, min(resolved.chunk_size, share_size)),
                 "dense part": dense.count_parameter_bytes(job, size, is_in_memory=transport == "memory"),
                 "program": PROGRAM_BYTES[topology.device],
                 # Ranks of a CPU node share its memory with the launch process: an equal part each.
@@ -146,12 +143,6 @@ def make_plan_request(
         is_averaged=job.averaging is not None,
         num_batches=num_batches,
     )
-
-
-def _count_activation_bytes(job: JobSpec, size: dense.DenseSize, chunk_size: int) -> int:
-    if job.resources.gpus_per_worker:
-        return dense.count_gpu_activation_bytes(job, size, chunk_size)
-    return dense.count_activation_bytes(size, chunk_size)
 
 
 def _make_topology(job: JobSpec, here: MachineResources) -> Topology:
