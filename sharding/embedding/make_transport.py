@@ -57,10 +57,9 @@ def make_transport(
 
             return MemoryTransport(plan, optimizer, ranks, dtype)
         case "network":
-            from sharding.embedding.lookup import NativeLookup
             from sharding.embedding.network_transport import NetworkTransport
 
-            return NetworkTransport(plan, NativeLookup(plan, optimizer, ranks.rank, dtype), ranks, dtype, chunk_size)
+            return NetworkTransport(plan, optimizer, ranks, dtype, chunk_size)
         case "torchrec":
             # Imported late: TorchRec takes seconds to load.
             from sharding.embedding.torchrec_transport import TorchRecTransport
