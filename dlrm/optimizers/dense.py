@@ -73,7 +73,7 @@ def set_average_weight(optimizer: Optimizer, weight: float) -> None:
 
 
 def _make(config: DenseOptimizerConfig, groups: list[dict[str, Any]]) -> Optimizer:
-    # Groups have their own weight decay.
+    # Groups have their own weight decay, and `keep_in_bf16` has the format of the momentum.
     names = SETTINGS[config.name].keys() - {"learning_rate", "weight_decay", "momentum_dtype"}
     settings = {name: getattr(config, name) for name in names}
     if "beta1" in settings:
