@@ -213,6 +213,12 @@ class TableOptimizerSpec(Config):
             return "cowclip", "null"
         return ("count_exponent", "0") if self.count_exponent else None
 
+    @property
+    def count_rule(self) -> dict[str, float]:
+        """Settings of `sharding.embedding.count_rule.CountRule` that differ from its defaults, by name."""
+        clip = {} if self.cowclip is None else {"clip_ratio": self.cowclip.r, "clip_floor": self.cowclip.zeta}
+        return {**clip, "count_exponent": self.count_exponent}
+
     @field_validator("cowclip", mode="before")
     @classmethod
     def _convert_false(cls, value: Any) -> Any:

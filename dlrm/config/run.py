@@ -69,6 +69,11 @@ class RunSpec(Config):
     seed: int = Field(default=0, ge=0, le=2**63 - 1)
     """Seed of the initial weights and of the order of samples."""
 
+    @property
+    def evaluates_whole_epochs(self) -> bool:
+        """Whether evaluations wait for the end of an epoch: new tables are worse until they have seen all rows."""
+        return self.reset_tables_each_epoch
+
     @model_validator(mode="after")
     def _check_reset(self) -> Self:
         if self.reset_tables_each_epoch and self.warm_start is not None:

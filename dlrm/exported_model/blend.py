@@ -21,8 +21,6 @@ from dlrm.yardsticks.logistic import LogisticRegression, fit_logistic_regression
 from dlrm.yardsticks.rows import ScoredRows, compute_max_bytes, score_rows
 
 UNBLENDED = "the model is left as it was trained"
-VALIDATION_METRICS = ("validation_auc", "validation_calibration")
-"""Metrics of the trained model alone, which are not known of a blend."""
 SHARES = [tenths / 10 for tenths in range(11)]
 """Shares of logistic regression that are tried. Finer ones would follow the chance of the validation rows."""
 PRIOR_SHARE, PRIOR_DEVIATION = 0.5, 0.25
@@ -85,7 +83,8 @@ def blend_and_measure(model: PlainModel, dataset: Dataset, job: JobConfig) -> Bl
         metrics = {
             **asdict(measured),
             "validation_log_loss": blend.log_loss,
-            **dict.fromkeys(VALIDATION_METRICS),
+            # They are known of the trained model alone.
+            **dict.fromkeys(("validation_auc", "validation_calibration")),
             **_measure_train(model, dataset, job),
         }
     report = BlendReport(
@@ -127,12 +126,12 @@ def fit_blend(model: PlainModel, dataset: Dataset, job: JobConfig) -> Blend | No
     """Blend a trained model with logistic regression.
 
     model: without a first-order part. dataset: as opened, with validation rows among the training rows, as `job` holds
-    them out. Returns None if the job asks for no blend, or has no validation rows to choose by. Raises ValueError if
-    all weights of the rows to fit on, or of the validation rows, are 0, and if a logit is NaN.
+    them out. Returns None if there are no validation rows to choose by. Raises ValueError if all weights of the rows to
+    fit on, or of the validation rows, are 0, and if a logit is NaN.
     """
     run = job.run
     held_out = hold_out_validation(dataset, run.validation_fraction, job.data.split, run.seed)
-    if run.blend == "none" or held_out.validation is None:
+    if held_out.validation is None:
         return None
     fit = partial(
         fit_logistic_regression,

@@ -4,9 +4,6 @@ Each operation is one call for all parts: on CUDA a few launches, in an order th
 have the same bits.
 """
 
-# torch has no public names for the foreach operations that its own optimizers use.
-# pyright: reportPrivateImportUsage=false
-
 from collections.abc import Sequence
 from functools import cache
 

@@ -5,9 +5,6 @@ over the layer and clipped to [gamma, 1] (arXiv 2309.13681, algorithms 1 to 5; d
 differences).
 """
 
-# torch has no public names for the foreach operations that its own optimizers use.
-# pyright: reportPrivateImportUsage=false
-
 import math
 from dataclasses import dataclass
 from itertools import accumulate

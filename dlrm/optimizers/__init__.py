@@ -9,14 +9,3 @@ from dlrm.optimizers.dense import (
 from dlrm.optimizers.groupwise import AveragingOptimizer
 from dlrm.optimizers.rates import LearningRates, StepRates
 from dlrm.optimizers.sample_memory import SampleMemory
-
-__all__ = [
-    "AveragingOptimizer",
-    "LearningRates",
-    "SampleMemory",
-    "StepRates",
-    "make_dense_optimizer",
-    "set_average_weight",
-    "set_batch_fraction",
-    "set_learning_rate",
-]

@@ -1,8 +1,5 @@
 """Adam's running means of a group of parameters, shared by optimizers that torch does not have."""
 
-# torch has no public names for the foreach operations that its own optimizers use.
-# pyright: reportPrivateImportUsage=false
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,15 +1,16 @@
 """The optimizer of the dense parameters: one of torch's own, or one that torch does not have."""
 
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
 from dlrm.config import DenseOptimizerConfig
+from dlrm.config.optimizers import SETTINGS
 from dlrm.optimizers.groups import make_parameter_groups
-from dlrm.optimizers.groupwise import AveragingOptimizer
+from dlrm.optimizers.groupwise import AveragingOptimizer, GroupwiseOptimizer
 from dlrm.optimizers.lamb import Lamb
 from dlrm.optimizers.lars import Lars
 from dlrm.optimizers.nadamw import NAdamW
@@ -18,7 +19,19 @@ from dlrm.optimizers.soap import Soap
 from dlrm.optimizers.state import keep_in_bf16, number_as_in_model
 from dlrm.optimizers.uncompiled import UncompiledAdagrad, UncompiledAdam, UncompiledAdamW, UncompiledSGD
 
-Number = TypeVar("Number", int, float)
+_KINDS: dict[str, type[Any]] = {
+    "sgd": UncompiledSGD,
+    "momentum": UncompiledSGD,
+    "adam": UncompiledAdam,
+    "adamw": UncompiledAdamW,
+    "nadamw": NAdamW,
+    "adagrad": UncompiledAdagrad,
+    "lars": Lars,
+    "lamb": Lamb,
+    "soap": Soap,
+    "schedule_free": ScheduleFree,
+}
+"""Classes of the optimizers, whose arguments are named as the settings."""
 
 
 def make_dense_optimizer(config: DenseOptimizerConfig, named_parameters: Iterable[tuple[str, Parameter]]) -> Optimizer:
@@ -60,56 +73,22 @@ def set_average_weight(optimizer: Optimizer, weight: float) -> None:
 
 
 def _make(config: DenseOptimizerConfig, groups: list[dict[str, Any]]) -> Optimizer:
-    rate, kernels = config.learning_rate, _choose_kernels(groups[0]["params"][0].device)
-    match config.name:
-        case "sgd":
-            return UncompiledSGD(groups, lr=rate, **kernels)
-        case "momentum":
-            return UncompiledSGD(groups, lr=rate, momentum=_require(config.momentum), **kernels)
-        case "adam":
-            return UncompiledAdam(groups, lr=rate, betas=_get_betas(config), eps=_require(config.eps), **kernels)
-        case "adamw":
-            return UncompiledAdamW(groups, lr=rate, betas=_get_betas(config), eps=_require(config.eps), **kernels)
-        case "nadamw":
-            return NAdamW(groups, lr=rate, betas=_get_betas(config), eps=_require(config.eps))
-        case "adagrad":
-            return UncompiledAdagrad(groups, lr=rate, eps=_require(config.eps), foreach=True)
-        case "lars":
-            return Lars(
-                groups,
-                lr=rate,
-                momentum=_require(config.momentum),
-                trust_coefficient=_require(config.trust_coefficient),
-            )
-        case "lamb":
-            return Lamb(groups, lr=rate, betas=_get_betas(config), eps=_require(config.eps))
-        case "schedule_free":
-            return ScheduleFree(groups, lr=rate, betas=_get_betas(config), eps=_require(config.eps))
-        case "soap":
-            return Soap(
-                groups,
-                lr=rate,
-                betas=_get_betas(config),
-                eps=_require(config.eps),
-                shampoo_beta=_require(config.shampoo_beta),
-                precondition_every=_require(config.precondition_every),
-                max_precondition_dim=_require(config.max_precondition_dim),
-            )
+    # Groups have their own weight decay, and `keep_in_bf16` has the format of the momentum.
+    names = SETTINGS[config.name].keys() - {"learning_rate", "weight_decay", "momentum_dtype"}
+    settings = {name: getattr(config, name) for name in names}
+    if "beta1" in settings:
+        settings["betas"] = settings.pop("beta1"), settings.pop("beta2")
+    make = _KINDS[config.name]
+    if not issubclass(make, GroupwiseOptimizer):
+        settings |= _choose_kernels(make, groups[0]["params"][0].device)
+    return make(groups, lr=config.learning_rate, **settings)
 
 
-def _choose_kernels(device: torch.device) -> dict[str, bool]:
-    """Choose between torch's implementations of its optimizers: on CUDA one kernel makes the whole step.
+def _choose_kernels(make: type[Optimizer], device: torch.device) -> dict[str, bool]:
+    """Choose between torch's implementations of its optimizers: on CUDA one kernel makes a step, but for Adagrad.
 
     Its state is the same as in the others, except for the count of steps, which it keeps on the device. torch moves the
     count to where it belongs when state is loaded.
     """
-    return {"fused" if device.type == "cuda" else "foreach": True}
-
-
-def _get_betas(config: DenseOptimizerConfig) -> tuple[float, float]:
-    return _require(config.beta1), _require(config.beta2)
-
-
-def _require(setting: Number | None) -> Number:
-    assert setting is not None, "a resolved job has every setting of its optimizer"
-    return setting
+    is_fused = device.type == "cuda" and make is not UncompiledAdagrad
+    return {"fused" if is_fused else "foreach": True}

@@ -3,15 +3,25 @@
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
+from torch.optim.optimizer import ParamsT
 
 from dlrm.optimizers.uncompiled import Uncompiled
 
 
 class GroupwiseOptimizer(Uncompiled):
     """Base class that steps group by group, all tensors of a group at once."""
+
+    SETTINGS: ClassVar[dict[str, Any]] = {"betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0}
+    """Settings of a group beside its learning rate, with their defaults."""
+
+    def __init__(self, params: ParamsT, *, lr: float, **settings: Any) -> None:
+        """Begin without state. settings: some of `SETTINGS`. Raises TypeError for others."""
+        if unknown := settings.keys() - self.SETTINGS.keys():
+            raise TypeError(f"{type(self).__name__} has no {', '.join(sorted(unknown))}")
+        super().__init__(params, {"lr": lr, **self.SETTINGS, **settings})
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # pyright: ignore[reportIncompatibleMethodOverride]

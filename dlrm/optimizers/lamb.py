@@ -1,12 +1,8 @@
 """LAMB: Adam with a learning rate for each tensor in proportion to the tensor's norm."""
 
-# torch has no public names for the foreach operations that its own optimizers use.
-# pyright: reportPrivateImportUsage=false
-
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
-from torch.optim.optimizer import ParamsT
 
 from dlrm.optimizers.adam_moments import update_moments
 from dlrm.optimizers.groupwise import GroupwiseOptimizer
@@ -21,24 +17,7 @@ class Lamb(GroupwiseOptimizer):
     whose `is_trust_scaled` is false are trained like this.
     """
 
-    def __init__(
-        self,
-        params: ParamsT,
-        *,
-        lr: float,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-6,
-        weight_decay: float = 0.0,
-        is_trust_scaled: bool = True,
-    ) -> None:
-        settings = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "is_trust_scaled": is_trust_scaled,
-        }
-        super().__init__(params, settings)
+    SETTINGS: ClassVar[dict[str, Any]] = {**GroupwiseOptimizer.SETTINGS, "eps": 1e-6, "is_trust_scaled": True}
 
     def _step_group(self, group: dict[str, Any], parameters: list[torch.Tensor], gradients: list[torch.Tensor]) -> None:
         # u = m_hat / (sqrt(v_hat) + eps) + weight_decay w

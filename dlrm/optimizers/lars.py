@@ -1,12 +1,8 @@
 """LARS: SGD with momentum and a learning rate for each tensor in proportion to the tensor's norm."""
 
-# torch has no public names for the foreach operations that its own optimizers use.
-# pyright: reportPrivateImportUsage=false
-
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
-from torch.optim.optimizer import ParamsT
 
 from dlrm.optimizers.groupwise import GroupwiseOptimizer
 from dlrm.optimizers.trust import compute_norms, scale_each, select_ratios
@@ -20,29 +16,16 @@ class Lars(GroupwiseOptimizer):
     once. With ratio 1 this is SGD with momentum; groups whose `is_trust_scaled` is false are trained like this.
     """
 
+    SETTINGS: ClassVar[dict[str, Any]] = {
+        "momentum": 0.9,
+        "weight_decay": 0.0,
+        "trust_coefficient": 0.001,
+        "is_trust_scaled": True,
+    }
     batch_fraction: float = 1.0
     """Rows of the batch divided by the rows of a full one; the ratio is multiplied by it. The ratio gives every
     addition to v about the same length, trust_coefficient ||w||, so that without this factor a few rows would move the
     weights as far as a full batch."""
-
-    def __init__(
-        self,
-        params: ParamsT,
-        *,
-        lr: float,
-        momentum: float = 0.9,
-        weight_decay: float = 0.0,
-        trust_coefficient: float = 0.001,
-        is_trust_scaled: bool = True,
-    ) -> None:
-        settings = {
-            "lr": lr,
-            "momentum": momentum,
-            "weight_decay": weight_decay,
-            "trust_coefficient": trust_coefficient,
-            "is_trust_scaled": is_trust_scaled,
-        }
-        super().__init__(params, settings)
 
     def _step_group(self, group: dict[str, Any], parameters: list[torch.Tensor], gradients: list[torch.Tensor]) -> None:
         decay = group["weight_decay"]

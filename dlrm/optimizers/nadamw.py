@@ -1,12 +1,8 @@
 """NAdamW: AdamW with Nesterov momentum."""
 
-# torch has no public names for the foreach operations that its own optimizers use.
-# pyright: reportPrivateImportUsage=false
-
 from typing import Any
 
 import torch
-from torch.optim.optimizer import ParamsT
 
 from dlrm.optimizers.adam_moments import update_moments
 from dlrm.optimizers.groupwise import GroupwiseOptimizer
@@ -23,17 +19,6 @@ class NAdamW(GroupwiseOptimizer):
     his schedule of beta1, which torch's NAdam calls momentum_decay (psi), is left out: it would make beta1 depend on
     the number of the step, and so on the batch.
     """
-
-    def __init__(
-        self,
-        params: ParamsT,
-        *,
-        lr: float,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
-    ) -> None:
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
 
     def _step_group(self, group: dict[str, Any], parameters: list[torch.Tensor], gradients: list[torch.Tensor]) -> None:
         beta1, _ = group["betas"]

@@ -1,8 +1,5 @@
 """Memory in samples: means of gradients forget by samples, not by steps, where the batch grows."""
 
-# torch has no public names for the foreach operations that its own optimizers use.
-# pyright: reportPrivateImportUsage=false
-
 from typing import Any
 
 import torch

@@ -1,8 +1,5 @@
 """Schedule-free AdamW: an average of the weights in the place of a falling learning rate."""
 
-# torch has no public names for the foreach operations that its own optimizers use.
-# pyright: reportPrivateImportUsage=false
-
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -30,16 +27,8 @@ class ScheduleFree(AveragingOptimizer):
     rounding.
     """
 
-    def __init__(
-        self,
-        params: ParamsT,
-        *,
-        lr: float,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
-    ) -> None:
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
+    def __init__(self, params: ParamsT, *, lr: float, **settings: Any) -> None:
+        super().__init__(params, lr=lr, **settings)
         self.register_load_state_dict_post_hook(_restore_weights)
 
     @contextmanager

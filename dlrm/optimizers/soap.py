@@ -1,13 +1,9 @@
 """SOAP: Adam in the eigenbasis of Shampoo's preconditioner."""
 
-# torch has no public names for the foreach operations that its own optimizers use.
-# pyright: reportPrivateImportUsage=false
-
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch.optim.optimizer import ParamsT
 
 from dlrm.optimizers.adam_moments import make_moments, update_moments
 from dlrm.optimizers.groupwise import GroupwiseOptimizer
@@ -36,28 +32,13 @@ class Soap(GroupwiseOptimizer):
     Every rank computes all of it, from the same gradient.
     """
 
-    def __init__(
-        self,
-        params: ParamsT,
-        *,
-        lr: float,
-        betas: tuple[float, float] = (0.95, 0.95),
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
-        shampoo_beta: float = 0.95,
-        precondition_every: int = 10,
-        max_precondition_dim: int = 2048,
-    ) -> None:
-        settings = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "shampoo_beta": shampoo_beta,
-            "precondition_every": precondition_every,
-            "max_precondition_dim": max_precondition_dim,
-        }
-        super().__init__(params, settings)
+    SETTINGS: ClassVar[dict[str, Any]] = {
+        **GroupwiseOptimizer.SETTINGS,
+        "betas": (0.95, 0.95),
+        "shampoo_beta": 0.95,
+        "precondition_every": 10,
+        "max_precondition_dim": 2048,
+    }
 
     def _step_group(self, group: dict[str, Any], parameters: list[Tensor], gradients: list[Tensor]) -> None:
         moved = [

@@ -1,8 +1,5 @@
 """State of an optimizer: numbered by the place of its parameter in the model, its momentum in bf16 where set."""
 
-# torch has no public names for the foreach operations that its own optimizers use.
-# pyright: reportPrivateImportUsage=false
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,8 +1,5 @@
 """Trust ratios: what LARS and LAMB scale the rate of each tensor by. Groups without `is_trust_scaled` have ratio 1."""
 
-# torch has no public names for the foreach operations that its own optimizers use.
-# pyright: reportPrivateImportUsage=false
-
 import torch
 
 from dlrm.gradient_stats.parts import expand_parts

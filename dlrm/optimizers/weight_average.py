@@ -1,8 +1,5 @@
 """Exponential moving average of all weights of a run, for its evaluations and its model; training never reads it."""
 
-# torch has no public names for the foreach operations that its own optimizers use.
-# pyright: reportPrivateImportUsage=false
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -37,7 +34,9 @@ class WeightAverage:
         self._tables = TableAverage(tables, ranks)
         self.half_life_samples = half_life_samples
         self._num_samples = torch.zeros((), dtype=torch.int64)
-        """m, samples before the last update, of the run or since the last restart; 0 before the first one."""
+        """m, samples before the last update; 0 before the first one."""
+        self.begins_at = 0
+        """Samples of the run before the ones that n and m count: those before the last restart."""
 
     @property
     def samples_per_update(self) -> float:
@@ -46,12 +45,11 @@ class WeightAverage:
 
     @torch.no_grad()
     def update(self, num_samples: int) -> None:
-        """Take the weights after `num_samples` into the average, where an update is due; the first one is.
-
-        num_samples: samples of the run, or those since `restart`.
+        """Take the weights after `num_samples` of the run into the average, if an update is due; the first one is.
 
         Call it after every step: when updates are due follows from the steps alone, not from saves or evaluations.
         """
+        num_samples -= self.begins_at
         num_before = int(self._num_samples)
         if num_before and num_samples - num_before < self.samples_per_update:
             return
@@ -60,12 +58,10 @@ class WeightAverage:
         self._tables.move(weight)
         self._num_samples.fill_(num_samples)
 
-    def restart(self) -> None:
-        """Forget all weights so far: the average begins anew with the next step, whose samples are counted from here.
-
-        The next update makes it equal to the weights.
-        """
+    def restart(self, num_samples: int) -> None:
+        """Forget all weights up to `num_samples` of the run: the next update makes the average equal to the weights."""
         self._num_samples.zero_()
+        self.begins_at = num_samples
 
     @contextmanager
     def swap_in(self) -> Iterator[None]:

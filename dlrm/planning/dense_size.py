@@ -97,14 +97,11 @@ def count_parameter_bytes(job: JobSpec, size: DenseSize, *, is_in_memory: bool) 
     return FLOAT_BYTES * ((num_kept + num_sums) * size.num_parameters + own_part + num_factors)
 
 
-def count_activation_bytes(size: DenseSize, chunk_size: int) -> int:
-    """Count the bytes of the activations of a chunk and of their gradients, at most, on a CPU."""
+def count_activation_bytes(job: JobSpec, size: DenseSize, chunk_size: int) -> int:
+    """Count the bytes of the activations of a chunk and of their gradients, at most; half as many in bf16 on a GPU."""
+    if job.resources.gpus_per_worker:
+        return (2 if job.precision == "bf16" else FLOAT_BYTES) * size.num_at_peak * chunk_size
     return 2 * FLOAT_BYTES * size.num_activations * chunk_size
-
-
-def count_gpu_activation_bytes(job: JobSpec, size: DenseSize, chunk_size: int) -> int:
-    """Count the bytes of the activations of a chunk and of their gradients on a GPU, half as many under autocast."""
-    return (2 if job.precision == "bf16" else FLOAT_BYTES) * size.num_at_peak * chunk_size
 
 
 def count_sum_bytes(resolved: ResolvedJob, size: DenseSize) -> int:

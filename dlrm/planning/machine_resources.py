@@ -3,13 +3,16 @@
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 
-from dlrm.config import JobSpec, format_count
+from dlrm.config import DerivedWarning, JobSpec, format_count
 from dlrm.config.sharding import TopologyConfig
 from hostinfo import limits
 from hostinfo.limits import has_bf16_products
 from sharding.native import find_build_error
 from sharding.planner import Transport, machine
 from sharding.planner.machine import Speeds
+
+SLOW_PRECISION = "slow_precision"
+"""Name of the warning about slow products in bf16 on a processor."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,20 @@ def list_notes(job: JobSpec, here: MachineResources) -> list[str]:
     if not resources.gpus_per_worker and job.sharding.transport != "torchrec" and not here.has_operators:
         notes.append(f"sharding.transport: {_describe_missing_operators(job, here)}")
     return notes
+
+
+def check_precision(job: JobSpec, has_bf16_products: bool | None) -> DerivedWarning | None:
+    """Warn of products in bf16 on a processor without instructions for them.
+
+    has_bf16_products: whether the processor that the job runs on has such instructions; None if nobody knows.
+    """
+    if job.precision != "bf16" or job.resources.gpus_per_worker or has_bf16_products is not False:
+        return None
+    message = (
+        'precision: products in "bf16" are several times slower than in "fp32" on this processor, which has no '
+        'instructions for them (avx512_bf16, amx_bf16, or bf16 of Arm); set "fp32"'
+    )
+    return DerivedWarning(name=SLOW_PRECISION, message=message)
 
 
 def _describe_missing_operators(job: JobSpec, here: MachineResources) -> str:

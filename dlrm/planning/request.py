@@ -6,10 +6,9 @@ from dataclasses import replace
 from dlrm.config import JobSpec, ResolvedJob
 from dlrm.planning import dense_size as dense
 from dlrm.planning.machine_resources import MachineResources, choose_transport, is_for_this_machine
-from dlrm.planning.planned_chunk import LEAST_CHUNK, choose_chunk
 from dlrm.planning.refusal import make_plan_or_refuse
 from sharding.planner import Dense, Plan, PlanError, PlanRequest, Rule, Table, Topology
-from sharding.planner.check import find_faults
+from sharding.planner.check import count_bytes_by_memory_domain, find_faults
 from sharding.planner.types import (
     ACTIVATIONS,
     GPU_FLOPS,
@@ -37,6 +36,12 @@ DENSE_EFFICIENCY = 0.5
 """Speed of the dense part on a CPU, over the speed of its matrix products alone: activations, interactions and copies
 take about as long again."""
 
+MAX_FILLED = 0.75
+"""Share of a GPU's memory up to which an automatic chunk may fill it. The rest is for memory that torch's allocator
+cannot use again: at a batch of 524,288 on an H100 it had taken 12.7 GB for 10.0 GB of tensors."""
+LEAST_CHUNK = 2048
+"""Samples of the smallest chunk that a plan decides on."""
+
 
 class InvalidPlanError(RuntimeError):
     """Error of a plan that is invalid and must not be used: a fault of the planner, not of the job."""
@@ -56,7 +61,7 @@ def make_checked_plan(
         raise replace(error, field=_get_job_field(error)) from None
     if faults := find_faults(request, plan):
         raise InvalidPlanError(f"the planner made an invalid plan: {'; '.join(faults)}")
-    request = choose_chunk(resolved, request, plan, lambda job: make_plan_request(job, tables, num_dense, here))
+    request = _choose_chunk(resolved, request, plan, lambda job: make_plan_request(job, tables, num_dense, here))
     return request, plan
 
 
@@ -75,13 +80,30 @@ def _plan_with_a_chunk(
         return request, make_plan_or_refuse(request)
 
 
+def _choose_chunk(
+    resolved: ResolvedJob, request: PlanRequest, plan: Plan, make_request: Callable[[ResolvedJob], PlanRequest]
+) -> PlanRequest:
+    """Return the request of the same plan with the chunk decided: the largest with room.
+
+    Tries the share of a rank, half of it, half of that and so on. Tables stay where they are: a larger chunk saves
+    launches, but tables moved to make room for it would be exchanged or fetched. make_request: makes the request of a
+    job with another chunk.
+    """
+    if not resolved.is_chunk_planned:
+        return request
+    chunk_size = resolved.share_size
+    while chunk_size > LEAST_CHUNK:
+        found = make_request(resolved.with_planned_chunk(chunk_size))
+        if max(count_bytes_by_memory_domain(found, plan)) <= MAX_FILLED * request.topology.memory_bytes:
+            return found
+        chunk_size //= 2
+    return make_request(resolved.with_planned_chunk(min(LEAST_CHUNK, resolved.share_size)))
+
+
 def make_plan_request(
     resolved: ResolvedJob, tables: Sequence[Table], num_dense: int, here: MachineResources
 ) -> PlanRequest:
-    """Return the request for the plan of a job.
-
-    num_dense: N, dense features of a sample.
-    """
+    """Return the request for the plan of a job. num_dense: N, dense features of a sample."""
     job = resolved.job
     topology = _make_topology(job, here)
     size = dense.count_dense_size(job.model, num_dense, len(tables))
@@ -105,7 +127,7 @@ def make_plan_request(
             memory_bytes={
                 # Each sample has N dense features, a label, a mask and a weight.
                 "samples": num_batches * dense.FLOAT_BYTES * share_size * (num_dense + 3),
-                ACTIVATIONS: _count_activation_bytes(job, size, min(resolved.chunk_size, share_size)),
+                ACTIVATIONS: dense.count_activation_bytes(job, size, min(resolved.chunk_size, share_size)),
                 "dense part": dense.count_parameter_bytes(job, size, is_in_memory=transport == "memory"),
                 "program": PROGRAM_BYTES[topology.device],
                 # Ranks of a CPU node share its memory with the launch process: an equal part each.
@@ -121,12 +143,6 @@ def make_plan_request(
         is_averaged=job.averaging is not None,
         num_batches=num_batches,
     )
-
-
-def _count_activation_bytes(job: JobSpec, size: dense.DenseSize, chunk_size: int) -> int:
-    if job.resources.gpus_per_worker:
-        return dense.count_gpu_activation_bytes(job, size, chunk_size)
-    return dense.count_activation_bytes(size, chunk_size)
 
 
 def _make_topology(job: JobSpec, here: MachineResources) -> Topology:

@@ -1,4 +1,7 @@
-"""Finds what a run has too little of, steps or evaluation rows, before it starts. Imports no torch and no numpy."""
+"""Finds what a run has too little of, before it starts: steps, evaluation rows, or rows to let its batch grow.
+
+Imports no torch and no numpy.
+"""
 
 import math
 from dataclasses import dataclass
@@ -8,6 +11,7 @@ from dlrm.config import (
     MAX_AUTO_BATCH,
     MAX_BATCH,
     MIN_BATCH,
+    BatchGrowth,
     BatchStage,
     JobConfig,
     choose_batch,
@@ -18,9 +22,10 @@ from dlrm.config import (
     get_min_steps,
     list_stages,
 )
+from dlrm.gradient_stats.noise import MIN_MEASUREMENTS
 from dlrm.metrics.standard_error import estimate_auc_standard_error
-from dlrm.planning.growth import check_growth
 from dlrm.record import (
+    CANNOT_GROW,
     FEW_EVALUATION_ROWS,
     FEW_STEPS,
     MAX_STANDARD_ERROR,
@@ -175,3 +180,41 @@ def check_evaluation_rows(num_rows: int, label_rate: float, source: EvaluationSo
         f"{source.value}"
     )
     return QualityWarning(name=FEW_EVALUATION_ROWS, message=message)
+
+
+def check_growth(job: JobConfig, num_rows: int) -> QualityWarning | None:
+    """Warn of a batch that no noise scale lets grow in a run over `num_rows` training rows; None otherwise."""
+    growth = job.batch.growth
+    if growth is None:
+        return None
+    if num_rows <= growth.start_size:
+        message = (
+            f"batch.growth: an epoch has {num_rows:,} training rows, so that no batch is larger than the start_size of "
+            f"{growth.start_size:,}; set a batch.growth.start_size below {num_rows:,}, or leave growth out"
+        )
+        return QualityWarning(name=CANNOT_GROW, message=message)
+    every = job.get_moments_every(growth.start_size)
+    num_steps = _count_steps_before_last_check(growth, count_run_rows(num_rows, job.run.epochs))
+    num_measured = -(-num_steps // every)
+    if num_measured >= MIN_MEASUREMENTS:
+        return None
+    measured = "" if every == 1 else f", one in {every:,} steps"
+    message = (
+        f"batch.growth: the batch stays at {growth.start_size:,}: there is a noise scale from {MIN_MEASUREMENTS} "
+        f"measurements on, and up to the last comparison with it the run makes {num_measured}{measured}; set a smaller "
+        f"batch.growth.start_size{', moments.every' if every > 1 else ''} or check_every_fraction, more run.epochs, or "
+        f"leave growth out ({format_count(num_rows, 'training row')})"
+    )
+    return QualityWarning(name=CANNOT_GROW, message=message)
+
+
+def _count_steps_before_last_check(growth: BatchGrowth, num_run_rows: int) -> int:
+    """Count the steps of the first size before the last comparison with the noise scale; 0 if there is none.
+
+    A comparison comes after the batch that reaches its share of the samples, unless the run ends there.
+    """
+    for number in range(math.ceil(1 / growth.check_every_fraction), 0, -1):
+        num_steps = -(-math.ceil(number * growth.check_every_fraction * num_run_rows) // growth.start_size)
+        if num_steps * growth.start_size < num_run_rows:
+            return num_steps
+    return 0

@@ -13,7 +13,6 @@ import warnings
 from pathlib import Path
 
 from dlrm.data.errors import DataError
-from dlrm.exported_model.blend import VALIDATION_METRICS
 from dlrm.exported_model.export import ExportError, export_model
 from dlrm.exported_model.layout import METRICS
 from dlrm.exported_model.run_checkpoint import RunCheckpoint, open_run_checkpoint
@@ -50,16 +49,14 @@ def _find_metrics(checkpoint: RunCheckpoint) -> dict[str, float | None]:
     as the blend that is exported."""
     progress, blend = checkpoint.progress, checkpoint.blend
     metrics = make_final_metrics(progress, progress.last_evaluation)
+    if progress.evaluated_step != progress.step or checkpoint.first_order is not None:
+        # What the last evaluation found on training and validation rows is not of this model.
+        validation = ("validation_auc", "validation_calibration", "validation_log_loss")
+        metrics |= dict.fromkeys(("train_auc", "train_log_loss", *validation))
+        metrics |= {"model_step": progress.step} | measure(checkpoint.load_model(), [])
     if blend is not None:
         metrics |= {"validation_log_loss": blend.log_loss, BLEND_SHARE: blend.share}
-    is_measured = progress.evaluated_step == progress.step and checkpoint.first_order is None
-    if is_measured:
-        return metrics
-    # What the last evaluation found on training and validation rows is not of this model.
-    metrics |= dict.fromkeys(("train_auc", "train_log_loss", *VALIDATION_METRICS))
-    if checkpoint.first_order is None:
-        metrics["validation_log_loss"] = None
-    return metrics | {"model_step": progress.step} | measure(checkpoint.load_model(), [])
+    return metrics
 
 
 def _read_yardsticks(run: RunDirectory) -> dict[str, float | None]:

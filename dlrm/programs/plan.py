@@ -28,14 +28,13 @@ from typing import Any, TypedDict
 from dlrm.config import DataFacts, ModelConfig, ResolvedJob, resolve_with_rows
 from dlrm.config.patterns import is_remote
 from dlrm.data.errors import DataError
-from dlrm.planning.limit_own_memory import limit_planning_memory
 from dlrm.planning.machine_resources import (
     MachineResources,
+    check_precision,
     describe_machine,
     describe_machine_elsewhere,
 )
 from dlrm.planning.plan_notes import list_plan_notes
-from dlrm.planning.precision import check_precision
 from dlrm.planning.request import make_checked_plan
 from dlrm.planning.run_time import estimate_training_seconds
 from dlrm.planning.shortages import (
@@ -52,6 +51,7 @@ from dlrm.planning.table_sizes import Place, find_table_sizes
 from dlrm.programs.json_lines import fail
 from dlrm.record import NoModelError, RunDirectory, TrainedModel
 from hostinfo.fast_exit import skip_last_collection
+from hostinfo.process_memory import limit_memory
 from sharding.planner import Plan, PlanError
 from sharding.planner.report import PART_OF_TERM, make_plan_report
 
@@ -112,7 +112,7 @@ def make_plan_line(
     machine = describe_machine(resolved.job) if place == "here" else describe_machine_elsewhere(resolved.job)
     too_large = TooLargeError(resolved.job.resources.world_size, len(sizes.tables))
     if limits is not None:
-        limit_planning_memory(limits["memory_bytes"])
+        limit_memory(limits["memory_bytes"])
     try:
         fields["resolved"] = resolved.model_dump(mode="json")
         if sizes.rows is not None:

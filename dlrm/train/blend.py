@@ -1,7 +1,7 @@
 """Blends the model that a run leaves with logistic regression, in a process of its own, and says what came of it."""
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from dlrm.data.rows import DataSchema
@@ -23,23 +23,22 @@ class BlendStoppedError(Exception):
 class BlendedModel:
     """A first-order part for a model, and how good both are together."""
 
-    first_order: FirstOrder | None
-    """Part that the model is kept with; None if it is best alone."""
-    metrics: dict[str, float | None]
-    """Share of logistic regression; where it is above 0, metrics of the blend too, by name: on the evaluation rows, and
-    its log-loss on the validation rows."""
+    first_order: FirstOrder | None = None
+    """Part that the model is kept with; None if it is kept alone."""
+    metrics: dict[str, float | None] = field(default_factory=dict)
+    """Share of logistic regression, if one was chosen. If it is above 0, metrics of the blend too, by name: on the
+    evaluation rows, and its log-loss on the validation rows."""
 
 
-def blend_chosen_model(context: RunContext, schema: DataSchema, checkpoint: Path) -> BlendedModel | None:
-    """Blend the model of a checkpoint, where the job asks for it. Not collective.
+def blend_chosen_model(context: RunContext, schema: DataSchema, checkpoint: Path) -> BlendedModel:
+    """Blend the model of a checkpoint, if the job asks for it and a blend can be chosen. Not collective.
 
-    Returns None if no blend could be chosen, or it failed. A failure is reported, and never raised. Raises
-    BlendStoppedError at once if a stop is requested: a model that depended on that moment could not be made again.
-    For the same reason there is no limit of time.
+    A failure is reported, and never raised. Raises BlendStoppedError at once if a stop is requested: a model that
+    depended on that moment could not be made again. For the same reason there is no limit of time.
     """
     reporter = context.reporter
     if context.resolved.job.run.blend == "none":
-        return None
+        return BlendedModel()
     reporter.progress("evaluating", "blending the model with logistic regression")
     try:
         output = _run_program(context, schema, checkpoint)
@@ -50,11 +49,11 @@ def blend_chosen_model(context: RunContext, schema: DataSchema, checkpoint: Path
         # Whatever it is, the model is trained and must be written.
         log.exception("the model could not be blended")
         reporter.event(BLEND_FAILED, f"{UNBLENDED}, since it could not be blended: {error}")
-        return None
+        return BlendedModel()
     report = output.report
     if report.share is None:
         reporter.event(BLEND_FAILED, report.message)
-        return None
+        return BlendedModel()
     reporter.event(BLENDED, report.message, share=report.share, num_train_rows=report.num_train_rows)
     return BlendedModel(output.first_order, {BLEND_SHARE: report.share, **report.metrics})
 

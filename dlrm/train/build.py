@@ -28,7 +28,8 @@ from dlrm.train.profiler import PartClock
 from dlrm.train.step import TrainingStep
 from sharding.comm.gradient_buffer import GradientBuffer
 from sharding.comm.process_groups import Ranks
-from sharding.embedding import CowClip, ShardedTables, TableOptimizer, TransportError, TransportName
+from sharding.embedding import ShardedTables, TableOptimizer, TransportError, TransportName
+from sharding.embedding.count_rule import CountRule
 from sharding.planner import Plan, PlanError
 from sharding.planner.report import PlanReport, make_plan_report
 
@@ -116,7 +117,9 @@ def build_parts(
     estimator = make_estimator(resolved, model, gradients, has_halves=has_halves)
     eager = EagerChunk(PartClock(), model, is_bf16=job.precision == "bf16")
     run_chunk: ChunkPass = eager
-    if recorder := recorder or _make_recorder(job, ranks):
+    if recorder is None and ranks.device.type == "cuda" and job.resources.cuda_graphs != "off":
+        recorder = CudaRecorder()
+    if recorder is not None:
         shape = ChunkShape(resolved.chunk_size, schema.num_dense, len(schema.features), job.model.embedding_dim)
         is_compiled = _is_compiled(job, rows)
         run_chunk = GraphedChunk(
@@ -137,10 +140,6 @@ def build_parts(
         memory=SampleMemory(optimizer) if job.dense_optimizer.memory == "samples" else None,
     )
     return Parts(model, tables, optimizer, reduction, step, _make_average(job, model, tables, ranks, rows))
-
-
-def _make_recorder(job: JobSpec, ranks: Ranks) -> Recorder | None:
-    return CudaRecorder() if ranks.device.type == "cuda" and job.resources.cuda_graphs != "off" else None
 
 
 def _is_compiled(job: JobConfig, rows: TrainRows) -> bool:
@@ -166,27 +165,15 @@ def make_estimator(
     return ExactMoments(config, model, gradients, is_bf16=is_bf16, has_halves=has_halves)
 
 
-def make_table_optimizer(resolved: ResolvedJob) -> TableOptimizer:
-    """Make the optimizer of the tables that a job names."""
-    config = resolved.job.table_optimizer
-    cowclip = config.cowclip and CowClip(config.cowclip.r, config.cowclip.zeta)
-    return TableOptimizer(
-        config.name,
-        resolved.gradient_scale,
-        resolved.job.batch.global_size,
-        cowclip,
-        config.count_exponent,
-        resolved.table_initial_state,
-    )
-
-
 def _make_tables(resolved: ResolvedJob, plan: Plan, ranks: Ranks) -> ShardedTables:
     """Make the tables. Raises DataError if the transport that the job asks for does not work here."""
-    job = resolved.job
+    job, config = resolved.job, resolved.job.table_optimizer
+    rule = CountRule(**config.count_rule)
+    scale, size = resolved.gradient_scale, job.batch.global_size
     try:
         return ShardedTables(
             plan,
-            make_table_optimizer(resolved),
+            TableOptimizer(config.name, scale, size, resolved.table_initial_state, rule),
             ranks,
             exchange_dtype=job.sharding.exchange_dtype,
             seed=job.run.seed,

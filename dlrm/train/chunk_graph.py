@@ -6,9 +6,6 @@ are recorded for the numbers of rows that occur, rounded up to a few for each po
 and with them. A chunk of another number is filled up with rows of zeros, whose weight is 0.
 """
 
-# torch has no public names for the foreach operations that its own optimizers use.
-# pyright: reportPrivateImportUsage=false
-
 import logging
 import math
 from collections.abc import Callable
@@ -183,7 +180,8 @@ class GraphedChunk:
         rows, count = self._rows, end - start
         pooled.read_chunk(start, end, out=rows.pooled[:count])
         kept = [rows.dense[:count], rows.labels[:count], rows.weights[:count]]
-        torch._foreach_copy_(kept, [batch.dense[start:end], batch.labels[start:end], batch.weights[start:end]])
+        sources = [batch.dense[start:end], batch.labels[start:end], batch.weights[start:end]]
+        torch._foreach_copy_(kept, sources)  # pyright: ignore[reportPrivateImportUsage], torch's only name for it
         if count < num_rows:
             # NaN of an earlier chunk would stay NaN under a weight of 0.
             for tensor in (rows.dense, rows.pooled, rows.labels, rows.weights):

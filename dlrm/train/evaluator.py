@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import torch
@@ -14,9 +14,8 @@ from torch import nn
 from dlrm.data.batches import read_evaluation_batches
 from dlrm.data.dataset import Dataset
 from dlrm.data.rows import RowSource
-from dlrm.metrics.binary import BinaryMetrics, auc, compute_binary_metrics, constant_log_loss
+from dlrm.metrics.binary import auc, compute_binary_metrics, constant_log_loss
 from dlrm.record import EvaluationReport
-from dlrm.train.divergence import DivergedError
 from dlrm.train.input_copies import copy_to_device
 from dlrm.train.stop_request import StopRequest
 from sharding.comm.collectives import broadcast_from_rank0
@@ -30,16 +29,18 @@ MIN_BATCH_SIZE = 16_384
 """Samples of an evaluation batch over all ranks, at least: smaller ones take longer and save little memory."""
 
 
+class DivergedError(RuntimeError):
+    """Error of a loss, gradients or predictions that are not finite; more steps would not repair them."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what}; lower dense_optimizer.learning_rate or table_optimizer.learning_rate, or check the data for "
+            "extreme values"
+        )
+
+
 class EvaluationStoppedError(Exception):
     """Exception raised on every rank, after the same batch, once some rank was asked to stop."""
-
-
-@dataclass(frozen=True)
-class Baselines:
-    """Metrics of trivial models, to compare with: the same at every evaluation."""
-
-    constant_log_loss: float
-    best_possible_auc: float | None
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,8 @@ class Evaluator:
         self._stop = stop
         self._keep = keep
         self._share_size = _choose_share_size(self._rows.num_rows, ranks.world_size, share_size)
-        self._baselines: Baselines | None = None
+        self._baselines: dict[str, float | None] = {}
+        """Metrics of trivial models by name, the same at every evaluation; empty before the first one."""
 
     def __call__(self, step: int) -> EvaluationReport:
         """Evaluate the model after `step` batches. Collective.
@@ -104,20 +106,13 @@ class Evaluator:
         """Compute the metrics; None if a prediction is NaN."""
         if np.isnan(scores.logits).any():
             return None
-        metrics: BinaryMetrics = compute_binary_metrics(scores.labels, scores.logits, scores.weights)
-        baselines = self._compute_baselines(scores)
-        return EvaluationReport(
-            step=step,
-            num_rows=metrics.num_rows,
-            auc=metrics.auc,
-            auc_standard_error=metrics.auc_standard_error,
-            log_loss=metrics.log_loss,
-            normalized_entropy=metrics.normalized_entropy,
-            calibration=metrics.calibration,
-            constant_log_loss=baselines.constant_log_loss,
-            best_possible_auc=baselines.best_possible_auc,
-            seconds=time.monotonic() - started,
-        )
+        metrics = asdict(compute_binary_metrics(scores.labels, scores.logits, scores.weights))
+        self._baselines = self._baselines or {
+            "constant_log_loss": constant_log_loss(scores.labels, self._train_label_rate, scores.weights),
+            "best_possible_auc": compute_best_possible_auc(self._rows),
+        }
+        seconds = time.monotonic() - started
+        return EvaluationReport.model_validate({"step": step, **metrics, **self._baselines, "seconds": seconds})
 
     @torch.no_grad()
     def _score(self) -> torch.Tensor:
@@ -160,14 +155,6 @@ class Evaluator:
         logits, labels, weights = shares.permute(1, 2, 0, 3).flatten(1).cpu().numpy()
         is_valid = ~np.isnan(labels)
         return Scores(logits[is_valid], labels[is_valid], weights[is_valid] if self._is_weighted else None)
-
-    def _compute_baselines(self, scored: Scores) -> Baselines:
-        if self._baselines is None:
-            self._baselines = Baselines(
-                constant_log_loss=constant_log_loss(scored.labels, self._train_label_rate, scored.weights),
-                best_possible_auc=compute_best_possible_auc(self._rows),
-            )
-        return self._baselines
 
 
 def _choose_share_size(num_rows: int, world_size: int, train_share_size: int) -> int:

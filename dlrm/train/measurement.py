@@ -1,6 +1,8 @@
-"""The measurement of a step, and its way into the progress of the run."""
+"""The measurement of a step, and its way from the device into the progress of the run."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import torch
 
@@ -8,7 +10,35 @@ from dlrm.checkpoint.progress import RunProgress
 from dlrm.gradient_stats.moments import Moments
 from dlrm.gradient_stats.noise import LayerNoise, StepNoise
 from dlrm.gradient_stats.variance_reduction import ClippedFractions
-from dlrm.train.readback import Readback
+
+Result = TypeVar("Result")
+
+
+class Readback(Generic[Result]):
+    """The result of numbers that a device computes. On a CPU they are there at once."""
+
+    def __init__(self, numbers: torch.Tensor, interpret: Callable[[torch.Tensor], Result]) -> None:
+        """Start to copy `numbers` to the host; from its tensor `interpret` makes the result, when it is read."""
+        self._interpret = interpret
+        self._on_host = numbers
+        self._arrival: torch.cuda.Event | None = None
+        if numbers.device.type == "cuda":
+            # Only a copy to pinned memory does not hold up the host.
+            self._on_host = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True)
+            self._on_host.copy_(numbers, non_blocking=True)
+            self._arrival = torch.cuda.Event()
+            self._arrival.record(torch.cuda.current_stream(numbers.device))
+
+    @property
+    def is_immediate(self) -> bool:
+        """Whether `read` never waits."""
+        return self._arrival is None
+
+    def read(self) -> Result:
+        """Return the result, after waiting for the numbers."""
+        if self._arrival is not None:
+            self._arrival.synchronize()
+        return self._interpret(self._on_host)
 
 
 @dataclass(frozen=True)

@@ -72,10 +72,9 @@ def run(context: RunContext) -> Outcome:
             blended = blend_chosen_model(context, dataset.schema, chosen.checkpoint)
         except BlendStoppedError:
             return _make_stopped_outcome(progress, f"stopped before the model was blended; checkpoint: {checkpoint}")
-        metrics = compare_with_yardsticks(context, metrics if blended is None else metrics | blended.metrics)
+        metrics = compare_with_yardsticks(context, metrics | blended.metrics)
         reporter.progress("saving", "writing the model")
-        first_order = None if blended is None else blended.first_order
-        export_model(chosen.checkpoint, directory.model, resolved, dataset, metrics, first_order)
+        export_model(chosen.checkpoint, directory.model, resolved, dataset, metrics, blended.first_order)
         _report_model(reporter, directory)
     return Outcome(state="succeeded", reason=reason, message=message, step=progress.step, metrics=metrics)
 

@@ -18,9 +18,8 @@ from dlrm.gradient_stats.batch_advice import (
 )
 from dlrm.gradient_stats.noise import MIN_MEASUREMENTS, NoiseInterval
 from dlrm.optimizers.weight_average import WeightAverage
-from dlrm.planning.growth import check_growth
-from dlrm.planning.precision import check_precision
-from dlrm.planning.shortages import check_epoch, check_evaluation_rows, check_steps
+from dlrm.planning.machine_resources import check_precision
+from dlrm.planning.shortages import check_epoch, check_evaluation_rows, check_growth, check_steps
 from dlrm.record import (
     AVERAGES_WEIGHTS,
     BATCH_ADVICE,

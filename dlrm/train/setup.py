@@ -33,7 +33,7 @@ from dlrm.train.run_events import (
     report_warnings,
 )
 from dlrm.train.stages import StageSequence
-from dlrm.train.table_reset import TableReset
+from dlrm.train.table_reset import make_table_reset
 from dlrm.train.trainer import Trainer
 from dlrm.train.warm_start.start import start_warm
 from sharding.comm.collectives import run_on_all_ranks
@@ -101,15 +101,9 @@ def _make_trainer(
         keeps_best=run.keep_model == "best",
         average=parts.average,
         evaluated=parts.evaluated,
-        table_reset=_make_table_reset(context, dataset, parts),
+        before_batch=make_table_reset(parts, progress, context, dataset.train.num_rows),
         profiler=make_profiler(context.profile, ranks, parts.step.clock, stages.least_steps_left),
     )
-
-
-def _make_table_reset(context: RunContext, dataset: Dataset, parts: Parts) -> TableReset | None:
-    if not context.resolved.job.run.reset_tables_each_epoch:
-        return None
-    return TableReset(parts.tables, parts.average, context.reporter, dataset.train.num_rows)
 
 
 def _plan_on_rank0(context: RunContext, dataset: Dataset) -> PlannedTables:

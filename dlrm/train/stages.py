@@ -109,10 +109,9 @@ class StageSequence:
         self.stages = _number_steps(stages, self._progress)
         """All stages of the run, in order, as if a batch that grows by its noise scale grew no more."""
         steps = list_evaluation_steps(self.stages, self._job.run.eval_every_fraction)
-        is_reset = self._job.run.reset_tables_each_epoch
-        self.evaluation_steps = postpone_to_epoch_ends(steps, self.stages, self._num_rows) if is_reset else steps
-        """Steps after which the model is evaluated: only at the ends of epochs where they begin with new tables, which
-        are worse than those before until they have seen all rows."""
+        waits = self._job.run.evaluates_whole_epochs
+        self.evaluation_steps = postpone_to_epoch_ends(steps, self.stages, self._num_rows) if waits else steps
+        """Steps after which the model is evaluated."""
         self._progress.num_steps = self.stages[-1].end_step
 
 

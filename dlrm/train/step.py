@@ -14,9 +14,8 @@ from dlrm.gradient_stats.variance_reduction import VarianceReduction
 from dlrm.optimizers import SampleMemory, StepRates, set_average_weight, set_batch_fraction, set_learning_rate
 from dlrm.train.batch import DeviceBatch
 from dlrm.train.dense_pass import DensePass
-from dlrm.train.measurement import StepMeasurement, start_readback
+from dlrm.train.measurement import Readback, StepMeasurement, start_readback
 from dlrm.train.profiler import PartClock
-from dlrm.train.readback import Readback
 from sharding.comm.gradient_buffer import GradientBuffer
 from sharding.comm.process_groups import Ranks
 from sharding.comm.step_vote import DEFAULT_VOTE, StepVote, all_reduce_votes

@@ -5,43 +5,42 @@ embeddings in each epoch the dense parameters see rows that they do not know, ag
 see every row once.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from dlrm.checkpoint.progress import RunProgress
-from dlrm.optimizers.weight_average import WeightAverage
 from dlrm.record import TABLES_RESET
-from dlrm.reporting.reporter import Reporter
-from sharding.embedding import ShardedTables
+from dlrm.train.build import Parts
+from dlrm.train.context import RunContext
 
 
-@dataclass(frozen=True)
-class TableReset:
-    """Draws the tables of a run anew before the first batch that begins in a new epoch."""
+def make_table_reset(
+    parts: Parts, progress: RunProgress, context: RunContext, epoch_rows: int
+) -> Callable[[], None] | None:
+    """Make a function that draws the tables anew if the next batch is the first to begin in an epoch.
 
-    tables: ShardedTables
-    average: WeightAverage | None
-    """Average of the weights, which begins anew with the tables; None if absent."""
-    reporter: Reporter
-    epoch_rows: int
-    """Training rows of an epoch."""
+    It is to be called before each batch, and is collective. Returns None if the job keeps its tables. epoch_rows:
+    training rows of an epoch. A batch that runs over the end of an epoch is still trained with the tables of its
+    beginning. The draw is the number of the epoch, so that an attempt that resumes there finds the same weights.
+    """
+    if not context.resolved.job.run.reset_tables_each_epoch:
+        return None
+    if parts.average is not None:
+        parts.average.begins_at = progress.tables_drawn_at
 
-    def reset_if_due(self, progress: RunProgress) -> None:
-        """Draw the tables anew where the next batch is the first one that begins in an epoch. Collective.
-
-        A batch that runs over the end of an epoch is still trained with the tables of its beginning. The draw is the
-        number of the epoch, so that an attempt that resumes here finds the same weights.
-        """
-        epoch = progress.num_samples // self.epoch_rows
-        if epoch == progress.tables_drawn_at // self.epoch_rows:
+    def reset_if_due() -> None:
+        epoch = progress.num_samples // epoch_rows
+        if epoch == progress.tables_drawn_at // epoch_rows:
             return
-        self.tables.reset(epoch)
-        if self.average is not None:
-            self.average.restart()
+        parts.tables.reset(epoch)
+        if parts.average is not None:
+            parts.average.restart(progress.num_samples)
         progress.tables_drawn_at = progress.num_samples
-        self.reporter.event(
+        context.reporter.event(
             TABLES_RESET,
             f"epoch {epoch + 1} begins after step {progress.step:,} with newly drawn tables; the dense parameters go "
             "on as they are",
             step=progress.step,
             epoch=epoch + 1,
         )
+
+    return reset_if_due

@@ -15,8 +15,7 @@ from dlrm.optimizers import AveragingOptimizer, LearningRates, StepRates
 from dlrm.optimizers.weight_average import WeightAverage
 from dlrm.record import EndReason, EvaluationReport, StartReport, StepReport
 from dlrm.reporting.reporter import Reporter
-from dlrm.train.divergence import DivergedError
-from dlrm.train.evaluator import EvaluationStoppedError, Evaluator
+from dlrm.train.evaluator import DivergedError, EvaluationStoppedError, Evaluator
 from dlrm.train.input_pipeline import prefetch_input_dist
 from dlrm.train.measurement import ComingMeasurement
 from dlrm.train.profiler import StepProfiler
@@ -24,7 +23,6 @@ from dlrm.train.run_events import report_growth, report_guess, report_large_batc
 from dlrm.train.stages import StageSequence
 from dlrm.train.step import StepResult, TrainingStep
 from dlrm.train.stop_request import StopRequest
-from dlrm.train.table_reset import TableReset
 from sharding.comm.process_groups import Ranks
 from sharding.comm.step_vote import StepVote, all_reduce_votes
 
@@ -64,8 +62,8 @@ class Trainer:
     """Average of the weights, which every step moves; None if absent."""
     evaluated: WeightAverage | AveragingOptimizer | None = None
     """Weights to evaluate in the place of a step's own; None if a step's own are evaluated."""
-    table_reset: TableReset | None = None
-    """Reset of the tables at the beginning of an epoch; None if they go on."""
+    before_batch: Callable[[], None] | None = None
+    """Function to call before each batch; None if absent. Collective."""
     profiler: StepProfiler | None = None
     measurement: ComingMeasurement = field(default_factory=ComingMeasurement)
     """Measurement that the progress lacks until it is taken in: before an evaluation, a checkpoint, a stop and the end
@@ -100,8 +98,8 @@ class Trainer:
             closing(prefetch_input_dist(batches, step, self.ranks.device)) as pipeline,
         ):
             for batch, handle in pipeline:
-                if self.table_reset is not None:
-                    self.table_reset.reset_if_due(progress)
+                if self.before_batch is not None:
+                    self.before_batch()
                 # By rows, not steps: these are of several sizes where the batch grows.
                 rates = self.rates.at(progress.num_samples, stage)
                 vote = StepVote(self.stop.is_requested, self.saver.is_ready)
@@ -139,13 +137,10 @@ class Trainer:
         return self._evaluate_if_due()
 
     def _update_average(self, num_samples: int) -> None:
-        """Take the weights after `num_samples` of the run into their average, if there is one.
-
-        It counts samples since the tables were drawn, with which it begins.
-        """
+        """Take the weights after `num_samples` of the run into their average, if there is one."""
         if self.average is not None:
             with self.step.clock.part("optimizer"):
-                self.average.update(num_samples - self.progress.tables_drawn_at)
+                self.average.update(num_samples)
 
     def _end_step(self, result: StepResult, rates: StepRates, num_rows: int, seconds: float) -> None:
         """Move the progress on by one step of `num_rows`, and report it."""

@@ -132,7 +132,7 @@ def _classify(error: Exception) -> EndReason:
     import torch
 
     from dlrm.data.errors import DataError
-    from dlrm.train.divergence import DivergedError
+    from dlrm.train.evaluator import DivergedError
 
     if isinstance(error, DataError):
         return EndReason.BAD_INPUT

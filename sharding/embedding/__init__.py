@@ -1,6 +1,6 @@
 """Embedding tables sharded over ranks: input dist, lookup, output dist, fused update."""
 
-from sharding.embedding.fused_optimizer import CowClip, TableOptimizer
+from sharding.embedding.fused_optimizer import TableOptimizer
 from sharding.embedding.make_transport import TransportError, TransportName
 from sharding.embedding.shard import Shard, ShardSpec
 from sharding.embedding.sharded_tables import BatchInputDist, PooledBatch, ShardedTables

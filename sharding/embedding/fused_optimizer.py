@@ -1,29 +1,14 @@
 """The optimizer that is fused into the update of embedding tables."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
 
+from sharding.embedding.count_rule import CountRule
+
 EPS = 1e-8
 """Added to the square root in both Adagrads, as FBGEMM does."""
-
-
-@dataclass(frozen=True)
-class CowClip:
-    """Clipping of each row's gradient of a batch (CowClip, Zheng et al. 2022, arXiv 2204.06240, algorithm 1).
-
-    With the gradient g of the mean loss for a row of weights w, which ids of the batch name `count` times:
-
-        g *= min(1, limit / ||g||),   limit = count max(r ||w||, zeta)
-
-    Shards must hold whole rows.
-    """
-
-    r: float
-    """Largest gradient of one occurrence as a multiple of the norm of the row's weights."""
-    zeta: float
-    """Largest gradient of one occurrence for a row of small weights; above 0."""
 
 
 @dataclass(frozen=True)
@@ -54,34 +39,15 @@ class TableOptimizer:
     """B, rows of the largest batch, which S is for. A smaller batch of b rows is updated with S b / B times its
     gradient: in any batch that is S / B times the sum of the gradients of its rows, so that Adagrad's sums count every
     row the same."""
-    cowclip: CowClip | None = None
-    """Clipping of the gradients of rows; None: they are used as they are."""
-    count_exponent: float = 0.0
-    """a: the learning rate of a row that ids of the batch name `count` times is multiplied by count^a. Adagrad with a =
-    1/2 scales the rate of each row by the root of its own batch; SGD with a = -1/2 has the rates 1 / sqrt(frequency) of
-    Li et al. 2021 (arXiv 2110.04844), with the frequency in the batch."""
     initial_state: float = 0.0
     """Value at which every sum of squares of either Adagrad begins, in squares of the scaled gradient. With 0 the first
     step of a row has the full length, whatever its gradient."""
-
-    @property
-    def needs_counts(self) -> bool:
-        """Whether the update of a row depends on how often ids of the batch name it."""
-        return self.cowclip is not None or self.count_exponent != 0.0
+    count_rule: CountRule = field(default_factory=CountRule)
+    """Dependence of a row's update on how often ids of the batch name it; by default there is none."""
 
     def get_scale(self, full_rows: int) -> float:
         """Return the scale at which tables are updated with the gradient of a batch of `full_rows`: S b / B."""
         return self.gradient_scale * full_rows / self.largest_full_rows
-
-    def scale_cowclip(self, scale: float) -> CowClip | None:
-        """Return `cowclip` for `scale` times the gradient."""
-        return self.cowclip and CowClip(self.cowclip.r * scale, self.cowclip.zeta * scale)
-
-    def get_count_settings(self, scale: float) -> dict[str, float]:
-        """Return what the native operator needs for updates that depend on counts, for `scale` times the gradient."""
-        cowclip = self.scale_cowclip(scale)
-        ratio, floor = (0.0, -1.0) if cowclip is None else (cowclip.r, cowclip.zeta)
-        return {"clip_ratio": ratio, "clip_floor": floor, "count_exponent": self.count_exponent}
 
     def scale_learning_rate(self, learning_rate: float, scale: float) -> float:
         """Convert the learning rate of the true gradient to one for `scale` times the gradient."""
@@ -103,25 +69,21 @@ class TableOptimizer:
     ) -> None:
         """Update every row of a table in place; a row whose gradient is zero stays.
 
-        weights, gradient: [R, C]; the gradient may be overwritten if `needs_counts`. state: of the shape
+        weights, gradient: [R, C]; the gradient may be overwritten if there are counts. state: of the shape
         `get_state_shape`, or empty. params: their scale is this gradient's. counts: [R], how often the ids of the batch
-        name each row, if `needs_counts`.
+        name each row, if `count_rule` needs it.
         """
-        cowclip = self.scale_cowclip(params.scale)
-        assert counts is not None or not self.needs_counts, "the optimizer needs counts"
-        if cowclip is not None and counts is not None:
-            norms = torch.linalg.vector_norm(gradient, dim=1)
-            limits = counts * (cowclip.r * torch.linalg.vector_norm(weights, dim=1)).clamp_(min=cowclip.zeta)
-            gradient.mul_(torch.where(norms > limits, limits / norms, 1.0).unsqueeze(1))
+        assert counts is not None or not self.count_rule.needs_counts, "the optimizer needs counts"
+        if counts is not None:
+            self.count_rule.clip(gradient, weights, counts, params.scale)
         if self.name == "adagrad":
             # s += g^2, w -= lr g / (sqrt(s) + eps), element by element (Duchi et al. 2011).
             state.addcmul_(gradient, gradient)
         elif self.name == "rowwise_adagrad":
             # s += mean over columns of g^2, one s a row.
             state.add_(gradient.square().mean(dim=1))
-        if counts is not None and self.count_exponent:
-            # The rate of each row. A row that no id names has no gradient, at any rate.
-            gradient.mul_(counts.clamp(min=1).pow_(self.count_exponent).unsqueeze(1))
+        if counts is not None:
+            self.count_rule.scale_rates(gradient, counts)
         if self.name == "sgd":
             weights.sub_(gradient, alpha=params.learning_rate)
         else:

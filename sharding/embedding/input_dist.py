@@ -1,4 +1,4 @@
-"""The input dist of the network transport: each rank sends its ids to the ranks that own their rows."""
+"""The input dist: over the network each rank sends its ids to the ranks that own their rows."""
 
 from dataclasses import dataclass
 
@@ -14,9 +14,18 @@ from sharding.embedding.id_packets import (
     read_packet,
     write_packet,
 )
-from sharding.embedding.offsets import compute_offsets
 from sharding.embedding.shard import ShardSpec
 from sharding.jagged import JaggedIds
+
+
+@dataclass(frozen=True)
+class ReadyIds:
+    """The input dist of transports that send no ids: they are already where they are looked up."""
+
+    ids: JaggedIds[torch.Tensor]
+
+    def wait(self) -> None:
+        """Return at once."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +43,13 @@ class InputDistOutput:
         """View the offsets [end - start + 1] of samples [start, end) of rank `source` in one shard."""
         first = shard * self.num_samples
         return self.offsets[source][first + start : first + end + 1]
+
+
+def compute_offsets(lengths: torch.Tensor) -> torch.Tensor:
+    """Sum up `lengths` of n bags, of any shape: [n + 1] int64, the start of each bag and the end of the last one."""
+    offsets = torch.zeros(lengths.numel() + 1, dtype=torch.int64, device=lengths.device)
+    torch.cumsum(lengths.flatten(), 0, out=offsets[1:])
+    return offsets
 
 
 def all_to_all_ids(ids: JaggedIds[torch.Tensor], specs: list[list[ShardSpec]], ranks: Ranks) -> InputDistOutput:

@@ -9,6 +9,7 @@ from sharding.comm.collectives import all_gather_object
 from sharding.comm.process_groups import Ranks
 from sharding.comm.shared_memory import can_share_memory
 from sharding.embedding import native_ops
+from sharding.embedding.count_rule import COUNTING_FIELDS
 from sharding.embedding.fused_optimizer import TableOptimizer
 from sharding.embedding.transport import Transport
 from sharding.planner import Plan
@@ -29,7 +30,7 @@ def choose_transport(
     """Choose the transport of sharded tables. Collective; the same answer on all ranks.
 
     choice: "auto" is the first of memory, network and TorchRec's that works here. dtype: number format in which pooled
-    embeddings and gradients travel between ranks. needs_counts: see `TableOptimizer.needs_counts`. Raises
+    embeddings and gradients travel between ranks. needs_counts: see `CountRule.needs_counts`. Raises
     TransportError if none works, or not the one asked for.
     """
     names = get_args(TransportName) if choice == "auto" else (choice,)
@@ -56,10 +57,9 @@ def make_transport(
 
             return MemoryTransport(plan, optimizer, ranks, dtype)
         case "network":
-            from sharding.embedding.lookup import NativeLookup
             from sharding.embedding.network_transport import NetworkTransport
 
-            return NetworkTransport(plan, NativeLookup(plan, optimizer, ranks.rank, dtype), ranks, dtype, chunk_size)
+            return NetworkTransport(plan, optimizer, ranks, dtype, chunk_size)
         case "torchrec":
             # Imported late: TorchRec takes seconds to load.
             from sharding.embedding.torchrec_transport import TorchRecTransport
@@ -75,7 +75,7 @@ def _find_obstacle(name: TransportName, ranks: Ranks, dtype: torch.dtype, *, nee
         if missing:
             return f"needs the package {missing[0]}"
         if needs_counts:
-            return "does not count how often a row occurs, which table_optimizer.cowclip and count_exponent need"
+            return f"does not count how often a row occurs, which {COUNTING_FIELDS} need"
         if dtype == torch.bfloat16 and ranks.device.type == "cpu":
             # Its codec would silently send fp16.
             return 'has no bf16 exchange between CPUs; sharding.exchange_dtype = "fp16" works'

@@ -14,8 +14,7 @@ from sharding.comm.process_groups import Ranks
 from sharding.comm.shared_memory import SharedBuffer, round_up_to_cache_line, share_buffers
 from sharding.embedding import native_ops
 from sharding.embedding.fused_optimizer import FusedUpdateParams, TableOptimizer
-from sharding.embedding.offsets import compute_offsets
-from sharding.embedding.ready_ids import ReadyIds
+from sharding.embedding.input_dist import ReadyIds, compute_offsets
 from sharding.embedding.shard import Shard, ShardSpec, list_shard_specs, make_shard
 from sharding.jagged import JaggedIds
 from sharding.planner import Plan

@@ -61,7 +61,7 @@ def apply_update(
         params.learning_rate,
         EPS,
         params.gradient_multiplier,
-        **optimizer.get_count_settings(params.scale),
+        **optimizer.count_rule.get_native_settings(params.scale),
     )
 
 

@@ -22,10 +22,10 @@ import torch.distributed as dist
 from sharding.comm.exchange_clock import Waitable
 from sharding.comm.process_groups import Ranks
 from sharding.embedding.background_thread import BackgroundThread
-from sharding.embedding.fused_optimizer import FusedUpdateParams
+from sharding.embedding.fused_optimizer import FusedUpdateParams, TableOptimizer
 from sharding.embedding.input_dist import InputDistOutput, all_to_all_ids
-from sharding.embedding.lookup import LookupBatch, NativeLookup
-from sharding.embedding.shard import Shard, ShardSpec, lay_out_columns, list_shard_specs
+from sharding.embedding.lookup import LookupBatch
+from sharding.embedding.shard import Shard, ShardSpec, lay_out_columns, list_shard_specs, make_shard
 from sharding.embedding.slices import Slices
 from sharding.jagged import JaggedIds
 from sharding.planner import Plan
@@ -47,15 +47,18 @@ class NetworkInputDist:
 class NetworkTransport:
     """The sharded tables of ranks that exchange by all-to-all."""
 
-    def __init__(self, plan: Plan, lookup: NativeLookup, ranks: Ranks, dtype: torch.dtype, chunk_size: int) -> None:
-        """Keep what the exchange needs. dtype: of pooled embeddings and gradients in transit. chunk_size: c at most."""
-        self._lookup, self._ranks, self._dtype, self._chunk_size = lookup, ranks, dtype, chunk_size
+    def __init__(
+        self, plan: Plan, optimizer: TableOptimizer, ranks: Ranks, dtype: torch.dtype, chunk_size: int
+    ) -> None:
+        """Allocate this rank's shards. dtype: of pooled embeddings and gradients in transit. chunk_size: c at most."""
+        self._optimizer, self._ranks, self._dtype, self._chunk_size = optimizer, ranks, dtype, chunk_size
         self._specs = [list_shard_specs(plan, rank, replicated=False) for rank in range(ranks.world_size)]
+        self._shards = [make_shard(spec, optimizer, torch.empty(spec.shape)) for spec in self._specs[ranks.rank]]
         self._layout = _OutputLayout.from_specs(self._specs)
         self._id_thread = BackgroundThread("ids of the next batch")
 
     def list_shards(self) -> list[Shard]:
-        return self._lookup.shards
+        return self._shards
 
     def start_input_dist(self, ids: JaggedIds[torch.Tensor]) -> NetworkInputDist:
         """Start to send ids; a separate thread does it, in the order of the calls. Collective."""
@@ -68,7 +71,7 @@ class NetworkTransport:
         slices = Slices.cut(handle.num_samples, sample_bytes, self._chunk_size)
         with self._ranks.exchange_clock.count_wait("ids"):
             output = handle.output.result()
-        batch = self._lookup.start_batch(output, slices)
+        batch = LookupBatch(self._shards, self._optimizer, self._dtype, output, slices)
         return _PooledShare(batch, self._layout, slices, self._ranks, self._dtype)
 
 

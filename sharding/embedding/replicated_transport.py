@@ -3,18 +3,23 @@
 The table optimizer updates them like all others, on every rank from the same numbers, so that copies stay equal.
 """
 
+from itertools import pairwise
+
 import torch
 import torch.distributed as dist
+from torch.nn import functional as F
 
 from sharding.comm.exchange_clock import count_all_reduced_bytes
 from sharding.comm.process_groups import Ranks
+from sharding.embedding import native_ops
 from sharding.embedding.fused_optimizer import FusedUpdateParams, TableOptimizer
-from sharding.embedding.offsets import compute_offsets
-from sharding.embedding.ready_ids import ReadyIds
+from sharding.embedding.input_dist import ReadyIds, compute_offsets
 from sharding.embedding.shard import Shard, list_shard_specs, make_shard
-from sharding.embedding.whole_table import is_native, pool_rows, sum_gradients_by_row
 from sharding.jagged import JaggedIds
 from sharding.planner import Plan
+
+BAGS_PER_BLOCK = 1 << 16
+"""Bags whose gradients torch sums at a time: it makes D float64 numbers for each of their ids."""
 
 
 class ReplicatedTransport:
@@ -68,7 +73,7 @@ class _PooledShare:
         """
         shards = [table.shard for table in self._tables]
         sizes = [shard.weights.numel() for shard in shards]
-        num_rows = [len(shard.weights) for shard in shards] if self._optimizer.needs_counts else []
+        num_rows = [len(shard.weights) for shard in shards] if self._optimizer.count_rule.needs_counts else []
         flat = shards[0].weights.new_empty(sum(sizes) + sum(num_rows))
         parts = flat.split([*sizes, *num_rows])
         sums = [part.view(shard.weights.shape) for part, shard in zip(parts, shards, strict=False)]
@@ -123,3 +128,44 @@ class _TableShare:
         if self._bag_buffer is None:
             self._bag_buffer = self.shard.weights.new_empty(len(self._offsets) - 1, self.shard.weights.shape[1])
         return self._bag_buffer
+
+
+def is_native(weights: torch.Tensor) -> bool:
+    """Whether the native operators work on this table."""
+    return weights.device.type == "cpu" and native_ops.is_built()
+
+
+def pool_rows(weights: torch.Tensor, ids: torch.Tensor, offsets: torch.Tensor, out: torch.Tensor) -> None:
+    """Write the sum of each bag's rows of `weights` [R, C] into `out` [m, C].
+
+    offsets: [m + 1] indices into `ids`; torch needs them to begin with the first id and end with the last one.
+    """
+    if is_native(weights):
+        native_ops.pool(weights, ids, offsets, 0, out)
+    else:
+        out.copy_(F.embedding_bag(ids, weights, offsets, mode="sum", include_last_offset=True))
+
+
+def sum_gradients_by_row(ids: torch.Tensor, offsets: torch.Tensor, gradients: torch.Tensor, out: torch.Tensor) -> None:
+    """Write, for each row of `out` [R, C], the sum of the gradients [m, C] of all bags that name it.
+
+    offsets: [m + 1] indices into `ids`, from the first id to the last one.
+    """
+    if is_native(out):
+        # One step of gradient descent from zero at learning rate -1: 0 - (-1) sum of gradients.
+        native_ops.apply_plain_sgd(out.zero_(), ids, offsets, gradients, learning_rate=-1.0)
+        return
+    # In float64: most bags of a batch may name the same row, and `index_add_` adds them one by one. Bags are taken in
+    # blocks, since their gradients are repeated for every id; the ids of a block are those between two bounds.
+    sums = torch.zeros(out.shape, dtype=torch.float64, device=out.device)
+    first_bags = range(0, len(gradients), BAGS_PER_BLOCK)
+    id_bounds = [0, len(ids)]
+    if len(gradients) > BAGS_PER_BLOCK:
+        # On a GPU this waits for all of its work.
+        id_bounds = torch.cat([offsets[:-1:BAGS_PER_BLOCK], offsets[-1:]]).tolist()
+    for first_bag, (start_id, end_id) in zip(first_bags, pairwise(id_bounds), strict=True):
+        lengths = offsets[first_bag : first_bag + BAGS_PER_BLOCK + 1].diff()
+        by_bag = gradients[first_bag : first_bag + BAGS_PER_BLOCK].double()
+        by_id = by_bag.repeat_interleave(lengths, dim=0, output_size=end_id - start_id)
+        sums.index_add_(0, ids[start_id:end_id], by_id)
+    out.copy_(sums)

@@ -66,7 +66,7 @@ class ShardedTables:
         self._plan, self._optimizer, self._ranks, self._pooling = plan, optimizer, ranks, pooling
         self._seed = seed
         self._dtype = EXCHANGE_DTYPES[exchange_dtype]
-        name = choose_transport(transport, ranks, self._dtype, needs_counts=optimizer.needs_counts)
+        name = choose_transport(transport, ranks, self._dtype, needs_counts=optimizer.count_rule.needs_counts)
         self.is_in_memory = name == "memory"
         """Whether all ranks share memory, also if there are no tables."""
         self._transports: list[Transport] = []

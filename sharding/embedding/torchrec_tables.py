@@ -51,19 +51,7 @@ class TorchRecTables:
         self.block_dtype = _choose_block_dtype(dtype, ranks.device)
         """Number format in which FBGEMM writes pooled embeddings and takes gradients."""
         index_type = _choose_index_type(self.tables)
-        unsharded = EmbeddingBagCollection(
-            tables=[
-                EmbeddingBagConfig(
-                    name=table.name,
-                    feature_names=[table.name],
-                    num_embeddings=table.part.block.num_rows,
-                    embedding_dim=table.part.block.num_columns,
-                    pooling=PoolingType.SUM,
-                )
-                for table in self.tables
-            ],
-            device=torch.device("meta"),
-        )
+        unsharded = EmbeddingBagCollection([*map(_make_config, self.tables)], device=torch.device("meta"))
         sharder = EmbeddingBagCollectionSharder(
             fused_params={
                 "optimizer": OPTIMIZERS[optimizer.name],
@@ -81,13 +69,13 @@ class TorchRecTables:
         env = ShardingEnv.from_process_group(ranks.table_group)
         self.module: ShardedEmbeddingBagCollection = sharder.shard(unsharded, sharding_plan, env, ranks.device)
         self._device = ranks.device
-        self._shards = _list_shards(self.module, self.tables, optimizer, ranks.rank)
+        parts = {table.name: table.part for table in self.tables}
+        self._shards = _list_shards(self.module, parts, optimizer, ranks.rank)
         self.are_whole = all(table.is_whole for table in self.tables)
         """Whether every table of TorchRec's is a whole one of ours."""
         of_ours = (name_feature(feature) for feature in range(len(plan.tables)))
         self.features = list(of_ours) if self.are_whole else [table.name for table in self.tables]
         """Names of the features that TorchRec takes: all of ours if its tables are whole, else one for each of them."""
-        parts = {table.name: table.part for table in self.tables}
         self.columns = BlockColumns([parts[name] for name in self.module._embedding_names], ranks.device)
         """Columns of the block [b, C] of pooled embeddings."""
         if ranks.world_size == 1:
@@ -123,6 +111,16 @@ class TorchRecTables:
             _KeptIds() if isinstance(input_dist, TwSparseFeaturesDist) else input_dist
             for input_dist in self.module._input_dists
         ]
+
+
+def _make_config(table: TorchRecTable) -> EmbeddingBagConfig:
+    return EmbeddingBagConfig(
+        name=table.name,
+        feature_names=[table.name],
+        num_embeddings=table.part.block.num_rows,
+        embedding_dim=table.part.block.num_columns,
+        pooling=PoolingType.SUM,
+    )
 
 
 class _KeptIds(nn.Module):
@@ -164,10 +162,9 @@ def _list_groups(module: ShardedEmbeddingBagCollection) -> list[BatchedFusedEmbe
 
 
 def _list_shards(
-    module: ShardedEmbeddingBagCollection, tables: list[TorchRecTable], optimizer: TableOptimizer, rank: int
+    module: ShardedEmbeddingBagCollection, parts: dict[str, ShardSpec], optimizer: TableOptimizer, rank: int
 ) -> list[Shard]:
-    """View weights and state of this rank's shards in the order of our tables."""
-    parts = {table.name: table.part for table in tables}
+    """View weights and state of this rank's shards in the order of our tables. parts: by TorchRec's names."""
     shards: list[Shard] = []
     for group in _list_groups(module):
         weights = group.split_embedding_weights()

@@ -153,8 +153,7 @@ def average_one_number(ranks: Ranks, weights: list[torch.Tensor], restart_at: in
     for step, weight in enumerate(weights):
         model["w"].data.copy_(weight)
         if step == restart_at:
-            average.restart()
-            num_samples = 0
+            average.restart(num_samples)
         num_samples += 256
         average.update(num_samples)
     with average.swap_in():

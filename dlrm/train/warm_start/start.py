@@ -1,11 +1,17 @@
 """Warm start: loads the weights and, on request, the optimizer state of an earlier model into the parts of a run."""
 
 from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
 
 from dlrm.config import ResolvedJob
 from dlrm.data.dataset import Dataset
 from dlrm.data.errors import DataError
 from dlrm.data.prepare.base import check_extends, open_base
+from dlrm.exported_model.layout import WEIGHTS
 from dlrm.exported_model.load import ModelError, check_files
 from dlrm.record import BLEND_LEFT_OUT, TrainedModel
 from dlrm.reporting.reporter import Reporter
@@ -13,8 +19,11 @@ from dlrm.train.build import Parts
 from dlrm.train.context import RunContext
 from dlrm.train.warm_start.source import FIELD, find_source, read_record
 from dlrm.train.warm_start.vocabulary import describe_extension
-from dlrm.train.warm_start.weights import copy_weights
 from sharding.comm.collectives import run_on_all_ranks
+from sharding.embedding import Shard
+
+ROWS_PER_READ = 1 << 16
+"""Rows of a table that are copied at a time: the file is mapped, and never in memory as a whole."""
 
 
 def start_warm(parts: Parts, context: RunContext, dataset: Dataset) -> None:
@@ -33,7 +42,7 @@ def start_warm(parts: Parts, context: RunContext, dataset: Dataset) -> None:
     assert source is not None, "there is a warm start"
     on_ranks(lambda: _check_whole(source) if ranks.rank == 0 else None)
     grown = on_ranks(lambda: _check_fits(source, resolved, dataset))[0]
-    copy_weights(parts, source.path)
+    _copy_weights(parts, source.path)
     if warm_start.optimizer_state:
         checkpoint = source.checkpoint
         assert checkpoint is not None, "a run without a checkpoint is refused before"
@@ -101,3 +110,26 @@ def _check_table(name: str, before: int | None, after: int | None, source: Train
         return
     valid = "a model with the same columns, whose ids the data extends"
     raise DataError(fault, source.path, field=FIELD, valid=valid)
+
+
+@torch.no_grad()
+def _copy_weights(parts: Parts, model: Path) -> None:
+    """Copy the tables' first rows and all dense parameters from the directory `model`, which is intact and fits.
+
+    Rows of a table that the model does not have stay as they were drawn.
+    """
+    with safe_open(model / WEIGHTS, framework="pt") as weights:
+        for shard in parts.tables.list_shards():
+            _copy_rows(weights.get_slice(f"tables.{shard.spec.table.name}.weight"), shard)
+        for name, parameter in parts.model.state_dict().items():
+            parameter.copy_(weights.get_tensor(f"dense.{name}"))
+
+
+def _copy_rows(saved: Any, shard: Shard) -> None:
+    """Copy the rows of one shard. saved: the whole table, as safetensors slices it."""
+    block = shard.spec.block
+    end_row = min(saved.get_shape()[0], block.first_row + block.num_rows)
+    for start in range(block.first_row, end_row, ROWS_PER_READ):
+        end = min(start + ROWS_PER_READ, end_row)
+        rows = slice(start - block.first_row, end - block.first_row)
+        shard.weights[rows].copy_(saved[start:end, shard.spec.columns])

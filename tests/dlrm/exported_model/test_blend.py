@@ -175,7 +175,9 @@ def test_nothing_is_blended_where_the_job_asks_for_nothing_or_has_no_validation_
     blend: str, fraction: float
 ) -> None:
     dataset, job = draw_data(ALL, 3), make_job({}, blend, fraction)
-    assert fit_blend(draw_model(job.model, dataset, scale=0.3), dataset, job) is None
+    notes: list[str] = []
+    assert try_blend(draw_model(job.model, dataset, scale=0.3), dataset, job, notes.append) is None
+    assert len(notes) == (blend != "none")
 
 
 def assert_same_state(read: nn.Module, written: nn.Module) -> None:

@@ -77,7 +77,7 @@ def test_state_goes_on_where_the_other_kernels_left_it(
     take_steps(expected, straight.values(), 20, seed=2)
 
     def make(is_fused: bool) -> torch.optim.Optimizer:
-        monkeypatch.setattr(dense, "_choose_kernels", lambda _: {"fused" if is_fused else "foreach": True})
+        monkeypatch.setattr(dense, "_choose_kernels", lambda *_: {"fused" if is_fused else "foreach": True})
         return grow(make_optimizer(moved, **document))
 
     first, second = make(is_fused_first), make(not is_fused_first)

@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_map_only
 
 from dlrm.gradient_stats.moments import HalfMean, Moments
 from dlrm.gradient_stats.variance_reduction import Factors
-from dlrm.train.readback import Readback
+from dlrm.train.measurement import Readback
 from tests.dlrm.gradient_stats.variance_reduction.test_factors import GAMMA, SIZES, draw_moments
 from tests.dlrm.optimizers.steps import NAMES, WITH_MOMENTUM, assert_same, draw_parameters, make_optimizer, take_steps
 

@@ -8,7 +8,7 @@ import pytest
 from dlrm.config import DataFacts, ResolvedJob, parse_job, resolve
 from dlrm.data.errors import DataError
 from dlrm.data.rows import DataSchema, Feature
-from dlrm.planning.planned_chunk import MAX_FILLED
+from dlrm.planning.request import MAX_FILLED
 from dlrm.train.build import plan_tables
 
 SCHEMA = DataSchema(13, tuple(Feature(f"C{number}", 100_000) for number in range(26)))

@@ -6,8 +6,14 @@ from typing import Any
 import pytest
 
 from dlrm.config import BatchConfig, JobConfig
-from dlrm.planning.growth import check_growth
-from dlrm.planning.shortages import MIN_STEPS_OF_RUN, RowCounts, count_run_samples, count_run_steps, list_shortages
+from dlrm.planning.shortages import (
+    MIN_STEPS_OF_RUN,
+    RowCounts,
+    check_growth,
+    count_run_samples,
+    count_run_steps,
+    list_shortages,
+)
 from dlrm.record import BANNERS, CANNOT_GROW, WARNINGS
 
 GROWING = {"schedule": [{"until_fraction": 0.5, "global_size": 8192}]}

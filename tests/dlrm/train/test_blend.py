@@ -111,11 +111,14 @@ def test_a_stopped_run_leaves_the_same_blend(rank_pools: RankPools, blended: tup
 
 
 class StopAtProgram(StopRequest):
-    """Is asked to stop once this process runs a program."""
+    """Is asked to stop once this process runs a program, and stays so."""
+
+    _is_asked = False
 
     @property
     def is_requested(self) -> bool:
-        return bool(psutil.Process().children())
+        self._is_asked |= bool(psutil.Process().children())
+        return self._is_asked
 
     @is_requested.setter
     def is_requested(self, value: bool) -> None:

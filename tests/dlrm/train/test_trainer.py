@@ -14,8 +14,8 @@ from dlrm.data.batches import Batch
 from dlrm.optimizers import LearningRates
 from dlrm.record import AttemptDirectory, EventReport, SpoolReader, StartReport, StepReport, parse_report
 from dlrm.reporting.reporter import Reporter
-from dlrm.train.divergence import DivergedError
-from dlrm.train.readback import Readback
+from dlrm.train.evaluator import DivergedError
+from dlrm.train.measurement import Readback
 from dlrm.train.stages import StageSequence
 from dlrm.train.stop_request import StopRequest
 from dlrm.train.trainer import Trainer

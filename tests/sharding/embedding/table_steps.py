@@ -1,6 +1,6 @@
 """Functions that ranks run: lookups and updates of sharded tables without a model, as a training step makes them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 from unittest import mock
 
@@ -8,7 +8,8 @@ import torch
 
 from sharding.comm.process_groups import Ranks
 from sharding.comm.step_vote import DEFAULT_VOTE, all_reduce_votes
-from sharding.embedding import CowClip, ShardedTables, TableOptimizer
+from sharding.embedding import ShardedTables, TableOptimizer
+from sharding.embedding.count_rule import CountRule
 from sharding.embedding.make_transport import TransportName
 from sharding.planner import ExchangeType, Plan
 from tests.sharding.embedding.table_batches import DIM, GLOBAL_SIZE, LEARNING_RATE, ROWS, TableBatch
@@ -34,17 +35,14 @@ class TableLayout:
     optimizer: OptimizerName = "sgd"
     exchange_dtype: ExchangeType = "fp32"
     pooling: Pooling = "sum"
-    cowclip: CowClip | None = None
-    count_exponent: float = 0.0
+    count_rule: CountRule = field(default_factory=CountRule)
     initial_state: float = 0.0
     scale: float = SCALE
 
     def make_tables(self, ranks: Ranks) -> ShardedTables:
         return ShardedTables(
             self.plan,
-            TableOptimizer(
-                self.optimizer, self.scale, GLOBAL_SIZE, self.cowclip, self.count_exponent, self.initial_state
-            ),
+            TableOptimizer(self.optimizer, self.scale, GLOBAL_SIZE, self.initial_state, self.count_rule),
             ranks,
             exchange_dtype=self.exchange_dtype,
             seed=5,

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from sharding.embedding.count_rule import CountRule
 from sharding.embedding.make_transport import TransportName
 from tests.cases import list_cases
 from tests.rank_pool.pool import RankPools
@@ -45,7 +46,7 @@ def test_three_updates_follow_the_float64_reference(
     batches = draw_three_batches()
     for sharding_type in list_types(optimizer):
         plan = make_uniform_plan(TABLES, sharding_type, world_size)
-        layout = TableLayout(plan, transport, optimizer, count_exponent=exponent)
+        layout = TableLayout(plan, transport, optimizer, count_rule=CountRule(count_exponent=exponent))
         by_rank: list[TablesResult] = rank_pools.of(world_size).run(look_up_and_update, layout, batches)
         before = assemble_tables([result.before for result in by_rank])
         reference = CountedTables(before, optimizer, "sum")
@@ -58,7 +59,9 @@ def test_three_updates_follow_the_float64_reference(
 
 def test_sgd_at_the_rate_of_one_over_the_count_steps_by_the_mean_over_occurrences(rank_pools: RankPools):
     (batch, *_) = draw_three_batches()
-    layout = TableLayout(make_uniform_plan(TABLES, "row_wise", 2), "memory", "sgd", count_exponent=-1.0)
+    layout = TableLayout(
+        make_uniform_plan(TABLES, "row_wise", 2), "memory", "sgd", count_rule=CountRule(count_exponent=-1.0)
+    )
     by_rank: list[TablesResult] = rank_pools.of(2).run(look_up_and_update, layout, [batch])
     before, after = (assemble_tables([getattr(r, when) for r in by_rank]) for when in ("before", "after"))
     for feature, name in enumerate(before):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sharding.embedding import CowClip
+from sharding.embedding.count_rule import CountRule
 from sharding.embedding.make_transport import TransportName
 from sharding.planner import ShardingType
 from tests.cases import list_cases
@@ -13,7 +13,7 @@ from tests.sharding.embedding.table_batches import TABLES, ReferenceTables, Tabl
 from tests.sharding.embedding.table_steps import SCALE, TableLayout, TablesResult, look_up_and_update
 from tests.sharding.embedding.test_sharded_tables import assemble_tables, assert_moved_alike
 
-COWCLIP = CowClip(r=0.1, zeta=0.1)
+COWCLIP = CountRule(clip_ratio=0.1, clip_floor=0.1)
 """An occurrence has a gradient of about 0.17, and rows of tables have weights of 0.1 to 2.3."""
 TELLING = [(2, "memory", "sum"), (2, "network", "mean"), (4, "network", "sum")]
 
@@ -29,7 +29,7 @@ class ClippedTables(ReferenceTables):
     def _step(self, name: str, gradient: torch.Tensor, scale: float) -> None:
         clipped = gradient.clone()
         for row, count in zip(*self._ids[name].unique(return_counts=True), strict=True):
-            limit = count * max(COWCLIP.r * self.weights[name][row].norm(), COWCLIP.zeta)
+            limit = count * max(COWCLIP.clip_ratio * self.weights[name][row].norm(), COWCLIP.clip_floor)
             norm = gradient[row].norm()
             if norm > limit:
                 clipped[row] = gradient[row] * limit / norm
@@ -47,7 +47,7 @@ def test_three_updates_follow_the_float64_reference(
     rank_pools: RankPools, world_size: int, sharding_type: ShardingType, transport: TransportName, pooling: str
 ):
     plan = make_uniform_plan(TABLES, sharding_type, world_size)
-    layout = TableLayout(plan, transport, "rowwise_adagrad", pooling=pooling, cowclip=COWCLIP)  # pyright: ignore[reportArgumentType]
+    layout = TableLayout(plan, transport, "rowwise_adagrad", pooling=pooling, count_rule=COWCLIP)  # pyright: ignore[reportArgumentType]
     batches = draw_three_batches()
     by_rank: list[TablesResult] = rank_pools.of(world_size).run(look_up_and_update, layout, batches)
     before = assemble_tables([result.before for result in by_rank])
@@ -65,7 +65,7 @@ def test_memory_and_network_move_the_tables_alike_to_the_bit(rank_pools: RankPoo
     plan, batches = make_uniform_plan(TABLES, "row_wise", world_size), draw_three_batches()
     over_memory, over_network = (
         rank_pools.of(world_size).run(
-            look_up_and_update, TableLayout(plan, kind, "rowwise_adagrad", cowclip=COWCLIP), batches
+            look_up_and_update, TableLayout(plan, kind, "rowwise_adagrad", count_rule=COWCLIP), batches
         )
         for kind in ("memory", "network")
     )
@@ -78,25 +78,25 @@ def test_limits_that_no_gradient_reaches_change_nothing_to_the_bit(rank_pools: R
     plan, batches = make_uniform_plan(TABLES, "row_wise", 2), draw_three_batches()
     clipped, plain = (
         rank_pools.of(2).run(
-            look_up_and_update, TableLayout(plan, "memory", "rowwise_adagrad", cowclip=cowclip), batches
+            look_up_and_update, TableLayout(plan, "memory", "rowwise_adagrad", count_rule=rule), batches
         )
-        for cowclip in (CowClip(r=0.0, zeta=1e6), None)
+        for rule in (CountRule(clip_floor=1e6), CountRule())
     )
     for one, other in zip(clipped, plain, strict=True):
         for shard, weights in one.after.items():
             assert torch.equal(weights, other.after[shard]), shard
 
 
-def test_the_smallest_zeta_clips_too(rank_pools: RankPools):
+def test_the_smallest_floor_clips_too(rank_pools: RankPools):
     """Less than fp32 has: a limit of 0 where the weights are 0."""
     plan, batches = make_uniform_plan(TABLES, "row_wise", 2), draw_three_batches()
     smallest, small = (
         rank_pools.of(2).run(
             look_up_and_update,
-            TableLayout(plan, "memory", "rowwise_adagrad", cowclip=CowClip(r=0.1, zeta=zeta)),
+            TableLayout(plan, "memory", "rowwise_adagrad", count_rule=CountRule(clip_ratio=0.1, clip_floor=floor)),
             batches,
         )
-        for zeta in (1e-50, 1e-20)
+        for floor in (1e-50, 1e-20)
     )
     for one, other in zip(smallest, small, strict=True):
         for shard, weights in one.after.items():
