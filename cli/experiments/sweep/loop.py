@@ -4,10 +4,9 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from cli.experiments.sweep.plan import Plan
-from cli.experiments.sweep.trial import Trial
 from cli.experiments.trials.results import (
     TrialNames,
     TrialResult,
@@ -16,36 +15,9 @@ from cli.experiments.trials.results import (
     read_results,
     write_asked,
 )
-from cli.experiments.trials.run import ExperimentStopped
+from cli.experiments.trials.runner import Ended, Runner, Trial
 from dlrm.config import count_synthetic_train_rows, count_validation_rows
 from dlrm.record import EndReason
-
-Ended = tuple[Trial, TrialResult]
-"""Trial that has ended, and its result."""
-
-
-class Runner(Protocol):
-    """Runner of a few trials at a time, on this machine or as jobs of a service."""
-
-    max_running: int
-    """Largest number of trials that run at once."""
-
-    @property
-    def is_stop_requested(self) -> bool:
-        """Whether the command was asked to stop too late for the trials that have ended: no other one may start."""
-        ...
-
-    def start(self, trial: Trial, label: str) -> None:
-        """Start a trial, or go on with what an earlier command has left of it. label: words next to its progress."""
-        ...
-
-    def wait(self) -> Sequence[Ended]:
-        """Wait until trials have ended, and return them. Raises ExperimentStopped."""
-        ...
-
-    def finish(self, keys: Iterable[str]) -> None:
-        """Remove what is left of trials whose results are in the file."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -123,8 +95,6 @@ class Loop:
                 begun.add(trial.key)
                 running[trial.key] = trial
                 standing = self.get_standing()
-                if runner.is_stop_requested:
-                    raise ExperimentStopped
                 runner.start(trial, f"{standing.num_done + len(running)}/{standing.num_all}")
             if not running:
                 break
@@ -138,6 +108,10 @@ class Loop:
                 # A trial that failed goes on from what it has left.
                 runner.finish([trial.key] if result.outcome != "failed" else [])
                 self.on_result(result, self.get_standing())
+
+    def list_due(self) -> list[Trial]:
+        """List the due trials by the results so far, in the order in which they run."""
+        return self.plan.list_due(index_results(self.results))
 
     def get_standing(self) -> Standing:
         """Count the trials, and the time."""
@@ -180,7 +154,7 @@ class Loop:
 
     def _list_next(self, begun: set[str], running: Sequence[Trial], max_running: int) -> list[Trial]:
         """List the trials to start now: they are due, have not run yet, and fit the time."""
-        due = [trial for trial in self.plan.list_due(index_results(self.results)) if trial.key not in begun]
+        due = [trial for trial in self.list_due() if trial.key not in begun]
         ended = self._list_ended()
         minutes = self.plan.sweep.config.minutes
         if minutes is None:

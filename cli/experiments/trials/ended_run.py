@@ -12,8 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from cli.experiments.trials.results import CurvePoint, Environment, KeptScores, TrialNames, TrialResult, shorten_paths
-from cli.experiments.trials.run import compute_training_seconds
+from cli.experiments.trials.results import CurvePoint, Environment, KeptScores, TrialNames, TrialResult
 from cli.local.errors import BadInputError
 from dlrm.record import (
     BLEND_SHARE,
@@ -59,7 +58,7 @@ def make_result(
         **trial.list_names(),
         outcome="done" if is_done else failure,
         reason=reason,
-        message=shorten_paths(message),
+        message=message,
         metrics=dict(metrics),
         num_samples=None if num_samples is None else round(num_samples),
         seconds=round(seconds, 3),
@@ -67,6 +66,12 @@ def make_result(
         finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
         **figures,
     )
+
+
+def compute_training_seconds(metrics: Mapping[str, float | None]) -> float | None:
+    """Compute the seconds of all steps of a run over all its attempts; None if its metrics lack them."""
+    num_samples, speed = metrics.get("num_samples"), metrics.get("samples_per_second")
+    return num_samples / speed if num_samples and speed else None
 
 
 def read_curve(directory: RunDirectory, num_attempts: int) -> list[CurvePoint]:

@@ -3,18 +3,17 @@
 Beside it `asked.json` has the trials that count by the present document: earlier documents added lines too.
 """
 
+import os
 import re
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from cli.experiments.trials.fields import format_cell, format_settings
-from cli.local.errors import BadInputError, CommandError
+from cli.local.errors import BadInputError
 from dlrm.record import sync_directory, write_atomically
-from hostinfo.file_lock import try_lock
 
 FILE_NAME = "results.jsonl"
 """Name of the file with the results, in the directory of the sweep."""
@@ -148,23 +147,6 @@ def shorten_paths(message: str) -> str:
     return re.sub(r"(?<![\w:./])(?:/[^\s/:;,()'\"]+)+/([^\s/:;,()'\"]+)", r"\1", message)
 
 
-@contextmanager
-def hold_directory(path: Path, command: str) -> Generator[None]:
-    """Create the directory `path` of --output, and hold its lock. Raises CommandError if another process holds it.
-
-    command: name of the command that works there, such as `dlrm tune`, for error messages.
-    """
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        file = (path / "lock").open("a")
-    except OSError as error:
-        raise BadInputError(f"--output {path}: {error.strerror} (valid: a directory that can be written)") from None
-    with file:
-        if not try_lock(file.fileno()):
-            raise CommandError(f"{path}: another `{command}` works there; wait for it, or name another --output")
-        yield
-
-
 def read_results(path: Path) -> list[TrialResult]:
     """Read the trials that have ended, as `read_lines` does."""
     return read_lines(path, TrialResult, "the result of a trial")
@@ -208,13 +190,31 @@ def index_results(results: Sequence[TrialResult]) -> dict[str, TrialResult]:
 
 
 def append_result(path: Path, result: TrialResult) -> None:
+    """Append the result of a trial, as `append_line` does, without the directories of paths in its message."""
+    append_line(path, result.model_copy(update={"message": shorten_paths(result.message)}))
+
+
+def append_line(path: Path, line: BaseModel) -> None:
     """Append a line, in place of the beginning of one, which a crash left. Raises BadInputError if it cannot."""
-    content = _read_whole_lines(path, TrialResult) + result.model_dump_json().encode() + b"\n"
     try:
-        write_atomically(path, content)
+        if not _ends_with_whole_line(path):
+            write_atomically(path, _read_whole_lines(path, type(line)))
+        with path.open("ab") as file:
+            file.write(line.model_dump_json().encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        # The file may be new.
         sync_directory(path.parent)
     except OSError as error:
-        raise BadInputError(f"{path}: {error.strerror}") from None
+        raise BadInputError(f"{path}: {error.strerror}; the same command continues once it can be written") from None
+
+
+def _ends_with_whole_line(path: Path) -> bool:
+    if not path.exists() or not path.stat().st_size:
+        return True
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read() == b"\n"
 
 
 class _Asked(BaseModel):
