@@ -1,6 +1,7 @@
 """One attempt of a run on this machine: its launch process, watched until it ends."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from cli.local.run_directory import NewAttempt
@@ -9,6 +10,9 @@ from cli.local.trainer import make_module_command, run_and_watch
 from dlrm.record import AttemptDirectory, EndReason, Outcome
 from hostinfo.node_place import NodePlace
 from service.client import Progress
+
+MAX_LOG_BYTES = 1 << 16
+"""Bytes at the end of a log in which its last line is looked for."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +54,12 @@ def run_attempt(
 
 def _make_crash_outcome(attempt: AttemptDirectory, code: int) -> Outcome:
     """Make the outcome of a launch process that wrote none: it was killed, or another one holds the run directory."""
-    text = attempt.launch_log.read_text(errors="replace") if attempt.launch_log.exists() else ""
+    end = b""
+    with suppress(FileNotFoundError), attempt.launch_log.open("rb") as file:
+        file.seek(max(0, attempt.launch_log.stat().st_size - MAX_LOG_BYTES))
+        end = file.read()
     # A crash of the machine leaves NUL at the end of a file.
-    lines = text.replace("\0", "").strip().splitlines()
+    lines = end.decode(errors="replace").replace("\0", "").strip().splitlines()
     log = f"; its last log line: {lines[-1]}" if lines else ""
     message = f"the launch process ended with exit code {code} and wrote no outcome{log}"
     return Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message=message)

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from cli.experiments.report.content import Block, Notes, Page, Paragraph, Section, Table
 from cli.local.errors import BadInputError
+from cli.local.pages import render_page
 from dlrm.record import write_atomically
 
 PAGE_FILES = Path(__file__).parent / "page_files"
@@ -58,7 +57,7 @@ def write_report(page: Page, files: ReportFiles) -> str:
         relative = Path(os.path.relpath(directory.absolute(), start)).as_posix()
     text = render_markdown(page, relative)
     if files.output is not None:
-        _write(files.output, render_html(page), "--output")
+        _write(files.output, render_page(PAGE_FILES, page=page), "--output")
     if files.markdown is not None:
         _write(files.markdown, text, "--markdown")
     return text
@@ -78,19 +77,6 @@ def _write(path: Path, text: str, option: str) -> None:
         write_atomically(path, text)
     except OSError as error:
         raise BadInputError(f"{option} {path}: {error.strerror}") from None
-
-
-def render_html(page: Page) -> str:
-    """Render the HTML page of a report."""
-    environment = Environment(
-        loader=FileSystemLoader(PAGE_FILES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    style = (PAGE_FILES / "page.css").read_text(encoding="utf-8")
-    return environment.get_template("page.html").render(page=page, style=style)
 
 
 def render_markdown(page: Page, plots: str | None) -> str:
