@@ -1,4 +1,4 @@
-"""Parts that `dlrm tune` and `dlrm sweep` share: options, the hold of their directory, and the way they stop."""
+"""Parts that `dlrm tune`, `sweep` and `report` share: an option, libraries, the hold of a directory, and the stop."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -10,10 +10,16 @@ import typer
 from cli.experiments.trials.runner import ExperimentStopped
 from cli.local.console import say
 from cli.local.errors import BadInputError, CommandError
+from cli.local.libraries import require_libraries
 from dlrm.record import EXIT_STOPPED
 from hostinfo.file_lock import try_lock
 
 KeepRuns = Annotated[bool, typer.Option("--keep-runs", help="Keep the run directories of all trials.")]
+
+
+def require_experiment_libraries() -> None:
+    """Raise CommandError if a library of sweeps and reports is not installed: functions of both import them late."""
+    require_libraries("sweeps and reports need", ("matplotlib", "numpy", "scipy"), "experiments")
 
 
 @contextmanager

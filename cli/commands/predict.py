@@ -70,41 +70,31 @@ def predict(
     options += [] if threads is None else ["--threads", str(threads)]
     with local_model(model) as directory:
         require_model(directory)
-        result = _run_to_end(output, [*options, "--", str(directory), *data])
+        result = _run(output, [*options, "--", str(directory), *data])
     _warn(result)
     if output is not None:
         result = {"output": str(output), **{name: value for name, value in result.items() if name != "kind"}}
         print_result(result, make_facts_table(_list_facts(result).items()), as_json=as_json)
 
 
-def _run_to_end(output: Path | None, arguments: list[str]) -> dict[str, Any]:
+def _run(output: Path | None, arguments: list[str]) -> dict[str, Any]:
     """Run the program and return its result. Raises CommandError, ProgramStopped and typer.Exit."""
+    # The program reports progress on its stdout, so the scores go through a duplicate of this process's stdout.
+    descriptors = [] if output is not None else [os.dup(sys.stdout.fileno())]
+    target = ["--output", str(output)] if output is not None else ["--lines-to", str(descriptors[0])]
+    # On a terminal no progress is shown: the scores that scroll by show it.
+    is_shown = output is not None or not sys.stdout.isatty()
+    module, arguments = "dlrm.programs.predict", [*target, *arguments]
     try:
-        return _run(output, arguments)
+        return run_program(module, arguments, None, "predicting", descriptors=descriptors, is_shown=is_shown)
     except ProgramStopped:
         say("stopped" if output is None else "stopped; nothing was written")
         raise
     except ReaderGone:
         raise typer.Exit(128 + signal.SIGPIPE) from None
-
-
-def _run(output: Path | None, arguments: list[str]) -> dict[str, Any]:
-    if output is not None:
-        return run_program("dlrm.programs.predict", ["--output", str(output), *arguments], None, "predicting")
-    # The program reports progress on its stdout, so the scores go through a duplicate of this process's stdout.
-    descriptor = os.dup(sys.stdout.fileno())
-    try:
-        # On a terminal no progress is shown: the scores that scroll by show it.
-        return run_program(
-            "dlrm.programs.predict",
-            ["--lines-to", str(descriptor), *arguments],
-            None,
-            "predicting",
-            descriptors=[descriptor],
-            is_shown=not sys.stdout.isatty(),
-        )
     finally:
-        os.close(descriptor)
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
 def _warn(result: Mapping[str, Any]) -> None:

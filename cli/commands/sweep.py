@@ -9,10 +9,9 @@ from typing import Annotated
 
 import typer
 
-from cli.commands.experiment import KeepRuns, hold_directory
+from cli.commands.experiment import KeepRuns, hold_directory, require_experiment_libraries
 from cli.commands.options import EndAsJson, grouped
 from cli.commands.service_access import connect, make_patience
-from cli.experiments.libraries import require_libraries
 from cli.experiments.sweep.document import read_sweep
 from cli.experiments.sweep.loop import Loop
 from cli.experiments.sweep.plan import Plan
@@ -123,7 +122,7 @@ def sweep(document: SweepDocument, *, training: Training, as_json: EndAsJson = F
         _print_trials(loop, as_json=as_json)
         return
     # The summary at the end needs them: better no trial than one without it.
-    require_libraries()
+    require_experiment_libraries()
     left = "" if training.service is None else "; the jobs that were submitted go on"
     with hold_directory(directory, "dlrm sweep", left):
         # Another command may have added to it until now.

@@ -22,10 +22,10 @@ from cli.local.console import console_on, print_heading, print_line, say
 from cli.local.data_files import make_paths_absolute
 from cli.local.documents import read_job
 from cli.local.errors import BadInputError
+from cli.local.outputs import write_output
 from cli.local.run_documents import check_data_files
 from cli.render.tuning import describe_next_step, describe_verdict, format_trial, make_finals_table
 from dlrm.config import JobSpec, resolve
-from dlrm.record import write_atomically
 
 HEADER_WIDTH = 100
 """Longest line of the comment at the beginning of the document, in characters."""
@@ -107,10 +107,7 @@ def _write_best(
     relative = _shorten_paths(document, directory.path.resolve())
     header = _make_header(tuning, job, verdict)
     text = format_best_document(source, relative, tuning.best.settings, tuning.untuned.settings, header)
-    try:
-        write_atomically(directory.best, text)
-    except OSError as error:
-        raise BadInputError(f"{directory.best}: {error.strerror}") from None
+    write_output(directory.best, text)
 
 
 def _make_header(tuning: Tuning, job: Path, verdict: str) -> list[str]:

@@ -45,11 +45,11 @@ def run_attempt(
         "dlrm.launch", [str(started.directory.path), "--attempt", str(started.number), *options]
     )
     progress = SpoolProgress(attempt, on_line, started.checkpoint and started.checkpoint.num_steps)
-    end = run_and_watch(command, attempt.launch_log, lambda: on_progress(progress.read()))
+    code, is_stop_requested = run_and_watch(command, attempt.launch_log, lambda: on_progress(progress.read()))
     for count in progress.omitted_warnings:
         on_line(count)
-    outcome = Outcome.read(attempt.outcome) or _make_crash_outcome(attempt, end.code)
-    return FinishedAttempt(end.code, outcome, progress, end.is_stop_requested)
+    outcome = Outcome.read(attempt.outcome) or _make_crash_outcome(attempt, code)
+    return FinishedAttempt(code, outcome, progress, is_stop_requested)
 
 
 def _make_crash_outcome(attempt: AttemptDirectory, code: int) -> Outcome:

@@ -5,7 +5,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 from cli.local.errors import CommandError
@@ -14,16 +13,6 @@ from hostinfo.stop_signals import defer_stop_signals
 
 POLL_SECONDS = 0.2
 """Seconds between two calls of `watch`."""
-
-
-@dataclass(frozen=True)
-class ChildEnd:
-    """End of a launch process."""
-
-    code: int
-    """Exit code."""
-    is_stop_requested: bool
-    """Whether SIGINT or SIGTERM came while it ran: too late if it has succeeded or failed all the same."""
 
 
 def require_trainer(module: str = "torch") -> None:
@@ -40,11 +29,12 @@ def make_module_command(module: str, arguments: Sequence[str]) -> list[str]:
     return [sys.executable, "-m", module, *arguments]
 
 
-def run_and_watch(command: Sequence[str], log: Path, watch: Callable[[], None]) -> ChildEnd:
+def run_and_watch(command: Sequence[str], log: Path, watch: Callable[[], None]) -> tuple[int, bool]:
     """Run the launch process `command` to its end, with its output appended to `log`.
 
     `watch` is called every POLL_SECONDS, and once at the end. SIGINT and SIGTERM are passed on as SIGTERM, which stops
-    the run after a checkpoint; this process waits for that.
+    the run after a checkpoint; this process waits for that. Returns the exit code, and whether such a signal came: too
+    late if the run has succeeded or failed all the same.
     """
     with ExitStack() as started:
         with defer_stop_signals():
@@ -57,4 +47,4 @@ def run_and_watch(command: Sequence[str], log: Path, watch: Callable[[], None]) 
                 watch()
             else:
                 watch()
-                return ChildEnd(code, bool(received))
+                return code, bool(received)

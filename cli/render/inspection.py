@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from cli.local.console import escape_unprintable, format_percent, format_quantity
-from cli.local.pages import render_page
-from cli.render.tables import cell, cut_cell, make_facts_table, make_table
+from cli.local.outputs import render_page
+from cli.render.tables import cell, cut_cell, make_facts_table, make_table, print_section
 from dlrm.config import format_count
 from hostinfo.sizes import format_size
 
@@ -26,17 +26,11 @@ UPLOT = Path(__file__).parents[2] / "service" / "dashboard" / "static" / "vendor
 def print_report(console: Console, report: Report) -> None:
     console.print(_make_facts_table(report))
     if report["dense"]:
-        _print(console, "dense columns", _make_dense_table(report["dense"]))
+        print_section(console, "dense columns", _make_dense_table(report["dense"]))
     if report["categorical"]:
-        _print(console, "categorical columns", _make_categorical_table(report["categorical"]))
-        _print(console, f"tables: rows by min_count, {format_total_size(report)}", _make_sizes_table(report))
-    _print(console, "warnings", *(format_warnings(report) or ["none"]))
-
-
-def _print(console: Console, heading: str, *content: Table | Text | str) -> None:
-    console.print(f"\n[bold]{heading}[/bold]")
-    for part in content:
-        console.print(part, soft_wrap=not isinstance(part, Table))
+        print_section(console, "categorical columns", _make_categorical_table(report["categorical"]))
+        print_section(console, f"tables: rows by min_count, {format_total_size(report)}", _make_sizes_table(report))
+    print_section(console, "warnings", *(format_warnings(report) or ["none"]))
 
 
 def describe_rows_read(report: Report) -> str:

@@ -8,8 +8,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from cli.local.errors import BadInputError, CommandError
-from dlrm.record import EndReason, OutcomeState, RunDirectory, write_atomically
+from cli.local.errors import BadInputError
+from cli.local.outputs import write_output
+from dlrm.record import EndReason, OutcomeState, RunDirectory
 
 UNTUNED = 0
 """Number of the trial with the settings that the job has without tuning."""
@@ -101,8 +102,4 @@ class TuningDirectory:
                 what = "job document" if content is document else "seed, or without the same --all"
                 valid = "the same command to continue, or another --output"
                 raise BadInputError(f"{self.path}: has trials of another {what} (valid: {valid})")
-            try:
-                write_atomically(path, json.dumps(content, indent=1))
-            except OSError as error:
-                remedy = "the same command continues once it can be written"
-                raise CommandError(f"{path}: {error.strerror}; {remedy}") from None
+            write_output(path, json.dumps(content, indent=1))

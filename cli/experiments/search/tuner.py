@@ -1,7 +1,6 @@
 """The tuning of a job: the next trials, rung by rung, and the choice of the best."""
 
 import shutil
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -181,11 +180,12 @@ class Tuner:
         rest = estimate_rest(num_run, rung, self._rungs, self._list_seconds())
         return self._count_seconds() + rest <= self._search.seconds
 
-    def _list_seconds(self) -> Mapping[float, list[float]]:
-        seconds: defaultdict[float, list[float]] = defaultdict(list)
-        for record in self._records.values():
-            seconds[record.fraction].append(record.seconds)
-        return seconds
+    def _list_seconds(self) -> Mapping[float, Sequence[float]]:
+        """List the seconds of runs by their share of the epochs."""
+        runs = self._records.values()
+        return {
+            share: [run.seconds for run in runs if run.fraction == share] for share in {run.fraction for run in runs}
+        }
 
     def _count_seconds(self) -> float:
         return sum(record.seconds for record in self._records.values())

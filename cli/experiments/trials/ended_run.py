@@ -2,9 +2,7 @@
 
 import os
 import platform
-import re
 import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
@@ -26,7 +24,7 @@ from dlrm.record import (
     parse_whole_reports,
     sync_directory,
 )
-from hostinfo.limits import NVIDIA_SMI_SECONDS, count_cores, count_gpus, get_memory_bytes
+from hostinfo.limits import count_cores, get_memory_bytes, query_gpus, read_processor_name
 
 DISTRIBUTIONS = {"dlrm": "dlrm-service", "torch": "torch", "numpy": "numpy"}
 """Distributions whose versions are recorded, by name in the results."""
@@ -163,25 +161,8 @@ def describe_environment() -> Environment:
             continue
     return Environment(
         versions=versions,
-        processor=_read_processor_name(),
+        processor=read_processor_name(),
         num_cores=count_cores(),
         memory_bytes=get_memory_bytes(),
-        gpu=_read_gpu_name() if count_gpus() else None,
+        gpu=", ".join(sorted({*query_gpus("name")})) or None,
     )
-
-
-def _read_processor_name() -> str:
-    try:
-        found = re.search(r"^model name\s*:\s*(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    except OSError:
-        found = None
-    return found[1] if found else platform.machine()
-
-
-def _read_gpu_name() -> str | None:
-    query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
-    try:
-        answer = subprocess.run(query, capture_output=True, text=True, timeout=NVIDIA_SMI_SECONDS, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return ", ".join(sorted(set(answer.splitlines()))) or None

@@ -21,6 +21,7 @@ from cli.local.attempt_run import run_attempt
 from cli.local.console import console_on, say
 from cli.local.data_files import make_paths_absolute
 from cli.local.errors import BadInputError
+from cli.local.outputs import write_output
 from cli.local.progress import PREPARING, ProgressLine
 from cli.local.run_directory import (
     DifferentRunError,
@@ -42,7 +43,6 @@ from dlrm.record import (
     SpoolReader,
     hold_run_lock,
     parse_whole_reports,
-    write_atomically,
 )
 from service.client import Progress
 
@@ -157,9 +157,9 @@ class LocalRunner:
         path = self._runs / f"{trial.key}.json"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, json.dumps(document, indent=1))
         except OSError as error:
-            raise BadInputError(f"{path}: {error.strerror}") from None
+            raise BadInputError(f"{path.parent}: {error.strerror}") from None
+        write_output(path, json.dumps(document, indent=1))
         return path
 
     def _get_directory(self, key: str) -> RunDirectory:

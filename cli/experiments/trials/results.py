@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from cli.experiments.trials.fields import format_cell, format_settings
 from cli.local.errors import BadInputError
+from cli.local.outputs import write_output
 from dlrm.record import sync_directory, write_atomically
 
 FILE_NAME = "results.jsonl"
@@ -225,11 +226,7 @@ class _Asked(BaseModel):
 
 def write_asked(directory: Path, trials: Iterable[TrialNames]) -> None:
     """Write the trials that count. Raises BadInputError if it cannot."""
-    path = directory / ASKED_FILE_NAME
-    try:
-        write_atomically(path, _Asked(trials=list(trials)).model_dump_json(indent=1) + "\n")
-    except OSError as error:
-        raise BadInputError(f"{path}: {error.strerror}") from None
+    write_output(directory / ASKED_FILE_NAME, _Asked(trials=list(trials)).model_dump_json(indent=1) + "\n")
 
 
 def read_asked(directory: Path) -> list[TrialNames] | None:
