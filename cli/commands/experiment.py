@@ -10,7 +10,7 @@ import typer
 from cli.experiments.trials.runner import ExperimentStopped
 from cli.local.console import say
 from cli.local.errors import BadInputError, CommandError
-from cli.local.libraries import require_libraries
+from cli.local.trainer import require_libraries
 from dlrm.record import EXIT_STOPPED
 from hostinfo.file_lock import try_lock
 

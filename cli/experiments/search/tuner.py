@@ -237,7 +237,7 @@ class Tuner:
         return record
 
     def _check_rows(self, key: str, result: TrialResult) -> None:
-        """Check that a run had the rows of the untuned job, without which their log-losses cannot be compared.
+        """Check that a run had the rows of the untuned job: only then can their log-losses be compared.
 
         Raises BadInputError.
         """

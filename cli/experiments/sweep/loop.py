@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +60,8 @@ class Entry:
     def to_record(self) -> dict[str, Any]:
         """Return the entry as JSON."""
         chosen = {} if self.is_known else {"key": None, "settings": None}
-        names = self.trial.copy_names().model_dump() | chosen
-        return {**names, "is_done": self.is_done, "num_samples": self.num_samples}
+        names = self.trial.model_dump(include={*TrialNames.model_fields})
+        return {**names, **chosen, "is_done": self.is_done, "num_samples": self.num_samples}
 
 
 @dataclass
@@ -144,31 +145,21 @@ class Loop:
         """List the trials that count: of this sweep and, until it has chosen, of earlier choices."""
         results = index_results(self.results)
         return [
-            trial.copy_names()
+            trial
             for cell in self.plan.cells
-            for trial in [
-                *self.plan.follow(cell, results).known,
-                *self.plan.list_earlier_confirming(cell, results),
-            ]
+            for trial in (*self.plan.follow(cell, results).known, *self.plan.list_earlier_confirming(cell, results))
         ]
 
     def _list_next(self, begun: set[str], running: Sequence[Trial], max_running: int) -> list[Trial]:
         """List the trials to start now: they are due, have not run yet, and fit the time."""
-        due = [trial for trial in self.list_due() if trial.key not in begun]
-        ended = self._list_ended()
-        minutes = self.plan.sweep.config.minutes
+        due = [trial for trial in self.list_due() if trial.key not in begun][: max_running - len(running)]
+        minutes, ended = self.plan.sweep.config.minutes, self._list_ended()
         if minutes is None:
-            return due[: max_running - len(running)]
-        seconds_left = 60.0 * minutes - sum(result.seconds for _, result in ended)
+            return due
         # The first of all runs in any case, to tell how long one takes.
-        seconds_left -= sum(_estimate_seconds(trial, ended) or 0.0 for trial in running)
-        chosen: list[Trial] = []
-        for trial in due[: max_running - len(running)]:
-            seconds_left -= _estimate_seconds(trial, ended) or 0.0
-            if seconds_left < 0.0:
-                break
-            chosen.append(trial)
-        return chosen
+        seconds = [_estimate_seconds(trial, ended) or 0.0 for trial in (*running, *due)]
+        totals = list(accumulate(seconds, initial=sum(result.seconds for _, result in ended)))[-len(due) :]
+        return [trial for trial, total in zip(due, totals, strict=False) if total <= 60.0 * minutes]
 
 
 def _estimate_seconds(trial: Trial, ended: Sequence[Ended]) -> float | None:

@@ -12,16 +12,15 @@ from typing import Any
 
 from cli.experiments.trials.results import CurvePoint, Environment, KeptScores, TrialNames, TrialResult
 from cli.local.errors import BadInputError
+from cli.local.spool import read_reports
 from dlrm.record import (
     BLEND_SHARE,
     EndReason,
     EvaluationReport,
     RunDirectory,
     ScoresRecord,
-    SpoolReader,
     StartReport,
     StepReport,
-    parse_whole_reports,
     sync_directory,
 )
 from hostinfo.limits import count_cores, get_memory_bytes, query_gpus, read_processor_name
@@ -77,16 +76,14 @@ def read_curve(directory: RunDirectory, num_attempts: int) -> list[CurvePoint]:
     steps: list[StepReport] = []
     evaluations: list[EvaluationReport] = []
     for number in range(1, num_attempts + 1):
-        reader = SpoolReader(directory.attempt(number).spool_file(0, "metrics"))
-        while lines := reader.read():
-            for report in parse_whole_reports(lines):
-                if isinstance(report, StartReport):
-                    steps = [step for step in steps if step.step <= report.step]
-                    evaluations = [known for known in evaluations if known.step <= report.evaluated_step]
-                elif isinstance(report, StepReport):
-                    steps.append(report)
-                elif isinstance(report, EvaluationReport):
-                    evaluations.append(report)
+        for report in read_reports(directory.attempt(number).spool_file(0, "metrics")):
+            if isinstance(report, StartReport):
+                steps = [step for step in steps if step.step <= report.step]
+                evaluations = [known for known in evaluations if known.step <= report.evaluated_step]
+            elif isinstance(report, StepReport):
+                steps.append(report)
+            elif isinstance(report, EvaluationReport):
+                evaluations.append(report)
     return make_curve(steps, evaluations)
 
 

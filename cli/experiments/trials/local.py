@@ -32,6 +32,7 @@ from cli.local.run_directory import (
     require_unfinished,
 )
 from cli.local.run_documents import read_resolved_job
+from cli.local.spool import read_reports
 from cli.local.trainer import require_trainer
 from dlrm.record import (
     DATA_REUSED,
@@ -40,9 +41,7 @@ from dlrm.record import (
     PreparedData,
     RunDirectory,
     RunInUseError,
-    SpoolReader,
     hold_run_lock,
-    parse_whole_reports,
 )
 from service.client import Progress
 
@@ -203,9 +202,5 @@ def _read_cpu_seconds() -> float:
 
 def _has_prepared_rows(directory: RunDirectory) -> bool:
     """Whether the first attempt of a run on raw rows has prepared them, and not found them prepared."""
-    reader = SpoolReader(directory.attempt(1).spool_file(0, "events"))
-    while lines := reader.read():
-        reports = parse_whole_reports(lines)
-        if any(isinstance(report, EventReport) and report.name == DATA_REUSED for report in reports):
-            return False
-    return True
+    reports = read_reports(directory.attempt(1).spool_file(0, "events"))
+    return not any(isinstance(report, EventReport) and report.name == DATA_REUSED for report in reports)

@@ -104,11 +104,7 @@ class TrialNames(_Record):
 
     def list_names(self) -> dict[str, Any]:
         """List the names, by field."""
-        return {name: getattr(self, name) for name in TrialNames.model_fields if name != "key"}
-
-    def copy_names(self) -> "TrialNames":
-        """Return the key and the names alone."""
-        return TrialNames(key=self.key, **self.list_names())
+        return self.model_dump(include={*TrialNames.model_fields} - {"key"})
 
 
 class TrialResult(TrialNames):

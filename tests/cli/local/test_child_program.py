@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cli.local import child_program
+from cli.local.attempt_run import run_and_watch
 from cli.local.child_program import run_program
-from cli.local.trainer import run_and_watch
 
 ENDS_WELL_AFTER_A_STOP = """
 import pathlib, signal, sys, threading
