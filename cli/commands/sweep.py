@@ -114,13 +114,18 @@ def sweep(document: SweepDocument, *, training: Training, as_json: EndAsJson = F
     trials left, 2 bad document or data, 3 the service stayed away, 75 stopped on
     request, 1 any other failure.
     """
+    show = _print_trials if training.dry_run else _print_summary
+    show(_train(document, training), as_json=as_json)
+
+
+def _train(document: Path, training: Training) -> Loop:
+    """Train what is left of a sweep, unless the trials are only listed. Raises CommandError and typer.Exit."""
     read = read_sweep(document, training.minutes)
     check_all(read)
     directory = training.output or Path("runs") / f"{read.config.name}-sweep"
     loop = Loop(Plan(read), directory / FILE_NAME, lambda result, standing: say(format_result(result, standing)))
     if training.dry_run:
-        _print_trials(loop, as_json=as_json)
-        return
+        return loop
     # The summary at the end needs them: better no trial than one without it.
     require_experiment_libraries()
     left = "" if training.service is None else "; the jobs that were submitted go on"
@@ -129,7 +134,7 @@ def sweep(document: SweepDocument, *, training: Training, as_json: EndAsJson = F
         loop.read()
         with _open_runner(loop, training) as runner:
             loop.run(runner)
-    _print_summary(loop, as_json=as_json)
+    return loop
 
 
 @contextmanager
