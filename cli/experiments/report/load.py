@@ -97,7 +97,7 @@ def load_results(paths: Sequence[Path]) -> LoadedResults:
 def _select_asked(
     file: Path, results: Sequence[TrialResult], asked: Sequence[TrialNames] | None
 ) -> tuple[list[LoadedTrial], int, int]:
-    """Select the results of a file that count, and count the lines that are replaced and the lines not asked for.
+    """Select the results of a file that count, with the numbers of replaced lines and of unasked ones.
 
     asked: trials that count; None if all do.
     """
