@@ -8,17 +8,15 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from cli.commands.evaluate import evaluate
-from cli.commands.export import export
 from cli.commands.inspect import data
 from cli.commands.job_control import cancel, delete, hold, pause, release, restart
 from cli.commands.jobs import jobs, logs, show
 from cli.commands.keys import keys, login_link
 from cli.commands.plan import plan
-from cli.commands.predict import predict
 from cli.commands.prepare import prepare
 from cli.commands.report import report
 from cli.commands.resume import resume
+from cli.commands.scoring import evaluate, export, predict
 from cli.commands.serve import serve
 from cli.commands.submit import submit
 from cli.commands.sweep import sweep

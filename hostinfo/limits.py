@@ -46,12 +46,26 @@ def count_gpus() -> int:
 @cache
 def get_gpu_memory_bytes() -> tuple[int, ...]:
     """Return the memory of every NVIDIA GPU of this machine, as its driver reports it; without a driver none."""
-    query = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    return tuple(int(line) * 2**20 for line in query_gpus("memory.total") if line.isdigit())
+
+
+def query_gpus(field: str) -> list[str]:
+    """Return a field of every NVIDIA GPU of this machine, such as its name; without a driver none."""
+    query = ["nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader,nounits"]
     try:
         answer = subprocess.run(query, capture_output=True, text=True, timeout=NVIDIA_SMI_SECONDS, check=True).stdout
     except (OSError, subprocess.SubprocessError):
-        return ()
-    return tuple(int(line) * 2**20 for line in answer.split() if line.isdigit())
+        return []
+    return [line.strip() for line in answer.splitlines()]
+
+
+def read_processor_name() -> str:
+    """Return the name of the processor, or else of its architecture."""
+    try:
+        found = re.search(r"^model name\s*:\s*(.*)$", CPUINFO.read_text(), re.MULTILINE)
+    except OSError:
+        found = None
+    return found[1] if found else os.uname().machine
 
 
 def has_bf16_products() -> bool | None:

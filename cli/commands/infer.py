@@ -46,7 +46,12 @@ class InferredDocument:
 
     def write(self, output: Path) -> None:
         """Write the document to the new file `output`, and say what it has. Raises BadInputError."""
-        _write_new(output, self.text)
+        try:
+            # Mode "x" does not overwrite a file that another process has created in the meantime.
+            with output.open("x", encoding="utf-8") as file:
+                file.write(self.text)
+        except OSError as error:
+            raise BadInputError(f"--output {output}: {error.strerror}") from None
         _print_uses(output, self.result)
 
 
@@ -56,15 +61,6 @@ def infer_document(sources: Sequence[str], output: Path, inference: Inference) -
     Raises BadInputError and CommandError.
     """
     return InferredDocument(*_infer_text(sources, output.absolute().parent, inference))
-
-
-def _write_new(output: Path, text: str) -> None:
-    try:
-        # Mode "x" does not overwrite a file that another process has created in the meantime.
-        with output.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise BadInputError(f"--output {output}: {error.strerror}") from None
 
 
 def _infer_text(sources: Sequence[str], base: Path, inference: Inference) -> tuple[str, dict[str, Any]]:

@@ -10,10 +10,9 @@ from cli.commands.options import LineOfJson, SetOption
 from cli.local.child_program import run_program
 from cli.local.console import console_on, print_line
 from cli.local.data_files import read_source
-from cli.local.errors import BadInputError
+from cli.local.outputs import check_output, write_output
 from cli.local.trainer import require_trainer
 from cli.render.inspection import print_report, render_report_page
-from dlrm.record import write_atomically
 
 DEFAULT_ROWS = 2_000_000
 """Default of --rows: largest number of rows that are read."""
@@ -66,10 +65,7 @@ def inspect(
     """
     report = _inspect(source, settings, html, rows)
     if html is not None:
-        try:
-            write_atomically(html, render_report_page(report, " ".join(source)))
-        except OSError as error:
-            raise BadInputError(f"--html {html}: {error.strerror}") from None
+        write_output(html, render_report_page(report, " ".join(source)), "--html")
     if as_json:
         typer.echo(json.dumps(report))
         return
@@ -82,8 +78,7 @@ def inspect(
 def _inspect(source: list[str], settings: list[str] | None, html: Path | None, rows: int) -> dict[str, Any]:
     """Return the report on the rows of a source. Raises CommandError, also if no page can be written to `html`."""
     inspected = read_source(source, settings)
-    if html is not None and (html.is_dir() or not html.absolute().parent.is_dir()):
-        raise BadInputError(f"--html {html}: not a file that can be written (valid: a file in an existing directory)")
+    check_output("--html", html)
     require_trainer("polars")
     request = {
         "data": inspected.data.model_dump(mode="json"),

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cli.experiments.libraries import require_libraries
+from cli.commands.experiment import require_experiment_libraries
 from cli.experiments.report.files import ReportFiles, write_report
 from cli.experiments.report.load import load_results
 from cli.experiments.report.numbers import ReportOptions, compute_report
@@ -86,7 +86,7 @@ def report(
     docs/sweeps.md says how each number is made. Exit code: 0 reported, 2 bad
     input, 1 any other failure.
     """
-    require_libraries()
+    require_experiment_libraries()
     files = ReportFiles(output, markdown, plots)
     files.check()
     loaded = load_results(results)

@@ -3,23 +3,27 @@
 import json
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from cli.commands.experiment import KeepRuns, hold_directory, require_experiment_libraries
+from cli.commands.options import EndAsJson, grouped
 from cli.commands.service_access import connect, make_patience
-from cli.experiments.libraries import require_libraries
-from cli.experiments.sweep.document import Sweep, read_sweep
-from cli.experiments.sweep.jobs import JobRunner
-from cli.experiments.sweep.local import LocalRunner
-from cli.experiments.sweep.loop import Loop, Runner, Standing
+from cli.experiments.sweep.document import read_sweep
+from cli.experiments.sweep.loop import Loop
 from cli.experiments.sweep.plan import Plan
 from cli.experiments.sweep.summary import summarise
 from cli.experiments.sweep.trial import check_all
-from cli.experiments.trials.results import FILE_NAME, TrialResult, hold_directory
-from cli.experiments.trials.run import ExperimentStopped
-from cli.local.console import console_on, print_heading
+from cli.experiments.trials.jobs import JobRunner
+from cli.experiments.trials.local import LocalRunner
+from cli.experiments.trials.results import FILE_NAME
+from cli.experiments.trials.runner import Runner
+from cli.local.console import console_on, print_heading, print_line, say
+from cli.local.data_files import make_paths_absolute
+from cli.local.run_documents import check_data_files
 from cli.render.sweep import (
     describe_left,
     describe_rows,
@@ -28,25 +32,24 @@ from cli.render.sweep import (
     make_row_record,
     make_summary_table,
 )
-from dlrm.record import EXIT_STOPPED
 from service.client.patience import DEFAULT_PATIENCE_SECONDS
 
 ANY_SERVICE = "auto"
 """Value of --service for the service that the other commands find."""
 
 
-def sweep(
-    document: Annotated[
-        Path, typer.Argument(metavar="SWEEP.toml", help="The document of the sweep.", show_default=False)
-    ],
+@dataclass(frozen=True)
+class Training:
+    """Wishes for the training of a sweep: where, and for how long."""
+
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="Directory of the sweep. [dim]Default: ./runs/NAME-sweep[/dim]"),
-    ] = None,
+    ] = None
     minutes: Annotated[
         float | None,
         typer.Option(min=0.01, help="Time for all trials together.", show_default="as the document says"),
-    ] = None,
+    ] = None
     service: Annotated[
         str | None,
         typer.Option(
@@ -54,14 +57,21 @@ def sweep(
             help="Train as jobs of this service; `auto`: of the one that other commands find.",
             show_default="on this machine",
         ),
-    ] = None,
+    ] = None
     patience: Annotated[
         float, typer.Option(min=0.0, help="Seconds to wait for a service that is away; with --service.")
-    ] = DEFAULT_PATIENCE_SECONDS,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the trials, and train none.")] = False,
-    keep_runs: Annotated[bool, typer.Option("--keep-runs", help="Keep the run directories of all trials.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON on stdout.")] = False,
-) -> None:
+    ] = DEFAULT_PATIENCE_SECONDS
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the trials, and train none.")] = False
+    keep_runs: KeepRuns = False
+
+
+SweepDocument = Annotated[
+    Path, typer.Argument(metavar="SWEEP.toml", help="The document of the sweep.", show_default=False)
+]
+
+
+@grouped
+def sweep(document: SweepDocument, *, training: Training, as_json: EndAsJson = False) -> None:
     r"""Train a job with every combination of settings, and compare methods.
 
     The document names a job, the methods, and the values to try of each field of
@@ -104,45 +114,40 @@ def sweep(
     trials left, 2 bad document or data, 3 the service stayed away, 75 stopped on
     request, 1 any other failure.
     """
-    read = read_sweep(document, minutes)
+    show = _print_trials if training.dry_run else _print_summary
+    show(_train(document, training), as_json=as_json)
+
+
+def _train(document: Path, training: Training) -> Loop:
+    """Train what is left of a sweep, unless the trials are only listed. Raises CommandError and typer.Exit."""
+    read = read_sweep(document, training.minutes)
     check_all(read)
-    directory = output or Path("runs") / f"{read.config.name}-sweep"
-    loop = Loop(Plan(read), directory / FILE_NAME, _print_result)
-    if dry_run:
-        _print_trials(loop, as_json=as_json)
-        return
+    directory = training.output or Path("runs") / f"{read.config.name}-sweep"
+    loop = Loop(Plan(read), directory / FILE_NAME, lambda result, standing: say(format_result(result, standing)))
+    if training.dry_run:
+        return loop
     # The summary at the end needs them: better no trial than one without it.
-    require_libraries()
-    with hold_directory(directory, "dlrm sweep"):
+    require_experiment_libraries()
+    left = "" if training.service is None else "; the jobs that were submitted go on"
+    with hold_directory(directory, "dlrm sweep", left):
         # Another command may have added to it until now.
         loop.read()
-        with _open_runner(read, directory, service, patience, keep_runs=keep_runs) as runner:
-            try:
-                loop.run(runner)
-            except (ExperimentStopped, KeyboardInterrupt):
-                jobs = "" if service is None else "; the jobs that were submitted go on"
-                _print(f"stopped{jobs}; repeat the same command to continue")
-                raise typer.Exit(EXIT_STOPPED) from None
-    _print_summary(loop, as_json=as_json)
+        with _open_runner(loop, training) as runner:
+            loop.run(runner)
+    return loop
 
 
 @contextmanager
-def _open_runner(
-    read: Sweep, directory: Path, service: str | None, patience: float, *, keep_runs: bool
-) -> Generator[Runner]:
+def _open_runner(loop: Loop, training: Training) -> Generator[Runner]:
+    read, directory, service = loop.plan.sweep, loop.file.parent, training.service
     if service is None:
-        yield LocalRunner(directory, read.job_path, keeps_runs=keep_runs)
+        runner = LocalRunner(directory / "runs", read.job_path, scores_in=directory, keeps_runs=training.keep_runs)
+        for trial in loop.list_due()[:1]:
+            check_data_files(make_paths_absolute(trial.spec, read.job_path), read.job_path)
+        yield runner
         return
     with connect(url=None if service == ANY_SERVICE else service) as client:
-        yield JobRunner(client, make_patience(patience, _print), read.config.name, directory, read.config.parallel)
-
-
-def _print(line: str) -> None:
-    console_on(stderr=True).print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def _print_result(result: TrialResult, standing: Standing) -> None:
-    _print(format_result(result, standing))
+        yield JobRunner(client, make_patience(training.patience), read.config.name, directory, read.config.parallel)
 
 
 def _print_trials(loop: Loop, *, as_json: bool) -> None:
@@ -151,7 +156,7 @@ def _print_trials(loop: Loop, *, as_json: bool) -> None:
         typer.echo(json.dumps([entry.to_record() for entry in entries]))
         return
     for line in list_trial_lines(entries, loop.get_standing()):
-        console_on().print(line, markup=False, highlight=False, soft_wrap=True)
+        print_line(console_on(), line)
 
 
 def _print_summary(loop: Loop, *, as_json: bool) -> None:
@@ -176,4 +181,4 @@ def _print_summary(loop: Loop, *, as_json: bool) -> None:
     if standing.num_left:
         lines.append(describe_left(standing))
     for line in [*lines, f"results: {loop.file}"]:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        print_line(console, line)

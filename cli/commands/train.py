@@ -17,7 +17,7 @@ from cli.local.documents import check_settings, check_settings_early, is_documen
 from cli.local.errors import BadInputError, refuse_options
 from cli.local.nodes import require_directory
 from cli.local.run_directory import create_run, make_run_path, require_new_directory
-from cli.local.run_documents import check_data_files
+from cli.local.run_documents import check_data_files, read_absolute_job
 from dlrm.record import RunDirectory
 
 Sources = Annotated[
@@ -75,7 +75,7 @@ def train(
             document = Path(given[0]) if given and is_document(given[0]) else None
             run_on_other_node(directory, node, place.run_store, document, changes.all)
     job, run_directory = _find_job(given, place.run_directory, changes.all, inference)
-    check_data_files(job, changes.all, node)
+    check_data_files(read_absolute_job(job, changes.all), job, node)
     run_and_show(create_run(job, run_directory, changes.all, node, place.run_store), node, shown)
 
 

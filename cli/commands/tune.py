@@ -9,32 +9,28 @@ from typing import Annotated, Any
 
 import typer
 
+from cli.commands.experiment import KeepRuns, hold_directory
 from cli.commands.infer import shorten_path
-from cli.commands.options import SetOption
+from cli.commands.options import Document, EndAsJson, SetOption
 from cli.experiments.search.best_document import format_best_document, read_source
-from cli.experiments.search.records import TrialRecord, TuningDirectory
+from cli.experiments.search.records import TuningDirectory
 from cli.experiments.search.space import list_parameters
 from cli.experiments.search.tuner import Search, Tuner, Tuning
 from cli.experiments.trials.fields import get_field, set_absolute_paths, set_fields
-from cli.experiments.trials.results import hold_directory
-from cli.experiments.trials.run import ExperimentStopped
-from cli.local.console import console_on, print_heading
-from cli.local.data_files import make_paths_absolute, require_data_files
+from cli.experiments.trials.local import LocalRunner
+from cli.local.console import console_on, print_heading, print_line, say
+from cli.local.data_files import make_paths_absolute
 from cli.local.documents import read_job
 from cli.local.errors import BadInputError
+from cli.local.outputs import write_output
 from cli.local.run_documents import check_data_files
-from cli.local.trainer import require_trainer
 from cli.render.tuning import describe_next_step, describe_verdict, format_trial, make_finals_table
 from dlrm.config import JobSpec, resolve
-from dlrm.record import EXIT_STOPPED, write_atomically
 
 HEADER_WIDTH = 100
 """Longest line of the comment at the beginning of the document, in characters."""
 
 
-Document = Annotated[
-    Path, typer.Argument(metavar="DOCUMENT", help="The job document, .toml or .json.", show_default=False)
-]
 Output = Annotated[
     Path | None,
     typer.Option("--output", "-o", help="Directory of the tuning. [dim]Default: ./runs/NAME-tune[/dim]"),
@@ -43,8 +39,6 @@ Minutes = Annotated[float, typer.Option(min=0.01, help="Time for all trials toge
 Trials = Annotated[int, typer.Option(min=1, max=729, help="Most trials, where there is time for them.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the settings that are tried.")]
 All = Annotated[bool, typer.Option("--all", help="Tune the fields too that the document sets.")]
-KeepRuns = Annotated[bool, typer.Option("--keep-runs", help="Keep the run directories of all trials.")]
-AsJson = Annotated[bool, typer.Option("--json", help="End with one line of JSON on stdout.")]
 
 
 def tune(
@@ -56,7 +50,7 @@ def tune(
     seed: Seed = 0,
     is_all: All = False,
     keep_runs: KeepRuns = False,
-    as_json: AsJson = False,
+    as_json: EndAsJson = False,
 ) -> None:
     """Search for better settings of a job, by successive halving within a time.
 
@@ -86,13 +80,10 @@ def tune(
     document, spec = _read_job(job, settings, is_all=is_all)
     source = read_source(job)
     directory = TuningDirectory(output or Path("runs") / f"{spec.name}-tune")
-    search = Search(trials, 60 * minutes, seed, is_all, keep_runs)
+    search = Search(trials, 60 * minutes, seed, is_all)
+    runner = LocalRunner(directory.runs, job, scores_in=None, keeps_runs=keep_runs)
     with hold_directory(directory.path, "dlrm tune"):
-        try:
-            tuning = Tuner(document, directory, search, _print_trial).tune()
-        except ExperimentStopped:
-            _print("stopped; repeat the same command to continue")
-            raise typer.Exit(EXIT_STOPPED) from None
+        tuning = Tuner(document, directory, search, runner, lambda record: say(format_trial(record))).tune()
         verdict = describe_verdict(tuning)
         _write_best(tuning, directory, job, source, document, verdict)
     untuned = ["dlrm", "train", str(job), *(part for setting in settings or () for part in ("--set", setting))]
@@ -103,11 +94,9 @@ def _read_job(job: Path, settings: Sequence[str] | None, *, is_all: bool) -> tup
     """Read a job with absolute paths, and check that it can be tuned here. Raises CommandError."""
     document, spec = read_job(job, settings)
     spec = make_paths_absolute(spec, job)
-    require_data_files(spec, job)
+    check_data_files(spec, job)
     if not list_parameters(document, resolve(spec).job, is_all=is_all):
         raise BadInputError(f"{job}: sets every field that is tuned (valid: --all, which tunes those too)")
-    require_trainer()
-    check_data_files(job, settings)
     return set_absolute_paths(document, spec), spec
 
 
@@ -118,18 +107,7 @@ def _write_best(
     relative = _shorten_paths(document, directory.path.resolve())
     header = _make_header(tuning, job, verdict)
     text = format_best_document(source, relative, tuning.best.settings, tuning.untuned.settings, header)
-    try:
-        write_atomically(directory.best, text)
-    except OSError as error:
-        raise BadInputError(f"{directory.best}: {error.strerror}") from None
-
-
-def _print(line: str) -> None:
-    console_on(stderr=True).print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def _print_trial(record: TrialRecord) -> None:
-    _print(format_trial(record))
+    write_output(directory.best, text)
 
 
 def _make_header(tuning: Tuning, job: Path, verdict: str) -> list[str]:
@@ -164,7 +142,7 @@ def _print_result(
             "seconds": round(tuning.seconds, 3),
             "verdict": verdict,
             "document": str(directory.best),
-            "run_directory": str(directory.run(tuning.best.trial, tuning.best.fraction).path),
+            "run_directory": str(directory.run(tuning.best.key).path),
         }
         typer.echo(json.dumps(result))
         return
@@ -175,4 +153,4 @@ def _print_result(
         verdict,
         describe_next_step(tuning, shlex.join(untuned), shlex.join(["dlrm", "train", str(directory.best)])),
     ):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        print_line(console, line)

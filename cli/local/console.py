@@ -1,7 +1,8 @@
 """Consoles to which commands print, and the forms of numbers and text there."""
 
+import re
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 from rich.console import Console
 
@@ -21,7 +22,17 @@ def console_on(*, stderr: bool = False) -> Console:
     If it is not a terminal, lines are neither cut nor wrapped: a program that reads them needs whole lines.
     """
     console = Console(stderr=stderr)
-    return console if console.is_terminal else Console(stderr=stderr, width=UNLIMITED_WIDTH)
+    return console if console.is_terminal else _PlainConsole(stderr=stderr, width=UNLIMITED_WIDTH)
+
+
+class _PlainConsole(Console):
+    """Console whose lines end with their text: tables fill each column up to its longest cell."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        with self.capture() as printed:
+            super().print(*objects, **options)
+        self.file.write(re.sub(r" +\n", "\n", printed.get()))
+        self.file.flush()
 
 
 def print_line(console: Console, line: str, style: str | None = None) -> None:

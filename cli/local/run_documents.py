@@ -56,14 +56,13 @@ def check_job(spec: JobSpec, path: Path, place: NodePlace | None = None) -> None
     raise BadInputError(f"{path}: {fault}")
 
 
-def check_data_files(job: Path, settings: Sequence[str] | None = None, place: NodePlace | None = None) -> None:
-    """Check that the raw files of the job document `job` exist, differ, and have its columns and both labels.
+def check_data_files(spec: JobSpec, path: Path, place: NodePlace | None = None) -> None:
+    """Check that the raw files of a job with absolute paths exist, differ, and have its columns and both labels.
 
-    Remote files are not checked. settings: arguments of `--set`. place: as for `create_run`. Raises BadInputError,
-    CommandError and ProgramStopped.
+    Remote files are not checked. path: its document, for error messages. place: as for `create_run`. Raises
+    BadInputError, CommandError and ProgramStopped.
     """
-    spec = read_absolute_job(job, settings)
-    check_job(spec, job, place)
+    check_job(spec, path, place)
     data = spec.data
     if data.is_raw and not any(map(is_remote, (*data.train, *(data.eval or [])))):
         require_trainer("polars")

@@ -1,7 +1,8 @@
 """Progress of a run on this machine, read from the report files (spool) of its rank 0."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from cli.local.console import MAX_WARNINGS, format_decision
 from dlrm.record import (
@@ -17,10 +18,12 @@ from dlrm.record import (
     EvaluationReport,
     EventReport,
     ProgressReport,
+    Report,
     SpoolReader,
     StartReport,
     StepReport,
     parse_report,
+    parse_whole_reports,
 )
 from service.client import Progress
 
@@ -28,6 +31,13 @@ RESUMED = "resumed"
 """Name of the event with the checkpoint that an attempt resumes from."""
 SMOOTHING = 0.9
 """Weight of the previous estimate in the moving average of samples per second."""
+
+
+def read_reports(path: Path) -> Iterator[Report]:
+    """Read the whole reports of a spool file."""
+    reader = SpoolReader(path)
+    while lines := reader.read():
+        yield from parse_whole_reports(lines)
 
 
 class SpoolProgress:

@@ -1,29 +1,10 @@
-"""Start of the training program as a child process, so that the code of the service never imports torch."""
+"""Libraries and programs that commands need beyond a plain install; torch is imported by child processes alone."""
 
 import importlib.util
-import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
 
 from cli.local.errors import CommandError
-from hostinfo.child import run_in_session
-from hostinfo.stop_signals import defer_stop_signals
-
-POLL_SECONDS = 0.2
-"""Seconds between two calls of `watch`."""
-
-
-@dataclass(frozen=True)
-class ChildEnd:
-    """End of a launch process."""
-
-    code: int
-    """Exit code."""
-    is_stop_requested: bool
-    """Whether SIGINT or SIGTERM came while it ran: too late if it has succeeded or failed all the same."""
 
 
 def require_trainer(module: str = "torch") -> None:
@@ -40,21 +21,14 @@ def make_module_command(module: str, arguments: Sequence[str]) -> list[str]:
     return [sys.executable, "-m", module, *arguments]
 
 
-def run_and_watch(command: Sequence[str], log: Path, watch: Callable[[], None]) -> ChildEnd:
-    """Run the launch process `command` to its end, with its output appended to `log`.
+def require_libraries(need: str, libraries: Sequence[str], extra: str) -> None:
+    """Raise CommandError if a library is not installed.
 
-    `watch` is called every POLL_SECONDS, and once at the end. SIGINT and SIGTERM are passed on as SIGTERM, which stops
-    the run after a checkpoint; this process waits for that.
+    need: subject and verb of the error, such as "a model needs". extra: of the package, and name of its lock file.
     """
-    with ExitStack() as started:
-        with defer_stop_signals():
-            output = started.enter_context(log.open("ab"))
-            child, received = started.enter_context(run_in_session(command, stdout=output, stderr=output))
-        while True:
-            try:
-                code = child.wait(POLL_SECONDS)
-            except subprocess.TimeoutExpired:
-                watch()
-            else:
-                watch()
-                return ChildEnd(code, bool(received))
+    missing = [name for name in libraries if importlib.util.find_spec(name) is None]
+    if missing:
+        raise CommandError(
+            f"{need} {', '.join(missing)}, not installed here: pip install 'dlrm-service[{extra}]', or, from the "
+            f"source tree, pip install --no-deps -r requirements/{extra}.txt"
+        )

@@ -12,6 +12,14 @@ WIDTH = 120
 """Longest line of a list in the document, in characters."""
 EVAL_FRACTION = 0.1
 MAX_BAD_FRACTION = 0.9
+OTHER_FIELDS = """\
+# Everything else is decided once the rows are prepared, and the run says why. To decide it yourself:
+# [batch]
+# global_size = 4096
+# [run]
+# epochs = 2
+# validation_fraction = 0.1  # with epochs set: without it the evaluation rows choose the best model
+"""
 _NOT_ASCII = re.compile(r"[^ -~]")
 
 
@@ -46,8 +54,7 @@ def format_job_document(
         lines.append(f"# The format has its own columns; of the labels {inferred['label_why']}.")
     else:
         lines += _format_schema(inferred, choices)
-    lines += ["", *_format_other_fields()]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + f"\n\n{OTHER_FIELDS}"
 
 
 def is_left_out(choice: Mapping[str, Any]) -> bool:
@@ -104,18 +111,6 @@ def _format_schema(inferred: Mapping[str, Any], choices: Sequence[Mapping[str, A
         lines += ["", "# Left out:"]
         lines += [f"#   {_quote(choice['name'])}: {_format_comment(_explain_choice(choice))}" for choice in left_out]
     return lines
-
-
-def _format_other_fields() -> list[str]:
-    """Return comments on the fields that a new user may want to set next."""
-    return [
-        "# Everything else is decided once the rows are prepared, and the run says why. To decide it yourself:",
-        "# [batch]",
-        "# global_size = 4096",
-        "# [run]",
-        "# epochs = 2",
-        "# validation_fraction = 0.1  # with epochs set: without it the evaluation rows choose the best model",
-    ]
 
 
 def _format_section(role: str, lines: Sequence[str]) -> list[str]:

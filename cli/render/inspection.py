@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from cli.local.console import escape_unprintable, format_percent, format_quantity
-from cli.render.tables import cell, cut_cell, make_facts_table, make_table
+from cli.local.outputs import render_page
+from cli.render.tables import cell, cut_cell, make_facts_table, make_table, print_section
 from dlrm.config import format_count
 from hostinfo.sizes import format_size
 
@@ -26,17 +26,11 @@ UPLOT = Path(__file__).parents[2] / "service" / "dashboard" / "static" / "vendor
 def print_report(console: Console, report: Report) -> None:
     console.print(_make_facts_table(report))
     if report["dense"]:
-        _print(console, "dense columns", _make_dense_table(report["dense"]))
+        print_section(console, "dense columns", _make_dense_table(report["dense"]))
     if report["categorical"]:
-        _print(console, "categorical columns", _make_categorical_table(report["categorical"]))
-        _print(console, f"tables: rows by min_count, {format_total_size(report)}", _make_sizes_table(report))
-    _print(console, "warnings", *(format_warnings(report) or ["none"]))
-
-
-def _print(console: Console, heading: str, *content: Table | Text | str) -> None:
-    console.print(f"\n[bold]{heading}[/bold]")
-    for part in content:
-        console.print(part, soft_wrap=not isinstance(part, Table))
+        print_section(console, "categorical columns", _make_categorical_table(report["categorical"]))
+        print_section(console, f"tables: rows by min_count, {format_total_size(report)}", _make_sizes_table(report))
+    print_section(console, "warnings", *(format_warnings(report) or ["none"]))
 
 
 def describe_rows_read(report: Report) -> str:
@@ -135,8 +129,9 @@ def _format_auc(column: Report) -> str:
 
 def render_report_page(report: Report, source: str) -> str:
     """Render the HTML page of `report`. source: the inspected data, as the user named it."""
-    environment = Environment(loader=FileSystemLoader(PAGE_FILES), autoescape=True, undefined=StrictUndefined)
-    return environment.get_template("page.html").render(
+    return render_page(
+        PAGE_FILES,
+        [UPLOT / "uPlot.min.css"],
         percent=format_percent,
         quantity=format_quantity,
         size=format_size,
@@ -147,10 +142,5 @@ def render_report_page(report: Report, source: str) -> str:
         total_size=format_total_size(report),
         table_bytes=get_table_bytes,
         rows_heading=format_rows_heading,
-        styles=[_read_text(UPLOT / "uPlot.min.css"), _read_text(PAGE_FILES / "page.css")],
-        scripts=[_read_text(UPLOT / "uPlot.iife.min.js"), _read_text(PAGE_FILES / "page.js")],
+        scripts=[path.read_text(encoding="utf-8") for path in (UPLOT / "uPlot.iife.min.js", PAGE_FILES / "page.js")],
     )
-
-
-def _read_text(path: Path) -> str:
-    return path.read_text(encoding="utf-8")

@@ -126,7 +126,7 @@ def make_losses_table(jobs: Iterable[tuple[Job, Sequence[Checkpoint]]]) -> Table
 
 def make_job_table(job: JobDetails, attempts: Iterable[Attempt], last_checkpoint: Checkpoint | None = None) -> Table:
     """Return the table of one job: first its state, then its metrics, then the paths of its files."""
-    starts = list(attempts)
+    starts, last = list(attempts), last_checkpoint
     facts = {
         "state": format_state(job.state, has_warnings=bool(job.warnings)),
         "id": job.id,
@@ -143,7 +143,7 @@ def make_job_table(job: JobDetails, attempts: Iterable[Attempt], last_checkpoint
         "ran for": _format_running_time(starts),
         "attempts": str(job.num_attempts),
         **(_describe_machines(job, starts) if job.launcher not in (None, "local") else {}),
-        "last checkpoint": _format_checkpoint(last_checkpoint) if last_checkpoint else None,
+        "last checkpoint": last and f"step {last.step:,}, {last.time:%H:%M:%S}, {decimal(last.num_bytes)}",
     }
     files = {"model": job.model_path, "run_directory": job.files_at or job.run_directory}
     return make_facts_table([*facts.items(), *_list_results({**job.metrics, **files})])
@@ -180,11 +180,6 @@ def _describe_place(place: QueuePlace) -> dict[str, str]:
         "waits for": place.waits_for,
         "expected start": f"in {format_duration(seconds)} ({start.astimezone():%Y-%m-%d %H:%M})" if start else "",
     }
-
-
-def _format_checkpoint(checkpoint: Checkpoint) -> str:
-    """Format a checkpoint in one line, such as "step 1,200, 12:04:31, 1.2 GB"."""
-    return f"step {checkpoint.step:,}, {checkpoint.time:%H:%M:%S}, {decimal(checkpoint.num_bytes)}"
 
 
 def make_events_table(events: Iterable[Event]) -> Table:

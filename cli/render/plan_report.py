@@ -11,7 +11,7 @@ from rich.text import Text
 
 from cli.local.console import UNKNOWN, format_duration
 from cli.render.job_tables import make_derived_table
-from cli.render.tables import cell, dim, make_facts_table, make_table
+from cli.render.tables import cell, dim, make_facts_table, make_table, print_section
 from dlrm.config import COMPILE_FROM_SAMPLES, JobConfig, ResolvedJob, format_count
 from dlrm.record import PART_DESCRIPTIONS
 from hostinfo.sizes import format_size, guess_size_base
@@ -62,30 +62,26 @@ def print_plan(console: Console, resolved: ResolvedJob, result: Mapping[str, Any
     plan: Plan = result["plan"]
     console.print(_make_facts_table(resolved, result))
     if result["warnings"]:
-        _print(console, "warnings", *(Text(warning, style="yellow") for warning in result["warnings"]))
+        print_section(console, "warnings", *(Text(warning, style="yellow") for warning in result["warnings"]))
     open_fields = [] if resolved.asked is None else [dim(OPEN_FIELDS)]
-    _print(console, "decided, and derived", make_derived_table(resolved.derived, resolved), *open_fields)
+    print_section(console, "decided, and derived", make_derived_table(resolved.derived, resolved), *open_fields)
     if plan["tables"]:
-        _print(console, "tables", _make_list_of_tables(plan), dim(TABLE_BYTES_NOTE))
-    _print(console, "memory", *_make_memory_section(plan))
+        print_section(console, "tables", _make_list_of_tables(plan), dim(TABLE_BYTES_NOTE))
+    print_section(console, "memory", *_make_memory_section(plan))
     estimated = _format_seconds(plan["step"]["seconds"])
     estimated += "" if plan["step"]["is_dense_known"] else f", {WITHOUT_DENSE}"
     notes = map(dim, (_describe_speed(plan), _describe_assumptions(plan), *_describe_fixed_costs(result)))
     last = f" of {plan['global_size']:,}" if resolved.job.batch.is_growing else ""
-    _print(console, f"a step{last}, estimated: {estimated}", _make_terms_table(plan, result["part_of_term"]), *notes)
+    print_section(
+        console, f"a step{last}, estimated: {estimated}", _make_terms_table(plan, result["part_of_term"]), *notes
+    )
     if result["measured"]:
         total = sum(result["measured"].values())
         speed = f"{plan['global_size'] / total:,.0f} samples/s, {WITHOUT_REST}"
         parts = _make_measured_table(result["estimated"], result["measured"])
-        _print(console, f"a step, measured: {_format_seconds(total)}", parts, dim(speed))
+        print_section(console, f"a step, measured: {_format_seconds(total)}", parts, dim(speed))
     if result["notes"]:
-        _print(console, "notes", *map(cell, result["notes"]))
-
-
-def _print(console: Console, heading: str, *content: Table | Text) -> None:
-    console.print(f"\n[bold]{heading}[/bold]", highlight=False)
-    for part in content:
-        console.print(part, soft_wrap=not isinstance(part, Table))
+        print_section(console, "notes", *map(cell, result["notes"]))
 
 
 def _make_facts_table(resolved: ResolvedJob, result: Mapping[str, Any]) -> Table:

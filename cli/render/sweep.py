@@ -12,6 +12,8 @@ from cli.experiments.trials.fields import format_cell, format_settings, format_v
 from cli.experiments.trials.intervals import Estimate
 from cli.experiments.trials.results import TrialResult
 from cli.local.console import UNKNOWN, escape_unprintable, format_duration
+from cli.render.tables import make_table
+from dlrm.config import format_count
 
 
 def format_result(result: TrialResult, standing: Standing) -> str:
@@ -41,16 +43,12 @@ def make_summary_table(rows: Sequence[Row], compare: Sequence[str]) -> Table:
 
     If every method has one setting, it has no column of the best settings.
     """
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in shorten_fields(compare).values():
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("method")
-    table.add_column("AUC", justify="right", no_wrap=True)
-    table.add_column("log-loss", justify="right", no_wrap=True)
-    table.add_column("seeds", justify="right", no_wrap=True)
     has_choice = any(row.num_settings > 1 for row in rows)
-    if has_choice:
-        table.add_column("best settings", overflow="fold")
+    headings = [*shorten_fields(compare).values(), "method", "AUC", "log-loss", "seeds"]
+    texts = ("method", "best settings")
+    table = make_table(*headings, *(["best settings"] if has_choice else []), left=texts, wraps=texts)
+    if compare:
+        table.columns[0].justify = "right"
     for row in rows:
         table.add_row(
             *(format_value(value) for value in row.compared.values()),
@@ -75,9 +73,9 @@ def describe_rows(rows: Sequence[Row], *, is_chosen_by_result: bool) -> list[str
         if row.edges:
             lines.append(f"{where}: at the edge of its grid ({', '.join(row.edges)}): a better value may be beyond it")
         if row.num_diverged:
-            lines.append(f"{where}: {_count(row.num_diverged)} diverged")
+            lines.append(f"{where}: {format_count(row.num_diverged, 'trial')} diverged")
         if row.num_failed:
-            lines.append(f"{where}: {_count(row.num_failed)} failed; the same command tries again")
+            lines.append(f"{where}: {format_count(row.num_failed, 'trial')} failed; the same command tries again")
     if any(estimate is not None and estimate.half_width is not None for estimate in estimates):
         lines.append("±: 95 % interval of the mean over the seeds")
     if is_chosen_by_result and any(row.results for row in rows):
@@ -97,14 +95,14 @@ def list_trial_lines(entries: Sequence[Entry], standing: Standing) -> list[str]:
     total = sum(number or 0 for number in samples)
     known = f", {total:,} samples in all" if left and None not in samples else ""
     time = f", about {format_duration(standing.seconds_left)}" if standing.seconds_left else ""
-    return [*lines, f"{_count(len(entries))}, {len(left)} left{known}{time}"]
+    return [*lines, f"{format_count(len(entries), 'trial')}, {len(left)} left{known}{time}"]
 
 
 def describe_left(standing: Standing) -> str:
     """Say how many trials are left, and how to go on."""
     time = "" if not standing.seconds_left else f", about {format_duration(standing.seconds_left)}"
-    verb = "is" if standing.num_left == 1 else "are"
-    return f"{_count(standing.num_left)} {verb} left{time}: the same command goes on; --minutes gives it more time"
+    left = f"{format_count(standing.num_left, 'trial')} {'is' if standing.num_left == 1 else 'are'} left{time}"
+    return f"{left}: the same command goes on; --minutes gives it more time"
 
 
 def make_row_record(row: Row) -> dict[str, Any]:
@@ -150,7 +148,3 @@ def _make_estimate_record(name: str, estimate: Estimate | None) -> dict[str, flo
         f"{name}_low": estimate and estimate.low,
         f"{name}_high": estimate and estimate.high,
     }
-
-
-def _count(number: int) -> str:
-    return "1 trial" if number == 1 else f"{number} trials"

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import typer
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -36,6 +37,13 @@ def make_facts_table(facts: Iterable[tuple[str, str | Text | None]]) -> Table:
         if value:
             table.add_row(name, Text(escape_unprintable(value, keep="\n")) if isinstance(value, str) else value)
     return table
+
+
+def print_section(console: Console, heading: str, *content: Table | Text | str) -> None:
+    """Print a heading after an empty line, and what belongs to it."""
+    console.print(f"\n[bold]{heading}[/bold]", highlight=False)
+    for part in content:
+        console.print(part, soft_wrap=not isinstance(part, Table))
 
 
 def print_result(result: Mapping[str, Any], table: Table, *, as_json: bool) -> None:

@@ -9,6 +9,7 @@ from rich.text import Text
 from cli.experiments.search.records import UNTUNED, TrialRecord
 from cli.experiments.search.tuner import Tuning
 from cli.local.console import UNKNOWN, escape_unprintable, format_duration
+from cli.render.tables import make_table
 from dlrm.record import format_auc
 
 MAX_FINALS = 10
@@ -43,10 +44,8 @@ def format_settings(settings: Mapping[str, Any]) -> str:
 
 def make_finals_table(tuning: Tuning) -> Table:
     """Return a table of the runs of the whole length, best first, with the untuned job among them."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("", "validation log-loss", "AUC", "time"):
-        table.add_column(heading, justify="right" if heading else "left", no_wrap=heading == "time")
-    table.add_column("settings", overflow="fold")
+    headings = ("", "validation log-loss", "AUC", "time", "settings")
+    table = make_table(*headings, left=("settings",), wraps={*headings} - {"time"})
     shown = tuning.finals[:MAX_FINALS]
     for record in shown if tuning.untuned in shown else [*shown, tuning.untuned]:
         loss = record.validation_log_loss

@@ -5,7 +5,6 @@ of cores and the version of torch that they were measured with.
 """
 
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter, ValidationError
 
 from hostinfo.file_lock import wait_for_lock
-from hostinfo.limits import count_cores
+from hostinfo.limits import count_cores, read_processor_name
 
 MAX_MEASURING_SECONDS = 60.0
 """Seconds after which a measurement is given up, and speeds are assumed."""
@@ -56,7 +55,7 @@ def load_speeds(directory: Path | None = None) -> Speeds:
     directory: directory of the file; the user's cache by default. If it cannot be written, or a measurement fails,
     speeds are assumed, and nothing is kept.
     """
-    key = f"{_read_processor_name()}, {count_cores()} cores, torch {_get_torch_version()}"
+    key = f"{read_processor_name()}, {count_cores()} cores, torch {_get_torch_version()}"
     try:
         path = (directory or _get_cache_directory()) / "machine.json"
         if (cached := _read_speeds(path).get(key)) is not None:
@@ -112,14 +111,6 @@ def _replace_file(path: Path, content: bytes) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     temporary.write_bytes(content)
     temporary.replace(path)
-
-
-def _read_processor_name() -> str:
-    try:
-        found = re.search(r"^model name\s*:\s*(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    except OSError:
-        found = None
-    return found[1] if found else os.uname().machine
 
 
 def _get_torch_version() -> str:

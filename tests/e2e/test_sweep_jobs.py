@@ -13,8 +13,8 @@ import pytest
 from cli.commands.service_access import make_patience
 from cli.demo.service_process import run_service
 from cli.experiments.sweep.document import read_sweep
-from cli.experiments.sweep.jobs import JobRunner
 from cli.experiments.sweep.plan import Plan
+from cli.experiments.trials.jobs import JobRunner
 from cli.experiments.trials.results import read_results
 from dlrm.record import EXIT_STOPPED
 from service.client import Client

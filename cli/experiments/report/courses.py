@@ -84,6 +84,8 @@ class Reached:
     """Way of one cell to the target AUC."""
 
     cell: ReportCell
+    batch: int
+    """Batch of the cell; 0 if it grows, or is not known."""
     crossings: Sequence[Crossing]
     """Crossings of the seeds that have one."""
     misses: Mapping[Miss, int]
@@ -105,15 +107,6 @@ class Reached:
         return statistics.geometric_mean(point.samples for point in self.crossings) if self.is_whole else None
 
 
-@dataclass(frozen=True)
-class ReachedAtBatch(Reached):
-    """Way of a cell whose batch does not grow."""
-
-    batch: int
-    series: str
-    """Name of the cell's line: its method, with compared values other than the batch."""
-
-
 def choose_target(cells: Sequence[ReportCell]) -> float | None:
     """Choose the highest AUC that every trial of every cell reaches in its evaluations; None without evaluations."""
     best = [
@@ -125,26 +118,10 @@ def choose_target(cells: Sequence[ReportCell]) -> float | None:
     return min(known, default=None)
 
 
-def measure_constant(cells: Sequence[ReportCell], target: float) -> list[ReachedAtBatch]:
-    """Measure the way of every cell whose batch is known and does not grow, and that has evaluations."""
-    return [
-        ReachedAtBatch(cell, *_find_crossings(cell, target), batch=batch, series=name_series(cell))
-        for cell in cells
-        if (batch := cell.batch.constant_size) is not None and _has_evaluations(cell)
-    ]
-
-
-def measure_growing(cells: Sequence[ReportCell], target: float) -> list[Reached]:
-    """Measure the way of every cell whose batch grows, and that has evaluations."""
-    return [
-        Reached(cell, *_find_crossings(cell, target))
-        for cell in cells
-        if cell.batch.is_growing and _has_evaluations(cell)
-    ]
-
-
-def _has_evaluations(cell: ReportCell) -> bool:
-    return any(trial.result.curve for trial in cell.trials)
+def measure_ways(cells: Sequence[ReportCell], target: float) -> list[Reached]:
+    """Measure the way of every cell that has evaluations."""
+    evaluated = (cell for cell in cells if any(trial.result.curve for trial in cell.trials))
+    return [Reached(cell, cell.batch.constant_size or 0, *_find_crossings(cell, target)) for cell in evaluated]
 
 
 def _find_crossings(cell: ReportCell, target: float) -> tuple[list[Crossing], dict[Miss, int]]:

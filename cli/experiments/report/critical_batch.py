@@ -122,17 +122,13 @@ class _Curves:
         if self._compute_squares(end) <= most:
             return end
         between = [point for point in self.grid if min(best, end) < point < max(best, end)]
-        outside, inside = end, best
-        for point in sorted(between, key=lambda point: abs(point - end)):
-            if self._compute_squares(point) <= most:
-                inside = point
-                break
-            outside = point
+        points = [end, *sorted(between, key=lambda point: abs(point - end)), best]
+        first = next(number for number, point in enumerate(points) if self._compute_squares(point) <= most)
 
         def compute_rest(point: float) -> float:
             return self._compute_squares(point) - most
 
-        return float(cast("Any", optimize.brentq(compute_rest, inside, outside, xtol=_PRECISION)))
+        return float(cast("Any", optimize.brentq(compute_rest, points[first], points[first - 1], xtol=_PRECISION)))
 
     def find_beyond(self, log_critical: float) -> float | None:
         """Return what a critical batch at a limit of the search stands for, 0 or infinity; None within them."""

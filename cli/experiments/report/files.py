@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from cli.experiments.report.content import Block, Notes, Page, Paragraph, Section, Table
 from cli.local.errors import BadInputError
-from dlrm.record import write_atomically
+from cli.local.outputs import check_output, render_page, write_output
 
 PAGE_FILES = Path(__file__).parent / "page_files"
 
@@ -28,11 +26,8 @@ class ReportFiles:
 
     def check(self) -> None:
         """Check that they can be written, before anything is computed. Raises BadInputError."""
-        for option, path in (("--output", self.output), ("--markdown", self.markdown)):
-            if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
-                raise BadInputError(
-                    f"{option} {path}: not a file that can be written (valid: a file in an existing directory)"
-                )
+        check_output("--output", self.output)
+        check_output("--markdown", self.markdown)
         if self.plots is not None and self.plots.exists() and not self.plots.is_dir():
             raise BadInputError(f"--plots {self.plots}: not a directory (valid: a directory, which may be new)")
 
@@ -58,9 +53,9 @@ def write_report(page: Page, files: ReportFiles) -> str:
         relative = Path(os.path.relpath(directory.absolute(), start)).as_posix()
     text = render_markdown(page, relative)
     if files.output is not None:
-        _write(files.output, render_html(page), "--output")
+        write_output(files.output, render_page(PAGE_FILES, page=page), "--output")
     if files.markdown is not None:
-        _write(files.markdown, text, "--markdown")
+        write_output(files.markdown, text, "--markdown")
     return text
 
 
@@ -70,27 +65,7 @@ def _write_plots(page: Page, directory: Path) -> None:
     except OSError as error:
         raise BadInputError(f"--plots {directory}: {error.strerror}") from None
     for plot in page.list_plots():
-        _write(directory / f"{plot.name}.svg", plot.svg + "\n", "--plots")
-
-
-def _write(path: Path, text: str, option: str) -> None:
-    try:
-        write_atomically(path, text)
-    except OSError as error:
-        raise BadInputError(f"{option} {path}: {error.strerror}") from None
-
-
-def render_html(page: Page) -> str:
-    """Render the HTML page of a report."""
-    environment = Environment(
-        loader=FileSystemLoader(PAGE_FILES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    style = (PAGE_FILES / "page.css").read_text(encoding="utf-8")
-    return environment.get_template("page.html").render(page=page, style=style)
+        write_output(directory / f"{plot.name}.svg", plot.svg + "\n", "--plots")
 
 
 def render_markdown(page: Page, plots: str | None) -> str:

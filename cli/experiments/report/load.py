@@ -50,17 +50,6 @@ class LoadedResults:
     """Files without a list of the trials that the sweep asks for: what is left of it is not known."""
 
 
-@dataclass(frozen=True)
-class _FileResults:
-    """Results of one file that count, and the numbers of other lines."""
-
-    trials: Sequence[LoadedTrial]
-    asked: Sequence[TrialNames] | None
-    """Trials that the document of the sweep asks for; None if unknown."""
-    num_replaced: int
-    num_unasked: int
-
-
 def load_results(paths: Sequence[Path]) -> LoadedResults:
     """Load results. paths: files, or directories of sweeps. Raises BadInputError, also for files of two sweeps.
 
@@ -68,8 +57,9 @@ def load_results(paths: Sequence[Path]) -> LoadedResults:
     the names from the document.
     """
     files = list(dict.fromkeys(path / FILE_NAME if path.is_dir() else path for path in paths))
-    parts = [_select_asked(file, _read(file), read_asked(file.parent)) for file in files]
-    lines = [trial for part in parts for trial in part.trials]
+    results, asked = [_read(file) for file in files], [read_asked(file.parent) for file in files]
+    parts = [_select_asked(*of_file) for of_file in zip(files, results, asked, strict=True)]
+    lines = [trial for selected, _, _ in parts for trial in selected]
     if not lines:
         raise BadInputError(
             f"{', '.join(map(str, files))}: no results that the document of the sweep asks for "
@@ -92,22 +82,27 @@ def load_results(paths: Sequence[Path]) -> LoadedResults:
         # A failure is no result, so that it does not replace one.
         if line.result.outcome != "failed" or earlier.result.outcome == "failed":
             trials[identity] = line
-    missing = {_make_identity(trial): trial for part in parts for trial in part.asked or []}
+    missing = {_make_identity(trial): trial for trials_of_file in asked for trial in trials_of_file or []}
     return LoadedResults(
         files,
         [*trials.values()],
         [trial for identity, trial in missing.items() if identity not in trials],
-        sum(part.num_replaced for part in parts) + len(lines) - len(trials),
-        sum(part.num_unasked for part in parts),
+        sum(num_replaced for _, num_replaced, _ in parts) + len(lines) - len(trials),
+        sum(num_unasked for _, _, num_unasked in parts),
         compare,
-        [file for file, part in zip(files, parts, strict=True) if part.asked is None],
+        [file for file, trials_of_file in zip(files, asked, strict=True) if trials_of_file is None],
     )
 
 
-def _select_asked(file: Path, results: Sequence[TrialResult], asked: Sequence[TrialNames] | None) -> _FileResults:
-    """Select the results of a file that count. asked: trials that do; None if all do."""
+def _select_asked(
+    file: Path, results: Sequence[TrialResult], asked: Sequence[TrialNames] | None
+) -> tuple[list[LoadedTrial], int, int]:
+    """Select the results of a file that count, with the numbers of replaced lines and of unasked ones.
+
+    asked: trials that count; None if all do.
+    """
     if asked is None:
-        return _FileResults([LoadedTrial(result, file) for result in results], None, 0, 0)
+        return [LoadedTrial(result, file) for result in results], 0, 0
     keys = {trial.key for trial in asked}
     lines = [result for result in results if result.key in keys]
     # A failure is no result, so that it does not replace one.
@@ -117,7 +112,7 @@ def _select_asked(file: Path, results: Sequence[TrialResult], asked: Sequence[Tr
         for trial in asked
         if trial.key in by_key
     ]
-    return _FileResults(trials, asked, len(lines) - len(by_key), len(results) - len(lines))
+    return trials, len(lines) - len(by_key), len(results) - len(lines)
 
 
 def _read(file: Path) -> list[TrialResult]:

@@ -7,12 +7,11 @@ from cli.experiments.report.cells import ReportCell, are_equal, make_cells
 from cli.experiments.report.comparison import Difference, choose_bases, compute_difference, plan_comparison
 from cli.experiments.report.courses import (
     Reached,
-    ReachedAtBatch,
     TrainingCurve,
     average_courses,
     choose_target,
-    measure_constant,
-    measure_growing,
+    measure_ways,
+    name_series,
 )
 from cli.experiments.report.critical_batch import CriticalBatchFit, NoiseScale, find_median_noise, fit_critical_batch
 from cli.experiments.report.load import LoadedResults
@@ -48,7 +47,7 @@ class Scaling:
     """Way of one method to the target, over its batches."""
 
     series: str
-    reached: Sequence[ReachedAtBatch]
+    reached: Sequence[Reached]
     fit: CriticalBatchFit | None
     """Fit to the batches whose every seed reaches the target; None for too few batches."""
     fit_without_largest: CriticalBatchFit | None
@@ -104,6 +103,7 @@ def compute_report(loaded: LoadedResults, options: ReportOptions) -> SweepReport
     pairs = [pair for comparison in comparisons if comparison.is_on_rows for pair in comparison.pairs]
     measured = measure_scores(cells, pairs, missing)
     target = choose_target(cells) if options.target_auc is None else options.target_auc
+    ways = [] if target is None else measure_ways(cells, target)
     results = [trial.result for cell in cells for trial in cell.trials]
     checksums = {result.scores.checksum for result in results if result.scores}
     row_counts = {count for result in results if (count := result.metrics.get("num_rows")) is not None}
@@ -113,8 +113,8 @@ def compute_report(loaded: LoadedResults, options: ReportOptions) -> SweepReport
         rows=[_make_row(cell, measured) for cell in cells],
         differences=[compute_difference(comparison, measured) for comparison in comparisons],
         target_auc=target,
-        scalings=[] if target is None else _make_scalings(measure_constant(cells, target)),
-        growing=[] if target is None else measure_growing(cells, target),
+        scalings=_make_scalings([way for way in ways if way.batch]),
+        growing=[way for way in ways if way.cell.batch.is_growing],
         sample_groups=_group_by_length(cells, "num_samples"),
         step_groups=_group_by_length(cells, "num_steps"),
         num_row_sets=max(len(checksums), len(row_counts)),
@@ -152,10 +152,10 @@ def _list_gaps(cell: ReportCell) -> list[float]:
     return gaps
 
 
-def _make_scalings(reached: Sequence[ReachedAtBatch]) -> list[Scaling]:
+def _make_scalings(reached: Sequence[Reached]) -> list[Scaling]:
     scalings: list[Scaling] = []
-    for series in dict.fromkeys(point.series for point in reached):
-        own = sorted((point for point in reached if point.series == series), key=lambda point: point.batch)
+    for series in dict.fromkeys(name_series(point.cell) for point in reached):
+        own = sorted((point for point in reached if name_series(point.cell) == series), key=lambda point: point.batch)
         whole = {point.batch: [crossing.samples for crossing in point.crossings] for point in own if point.is_whole}
         others = {batch: samples for batch, samples in whole.items() if batch != max(whole)}
         noise_scale = find_median_noise(trial.result for point in own for trial in point.cell.trials)

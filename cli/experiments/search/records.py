@@ -8,16 +8,16 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from cli.experiments.trials.results import read_lines
-from cli.local.errors import BadInputError, CommandError
-from dlrm.record import EndReason, OutcomeState, RunDirectory, write_atomically
+from cli.local.errors import BadInputError
+from cli.local.outputs import write_output
+from dlrm.record import EndReason, OutcomeState, RunDirectory
 
 UNTUNED = 0
 """Number of the trial with the settings that the job has without tuning."""
 
 
 class TrialRecord(BaseModel):
-    """A run of one trial that has ended, one line of `trials.jsonl`."""
+    """A run of one trial that has ended, one line of `trials.jsonl`; of two lines of one run the later counts."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -46,8 +46,12 @@ class TrialRecord(BaseModel):
     num_steps: int | None = None
     """Number of batches that the run trained on."""
     seconds: float
-    """Seconds of the run, without the preparation of data by the first one; of the last attempt after an
-    interruption."""
+    """Seconds of the run, without the preparation of data; of the last attempt after an interruption."""
+
+    @property
+    def key(self) -> str:
+        """Name of the run."""
+        return name_run(self.trial, self.fraction)
 
     @property
     def is_retryable(self) -> bool:
@@ -56,16 +60,16 @@ class TrialRecord(BaseModel):
         return self.state == "failed" and is_repeatable
 
 
+def name_run(trial: int, fraction: float) -> str:
+    """Name the run of a trial with this share of the job's epochs."""
+    return "untuned" if trial == UNTUNED else f"trial-{trial}-of-{100 * fraction:.0f}-percent"
+
+
 @dataclass(frozen=True)
 class TuningDirectory:
     """Directory of one tuning."""
 
     path: Path
-
-    @property
-    def document(self) -> Path:
-        """Job document without tuning, with absolute paths, which every trial starts from."""
-        return self.path / "untuned.json"
 
     @property
     def trials(self) -> Path:
@@ -78,41 +82,24 @@ class TuningDirectory:
         return self.path / "best.toml"
 
     @property
-    def _search(self) -> Path:
-        """File with the settings of the search, which must stay the same."""
-        return self.path / "search.json"
+    def runs(self) -> Path:
+        """Directory of the run directories."""
+        return self.path / "runs"
 
-    def run(self, trial: int, fraction: float) -> RunDirectory:
-        """Return the run directory of a trial with this share of the job's epochs."""
-        name = "untuned" if trial == UNTUNED else f"trial-{trial}-of-{100 * fraction:.0f}-percent"
-        return RunDirectory((self.path / "runs" / name).resolve())
+    def run(self, key: str) -> RunDirectory:
+        """Return the directory of a run. key: its name."""
+        return RunDirectory((self.runs / key).resolve())
 
     def open(self, document: Mapping[str, Any], search: Mapping[str, Any]) -> None:
         """Create the directory for a tuning of `document`, or check that it belongs to the same one.
 
         search: settings of the search by name. Raises BadInputError if it belongs to another one.
         """
-        contents = {self.document: document, self._search: search}
-        for path, content in contents.items():
+        contents = {"untuned.json": document, "search.json": search}
+        for name, content in contents.items():
+            path = self.path / name
             if path.exists() and json.loads(path.read_bytes()) != content:
-                what = "job document" if path == self.document else "seed, or without the same --all"
+                what = "job document" if content is document else "seed, or without the same --all"
                 valid = "the same command to continue, or another --output"
                 raise BadInputError(f"{self.path}: has trials of another {what} (valid: {valid})")
-        for path, content in contents.items():
-            _write(path, json.dumps(content, indent=1))
-
-    def read_records(self) -> list[TrialRecord]:
-        """Read the runs that have ended, in their order. Raises BadInputError if a line is not one."""
-        return read_lines(self.trials, TrialRecord, "a trial")
-
-    def write_records(self, records: list[TrialRecord]) -> None:
-        """Write the runs that have ended, one line each; a kill leaves the file as it was, or as it becomes."""
-        _write(self.trials, "".join(f"{record.model_dump_json()}\n" for record in records))
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file whole. Raises CommandError if it cannot."""
-    try:
-        write_atomically(path, text)
-    except OSError as error:
-        raise CommandError(f"{path}: {error.strerror}; the same command continues once it can be written") from None
+            write_output(path, json.dumps(content, indent=1))

@@ -101,6 +101,10 @@ class SweepConfig(_Config):
         table = cast("dict[str, Any]", document)
         return table | {name: _flatten_if_table(table[name]) for name in ("set", "grid") if name in table}
 
+    def list_grids(self) -> dict[str, Grid]:
+        """List the tables of values to try by name."""
+        return {"grid": self.grid} | {f"methods.{name}.grid": method.grid for name, method in self.methods.items()}
+
     def list_settings(self, method: str) -> list[Settings]:
         """List the settings that are tried of a method: every combination of its values."""
         return _multiply(self.get_grid(method))

@@ -81,7 +81,6 @@ def _list_faults(sweep: SweepConfig) -> list[FieldError]:
         *_list_seed_faults(sweep),
         *_list_compare_faults(sweep),
         *_list_overlaps(sweep),
-        *_list_replaced(sweep),
         *_list_effort_faults(sweep),
     ]
 
@@ -133,10 +132,8 @@ def _list_emptied(sweep: SweepConfig, job: Mapping[str, Any]) -> list[FieldError
 
 
 def _list_seed_faults(sweep: SweepConfig) -> Iterator[FieldError]:
-    tables = {"set": sweep.fields, "grid": sweep.grid}
-    for name, method in sweep.methods.items():
-        tables |= {f"methods.{name}": method.fields, f"methods.{name}.grid": method.grid}
-    for table, fields in tables.items():
+    stated = {"set": sweep.fields} | {f"methods.{name}": method.fields for name, method in sweep.methods.items()}
+    for table, fields in [*stated.items(), *sweep.list_grids().items()]:
         if isinstance(fields.get("run"), list):
             yield FieldError(f"{table}.run", "its values would replace all of run", "fields of run")
         if SEED in fields:
@@ -160,55 +157,37 @@ def _list_compare_faults(sweep: SweepConfig) -> Iterator[FieldError]:
                 yield FieldError(f"methods.{name}.grid.{field}", message, "leave it out")
     if len({*sweep.compare}) < len(sweep.compare):
         yield FieldError("compare", "has a field twice", "each field once")
-    lists = {f"grid.{field}": values for field, values in sweep.grid.items()}
-    for name, method in sweep.methods.items():
-        lists |= {f"methods.{name}.grid.{field}": values for field, values in method.grid.items()}
-    for field, values in lists.items():
-        if any(one == other for one, other in combinations(values, 2)):
-            yield FieldError(field, f"has a value twice: {values}", "each value once")
+    for table, lists in sweep.list_grids().items():
+        for field, values in lists.items():
+            if any(one == other for one, other in combinations(values, 2)):
+                yield FieldError(f"{table}.{field}", f"has a value twice: {values}", "each value once")
 
 
 def _list_overlaps(sweep: SweepConfig) -> list[FieldError]:
-    """List fields without effect, since a grid would replace them, and fields of a grid within one another."""
+    """List fields without effect, since a grid would replace them or their values, and fields of a grid in others."""
     faults: dict[str, FieldError] = {}
+
+    def add(table: str, field: str, message: str, valid: str) -> None:
+        faults.setdefault(f"{table}.{field}", FieldError(f"{table}.{field}", message, valid))
+
     for name, method in sweep.methods.items():
         grid = {**sweep.grid, **method.grid}
         # A method may try values of its own of a field that the others have from [set].
         common = [field for field in sweep.fields if field not in method.grid and field not in method.fields]
-        of_grid = [(f"methods.{name}.grid" if field not in sweep.grid else "grid", field) for field in grid]
         stated = [*((f"methods.{name}", field) for field in method.fields), *(("set", field) for field in common)]
-        replaced = [(table, field, tried) for table, field in stated for tried in grid if field == tried]
-        replaced += [
-            (table, field, tried)
-            for table, field in [*stated, *of_grid]
-            for tried in grid
-            if field.startswith(f"{tried}.")
-        ]
-        for table, field, tried in replaced:
-            message = f"the values of {tried} in the grid would replace it"
-            valid = "either the field or its values in the grid"
-            faults.setdefault(f"{table}.{field}", FieldError(f"{table}.{field}", message, valid))
-    return [*faults.values()]
-
-
-def _list_replaced(sweep: SweepConfig) -> list[FieldError]:
-    """List values that are no tables, such as false, though a grid would replace them by values of their fields."""
-    faults: dict[str, FieldError] = {}
-    for name, method in sweep.methods.items():
-        for field, value in {**sweep.fields, **method.fields}.items():
-            is_replaced_by_method = field not in method.fields and any(
-                own.startswith(f"{field}.") for own in method.fields
-            )
-            if isinstance(value, dict) or is_replaced_by_method:
-                continue
-            table = f"methods.{name}" if field in method.fields else "set"
-            for tried in {**sweep.grid, **method.grid}:
+        of_grid = [("grid" if field in sweep.grid else f"methods.{name}.grid", field) for field in grid]
+        for table, field in [*stated, *of_grid]:
+            for tried in grid:
+                if field.startswith(f"{tried}.") or (field == tried and (table, field) in stated):
+                    what = f"the values of {tried} in the grid would replace it"
+                    add(table, field, what, "either the field or its values in the grid")
+        for table, field in stated:
+            value = {**sweep.fields, **method.fields}[field]
+            is_replaced = table == "set" and any(own.startswith(f"{field}.") for own in method.fields)
+            for tried in grid if not isinstance(value, dict) and not is_replaced else ():
                 if tried.startswith(f"{field}."):
-                    message = (
-                        f"is {json.dumps(value, default=str)}, which the values of {tried} in the grid would replace"
-                    )
-                    valid = "a table, or no values of its fields in the grid"
-                    faults[f"{table}.{field}"] = FieldError(f"{table}.{field}", message, valid)
+                    what = f"is {json.dumps(value, default=str)}, which the values of {tried} in the grid would replace"
+                    add(table, field, what, "a table, or no values of its fields in the grid")
     return [*faults.values()]
 
 

@@ -3,11 +3,11 @@
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from cli.experiments.sweep.plan import Plan
-from cli.experiments.sweep.trial import Trial
 from cli.experiments.trials.results import (
     TrialNames,
     TrialResult,
@@ -16,36 +16,9 @@ from cli.experiments.trials.results import (
     read_results,
     write_asked,
 )
-from cli.experiments.trials.run import ExperimentStopped
+from cli.experiments.trials.runner import Ended, Runner, Trial
 from dlrm.config import count_synthetic_train_rows, count_validation_rows
 from dlrm.record import EndReason
-
-Ended = tuple[Trial, TrialResult]
-"""Trial that has ended, and its result."""
-
-
-class Runner(Protocol):
-    """Runner of a few trials at a time, on this machine or as jobs of a service."""
-
-    max_running: int
-    """Largest number of trials that run at once."""
-
-    @property
-    def is_stop_requested(self) -> bool:
-        """Whether the command was asked to stop too late for the trials that have ended: no other one may start."""
-        ...
-
-    def start(self, trial: Trial, label: str) -> None:
-        """Start a trial, or go on with what an earlier command has left of it. label: words next to its progress."""
-        ...
-
-    def wait(self) -> Sequence[Ended]:
-        """Wait until trials have ended, and return them. Raises ExperimentStopped."""
-        ...
-
-    def finish(self, keys: Iterable[str]) -> None:
-        """Remove what is left of trials whose results are in the file."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -87,8 +60,8 @@ class Entry:
     def to_record(self) -> dict[str, Any]:
         """Return the entry as JSON."""
         chosen = {} if self.is_known else {"key": None, "settings": None}
-        names = self.trial.copy_names().model_dump() | chosen
-        return {**names, "is_done": self.is_done, "num_samples": self.num_samples}
+        names = self.trial.model_dump(include={*TrialNames.model_fields})
+        return {**names, **chosen, "is_done": self.is_done, "num_samples": self.num_samples}
 
 
 @dataclass
@@ -123,8 +96,6 @@ class Loop:
                 begun.add(trial.key)
                 running[trial.key] = trial
                 standing = self.get_standing()
-                if runner.is_stop_requested:
-                    raise ExperimentStopped
                 runner.start(trial, f"{standing.num_done + len(running)}/{standing.num_all}")
             if not running:
                 break
@@ -138,6 +109,10 @@ class Loop:
                 # A trial that failed goes on from what it has left.
                 runner.finish([trial.key] if result.outcome != "failed" else [])
                 self.on_result(result, self.get_standing())
+
+    def list_due(self) -> list[Trial]:
+        """List the due trials by the results so far, in the order in which they run."""
+        return self.plan.list_due(index_results(self.results))
 
     def get_standing(self) -> Standing:
         """Count the trials, and the time."""
@@ -170,31 +145,21 @@ class Loop:
         """List the trials that count: of this sweep and, until it has chosen, of earlier choices."""
         results = index_results(self.results)
         return [
-            trial.copy_names()
+            trial
             for cell in self.plan.cells
-            for trial in [
-                *self.plan.follow(cell, results).known,
-                *self.plan.list_earlier_confirming(cell, results),
-            ]
+            for trial in (*self.plan.follow(cell, results).known, *self.plan.list_earlier_confirming(cell, results))
         ]
 
     def _list_next(self, begun: set[str], running: Sequence[Trial], max_running: int) -> list[Trial]:
         """List the trials to start now: they are due, have not run yet, and fit the time."""
-        due = [trial for trial in self.plan.list_due(index_results(self.results)) if trial.key not in begun]
-        ended = self._list_ended()
-        minutes = self.plan.sweep.config.minutes
+        due = [trial for trial in self.list_due() if trial.key not in begun][: max_running - len(running)]
+        minutes, ended = self.plan.sweep.config.minutes, self._list_ended()
         if minutes is None:
-            return due[: max_running - len(running)]
-        seconds_left = 60.0 * minutes - sum(result.seconds for _, result in ended)
+            return due
         # The first of all runs in any case, to tell how long one takes.
-        seconds_left -= sum(_estimate_seconds(trial, ended) or 0.0 for trial in running)
-        chosen: list[Trial] = []
-        for trial in due[: max_running - len(running)]:
-            seconds_left -= _estimate_seconds(trial, ended) or 0.0
-            if seconds_left < 0.0:
-                break
-            chosen.append(trial)
-        return chosen
+        seconds = [_estimate_seconds(trial, ended) or 0.0 for trial in (*running, *due)]
+        totals = list(accumulate(seconds, initial=sum(result.seconds for _, result in ended)))[-len(due) :]
+        return [trial for trial, total in zip(due, totals, strict=False) if total <= 60.0 * minutes]
 
 
 def _estimate_seconds(trial: Trial, ended: Sequence[Ended]) -> float | None:

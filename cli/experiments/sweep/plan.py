@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 from cli.experiments.search.halving import MIN_STEPS, Rung, choose_survivors, count_survivors, list_rungs
 from cli.experiments.sweep.document import Sweep
-from cli.experiments.sweep.trial import Trial, make_trial
+from cli.experiments.sweep.trial import make_trial
 from cli.experiments.trials.fields import Settings
 from cli.experiments.trials.results import Stage, TrialResult
+from cli.experiments.trials.runner import Trial
 from cli.local.errors import BadInputError
 
 Results = Mapping[str, TrialResult]

@@ -15,21 +15,13 @@ from cli.experiments.trials.fields import (
     is_open,
     set_fields,
 )
-from cli.experiments.trials.results import Stage, TrialNames
+from cli.experiments.trials.results import Stage
+from cli.experiments.trials.runner import Trial
 from cli.local.errors import BadInputError
 from dlrm.config import EXECUTION_SETTINGS, ConfigError, JobSpec, parse_job
 
 MAX_FAULTS = 10
 """Largest number of faults that are listed: one setting often has the faults of all."""
-
-
-class Trial(TrialNames):
-    """One run of a sweep."""
-
-    document: dict[str, Any]
-    """Job document, with paths as written."""
-    spec: JobSpec
-    """The same document, validated."""
 
 
 def make_trial(

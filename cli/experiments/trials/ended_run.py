@@ -2,9 +2,7 @@
 
 import os
 import platform
-import re
 import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
@@ -12,22 +10,20 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from cli.experiments.trials.results import CurvePoint, Environment, KeptScores, TrialNames, TrialResult, shorten_paths
-from cli.experiments.trials.run import compute_training_seconds
+from cli.experiments.trials.results import CurvePoint, Environment, KeptScores, TrialNames, TrialResult
 from cli.local.errors import BadInputError
+from cli.local.spool import read_reports
 from dlrm.record import (
     BLEND_SHARE,
     EndReason,
     EvaluationReport,
     RunDirectory,
     ScoresRecord,
-    SpoolReader,
     StartReport,
     StepReport,
-    parse_whole_reports,
     sync_directory,
 )
-from hostinfo.limits import NVIDIA_SMI_SECONDS, count_cores, count_gpus, get_memory_bytes
+from hostinfo.limits import count_cores, get_memory_bytes, query_gpus, read_processor_name
 
 DISTRIBUTIONS = {"dlrm": "dlrm-service", "torch": "torch", "numpy": "numpy"}
 """Distributions whose versions are recorded, by name in the results."""
@@ -59,7 +55,7 @@ def make_result(
         **trial.list_names(),
         outcome="done" if is_done else failure,
         reason=reason,
-        message=shorten_paths(message),
+        message=message,
         metrics=dict(metrics),
         num_samples=None if num_samples is None else round(num_samples),
         seconds=round(seconds, 3),
@@ -69,21 +65,25 @@ def make_result(
     )
 
 
+def compute_training_seconds(metrics: Mapping[str, float | None]) -> float | None:
+    """Compute the seconds of all steps of a run over all its attempts; None if its metrics lack them."""
+    num_samples, speed = metrics.get("num_samples"), metrics.get("samples_per_second")
+    return num_samples / speed if num_samples and speed else None
+
+
 def read_curve(directory: RunDirectory, num_attempts: int) -> list[CurvePoint]:
     """Read the evaluations of a run; what a later attempt has repeated counts once."""
     steps: list[StepReport] = []
     evaluations: list[EvaluationReport] = []
     for number in range(1, num_attempts + 1):
-        reader = SpoolReader(directory.attempt(number).spool_file(0, "metrics"))
-        while lines := reader.read():
-            for report in parse_whole_reports(lines):
-                if isinstance(report, StartReport):
-                    steps = [step for step in steps if step.step <= report.step]
-                    evaluations = [known for known in evaluations if known.step <= report.evaluated_step]
-                elif isinstance(report, StepReport):
-                    steps.append(report)
-                elif isinstance(report, EvaluationReport):
-                    evaluations.append(report)
+        for report in read_reports(directory.attempt(number).spool_file(0, "metrics")):
+            if isinstance(report, StartReport):
+                steps = [step for step in steps if step.step <= report.step]
+                evaluations = [known for known in evaluations if known.step <= report.evaluated_step]
+            elif isinstance(report, StepReport):
+                steps.append(report)
+            elif isinstance(report, EvaluationReport):
+                evaluations.append(report)
     return make_curve(steps, evaluations)
 
 
@@ -158,25 +158,8 @@ def describe_environment() -> Environment:
             continue
     return Environment(
         versions=versions,
-        processor=_read_processor_name(),
+        processor=read_processor_name(),
         num_cores=count_cores(),
         memory_bytes=get_memory_bytes(),
-        gpu=_read_gpu_name() if count_gpus() else None,
+        gpu=", ".join(sorted({*query_gpus("name")})) or None,
     )
-
-
-def _read_processor_name() -> str:
-    try:
-        found = re.search(r"^model name\s*:\s*(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    except OSError:
-        found = None
-    return found[1] if found else platform.machine()
-
-
-def _read_gpu_name() -> str | None:
-    query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
-    try:
-        answer = subprocess.run(query, capture_output=True, text=True, timeout=NVIDIA_SMI_SECONDS, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return ", ".join(sorted(set(answer.splitlines()))) or None

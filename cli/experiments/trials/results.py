@@ -3,18 +3,18 @@
 Beside it `asked.json` has the trials that count by the present document: earlier documents added lines too.
 """
 
+import os
 import re
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from cli.experiments.trials.fields import format_cell, format_settings
-from cli.local.errors import BadInputError, CommandError
+from cli.local.errors import BadInputError
+from cli.local.outputs import write_output
 from dlrm.record import sync_directory, write_atomically
-from hostinfo.file_lock import try_lock
 
 FILE_NAME = "results.jsonl"
 """Name of the file with the results, in the directory of the sweep."""
@@ -104,11 +104,7 @@ class TrialNames(_Record):
 
     def list_names(self) -> dict[str, Any]:
         """List the names, by field."""
-        return {name: getattr(self, name) for name in TrialNames.model_fields if name != "key"}
-
-    def copy_names(self) -> "TrialNames":
-        """Return the key and the names alone."""
-        return TrialNames(key=self.key, **self.list_names())
+        return self.model_dump(include={*TrialNames.model_fields} - {"key"})
 
 
 class TrialResult(TrialNames):
@@ -146,23 +142,6 @@ class TrialResult(TrialNames):
 def shorten_paths(message: str) -> str:
     """Return a message with absolute paths as their last names: results are read on other machines."""
     return re.sub(r"(?<![\w:./])(?:/[^\s/:;,()'\"]+)+/([^\s/:;,()'\"]+)", r"\1", message)
-
-
-@contextmanager
-def hold_directory(path: Path, command: str) -> Generator[None]:
-    """Create the directory `path` of --output, and hold its lock. Raises CommandError if another process holds it.
-
-    command: name of the command that works there, such as `dlrm tune`, for error messages.
-    """
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        file = (path / "lock").open("a")
-    except OSError as error:
-        raise BadInputError(f"--output {path}: {error.strerror} (valid: a directory that can be written)") from None
-    with file:
-        if not try_lock(file.fileno()):
-            raise CommandError(f"{path}: another `{command}` works there; wait for it, or name another --output")
-        yield
 
 
 def read_results(path: Path) -> list[TrialResult]:
@@ -208,13 +187,31 @@ def index_results(results: Sequence[TrialResult]) -> dict[str, TrialResult]:
 
 
 def append_result(path: Path, result: TrialResult) -> None:
+    """Append the result of a trial, as `append_line` does, without the directories of paths in its message."""
+    append_line(path, result.model_copy(update={"message": shorten_paths(result.message)}))
+
+
+def append_line(path: Path, line: BaseModel) -> None:
     """Append a line, in place of the beginning of one, which a crash left. Raises BadInputError if it cannot."""
-    content = _read_whole_lines(path, TrialResult) + result.model_dump_json().encode() + b"\n"
     try:
-        write_atomically(path, content)
+        if not _ends_with_whole_line(path):
+            write_atomically(path, _read_whole_lines(path, type(line)))
+        with path.open("ab") as file:
+            file.write(line.model_dump_json().encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        # The file may be new.
         sync_directory(path.parent)
     except OSError as error:
-        raise BadInputError(f"{path}: {error.strerror}") from None
+        raise BadInputError(f"{path}: {error.strerror}; the same command continues once it can be written") from None
+
+
+def _ends_with_whole_line(path: Path) -> bool:
+    if not path.exists() or not path.stat().st_size:
+        return True
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read() == b"\n"
 
 
 class _Asked(BaseModel):
@@ -225,11 +222,7 @@ class _Asked(BaseModel):
 
 def write_asked(directory: Path, trials: Iterable[TrialNames]) -> None:
     """Write the trials that count. Raises BadInputError if it cannot."""
-    path = directory / ASKED_FILE_NAME
-    try:
-        write_atomically(path, _Asked(trials=list(trials)).model_dump_json(indent=1) + "\n")
-    except OSError as error:
-        raise BadInputError(f"{path}: {error.strerror}") from None
+    write_output(directory / ASKED_FILE_NAME, _Asked(trials=list(trials)).model_dump_json(indent=1) + "\n")
 
 
 def read_asked(directory: Path) -> list[TrialNames] | None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-from cli.commands.export import find_kept_checkpoint
+from cli.commands.scoring import find_kept_checkpoint
 from dlrm.checkpoint.progress import RunProgress
 from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.config import ResolvedJob, list_differences

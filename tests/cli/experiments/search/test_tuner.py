@@ -1,20 +1,20 @@
 """The order of a tuning's runs over several commands, with runs that end by a formula."""
 
-import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cli.experiments.search import tuner
 from cli.experiments.search.records import TrialRecord, TuningDirectory
 from cli.experiments.search.tuner import Search, Tuner, Tuning
-from cli.experiments.trials.fields import set_fields
-from cli.experiments.trials.run import TrialEnd
+from cli.experiments.trials.ended_run import make_result
+from cli.experiments.trials.results import TrialResult
+from cli.experiments.trials.runner import Trial
 from cli.local.errors import BadInputError
 from cli.render.tuning import describe_next_step
-from dlrm.config import parse_job, resolve
-from dlrm.record import EndReason, Outcome, PreparedData, RunDirectory
+from dlrm.config import resolve
+from dlrm.record import EndReason, RunDirectory
 
 DOCUMENT: dict[str, Any] = {
     "data": {"format": "synthetic", "synthetic": {"num_rows": 20_000, "num_ids": 50}},
@@ -25,66 +25,77 @@ DOCUMENT: dict[str, Any] = {
 
 
 class Runs:
-    """Runs of 10 s for a whole length, which are better the larger their number."""
+    """Runner of runs of 10 s for a whole length, which are better the larger their number."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    max_running = 1
+
+    def __init__(self, directory: Path) -> None:
         self.names: list[str] = []
-        self.settings: list[dict[str, Any]] = []
+        self.documents: list[dict[str, Any]] = []
         self.failing: set[str] = set()
         self.checksum: str | None = None
-        monkeypatch.setattr(tuner, "run_trial", self.run)
+        self._directory = directory / "runs"
+        self._started: list[Trial] = []
 
-    def run(self, document: Path, directory: RunDirectory, settings: Any, label: str, *, is_first: bool) -> TrialEnd:  # noqa: ARG002
-        self.names.append(directory.path.name)
-        self.settings.append(settings)
-        directory.path.mkdir(parents=True, exist_ok=True)
-        job = parse_job(set_fields(json.loads(document.read_bytes()), settings))
-        resolved = resolve(job)
-        directory.spec.write_text(resolved.model_dump_json())
-        if self.checksum is not None:
-            PreparedData(directory="rows", checksum=self.checksum).write(directory.data)
+    def start(self, trial: Trial, label: str) -> None:  # noqa: ARG002
+        self.names.append(trial.key)
+        self.documents.append(trial.document)
+        self._started.append(trial)
+
+    def wait(self) -> Sequence[tuple[Trial, TrialResult]]:
+        trial = self._started.pop()
+        resolved = resolve(trial.spec)
+        run = RunDirectory(self._directory / trial.key)
+        run.path.mkdir(parents=True, exist_ok=True)
+        run.spec.write_text(resolved.model_dump_json())
         seconds = 10.0 * float(resolved.job.run.epochs) / 9
-        if directory.path.name in self.failing:
-            outcome = Outcome(state="failed", reason=EndReason.OUT_OF_MEMORY, message="no memory")
-        else:
-            number = int(label.removeprefix("trial ")) if label != "untuned" else 0
-            metrics = {"validation_log_loss": 0.5 - number / 100, "auc": 0.7}
-            outcome = Outcome(
-                state="succeeded", reason=EndReason.COMPLETED, message="", metrics=metrics, step=round(2300 * seconds)
-            )
-        return TrialEnd(outcome, seconds, is_stop_requested=False)
+        number = 0 if trial.method == "untuned" else int(trial.method.removeprefix("trial "))
+        is_done = trial.key not in self.failing
+        result = make_result(
+            trial,
+            {"validation_log_loss": 0.5 - number / 100, "auc": 0.7} if is_done else {},
+            seconds,
+            is_done=is_done,
+            reason="completed" if is_done else "out_of_memory",
+            num_steps=round(2300 * seconds),
+            data_checksum=self.checksum,
+        )
+        return [(trial, result)]
+
+    def finish(self, keys: Iterable[str]) -> None:
+        """Keep the runs."""
 
 
 @pytest.fixture
-def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
-    return Runs(monkeypatch)
+def runs(tmp_path: Path) -> Runs:
+    return Runs(tmp_path)
 
 
-def tune(directory: Path, seconds: float = 1e6, document: dict[str, Any] = DOCUMENT) -> Tuning:
-    search = Search(num_trials=4, seconds=seconds, seed=0, is_all=True, keeps_runs=True)
-    return Tuner(document, TuningDirectory(directory), search, lambda _record: None).tune()
+def tune(runs: Runs, directory: Path, seconds: float = 1e6, document: dict[str, Any] = DOCUMENT) -> Tuning:
+    search = Search(num_trials=4, seconds=seconds, seed=0, is_all=True)
+    return Tuner(document, TuningDirectory(directory), search, runs, lambda _record: None).tune()
 
 
 def test_a_trial_that_failed_is_tried_again_by_the_next_command_alone(runs: Runs, tmp_path: Path) -> None:
     runs.failing = {"trial-2-of-33-percent"}
-    first = tune(tmp_path)
+    first = tune(runs, tmp_path)
     assert runs.names.count("trial-2-of-33-percent") == 1
     before, runs.names, runs.failing = [*runs.names], [], set()
-    second = tune(tmp_path)
+    second = tune(runs, tmp_path)
     # Nothing else is run again, unless the trial that is done now goes on.
     assert runs.names[0] == "trial-2-of-33-percent"
     assert not {*runs.names[1:]} & {*before}
     assert second.num_trials == first.num_trials == 4
     runs.names = []
-    assert tune(tmp_path).best == second.best
+    assert tune(runs, tmp_path).best == second.best
     assert runs.names == []
 
 
 def test_without_time_to_try_it_again_a_failed_trial_hides_no_other(runs: Runs, tmp_path: Path) -> None:
     runs.failing = {"trial-2-of-33-percent"}
-    first = tune(tmp_path)
+    first = tune(runs, tmp_path)
     runs.names, runs.failing = [], set()
-    second = tune(tmp_path, seconds=1.0)
+    second = tune(runs, tmp_path, seconds=1.0)
     assert (runs.names, second.best, second.num_trials) == ([], first.best, first.num_trials)
 
 
@@ -96,24 +107,25 @@ def test_without_time_to_try_it_again_a_failed_trial_hides_no_other(runs: Runs, 
 def test_trials_of_a_document_without_validation_rows_are_blended_no_more_than_its_own_run(
     runs: Runs, tmp_path: Path, section: dict[str, Any], blend: str | None
 ) -> None:
-    tune(tmp_path, document=DOCUMENT | {"run": {"validation_fraction": 0.0} | section})
-    untuned, *trials = runs.settings
-    assert (untuned.get("run.blend"), "run.validation_fraction" in untuned) == (blend, blend is not None)
-    assert blend is None or {settings["run.blend"] for settings in trials} == {blend}
+    tune(runs, tmp_path, document=DOCUMENT | {"run": {"validation_fraction": 0.0} | section})
+    untuned, *trials = (document["run"] for document in runs.documents)
+    assert untuned.get("blend") == blend
+    assert untuned["validation_fraction"] == (0.2 if blend is None else 0.1)
+    assert blend is None or {run["blend"] for run in trials} == {blend}
 
 
 def test_changed_data_end_a_tuning_which_goes_on_with_the_files_as_they_were(runs: Runs, tmp_path: Path) -> None:
     runs.checksum = "a"
-    tune(tmp_path)
+    tune(runs, tmp_path)
     lines = (tmp_path / "trials.jsonl").read_text().splitlines()
     (tmp_path / "trials.jsonl").write_text("\n".join(lines[:-1]) + "\n")
     runs.checksum = "b"
     with pytest.raises(BadInputError, match=r"data.train: the files have changed since the untuned job was trained"):
-        tune(tmp_path)
+        tune(runs, tmp_path)
     left = runs.names[-1]
     assert not (tmp_path / "runs" / left).exists()
     runs.checksum = "a"
-    tune(tmp_path)
+    tune(runs, tmp_path)
     assert runs.names[-1] == left
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from cli.experiments.sweep.document import Sweep, read_sweep
 from cli.experiments.sweep.plan import Plan
-from cli.experiments.sweep.trial import Trial
 from cli.experiments.trials.ended_run import make_result
 from cli.experiments.trials.results import TrialResult
+from cli.experiments.trials.runner import Trial
 
 JOB = """
 [job]

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from cli.experiments.sweep.loop import Loop
-from cli.experiments.sweep.trial import Trial
 from cli.experiments.trials.results import TrialResult, read_asked, read_results
-from cli.experiments.trials.run import ExperimentStopped
+from cli.experiments.trials.runner import ExperimentStopped, Trial
 from tests.cli.experiments.sweep.sweeps import TWO_METHODS, make_end, make_plan
 
 NUM_TRIALS = 2 * 2 * (3 * 2 + 2)
@@ -20,7 +19,6 @@ class FormulaRunner:
 
     def __init__(self, end: Callable[[Trial], TrialResult] = make_end, most: int = 1000, max_running: int = 1) -> None:
         self.max_running = max_running
-        self.is_stop_requested = False
         self.most_running = 0
         self.started: list[str] = []
         self.finished: set[str] = set()
@@ -73,9 +71,10 @@ def test_a_sweep_stopped_after_any_trial_ends_as_if_it_had_not_been(tmp_path: Pa
 
 def test_a_stop_too_late_for_a_trial_keeps_its_result(tmp_path: Path) -> None:
     class LateRunner(FormulaRunner):
-        def wait(self) -> Sequence[tuple[Trial, TrialResult]]:
-            self.is_stop_requested = True
-            return super().wait()
+        def start(self, trial: Trial, label: str) -> None:
+            if self.started:
+                raise ExperimentStopped
+            super().start(trial, label)
 
     loop = Loop(make_plan(tmp_path), tmp_path / "results.jsonl", lambda _result, _standing: None)
     with pytest.raises(ExperimentStopped):

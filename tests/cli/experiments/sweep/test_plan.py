@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console
 
 from cli.experiments.sweep.summary import summarise
-from cli.experiments.sweep.trial import Trial
 from cli.experiments.trials.results import TrialResult, index_results
+from cli.experiments.trials.runner import Trial
 from cli.local.errors import BadInputError
 from cli.render.sweep import describe_rows, make_row_record, make_summary_table
 from tests.cli.experiments.sweep.sweeps import EVERY_RATE, TWO_METHODS, list_rates, make_end, make_plan, run_all, select

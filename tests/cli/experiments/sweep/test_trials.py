@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from cli.experiments.sweep.document import read_sweep
-from cli.experiments.sweep.trial import Trial, make_trial
+from cli.experiments.sweep.trial import make_trial
 from cli.experiments.trials.results import read_results
+from cli.experiments.trials.runner import Trial
 from dlrm.config import PRESETS
 from tests.cli.experiments.sweep.sweeps import JOB, read_document
 

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from cli.experiments.sweep.trial import Trial
 from cli.experiments.trials.ended_run import copy_scores, describe_environment, make_curve, make_result
 from cli.experiments.trials.results import CurvePoint, TrialResult
+from cli.experiments.trials.runner import Ended, Trial
 from cli.local.progress import ProgressLine
 from dlrm.record import DECIDED, EndReason, EvaluationReport, RunDirectory, StepReport
 from service.client import Client, Job, JobDetails, Patience
@@ -21,10 +21,10 @@ MAX_STEP_REPORTS = 2000
 
 
 class JobRunner:
-    """Runner of several trials at a time, each a job that goes on without the command."""
+    """Runner of several trials at a time, each a job that goes on without the command.
 
-    is_stop_requested = False
-    """A stop ends the wait for the jobs at once."""
+    A stop ends the wait for the jobs at once.
+    """
 
     def __init__(self, client: Client, patience: Patience, name: str, output: Path, max_running: int) -> None:
         """Prepare to run trials. name: name of the sweep and of its jobs. output: directory of the sweep."""
@@ -41,7 +41,7 @@ class JobRunner:
         job = self._find(trial) or self._submit(trial)
         self._running[job.id] = trial, label
 
-    def wait(self) -> Sequence[tuple[Trial, TrialResult]]:
+    def wait(self) -> Sequence[Ended]:
         """Poll the jobs until some have ended. Raises ServiceAwayError."""
         with ProgressLine() as line:
             while True:
@@ -57,7 +57,7 @@ class JobRunner:
     def finish(self, keys: Iterable[str]) -> None:
         """Leave the jobs as they are: the service keeps them until they are deleted."""
 
-    def _end(self, job: JobDetails) -> tuple[Trial, TrialResult]:
+    def _end(self, job: JobDetails) -> Ended:
         trial, _ = self._running.pop(job.id)
         return trial, self._make_result(trial, job)
 

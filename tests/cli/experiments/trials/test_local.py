@@ -5,10 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from cli.experiments.trials import run
+from cli.experiments.trials import local
 from cli.experiments.trials.ended_run import read_curve
-from cli.experiments.trials.run import run_trial
+from cli.experiments.trials.local import LocalRunner
+from cli.experiments.trials.runner import ExperimentStopped
+from dlrm.config import resolve
 from dlrm.record import EndReason, EvaluationReport, Outcome, RunDirectory, StepReport
+from tests.cli.experiments.sweep.sweeps import make_plan
 
 
 @pytest.mark.parametrize(("num_samples", "expected"), [(7200.0, 720.0), (0.001, 0.0)])
@@ -18,10 +21,17 @@ def test_the_steps_of_attempts_that_were_stopped_count_too(
     """The last attempt takes no time here; its outcome tells the samples and the speed of all."""
     metrics = {"num_samples": num_samples, "samples_per_second": 10.0}
     outcome = Outcome(state="succeeded", reason=EndReason.COMPLETED, metrics=metrics)
-    monkeypatch.setattr(run, "_start", lambda *_: None)
-    monkeypatch.setattr(run, "run_attempt", lambda *_: SimpleNamespace(outcome=outcome, is_stop_requested=False))
-    end = run_trial(tmp_path / "job.toml", RunDirectory(tmp_path), {}, "adam", is_first=False)
-    assert end.seconds == pytest.approx(expected, abs=0.1)
+    trial = make_plan(tmp_path).list_due({})[0]
+    (tmp_path / trial.key).mkdir()
+    RunDirectory(tmp_path / trial.key).spec.write_text(resolve(trial.spec).model_dump_json())
+    monkeypatch.setattr(local, "_start", lambda *_: None)
+    monkeypatch.setattr(local, "run_attempt", lambda *_: SimpleNamespace(outcome=outcome, is_stop_requested=True))
+    runner = LocalRunner(tmp_path, tmp_path, scores_in=None, keeps_runs=False)
+    runner.start(trial, "")
+    ((_, result),) = runner.wait()
+    assert result.seconds == pytest.approx(expected, abs=0.1)
+    with pytest.raises(ExperimentStopped):
+        runner.start(trial, "")
 
 
 def test_a_damaged_line_of_a_spool_is_left_out(tmp_path: Path) -> None:
