@@ -6,10 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from dlrm.config.base import Config
-from dlrm.config.bounds import MAX_ROWS
+from dlrm.config.base import MAX_ROWS, Config
 from dlrm.config.errors import invalid
-from dlrm.config.names import describe_no_match
+from dlrm.config.messages import describe_no_match
 from dlrm.config.patterns import PatternError, check_scheme
 from dlrm.config.schema import CRITEO_SCHEMA, MAX_NAME_LENGTH, ColumnName, SchemaConfig
 from dlrm.config.vocabulary import VocabularyConfig

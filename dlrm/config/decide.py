@@ -11,13 +11,11 @@ from typing import Any, TypeVar, cast
 from pydantic import ValidationError
 
 from dlrm.config.base import Config
-from dlrm.config.batch import MAX_BATCH
-from dlrm.config.counts import format_count, format_epochs
+from dlrm.config.batch import MAX_BATCH, find_unit, list_growing_sizes, shorten_sizes
 from dlrm.config.data import DataConfig
 from dlrm.config.errors import ConfigError, FieldError, translate_errors
-from dlrm.config.growing_sizes import find_unit, list_growing_sizes, shorten_sizes
-from dlrm.config.held_out import count_validation_rows
 from dlrm.config.job import JobConfig, JobSpec
+from dlrm.config.messages import format_count, format_epochs
 from dlrm.config.model import ModelConfig
 from dlrm.config.optimizers import DEFAULT_TABLE_RATE, get_default_rate, get_noise_rule
 from dlrm.config.presets import (
@@ -31,6 +29,7 @@ from dlrm.config.presets import (
 )
 from dlrm.config.resources import ResourcesConfig
 from dlrm.config.schedule import ScheduleConfig
+from dlrm.config.stages import count_validation_rows
 
 Document = TypeVar("Document", JobConfig, JobSpec)
 

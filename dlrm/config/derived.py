@@ -7,10 +7,9 @@ from itertools import pairwise
 from pydantic import Field
 
 from dlrm.config.base import Config
-from dlrm.config.batch import BatchConfig
+from dlrm.config.batch import BatchConfig, shorten_sizes
 from dlrm.config.curves import MAX_WARMUP
 from dlrm.config.decide import BETTER_WITHOUT, UNKNOWN_ROWS, DataFacts, Decision, decide
-from dlrm.config.growing_sizes import shorten_sizes
 from dlrm.config.job import JobConfig, JobSpec
 from dlrm.config.optimizers import DenseOptimizerConfig, TableOptimizerConfig, compute_peak_rate, get_noise_rule
 from dlrm.config.presets import BATCH_FIELD, PRESETS, RATE_FIELD

@@ -3,17 +3,17 @@
 import difflib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import NoneType
 from typing import Any, LiteralString, cast, get_args, get_origin
 
+from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from dlrm.config.bounds import describe_bounds, format_bound
-from dlrm.config.counts import format_count
+from dlrm.config.messages import format_count
 from dlrm.config.patterns import hide_credentials
 
 CROSS_FIELD = "cross_field"
@@ -238,3 +238,26 @@ def _make_node(annotation: Any) -> _Node | None:
         if node:
             return _Node(node.component, origin in (list, dict) or node.is_container, origin is dict or node.has_keys)
     return None
+
+
+def list_constraints(annotation: Any, metadata: Sequence[Any]) -> Iterator[Any]:
+    """List the constraints of a type such as `Annotated[int, Field(ge=1)] | None`."""
+    for constraint in metadata:
+        yield from constraint.metadata if isinstance(constraint, FieldInfo) else [constraint]
+    for argument in get_args(annotation):
+        yield from list_constraints(argument, getattr(argument, "__metadata__", ()))
+
+
+def describe_bounds(field: FieldInfo) -> str:
+    """Describe the numbers that are valid in a field, such as `1 to 1,000`; empty without both bounds."""
+    constraints = list(list_constraints(field.annotation, field.metadata))
+    lows = [f"{format_bound(found.ge)}" for found in constraints if isinstance(found, Ge)]
+    lows += [f"above {format_bound(found.gt)}" for found in constraints if isinstance(found, Gt)]
+    highs = [f"to {format_bound(found.le)}" for found in constraints if isinstance(found, Le)]
+    highs += [f"to less than {format_bound(found.lt)}" for found in constraints if isinstance(found, Lt)]
+    return f"{lows[0]} {highs[0]}" if lows and highs else ""
+
+
+def format_bound(bound: Any) -> str:
+    """Format a bound, such as `1,000` or `1e-30`."""
+    return f"{bound:,}" if isinstance(bound, int) else f"{bound:,.10g}"

@@ -5,8 +5,7 @@ from fnmatch import fnmatchcase
 
 from pydantic import Field, model_validator
 
-from dlrm.config.base import Config
-from dlrm.config.bounds import MAX_ROWS
+from dlrm.config.base import MAX_ROWS, Config
 from dlrm.config.errors import invalid
 
 
