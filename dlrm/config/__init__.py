@@ -3,7 +3,15 @@
 # pyright: reportUnusedImport=false
 
 from dlrm.config.batch import MAX_BATCH, BatchConfig, BatchGrowth, BatchSpec, shorten_sizes
-from dlrm.config.data import DataConfig, SyntheticConfig, TeacherConfig
+from dlrm.config.data import (
+    ColumnVocabularyConfig,
+    Counting,
+    DataConfig,
+    Hashing,
+    SyntheticConfig,
+    TeacherConfig,
+    VocabularyConfig,
+)
 from dlrm.config.decide import (
     MAX_AUTO_BATCH,
     MIN_BATCH,
@@ -23,10 +31,9 @@ from dlrm.config.derived import (
     resolve_with_rows,
 )
 from dlrm.config.document_text import DocumentTextError, decode_document, describe_odd_character, find_line
-from dlrm.config.errors import ConfigError, FieldError, list_constraints, translate_errors
+from dlrm.config.errors import ConfigError, FieldError, list_constraints, parse_document, translate_errors
 from dlrm.config.identity import EXECUTION_SETTINGS, list_differences, make_identity
 from dlrm.config.job import JobConfig, JobSpec, parse_job
-from dlrm.config.kubernetes import DnsLabel, DnsName, KubernetesConfig
 from dlrm.config.messages import format_count, format_epochs, format_some
 from dlrm.config.model import ModelConfig
 from dlrm.config.moments import MomentsConfig, VarianceReductionConfig
@@ -40,7 +47,7 @@ from dlrm.config.optimizers import (
     is_averaging,
 )
 from dlrm.config.presets import BATCH_FIELD, PRESETS, PresetName, get_min_steps, list_scaling
-from dlrm.config.resources import COMPILE_FROM_SAMPLES, ResourcesConfig
+from dlrm.config.resources import COMPILE_FROM_SAMPLES, DnsLabel, DnsName, KubernetesConfig, ResourcesConfig
 from dlrm.config.run import RunConfig, WarmStartConfig
 from dlrm.config.schedule import ScheduleConfig
 from dlrm.config.schema import CRITEO_SCHEMA, CategoricalColumn, DenseColumn, SchemaConfig
@@ -54,5 +61,4 @@ from dlrm.config.stages import (
     count_validation_rows,
     list_stages,
 )
-from dlrm.config.vocabulary import ColumnVocabularyConfig, Counting, Hashing, VocabularyConfig
 from dlrm.config.warm_start_fit import find_warm_start_faults, replace_warm_start_source

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import NoneType
-from typing import Any, LiteralString, cast, get_args, get_origin
+from typing import Any, LiteralString, TypeVar, cast, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel, ValidationError
@@ -15,6 +15,8 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from dlrm.config.messages import format_count
 from dlrm.config.patterns import hide_credentials
+
+Document = TypeVar("Document", bound=BaseModel)
 
 CROSS_FIELD = "cross_field"
 _OUT_OF_BOUNDS = ("greater_than", "greater_than_equal", "less_than", "less_than_equal")
@@ -75,6 +77,17 @@ def invalid(field: str, message: str, valid: str = "") -> PydanticCustomError:
     """
     text = cast("LiteralString", message.replace("{", "{{").replace("}", "}}"))
     return PydanticCustomError(CROSS_FIELD, text, {"field": field, "valid": valid})
+
+
+def parse_document(kind: type[Document], document: Mapping[str, Any] | bytes) -> Document:
+    """Parse and validate a document, or its JSON.
+
+    Raises ConfigError, which names every field at fault and what would be valid.
+    """
+    try:
+        return kind.model_validate_json(document) if isinstance(document, bytes) else kind.model_validate(document)
+    except ValidationError as error:
+        raise ConfigError(translate_errors(error, kind)) from None
 
 
 def translate_errors(error: ValidationError, document_type: type[BaseModel]) -> list[FieldError]:

@@ -160,14 +160,10 @@ class DenseOptimizerSpec(Config):
         return _fill_schedule_fields(document, _DENSE_SCHEDULE)
 
     @model_validator(mode="after")
-    def _check_decay(self) -> Self:
+    def _check_fields(self) -> Self:
         if self.is_averaging and self.schedule.decay != "constant":
             message = f"{self.name} averages the weights at a constant rate, in the place of a decay"
             raise invalid("schedule.decay", message, '"constant", or another optimizer')
-        return self
-
-    @model_validator(mode="after")
-    def _check_fields(self) -> Self:
         for field in sorted(_OPTIMIZER_FIELDS - SETTINGS[self.name].keys()):
             if getattr(self, field) is not None:
                 optimizers = " or ".join(name for name, settings in SETTINGS.items() if field in settings)
@@ -225,14 +221,10 @@ class TableOptimizerSpec(Config):
         return ("count_exponent", "0") if self.count_exponent else None
 
     @model_validator(mode="after")
-    def _check_cowclip(self) -> Self:
+    def _check_fields(self) -> Self:
         if self.cowclip is not None and self.name != "rowwise_adagrad":
             message = f"clips whole rows, but {self.name} allows plans that split rows"
             raise invalid("cowclip", message, "null, or table_optimizer.name rowwise_adagrad")
-        return self
-
-    @model_validator(mode="after")
-    def _check_initial_accumulator(self) -> Self:
         if self.initial_accumulator and self.name == "sgd":
             message = "is where sums of squares begin, and sgd keeps none"
             raise invalid("initial_accumulator", message, "0, or table_optimizer.name rowwise_adagrad or adagrad")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dlrm.data.packed.layout import FileMeta
 from dlrm.exported_model.layout import CARD, MANIFEST, Manifest
-from dlrm.record.files import sync_directory, write_atomically
+from dlrm.record.files import sync_directory
 
 
 @contextmanager
@@ -42,7 +42,7 @@ def _write_manifest(part: Path) -> None:
     files = sorted(path for path in part.rglob("*") if path.is_file())
     metas = {str(path.relative_to(part)): flush_and_hash(path) for path in files}
     del metas[CARD]
-    write_atomically(part / MANIFEST, Manifest(files=metas).model_dump_json(indent=1))
+    Manifest(files=metas).write(part / MANIFEST)
     for directory in {path.parent for path in files}:
         sync_directory(directory)
 

@@ -5,9 +5,7 @@ import time
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
-
-from dlrm.config import ConfigError, ResolvedJob, translate_errors
+from dlrm.config import ConfigError, ResolvedJob, parse_document
 from dlrm.launch.environment import MixedInstallError, NoDeviceError, check_devices, check_environment
 from dlrm.launch.nodes.own_directory import take_document
 from dlrm.launch.nodes.state import NodeResult
@@ -40,15 +38,7 @@ LAST_LOOK_SECONDS = 8.0
 
 def read_spec(directory: RunDirectory, number: int) -> ResolvedJob:
     """Read the document that attempt `number` starts with. Raises ConfigError and OSError."""
-    return parse_spec(directory.read_spec(number))
-
-
-def parse_spec(content: bytes) -> ResolvedJob:
-    """Parse a resolved document. Raises ConfigError."""
-    try:
-        return ResolvedJob.model_validate_json(content)
-    except ValidationError as error:
-        raise ConfigError(translate_errors(error, ResolvedJob)) from None
+    return parse_document(ResolvedJob, directory.read_spec(number))
 
 
 def run_part(

@@ -20,9 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from pydantic import ValidationError
-
-from dlrm.config import ConfigError, DataConfig, translate_errors
+from dlrm.config import ConfigError, DataConfig, parse_document
 from dlrm.config.data import RAW_FORMATS
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
@@ -59,10 +57,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _prepare(document: bytes, options: argparse.Namespace, base: Encoders | None) -> PackedMeta:
     try:
-        config = DataConfig.model_validate_json(document)
-    except ValidationError as error:
-        faults = translate_errors(error, DataConfig)
-        raise ConfigError([replace(fault, field=f"data.{fault.field}".rstrip(".")) for fault in faults]) from None
+        config = parse_document(DataConfig, document)
+    except ConfigError as error:
+        faults = [replace(fault, field=f"data.{fault.field}".rstrip(".")) for fault in error.errors]
+        raise ConfigError(faults) from None
     if not config.is_raw:
         valid = " or ".join(f'"{kind}"' for kind in RAW_FORMATS)
         raise DataError(f"{config.format} needs no preparation", field="data.format", valid=valid)

@@ -61,7 +61,15 @@ from dlrm.record.file_reports import (
     are_files_reported,
     make_model_report,
 )
-from dlrm.record.files import FULL_DISK, remove_partial_files, sync_directory, sync_tree, write_atomically
+from dlrm.record.files import (
+    FULL_DISK,
+    OpenRecord,
+    Record,
+    remove_partial_files,
+    sync_directory,
+    sync_tree,
+    write_atomically,
+)
 from dlrm.record.lock import RunInUseError, hold_run_lock
 from dlrm.record.metrics import (
     LOGISTIC_REGRESSION,
@@ -85,7 +93,6 @@ from dlrm.record.outcome import (
     read_rank_ends,
     write_rank_ends,
 )
-from dlrm.record.prepared import PreparedData
 from dlrm.record.profile import (
     PART_DESCRIPTIONS,
     PLAN,
@@ -102,6 +109,14 @@ from dlrm.record.quality_warnings import (
     QualityWarning,
     list_quality_warnings,
 )
+from dlrm.record.references import (
+    RUN_STORE_VARIABLE,
+    PreparedData,
+    RunStoreRecord,
+    checksum_file,
+    is_uploaded,
+    mark_uploaded,
+)
 from dlrm.record.reports import (
     EvaluationReport,
     EventReport,
@@ -113,7 +128,6 @@ from dlrm.record.reports import (
     parse_report,
     parse_whole_reports,
 )
-from dlrm.record.run_store import RUN_STORE_VARIABLE, RunStoreRecord, checksum_file, is_uploaded, mark_uploaded
 from dlrm.record.scores import ScoresDirectory, ScoresRecord
 from dlrm.record.spool import SpoolReader, SpoolWriter
 from dlrm.record.trained import ModelRecord, NoModelError, TrainedModel

@@ -1,16 +1,12 @@
 """Advice on the batch from the noise scale: the details of the event `batch_advice`."""
 
-from pydantic import BaseModel, ConfigDict
+from dlrm.record.files import Record
 
 BATCH_ADVICE = "batch_advice"
 """Name of the event."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class BatchCost(_Part):
+class BatchCost(Record):
     """Cost of reaching the same result with this batch: steps measure time, samples measure data."""
 
     batch: int
@@ -24,7 +20,7 @@ class BatchCost(_Part):
     """Samples, as a multiple of the samples that the smallest batches need: E / Emin."""
 
 
-class BatchAdvice(_Part):
+class BatchAdvice(Record):
     """Advice at the end of a run; without a noise scale there is none, and the event's message says why."""
 
     batch: int

@@ -12,17 +12,15 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from dlrm.record.files import sync_directory, write_atomically
+from dlrm.record.files import Record, sync_directory, write_atomically
 
 COMPLETE = "COMPLETE"
 _NAME = re.compile(r"step-(\d{8,})")
 _NAME_OF_ANY_LENGTH = re.compile(r"step-(\d+)")
 
 
-class CheckpointFile(BaseModel):
+class CheckpointFile(Record):
     """One file of a checkpoint."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     num_bytes: int
     sha256: str

@@ -5,18 +5,19 @@ Each rank appends to two streams, `metrics` and `events`. A line's `seq` counts 
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
+from dlrm.record.files import Record
 from dlrm.record.metrics import is_guess
+
+Details = TypeVar("Details", bound=BaseModel)
 
 Phase = Literal["preparing", "loading", "building", "training", "evaluating", "saving"]
 
 
-class _Line(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class _Line(Record):
     seq: int = Field(default=0, ge=0)
     """Position in the stream, counted from 1; the writer sets it."""
     time: float = 0.0
@@ -167,7 +168,14 @@ class EventReport(_Line):
     name: str
     """Short name such as `data_loaded`, `plan`, `resumed`, `checkpoint_saved`, `step_dropped`, `error`."""
     message: str
-    details: dict[str, Any] = {}
+    details: dict[str, Any] = Field(default={})
+
+    def parse_details(self, kind: type[Details]) -> Details | None:
+        """Parse the details as an event of one kind has them; None if a needed one is missing."""
+        try:
+            return kind.model_validate(self.details)
+        except ValidationError:
+            return None
 
 
 Report = Annotated[
