@@ -16,8 +16,8 @@ from typing import Any, Literal
 from pydantic import ConfigDict
 
 from dlrm.config import DataConfig, ModelConfig
-from dlrm.data.packed.layout import ENCODERS, FileMeta
-from dlrm.record import PreparedData, Record
+from dlrm.data.packed.layout import ENCODERS
+from dlrm.record import FileRecord, PreparedData, Record
 
 WEIGHTS, CONFIG, METRICS, CARD, MANIFEST = (
     "model.safetensors",
@@ -68,5 +68,5 @@ class Manifest(Record):
     """Content of `manifest.json`."""
 
     format: Literal[1] = FORMAT
-    files: dict[str, FileMeta]
+    files: dict[str, FileRecord]
     """Size and SHA-256 of each file, by path relative to the directory."""

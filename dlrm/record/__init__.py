@@ -7,7 +7,6 @@ from dlrm.record.checkpoints import (
     COMPLETE,
     CheckpointDirectory,
     CheckpointFaultError,
-    CheckpointFile,
     CheckpointManifest,
     find_checkpoint,
     find_newest_checkpoint,
@@ -63,6 +62,7 @@ from dlrm.record.file_reports import (
 )
 from dlrm.record.files import (
     FULL_DISK,
+    FileRecord,
     OpenRecord,
     Record,
     remove_partial_files,

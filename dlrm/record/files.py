@@ -1,6 +1,7 @@
 """Files that are either written whole or not at all, and the records in them."""
 
 import errno
+import hashlib
 import os
 import secrets
 from pathlib import Path
@@ -86,6 +87,19 @@ class Record(BaseModel):
             return cls.model_validate_json(path.read_bytes())
         except FileNotFoundError:
             return None
+
+
+class FileRecord(Record):
+    """Size and checksum of a file, by which a copy is compared with it."""
+
+    num_bytes: int
+    sha256: str
+
+    @classmethod
+    def from_file(cls, file: Path) -> Self:
+        """Return the size and the SHA-256 of `file`. Raises OSError."""
+        with file.open("rb") as content:
+            return cls(num_bytes=file.stat().st_size, sha256=hashlib.file_digest(content, "sha256").hexdigest())
 
 
 class OpenRecord(BaseModel):
