@@ -2,7 +2,7 @@
 
 # pyright: reportUnusedImport=false
 
-from dlrm.config.batch import MAX_BATCH, BatchConfig, BatchGrowth, BatchSpec, shorten_sizes
+from dlrm.config.batch import MAX_BATCH, BatchConfig, BatchGrowth, shorten_sizes
 from dlrm.config.data import (
     ColumnVocabularyConfig,
     Counting,
@@ -46,12 +46,10 @@ from dlrm.config.optimizers import (
     compute_peak_rate,
     is_averaging,
 )
-from dlrm.config.presets import BATCH_FIELD, PRESETS, PresetName, get_min_steps, list_scaling
+from dlrm.config.presets import BATCH_FIELD, PRESETS, get_min_steps, list_scaling
 from dlrm.config.resources import COMPILE_FROM_SAMPLES, DnsLabel, DnsName, KubernetesConfig, ResourcesConfig
-from dlrm.config.run import RunConfig, WarmStartConfig
 from dlrm.config.schedule import ScheduleConfig
 from dlrm.config.schema import CRITEO_SCHEMA, CategoricalColumn, DenseColumn, SchemaConfig
-from dlrm.config.sharding import ShardingConfig
 from dlrm.config.stages import (
     BatchStage,
     GrownBatch,

@@ -126,9 +126,11 @@ def _translate_error(details: ErrorDetails, document_type: type[BaseModel]) -> F
         return FieldError(field, "required, but missing")
     if kind == "none_required":
         return FieldError(field, "not available in this version", "null, or leave it out")
-    or_null = ", or null" if _allows_null(document_type, path) else ""
-    # An entry of a list has its bounds in the field of the list.
-    place = _find_field(document_type, path[:-1] if path and path[-1].isdecimal() else path)
+    place = _find_field(document_type, path)
+    or_null = ", or null" if place and NoneType in get_args(place.annotation) else ""
+    if path and path[-1].isdecimal():
+        # An entry of a list has its bounds in the field of the list.
+        place = _find_field(document_type, path[:-1])
     bounds = describe_bounds(place) if place else ""
     if kind == "literal_error":
         hint = _suggest(value, re.findall("'(.*?)'", context["expected"])) if isinstance(value, str) else ""
@@ -194,11 +196,6 @@ def _list_fields(document_type: type[BaseModel], path: list[str]) -> list[str]:
     """Return the field names of the component at `path`, sorted; empty if the path leaves the document."""
     component = _find_component(document_type, path)
     return [] if component is None else sorted(field.alias or name for name, field in component.model_fields.items())
-
-
-def _allows_null(document_type: type[BaseModel], path: list[str]) -> bool:
-    field = _find_field(document_type, path)
-    return field is not None and NoneType in get_args(field.annotation)
 
 
 def _find_field(document_type: type[BaseModel], path: list[str]) -> FieldInfo | None:

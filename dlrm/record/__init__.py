@@ -50,10 +50,8 @@ from dlrm.record.event_names import (
 )
 from dlrm.record.file_reports import (
     FILE_REPORTS_VARIABLE,
-    MAX_MODEL_FILES,
     AttemptEnd,
     CheckpointReport,
-    ModelFile,
     ModelReport,
     PushTarget,
     RemovedCheckpoints,

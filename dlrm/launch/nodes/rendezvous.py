@@ -52,8 +52,8 @@ def host_rendezvous(
     """Serve the rendezvous on node 0, and return once as many nodes have joined as the attempt can have.
 
     allowed: numbers of nodes that it can have, ascending. Fewer than the largest one are enough some time after the
-    first of them is reached; `announce_members` then says which nodes run the attempt. on_wait: called with a sentence
-    about the missing nodes. Raises RendezvousError, AddressError, and RendezvousStoppedError if `is_stopped` turns
+    first of them is reached; node 0 then announces which of them are its members. on_wait: called with a sentence about
+    the missing nodes. Raises RendezvousError, AddressError, and RendezvousStoppedError if `is_stopped` turns
     true before, or another node was stopped.
     """
     group = NodeGroup(place, NodeState(host=find_host_name(), announcement=announcement), announcement.num_nodes)
@@ -90,11 +90,6 @@ def choose_members(nodes: Collection[int], allowed: Sequence[int]) -> list[int]:
     """Choose the nodes that run an attempt: the first of those that are there, as many as are allowed."""
     number = max(number for number in allowed if number <= len(nodes))
     return sorted(nodes)[:number]
-
-
-def announce_members(group: NodeGroup, announcement: Announcement, members: list[int], document: str = "") -> None:
-    """Announce to all nodes which of them run the attempt. document: for nodes with directories of their own."""
-    group.update(announcement=announcement.model_copy(update={"members": members}), document=document)
 
 
 def join_rendezvous(
