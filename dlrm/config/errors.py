@@ -120,7 +120,9 @@ def _translate_error(details: ErrorDetails, document_type: type[BaseModel]) -> F
         field = ".".join([*path, context["field"]] if context["field"] else path)
         return FieldError(field, details["msg"].replace("{{", "{").replace("}}", "}"), context["valid"])
     if kind == "extra_forbidden":
-        siblings = _list_fields(document_type, path[:-1])
+        component = _find_component(document_type, path[:-1])
+        fields = {} if component is None else component.model_fields
+        siblings = sorted(field.alias or name for name, field in fields.items())
         return FieldError(field, f"unknown field{_suggest(path[-1], siblings)}", ", ".join(siblings))
     if kind == "missing":
         return FieldError(field, "required, but missing")
@@ -190,12 +192,6 @@ def _get_document_path(location: tuple[int | str, ...], document_type: type[Base
         path.append(str(part))
         node = node and node.find_child(part)
     return path
-
-
-def _list_fields(document_type: type[BaseModel], path: list[str]) -> list[str]:
-    """Return the field names of the component at `path`, sorted; empty if the path leaves the document."""
-    component = _find_component(document_type, path)
-    return [] if component is None else sorted(field.alias or name for name, field in component.model_fields.items())
 
 
 def _find_field(document_type: type[BaseModel], path: list[str]) -> FieldInfo | None:

@@ -1,13 +1,12 @@
 """Reports of a launch process to the service about its ranks; if the service does not see the run directory, also
 its logs, the files that the attempt has left, and how it has ended."""
 
-import contextlib
 import logging
 import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from dlrm.record import (
@@ -97,29 +96,18 @@ class ServiceReports:
         """Push the reports of this node's ranks during the block, where a service receives them; if it does not see
         the run directory, until `finish`."""
         assert self._attempt is not None, "the attempt was entered"
-        if self._target is not None:
-            with RankOutput(self._attempt, ranks), self._push(self._attempt, ranks):
-                yield
-        elif self._attempt.push_target.exists():
-            with self._push(self._attempt, ranks):
-                yield
-        else:
+        with ExitStack() as stack:
+            if self._target is not None:
+                stack.enter_context(RankOutput(self._attempt, ranks))
+            if self._pusher is not None:
+                self._pusher.add_ranks(ranks)
+                if self._node != 0:
+                    self._pusher.add_launch_log(ranks[0], self._launch_log)
+            elif self._target is not None or self._attempt.push_target.exists():
+                pusher = Pusher(self._attempt, ranks, self._target, self._on_closed)
+                pusher.start()
+                stack.callback(pusher.close)
             yield
-
-    @contextmanager
-    def _push(self, attempt: AttemptDirectory, ranks: range) -> Iterator[None]:
-        if self._pusher is not None:
-            self._pusher.add_ranks(ranks)
-            if self._node != 0:
-                self._pusher.add_launch_log(ranks[0], self._launch_log)
-            yield
-            return
-        pusher = Pusher(attempt, ranks, self._target, self._on_closed)
-        pusher.start()
-        try:
-            yield
-        finally:
-            pusher.close()
 
     def finish(self, outcome: Outcome) -> None:
         """Report the end of the attempt; node 0 does so to the service, once it has all that was reported before."""
@@ -178,7 +166,7 @@ class RankOutput:
 
     def _run(self) -> None:
         # A closed output ends the copy, and nothing else.
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             while not self._is_closing.wait(OUTPUT_INTERVAL_SECONDS):
                 self._copy()
             self._copy()

@@ -2,7 +2,6 @@
 
 # pyright: reportUnusedImport=false
 
-from dlrm.record.advice import BATCH_ADVICE, BatchAdvice, BatchCost
 from dlrm.record.checkpoints import (
     COMPLETE,
     CheckpointDirectory,
@@ -17,6 +16,7 @@ from dlrm.record.directory import AttemptDirectory, RunDirectory
 from dlrm.record.event_names import (
     AVERAGES_WEIGHTS,
     BANNERS,
+    BATCH_ADVICE,
     BATCH_GROWN,
     BEST_MODEL,
     BEST_MODEL_LOST,
@@ -116,6 +116,8 @@ from dlrm.record.references import (
     mark_uploaded,
 )
 from dlrm.record.reports import (
+    BatchAdvice,
+    BatchCost,
     EvaluationReport,
     EventReport,
     Phase,
