@@ -48,11 +48,6 @@ def has_own_failure(
     )
 
 
-def has_failed(state: NodeState) -> bool:
-    """Whether the node's part of the attempt has ended without success."""
-    return state.result is not None and state.result.outcome is not None
-
-
 def make_result(outcome: Outcome | None, *, is_cause: bool = True) -> NodeResult:
     """Make the result of a node that ends now. is_cause: whether something went wrong on this node itself."""
     return NodeResult(outcome=outcome, is_cause=is_cause, ended_at=time.time())

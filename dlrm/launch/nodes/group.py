@@ -171,6 +171,10 @@ class NodeGroup:
                 and now - seen.at > timeout_seconds
             ]
 
+    def find_failed(self) -> int | None:
+        """Return another node whose part of the attempt has ended without success; None if absent."""
+        return next((node for node, state in self.states.items() if node != self.place.node and state.has_failed), None)
+
     def find_interface(self) -> str | None:
         """Return the network interface by which this node reaches the others; None if that is not known."""
         # Node 0 may know itself by an address of its own loopback, as Debian's /etc/hosts has it.

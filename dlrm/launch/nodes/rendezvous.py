@@ -10,7 +10,7 @@ from importlib import metadata
 from dlrm.launch.nodes.group import BEAT_SECONDS, JOIN_TIMEOUT_SECONDS, NodeGroup, find_host_name, find_own_address
 from dlrm.launch.nodes.own_directory import DirectoryError, claim_directory
 from dlrm.launch.nodes.state import Announcement, NodeState
-from dlrm.launch.outcomes import has_failed, make_result, make_stopped_outcome
+from dlrm.launch.outcomes import make_result, make_stopped_outcome
 from dlrm.record import RunDirectory, RunStoreRecord, write_atomically
 from hostinfo.node_place import NodePlace
 
@@ -218,7 +218,7 @@ def _wait(
     """Wait until `is_done`. describe: says what is missing, where that takes too long."""
     deadline = time.monotonic() + JOIN_TIMEOUT_SECONDS
     while not is_done():
-        if is_stopped() or _is_stopped_elsewhere(group):
+        if is_stopped() or group.find_failed() is not None:
             _leave_stopped(group)
             raise RendezvousStoppedError
         if group.place.node != 0 and 0 in group.states:
@@ -233,10 +233,6 @@ def _wait(
                 )
             raise RendezvousError(lost[0].describe() if lost else describe())
         group.wait_for(lambda _: is_done(), BEAT_SECONDS)
-
-
-def _is_stopped_elsewhere(group: NodeGroup) -> bool:
-    return any(has_failed(state) for node, state in group.states.items() if node != group.place.node)
 
 
 def _leave_stopped(group: NodeGroup) -> None:

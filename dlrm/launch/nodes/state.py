@@ -66,3 +66,8 @@ class NodeState(OpenRecord):
     """Outcome of the attempt, once node 0 has decided it from all results; None on all other nodes."""
     is_leaving: bool = False
     """Whether the node has read the outcome and sends nothing any more."""
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the node's part of the attempt has ended without success."""
+        return self.result is not None and self.result.outcome is not None
