@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 Auto = Literal["auto"]
 """Value of a field that is decided once the rows are known (`dlrm.config.decide`)."""
 FALSE_IS_NULL = BeforeValidator(lambda value: None if value is False else value)
-"""Marks a component that `false` turns off as null does: TOML has no null."""
+"""Validator of a component that `false` turns off as null does: TOML has no null."""
 MIN_POSITIVE, MAX_FACTOR = 1e-30, 1e6
 """Smallest and largest positive factor, such as a learning rate. A rate times the factor of a group, weight decay and
 the largest scaling with the batch stays within what fp32 holds."""
