@@ -41,7 +41,10 @@ def main() -> int:
     parser.add_argument("--format", choices=RAW_FORMATS, help="format of DATA; default: detected")
     arguments = parser.parse_args()
     try:
-        model = _load_model(arguments.model, arguments.checkpoint)
+        if arguments.checkpoint is None:
+            model = load_saved_model(arguments.model)
+        else:
+            model = open_run_checkpoint(RunDirectory(arguments.model), arguments.checkpoint, tell).load_model()
         metrics = measure(model, arguments.data, arguments.format)
     except (DataError, ModelError, OSError) as error:
         return fail(error)
@@ -60,12 +63,6 @@ def measure(model: SavedModel, patterns: list[str], file_format: str | None = No
     metrics = asdict(compute_binary_metrics(labels, logits, weights))
     constant = constant_log_loss(labels, model.config.train_label_rate, weights)
     return {**metrics, "constant_log_loss": constant}
-
-
-def _load_model(path: Path, checkpoint: str | None) -> SavedModel:
-    if checkpoint is None:
-        return load_saved_model(path)
-    return open_run_checkpoint(RunDirectory(path), checkpoint, tell).load_model()
 
 
 def tell(message: str) -> None:
