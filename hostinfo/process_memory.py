@@ -2,6 +2,7 @@
 
 import resource
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -22,8 +23,10 @@ def get_tree_memory_bytes(process: psutil.Process, exact_above: int = 0) -> int:
         tree = [process, *process.children(recursive=True)]
     except psutil.Error:
         return 0
-    bound = sum(_get_rss_bytes(member) for member in tree)
-    return bound if bound <= exact_above else sum(_get_pss_bytes(member) for member in tree)
+    bound = sum(_read_bytes(lambda member=member: member.memory_info().rss) for member in tree)
+    if bound <= exact_above:
+        return bound
+    return sum(_read_bytes(lambda member=member: member.memory_full_info().pss) for member in tree)
 
 
 def get_peak_memory_bytes() -> int:
@@ -75,15 +78,9 @@ def _read_status_bytes(name: str) -> int:
     return int({key: value for key, _, value in lines}[name].split()[0]) * 1024
 
 
-def _get_rss_bytes(process: psutil.Process) -> int:
+def _read_bytes(read: Callable[[], int]) -> int:
+    """Return what `read` reads of a process; 0 if the process has ended."""
     try:
-        return int(process.memory_info().rss)
-    except psutil.Error:
-        return 0
-
-
-def _get_pss_bytes(process: psutil.Process) -> int:
-    try:
-        return int(process.memory_full_info().pss)
+        return int(read())
     except psutil.Error:
         return 0

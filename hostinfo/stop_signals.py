@@ -5,7 +5,7 @@ parent starts it with both blocked (`defer_stop_signals`), and the process unblo
 """
 
 import signal
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
@@ -35,6 +35,12 @@ def end_on_stop_signals() -> None:
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+
+
+def handle_stop_signals(handler: Callable[[], object]) -> None:
+    """Call `handler` on either signal, between two operations of the main thread. Main thread only."""
+    for number in STOP_SIGNALS:
+        signal.signal(number, lambda _number, _frame: handler())
 
 
 def ignore_stop_signals() -> None:

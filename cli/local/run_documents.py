@@ -21,8 +21,8 @@ from dlrm.config import (
     ResourcesConfig,
     find_warm_start_faults,
     keep_decisions,
+    parse_document,
     resolve,
-    translate_errors,
 )
 from dlrm.config.patterns import is_remote
 from dlrm.record import NoModelError, RunDirectory, TrainedModel
@@ -117,14 +117,13 @@ def read_resolved_job(directory: RunDirectory, path: Path) -> ResolvedJob:
     path: the directory as the user named it, for error messages. Raises BadInputError.
     """
     try:
-        return ResolvedJob.model_validate_json(directory.spec.read_bytes())
+        return parse_document(ResolvedJob, directory.spec.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         raise BadInputError(f"{path}: not the directory of a run: it contains no {directory.spec.name}") from None
     except OSError as error:
         raise BadInputError(f"{directory.spec}: {error.strerror}") from None
-    except ValidationError as error:
-        faults = ConfigError(translate_errors(error, ResolvedJob)).errors
-        raise BadInputError(*(f"{directory.spec}: {fault}" for fault in faults)) from None
+    except ConfigError as error:
+        raise BadInputError(*(f"{directory.spec}: {fault}" for fault in error.errors)) from None
 
 
 def change_job(job: JobSpec, settings: Sequence[str] | None, path: Path) -> JobSpec:

@@ -9,7 +9,7 @@ from typing import TypeVar
 from dlrm.checkpoint import CheckpointError
 from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.checkpoint.sharing import DirectoryRanks
-from dlrm.record import CheckpointDirectory, CheckpointFaultError, CheckpointFile, CheckpointManifest, list_checkpoints
+from dlrm.record import CheckpointDirectory, CheckpointFaultError, CheckpointManifest, FileRecord, list_checkpoints
 from dlrm.reporting.reporter import Reporter
 from sharding.comm.collectives import all_gather_object, run_on_all_ranks
 from sharding.comm.process_groups import Ranks
@@ -124,7 +124,7 @@ def verify_file(file: Path, manifest: CheckpointManifest) -> None:
         num_bytes = file.stat().st_size
         if num_bytes != expected.num_bytes:
             raise CheckpointFaultError(f"{file.name} has {num_bytes:,} bytes instead of {expected.num_bytes:,}")
-        if CheckpointFile.from_file(file) != expected:
+        if FileRecord.from_file(file) != expected:
             raise CheckpointFaultError(f"{file.name} is damaged: its checksum differs")
     except FileNotFoundError:
         raise CheckpointFaultError(f"{file.name} is missing") from None

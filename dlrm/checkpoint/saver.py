@@ -175,7 +175,7 @@ class Saver:
         if self._uploads is not None and time.monotonic() - self._uploads_told_at > TELL_UPLOADS_SECONDS:
             self._uploads_told_at = time.monotonic()
             self._uploads.tell_new()
-        if self._writing is None or self._writing.is_alive:
+        if self._writing is None or self._writing.is_alive():
             return
         writing, self._writing = self._writing, None
         reset_peak()
@@ -225,26 +225,20 @@ class _WriteResult:
     """Steps of the checkpoints that were removed afterwards."""
 
 
-class _WriteThread:
-    """A checkpoint that a thread is writing."""
+class _WriteThread(threading.Thread):
+    """Thread that writes a checkpoint; it is started at once."""
 
     def __init__(self, step: int, work: Callable[[], _WriteResult]) -> None:
+        # A daemon thread does not delay the end of a process whose peers are gone.
+        super().__init__(name="checkpoint", daemon=True)
         self.step = step
         self.written: _WriteResult | None = None
         self.error: Exception | None = None
         self._work = work
-        # A daemon thread does not delay the end of a process whose peers are gone.
-        self._thread = threading.Thread(target=self._run, name="checkpoint", daemon=True)
-        self._thread.start()
+        self.start()
 
-    @property
-    def is_alive(self) -> bool:
-        return self._thread.is_alive()
-
-    def join(self, timeout_seconds: float | None) -> None:
-        self._thread.join(timeout_seconds)
-
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Write the checkpoint."""
         try:
             self.written = self._work()
         except Exception as error:

@@ -3,6 +3,7 @@
 That package is imported by the first call: it takes most of a second, which the first training step need not wait for.
 """
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,7 +33,9 @@ def load_state(state: dict[str, Any], path: Path, group: dist.ProcessGroup | Non
     """
     from torch.distributed.checkpoint.state_dict_loader import load
 
-    with translate_checkpoint_errors(path, "cannot be read"):
+    with translate_checkpoint_errors(path, "cannot be read"), warnings.catch_warnings():
+        # One process reads for itself on purpose.
+        warnings.filterwarnings("ignore", message="torch.distributed is disabled", category=UserWarning)
         load(state, checkpoint_id=path, process_group=group, no_dist=group is None)
 
 

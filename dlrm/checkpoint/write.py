@@ -18,7 +18,7 @@ from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.checkpoint.sharing import DirectoryRanks
 from dlrm.checkpoint.state_files import save_state
 from dlrm.checkpoint.tensors import count_bytes
-from dlrm.record import CheckpointFile, CheckpointManifest, RunDirectory, RunStoreRecord
+from dlrm.record import CheckpointManifest, FileRecord, RunDirectory, RunStoreRecord
 from sharding.comm.collectives import run_on_all_ranks
 
 Result = TypeVar("Result")
@@ -51,7 +51,7 @@ def write_checkpoint(
         save_state(state, path, group)
         listed = run_on_ranks(lambda: sorted(file.name for file in path.iterdir()) if sharers.is_first else [])
         names = sharers.share(listed[sharers.first])
-        parts = run_on_ranks(lambda: {name: CheckpointFile.from_file(path / name) for name in names})
+        parts = run_on_ranks(lambda: {name: FileRecord.from_file(path / name) for name in names})
         manifest = CheckpointManifest(
             step=progress.step,
             num_steps=progress.num_steps,

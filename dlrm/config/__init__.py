@@ -2,11 +2,16 @@
 
 # pyright: reportUnusedImport=false
 
-from dlrm.config.averaging import AveragingConfig
-from dlrm.config.batch import MAX_BATCH, BatchConfig, BatchGrowth, BatchSpec
-from dlrm.config.bounds import list_constraints
-from dlrm.config.counts import format_count, format_epochs, format_some
-from dlrm.config.data import DataConfig, SyntheticConfig, TeacherConfig
+from dlrm.config.batch import MAX_BATCH, BatchConfig, BatchGrowth, shorten_sizes
+from dlrm.config.data import (
+    ColumnVocabularyConfig,
+    Counting,
+    DataConfig,
+    Hashing,
+    SyntheticConfig,
+    TeacherConfig,
+    VocabularyConfig,
+)
 from dlrm.config.decide import (
     MAX_AUTO_BATCH,
     MIN_BATCH,
@@ -26,30 +31,32 @@ from dlrm.config.derived import (
     resolve_with_rows,
 )
 from dlrm.config.document_text import DocumentTextError, decode_document, describe_odd_character, find_line
-from dlrm.config.errors import ConfigError, FieldError, translate_errors
-from dlrm.config.growing_sizes import shorten_sizes
-from dlrm.config.held_out import compute_period, count_validation_rows
+from dlrm.config.errors import ConfigError, FieldError, list_constraints, parse_document, translate_errors
 from dlrm.config.identity import EXECUTION_SETTINGS, list_differences, make_identity
 from dlrm.config.job import JobConfig, JobSpec, parse_job
-from dlrm.config.kubernetes import DnsLabel, DnsName, KubernetesConfig
+from dlrm.config.messages import format_count, format_epochs, format_some
 from dlrm.config.model import ModelConfig
-from dlrm.config.moments import MomentsConfig
+from dlrm.config.moments import MomentsConfig, VarianceReductionConfig
 from dlrm.config.optimizers import (
     STATE_PER_PARAMETER,
+    AveragingConfig,
     DenseOptimizerConfig,
+    ParameterGroupConfig,
     TableOptimizerConfig,
     compute_peak_rate,
     is_averaging,
 )
-from dlrm.config.parameter_groups import ParameterGroupConfig
-from dlrm.config.presets import BATCH_FIELD, PRESETS, PresetName, get_min_steps, list_scaling
-from dlrm.config.resources import COMPILE_FROM_SAMPLES, ResourcesConfig
-from dlrm.config.run import RunConfig
+from dlrm.config.presets import BATCH_FIELD, PRESETS, get_min_steps, list_scaling
+from dlrm.config.resources import COMPILE_FROM_SAMPLES, DnsLabel, DnsName, KubernetesConfig, ResourcesConfig
 from dlrm.config.schedule import ScheduleConfig
 from dlrm.config.schema import CRITEO_SCHEMA, CategoricalColumn, DenseColumn, SchemaConfig
-from dlrm.config.sharding import ShardingConfig
-from dlrm.config.stages import BatchStage, GrownBatch, compute_full_rows, count_run_rows, list_stages
-from dlrm.config.variance_reduction import VarianceReductionConfig
-from dlrm.config.vocabulary import ColumnVocabularyConfig, Counting, Hashing, VocabularyConfig
-from dlrm.config.warm_start import WarmStartConfig
+from dlrm.config.stages import (
+    BatchStage,
+    GrownBatch,
+    compute_full_rows,
+    compute_period,
+    count_run_rows,
+    count_validation_rows,
+    list_stages,
+)
 from dlrm.config.warm_start_fit import find_warm_start_faults, replace_warm_start_source

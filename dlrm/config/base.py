@@ -1,12 +1,23 @@
-"""The base class of every configuration component."""
+"""The base class of every configuration component, and the types and limits that several of them have."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 Auto = Literal["auto"]
 """Value of a field that is decided once the rows are known (`dlrm.config.decide`)."""
+FALSE_IS_NULL = BeforeValidator(lambda value: None if value is False else value)
+"""Validator of a component that `false` turns off as null does: TOML has no null."""
+MIN_POSITIVE, MAX_FACTOR = 1e-30, 1e6
+"""Smallest and largest positive factor, such as a learning rate. A rate times the factor of a group, weight decay and
+the largest scaling with the batch stays within what fp32 holds."""
+Positive = Annotated[float, Field(ge=MIN_POSITIVE, le=MAX_FACTOR)]
+NotNegative = Annotated[float, Field(ge=0.0, le=MAX_FACTOR)]
+MAX_ROWS = 2**40
+"""Largest number of rows, of data and of tables."""
+MAX_SECONDS = 10 * 366 * 24 * 3600
+"""Ten years: later times may be beyond what a date can say."""
 
 
 class Config(BaseModel):

@@ -1,17 +1,35 @@
 """Batch sizes: samples of one step, how they grow, and samples that are in the dense part at a time."""
 
+import math
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
-from dlrm.config.base import Auto, Config
+from dlrm.config.base import FALSE_IS_NULL, Auto, Config
 from dlrm.config.errors import invalid
 
 MAX_BATCH = 2**24
 BatchSize = Annotated[int, Field(ge=1, le=MAX_BATCH)]
 MAX_STAGES = 64
 """Largest number of sizes before the last one."""
+
+FIRST_DIVISOR = 8
+"""Divisor of the last size that gives the first one."""
+MAX_FIRST_SIZE = 16_384
+"""Largest first size, in samples: 524,288 grown from 65,536 ended 0.0009 of AUC below 524,288 grown from this, both in
+small steps, one seed (benchmarks/experiments.md)."""
+GROWS_FROM, GROWS_UNTIL = 0.2, 0.6
+"""Shares of the run's samples: end of the first size, and latest beginning of the last one."""
+SIZES_PER_DOUBLING = 4
+"""Number of sizes in which the batch doubles, a factor of 1.19 from one to the next. In each step a row of a table
+moves by the sum over its samples, so that twice as large a batch raised the loss for some steps; small factors do not
+(benchmarks/experiments.md)."""
+USUAL_RANKS = 16
+"""Largest number of ranks that the unit of sizes is chosen for."""
+MAX_SHOWN = 4
+"""Largest number of sizes before the last one that are shown one by one."""
 
 
 class ScheduledBatch(Config):
@@ -58,7 +76,7 @@ class BatchSpec(Config):
     auto: an eighth of `global_size`, at most 16,384, for the first fifth of the samples; the batch then grows in
     small steps, and reaches `global_size` before 60 % of them. A growing batch can take the place of a falling rate
     (Smith et al. 2018, arXiv 1711.00489)."""
-    growth: BatchGrowth | None = None
+    growth: Annotated[BatchGrowth | None, FALSE_IS_NULL] = None
     """Growth of the batch by the noise scale, which takes the place of a schedule; null or false: none."""
 
     def get_schedule(self) -> list[ScheduledBatch]:
@@ -83,11 +101,6 @@ class BatchSpec(Config):
         below = size // multiple * multiple
         valid = [nearest for nearest in (below, below + multiple) if least <= nearest <= most]
         return " or ".join(map(str, valid)) or f"ascending multiples of {multiple} for all sizes"
-
-    @field_validator("growth", mode="before")
-    @classmethod
-    def _convert_false(cls, value: Any) -> Any:
-        return None if value is False else value
 
     @model_validator(mode="after")
     def _check_growth(self) -> Self:
@@ -133,3 +146,42 @@ class BatchConfig(BatchSpec):
         return next(
             (stage.global_size for stage in self.schedule if done_fraction < stage.until_fraction), self.global_size
         )
+
+
+def list_growing_sizes(last: int) -> list[tuple[int, float]]:
+    """List the sizes before the last one, each with the share of the run's samples at which it ends, in their order.
+
+    All are multiples of `find_unit`; of a small last one they repeat.
+    """
+    first = min(last // FIRST_DIVISOR, MAX_FIRST_SIZE)
+    if first == 0:
+        return []
+    ratio, unit = last / first, find_unit(last)
+    num_sizes = math.ceil(SIZES_PER_DOUBLING * math.log2(ratio))
+    return [
+        (
+            round(first * ratio ** (number / num_sizes) / unit) * unit,
+            round(GROWS_FROM + (GROWS_UNTIL - GROWS_FROM) * number / num_sizes, 4),
+        )
+        for number in range(num_sizes)
+    ]
+
+
+def find_unit(last: int) -> int:
+    """Find the number that divides all sizes up to `last`, in samples.
+
+    It depends on the last size alone, so that a stopped run goes on with another number of ranks: it divides `last`,
+    and is itself divisible by as many of the usual numbers of ranks as may be. A sixteenth of the first size at most,
+    or 8, so that sizes keep near their curve.
+    """
+    first = min(last // FIRST_DIVISOR, MAX_FIRST_SIZE)
+    largest = max(first // 16, min(first // 4, 8), 1)
+    units = [unit for unit in range(1, largest + 1) if last % unit == 0]
+    return max(units, key=lambda unit: (sum(unit % num_ranks == 0 for num_ranks in range(1, USUAL_RANKS + 1)), unit))
+
+
+def shorten_sizes(sizes: Sequence[str]) -> list[str]:
+    """Return the sizes of a batch that grows as they are shown: of many, the first, how many follow, and the last."""
+    if len(sizes) <= MAX_SHOWN:
+        return list(sizes)
+    return [sizes[0], f"{len(sizes) - 2} more sizes", sizes[-1]]

@@ -2,17 +2,16 @@
 
 import fnmatch
 import reprlib
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from dlrm.config.base import Config
-from dlrm.config.bounds import MAX_ROWS
+from dlrm.config.base import MAX_ROWS, Config
 from dlrm.config.errors import invalid
-from dlrm.config.names import describe_no_match
+from dlrm.config.messages import describe_no_match
 from dlrm.config.patterns import PatternError, check_scheme
 from dlrm.config.schema import CRITEO_SCHEMA, MAX_NAME_LENGTH, ColumnName, SchemaConfig
-from dlrm.config.vocabulary import VocabularyConfig
 
 RAW_FORMATS = ("criteo_tsv", "parquet", "csv", "jsonl", "arrow")
 TABLE_FORMATS = RAW_FORMATS[1:]
@@ -66,6 +65,57 @@ class SyntheticConfig(Config):
     """Number of distinct ids of the largest categorical feature, its missing value included."""
     teacher: TeacherConfig = TeacherConfig()
     """Hidden model that draws the labels."""
+
+
+class ColumnVocabularyConfig(Config):
+    """Vocabulary settings of a column that differs from the others."""
+
+    min_count: int | None = Field(default=None, ge=1, le=MAX_ROWS)
+    """Number of training rows in which a value must occur to get its own table row; null: as for the other columns."""
+    hash_size: int | None = Field(default=None, ge=2, le=MAX_ROWS)
+    """Number of rows of this column's table, whose values are then hashed; null: as for the other columns."""
+
+    @model_validator(mode="after")
+    def _check_choice(self) -> "ColumnVocabularyConfig":
+        if self.min_count is not None and self.hash_size is not None:
+            raise invalid("min_count", "hashed values are not counted", "min_count or hash_size")
+        return self
+
+
+class VocabularyConfig(Config):
+    """Mapping of categorical values to table rows."""
+
+    min_count: int = Field(default=2, ge=1, le=MAX_ROWS)
+    """Number of training rows in which a value must occur to get its own table row; rarer values share one row."""
+    hash_size: int | None = Field(default=None, ge=2, le=MAX_ROWS)
+    """Number of rows of every table if values are hashed instead of counted; null: values are counted."""
+    columns: dict[str, ColumnVocabularyConfig] = Field(default={}, max_length=10_000)
+    """Columns with settings of their own, by name or by a shell pattern of names, such as "user_*". A name takes
+    precedence over patterns; among patterns the first one that matches applies."""
+
+    def get_rule(self, column: str) -> "Counting | Hashing":
+        """Return the rule for one column."""
+        matching = (own for pattern, own in self.columns.items() if fnmatch.fnmatchcase(column, pattern))
+        own = self.columns.get(column) or next(matching, self)
+        if own.hash_size is not None:
+            return Hashing(own.hash_size)
+        if own.min_count is not None:
+            return Counting(own.min_count)
+        return Counting(self.min_count) if self.hash_size is None else Hashing(self.hash_size)
+
+
+@dataclass(frozen=True)
+class Counting:
+    """Rule that gives a row to every value in at least `min_count` training rows."""
+
+    min_count: int
+
+
+@dataclass(frozen=True)
+class Hashing:
+    """Rule that hashes every value to one of `hash_size` rows."""
+
+    hash_size: int
 
 
 class DataConfig(Config):

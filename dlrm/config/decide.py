@@ -6,18 +6,14 @@ known, the decisions are those for many rows, which is what an unknown log most 
 
 import math
 from collections.abc import Mapping
-from typing import Any, TypeVar, cast
-
-from pydantic import ValidationError
+from typing import Any, cast
 
 from dlrm.config.base import Config
-from dlrm.config.batch import MAX_BATCH
-from dlrm.config.counts import format_count, format_epochs
+from dlrm.config.batch import MAX_BATCH, find_unit, list_growing_sizes, shorten_sizes
 from dlrm.config.data import DataConfig
-from dlrm.config.errors import ConfigError, FieldError, translate_errors
-from dlrm.config.growing_sizes import find_unit, list_growing_sizes, shorten_sizes
-from dlrm.config.held_out import count_validation_rows
+from dlrm.config.errors import ConfigError, FieldError, parse_document
 from dlrm.config.job import JobConfig, JobSpec
+from dlrm.config.messages import format_count, format_epochs
 from dlrm.config.model import ModelConfig
 from dlrm.config.optimizers import DEFAULT_TABLE_RATE, get_default_rate, get_noise_rule
 from dlrm.config.presets import (
@@ -31,8 +27,7 @@ from dlrm.config.presets import (
 )
 from dlrm.config.resources import ResourcesConfig
 from dlrm.config.schedule import ScheduleConfig
-
-Document = TypeVar("Document", JobConfig, JobSpec)
+from dlrm.config.stages import count_validation_rows
 
 MIN_STEPS_OF_EPOCH = 256
 """Least number of steps of an epoch; a model hardly learns in fewer, and more of them make the run slower."""
@@ -116,7 +111,7 @@ def decide(job: JobSpec, facts: DataFacts | None) -> tuple[JobConfig, list[Decis
         Decision(field=field, value=entry.value, reason=f"preset {job.preset}: {entry.reason}")
         for field, entry in list_filled_values(document).items()
     ]
-    return _validate(JobConfig, document), decisions
+    return parse_document(JobConfig, document), decisions
 
 
 def keep_decisions(job: JobSpec, earlier: JobConfig) -> JobSpec:
@@ -130,7 +125,7 @@ def keep_decisions(job: JobSpec, earlier: JobConfig) -> JobSpec:
         _set_decided(document, field, decided[section][name])
     if job.model.architecture == "auto":
         _keep_cross_layers(document["model"], earlier.model)
-    return _validate(JobSpec, document)
+    return parse_document(JobSpec, document)
 
 
 def choose_batch(num_rows: float, min_steps: int, max_batch: int) -> int:
@@ -144,13 +139,6 @@ def choose_batch(num_rows: float, min_steps: int, max_batch: int) -> int:
 def get_auto_dim(num_train_rows: int) -> int:
     """Return the embedding dimension for so many training rows."""
     return next((dim for rows, dim in DIM_BY_ROWS if num_train_rows <= rows), MAX_DIM)
-
-
-def _validate(kind: type[Document], document: dict[str, Any]) -> Document:
-    try:
-        return kind.model_validate(document)
-    except ValidationError as error:
-        raise ConfigError(translate_errors(error, kind)) from None
 
 
 def _keep_cross_layers(model: dict[str, Any], source: ModelConfig) -> None:

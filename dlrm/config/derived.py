@@ -7,10 +7,9 @@ from itertools import pairwise
 from pydantic import Field
 
 from dlrm.config.base import Config
-from dlrm.config.batch import BatchConfig
+from dlrm.config.batch import BatchConfig, shorten_sizes
 from dlrm.config.curves import MAX_WARMUP
 from dlrm.config.decide import BETTER_WITHOUT, UNKNOWN_ROWS, DataFacts, Decision, decide
-from dlrm.config.growing_sizes import shorten_sizes
 from dlrm.config.job import JobConfig, JobSpec
 from dlrm.config.optimizers import DenseOptimizerConfig, TableOptimizerConfig, compute_peak_rate, get_noise_rule
 from dlrm.config.presets import BATCH_FIELD, PRESETS, RATE_FIELD
@@ -130,7 +129,12 @@ def resolve(
     share_size = job.batch.global_size // job.resources.world_size
     chunk_size, chunk_reason = _derive_chunk_size(job, share_size)
     moments_every, every_reason = _derive_moments_every(job)
-    gradient_scale = _derive_gradient_scale(job)
+    gradient_scale = DerivedNumber(
+        name="gradient_scale",
+        value=float(2 ** round(math.log2(job.batch.global_size))),
+        unit="",
+        reason="power of two nearest the batch: keeps table gradients in fp16's range and above Adagrad's eps",
+    )
     ranks = DerivedNumber(
         name="world_size", value=job.resources.world_size, unit="ranks", reason="nodes x workers_per_node"
     )
@@ -191,16 +195,6 @@ def _list_decided_numbers(decisions: Sequence[Decision]) -> list[DerivedNumber]:
     ]
 
 
-def _derive_gradient_scale(job: JobConfig) -> DerivedNumber:
-    """Decide the scale S of the table gradient."""
-    return DerivedNumber(
-        name="gradient_scale",
-        value=float(2 ** round(math.log2(job.batch.global_size))),
-        unit="",
-        reason="power of two nearest the batch: keeps table gradients in fp16's range and above Adagrad's eps",
-    )
-
-
 def _compute_table_initial_state(job: JobConfig, gradient_scale: float) -> float:
     """Convert `table_optimizer.initial_accumulator` from squared gradients of one sample to those that tables get.
 
@@ -249,15 +243,14 @@ def _derive_first_size(batch: BatchConfig) -> list[DerivedNumber]:
     """Return the batch of the first step and how it grows; nothing if it does not grow."""
     if not batch.is_growing:
         return []
-    growth = batch.growth
-    if growth is not None:
+    if (growth := batch.growth) is not None:
         reason = (
             f"batch.growth: doubles, up to {batch.global_size}, where the noise scale exceeds {growth.noise_factor:g} "
             f"times the batch after a share of {growth.check_every_fraction:g} of the samples"
         )
-        return [DerivedNumber(name="first_global_size", value=batch.first_size, unit="samples", reason=reason)]
-    ends = [f"{stage.global_size} until {stage.until_fraction:g} of the samples" for stage in batch.schedule]
-    reason = f"batch.schedule: {', '.join(shorten_sizes(ends))}, then {batch.global_size}"
+    else:
+        ends = [f"{stage.global_size} until {stage.until_fraction:g} of the samples" for stage in batch.schedule]
+        reason = f"batch.schedule: {', '.join(shorten_sizes(ends))}, then {batch.global_size}"
     return [DerivedNumber(name="first_global_size", value=batch.first_size, unit="samples", reason=reason)]
 
 

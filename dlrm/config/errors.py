@@ -3,18 +3,20 @@
 import difflib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import NoneType
-from typing import Any, LiteralString, cast, get_args, get_origin
+from typing import Any, LiteralString, TypeVar, cast, get_args, get_origin
 
+from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from dlrm.config.bounds import describe_bounds, format_bound
-from dlrm.config.counts import format_count
+from dlrm.config.messages import format_count
 from dlrm.config.patterns import hide_credentials
+
+Document = TypeVar("Document", bound=BaseModel)
 
 CROSS_FIELD = "cross_field"
 _OUT_OF_BOUNDS = ("greater_than", "greater_than_equal", "less_than", "less_than_equal")
@@ -77,6 +79,17 @@ def invalid(field: str, message: str, valid: str = "") -> PydanticCustomError:
     return PydanticCustomError(CROSS_FIELD, text, {"field": field, "valid": valid})
 
 
+def parse_document(kind: type[Document], document: Mapping[str, Any] | bytes) -> Document:
+    """Parse and validate a document, or its JSON.
+
+    Raises ConfigError, which names every field at fault and what would be valid.
+    """
+    try:
+        return kind.model_validate_json(document) if isinstance(document, bytes) else kind.model_validate(document)
+    except ValidationError as error:
+        raise ConfigError(translate_errors(error, kind)) from None
+
+
 def translate_errors(error: ValidationError, document_type: type[BaseModel]) -> list[FieldError]:
     """Translate pydantic's errors about a `document_type` into FieldErrors, one for each field; only the first
     MAX_ERRORS errors."""
@@ -107,15 +120,19 @@ def _translate_error(details: ErrorDetails, document_type: type[BaseModel]) -> F
         field = ".".join([*path, context["field"]] if context["field"] else path)
         return FieldError(field, details["msg"].replace("{{", "{").replace("}}", "}"), context["valid"])
     if kind == "extra_forbidden":
-        siblings = _list_fields(document_type, path[:-1])
+        component = _find_component(document_type, path[:-1])
+        fields = {} if component is None else component.model_fields
+        siblings = sorted(field.alias or name for name, field in fields.items())
         return FieldError(field, f"unknown field{_suggest(path[-1], siblings)}", ", ".join(siblings))
     if kind == "missing":
         return FieldError(field, "required, but missing")
     if kind == "none_required":
         return FieldError(field, "not available in this version", "null, or leave it out")
-    or_null = ", or null" if _allows_null(document_type, path) else ""
-    # An entry of a list has its bounds in the field of the list.
-    place = _find_field(document_type, path[:-1] if path and path[-1].isdecimal() else path)
+    place = _find_field(document_type, path)
+    or_null = ", or null" if place and NoneType in get_args(place.annotation) else ""
+    if path and path[-1].isdecimal():
+        # An entry of a list has its bounds in the field of the list.
+        place = _find_field(document_type, path[:-1])
     bounds = describe_bounds(place) if place else ""
     if kind == "literal_error":
         hint = _suggest(value, re.findall("'(.*?)'", context["expected"])) if isinstance(value, str) else ""
@@ -177,17 +194,6 @@ def _get_document_path(location: tuple[int | str, ...], document_type: type[Base
     return path
 
 
-def _list_fields(document_type: type[BaseModel], path: list[str]) -> list[str]:
-    """Return the field names of the component at `path`, sorted; empty if the path leaves the document."""
-    component = _find_component(document_type, path)
-    return [] if component is None else sorted(field.alias or name for name, field in component.model_fields.items())
-
-
-def _allows_null(document_type: type[BaseModel], path: list[str]) -> bool:
-    field = _find_field(document_type, path)
-    return field is not None and NoneType in get_args(field.annotation)
-
-
 def _find_field(document_type: type[BaseModel], path: list[str]) -> FieldInfo | None:
     parent = _find_component(document_type, path[:-1]) if path else None
     return parent.model_fields.get(path[-1]) if parent else None
@@ -238,3 +244,26 @@ def _make_node(annotation: Any) -> _Node | None:
         if node:
             return _Node(node.component, origin in (list, dict) or node.is_container, origin is dict or node.has_keys)
     return None
+
+
+def list_constraints(annotation: Any, metadata: Sequence[Any]) -> Iterator[Any]:
+    """List the constraints of a type such as `Annotated[int, Field(ge=1)] | None`."""
+    for constraint in metadata:
+        yield from constraint.metadata if isinstance(constraint, FieldInfo) else [constraint]
+    for argument in get_args(annotation):
+        yield from list_constraints(argument, getattr(argument, "__metadata__", ()))
+
+
+def describe_bounds(field: FieldInfo) -> str:
+    """Describe the numbers that are valid in a field, such as `1 to 1,000`; empty without both bounds."""
+    constraints = list(list_constraints(field.annotation, field.metadata))
+    lows = [f"{format_bound(found.ge)}" for found in constraints if isinstance(found, Ge)]
+    lows += [f"above {format_bound(found.gt)}" for found in constraints if isinstance(found, Gt)]
+    highs = [f"to {format_bound(found.le)}" for found in constraints if isinstance(found, Le)]
+    highs += [f"to less than {format_bound(found.lt)}" for found in constraints if isinstance(found, Lt)]
+    return f"{lows[0]} {highs[0]}" if lows and highs else ""
+
+
+def format_bound(bound: Any) -> str:
+    """Format a bound, such as `1,000` or `1e-30`."""
+    return f"{bound:,}" if isinstance(bound, int) else f"{bound:,.10g}"

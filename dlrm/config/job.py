@@ -5,18 +5,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, StringConstraints, ValidationError, field_validator, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
-from dlrm.config.averaging import AveragingConfig
-from dlrm.config.base import Config
+from dlrm.config.base import FALSE_IS_NULL, MAX_SECONDS, Config
 from dlrm.config.batch import MAX_BATCH, BatchConfig, BatchSpec
-from dlrm.config.bounds import MAX_SECONDS
-from dlrm.config.counts import format_count
 from dlrm.config.data import DataConfig
-from dlrm.config.errors import ConfigError, invalid, translate_errors
+from dlrm.config.errors import ConfigError, invalid, parse_document
+from dlrm.config.messages import format_count
 from dlrm.config.model import ModelConfig, ModelSpec
-from dlrm.config.moments import MAX_GROUPS, MomentsConfig
+from dlrm.config.moments import MAX_GROUPS, MomentsConfig, VarianceReductionConfig
 from dlrm.config.optimizers import (
+    AveragingConfig,
     DenseOptimizerConfig,
     DenseOptimizerSpec,
     TableOptimizerConfig,
@@ -26,7 +25,6 @@ from dlrm.config.presets import PresetName, begin_record, fill_preset
 from dlrm.config.resources import NodeRange, ResourcesConfig
 from dlrm.config.run import RunConfig, RunSpec
 from dlrm.config.sharding import COLUMN_TYPES, WHOLE_ROW_TYPES, ShardingConfig
-from dlrm.config.variance_reduction import VarianceReductionConfig
 
 ORDER_BYTES_PER_ROW = 8
 """Bytes of a row's number; every rank that reads a synthetic log holds the numbers of all rows."""
@@ -62,14 +60,14 @@ class JobSpec(Config):
     model: ModelSpec = ModelSpec()
     data: DataConfig
     batch: BatchSpec = BatchSpec()
-    moments: MomentsConfig | None = MomentsConfig()
+    moments: Annotated[MomentsConfig | None, FALSE_IS_NULL] = MomentsConfig()
     """Measurement of gradient moments. null (false in TOML, which has no null) measures none: then there is no noise
     scale, and no advice on the batch."""
-    variance_reduction: VarianceReductionConfig | None = None
+    variance_reduction: Annotated[VarianceReductionConfig | None, FALSE_IS_NULL] = None
     """Variance reduction of the dense gradient; null or false: the optimizer uses the gradient as it is."""
     dense_optimizer: DenseOptimizerSpec = DenseOptimizerSpec()
     table_optimizer: TableOptimizerSpec = TableOptimizerSpec()
-    averaging: AveragingConfig | None = None
+    averaging: Annotated[AveragingConfig | None, FALSE_IS_NULL] = None
     """Average of the weights over the steps, which is evaluated and exported; null or false: the weights of a step
     are."""
     sharding: ShardingConfig = ShardingConfig()
@@ -82,11 +80,6 @@ class JobSpec(Config):
     @classmethod
     def _fill_preset(cls, document: Any) -> Any:
         return fill_preset(document)
-
-    @field_validator("moments", "variance_reduction", "averaging", mode="before")
-    @classmethod
-    def _convert_false(cls, value: Any) -> Any:
-        return None if value is False else value
 
     @model_validator(mode="after")
     def _check_deadline(self) -> Self:
@@ -156,10 +149,6 @@ class JobSpec(Config):
         if self.averaging is not None and self.dense_optimizer.is_averaging:
             message = f"{self.dense_optimizer.name} averages the dense parameters itself"
             raise invalid("averaging", message, "null, or another dense_optimizer.name")
-        return self
-
-    @model_validator(mode="after")
-    def _check_reduction(self) -> Self:
         reduction = self.variance_reduction
         if reduction is not None and reduction.scale == "update" and self.dense_optimizer.is_averaging:
             name = self.dense_optimizer.name
@@ -192,14 +181,12 @@ class JobSpec(Config):
     def _check_moments(self) -> Self:
         moments, world_size = self.moments, self.resources.world_size
         if moments is None:
-            if self.variance_reduction is not None:
-                raise invalid(
-                    "moments", "is null, but variance_reduction needs moments", "leave it out for the defaults"
-                )
-            if self.batch.growth is not None:
-                raise invalid(
-                    "moments", "is null, but batch.growth needs the noise scale", "leave it out for the defaults"
-                )
+            for user, need in (
+                (self.variance_reduction, "variance_reduction needs moments"),
+                (self.batch.growth, "batch.growth needs the noise scale"),
+            ):
+                if user is not None:
+                    raise invalid("moments", f"is null, but {need}", "leave it out for the defaults")
             return self
         if moments.estimator != "groups":
             return self
@@ -253,7 +240,7 @@ def parse_job(document: Mapping[str, Any]) -> JobSpec:
 
     Raises ConfigError, which names every field at fault and what would be valid.
     """
-    spec = _validate(begin_record(document))
+    spec = parse_document(JobSpec, begin_record(document))
     if isinstance(spec.resources.nodes, NodeRange):
         _check_fewest_machines(document, spec.resources.nodes)
     return spec
@@ -264,15 +251,8 @@ def _check_fewest_machines(document: Mapping[str, Any], nodes: NodeRange) -> Non
     resources = document["resources"]
     fewest = {**document, "resources": {**resources, "nodes": {**resources["nodes"], "present": nodes.min}}}
     try:
-        _validate(begin_record(fewest))
+        parse_document(JobSpec, begin_record(fewest))
     except ConfigError as error:
         machines = format_count(nodes.min, "machine")
         faults = [replace(fault, message=f"with {machines}: {fault.message}") for fault in error.errors]
         raise ConfigError(faults) from None
-
-
-def _validate(document: Mapping[str, Any]) -> JobSpec:
-    try:
-        return JobSpec.model_validate(document)
-    except ValidationError as error:
-        raise ConfigError(translate_errors(error, JobSpec)) from None

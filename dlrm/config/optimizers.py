@@ -1,15 +1,13 @@
-"""Optimizers: one for the dense parameters, one fused into the tables' update."""
+"""Optimizers, one for the dense parameters and one fused into the tables' update, and the average of the weights."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self, cast
+from typing import Annotated, Any, Literal, Self, cast
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from dlrm.config.base import Auto, Config, fill_defaults
-from dlrm.config.bounds import NotNegative, Positive
+from dlrm.config.base import FALSE_IS_NULL, Auto, Config, NotNegative, Positive, fill_defaults
 from dlrm.config.curves import NoiseRule
 from dlrm.config.errors import invalid
-from dlrm.config.parameter_groups import ParameterGroupConfig
 from dlrm.config.schedule import ScheduleConfig
 
 _MOMENTUM = {"momentum": 0.9, "momentum_dtype": "fp32"}
@@ -64,6 +62,19 @@ TRUST_SCALED = ("lars", "lamb")
 SGD_LIKE = ("sgd", "momentum", "lars")
 """Optimizers, of dense parameters or tables, that step along the gradient or its mean; the others divide it by the size
 that earlier gradients had, so that a step is about as long whatever the gradient."""
+
+
+class ParameterGroupConfig(Config):
+    """The dense parameters whose names match a pattern, and how they are trained."""
+
+    parameters: str = Field(min_length=1)
+    """Shell pattern of parameter names, such as "top.*" or "*.bias"."""
+    learning_rate_factor: NotNegative = 1.0
+    """Factor on the optimizer's learning rate; 0 leaves the parameters at their initial values."""
+    weight_decay: NotNegative | None = None
+    """Weight decay of the group; null: the optimizer's own for matrices, none for biases and other vectors."""
+    trust_ratio: bool | None = None
+    """Whether the rate follows the norm of the parameter, in lars and lamb; null: for matrices only."""
 
 
 class DenseOptimizerSpec(Config):
@@ -149,14 +160,10 @@ class DenseOptimizerSpec(Config):
         return _fill_schedule_fields(document, _DENSE_SCHEDULE)
 
     @model_validator(mode="after")
-    def _check_decay(self) -> Self:
+    def _check_fields(self) -> Self:
         if self.is_averaging and self.schedule.decay != "constant":
             message = f"{self.name} averages the weights at a constant rate, in the place of a decay"
             raise invalid("schedule.decay", message, '"constant", or another optimizer')
-        return self
-
-    @model_validator(mode="after")
-    def _check_fields(self) -> Self:
         for field in sorted(_OPTIMIZER_FIELDS - SETTINGS[self.name].keys()):
             if getattr(self, field) is not None:
                 optimizers = " or ".join(name for name, settings in SETTINGS.items() if field in settings)
@@ -195,7 +202,7 @@ class TableOptimizerSpec(Config):
     schedule: ScheduleConfig = ScheduleConfig(**_TABLE_SCHEDULE)
     """Schedule of the learning rate over the run, and its scaling with the batch; warm-up defaults to none, decay to
     constant."""
-    cowclip: CowClipConfig | None = None
+    cowclip: Annotated[CowClipConfig | None, FALSE_IS_NULL] = None
     """Clipping of the gradients of rows, in rowwise_adagrad; null or false: gradients are used as they are."""
     count_exponent: float = Field(default=0.0, ge=-1.0, le=1.0)
     """Exponent of the number of times that the batch names a row: the row's learning rate is multiplied by the number
@@ -219,20 +226,11 @@ class TableOptimizerSpec(Config):
         clip = {} if self.cowclip is None else {"clip_ratio": self.cowclip.r, "clip_floor": self.cowclip.zeta}
         return {**clip, "count_exponent": self.count_exponent}
 
-    @field_validator("cowclip", mode="before")
-    @classmethod
-    def _convert_false(cls, value: Any) -> Any:
-        return None if value is False else value
-
     @model_validator(mode="after")
-    def _check_cowclip(self) -> Self:
+    def _check_fields(self) -> Self:
         if self.cowclip is not None and self.name != "rowwise_adagrad":
             message = f"clips whole rows, but {self.name} allows plans that split rows"
             raise invalid("cowclip", message, "null, or table_optimizer.name rowwise_adagrad")
-        return self
-
-    @model_validator(mode="after")
-    def _check_initial_accumulator(self) -> Self:
         if self.initial_accumulator and self.name == "sgd":
             message = "is where sums of squares begin, and sgd keeps none"
             raise invalid("initial_accumulator", message, "0, or table_optimizer.name rowwise_adagrad or adagrad")
@@ -261,6 +259,16 @@ class TableOptimizerConfig(TableOptimizerSpec):
 
     learning_rate: Positive = DEFAULT_TABLE_RATE  # pyright: ignore[reportIncompatibleVariableOverride], specs are frozen
     """Learning rate at a batch of `schedule.base_batch` samples."""
+
+
+class AveragingConfig(Config):
+    """An exponential moving average of all weights, dense parameters and tables, beside those that are trained. It is
+    what is evaluated, what the best model is chosen by, and what the run leaves; training itself is the same without
+    it. Half-lives are shares of the run, so that a different batch leaves them unchanged (Polyak & Juditsky 1992;
+    Morales-Brotons et al. 2024, arXiv 2411.18704)."""
+
+    half_life_fraction: float = Field(default=0.05, gt=0.0, le=1.0)
+    """Share of the run's samples after which weights count half in the average."""
 
 
 def get_default_rate(name: str) -> float | None:

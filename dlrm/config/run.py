@@ -1,20 +1,28 @@
-"""Run settings: length, evaluations, checkpoints, and when to stop."""
+"""Run settings: start, length, evaluations, checkpoints, and when to stop."""
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
-from dlrm.config.base import Auto, Config
-from dlrm.config.bounds import MAX_ROWS, MAX_SECONDS
+from dlrm.config.base import MAX_ROWS, MAX_SECONDS, Auto, Config
 from dlrm.config.errors import invalid
-from dlrm.config.warm_start import WarmStartConfig
 
 NumEpochs = Annotated[float, Field(gt=0.0, le=1000.0)]
-
-
 ValidationFraction = Annotated[float, Field(ge=0.0, le=0.5)]
 Patience = Annotated[int, Field(ge=1, le=1000)]
 Blend = Literal["logistic", "none"]
+
+
+class WarmStartConfig(Config):
+    """The model from which a run starts instead of random weights. Known ids keep their rows; new ids get new rows
+    after them."""
+
+    source: Annotated[str, StringConstraints(min_length=1, max_length=4096)] = Field(alias="from")
+    """Id of a job that has succeeded, or the directory of a run or of its model; `dlrm train` also takes the URI of one
+    in a bucket, such as s3://bucket/runs/monday."""
+    optimizer_state: bool = False
+    """Whether the optimizers continue with their state in the named run, which must have kept its checkpoints; false
+    resets them."""
 
 
 class RunSpec(Config):

@@ -44,15 +44,11 @@ class ScheduleConfig(Config):
         return fill_defaults(document, lambda fields: cooldown if fields.get("decay") == "wsd" else {})
 
     @model_validator(mode="after")
-    def _check_decay_fields(self) -> "ScheduleConfig":
+    def _check_unused_fields(self) -> "ScheduleConfig":
         if self.decay != "polynomial" and self.power != DEFAULT_POWER:
             raise invalid("power", f'decay "{self.decay}" has no power', 'leave it out, or decay "polynomial"')
         if self.decay != "wsd" and self.cooldown_fraction is not None:
             raise invalid("cooldown_fraction", f'decay "{self.decay}" has no cooldown', 'leave it out, or decay "wsd"')
-        return self
-
-    @model_validator(mode="after")
-    def _check_noise_scale(self) -> "ScheduleConfig":
         if self.scaling == "noise" and self.noise_scale is None:
             valid = "samples, such as the noise scale that an earlier run reports at its end; or another scaling"
             raise invalid("noise_scale", 'required by scaling "noise"', valid)

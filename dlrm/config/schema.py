@@ -177,13 +177,9 @@ class SchemaConfig(Config):
         return [column for entry in entries for column in _expand_entry(entry, kind)]
 
     @model_validator(mode="after")
-    def _check_missing(self) -> "SchemaConfig":
+    def _check_texts(self) -> "SchemaConfig":
         if self.positive is not None and self.positive in self.missing:
             raise invalid("missing", f"{self.positive!r} is also the positive label", "texts that are no values")
-        return self
-
-    @model_validator(mode="after")
-    def _check_delimiter(self) -> "SchemaConfig":
         if not self.delimiter.isascii() or set(self.delimiter) & set('"\r\n\0'):
             valid = 'ASCII characters without quotes and line ends, such as "," or "::"'
             raise invalid("delimiter", f"{self.delimiter!r} cannot separate columns", valid)

@@ -1,7 +1,8 @@
-"""Stages of a run: the rows and steps for which its batch has one size."""
+"""Rows and steps of a run: its validation rows, and its stages, in which the batch has one size."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from dlrm.config.base import Config
 from dlrm.config.batch import BatchConfig
@@ -52,6 +53,21 @@ def compute_full_rows(global_size: int, num_rows: int) -> int:
 def count_run_rows(num_rows: int, num_epochs: float) -> int:
     """Count the rows that a run trains on, in all its epochs. num_rows: training rows."""
     return max(1, round(num_rows * num_epochs))
+
+
+def compute_period(fraction: float) -> int:
+    """Return k, where one row of every k is held out; a fraction is rounded to one over a whole number."""
+    return round(1.0 / fraction)
+
+
+def count_validation_rows(num_rows: int, fraction: float, split: Literal["hash", "tail"]) -> int:
+    """Count the validation rows among `num_rows` training rows; fewer than k rows have none.
+
+    split: with hash one row of every k is held out, with tail the last rows.
+    """
+    if fraction == 0.0 or num_rows < compute_period(fraction):
+        return 0
+    return round(fraction * num_rows) if split == "tail" else num_rows // compute_period(fraction)
 
 
 def list_stages(job: JobConfig, num_rows: int, grown: Sequence[GrownBatch] = ()) -> list[BatchStage]:

@@ -4,22 +4,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 from safetensors import safe_open
 from safetensors.torch import save_file
 
 from dlrm.config import ModelConfig
 from dlrm.data.rows import DataSchema
 from dlrm.model import FirstOrder
+from dlrm.record import Record
 
 _REPORT = "report"
 """Key of the report in the metadata of the file."""
 
 
-class BlendReport(BaseModel):
+class BlendReport(Record):
     """Report on the blend of a trained model."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     message: str
     """Sentence that says how the model is blended, or why it is left as it was trained."""
@@ -27,7 +26,7 @@ class BlendReport(BaseModel):
     """Share of logistic regression in the logit; 0 if the model is best alone, null if none could be chosen."""
     num_train_rows: int | None = None
     """Number of rows that logistic regression was fitted on last; null without a share."""
-    metrics: dict[str, float | None] = {}
+    metrics: dict[str, float | None] = Field(default={})
     """Metrics of the blend by name, on the evaluation rows and the sample of training rows, and its log-loss on the
     validation rows; empty if the share is 0 or null."""
 

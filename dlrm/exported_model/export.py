@@ -2,8 +2,10 @@
 
 import json
 import platform
+import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -16,17 +18,11 @@ from dlrm.data.packed.layout import open_packed_meta
 from dlrm.data.packed.open import read_prepared_data
 from dlrm.data.prepare.fingerprint import get_library_versions
 from dlrm.data.rows import DataSchema
-from dlrm.exported_model.atomic_directory import write_whole
 from dlrm.exported_model.card import render_model_card
-from dlrm.exported_model.layout import CARD, CONFIG, ENCODERS, METRICS, WEIGHTS, SavedConfig
+from dlrm.exported_model.layout import CARD, CONFIG, ENCODERS, MANIFEST, METRICS, WEIGHTS, Manifest, SavedConfig
 from dlrm.exported_model.weights_file import map_new_weights
 from dlrm.model import FirstOrder, PlainModel
-from dlrm.record import get_checkpoint_step
-
-
-def get_software_versions() -> dict[str, str]:
-    """Return the versions of Python, the program and its libraries, by name."""
-    return {"python": platform.python_version(), "torch": str(torch.__version__), **get_library_versions()}
+from dlrm.record import FileRecord, get_checkpoint_step, sync_directory, sync_tree
 
 
 class ExportError(OSError):
@@ -87,7 +83,7 @@ def make_saved_config(
         step=step,
         train_label_rate=dataset.train_label_rate,
         exported_at=time.time(),
-        versions=get_software_versions(),
+        versions={"python": platform.python_version(), "torch": str(torch.__version__), **get_library_versions()},
     )
 
 
@@ -133,3 +129,41 @@ def _load_weights(weights: Mapping[str, torch.Tensor], checkpoint: Path, job: Jo
         load_state({"tables": {"weights": tables}, "dense": dense}, checkpoint)
     else:
         load_state({AVERAGE: {"tables": tables, "dense": dense}}, checkpoint)
+
+
+@contextmanager
+def write_whole(directory: Path) -> Iterator[Path]:
+    """Create `<directory>.part` to be filled, and rename it to `directory` at the end of the `with`.
+
+    A directory that exists before keeps its name until then, and is removed after the renaming; a kill in between
+    leaves it as `<directory>.old`. An error leaves it unchanged. The next call removes what a killed process has left.
+    """
+    part, old = (directory.with_name(f"{directory.name}.{suffix}") for suffix in ("part", "old"))
+    _remove(part)
+    try:
+        part.mkdir(parents=True)
+        yield part
+        _write_manifest(part)
+    except BaseException:
+        # Free the space of the unusable files, since the disk may be full.
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+    if directory.exists():
+        _remove(old)
+        directory.rename(old)
+    part.rename(directory)
+    sync_directory(directory.parent)
+    _remove(old)
+
+
+def _write_manifest(part: Path) -> None:
+    """Flush all files and directories to disk, and write the manifest, which lists the files but the card."""
+    sync_tree(part)
+    names = sorted(str(path.relative_to(part)) for path in part.rglob("*") if path.is_file())
+    Manifest(files={name: FileRecord.from_file(part / name) for name in names if name != CARD}).write(part / MANIFEST)
+    sync_directory(part)
+
+
+def _remove(directory: Path) -> None:
+    if directory.exists():
+        shutil.rmtree(directory)

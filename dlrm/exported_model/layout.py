@@ -13,11 +13,11 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
 
 from dlrm.config import DataConfig, ModelConfig
-from dlrm.data.packed.layout import ENCODERS, FileMeta
-from dlrm.record import PreparedData
+from dlrm.data.packed.layout import ENCODERS
+from dlrm.record import FileRecord, PreparedData, Record
 
 WEIGHTS, CONFIG, METRICS, CARD, MANIFEST = (
     "model.safetensors",
@@ -31,12 +31,10 @@ FORMAT = 1
 __all__ = ["CARD", "CONFIG", "ENCODERS", "FORMAT", "MANIFEST", "METRICS", "WEIGHTS", "Manifest", "SavedConfig"]
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, serialize_by_alias=True)
-
-
-class SavedConfig(_Record):
+class SavedConfig(Record):
     """Content of `config.json`."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
 
     model: ModelConfig
     num_dense: int
@@ -66,9 +64,9 @@ class SavedConfig(_Record):
     """Versions of the program and of the libraries that trained the model, by name."""
 
 
-class Manifest(_Record):
+class Manifest(Record):
     """Content of `manifest.json`."""
 
     format: Literal[1] = FORMAT
-    files: dict[str, FileMeta]
+    files: dict[str, FileRecord]
     """Size and SHA-256 of each file, by path relative to the directory."""

@@ -1,6 +1,5 @@
 """Loader of models that `dlrm.exported_model.export` wrote; it checks that their files have not changed since."""
 
-import hashlib
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,11 +11,10 @@ from safetensors.torch import load_file
 
 from dlrm.config import format_count
 from dlrm.data.encode.encoders import Encoders
-from dlrm.data.packed.layout import FileMeta
 from dlrm.exported_model.layout import CONFIG, ENCODERS, MANIFEST, METRICS, WEIGHTS, Manifest, SavedConfig
 from dlrm.exported_model.model import SavedModel
 from dlrm.model import PlainModel
-from dlrm.record import RunDirectory
+from dlrm.record import FileRecord, RunDirectory
 
 _NUM_THREADS = 4
 _VALID = "the model/ directory of a run, unchanged"
@@ -67,7 +65,7 @@ def check_files(directory: Path) -> None:
         list(executor.map(lambda name: _check_file(directory / name, manifest.files[name]), manifest.files))
 
 
-def _check_file(path: Path, written: FileMeta) -> None:
+def _check_file(path: Path, written: FileRecord) -> None:
     try:
         num_bytes = path.stat().st_size
         if num_bytes != written.num_bytes:
@@ -75,11 +73,10 @@ def _check_file(path: Path, written: FileMeta) -> None:
                 f"has {format_count(num_bytes, 'byte')} instead of {written.num_bytes:,}: it was truncated or replaced"
             )
             raise ModelError(f"{path}: {fault} (valid: {_VALID})")
-        with path.open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != written.sha256:
-                raise ModelError(
-                    f"{path}: has changed since it was written: its SHA-256 differs from {MANIFEST} (valid: {_VALID})"
-                )
+        if FileRecord.from_file(path) != written:
+            raise ModelError(
+                f"{path}: has changed since it was written: its SHA-256 differs from {MANIFEST} (valid: {_VALID})"
+            )
     except FileNotFoundError:
         raise ModelError(f"{path}: is missing (valid: {_VALID})") from None
     except OSError as error:

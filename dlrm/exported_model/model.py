@@ -22,7 +22,7 @@ from dlrm.data.raw.typed.typed_table import check_columns, parse_table
 from dlrm.data.raw.values.columns import list_columns_to_read
 from dlrm.exported_model.layout import SavedConfig
 from dlrm.exported_model.python_rows import make_table
-from dlrm.exported_model.score import Piece, make_block_pieces, score, score_pieces, to_probabilities
+from dlrm.exported_model.score import Piece, count_faults, make_block_pieces, score, score_pieces, to_probabilities
 from dlrm.exported_model.sources import (
     COMMAND_ARGUMENTS,
     PYTHON_ARGUMENTS,
@@ -146,11 +146,8 @@ class SavedModel:
         patterns = [patterns] if isinstance(patterns, str) else patterns
         bad_rows, odd_values = BadRowCount(max_bad_fraction, lambda _: None, "max_bad_fraction"), OddValues()
         pieces, _ = self.open_pieces(patterns, file_format, keep_going=max_bad_fraction > 0, arguments=PYTHON_ARGUMENTS)
-        for piece in score_pieces(self.module, pieces, num_threads):
-            bad_rows.add(piece.num_rows, piece.num_bad_rows, [str(fault) for fault in piece.read.faults])
-            add_odd_values(odd_values, piece.read.odd_values)
+        for piece in count_faults(score_pieces(self.module, pieces, num_threads), bad_rows, odd_values):
             yield piece.all_probabilities
-        bad_rows.check()
         _warn(odd_values)
 
     def make_torchrec_tables(self) -> "EmbeddingBagCollection":

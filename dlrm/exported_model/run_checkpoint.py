@@ -75,10 +75,7 @@ def open_run_checkpoint(run: RunDirectory, name: str, tell: Callable[[str], None
     except CheckpointFaultError as fault:
         raise DataError(str(fault), field="--checkpoint") from None
     dataset = open_data(resolved.job.data, resolved.data_roots, prepared and Path(prepared.directory))
-    return RunCheckpoint(checkpoint.path, resolved, dataset, _read_progress(checkpoint.path), tell)
-
-
-def _read_progress(path: Path) -> RunProgress:
     state = {"progress": ""}
-    load_state(state, path)
-    return RunProgress.model_validate_json(state["progress"])
+    load_state(state, checkpoint.path)
+    progress = RunProgress.model_validate_json(state["progress"])
+    return RunCheckpoint(checkpoint.path, resolved, dataset, progress, tell)

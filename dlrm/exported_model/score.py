@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
 from dlrm.data.prepare.workers import start_workers
-from dlrm.data.raw.block import Block
-from dlrm.data.raw.odd_values import OddValues
+from dlrm.data.raw.block import BadRowCount, Block
+from dlrm.data.raw.odd_values import OddValues, add_odd_values
 from dlrm.data.rows import Rows, RowSource
 from dlrm.model import PlainModel
 
@@ -102,6 +102,15 @@ def score_pieces(model: PlainModel, pieces: Iterable[Piece], num_threads: int | 
     num_threads = num_threads or len(os.sched_getaffinity(0))
     with _use_one_torch_thread(), start_workers(num_threads) as workers:
         yield from workers.map(score_piece, pieces)
+
+
+def count_faults(pieces: Iterable[ScoredPiece], bad_rows: BadRowCount, odd_values: OddValues) -> Iterator[ScoredPiece]:
+    """Yield `pieces`, and count their bad rows and odd values. Raises DataError at the end if too many rows are bad."""
+    for piece in pieces:
+        bad_rows.add(piece.num_rows, piece.num_bad_rows, [str(fault) for fault in piece.read.faults])
+        add_odd_values(odd_values, piece.read.odd_values)
+        yield piece
+    bad_rows.check()
 
 
 def make_block_pieces(blocks: Iterable[Block], encoders: Encoders, keep_going: bool) -> Iterator[Piece]:

@@ -1,9 +1,11 @@
 """Mean and mean square of the gradient of a batch, and the variance and noise that follow from them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
+from dlrm.gradient_stats.noise import StepNoise
 from dlrm.gradient_stats.parts import sum_parts, sum_squares_of_parts
 from dlrm.native import fits_native_fp32
 
@@ -23,19 +25,6 @@ class HalfMean:
     """p, fraction of the data's blocks that the whole batch draws on."""
     window: int
     """Number of the shuffle window that the batch begins in."""
-
-
-@dataclass(frozen=True)
-class NoiseEstimate:
-    """Estimates of the noise of one batch, all without bias."""
-
-    traces: list[float]
-    """tr(Sigma) of each part of the parameters."""
-    squared_norms: list[float]
-    """|G|^2 of each part."""
-    drift: float
-    """V over all parts, the variance of the mean gradient of the blocks that the batch draws on; 0 if it draws on
-    all of them."""
 
 
 @dataclass(frozen=True)
@@ -84,12 +73,12 @@ class Moments:
         sums = torch.ops.dlrm_dense.sum_moments(self.mean_square, self.mean, self.measured_mean, sizes)
         return torch.cat([sums, sum_squares_of_parts(of_half, sizes)]) if of_half else sums
 
-    def estimate_noise(self, sums: torch.Tensor) -> NoiseEstimate | None:
-        """Estimate tr(Sigma) and |G|^2 of each part of the parameters, and the drift between blocks, without bias.
+    def estimate_noise(self, sums: torch.Tensor, layers: Sequence[str]) -> StepNoise | None:
+        """Estimate tr(Sigma) and |G|^2 of each layer of the parameters, and the drift between blocks, without bias.
 
-        sums: from `compute_sums`, on the host. The tensors of these moments are not read: they may have changed since.
-        Sigma is the covariance of the gradients of single samples, G their true mean; the estimate of |G|^2 may be
-        negative, tr(Sigma) only by rounding. Over the elements of a part:
+        sums: from `compute_sums`, on the host. layers: names of its parts. The tensors of these moments are not read:
+        they may have changed since. Sigma is the covariance of the gradients of single samples, G their true mean; the
+        estimate of |G|^2 may be negative, tr(Sigma) only by rounding. Over the elements of a layer:
 
             tr(Sigma) = m / (k - 1) (sum s - |g_m|^2)
             |G|^2 = |g|^2 - tr(Sigma) / n
@@ -116,7 +105,12 @@ class Moments:
             first_norms, squared_differences = of_half
             drift = true_norms - _multiply_halves(half.fraction, squared_norms, first_norms, squared_differences)
             true_norms = true_norms - (1 - half.coverage) * drift
-        return NoiseEstimate(traces.tolist(), true_norms.tolist(), drift.sum().item())
+        return StepNoise(
+            dict(zip(layers, traces.tolist(), strict=True)),
+            dict(zip(layers, true_norms.tolist(), strict=True)),
+            drift=drift.sum().item(),
+            window=None if half is None else half.window,
+        )
 
     @property
     def per_sample_scale(self) -> float:

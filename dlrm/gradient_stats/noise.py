@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from dlrm.gradient_stats.window_drift import WindowDrift
-
 if TYPE_CHECKING:
     # They need torch, which is not installed wherever advice is computed.
     import torch
@@ -123,6 +121,46 @@ def approximate_student_quantile(num_free: float) -> float:
     return z + (z**3 + z) / (4 * num_free) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * num_free**2)
 
 
+class WindowDrift(BaseModel):
+    """Variance of the gradient between shuffle windows, and how the weight of all measurements is spread over them.
+
+    Measurements of |G|^2 in one window err together, by what its blocks have in common. With the means of the halves
+    g_1 = G + b_1 and g_2 = G + b_2, whose deviations b have a variance of 2 V each, the product has the variance
+
+        G' S_1 G + G' S_2 G + tr(S_1 S_2) <= 4 |G|^2 V + 4 V^2
+
+    since the covariances S have a trace of 2 V, and no eigenvalue above it. Both are equal if all drift is along G.
+    Windows err independently, or, within an epoch, against each other. So the variance of the mean over windows is at
+    most this bound times the sum of their squared weights.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    variance: float = 0.0
+    """V, weighted mean of the estimates of all measurements, which may be negative."""
+    window: int | None = None
+    """Number of the window of the last measurement; None if the rows are in uniformly random order."""
+    weight: float = 0.0
+    """Weight of the measurements in that window; the weights of all measurements add up to 1."""
+    squares: float = 0.0
+    """Sum of the squared weights of the windows before it."""
+
+    def add(self, variance: float, window: int | None, weight: float) -> None:
+        """Add one measurement. weight: its fraction of the mean; all earlier ones together have 1 - weight."""
+        self.variance += weight * (variance - self.variance)
+        self.weight *= 1 - weight
+        self.squares *= (1 - weight) ** 2
+        if window != self.window:
+            self.squares += self.weight**2
+            self.window, self.weight = window, 0.0
+        self.weight += weight
+
+    def bound_variance(self, squared_norm: float) -> float:
+        """Bound the variance that drift adds to `squared_norm`, the mean of all measurements of |G|^2."""
+        variance = max(self.variance, 0.0)
+        return (self.squares + self.weight**2) * 4 * variance * (max(squared_norm, 0.0) + variance)
+
+
 class NoiseState(BaseModel):
     """tr(Sigma) and |G|^2 by layer, averaged separately: the ratio of means is far less biased than a mean of ratios.
 
@@ -209,16 +247,7 @@ class LayerNoise:
 
         sums: from `compute_sums`, on the host. No tensor of `moments` is read.
         """
-        noise = moments.estimate_noise(sums)
-        if noise is None:
-            return None
-        half = moments.first_half
-        return StepNoise(
-            dict(zip(self._sizes, noise.traces, strict=True)),
-            dict(zip(self._sizes, noise.squared_norms, strict=True)),
-            drift=noise.drift,
-            window=None if half is None else half.window,
-        )
+        return moments.estimate_noise(sums, list(self._sizes))
 
 
 def _divide(above: float, below: float) -> float | None:

@@ -5,9 +5,7 @@ import time
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
-
-from dlrm.config import ConfigError, ResolvedJob, translate_errors
+from dlrm.config import ConfigError, ResolvedJob, parse_document
 from dlrm.launch.environment import MixedInstallError, NoDeviceError, check_devices, check_environment
 from dlrm.launch.nodes.own_directory import take_document
 from dlrm.launch.nodes.state import NodeResult
@@ -17,7 +15,6 @@ from dlrm.launch.outcomes import (
     make_failed_outcome,
     make_lost_outcome,
     make_result,
-    make_silent_outcome,
     make_stopped_outcome,
 )
 from dlrm.launch.preparation import decide_open_fields, fetch_source, prepare_data
@@ -40,15 +37,7 @@ LAST_LOOK_SECONDS = 8.0
 
 def read_spec(directory: RunDirectory, number: int) -> ResolvedJob:
     """Read the document that attempt `number` starts with. Raises ConfigError and OSError."""
-    return parse_spec(directory.read_spec(number))
-
-
-def parse_spec(content: bytes) -> ResolvedJob:
-    """Parse a resolved document. Raises ConfigError."""
-    try:
-        return ResolvedJob.model_validate_json(content)
-    except ValidationError as error:
-        raise ConfigError(translate_errors(error, ResolvedJob)) from None
+    return parse_document(ResolvedJob, directory.read_spec(number))
 
 
 def run_part(
@@ -181,13 +170,12 @@ def _find_early_end(stopper: Stopper, watchdog: Watchdog) -> Outcome | None:
 
 def make_given_up_outcome(watchdog: Watchdog) -> Outcome:
     """Return the outcome of a node that ends because a rank was silent, or another node was lost or has ended."""
-    if watchdog.silent_rank is not None:
-        return make_silent_outcome(watchdog.silent_rank)
+    if (silent := watchdog.silent_rank) is not None:
+        message = f"rank {silent.rank}{silent.describe()}"
+        return Outcome(state="failed", reason=EndReason.PEER_SILENT, message=message, rank=silent.rank)
     if watchdog.lost_node is not None:
         return make_lost_outcome(watchdog.lost_node)
-    if watchdog.taken_over is not None:
-        return Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message=watchdog.taken_over)
-    message = f"node {watchdog.ended_node} has ended"
+    message = watchdog.taken_over or f"node {watchdog.ended_node} has ended"
     return Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message=message)
 
 

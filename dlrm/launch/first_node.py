@@ -17,7 +17,6 @@ from dlrm.launch.nodes.rendezvous import (
     AddressError,
     RendezvousError,
     RendezvousStoppedError,
-    announce_members,
     choose_members,
     host_rendezvous,
     make_announcement,
@@ -141,7 +140,8 @@ def _run_in_store(invocation: Invocation, store: StoreProcess | None) -> int:
         group, members = _gather_nodes(place, attempt, announcement, allowed, stopper)
         _write_spec_for_nodes(directory, number, resolved, len(members))
         is_own = settle_directories(directory, group.states, members)
-        announce_members(group, announcement, members, directory.read_spec(number).decode() if is_own else "")
+        document = directory.read_spec(number).decode() if is_own else ""
+        group.update(announcement=announcement.model_copy(update={"members": members}), document=document)
     except RendezvousStoppedError:
         return invocation.finish(settle(attempt, make_stopped_outcome("stopped before all nodes had joined"), []))
     except (RendezvousError, DirectoryError, OSError) as error:

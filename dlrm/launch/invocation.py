@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from dlrm.launch.attempt import make_given_up_outcome, parse_spec, run_part
+from dlrm.config import ResolvedJob, parse_document
+from dlrm.launch.attempt import make_given_up_outcome, run_part
 from dlrm.launch.nodes.state import NodeResult
 from dlrm.launch.outcomes import make_result
 from dlrm.launch.reports import ServiceReports
@@ -50,7 +51,7 @@ class Invocation:
         """
         if self.document is not None and not self.directory.spec.exists():
             content = self.document.read_bytes()
-            parse_spec(content)
+            parse_document(ResolvedJob, content)
             write_atomically(self.directory.spec, content)
 
     def enter_attempt(self, attempt: AttemptDirectory) -> None:

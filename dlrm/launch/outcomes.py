@@ -8,7 +8,6 @@ from dlrm.launch.nodes.group import LostNode
 from dlrm.launch.nodes.state import NodeResult, NodeState
 from dlrm.record import AttemptDirectory, EndReason, Outcome, RankEnd
 from hostinfo.child import describe_exit
-from hostinfo.heartbeat import SilentRank
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
@@ -20,12 +19,6 @@ SAME_MOMENT_SECONDS = 1.0
 def make_stopped_outcome(message: str) -> Outcome:
     """Return the outcome of a stop on request before there was anything to save."""
     return Outcome(state="stopped", reason=EndReason.STOP_REQUESTED, message=message)
-
-
-def make_silent_outcome(silent: SilentRank) -> Outcome:
-    """Return the outcome of an attempt whose rank was killed because it gave no sign of life."""
-    message = f"rank {silent.rank}{silent.describe()}"
-    return Outcome(state="failed", reason=EndReason.PEER_SILENT, message=message, rank=silent.rank)
 
 
 def make_failed_outcome(attempt: AttemptDirectory, failures: "Mapping[int, ProcessFailure]") -> Outcome:
@@ -53,11 +46,6 @@ def has_own_failure(
     return any(
         not attempt.rank_error(rank).exists() and failure.pid not in killed for rank, failure in failures.items()
     )
-
-
-def has_failed(state: NodeState) -> bool:
-    """Whether the node's part of the attempt has ended without success."""
-    return state.result is not None and state.result.outcome is not None
 
 
 def make_result(outcome: Outcome | None, *, is_cause: bool = True) -> NodeResult:

@@ -1,18 +1,13 @@
 """Reports of a launch process to the service about its ranks; if the service does not see the run directory, also
 its logs, the files that the attempt has left, and how it has ended."""
 
-import contextlib
 import logging
 import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
-
-from pydantic import BaseModel, ValidationError
 
 from dlrm.record import (
     CHECKPOINT_SAVED,
@@ -29,7 +24,7 @@ from dlrm.record import (
     PushTarget,
     RemovedCheckpoints,
     SpoolReader,
-    parse_report,
+    parse_whole_reports,
     read_rank_ends,
 )
 from dlrm.reporting.log_lines import LogLines
@@ -47,8 +42,6 @@ OUTPUT_INTERVAL_SECONDS = 0.5
 OUTPUT_END_SECONDS = 5.0
 """Longest wait for the last lines: whoever reads standard output may have stopped reading."""
 MAX_LINES, MAX_BYTES = 1000, 2**20
-
-Details = TypeVar("Details", bound=BaseModel)
 
 
 class ServiceReports:
@@ -103,36 +96,26 @@ class ServiceReports:
         """Push the reports of this node's ranks during the block, where a service receives them; if it does not see
         the run directory, until `finish`."""
         assert self._attempt is not None, "the attempt was entered"
-        if self._target is not None:
-            with RankOutput(self._attempt, ranks), self._push(self._attempt, ranks):
-                yield
-        elif self._attempt.push_target.exists():
-            with self._push(self._attempt, ranks):
-                yield
-        else:
+        with ExitStack() as stack:
+            if self._target is not None:
+                stack.enter_context(RankOutput(self._attempt, ranks))
+            if self._pusher is not None:
+                self._pusher.add_ranks(ranks)
+                if self._node != 0:
+                    self._pusher.add_launch_log(ranks[0], self._launch_log)
+            elif self._target is not None or self._attempt.push_target.exists():
+                pusher = Pusher(self._attempt, ranks, self._target, self._on_closed)
+                pusher.start()
+                stack.callback(pusher.close)
             yield
-
-    @contextmanager
-    def _push(self, attempt: AttemptDirectory, ranks: range) -> Iterator[None]:
-        if self._pusher is not None:
-            self._pusher.add_ranks(ranks)
-            if self._node != 0:
-                self._pusher.add_launch_log(ranks[0], self._launch_log)
-            yield
-            return
-        pusher = Pusher(attempt, ranks, self._target, self._on_closed)
-        pusher.start()
-        try:
-            yield
-        finally:
-            pusher.close()
 
     def finish(self, outcome: Outcome) -> None:
         """Report the end of the attempt; node 0 does so to the service, once it has all that was reported before."""
         rank_ends = [] if self._attempt is None else read_rank_ends(self._attempt.rank_ends)
-        is_teller = self._pusher is not None and self._attempt is not None and self._node == 0
-        left = find_left_files(self._attempt) if is_teller and self._attempt is not None else LeftFiles()
-        end = AttemptEnd(outcome=outcome, rank_ends=rank_ends, model_path=left.model_path, checkpoint=left.checkpoint)
+        model_path, checkpoint = None, None
+        if self._pusher is not None and self._attempt is not None and self._node == 0:
+            model_path, checkpoint = find_left_files(self._attempt)
+        end = AttemptEnd(outcome=outcome, rank_ends=rank_ends, model_path=model_path, checkpoint=checkpoint)
         _write_termination(end)
         if self._pusher is not None:
             self._pusher.close(end if self._node == 0 else None, self._is_stopped)
@@ -183,7 +166,7 @@ class RankOutput:
 
     def _run(self) -> None:
         # A closed output ends the copy, and nothing else.
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             while not self._is_closing.wait(OUTPUT_INTERVAL_SECONDS):
                 self._copy()
             self._copy()
@@ -195,53 +178,25 @@ class RankOutput:
                 sys.stdout.buffer.flush()
 
 
-@dataclass(frozen=True)
-class LeftFiles:
-    """Files that an attempt has left."""
+def find_left_files(attempt: AttemptDirectory) -> tuple[str | None, CheckpointReport | None]:
+    """Find the directory or URI of the model and the newest checkpoint of an attempt; None if absent.
 
-    model_path: str | None = None
-    """Directory of the model, or its URI; None if absent."""
-    checkpoint: CheckpointReport | None = None
-    """Newest checkpoint; None if absent."""
-
-
-def find_left_files(attempt: AttemptDirectory) -> LeftFiles:
-    """Find the model and the newest checkpoint of an attempt, as the service does that gets all events of rank 0.
-
-    In a run that is kept in a bucket, only what has been uploaded counts.
+    They are those that the service finds if it gets all events of rank 0. In a run that is kept in a bucket, only what
+    has been uploaded counts.
     """
     model_path: str | None = None
     checkpoints: dict[int, CheckpointReport] = {}
-    for event in _read_events(attempt):
-        if event.name in (CHECKPOINT_SAVED, UPLOADED) and (saved := _parse(CheckpointReport, event)) is not None:
-            checkpoints[saved.step] = saved
-        if event.name == CHECKPOINTS_REMOVED and (removed := _parse(RemovedCheckpoints, event)) is not None:
-            for step in removed.steps:
-                checkpoints.pop(step, None)
-        if event.name in (MODEL_SAVED, UPLOADED) and (model := _parse(ModelReport, event)) is not None:
-            model_path = model.path
-    return LeftFiles(model_path, checkpoints[max(checkpoints)] if checkpoints else None)
-
-
-def _read_events(attempt: AttemptDirectory) -> list[EventReport]:
     try:
         lines = SpoolReader(attempt.spool_file(0, "events")).read(max_lines=10**9)
     except OSError as error:
         log.warning("the end is reported without the files of the run: %s", error)
-        return []
-    events: list[EventReport] = []
-    for line in lines:
-        try:
-            report = parse_report(line)
-        except ValidationError:
-            continue
-        if isinstance(report, EventReport):
-            events.append(report)
-    return events
-
-
-def _parse(kind: type[Details], event: EventReport) -> Details | None:
-    try:
-        return kind.model_validate(event.details)
-    except ValidationError:
-        return None
+        return None, None
+    for event in (report for report in parse_whole_reports(lines) if isinstance(report, EventReport)):
+        if event.name in (CHECKPOINT_SAVED, UPLOADED) and (saved := event.parse_details(CheckpointReport)) is not None:
+            checkpoints[saved.step] = saved
+        if event.name == CHECKPOINTS_REMOVED and (removed := event.parse_details(RemovedCheckpoints)) is not None:
+            for step in removed.steps:
+                checkpoints.pop(step, None)
+        if event.name in (MODEL_SAVED, UPLOADED) and (model := event.parse_details(ModelReport)) is not None:
+            model_path = model.path
+    return model_path, checkpoints[max(checkpoints)] if checkpoints else None

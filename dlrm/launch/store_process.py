@@ -110,7 +110,7 @@ class StoreProcess:
                     found = self._seen.get(MessageKind.LEFT)
                 # What it had seen before the end of the ranks is not the end of their files.
                 message = found if found is not None and found.is_asked else message
-                if message is not None and _is_over(message, has_failed=has_failed):
+                if message is not None and (not message.text or (has_failed and message.is_only_waiting)):
                     break
                 relay.tell_new()
                 if message is not None and time.monotonic() >= tell_at:
@@ -210,7 +210,3 @@ def _read_wait_seconds() -> float:
     except ValueError:
         log.warning("%s is %r, which is no number of seconds: %.0f is taken", WAIT_VARIABLE, text, DEFAULT_WAIT_SECONDS)
         return DEFAULT_WAIT_SECONDS
-
-
-def _is_over(message: Message, *, has_failed: bool) -> bool:
-    return not message.text or (has_failed and message.is_only_waiting)

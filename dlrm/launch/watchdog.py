@@ -10,7 +10,6 @@ from contextlib import contextmanager
 import psutil
 
 from dlrm.launch.nodes.group import LostNode, NodeGroup
-from dlrm.launch.outcomes import has_failed
 from dlrm.launch.stopper import Stopper
 from dlrm.launch.store_process import StoreProcess
 from hostinfo.heartbeat import RankMonitor, SilentRank
@@ -106,7 +105,7 @@ class Watchdog:
             log.error("%s", lost[0].describe())
             self.lost_node = lost[0]
             group.give_up(lost[0])
-        elif group is not None and (node := _find_failed_node(group)) is not None:
+        elif group is not None and (node := group.find_failed()) is not None:
             log.error("node %d has ended", node)
             self.ended_node = node
         elif group is not None and not self._has_passed_on and self._stopper.is_requested:
@@ -123,8 +122,3 @@ class Watchdog:
             with contextlib.suppress(psutil.Error):
                 child.kill()
                 self.killed.add(child.pid)
-
-
-def _find_failed_node(group: NodeGroup) -> int | None:
-    """Return another node whose part of the attempt has ended without success; None if absent."""
-    return next((node for node, state in group.states.items() if node != group.place.node and has_failed(state)), None)

@@ -10,15 +10,11 @@ torchmetrics sums in float32 even for float64 input: its AUC of a million tied s
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dlrm.metrics.ranking import rank_rows
+from dlrm.metrics.ranking import Vector, rank_rows
 
-Vector = NDArray[Any]
-"""Array [n] of any number type."""
 EPSILON = 2.0**-52
 """Smallest distance of a probability from 0 and 1 where its logarithm is taken."""
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Vector = NDArray[Any]
+"""Array [n] of any number type."""
 
 
 @dataclass(frozen=True)

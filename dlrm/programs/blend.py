@@ -8,7 +8,6 @@ signal does, at once.
 
 import argparse
 import sys
-import warnings
 from pathlib import Path
 
 import torch
@@ -30,8 +29,6 @@ def main() -> int:
     arguments = parser.parse_args()
     end_on_stop_signals()
     end_first_when_memory_is_short()
-    # The checkpoint is read in one process, on purpose.
-    warnings.filterwarnings("ignore", message="torch.distributed is disabled", category=UserWarning)
     directory = RunDirectory(arguments.run_directory)
     resolved = ResolvedJob.model_validate_json(directory.spec.read_bytes())
     job = resolved.job

@@ -8,7 +8,6 @@ run held out.
 import argparse
 import json
 import sys
-import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -21,12 +20,12 @@ from dlrm.data.errors import DataError
 from dlrm.data.open import open_data
 from dlrm.data.packed.open import is_packed, open_packed, read_prepared_data
 from dlrm.data.raw.block import BadRowCount
-from dlrm.data.raw.odd_values import OddValues, add_odd_values, describe_odd_values
+from dlrm.data.raw.odd_values import OddValues, describe_odd_values
 from dlrm.data.rows import RowSource
 from dlrm.exported_model.load import ModelError, load_saved_model
 from dlrm.exported_model.model import SavedModel
 from dlrm.exported_model.run_checkpoint import open_run_checkpoint
-from dlrm.exported_model.score import Piece, ScoredPiece, make_source_pieces, score_pieces
+from dlrm.exported_model.score import Piece, ScoredPiece, count_faults, make_source_pieces, score_pieces
 from dlrm.exported_model.sources import open_compatible
 from dlrm.metrics.binary import compute_binary_metrics, constant_log_loss
 from dlrm.programs.json_lines import fail
@@ -41,10 +40,11 @@ def main() -> int:
     parser.add_argument("data", nargs="*", help="files or patterns, or a packed directory")
     parser.add_argument("--format", choices=RAW_FORMATS, help="format of DATA; default: detected")
     arguments = parser.parse_args()
-    # A checkpoint is read in one process, on purpose.
-    warnings.filterwarnings("ignore", message="torch.distributed is disabled", category=UserWarning)
     try:
-        model = _load_model(arguments.model, arguments.checkpoint)
+        if arguments.checkpoint is None:
+            model = load_saved_model(arguments.model)
+        else:
+            model = open_run_checkpoint(RunDirectory(arguments.model), arguments.checkpoint, tell).load_model()
         metrics = measure(model, arguments.data, arguments.format)
     except (DataError, ModelError, OSError) as error:
         return fail(error)
@@ -63,12 +63,6 @@ def measure(model: SavedModel, patterns: list[str], file_format: str | None = No
     metrics = asdict(compute_binary_metrics(labels, logits, weights))
     constant = constant_log_loss(labels, model.config.train_label_rate, weights)
     return {**metrics, "constant_log_loss": constant}
-
-
-def _load_model(path: Path, checkpoint: str | None) -> SavedModel:
-    if checkpoint is None:
-        return load_saved_model(path)
-    return open_run_checkpoint(RunDirectory(path), checkpoint, tell).load_model()
 
 
 def tell(message: str) -> None:
@@ -119,13 +113,8 @@ def _check_bad_rows(model: SavedModel, pieces: Iterable[ScoredPiece]) -> Iterato
     Raises DataError at the end if the share of bad rows exceeds that allowed in the model's own data.
     """
     max_bad_fraction = model.config.data.max_bad_fraction
-    bad_rows = BadRowCount(max_bad_fraction, lambda fault: tell(f"left out: {fault}"))
     odd_values: OddValues = {}
-    for piece in pieces:
-        bad_rows.add(piece.num_rows, piece.num_bad_rows, [str(fault) for fault in piece.read.faults])
-        add_odd_values(odd_values, piece.read.odd_values)
-        yield piece
-    bad_rows.check()
+    yield from count_faults(pieces, BadRowCount(max_bad_fraction, lambda fault: tell(f"left out: {fault}")), odd_values)
     for description in describe_odd_values(odd_values):
         tell(description)
 

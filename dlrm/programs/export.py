@@ -9,7 +9,6 @@ stderr, and bad input exit code 64.
 import argparse
 import json
 import sys
-import warnings
 from pathlib import Path
 
 from dlrm.data.errors import DataError
@@ -29,8 +28,6 @@ def main() -> int:
     parser.add_argument("--checkpoint", required=True, help="as `dlrm.record.find_checkpoint` finds it")
     parser.add_argument("--output", type=Path, required=True, help="directory to write; must not exist")
     arguments = parser.parse_args()
-    # The checkpoint is read in one process, on purpose.
-    warnings.filterwarnings("ignore", message="torch.distributed is disabled", category=UserWarning)
     try:
         run = RunDirectory(arguments.run_directory)
         checkpoint = open_run_checkpoint(run, arguments.checkpoint, tell)

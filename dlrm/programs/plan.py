@@ -37,22 +37,14 @@ from dlrm.planning.machine_resources import (
 from dlrm.planning.plan_notes import list_plan_notes
 from dlrm.planning.request import make_checked_plan
 from dlrm.planning.run_time import estimate_training_seconds
-from dlrm.planning.shortages import (
-    count_run_samples,
-    count_run_steps,
-    list_run_stages,
-    list_shortages,
-)
-from dlrm.planning.sizes import (
-    Sizes,
-    UnknownSizesError,
-)
+from dlrm.planning.shortages import count_run_samples, count_run_steps, list_run_stages, list_shortages
+from dlrm.planning.sizes import Sizes, UnknownSizesError
 from dlrm.planning.table_sizes import Place, find_table_sizes
 from dlrm.programs.json_lines import fail
 from dlrm.record import NoModelError, RunDirectory, TrainedModel
 from hostinfo.fast_exit import skip_last_collection
 from hostinfo.process_memory import limit_memory
-from sharding.planner import Plan, PlanError
+from sharding.planner import PlanError
 from sharding.planner.report import PART_OF_TERM, make_plan_report
 
 NO_TRAINER = (
@@ -136,24 +128,20 @@ def _make_plan(resolved: ResolvedJob, sizes: Sizes, machine: MachineResources) -
     except PlanError as error:
         return {"sizes_from": sizes.source, "refusal": error.as_dict()}
     report = make_plan_report(request, plan)
+    # None if the steps cannot be known before the run.
+    stages = None if sizes.rows is None else list_run_stages(resolved.job, sizes.rows)
     resolved = resolved.with_planned_chunk(request.chunk_size)
     return {
         "resolved": resolved.model_dump(mode="json"),
-        "training_seconds": _estimate_training_seconds(resolved, sizes, machine, plan),
+        "training_seconds": None
+        if stages is None
+        else estimate_training_seconds(resolved, sizes, machine, plan, stages),
         "sizes_from": sizes.source,
         "plan": report.as_json(),
         "warnings": _list_warnings(resolved, sizes, machine),
         "notes": list_plan_notes(resolved.job, sizes, machine, report),
         "part_of_term": PART_OF_TERM,
     }
-
-
-def _estimate_training_seconds(
-    resolved: ResolvedJob, sizes: Sizes, machine: MachineResources, plan: Plan
-) -> float | None:
-    """Estimate the seconds of all steps of a run; None if they cannot be known before it."""
-    stages = None if sizes.rows is None else list_run_stages(resolved.job, sizes.rows)
-    return None if stages is None else estimate_training_seconds(resolved, sizes, machine, plan, stages)
 
 
 def _list_warnings(resolved: ResolvedJob, sizes: Sizes, machine: MachineResources) -> list[str]:

@@ -18,9 +18,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -30,28 +28,17 @@ from dlrm.data.errors import DataError
 from dlrm.data.packed.open import is_packed
 from dlrm.data.prepare.progress import PreparationProgress
 from dlrm.data.raw.block import BadRowCount
-from dlrm.data.raw.odd_values import OddValues, add_odd_values, describe_odd_values
+from dlrm.data.raw.odd_values import OddValues, describe_odd_values
 from dlrm.exported_model.load import ModelError, load_saved_model
 from dlrm.exported_model.model import SavedModel
-from dlrm.exported_model.score import Piece, make_source_pieces, score_pieces
+from dlrm.exported_model.score import Piece, count_faults, make_source_pieces, score_pieces
 from dlrm.exported_model.score_file import Write, open_score_file, open_score_lines
 from dlrm.exported_model.sources import open_compatible
 from dlrm.programs.json_lines import fail, print_event, print_line
 from dlrm.record import EXIT_DONE, EXIT_FAILED, EXIT_STOPPED
 from hostinfo.fast_exit import skip_last_collection
 from hostinfo.process_memory import get_peak_memory_bytes
-
-
-@dataclass
-class Counts:
-    """Numbers of scored rows."""
-
-    num_rows: int = 0
-    """Number of rows, bad ones included."""
-    num_bad_rows: int = 0
-    num_undefined: int = 0
-    """Number of good rows without a score: their values are so far from those in training that the model overflows."""
-    odd_values: OddValues = field(default_factory=OddValues)
+from hostinfo.stop_signals import handle_stop_signals
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -68,40 +55,49 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--threads", type=int, help="default: all cores")
     options = parser.parse_args(arguments)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _stop)
+    # As an exception, so that a partly written file is removed.
+    handle_stop_signals(lambda: sys.exit(EXIT_STOPPED))
     if options.lines_to is not None:
         # The reader of the lines may close the pipe early.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     started = time.monotonic()
     try:
-        counts = _predict(load_saved_model(options.model), options)
+        result = _predict(load_saved_model(options.model), options)
     except (DataError, ModelError) as error:
         return fail(error)
     except OSError as error:
         return fail(f"failed; another attempt may succeed: {error}", EXIT_FAILED)
-    print_line(_make_result(counts, time.monotonic() - started))
+    seconds = time.monotonic() - started
+    speed = {"seconds": seconds, "rows_per_second": result["num_rows"] / seconds}
+    print_line({"kind": "result", **result, **speed, "peak_memory_bytes": get_peak_memory_bytes()})
     return EXIT_DONE
 
 
-def _predict(model: SavedModel, options: argparse.Namespace) -> Counts:
-    progress, counts = PreparationProgress(print_event), Counts()
+def _predict(model: SavedModel, options: argparse.Namespace) -> dict[str, Any]:
+    """Score the rows, and return how many there are, bad ones included, and how many are bad, undefined or odd.
+
+    An undefined row has values so far from those in training that the model overflows.
+    """
+    progress, odd_values = PreparationProgress(print_event), OddValues()
+    num_rows, num_bad_rows, num_undefined = 0, 0, 0
     pieces, num_bytes = _make_pieces(model, options)
     bad_rows = BadRowCount(
         options.max_bad_fraction, lambda fault: progress.note("bad_row", fault), "--max-bad-fraction"
     )
     with _open_output(options) as write:
         progress.start("scoring", 1.0, num_bytes)
-        for piece in score_pieces(model.module, pieces, options.threads):
-            bad_rows.add(piece.num_rows, piece.num_bad_rows, [str(fault) for fault in piece.read.faults])
+        for piece in count_faults(score_pieces(model.module, pieces, options.threads), bad_rows, odd_values):
             write(piece.all_probabilities)
-            counts.num_rows += piece.num_rows
-            counts.num_bad_rows += piece.num_bad_rows
-            add_odd_values(counts.odd_values, piece.read.odd_values)
-            counts.num_undefined += int(np.isnan(piece.logits).sum())
+            num_rows += piece.num_rows
+            num_bad_rows += piece.num_bad_rows
+            num_undefined += int(np.isnan(piece.logits).sum())
             progress.advance(piece.num_bytes, piece.num_rows)
-        bad_rows.check()
-    return counts
+    return {
+        "num_rows": num_rows,
+        "num_bad_rows": num_bad_rows,
+        "num_undefined": num_undefined,
+        "odd_values": describe_odd_values(odd_values),
+    }
 
 
 def _open_output(options: argparse.Namespace) -> AbstractContextManager[Write]:
@@ -131,24 +127,6 @@ def _refuse_output_in(output: Path | None, directory: Path, what: str) -> None:
     """Raise DataError if the scores would replace a file that is needed."""
     if output is not None and output.exists() and output.resolve().is_relative_to(directory.resolve()):
         raise DataError(f"is a file in {what}", output, field="--output", valid="another name")
-
-
-def _stop(signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-    # Raised as an exception, so that a partly written file is removed.
-    sys.exit(EXIT_STOPPED)
-
-
-def _make_result(counts: Counts, seconds: float) -> dict[str, Any]:
-    return {
-        "kind": "result",
-        "num_rows": counts.num_rows,
-        "num_bad_rows": counts.num_bad_rows,
-        "num_undefined": counts.num_undefined,
-        "odd_values": describe_odd_values(counts.odd_values),
-        "seconds": seconds,
-        "rows_per_second": counts.num_rows / seconds,
-        "peak_memory_bytes": get_peak_memory_bytes(),
-    }
 
 
 if __name__ == "__main__":

@@ -11,18 +11,14 @@ Exit codes: 0 done; 64 bad configuration or data, described in one line on stand
 
 import argparse
 import os
-import signal
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
-from pydantic import ValidationError
-
-from dlrm.config import ConfigError, DataConfig, translate_errors
+from dlrm.config import ConfigError, DataConfig, parse_document
 from dlrm.config.data import RAW_FORMATS
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
@@ -35,6 +31,7 @@ from dlrm.programs.json_lines import fail, print_event, print_line
 from dlrm.record import EXIT_DONE, EXIT_FAILED, EXIT_STOPPED
 from hostinfo.fast_exit import skip_last_collection
 from hostinfo.process_memory import get_peak_memory_bytes
+from hostinfo.stop_signals import handle_stop_signals
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,8 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--extend", type=Path, help="packed directory or model whose ids stay unchanged")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all cores")
     options = parser.parse_args(arguments)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _stop)
+    # Nothing to clean up: the next call resumes from what a kill leaves.
+    handle_stop_signals(lambda: os._exit(EXIT_STOPPED))
     started = time.monotonic()
     try:
         base = None if options.extend is None else open_base(options.extend)
@@ -59,21 +56,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _prepare(document: bytes, options: argparse.Namespace, base: Encoders | None) -> PackedMeta:
     try:
-        config = DataConfig.model_validate_json(document)
-    except ValidationError as error:
-        faults = translate_errors(error, DataConfig)
-        raise ConfigError([replace(fault, field=f"data.{fault.field}".rstrip(".")) for fault in faults]) from None
+        config = parse_document(DataConfig, document)
+    except ConfigError as error:
+        faults = [replace(fault, field=f"data.{fault.field}".rstrip(".")) for fault in error.errors]
+        raise ConfigError(faults) from None
     if not config.is_raw:
         valid = " or ".join(f'"{kind}"' for kind in RAW_FORMATS)
         raise DataError(f"{config.format} needs no preparation", field="data.format", valid=valid)
     train, evaluation = find_splits(config, None, Path())
     threads = max(options.threads, 1)
     return prepare(config, train, evaluation, options.output, num_threads=threads, on_event=print_event, base=base)
-
-
-def _stop(signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-    # Nothing to clean up: the next call resumes from what a kill leaves.
-    os._exit(EXIT_STOPPED)
 
 
 def _make_result(meta: PackedMeta, base: Encoders | None, seconds: float) -> dict[str, Any]:

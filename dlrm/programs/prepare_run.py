@@ -9,7 +9,6 @@ import argparse
 import logging
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 from dlrm.config import ResolvedJob, format_count
@@ -91,11 +90,20 @@ def prepare(directory: RunDirectory, number: int, reporter: Reporter) -> None:
     before = PreparedData.read(directory.data)
     # A table may have newer versions by now: the job goes on with those that it began with.
     versions = {} if before is None else before.tables
-    found = read_prepared_data(
-        _prepare_raw(resolved, directory, base, report, versions)
-        if resolved.job.data.is_raw
-        else _verify(resolved, base, report)
-    )
+    if resolved.job.data.is_raw:
+        packed = find_or_prepare(
+            resolved.job.data,
+            resolved.data_roots,
+            Path(resolved.data_cache) if resolved.data_cache else directory.prepared,
+            base_directory=Path(),
+            num_threads=resolved.job.resources.num_cores,
+            on_event=report,
+            base=base,
+            versions=versions,
+        )
+    else:
+        packed = _verify(resolved, base, report)
+    found = read_prepared_data(packed)
     if before is not None and before.checksum != found.checksum:
         patterns = ", ".join(resolved.job.data.train)
         message = (
@@ -109,25 +117,6 @@ def prepare(directory: RunDirectory, number: int, reporter: Reporter) -> None:
     for description in describe_odd_values(meta.odd_values):
         reporter.event("odd_values", description)
     reporter.event("data_prepared", f"the prepared rows are in {found.directory}", **found.model_dump())
-
-
-def _prepare_raw(
-    resolved: ResolvedJob,
-    directory: RunDirectory,
-    base: Encoders | None,
-    report: EventReporter,
-    versions: Mapping[str, str],
-) -> Path:
-    return find_or_prepare(
-        resolved.job.data,
-        resolved.data_roots,
-        Path(resolved.data_cache) if resolved.data_cache else directory.prepared,
-        base_directory=Path(),
-        num_threads=resolved.job.resources.num_cores,
-        on_event=report,
-        base=base,
-        versions=versions,
-    )
 
 
 def _verify(resolved: ResolvedJob, base: Encoders | None, report: EventReporter) -> Path:

@@ -13,12 +13,10 @@ import argparse
 import math
 import os
 import shutil
-import signal
 import sys
 import time
 from pathlib import Path
-from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 from dlrm.data.raw.stores import StoreError
 from dlrm.exported_model.layout import CONFIG, METRICS
@@ -49,9 +47,10 @@ from dlrm.run_store.fetch import (
 from dlrm.run_store.layout import MODEL, MODEL_MANIFEST, find_newest_attempt, list_remote_steps
 from dlrm.run_store.lease import LeaseHeldError, LeaseLostError, RunLease
 from dlrm.run_store.objects import ObjectStore, RequestError
-from dlrm.run_store.open import check_store, make_record, parse_uri, split_run_uri
+from dlrm.run_store.open import check_store, parse_uri, split_run_uri
 from dlrm.run_store.upload import Uploader, UploadPart
 from hostinfo.fast_exit import skip_last_collection
+from hostinfo.stop_signals import handle_stop_signals
 
 CHECK_SECONDS = 30.0
 POLL_SECONDS = 0.5
@@ -72,12 +71,15 @@ def main() -> int:
     upload = commands.add_parser("upload")
     upload.add_argument("directory", type=Path)
     arguments = parser.parse_args()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _stop)
+    # As an exception, so that a lease is given up.
+    handle_stop_signals(lambda: sys.exit(EXIT_STOPPED))
     try:
         result = _run(arguments)
     except SystemExit:
-        _end(EXIT_STOPPED)
+        # Without waiting for the files that are on their way.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(EXIT_STOPPED)
     except (StoreError, CheckpointFaultError) as error:
         return fail(error)
     except (RequestError, LeaseHeldError, LeaseLostError, RunInUseError, OSError) as error:
@@ -123,14 +125,17 @@ def fetch_run(uri: str, path: Path, retries: Retries) -> dict[str, Any]:
 
     Raises StoreError, RequestError, RunInUseError and OSError.
     """
-    parent, run_id = split_run_uri(uri)
-    store, directory = ObjectStore(f"{parent}/{run_id}"), RunDirectory(path)
-    _require_run(store, retries)
-    record = RunStoreRecord.read(directory.run_store) or make_record(uri, path)
+    store, directory = _open_run(uri, retries), RunDirectory(path)
+    record = RunStoreRecord.read(directory.run_store)
+    if record is None:
+        path.mkdir(parents=True, exist_ok=True)
+        parent, run_id = split_run_uri(uri)
+        record = RunStoreRecord(uri=parent, run_id=run_id)
+        record.write(directory.run_store)
     if record.run_uri != store.uri:
         raise StoreError(f"{path}: is the directory of {record.run_uri}", "another --run-directory")
     with hold_run_lock(directory):
-        is_later = fetch_small_files(store, directory, retries).is_later
+        is_later = fetch_small_files(store, directory, retries)
         fetch_checkpoints(store, directory, retries, replaces=False)
         if is_later or not directory.model.exists():
             part = path / "model.part"
@@ -147,9 +152,7 @@ def fetch_one_checkpoint(uri: str, path: Path, name: str | None, retries: Retrie
     name: as `find_remote_step` takes it; None for the checkpoint of its model, or the newest one if it has no model.
     Raises StoreError, CheckpointFaultError, RequestError and OSError.
     """
-    parent, run_id = split_run_uri(uri)
-    store, directory = ObjectStore(f"{parent}/{run_id}"), RunDirectory(path)
-    _require_run(store, retries)
+    store, directory = _open_run(uri, retries), RunDirectory(path)
     fetch_small_files(store, directory, retries)
     for file in (CONFIG, METRICS):
         if f"{MODEL}/{file}" in retries.run(lambda: store.list_below(MODEL)):
@@ -242,12 +245,13 @@ def _upload_all(uploader: Uploader, retries: Retries) -> None:
     retries.run(uploader.upload_end)
 
 
-def _require_run(store: ObjectStore, retries: Retries) -> None:
-    """Raise StoreError if there is no run in `store`."""
+def _open_run(uri: str, retries: Retries) -> ObjectStore:
+    """Open the store of the run at `uri`. Raises StoreError if there is none."""
+    store = ObjectStore("/".join(split_run_uri(uri)))
     if retries.run(lambda: store.read_bytes("spec.json")) is None:
-        raise StoreError(
-            f"{store.uri}: there is no run", "s3://bucket/prefix/RUN, as `dlrm train --run-store` wrote it"
-        )
+        valid = "s3://bucket/prefix/RUN, as `dlrm train --run-store` wrote it"
+        raise StoreError(f"{store.uri}: there is no run", valid)
+    return store
 
 
 def _find_model_step(directory: RunDirectory) -> str:
@@ -265,18 +269,6 @@ def _tell(message: str) -> None:
 
 def _tell_event(name: str, message: str, **_: Any) -> None:
     print_line({"kind": "note", "name": name, "message": message})
-
-
-def _stop(signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-    # Raised as an exception, so that a lease is given up.
-    sys.exit(EXIT_STOPPED)
-
-
-def _end(code: int) -> NoReturn:
-    """End this process without waiting for the files that are on their way."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
 
 
 if __name__ == "__main__":

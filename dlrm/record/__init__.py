@@ -2,12 +2,10 @@
 
 # pyright: reportUnusedImport=false
 
-from dlrm.record.advice import BATCH_ADVICE, BatchAdvice, BatchCost
 from dlrm.record.checkpoints import (
     COMPLETE,
     CheckpointDirectory,
     CheckpointFaultError,
-    CheckpointFile,
     CheckpointManifest,
     find_checkpoint,
     find_newest_checkpoint,
@@ -18,6 +16,7 @@ from dlrm.record.directory import AttemptDirectory, RunDirectory
 from dlrm.record.event_names import (
     AVERAGES_WEIGHTS,
     BANNERS,
+    BATCH_ADVICE,
     BATCH_GROWN,
     BEST_MODEL,
     BEST_MODEL_LOST,
@@ -51,17 +50,24 @@ from dlrm.record.event_names import (
 )
 from dlrm.record.file_reports import (
     FILE_REPORTS_VARIABLE,
-    MAX_MODEL_FILES,
     AttemptEnd,
     CheckpointReport,
-    ModelFile,
     ModelReport,
     PushTarget,
     RemovedCheckpoints,
     are_files_reported,
     make_model_report,
 )
-from dlrm.record.files import FULL_DISK, remove_partial_files, sync_directory, sync_tree, write_atomically
+from dlrm.record.files import (
+    FULL_DISK,
+    FileRecord,
+    OpenRecord,
+    Record,
+    remove_partial_files,
+    sync_directory,
+    sync_tree,
+    write_atomically,
+)
 from dlrm.record.lock import RunInUseError, hold_run_lock
 from dlrm.record.metrics import (
     LOGISTIC_REGRESSION,
@@ -85,7 +91,6 @@ from dlrm.record.outcome import (
     read_rank_ends,
     write_rank_ends,
 )
-from dlrm.record.prepared import PreparedData
 from dlrm.record.profile import (
     PART_DESCRIPTIONS,
     PLAN,
@@ -102,7 +107,17 @@ from dlrm.record.quality_warnings import (
     QualityWarning,
     list_quality_warnings,
 )
+from dlrm.record.references import (
+    RUN_STORE_VARIABLE,
+    PreparedData,
+    RunStoreRecord,
+    checksum_file,
+    is_uploaded,
+    mark_uploaded,
+)
 from dlrm.record.reports import (
+    BatchAdvice,
+    BatchCost,
     EvaluationReport,
     EventReport,
     Phase,
@@ -113,7 +128,6 @@ from dlrm.record.reports import (
     parse_report,
     parse_whole_reports,
 )
-from dlrm.record.run_store import RUN_STORE_VARIABLE, RunStoreRecord, checksum_file, is_uploaded, mark_uploaded
 from dlrm.record.scores import ScoresDirectory, ScoresRecord
 from dlrm.record.spool import SpoolReader, SpoolWriter
 from dlrm.record.trained import ModelRecord, NoModelError, TrainedModel

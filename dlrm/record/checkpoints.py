@@ -12,26 +12,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from dlrm.record.files import sync_directory, write_atomically
+from dlrm.record.files import FileRecord, sync_directory, write_atomically
 
 COMPLETE = "COMPLETE"
 _NAME = re.compile(r"step-(\d{8,})")
 _NAME_OF_ANY_LENGTH = re.compile(r"step-(\d+)")
-
-
-class CheckpointFile(BaseModel):
-    """One file of a checkpoint."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    num_bytes: int
-    sha256: str
-
-    @classmethod
-    def from_file(cls, file: Path) -> "CheckpointFile":
-        """Return the size and the SHA-256 of `file`. Raises OSError."""
-        with file.open("rb") as content:
-            return cls(num_bytes=file.stat().st_size, sha256=hashlib.file_digest(content, "sha256").hexdigest())
 
 
 class CheckpointManifest(BaseModel):
@@ -54,7 +39,7 @@ class CheckpointManifest(BaseModel):
     """Identity of the job, as `dlrm.config.make_identity` returns it."""
     data_checksum: str | None
     """Checksum of the prepared rows; null for a synthetic log."""
-    files: dict[str, CheckpointFile]
+    files: dict[str, FileRecord]
 
     @property
     def num_bytes(self) -> int:

@@ -34,6 +34,8 @@ BLEND_LEFT_OUT = "blend_left_out"
 FEW_STEPS, SHORT_EPOCH, ONE_LABEL, LARGE_BATCH = "few_steps", "short_epoch", "one_label", "large_batch"
 """Names of warnings: the run is too short to learn in, an epoch is shorter than a batch, all training rows have one
 label, and the batch is far above the noise scale."""
+BATCH_ADVICE = "batch_advice"
+"""Name of the event with advice on the batch, a `BatchAdvice`."""
 CANNOT_GROW = "cannot_grow"
 """Name of the warning that a batch cannot grow by the noise scale, although it should."""
 FEW_EVALUATION_ROWS = "few_evaluation_rows"

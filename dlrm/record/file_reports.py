@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from dlrm.record.checkpoints import CheckpointManifest
+from dlrm.record.files import OpenRecord
 from dlrm.record.outcome import Outcome, RankEnd
 
 FILE_REPORTS_VARIABLE = "DLRM_FILE_REPORTS"
@@ -24,10 +25,8 @@ MAX_SHORT_PLACE_BYTES = 1000
 use."""
 
 
-class PushTarget(BaseModel):
+class PushTarget(OpenRecord):
     """Address of the service for the reports of one attempt, and its token: `push.json`; secret."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     url: str
     token: str = Field(repr=False)
@@ -45,10 +44,8 @@ def are_files_reported() -> bool:
     return os.environ.get(FILE_REPORTS_VARIABLE) == "1"
 
 
-class CheckpointReport(BaseModel):
+class CheckpointReport(OpenRecord):
     """A complete checkpoint, in the details of `checkpoint_saved`, or of `uploaded` where the run is in a bucket."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     step: int = Field(ge=0, lt=2**63)
     num_samples: int = Field(ge=0, lt=2**63)
@@ -62,38 +59,24 @@ class CheckpointReport(BaseModel):
 
     @classmethod
     def from_manifest(cls, manifest: CheckpointManifest, path: str) -> "CheckpointReport":
-        return cls(
-            step=manifest.step,
-            num_samples=manifest.num_samples,
-            num_steps=manifest.num_steps,
-            num_bytes=manifest.num_bytes,
-            world_size=manifest.world_size,
-            time=manifest.time,
-            path=path,
-        )
+        return cls(**manifest.model_dump(exclude={"files"}), num_bytes=manifest.num_bytes, path=path)
 
 
-class RemovedCheckpoints(BaseModel):
+class RemovedCheckpoints(OpenRecord):
     """Checkpoints that are gone, in the details of `checkpoints_removed`."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     steps: list[int] = Field(max_length=1000)
 
 
-class ModelFile(BaseModel):
+class ModelFile(OpenRecord):
     """One file of a model."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     name: str
     num_bytes: int
 
 
-class ModelReport(BaseModel):
+class ModelReport(OpenRecord):
     """The model of a run, in the details of `model_saved`, or of `uploaded` where the run is in a bucket."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     path: Place
     """Directory of the model, or its URI in the bucket of the run."""
@@ -115,17 +98,14 @@ def make_model_report(directory: Path, place: str) -> ModelReport:
     return ModelReport(path=place, num_bytes=num_bytes, num_files=len(files), files=files[:MAX_MODEL_FILES])
 
 
-class AttemptEnd(BaseModel):
+class AttemptEnd(OpenRecord):
     """Outcome of an attempt, with the ends of the ranks that failed: the one line of the stream `outcome`.
 
     It also names the files that count, for a service without the events about them.
     """
 
-    # A later version may tell more; what this one knows counts all the same.
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
     outcome: Outcome
-    rank_ends: list[RankEnd] = []
+    rank_ends: list[RankEnd] = Field(default=[])
     model_path: Place | None = None
     """Directory of the model that the attempt has left, or its URI; None if it has left none."""
     checkpoint: CheckpointReport | None = None

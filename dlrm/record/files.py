@@ -1,9 +1,13 @@
-"""Files that are either written whole or not at all."""
+"""Files that are either written whole or not at all, and the records in them."""
 
 import errno
+import hashlib
 import os
 import secrets
 from pathlib import Path
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict
 
 FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT})
 """Error numbers of a full disk or quota; there may be free space later."""
@@ -61,3 +65,44 @@ def sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+class Record(BaseModel):
+    """Content of a file or a message, as JSON. Unknown fields are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def write(self, path: Path) -> None:
+        """Write the record to `path`. Raises OSError."""
+        write_atomically(path, self.model_dump_json(indent=1))
+
+    def write_first(self, path: Path) -> None:
+        """Write the record to `path`, unless there is one: of many writers the first one counts. Raises OSError."""
+        write_first(path, self.model_dump_json(indent=1))
+
+    @classmethod
+    def read(cls, path: Path) -> Self | None:
+        """Read the record at `path`; None if there is no such file. Raises OSError, and ValueError if it is damaged."""
+        try:
+            return cls.model_validate_json(path.read_bytes())
+        except FileNotFoundError:
+            return None
+
+
+class FileRecord(Record):
+    """Size and checksum of a file, by which a copy is compared with it."""
+
+    num_bytes: int
+    sha256: str
+
+    @classmethod
+    def from_file(cls, file: Path) -> Self:
+        """Return the size and the SHA-256 of `file`. Raises OSError."""
+        with file.open("rb") as content:
+            return cls(num_bytes=file.stat().st_size, sha256=hashlib.file_digest(content, "sha256").hexdigest())
+
+
+class OpenRecord(BaseModel):
+    """Content of a file or a message, as JSON. Unknown fields, as later versions may have, are ignored."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from dlrm.record.files import OpenRecord
 
 GUESSED_AUC = 0.5
 """AUC of scores that do not depend on the row."""
@@ -36,10 +36,8 @@ def format_auc(auc: float, standard_error: float | None) -> str:
     return f"{auc:.4f}" if standard_error is None else f"{auc:.4f} \N{PLUS-MINUS SIGN} {standard_error:.4f}"
 
 
-class Course(BaseModel):
+class Course(OpenRecord):
     """Steps and log-losses of the best and the last evaluation of a run, by the rows that choose the best model."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     last_step: int
     """Number of batches consumed at the end of the run."""
@@ -93,10 +91,8 @@ class Course(BaseModel):
         return cls.model_validate({**metrics, "rows": rows})
 
 
-class YardstickResult(BaseModel):
+class YardstickResult(OpenRecord):
     """Quality of one simple model on the evaluation rows of a run, and what it took."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     name: str
     """Name of the model, a key of YARDSTICKS."""

@@ -5,9 +5,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
-from dlrm.record.files import write_atomically, write_first
+from dlrm.record.files import Record, write_atomically
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -42,10 +42,8 @@ class EndReason(StrEnum):
         return self in (EndReason.WORKER_CRASHED, EndReason.PEER_SILENT, EndReason.RUN_IN_USE)
 
 
-class Outcome(BaseModel):
-    """The outcome of one attempt."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class Outcome(Record):
+    """The outcome of one attempt. It is written once: the first process to fail reports the cause."""
 
     state: OutcomeState
     reason: EndReason
@@ -56,7 +54,7 @@ class Outcome(BaseModel):
     """Rank that failed first."""
     step: int | None = None
     """Number of batches consumed."""
-    metrics: dict[str, float | None] = {}
+    metrics: dict[str, float | None] = Field(default={})
     """Metrics of the last evaluation, `samples_per_second`, and metrics of simple models, such as `lightgbm_auc`."""
 
     @property
@@ -67,23 +65,17 @@ class Outcome(BaseModel):
             return EXIT_STOPPED
         return EXIT_BAD_INPUT if self.reason is EndReason.BAD_INPUT else EXIT_FAILED
 
-    def write_first(self, path: Path) -> None:
-        """Write the outcome to `path`, unless another process was first: the first one to fail reports the cause."""
-        write_first(path, self.model_dump_json(indent=1))
-
     @classmethod
     def read(cls, path: Path) -> "Outcome | None":
         """Return the outcome at `path`; None if the file is missing or invalid."""
         try:
-            return cls.model_validate_json(path.read_bytes())
-        except (FileNotFoundError, ValidationError):
+            return super().read(path)
+        except ValidationError:
             return None
 
 
-class RankEnd(BaseModel):
+class RankEnd(Record):
     """End of one rank that failed; those that ended only because it did are left out."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     rank: int
     exit_code: int

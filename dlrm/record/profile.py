@@ -7,9 +7,9 @@ attempt-N/profile/rank-0.trace.json.gz   every operator of those steps, for http
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
-from dlrm.record.files import write_atomically
+from dlrm.record.files import Record
 
 PLAN = "plan"
 """Event with the sharding plan. Details: the ranks of each table, bytes by rank, and `step_seconds`, the expected
@@ -33,10 +33,8 @@ PART_DESCRIPTIONS = {
 """Description of each part of a step for users, in the order of a step."""
 
 
-class OperatorTime(BaseModel):
+class OperatorTime(Record):
     """Time of one kind of operator, over the profiled steps."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     seconds_per_step: float
@@ -44,10 +42,8 @@ class OperatorTime(BaseModel):
     calls_per_step: float
 
 
-class ExchangeProfile(BaseModel):
+class ExchangeProfile(Record):
     """Exchange of one kind between ranks, over the profiled steps."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: str
     in_flight_seconds: float
@@ -58,10 +54,8 @@ class ExchangeProfile(BaseModel):
     """Bytes that this rank sends in a step."""
 
 
-class StepProfile(BaseModel):
+class StepProfile(Record):
     """Profile of one rank."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     rank: int
     num_ranks: int
@@ -74,14 +68,11 @@ class StepProfile(BaseModel):
     evaluations."""
     parts: dict[str, float]
     """Seconds a step by part of the step, in order; on a GPU the seconds that the host waits."""
-    exchanges: list[ExchangeProfile] = []
+    exchanges: list[ExchangeProfile] = Field(default=[])
     """Exchanges between ranks on CPUs; none if all ranks share memory. Exchanges of TorchRec's tables are only in the
     trace."""
     operators: list[OperatorTime]
     """Operators that take the most time, the longest first."""
-
-    def write(self, path: Path) -> None:
-        write_atomically(path, self.model_dump_json(indent=1))
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict
-
 from dlrm.record.event_names import FEW_EVALUATION_ROWS, LEARNS_NOTHING
+from dlrm.record.files import OpenRecord
 from dlrm.record.metrics import (
     LOGISTIC_REGRESSION,
     MAX_STANDARD_ERROR,
@@ -44,10 +43,8 @@ class EvaluationSource(StrEnum):
         return cls.PREPARED if data_format == "packed" else cls.SHARE
 
 
-class QualityWarning(BaseModel):
+class QualityWarning(OpenRecord):
     """Warning about the quality of a model, as an event and a sentence."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     """Name of the event."""

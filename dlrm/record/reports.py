@@ -1,22 +1,23 @@
-"""The lines of the spool files: reports of a rank while it runs.
+"""The lines of the spool files: reports of a rank while it runs, and the advice on the batch in one of them.
 
 Each rank appends to two streams, `metrics` and `events`. A line's `seq` counts from 1 within its stream.
 """
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
+from dlrm.record.files import Record
 from dlrm.record.metrics import is_guess
+
+Details = TypeVar("Details", bound=BaseModel)
 
 Phase = Literal["preparing", "loading", "building", "training", "evaluating", "saving"]
 
 
-class _Line(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class _Line(Record):
     seq: int = Field(default=0, ge=0)
     """Position in the stream, counted from 1; the writer sets it."""
     time: float = 0.0
@@ -167,7 +168,48 @@ class EventReport(_Line):
     name: str
     """Short name such as `data_loaded`, `plan`, `resumed`, `checkpoint_saved`, `step_dropped`, `error`."""
     message: str
-    details: dict[str, Any] = {}
+    details: dict[str, Any] = Field(default={})
+
+    def parse_details(self, kind: type[Details]) -> Details | None:
+        """Parse the details as an event of one kind has them; None if a needed one is missing."""
+        try:
+            return kind.model_validate(self.details)
+        except ValidationError:
+            return None
+
+
+class BatchCost(Record):
+    """Cost of reaching the same result with this batch: steps measure time, samples measure data."""
+
+    batch: int
+    steps: float
+    """Steps, as a multiple of the steps of this run."""
+    samples: float
+    """Samples, as a multiple of the samples of this run."""
+    steps_of_fewest: float
+    """Steps, as a multiple of the steps that the largest batches need: S / Smin."""
+    samples_of_fewest: float
+    """Samples, as a multiple of the samples that the smallest batches need: E / Emin."""
+
+
+class BatchAdvice(Record):
+    """Advice at the end of a run; without a noise scale there is none, and the event's message says why."""
+
+    batch: int
+    """Number of samples of this run's batch; of one that grew, of the last one."""
+    first_batch: int | None = None
+    """Number of samples of this run's first batch, if its batch grew; None if all have one size, and in advice of
+    earlier versions."""
+    noise_scale: float | None
+    """Noise scale in samples, of the last steps of the run and of the dense parameters alone; None: unknown."""
+    noise_scale_low: float | None = None
+    """Lower bound in samples: the true noise scale is between this and `noise_scale_high` in about 95 of 100 runs. None
+    in advice of earlier versions."""
+    noise_scale_high: float | None = None
+    largest_useful_batch: int | None
+    """Largest useful batch, in samples; None: unknown."""
+    table: list[BatchCost]
+    """Costs by batch, this run's own batch included, or its first and its last; empty if there is no noise scale."""
 
 
 Report = Annotated[

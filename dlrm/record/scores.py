@@ -3,15 +3,13 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
-from dlrm.record.files import write_atomically
+from dlrm.record.files import Record
 
 
-class ScoresRecord(BaseModel):
+class ScoresRecord(Record):
     """Record of the scores of the model that a run has left."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     step: int
     """Number of batches that the model was trained on."""
@@ -22,14 +20,11 @@ class ScoresRecord(BaseModel):
     checksum: str
     """SHA-256 of labels and weights in the order of the rows: scores may be paired where it is the same."""
 
-    def write(self, path: Path) -> None:
-        write_atomically(path, self.model_dump_json(indent=1))
-
     @classmethod
     def read(cls, path: Path) -> "ScoresRecord | None":
         """Return the record at `path`; None if the file is missing or invalid."""
         try:
-            return cls.model_validate_json(path.read_bytes())
+            return super().read(path)
         except (OSError, ValidationError):
             return None
 

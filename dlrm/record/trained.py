@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from dlrm.record.checkpoints import (
     CheckpointDirectory,
@@ -13,6 +13,7 @@ from dlrm.record.checkpoints import (
     find_newest_checkpoint,
 )
 from dlrm.record.directory import RunDirectory
+from dlrm.record.files import OpenRecord
 
 MODEL_CONFIG = "config.json"
 MAX_CONFIG_BYTES = 1 << 26
@@ -23,10 +24,8 @@ class NoModelError(Exception):
     """Error of a path that leads to no trained model; the message says why, and does not contain the path."""
 
 
-class ModelRecord(BaseModel):
+class ModelRecord(OpenRecord):
     """Content of a model's `config.json`, as far as it is needed outside of scoring."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     model: dict[str, Any]
     """The `model` section of the job that trained it."""

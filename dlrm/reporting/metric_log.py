@@ -48,7 +48,16 @@ class MetricLog:
 
     def add_evaluation(self, report: EvaluationReport) -> None:
         """Log an evaluation."""
-        log.info("%s", _format_evaluation(report))
+        auc = "no AUC, since all rows have the same label" if report.auc is None else f"AUC {report.auc:.5f}"
+        if report.auc_standard_error is not None:
+            auc += f" (standard error {report.auc_standard_error:.5f})"
+        calibration = "" if report.calibration is None else f", calibration {report.calibration:.4f}"
+        text = (
+            f"evaluation after step {report.step:,}: {auc}, log-loss {report.log_loss:.5f} (constant predictor "
+            f"{report.constant_log_loss:.5f}){calibration}; "
+            f"{format_count(report.num_rows, 'row')} in {report.seconds:.1f} s"
+        )
+        log.info("%s", text)
 
 
 def _format_step(report: StepReport, losses: list[float]) -> str:
@@ -61,18 +70,6 @@ def _format_speed(report: StepReport, samples_per_second: float) -> str:
     num_left = report.num_samples_left
     left = f", {_format_duration(num_left / samples_per_second)} left" if num_left and samples_per_second else ""
     return f", {samples_per_second:,.0f} samples/s{left}"
-
-
-def _format_evaluation(report: EvaluationReport) -> str:
-    auc = "no AUC, since all rows have the same label" if report.auc is None else f"AUC {report.auc:.5f}"
-    if report.auc_standard_error is not None:
-        auc += f" (standard error {report.auc_standard_error:.5f})"
-    calibration = "" if report.calibration is None else f", calibration {report.calibration:.4f}"
-    return (
-        f"evaluation after step {report.step:,}: {auc}, log-loss {report.log_loss:.5f} (constant predictor "
-        f"{report.constant_log_loss:.5f}){calibration}; "
-        f"{format_count(report.num_rows, 'row')} in {report.seconds:.1f} s"
-    )
 
 
 def _format_duration(seconds: float) -> str:

@@ -8,9 +8,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import Protocol
 
 import httpx
 
@@ -44,8 +43,8 @@ class ReportsClosedError(Exception):
     """Answer of a service that takes no more reports of this attempt, since it has ended."""
 
 
-class _LineReader(Protocol):
-    def read(self, max_lines: int, max_bytes: int) -> list[bytes]: ...
+_Read = Callable[[int, int], list[bytes]]
+"""Function that returns the next lines: at most so many, and none behind the one that reaches so many bytes in all."""
 
 
 @dataclass
@@ -54,26 +53,15 @@ class _Stream:
     name: str
     path: Path | None
     """File with the lines, absent before the first one; None if they are in memory."""
-    open_after: Callable[[int], _LineReader]
-    """Function that makes a reader of the lines after the one with this number."""
+    read_after: Callable[[int], _Read]
+    """Function that begins to read after the line with this number."""
     max_bytes: int = MAX_BYTES
     has_reports: bool = True
     """Whether each line is a report, which the service may refuse."""
     next_seq: int = 1
     """Number of the first line that the service does not have."""
-    reader: _LineReader | None = None
-    """Reader positioned before that line; None until the service has replied with the number."""
-
-
-class _Lines:
-    """Reader of lines that are in memory."""
-
-    def __init__(self, lines: Sequence[bytes], after_line: int) -> None:
-        self._left = list(lines[after_line:])
-
-    def read(self, max_lines: int, max_bytes: int) -> list[bytes]:  # noqa: ARG002
-        lines, self._left = self._left[:max_lines], self._left[max_lines:]
-        return lines
+    read: _Read | None = None
+    """Function that reads from that line on; None until the service has replied with the number."""
 
 
 class _Deadline:
@@ -135,7 +123,7 @@ class Pusher:
         for rank in ranks:
             for name in ("metrics", "events"):
                 path = self._attempt.spool_file(rank, name)
-                self._streams.append(_Stream(rank, name, path, partial(SpoolReader, path)))
+                self._streams.append(_Stream(rank, name, path, lambda after, path=path: SpoolReader(path, after).read))
         if not self._target.shares_files:
             for rank in ranks:
                 self._add_log(rank, "log", self._attempt.rank_log(rank))
@@ -145,8 +133,10 @@ class Pusher:
         self._add_log(rank, "launch", path)
 
     def _add_log(self, rank: int, name: str, path: Path) -> None:
-        open_after = partial(LogLines, path, self._is_closing.is_set)
-        self._streams.append(_Stream(rank, name, path, open_after, MAX_LOG_BYTES, has_reports=False))
+        def read_after(line: int) -> _Read:
+            return LogLines(path, self._is_closing.is_set, line).read
+
+        self._streams.append(_Stream(rank, name, path, read_after, MAX_LOG_BYTES, has_reports=False))
 
     def start(self) -> None:
         self._thread.start()
@@ -159,7 +149,12 @@ class Pusher:
         self._is_stopped = is_stopped
         if end is not None:
             lines = [end.model_dump_json().encode()]
-            self._end = _Stream(0, "outcome", None, partial(_Lines, lines), has_reports=False)
+
+            def read_after(line: int) -> _Read:
+                left = iter(lines[line:])
+                return lambda max_lines, _: list(islice(left, max_lines))
+
+            self._end = _Stream(0, "outcome", None, read_after, has_reports=False)
         self._is_closing.set()
         # A request may be on its way when the time is over: the thread would end, but nobody waits for it then.
         deadline = self._make_deadline()
@@ -214,7 +209,7 @@ class Pusher:
                 log.warning("the service does not take reports, so they stay in the spool: %s", error)
             self._was_reachable = False
             for stream in streams:
-                stream.reader = None
+                stream.read = None
             return False
         self._was_reachable = True
         return not left
@@ -223,17 +218,17 @@ class Pusher:
         """Push new lines of one stream, and return whether there are no more."""
         if stream.path is not None and not stream.path.exists():
             return True
-        if stream.reader is None:
+        if stream.read is None:
             query = {"rank": str(stream.rank), "stream": stream.name}
             acknowledged = _read_acknowledged(self._send(client, "GET", params=query))
-            stream.next_seq, stream.reader = acknowledged + 1, stream.open_after(acknowledged)
+            stream.next_seq, stream.read = acknowledged + 1, stream.read_after(acknowledged)
         for _ in range(MAX_PUSHES):
-            if not (lines := stream.reader.read(MAX_LINES, stream.max_bytes)):
+            if not (lines := stream.read(MAX_LINES, stream.max_bytes)):
                 return True
             acknowledged = _read_acknowledged(self._post(client, stream, [line.decode() for line in lines]))
             if acknowledged != stream.next_seq + len(lines) - 1:
                 # Meanwhile the service has read the file itself, past these lines.
-                stream.reader = stream.open_after(acknowledged)
+                stream.read = stream.read_after(acknowledged)
             stream.next_seq = acknowledged + 1
         return False
 

@@ -15,8 +15,8 @@ from dlrm.record import (
     COMPLETE,
     CheckpointDirectory,
     CheckpointFaultError,
-    CheckpointFile,
     CheckpointManifest,
+    FileRecord,
     RunDirectory,
     checksum_file,
     mark_uploaded,
@@ -62,13 +62,18 @@ class Retries:
     """Longest time from the first failure of a request to its last one; what succeeds may take longer."""
     _told: list[float] = field(default_factory=list[float])
 
-    def run(self, work: Callable[[], Result]) -> Result:
-        """Return what `work` returns. Raises its last RequestError once the limit is over, and all other errors."""
+    def run(self, work: Callable[[], Result], *, is_damage_final: bool = False) -> Result:
+        """Return what `work` returns. Raises its last RequestError once the limit is over, and all other errors.
+
+        is_damage_final: raise a ContentError at once: another try would most likely bring the same content again.
+        """
         pause, deadline = 0.25, None
         while True:
             try:
                 return work()
             except RequestError as error:
+                if is_damage_final and isinstance(error, ContentError):
+                    raise
                 if deadline is None:
                     deadline = time.monotonic() + self.limit_seconds
                 if time.monotonic() >= deadline:
@@ -78,16 +83,6 @@ class Retries:
                     self.tell(f"tries again: {error}")
                 time.sleep(pause * random.uniform(0.7, 1.3))
                 pause = min(2 * pause, MAX_PAUSE_SECONDS)
-
-
-@dataclass(frozen=True)
-class FoundRun:
-    """State of a run in its store."""
-
-    exists: bool
-    """Whether it has the run at all."""
-    is_later: bool
-    """Whether it has a later attempt than the directory had."""
 
 
 def check_is_newest(store: ObjectStore, number: int, retries: Retries) -> None:
@@ -108,11 +103,11 @@ def check_is_unfinished(store: ObjectStore, directory: RunDirectory, number: int
         raise LaterAttemptError(store.uri, f"attempt {number} of the run has ended there already")
 
 
-def fetch_small_files(store: ObjectStore, directory: RunDirectory, retries: Retries) -> FoundRun:
+def fetch_small_files(store: ObjectStore, directory: RunDirectory, retries: Retries) -> bool:
     """Fetch the document of a run and the ends of its attempts, as far as they are missing in `directory`.
 
-    The document is replaced where the store has a later attempt. Return what the store has. Raises RequestError and
-    OSError.
+    The document is replaced if the store has a later attempt than the directory. Return whether it has. Raises
+    RequestError and OSError.
     """
     names = list(retries.run(lambda: store.list_below("")))
     is_later = find_newest_attempt(names) > find_newest_attempt(path.name for path in directory.path.glob("attempt-*"))
@@ -130,7 +125,7 @@ def fetch_small_files(store: ObjectStore, directory: RunDirectory, retries: Retr
             retries.run(lambda name=name, path=path: store.fetch_file(name, path))
     for root in RUN_DIRECTORIES:
         _fetch_directory(store, directory.path / root, [name for name in names if name.startswith(f"{root}/")], retries)
-    return FoundRun(RUN_FILES[0] in names, is_later)
+    return is_later
 
 
 def _fetch_directory(store: ObjectStore, path: Path, names: list[str], retries: Retries) -> None:
@@ -244,10 +239,10 @@ def fetch_model(store: ObjectStore, path: Path, retries: Retries, prefix: str = 
     return True
 
 
-def parse_model_manifest(content: bytes, name: str) -> dict[str, CheckpointFile]:
+def parse_model_manifest(content: bytes, name: str) -> dict[str, FileRecord]:
     """Return the files that the manifest of a model lists. name: of the manifest. Raises ContentError."""
     try:
-        return {name: CheckpointFile.model_validate(file) for name, file in json.loads(content)["files"].items()}
+        return {name: FileRecord.model_validate(file) for name, file in json.loads(content)["files"].items()}
     except (ValueError, KeyError, TypeError, AttributeError):
         raise ContentError(f"{name}: is no manifest of a model that this version has written") from None
 
@@ -271,11 +266,11 @@ def _list_missing(path: Path, manifest: CheckpointManifest) -> list[str]:
     # Without its own manifest, a file may be one of another try to write this checkpoint.
     is_own = (path / COMPLETE).exists()
 
-    def is_here(name: str, file: CheckpointFile) -> bool:
+    def is_here(name: str, file: FileRecord) -> bool:
         found = path / name
         if not found.is_file() or found.stat().st_size != file.num_bytes:
             return False
-        return is_own or CheckpointFile.from_file(found) == file
+        return is_own or FileRecord.from_file(found) == file
 
     return [name for name, file in sorted(manifest.files.items()) if not is_here(name, file)]
 
@@ -283,23 +278,9 @@ def _list_missing(path: Path, manifest: CheckpointManifest) -> list[str]:
 def _retry_damaged(retries: Retries, fetch: Callable[[], None]) -> None:
     """Fetch a file, and once more where it came damaged. Raises as `fetch` does."""
     try:
-        retries.run(lambda: _raise_damage_at_once(fetch))
-    except _DamageError:
-        try:
-            retries.run(lambda: _raise_damage_at_once(fetch))
-        except _DamageError as damage:
-            raise ContentError(str(damage)) from None
-
-
-class _DamageError(Exception):
-    """Exception for content that a retry would most likely bring again."""
-
-
-def _raise_damage_at_once(fetch: Callable[[], None]) -> None:
-    try:
-        fetch()
-    except ContentError as error:
-        raise _DamageError(str(error)) from None
+        retries.run(fetch, is_damage_final=True)
+    except ContentError:
+        retries.run(fetch, is_damage_final=True)
 
 
 def run_all(work: Callable[[str], None], names: Iterable[str]) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dlrm.record import COMPLETE, RunDirectory, get_checkpoint_step
-from dlrm.run_store.objects import ObjectInfo, ObjectStore
+from dlrm.run_store.objects import ObjectStore
 
 CHECKPOINTS, MODEL, LEASE, PARTS = "checkpoints", "model", "lease", "parts"
 MODEL_MANIFEST = "manifest.json"
@@ -46,19 +46,17 @@ def find_newest_attempt(names: Iterable[str]) -> int:
     return max((int(text) for text in texts if text.isdecimal()), default=0)
 
 
-def list_steps(objects: dict[str, ObjectInfo]) -> dict[int, bool]:
-    """List the steps of the checkpoints among `objects`, newest first, each with whether it has its `COMPLETE`."""
+def list_remote_steps(store: ObjectStore) -> dict[int, bool]:
+    """List the steps of the checkpoints in a store, newest first, each with whether it has its `COMPLETE`.
+
+    Raises RequestError.
+    """
     steps: dict[int, bool] = {}
-    for name in objects:
+    for name in store.list_below(CHECKPOINTS):
         parts = name.split("/")
         if len(parts) > 2 and parts[0] == CHECKPOINTS and (step := get_checkpoint_step(Path(parts[1]))) is not None:
             steps[step] = steps.get(step, False) or parts[2:] == [COMPLETE]
     return dict(sorted(steps.items(), reverse=True))
-
-
-def list_remote_steps(store: ObjectStore) -> dict[int, bool]:
-    """List the checkpoints in a store as `list_steps` does. Raises RequestError."""
-    return list_steps(store.list_below(CHECKPOINTS))
 
 
 def list_attempt_files(directory: RunDirectory, number: int, node: int = 0) -> list[Path]:

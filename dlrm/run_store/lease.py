@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 
 from dlrm.data.raw.stores import StoreError
 from dlrm.run_store.layout import LEASE
-from dlrm.run_store.objects import QUICK_LIMITS, ObjectInfo, ObjectStore, RequestError, RequestLimits
+from dlrm.run_store.objects import QUICK_LIMITS, ObjectStore, RequestError, RequestLimits
 from hostinfo.process_identity import ProcessIdentity
 
 log = logging.getLogger(__name__)
@@ -90,8 +90,10 @@ class RunLease:
         self._holder = holder or Holder.of_self()
         self._name = ""
         self._renewed_at = 0.0
-        self._lost: str | None = None
-        self._num_lapses = 0
+        self.lost: str | None = None
+        """Sentence about who has taken the lease over; None as long as nobody has."""
+        self.num_lapses = 0
+        """Number of times that the lease was renewed too late: meanwhile, another launch may have come and gone."""
         self._is_closing = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
 
@@ -126,20 +128,10 @@ class RunLease:
         Raises LeaseLostError if another one has the lease, and RequestError if it could not be renewed in time
         and may be renewed later.
         """
-        if self._lost is not None:
-            raise LeaseLostError(self._lost)
+        if self.lost is not None:
+            raise LeaseLostError(self.lost)
         if self._has_lapsed():
             raise RequestError(f"{self._store.uri}: the lease could not be renewed in time")
-
-    @property
-    def lost(self) -> str | None:
-        """Sentence about who has taken the lease over; None as long as nobody has."""
-        return self._lost
-
-    @property
-    def num_lapses(self) -> int:
-        """Number of times that the lease was renewed too late: meanwhile, another launch may have come and gone."""
-        return self._num_lapses
 
     def release(self) -> None:
         """Give the lease up; where the store cannot be reached, its time ends by itself."""
@@ -179,21 +171,19 @@ class RunLease:
             holder = Holder.parse(content)
             # An own one was put by a request whose answer was lost.
             is_own = holder == self._holder
-            if is_own or self._is_over(info, own) or holder.process.is_known_to_have_ended():
+            is_over = own.mtime - info.mtime > self._times.valid_seconds
+            if is_own or is_over or holder.process.is_known_to_have_ended():
                 log.info("the lease of %s has ended", holder.describe())
                 self._store.remove(name)
             else:
                 others[name] = holder, info.mtime
         return others
 
-    def _is_over(self, other: ObjectInfo, own: ObjectInfo) -> bool:
-        return own.mtime - other.mtime > self._times.valid_seconds
-
     def _has_lapsed(self) -> bool:
         return _read_clock() - self._renewed_at > self._times.valid_seconds - self._times.margin_seconds
 
     def _keep(self) -> None:
-        while not self._is_closing.wait(self._times.renew_seconds) and self._lost is None:
+        while not self._is_closing.wait(self._times.renew_seconds) and self.lost is None:
             try:
                 self._renew()
             except (RequestError, StoreError, OSError) as error:
@@ -207,10 +197,10 @@ class RunLease:
         if self._has_lapsed():
             if others := self._list_others():
                 holder = next(iter(others.values()))[0]
-                self._lost = f"{self._store.uri} was taken over by {holder.describe()}"
+                self.lost = f"{self._store.uri} was taken over by {holder.describe()}"
                 self._store.remove(self._name)
                 return
-            self._num_lapses += 1
+            self.num_lapses += 1
         self._renewed_at = begun_at
 
 

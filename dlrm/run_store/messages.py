@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict
+from dlrm.record import Record
 
 
 class MessageKind(StrEnum):
@@ -22,10 +22,8 @@ class MessageKind(StrEnum):
     """Description of what is not in the store yet; empty if everything is there."""
 
 
-class Message(BaseModel):
+class Message(Record):
     """One message."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: MessageKind
     text: str = ""

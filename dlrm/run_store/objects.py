@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from dlrm.data.raw.stores import StoreError, open_store
-from dlrm.record import FULL_DISK, CheckpointFile
+from dlrm.record import FULL_DISK, FileRecord
 
 CHUNK_BYTES = 8 * 2**20
 """Bytes that are read from a file or an object at once."""
@@ -73,22 +73,21 @@ class ObjectStore:
         self._limits = limits
         self._system = _open_system(self.uri, limits)
 
-    def put_file(self, path: Path, name: str, expected: CheckpointFile | None = None) -> None:
+    def put_file(self, path: Path, name: str, expected: FileRecord | None = None) -> None:
         """Write the file `path` to the object `name`, and read it back where `expected` is given.
 
         Raises ContentError if the file, or what was written, has another checksum than `expected`; RequestError; and
         OSError where the file cannot be read.
         """
-        content = path.open("rb")
-        with content:
-            digest = hashlib.sha256()
-            with self._translate(name), self._system.open_output_stream(f"{self._root}/{name}") as stream:
-                while chunk := content.read(CHUNK_BYTES):
-                    digest.update(chunk)
-                    stream.write(chunk)
+        with (
+            path.open("rb") as content,
+            self._translate(name),
+            self._system.open_output_stream(f"{self._root}/{name}") as stream,
+        ):
+            sent = _copy(content.read, stream.write)
         if expected is None:
             return
-        if digest.hexdigest() != expected.sha256:
+        if sent != expected:
             raise ContentError(f"{path} is damaged: its checksum differs")
         if self.read_checksum(name) != expected:
             raise ContentError(f"{self.uri}/{name} was not written as it was sent: its checksum differs")
@@ -106,16 +105,12 @@ class ObjectStore:
         except FileNotFoundError:
             return None
 
-    def read_checksum(self, name: str) -> CheckpointFile:
+    def read_checksum(self, name: str) -> FileRecord:
         """Read an object to its end, and return its size and SHA-256. Raises RequestError, FileNotFoundError."""
-        digest, num_bytes = hashlib.sha256(), 0
         with self._translate(name), self._system.open_input_stream(f"{self._root}/{name}") as stream:
-            while chunk := stream.read(CHUNK_BYTES):
-                digest.update(chunk)
-                num_bytes += len(chunk)
-        return CheckpointFile(num_bytes=num_bytes, sha256=digest.hexdigest())
+            return _copy(stream.read, lambda _: None)
 
-    def fetch_file(self, name: str, path: Path, expected: CheckpointFile | None = None) -> None:
+    def fetch_file(self, name: str, path: Path, expected: FileRecord | None = None) -> None:
         """Write the object `name` to the file `path`, which appears once it is whole.
 
         Raises ContentError if its checksum is not the expected one, RequestError, FileNotFoundError, and OSError
@@ -123,19 +118,14 @@ class ObjectStore:
         """
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f".{path.name}.{os.getpid()}.part")
-        digest, num_bytes = hashlib.sha256(), 0
         try:
             with part.open("wb") as file:
                 with self._translate(name):
                     stream = self._system.open_input_stream(f"{self._root}/{name}")
                 with stream:
-                    while chunk := self._read_chunk(stream, name):
-                        digest.update(chunk)
-                        num_bytes += len(chunk)
-                        file.write(chunk)
+                    found = _copy(lambda size: self._read_chunk(stream, size, name), file.write)
                 file.flush()
                 os.fsync(file.fileno())
-            found = CheckpointFile(num_bytes=num_bytes, sha256=digest.hexdigest())
             if expected is not None and found != expected:
                 raise ContentError(f"{self.uri}/{name} is damaged: its checksum differs")
             part.replace(path)
@@ -175,9 +165,9 @@ class ObjectStore:
         with self._translate(""):
             return self._system.get_file_info(bucket).type != fs.FileType.NotFound
 
-    def _read_chunk(self, stream: pa.NativeFile, name: str) -> bytes:
+    def _read_chunk(self, stream: pa.NativeFile, num_bytes: int, name: str) -> bytes:
         with self._translate(name):
-            return stream.read(CHUNK_BYTES)
+            return stream.read(num_bytes)
 
     @contextmanager
     def _translate(self, name: str) -> Iterator[None]:
@@ -194,6 +184,16 @@ class ObjectStore:
                     valid = "a bucket that exists, and credentials that may read, write, list and remove there"
                     raise StoreError(f"{where}: {sentence}", valid) from None
             raise RequestError(f"{where}: {text[:400]}") from None
+
+
+def _copy(read: Callable[[int], bytes], write: Callable[[bytes], object]) -> FileRecord:
+    """Write what `read` returns, chunk by chunk, to its end, and return its size and SHA-256."""
+    digest, num_bytes = hashlib.sha256(), 0
+    while chunk := read(CHUNK_BYTES):
+        digest.update(chunk)
+        num_bytes += len(chunk)
+        write(chunk)
+    return FileRecord(num_bytes=num_bytes, sha256=digest.hexdigest())
 
 
 def _open_system(uri: str, limits: RequestLimits) -> fs.FileSystem:

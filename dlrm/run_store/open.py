@@ -1,7 +1,6 @@
 """Opening of the store of a run, with errors that name the fix."""
 
 import secrets
-from pathlib import Path
 
 from dlrm.config.patterns import PatternError, check_scheme, hide_credentials, is_remote, normalise_uri
 from dlrm.data.raw.stores import StoreError
@@ -17,14 +16,13 @@ def parse_uri(uri: str) -> str:
     shown = hide_credentials(uri)
     try:
         check_scheme(uri)
-        if not is_remote(uri):
-            raise StoreError(f"{shown}: is no URI of a store", _VALID)
-        return normalise_uri(uri)
     except PatternError as error:
         raise StoreError(f"{shown}: {error.message}", error.valid) from None
-    except ValueError as error:
-        if isinstance(error, StoreError):
-            raise
+    if not is_remote(uri):
+        raise StoreError(f"{shown}: is no URI of a store", _VALID)
+    try:
+        return normalise_uri(uri)
+    except ValueError:
         raise StoreError(f"{shown}: names no bucket", _VALID) from None
 
 
@@ -73,12 +71,3 @@ def split_run_uri(uri: str) -> tuple[str, str]:
     if parent.endswith("/") or not run_id:
         raise StoreError(f"{uri}: names a bucket, and no run in it", "s3://bucket/prefix/RUN")
     return parent, run_id
-
-
-def make_record(uri: str, path: Path) -> RunStoreRecord:
-    """Write the reference to the run at `uri` to the run directory `path`. Raises StoreError, OSError."""
-    parent, run_id = split_run_uri(uri)
-    record = RunStoreRecord(uri=parent, run_id=run_id)
-    path.mkdir(parents=True, exist_ok=True)
-    record.write(RunDirectory(path).run_store)
-    return record

@@ -14,9 +14,9 @@ from dlrm.record import (
     UPLOADED,
     CheckpointDirectory,
     CheckpointFaultError,
-    CheckpointFile,
     CheckpointManifest,
     CheckpointReport,
+    FileRecord,
     RunDirectory,
     are_files_reported,
     checksum_file,
@@ -303,7 +303,7 @@ class Uploader:
         for path in files:
             name = path.relative_to(model).as_posix()
             self._require_lease()
-            self._store.put_file(path, f"{MODEL}/{name}", listed.get(name) or CheckpointFile.from_file(path))
+            self._store.put_file(path, f"{MODEL}/{name}", listed.get(name) or FileRecord.from_file(path))
         self._require_lease()
         self._store.put_bytes(f"{MODEL}/{MODEL_MANIFEST}", content)
         self._model = checksum

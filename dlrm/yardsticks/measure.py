@@ -2,35 +2,17 @@
 
 import time
 from collections.abc import Iterator
-from typing import Protocol
-
-import numpy as np
-from numpy.typing import NDArray
 
 from dlrm.config import JobSpec
 from dlrm.data.dataset import Dataset
-from dlrm.data.rows import Rows
 from dlrm.metrics.binary import compute_binary_metrics
 from dlrm.record import LOGISTIC_REGRESSION, YardstickResult
-from dlrm.yardsticks.boosted_trees import find_boosted_trees, fit_boosted_trees
-from dlrm.yardsticks.logistic import fit_logistic_regression
+from dlrm.yardsticks.boosted_trees import BoostedTrees, find_boosted_trees, fit_boosted_trees
+from dlrm.yardsticks.logistic import LogisticRegression, fit_logistic_regression
 from dlrm.yardsticks.rows import choose_rows, compute_max_bytes, score_rows
 
 MAX_EVALUATION_ROWS = 2_000_000
 """Evaluation rows that are used, at most."""
-
-
-class FittedModel(Protocol):
-    """A yardstick that was trained."""
-
-    @property
-    def num_rows(self) -> int:
-        """Training rows that were used."""
-        ...
-
-    def predict(self, rows: Rows) -> NDArray[np.float64]:
-        """Compute the logits [n] of rows."""
-        ...
 
 
 def measure_yardsticks(job: JobSpec, dataset: Dataset) -> Iterator[YardstickResult]:
@@ -48,7 +30,7 @@ def measure_yardsticks(job: JobSpec, dataset: Dataset) -> Iterator[YardstickResu
         yield _evaluate(name, trees, dataset, started)
 
 
-def _evaluate(name: str, model: FittedModel, dataset: Dataset, started: float) -> YardstickResult:
+def _evaluate(name: str, model: LogisticRegression | BoostedTrees, dataset: Dataset, started: float) -> YardstickResult:
     row_numbers = choose_rows(dataset.evaluation.num_rows, MAX_EVALUATION_ROWS)
     scored = score_rows(dataset.evaluation, row_numbers, model.predict)
     metrics = compute_binary_metrics(scored.labels, scored.logits, scored.weights)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from sqlalchemy.exc import NoResultFound
@@ -265,26 +265,14 @@ def _replace_nul(text: str) -> str:
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-Details = TypeVar("Details", bound=BaseModel)
-
-
 def record_files(session: Session, job: Job, attempt: Attempt, report: EventReport) -> None:
     """Record the checkpoints and the model that an event reports.
 
     Nothing is recorded if the event lacks a needed detail, as for runs whose directory the service sees.
     """
-    if report.name in (CHECKPOINT_SAVED, UPLOADED):
-        saved = _parse_details(CheckpointReport, report)
-        if saved is not None:
-            CheckpointRepository(session).put(job.id, attempt.number, saved)
-    if report.name == CHECKPOINTS_REMOVED and (removed := _parse_details(RemovedCheckpoints, report)) is not None:
+    if report.name in (CHECKPOINT_SAVED, UPLOADED) and (saved := report.parse_details(CheckpointReport)) is not None:
+        CheckpointRepository(session).put(job.id, attempt.number, saved)
+    if report.name == CHECKPOINTS_REMOVED and (removed := report.parse_details(RemovedCheckpoints)) is not None:
         CheckpointRepository(session).remove(job.id, removed.steps)
-    if report.name in (MODEL_SAVED, UPLOADED) and (model := _parse_details(ModelReport, report)) is not None:
+    if report.name in (MODEL_SAVED, UPLOADED) and (model := report.parse_details(ModelReport)) is not None:
         JobRepository(session).set_model_path(job.id, model.path)
-
-
-def _parse_details(kind: type[Details], report: EventReport) -> Details | None:
-    try:
-        return kind.model_validate(report.details)
-    except ValidationError:
-        return None

@@ -10,7 +10,7 @@ from dlrm.config import ModelConfig, MomentsConfig
 from dlrm.gradient_stats.estimator import Estimator, Share
 from dlrm.gradient_stats.exact import ExactMoments
 from dlrm.gradient_stats.groups import GroupMoments
-from dlrm.gradient_stats.moments import NoiseEstimate
+from dlrm.gradient_stats.noise import StepNoise
 from dlrm.model import make_dense_part
 from dlrm.train.batch import DeviceBatch
 from dlrm.train.dense_pass import DensePass, EagerChunk
@@ -76,7 +76,7 @@ class MeasuredMoments:
     num_samples: int
     num_compared: int
     variance: torch.Tensor
-    noise: NoiseEstimate
+    noise: StepNoise
 
 
 class FixedEmbeddings:
@@ -116,7 +116,8 @@ def measure_moments(ranks: Ranks, setting: MomentsSetting) -> MeasuredMoments:
     sums.gradient /= divisor
     moments = estimator.compute_moments(setting.num_valid, setting.mean_weight)
     assert moments is not None
-    noise = moments.estimate_noise(moments.compute_sums([parameter.numel() for parameter in parameters]))
+    sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
+    noise = moments.estimate_noise(moments.compute_sums(list(sizes.values())), list(sizes))
     assert noise is not None
     return MeasuredMoments(
         [part.clone() for part in sums.unflatten(moments.mean)],

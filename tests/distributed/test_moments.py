@@ -112,7 +112,7 @@ def test_the_noise_of_a_batch_is_its_covariance_without_bias(rank_pools: RankPoo
     (measured,) = rank_pools.of(1).run(measure_moments, LAST)
     gradients = get_exact_gradients(LAST)
     for trace, squared_norm, of_parameter in zip(
-        measured.noise.traces, measured.noise.squared_norms, gradients, strict=True
+        measured.noise.traces.values(), measured.noise.squared_norms.values(), gradients, strict=True
     ):
         expected = of_parameter.var(dim=0, correction=1).sum().item()
         assert trace == pytest.approx(expected, rel=1e-9)

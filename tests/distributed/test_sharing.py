@@ -6,7 +6,7 @@ import pytest
 
 from dlrm.checkpoint import sharing
 from dlrm.checkpoint.sharing import DirectoryRanks, bring_to_rank0
-from dlrm.record import CheckpointFile, CheckpointManifest
+from dlrm.record import CheckpointManifest, FileRecord
 from sharding.comm.collectives import all_gather_object
 from sharding.comm.process_groups import Ranks
 from tests.rank_pool.pool import RankPools
@@ -27,7 +27,7 @@ def bring(ranks: Ranks, path: Path, fault: str) -> tuple[str, bytes]:
         world_size=2,
         identity={},
         data_checksum=None,
-        files={name: CheckpointFile(num_bytes=len(CONTENT), sha256="") for name in ("a", "b")},
+        files={name: FileRecord(num_bytes=len(CONTENT), sha256="") for name in ("a", "b")},
     )
     if ranks.rank == 1:
         for name in manifest.files:

@@ -8,7 +8,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from dlrm.config import CategoricalColumn, DenseColumn, VocabularyConfig
-from dlrm.config.vocabulary import Counting, Hashing
+from dlrm.config.data import Counting, Hashing
 from dlrm.data.encode.dense import DenseEncoder
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.encode.ranges import RangeVocabulary

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from dlrm.launch.nodes.group import BEAT_SECONDS, LostNode, NodeGroup
 from dlrm.launch.nodes.state import NodeResult, NodeState
-from dlrm.launch.outcomes import decide_outcome, has_failed, list_all_rank_ends
+from dlrm.launch.outcomes import decide_outcome, list_all_rank_ends
 from dlrm.record import AttemptDirectory, Outcome, RankEnd, write_rank_ends
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ def _collect(group: NodeGroup, attempt: AttemptDirectory, timeout_seconds: float
         lost = group.list_lost(timeout_seconds)
         if any(node.node == group.place.node for node in lost):
             break
-        if give_up_at is None and any(map(has_failed, group.states.values())):
+        if give_up_at is None and any(state.has_failed for state in group.states.values()):
             give_up_at = time.monotonic() + END_SECONDS
         if give_up_at is not None and time.monotonic() > give_up_at:
             # They beat and do not end, such as a node with a process that not even SIGKILL ends.

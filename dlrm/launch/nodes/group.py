@@ -85,14 +85,13 @@ class NodeGroup:
 
     @property
     def states(self) -> dict[int, NodeState]:
-        """Last known state by node; nodes that have not joined yet are missing, and this one before `join`."""
-        with self._changed:
-            return self._list_states()
+        """Last known state by node; nodes that have not joined yet are missing, and this one before `join`.
 
-    def _list_states(self) -> dict[int, NodeState]:
-        """List the states; of this node the present one, whether or not it could be sent."""
-        states = {node: seen.state for node, seen in self._seen.items()}
-        return states | {self.place.node: self._own} if self._has_joined else states
+        Of this node it is the present state, whether or not it could be sent.
+        """
+        with self._changed:
+            states = {node: seen.state for node, seen in self._seen.items()}
+            return states | {self.place.node: self._own} if self._has_joined else states
 
     def join(self) -> None:
         """Send this node's state from now on; before, it only reads the states of the others."""
@@ -102,9 +101,8 @@ class NodeGroup:
     @property
     def members(self) -> list[int] | None:
         """Nodes that run the attempt, in the order of their ranks; None until node 0 has announced it."""
-        with self._changed:
-            zero = self._list_states().get(0)
-            return zero.announcement.members if zero is not None and zero.announcement is not None else None
+        zero = self.states.get(0)
+        return zero.announcement.members if zero is not None and zero.announcement is not None else None
 
     @property
     def index(self) -> int | None:
@@ -127,7 +125,7 @@ class NodeGroup:
         """Wait until the states fulfil `condition`, or some time is over. Return whether they do."""
         deadline = time.monotonic() + timeout_seconds
         with self._changed:
-            while not condition(self._list_states()):
+            while not condition(self.states):
                 left = deadline - time.monotonic()
                 if left <= 0:
                     return False
@@ -170,6 +168,10 @@ class NodeGroup:
                 and not (seen.state.is_leaving and (seen.state.result or seen.state.final))
                 and now - seen.at > timeout_seconds
             ]
+
+    def find_failed(self) -> int | None:
+        """Return another node whose part of the attempt has ended without success; None if absent."""
+        return next((node for node, state in self.states.items() if node != self.place.node and state.has_failed), None)
 
     def find_interface(self) -> str | None:
         """Return the network interface by which this node reaches the others; None if that is not known."""

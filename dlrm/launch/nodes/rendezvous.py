@@ -10,7 +10,7 @@ from importlib import metadata
 from dlrm.launch.nodes.group import BEAT_SECONDS, JOIN_TIMEOUT_SECONDS, NodeGroup, find_host_name, find_own_address
 from dlrm.launch.nodes.own_directory import DirectoryError, claim_directory
 from dlrm.launch.nodes.state import Announcement, NodeState
-from dlrm.launch.outcomes import has_failed, make_result, make_stopped_outcome
+from dlrm.launch.outcomes import make_result, make_stopped_outcome
 from dlrm.record import RunDirectory, RunStoreRecord, write_atomically
 from hostinfo.node_place import NodePlace
 
@@ -52,8 +52,8 @@ def host_rendezvous(
     """Serve the rendezvous on node 0, and return once as many nodes have joined as the attempt can have.
 
     allowed: numbers of nodes that it can have, ascending. Fewer than the largest one are enough some time after the
-    first of them is reached; `announce_members` then says which nodes run the attempt. on_wait: called with a sentence
-    about the missing nodes. Raises RendezvousError, AddressError, and RendezvousStoppedError if `is_stopped` turns
+    first of them is reached; node 0 then announces which of them are its members. on_wait: called with a sentence about
+    the missing nodes. Raises RendezvousError, AddressError, and RendezvousStoppedError if `is_stopped` turns
     true before, or another node was stopped.
     """
     group = NodeGroup(place, NodeState(host=find_host_name(), announcement=announcement), announcement.num_nodes)
@@ -90,11 +90,6 @@ def choose_members(nodes: Collection[int], allowed: Sequence[int]) -> list[int]:
     """Choose the nodes that run an attempt: the first of those that are there, as many as are allowed."""
     number = max(number for number in allowed if number <= len(nodes))
     return sorted(nodes)[:number]
-
-
-def announce_members(group: NodeGroup, announcement: Announcement, members: list[int], document: str = "") -> None:
-    """Announce to all nodes which of them run the attempt. document: for nodes with directories of their own."""
-    group.update(announcement=announcement.model_copy(update={"members": members}), document=document)
 
 
 def join_rendezvous(
@@ -223,7 +218,7 @@ def _wait(
     """Wait until `is_done`. describe: says what is missing, where that takes too long."""
     deadline = time.monotonic() + JOIN_TIMEOUT_SECONDS
     while not is_done():
-        if is_stopped() or _is_stopped_elsewhere(group):
+        if is_stopped() or group.find_failed() is not None:
             _leave_stopped(group)
             raise RendezvousStoppedError
         if group.place.node != 0 and 0 in group.states:
@@ -238,10 +233,6 @@ def _wait(
                 )
             raise RendezvousError(lost[0].describe() if lost else describe())
         group.wait_for(lambda _: is_done(), BEAT_SECONDS)
-
-
-def _is_stopped_elsewhere(group: NodeGroup) -> bool:
-    return any(has_failed(state) for node, state in group.states.items() if node != group.place.node)
 
 
 def _leave_stopped(group: NodeGroup) -> None:

@@ -2,20 +2,17 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
-from dlrm.record import Outcome, RankEnd, RunStoreRecord
+from dlrm.record import OpenRecord, Outcome, RankEnd, Record, RunStoreRecord
 
 NodePhase = Literal["joined", "prepared", "ended"]
 """Phase of a node. joined: it is there; prepared: its rows are ready and its ranks may start; ended: its ranks have
 ended, or will not start."""
 
 
-class Announcement(BaseModel):
-    """Description of the attempt, from node 0 to the others."""
-
-    # Another version may send more: `versions` says which one it is.
-    model_config = ConfigDict(extra="ignore", frozen=True)
+class Announcement(OpenRecord):
+    """Description of the attempt, from node 0 to the others; `versions` says which version has sent it."""
 
     attempt: int
     num_nodes: int
@@ -31,10 +28,8 @@ class Announcement(BaseModel):
     """Place of the run in a bucket; None if it is kept in none."""
 
 
-class NodeResult(BaseModel):
+class NodeResult(Record):
     """End of one node's part of an attempt, as its launch process saw it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     outcome: Outcome | None
     """Outcome that counts if no rank has written one; None if all ranks of this node ended well."""
@@ -42,14 +37,14 @@ class NodeResult(BaseModel):
     """Whether something went wrong on this node itself; False where it ended only because another node did."""
     ended_at: float
     """Time of the first failure, or of the end, in seconds since the epoch, by the clock of this node."""
-    rank_ends: list[RankEnd] = []
+    rank_ends: list[RankEnd] = Field(default=[])
     """Ends of the ranks of this node that failed."""
 
 
-class NodeState(BaseModel):
+class NodeState(OpenRecord):
     """State of one node, sent again with every beat."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(populate_by_name=True)
 
     host: str
     """Name of the machine, for messages."""
@@ -71,3 +66,8 @@ class NodeState(BaseModel):
     """Outcome of the attempt, once node 0 has decided it from all results; None on all other nodes."""
     is_leaving: bool = False
     """Whether the node has read the outcome and sends nothing any more."""
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the node's part of the attempt has ended without success."""
+        return self.result is not None and self.result.outcome is not None

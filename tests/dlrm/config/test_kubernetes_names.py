@@ -3,7 +3,7 @@
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from dlrm.config.kubernetes import DnsLabel, DnsName, KubernetesConfig
+from dlrm.config.resources import DnsLabel, DnsName, KubernetesConfig
 from service.launchers.kubernetes.options import KubernetesOptions
 
 LEAST = {"image": "dlrm:1", "ingest_url": "http://dlrm:8080", "run_store": "s3://bucket/runs"}

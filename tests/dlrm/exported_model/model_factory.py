@@ -12,11 +12,10 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from dlrm.config import DataConfig, JobConfig, resolve
 from dlrm.data.dataset import Dataset
 from dlrm.data.open import open_data
-from dlrm.data.packed.layout import FileMeta
-from dlrm.exported_model.atomic_directory import flush_and_hash
 from dlrm.exported_model.export import export_model
 from dlrm.exported_model.layout import CARD, MANIFEST, Manifest
 from dlrm.model import PlainModel
+from dlrm.record import FileRecord
 
 SIZES = {"embedding_dim": 4, "bottom_mlp": [8, 4], "top_mlp": [8, 1]}
 METRICS: dict[str, float | None] = {
@@ -73,9 +72,7 @@ def signed(model: Path, /, **fields: Any) -> Path:
     """A model whose `config.json` is changed, and whose files are then listed as they are now."""
     config = json.loads((model / "config.json").read_text())
     (model / "config.json").write_text(json.dumps({**config, **fields}))
-    files: dict[str, FileMeta] = {}
-    for path in model.rglob("*"):
-        if path.is_file() and path.name not in (CARD, MANIFEST):
-            files[str(path.relative_to(model))] = flush_and_hash(path)
+    paths = [path for path in model.rglob("*") if path.is_file() and path.name not in (CARD, MANIFEST)]
+    files = {str(path.relative_to(model)): FileRecord.from_file(path) for path in paths}
     (model / MANIFEST).write_text(Manifest(files=files).model_dump_json())
     return model

@@ -130,7 +130,7 @@ KILLED_AT_EVERY_LINE = """
 import os, shutil, signal, sys
 from pathlib import Path
 from typing import Any
-from dlrm.exported_model import atomic_directory as whole
+from dlrm.exported_model import export as whole
 
 place = Path(sys.argv[1])
 model = place / "model"
@@ -145,7 +145,7 @@ def whole_content():
     if not model.exists():
         return None
     manifest = whole.Manifest.model_validate_json((model / "manifest.json").read_bytes())
-    found = {name: whole.flush_and_hash(model / name) for name in manifest.files}
+    found = {name: whole.FileRecord.from_file(model / name) for name in manifest.files}
     assert found == manifest.files
     return (model / "encoders" / "a").read_text()
 

@@ -10,6 +10,7 @@ from dlrm.native import has_native_operators
 
 SIZES = [1, 20_000, 0, 17, 8192]
 """Around the operator's blocks of 8,192 and its 16 sums side by side."""
+LAYERS = list("abcde")
 
 
 def draw_moments() -> Moments:
@@ -19,13 +20,13 @@ def draw_moments() -> Moments:
 
 def test_traces_and_squared_norms_are_the_sums_in_float64(kernels: str):
     given = draw_moments()
-    noise = given.estimate_noise(given.compute_sums(SIZES))
+    noise = given.estimate_noise(given.compute_sums(SIZES), LAYERS)
     assert noise is not None
     parts = zip(
         *(flat.double().split(SIZES) for flat in (given.mean_square, given.measured_mean, given.mean)), strict=True
     )
     for trace, squared_norm, (mean_square, measured_mean, mean) in zip(
-        noise.traces, noise.squared_norms, parts, strict=True
+        noise.traces.values(), noise.squared_norms.values(), parts, strict=True
     ):
         expected = 16 / 15 * (mean_square - measured_mean.square()).sum().item()
         assert trace == pytest.approx(expected, rel=1e-10)
@@ -37,18 +38,18 @@ def test_halves_of_other_blocks_give_the_drift_and_take_it_from_the_squared_norm
     given, apart, coverage = draw_moments(), torch.randn(sum(SIZES), generator=torch.Generator().manual_seed(3)), 0.125
     given = replace(given, first_half=HalfMean(given.mean + 0.01 * apart, fraction, coverage, window=0))
     assert given.first_half is not None
-    noise = given.estimate_noise(given.compute_sums(SIZES))
+    noise = given.estimate_noise(given.compute_sums(SIZES), LAYERS)
     whole = replace(given, first_half=None)
-    random = whole.estimate_noise(whole.compute_sums(SIZES))
+    random = whole.estimate_noise(whole.compute_sums(SIZES), LAYERS)
     assert noise is not None
     assert random is not None
     mean, first = given.mean.double(), given.first_half.mean.double()
     rest = (mean - fraction * first) / (1 - fraction)
     products = [part.sum().item() for part in (first * rest).split(SIZES)]
-    pairs = zip(random.squared_norms, products, strict=True)
+    pairs = zip(random.squared_norms.values(), products, strict=True)
     expected = [coverage * norm + (1 - coverage) * product for norm, product in pairs]
-    assert noise.squared_norms == pytest.approx(expected, rel=1e-7, abs=1e-7)
-    assert noise.drift == pytest.approx(sum(random.squared_norms) - sum(products), rel=1e-6)
+    assert list(noise.squared_norms.values()) == pytest.approx(expected, rel=1e-7, abs=1e-7)
+    assert noise.drift == pytest.approx(sum(random.squared_norms.values()) - sum(products), rel=1e-6)
 
 
 def test_the_operator_refuses_wrong_arguments():

@@ -58,7 +58,7 @@ def test_node_0_tells_which_nodes_are_missing_until_all_are_there(directory: Run
     other = threading.Thread(target=join)
     other.start()
     group = host_rendezvous(place, announcement, [2], never, told.append)
-    rendezvous.announce_members(group, announcement, [0, 1])
+    group.update(announcement=announcement.model_copy(update={"members": [0, 1]}))
     other.join()
     group.leave()
     assert told in (

@@ -8,8 +8,8 @@ from dlrm.record import (
     COMPLETE,
     CheckpointDirectory,
     CheckpointFaultError,
-    CheckpointFile,
     CheckpointManifest,
+    FileRecord,
     RunDirectory,
     find_checkpoint,
     find_newest_checkpoint,
@@ -28,7 +28,7 @@ def write(path: Path, step: int) -> CheckpointDirectory:
         world_size=2,
         identity={"run.seed": 0},
         data_checksum=None,
-        files={"part": CheckpointFile.from_file(path / "part")},
+        files={"part": FileRecord.from_file(path / "part")},
     )
     manifest.write(path)
     return CheckpointDirectory(path, step)

@@ -3,7 +3,7 @@
 import secrets
 from pathlib import Path
 
-from dlrm.record import CheckpointFile, CheckpointManifest, RunDirectory, RunStoreRecord
+from dlrm.record import CheckpointManifest, FileRecord, RunDirectory, RunStoreRecord
 
 URI = "s3://bucket/runs"
 RUN = f"{URI}/run"
@@ -37,6 +37,6 @@ def write_manifest(path: Path, step: int, files: list[Path]) -> None:
         world_size=1,
         identity={},
         data_checksum=None,
-        files={file.name: CheckpointFile.from_file(file) for file in files},
+        files={file.name: FileRecord.from_file(file) for file in files},
     )
     manifest.write(path)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dlrm.data.raw.stores import StoreError
-from dlrm.record import CheckpointFile
+from dlrm.record import FileRecord
 from dlrm.run_store.fetch import Retries
 from dlrm.run_store.objects import ContentError, ObjectStore, RequestError, RequestLimits
 from dlrm.run_store.open import check_store, parse_uri, split_run_uri
@@ -20,7 +20,7 @@ def test_what_is_put_is_listed_read_fetched_and_removed(bucket: Bucket, tmp_path
     store = ObjectStore("s3://bucket/a")
     file = tmp_path / "file"
     file.write_bytes(b"x" * 3_000_000)
-    checksum = CheckpointFile.from_file(file)
+    checksum = FileRecord.from_file(file)
     store.put_file(file, "b/c", checksum)
     store.put_bytes("b/d", b"small")
     assert {name: info.num_bytes for name, info in store.list_below("b").items()} == {"b/c": 3_000_000, "b/d": 5}
@@ -39,7 +39,7 @@ def test_a_file_that_is_damaged_here_or_there_is_told(bucket: Bucket, tmp_path: 
     store = ObjectStore("s3://bucket/a")
     file = tmp_path / "file"
     file.write_bytes(b"right")
-    checksum = CheckpointFile.from_file(file)
+    checksum = FileRecord.from_file(file)
     file.write_bytes(b"wrong")
     with pytest.raises(ContentError, match="file is damaged"):
         store.put_file(file, "file", checksum)

@@ -67,7 +67,8 @@ def list_steps(directory: RunDirectory) -> list[int]:
 
 def fetch(path: Path) -> RunDirectory:
     directory = RunDirectory(path)
-    assert fetch_small_files(ObjectStore(RUN), directory, RETRIES).exists
+    fetch_small_files(ObjectStore(RUN), directory, RETRIES)
+    assert directory.spec.exists()
     fetch_checkpoints(ObjectStore(RUN), directory, RETRIES, replaces=False)
     return directory
 
@@ -370,7 +371,7 @@ def test_an_attempt_that_is_not_the_newest_one_is_told(bucket: Bucket, tmp_path:
         check_is_newest(ObjectStore(RUN), 2, RETRIES)
     # The document of a later attempt replaces that of an earlier one.
     bucket.write("runs/run/spec.json", b"{}")
-    assert fetch_small_files(ObjectStore(RUN), directory, RETRIES).is_later
+    assert fetch_small_files(ObjectStore(RUN), directory, RETRIES)
     assert directory.spec.read_bytes() == b"{}"
 
 

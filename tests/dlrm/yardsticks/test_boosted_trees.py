@@ -5,8 +5,7 @@ import pytest
 
 from dlrm.data.rows import DataSchema, Feature, Rows
 from dlrm.metrics.binary import auc
-from dlrm.yardsticks.boosted_trees import find_boosted_trees, fit_boosted_trees
-from dlrm.yardsticks.tree_inputs import NUM_FOLDS, PRIOR_ROWS, make_tree_inputs
+from dlrm.yardsticks.boosted_trees import NUM_FOLDS, PRIOR_ROWS, find_boosted_trees, fit_boosted_trees, make_tree_inputs
 from sharding.jagged import JaggedIds
 from tests.dlrm.yardsticks.memory_rows import COUNTRY, TAGS, draw_rows
 

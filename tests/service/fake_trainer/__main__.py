@@ -21,11 +21,11 @@ from dlrm.record import (
     FEW_EVALUATION_ROWS,
     FEW_STEPS,
     AttemptDirectory,
-    CheckpointFile,
     CheckpointManifest,
     EndReason,
     EvaluationReport,
     EventReport,
+    FileRecord,
     Outcome,
     ProgressReport,
     RankEnd,
@@ -276,7 +276,7 @@ class Training:
             world_size=1,
             identity={},
             data_checksum=None,
-            files={"evaluated_step": CheckpointFile.from_file(path / "evaluated_step")},
+            files={"evaluated_step": FileRecord.from_file(path / "evaluated_step")},
         )
         manifest.write(path)
 

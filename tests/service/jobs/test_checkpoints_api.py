@@ -1,7 +1,7 @@
 from pathlib import Path
 from typing import Any
 
-from dlrm.record import COMPLETE, CheckpointFile, CheckpointManifest, RunDirectory
+from dlrm.record import COMPLETE, CheckpointManifest, FileRecord, RunDirectory
 from tests.service.api import Api
 
 
@@ -17,7 +17,7 @@ def save_checkpoint(job: dict[str, Any], step: int, num_bytes: int) -> Path:
         world_size=2,
         identity={},
         data_checksum=None,
-        files={"weights": CheckpointFile.from_file(path / "weights")},
+        files={"weights": FileRecord.from_file(path / "weights")},
     ).write(path)
     return path
 

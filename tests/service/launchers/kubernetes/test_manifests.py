@@ -10,7 +10,7 @@ import kubernetes_validate
 import pytest
 
 from dlrm.config import KubernetesConfig
-from dlrm.config.kubernetes import TolerationConfig
+from dlrm.config.resources import TolerationConfig
 from dlrm.record import RunDirectory
 from service.launchers.kubernetes.manifests import make_job, make_secret, make_service
 from service.launchers.kubernetes.options import KubernetesOptions

@@ -1,23 +1,32 @@
-"""Reference of a run directory to the bucket in which the run is kept: `run-store.json`."""
+"""References of a run directory: to the prepared data, `data.json`, and to the bucket of the run, `run-store.json`."""
 
 import hashlib
 import secrets
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from dlrm.record.checkpoints import COMPLETE, CheckpointDirectory
 from dlrm.record.directory import RunDirectory
-from dlrm.record.files import write_atomically, write_first
+from dlrm.record.files import Record, write_atomically
 
 RUN_STORE_VARIABLE = "DLRM_RUN_STORE"
 """Environment variable with the URI below which runs are kept, if no option names it."""
 
 
-class RunStoreRecord(BaseModel):
-    """Place of a run in a store of objects, such as s3://bucket/runs."""
+class PreparedData(Record):
+    """A directory of packed rows, and the checksum by which it differs from one with other rows."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    directory: str
+    """Absolute path of the directory."""
+    checksum: str
+    """Checksum of the rows."""
+    tables: dict[str, str] = Field(default={})
+    """Versions of the tables of Delta Lake and Iceberg that were read, by their directories."""
+
+
+class RunStoreRecord(Record):
+    """Place of a run in a store of objects, such as s3://bucket/runs."""
 
     uri: str
     """URI below which runs are kept."""
@@ -33,13 +42,6 @@ class RunStoreRecord(BaseModel):
         """URI of the run itself."""
         return f"{self.uri}/{self.run_id}"
 
-    def write(self, path: Path) -> None:
-        write_atomically(path, self.model_dump_json(indent=1))
-
-    def write_first(self, path: Path) -> None:
-        """Write the reference to `path`, unless there is one: of several machines that try, one is the first."""
-        write_first(path, self.model_dump_json(indent=1))
-
     @classmethod
     def read(cls, path: Path) -> "RunStoreRecord | None":
         """Read the reference that `write` wrote to `path`; None if there is no such file.
@@ -47,9 +49,7 @@ class RunStoreRecord(BaseModel):
         Raises OSError, also if it is damaged.
         """
         try:
-            return cls.model_validate_json(path.read_bytes())
-        except FileNotFoundError:
-            return None
+            return super().read(path)
         except ValidationError:
             remedy = "resume the run from its bucket in another directory, or restore this file"
             raise OSError(f"{path} is damaged: {remedy}") from None
