@@ -58,7 +58,8 @@ def _open_synthetic(config: SyntheticConfig, eval_fraction: float, num_threads: 
     rows = SyntheticRows(config, num_threads)
     train_numbers, eval_numbers = _split_rows(rows.num_rows, eval_fraction)
     rate = float(rows.read(train_numbers[:_RATE_ROWS]).labels.mean(dtype=np.float64))
-    return Dataset(rows.schema, Subset(rows, train_numbers), Subset(rows, eval_numbers), rate, encoders=None)
+    train, evaluation = (Subset(rows, len(numbers), numbers) for numbers in (train_numbers, eval_numbers))
+    return Dataset(rows.schema, train, evaluation, rate, encoders=None)
 
 
 def _split_rows(num_rows: int, eval_fraction: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

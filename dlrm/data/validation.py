@@ -1,6 +1,8 @@
-"""The split of training rows into rows for a model to learn from and validation rows to choose the best model."""
+"""Parts of the training rows: those that a model learns from, validation rows to choose the best model, and a sample.
 
-from abc import ABC, abstractmethod
+On the sample evaluations measure how far training rows are ahead of others.
+"""
+
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -10,43 +12,11 @@ from numpy.typing import NDArray
 from dlrm.config import compute_period, count_validation_rows
 from dlrm.data.dataset import Dataset
 from dlrm.data.random import random_bits, stream_key
-from dlrm.data.rows import DataSchema, Rows, RowSource, Runs
+from dlrm.data.rows import Renumbered, RowSource
 
 _PLACES = 0x7A11
 """Number of the stream of random places of validation rows."""
 _READ_ROWS = 65_536
-
-
-@dataclass(frozen=True)
-class Renumbered(ABC):
-    """Rows of a source that arithmetic finds, so that no list of row numbers is kept."""
-
-    source: RowSource
-    num_rows: int
-
-    @property
-    def schema(self) -> DataSchema:
-        return self.source.schema
-
-    @property
-    def row_bytes(self) -> int:
-        return self.source.row_bytes
-
-    @abstractmethod
-    def find(self, row_numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the numbers in the source of the rows [n]."""
-
-    def read(self, row_numbers: NDArray[np.int64]) -> Rows:
-        return self.source.read(self.find(row_numbers))
-
-    def read_weights(self, row_numbers: NDArray[np.int64]) -> NDArray[np.float32] | None:
-        return self.source.read_weights(self.find(row_numbers))
-
-    def look_ahead(self, now: Runs, soon: Runs) -> None:
-        self.source.look_ahead(*(Runs(self.find(runs.starts), self.find(runs.ends - 1) + 1) for runs in (now, soon)))
-
-    def best_probabilities(self, row_numbers: NDArray[np.int64]) -> NDArray[np.float64] | None:
-        return self.source.best_probabilities(self.find(row_numbers))
 
 
 def compute_mean_weight(source: RowSource) -> float:
@@ -125,3 +95,34 @@ def hold_out_validation(dataset: Dataset, fraction: float, split: Literal["hash"
 def _draw_places(key: int, blocks: NDArray[np.int64], k: int) -> NDArray[np.int64]:
     """Draw a place from 0 to k - 1 for each block of k rows."""
     return (random_bits(key, blocks) % np.uint64(k)).astype(np.int64)
+
+
+RUN_ROWS = 64
+"""Rows of one contiguous run of the sample: a few pages of a mapped file, so that not all of a large one is read."""
+
+
+@dataclass(frozen=True)
+class EvenRuns(Renumbered):
+    """Runs of `run_rows` rows: `num_runs` of them, spread evenly over the source."""
+
+    run_rows: int
+    num_runs: int
+
+    def find(self, row_numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        run, in_run = np.divmod(row_numbers, self.run_rows)
+        return run * self.source.num_rows // self.num_runs + in_run
+
+
+def sample_train_rows(dataset: Dataset, max_rows: int) -> RowSource | None:
+    """Return a sample of the training rows, the same for every seed: `max_rows` rounded down to whole runs.
+
+    It has no more rows than there are evaluation rows. None if `max_rows` is 0, or no row of it has a weight.
+    """
+    train = dataset.train
+    num_rows = min(max_rows, dataset.evaluation.num_rows, train.num_rows)
+    if num_rows == 0:
+        return None
+    run_rows = min(RUN_ROWS, num_rows)
+    num_runs = num_rows // run_rows
+    sample = EvenRuns(train, run_rows * num_runs, run_rows=run_rows, num_runs=num_runs)
+    return sample if not dataset.has_weights or compute_mean_weight(sample) > 0.0 else None

@@ -21,8 +21,8 @@ from dlrm.data.packed.layout import (
     get_bag_values_name,
 )
 from dlrm.data.packed.mapped import MappedArray
-from dlrm.data.prefetch import PieceThreads
 from dlrm.data.rows import DataSchema, Rows, Runs
+from dlrm.data.threads import PieceThreads
 from sharding.jagged import JaggedIds
 
 MAX_MAPPED_BYTES = 320 << 20

@@ -28,10 +28,10 @@ from dlrm.data.packed.verify import compute_sha256
 from dlrm.data.prepare.fingerprint import compute_fingerprint, get_identities
 from dlrm.data.prepare.prepare import prepare
 from dlrm.data.prepare.progress import NoteEvent, OnEvent, ProgressEvent
-from dlrm.data.prepare.workers import start_workers
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.files import find_splits
 from dlrm.data.raw.open import cut_blocks
+from dlrm.data.threads import start_workers
 from dlrm.record import DATA_REUSED, write_atomically
 from hostinfo.file_lock import try_lock
 

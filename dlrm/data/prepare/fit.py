@@ -17,8 +17,8 @@ from dlrm.data.prepare.counting import QuantileSummary, Tally, ValueCounts, merg
 from dlrm.data.prepare.measure import Moments, PartMeasure
 from dlrm.data.prepare.part_files import Part, StagedRows
 from dlrm.data.prepare.progress import PreparationProgress
-from dlrm.data.prepare.workers import Workers
 from dlrm.data.raw.block import CategoricalValues
+from dlrm.data.threads import Workers
 
 MAX_COUNTING_BYTES = 1 << 29
 """Bound on the bytes of the counts of all columns together, in one pass over the parts."""

@@ -11,7 +11,7 @@ from dlrm.data.encode.dense import is_missing_as_before
 from dlrm.data.packed.layout import Split
 from dlrm.data.prepare.part_files import Part, StagedPart, StagedRows
 from dlrm.data.prepare.progress import PreparationProgress
-from dlrm.data.prepare.workers import Workers
+from dlrm.data.threads import Workers
 
 SPLITS: tuple[Split, Split] = ("train", "eval")
 

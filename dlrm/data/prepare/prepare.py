@@ -16,9 +16,9 @@ from dlrm.data.prepare.measure import measure_parts
 from dlrm.data.prepare.progress import OnEvent, PreparationProgress
 from dlrm.data.prepare.stage import READING_SHARE, stage
 from dlrm.data.prepare.unfinished import Unfinished, lock_unfinished
-from dlrm.data.prepare.workers import Workers, start_workers
 from dlrm.data.prepare.write import compute_file_sizes, flush_and_hash_files, write_rows
 from dlrm.data.raw.data_file import DataFile
+from dlrm.data.threads import Workers, start_workers
 from dlrm.record import FULL_DISK, write_atomically
 
 

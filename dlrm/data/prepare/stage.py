@@ -7,11 +7,11 @@ from pathlib import Path
 from dlrm.config import DataConfig
 from dlrm.data.prepare.part_files import RECORDS, Part, PartRecord, StagedRows, read_record, write_part
 from dlrm.data.prepare.progress import PreparationProgress
-from dlrm.data.prepare.workers import Workers
 from dlrm.data.raw.block import BadRowCount, Block
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.open import cut_blocks
 from dlrm.data.split import Split
+from dlrm.data.threads import Workers
 from dlrm.record import write_atomically
 
 READING_SHARE = 0.5

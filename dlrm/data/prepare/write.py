@@ -26,7 +26,7 @@ from dlrm.data.packed.layout import (
 from dlrm.data.prepare.measure import SPLITS, PartMeasure, SplitMeasure
 from dlrm.data.prepare.part_files import Part, StagedPart, StagedRows
 from dlrm.data.prepare.progress import PreparationProgress
-from dlrm.data.prepare.workers import Workers
+from dlrm.data.threads import Workers
 
 
 @dataclass(frozen=True)
