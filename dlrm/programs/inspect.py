@@ -27,7 +27,7 @@ from dlrm.data.inspect.report.columns import Names
 from dlrm.data.inspect.report.gather import gather
 from dlrm.data.inspect.report.job_files import check_files
 from dlrm.data.inspect.report.report import make_report
-from dlrm.data.inspect.report.warnings import describe_unused, find_unused_columns
+from dlrm.data.inspect.report.warnings import find_unused_columns
 from dlrm.data.inspect.sample.csv import is_criteo, sample_criteo
 from dlrm.data.inspect.sample.file_sample import FileSample, find_path_columns
 from dlrm.data.inspect.sample.files import sample_files
@@ -57,8 +57,7 @@ def inspect_rows(request: dict[str, Any]) -> dict[str, Any]:
     )
     aucs = [column.auc for column in (*report.dense, *report.categorical) if column.auc is not None]
     if aucs:
-        unused = describe_unused(find_unused_columns(data, max(aucs)), max(aucs))
-        report = dataclasses.replace(report, warnings=[*report.warnings, *unused])
+        report = dataclasses.replace(report, warnings=report.warnings + find_unused_columns(data, max(aucs)))
     return dataclasses.asdict(report)
 
 

@@ -18,8 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from dlrm.config import SchemaConfig
 from dlrm.data.encode.dense import DenseEncoder
-from dlrm.data.encode.ranges import RangeVocabulary
-from dlrm.data.encode.vocabulary import CountedVocabulary, HashedVocabulary, Vocabulary
+from dlrm.data.encode.vocabulary import CountedVocabulary, HashedVocabulary, RangeVocabulary, Vocabulary
 from dlrm.data.raw.block import CategoricalValues, RawTable
 from dlrm.data.rows import DataSchema, Feature, Rows
 from sharding.jagged import JaggedIds
@@ -75,15 +74,11 @@ class Encoders:
     def save(self, directory: Path) -> None:
         """Write the encoders to `directory`, which is created; equal encoders give equal bytes. Raises OSError."""
         directory.mkdir(parents=True, exist_ok=True)
-        saved: list[_CountedRecord | _HashedRecord | _RangesRecord] = []
+        saved: list[_CountedRecord | HashedVocabulary | RangeVocabulary] = []
         for index, vocabulary in enumerate(self.vocabularies):
-            if isinstance(vocabulary, HashedVocabulary):
-                saved.append(_HashedRecord(num_ids=vocabulary.num_ids, key=vocabulary.key))
+            if not isinstance(vocabulary, CountedVocabulary):
+                saved.append(vocabulary)
                 continue
-            if isinstance(vocabulary, RangeVocabulary):
-                saved.append(_RangesRecord(edges=vocabulary.edges))
-                continue
-            assert isinstance(vocabulary, CountedVocabulary), "there is no fourth kind"
             file = f"vocabulary-{index}.parquet"
             values = pl.DataFrame({"value": vocabulary.distinct, "count": vocabulary.counts})
             # Written by Arrow, not polars, because Arrow reports a full disk as an OSError.
@@ -101,11 +96,8 @@ class Encoders:
         saved = _EncodersRecord.model_validate_json((directory / FILE).read_bytes())
         vocabularies: list[Vocabulary] = []
         for entry in saved.vocabularies:
-            if isinstance(entry, _HashedRecord):
-                vocabularies.append(HashedVocabulary(entry.num_ids, entry.key))
-                continue
-            if isinstance(entry, _RangesRecord):
-                vocabularies.append(RangeVocabulary(entry.edges))
+            if not isinstance(entry, _CountedRecord):
+                vocabularies.append(entry)
                 continue
             values = pl.read_parquet(directory / entry.file)
             vocabularies.append(CountedVocabulary(values["value"], values["count"].to_numpy()))
@@ -123,18 +115,7 @@ class _CountedRecord(_Record):
     num_ids: int
 
 
-class _HashedRecord(_Record):
-    kind: Literal["hashed"] = "hashed"
-    num_ids: int
-    key: int
-
-
-class _RangesRecord(_Record):
-    kind: Literal["ranges"] = "ranges"
-    edges: tuple[float, ...]
-
-
 class _EncodersRecord(_Record):
     table_schema: SchemaConfig = Field(alias="schema")
     dense: list[DenseEncoder]
-    vocabularies: list[Annotated[_CountedRecord | _HashedRecord | _RangesRecord, Field(discriminator="kind")]]
+    vocabularies: list[Annotated[_CountedRecord | HashedVocabulary | RangeVocabulary, Field(discriminator="kind")]]

@@ -125,11 +125,6 @@ class PackedMeta(_Record):
     def multi_hot_features(self) -> list[int]:
         return [index for index, feature in enumerate(self.features) if feature.is_multi_hot]
 
-    def compute_row_bytes(self) -> int:
-        """Compute the bytes of one row in all files of fixed row length, the offsets of multi-hot features included."""
-        size = 4 * (1 + self.has_weights + len(self.dense)) + self.id_dtype.itemsize * len(self.single_features)
-        return size + 8 * len(self.multi_hot_features)
-
 
 def compute_checksum(meta: PackedMeta) -> str:
     """Compute the checksum of the whole directory: a SHA-256 of the names, sizes and SHA-256 of its files."""

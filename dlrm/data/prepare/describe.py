@@ -8,7 +8,7 @@ from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import VALID_MEAN_WEIGHT, FeatureMeta, PackedMeta, Split, SplitMeta
 from dlrm.data.prepare.fingerprint import get_library_versions
-from dlrm.data.prepare.measure import SPLITS, PartMeasure
+from dlrm.data.prepare.measure import SPLITS, PartMeasure, SplitMeasure
 from dlrm.data.prepare.part_files import StagedRows
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.tables.table import list_versions
@@ -17,8 +17,28 @@ from dlrm.data.raw.values.positive_labels import make_positive_error
 _MAX_INT32_ROWS = 2**31
 
 
+Splits = dict[Split, SplitMeta]
+
+
+def describe_splits(measures: Sequence[PartMeasure]) -> Splits:
+    """Describe the rows of both splits, over all parts."""
+    return {split: _sum_up([measure.splits[split] for measure in measures]) for split in SPLITS}
+
+
+def _sum_up(measures: Sequence[SplitMeasure]) -> SplitMeta:
+    num_rows = sum(measure.num_rows for measure in measures)
+    sum_of_weights = sum(measure.sum_of_weights for measure in measures)
+    sum_of_positive_weights = sum(measure.sum_of_positive_weights for measure in measures)
+    return SplitMeta(
+        num_rows=num_rows,
+        num_positives=sum(measure.num_positives for measure in measures),
+        mean_weight=sum_of_weights / max(num_rows, 1),
+        label_rate=sum_of_positive_weights / sum_of_weights if sum_of_weights else 0.0,
+    )
+
+
 def describe(
-    config: DataConfig, rows: StagedRows, measures: Sequence[PartMeasure], encoders: Encoders, files: Sequence[DataFile]
+    config: DataConfig, rows: StagedRows, splits: Splits, encoders: Encoders, files: Sequence[DataFile]
 ) -> PackedMeta:
     """Make the description of a packed directory; the sizes and checksums of its files are still missing in it."""
     features = encoders.schema_of_rows.features
@@ -28,7 +48,7 @@ def describe(
         features=[FeatureMeta(name=f.name, num_ids=f.num_ids, is_multi_hot=f.is_multi_hot) for f in features],
         id_type="int32" if is_small else "int64",
         has_weights=config.raw_schema.weight is not None,
-        splits={split: _describe_split(measures, split) for split in SPLITS},
+        splits=splits,
         num_bad_rows=rows.num_bad_rows,
         odd_values=rows.odd_values,
         files={},
@@ -40,11 +60,7 @@ def describe(
 
 
 def check_splits(
-    config: DataConfig,
-    rows: StagedRows,
-    measures: Sequence[PartMeasure],
-    train: Sequence[DataFile],
-    evaluation: Sequence[DataFile],
+    config: DataConfig, rows: StagedRows, splits: Splits, train: Sequence[DataFile], evaluation: Sequence[DataFile]
 ) -> None:
     """Raise DataError if a split has no rows or only rows of weight 0, if the mean weight of the training rows is
     outside the range that float32 can train with, or if `schema.positive` makes all labels alike."""
@@ -55,7 +71,7 @@ def check_splits(
         "eval": ("evaluation", "data.eval", "larger"),
     }
     for split, (kind, field, hint) in hints.items():
-        if _describe_split(measures, split).num_rows:
+        if splits[split].num_rows:
             continue
         if rows.split is None:
             raise DataError(f"no row is left for {kind}", field=field, valid="files with rows")
@@ -66,18 +82,17 @@ def check_splits(
             valid=f"a {hint} fraction, more rows, or files in data.eval",
         )
     if config.raw_schema.positive is not None:
-        _check_positive(config.raw_schema.positive, rows, measures, SPLITS, [*train, *evaluation])
+        _check_positive(config.raw_schema.positive, rows, [*splits.values()], [*train, *evaluation])
         # Files of their own may spell the label otherwise.
         own: dict[Split, Sequence[DataFile]] = {"train": train, "eval": evaluation} if evaluation else {}
         for split, files in own.items():
-            _check_positive(config.raw_schema.positive, rows, measures, (split,), files, hints[split][0])
+            _check_positive(config.raw_schema.positive, rows, [splits[split]], files, hints[split][0])
     for split, (kind, _, _) in hints.items():
-        if _describe_split(measures, split).mean_weight == 0:
+        if splits[split].mean_weight == 0:
             weight = config.raw_schema.weight
             raise DataError(f"every {kind} row has weight 0", field=weight, valid="some rows with a weight above 0")
-    train_meta = _describe_split(measures, "train")
-    if not train_meta.can_train:
-        message = f"the training rows have a mean weight of {train_meta.mean_weight:.3g}"
+    if not splits["train"].can_train:
+        message = f"the training rows have a mean weight of {splits['train'].mean_weight:.3g}"
         raise DataError(message, field=config.raw_schema.weight, valid=VALID_MEAN_WEIGHT)
 
 
@@ -90,34 +105,15 @@ def _check_files(rows: StagedRows, files: Sequence[DataFile], field: str) -> Non
 
 
 def _check_positive(
-    positive: str,
-    rows: StagedRows,
-    measures: Sequence[PartMeasure],
-    splits: Sequence[Split],
-    files: Sequence[DataFile],
-    kind: str = "",
+    positive: str, rows: StagedRows, splits: Sequence[SplitMeta], files: Sequence[DataFile], kind: str = ""
 ) -> None:
     """Raise DataError if no row, or every row, of some splits has the positive label.
 
     files: files of the splits. kind: kind of their rows, such as "evaluation"; empty for all.
     """
-    found = [_describe_split(measures, split) for split in splits]
-    num_positives = sum(split.num_positives for split in found)
-    if 0 < num_positives < sum(split.num_rows for split in found):
+    num_positives = sum(split.num_positives for split in splits)
+    if 0 < num_positives < sum(split.num_rows for split in splits):
         return
     names = {file.name for file in files}
     values = (value for part in rows.parts if part.record.file in names for value in part.record.label_values)
     raise make_positive_error(positive, rows.schema.label, num_positives, values, kind)
-
-
-def _describe_split(measures: Sequence[PartMeasure], split: Split) -> SplitMeta:
-    split_measures = [measure.splits[split] for measure in measures]
-    num_rows = sum(measure.num_rows for measure in split_measures)
-    sum_of_weights = sum(measure.sum_of_weights for measure in split_measures)
-    sum_of_positive_weights = sum(measure.sum_of_positive_weights for measure in split_measures)
-    return SplitMeta(
-        num_rows=num_rows,
-        num_positives=sum(measure.num_positives for measure in split_measures),
-        mean_weight=sum_of_weights / max(num_rows, 1),
-        label_rate=sum_of_positive_weights / sum_of_weights if sum_of_weights else 0.0,
-    )

@@ -11,8 +11,7 @@ from dlrm.config import CategoricalColumn, DenseColumn, VocabularyConfig
 from dlrm.config.vocabulary import Counting, Hashing
 from dlrm.data.encode.dense import DenseEncoder
 from dlrm.data.encode.encoders import Encoders
-from dlrm.data.encode.ranges import RangeVocabulary
-from dlrm.data.encode.vocabulary import CountedVocabulary, HashedVocabulary, Vocabulary
+from dlrm.data.encode.vocabulary import CountedVocabulary, HashedVocabulary, RangeVocabulary, Vocabulary
 from dlrm.data.prepare.counting import QuantileSummary, Tally, ValueCounts, merge, shrink, thin_out
 from dlrm.data.prepare.measure import Moments, PartMeasure
 from dlrm.data.prepare.part_files import Part, StagedRows
@@ -160,15 +159,8 @@ def _fit_dense_encoders(columns: Sequence[DenseColumn], measures: Sequence[PartM
         total = sum((measure.dense[index] for measure in measures), start=Moments())
         shares_one = all(measure.is_missing_as_before[index] for measure in measures)
         has_indicator = total.num_missing > 0 and not shares_one
+        fitted = {}
         if column.transform == "standardise":
-            encoders.append(
-                DenseEncoder(
-                    column=column,
-                    mean=total.mean,
-                    standard_deviation=total.standard_deviation,
-                    has_indicator=has_indicator,
-                )
-            )
-        else:
-            encoders.append(DenseEncoder(column=column, has_indicator=has_indicator))
+            fitted = {"mean": total.mean, "standard_deviation": total.standard_deviation}
+        encoders.append(DenseEncoder(column=column, has_indicator=has_indicator, **fitted))
     return encoders

@@ -1,7 +1,7 @@
 """Staging: raw files are parsed into parts once, and the later phases read the parts as often as they need."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from dlrm.config import DataConfig
@@ -16,16 +16,6 @@ from dlrm.record import write_atomically
 
 READING_SHARE = 0.5
 """Share of the progress of a preparation at which staging ends, 0 to 1."""
-
-
-@dataclass(frozen=True)
-class _Work:
-    """A block to parse, and the part to write it to."""
-
-    block: Block
-    path: Path
-    is_evaluation: bool
-    keep_going: bool
 
 
 def stage(
@@ -44,58 +34,36 @@ def stage(
     directory.mkdir(exist_ok=True)
     progress.start("reading", READING_SHARE, sum(file.num_bytes for file in (*train, *evaluation)))
     listing = directory / "parts.json"
-    if listing.exists():
-        records = RECORDS.validate_json(listing.read_bytes())
-        check_bad_rows(records, config.max_bad_fraction, progress)
+    is_staged = listing.exists()
+    if is_staged:
+        found = iter(RECORDS.validate_json(listing.read_bytes()))
     else:
-        works = _list_work(config, train, evaluation, directory)
-        staged = _report_progress(workers.map(_stage_block, works), progress)
-        records = check_bad_rows(staged, config.max_bad_fraction, progress)
+        kinds = ((train, False), (evaluation, True))
+        blocks = ((block, is_evaluation) for files, is_evaluation in kinds for block in cut_blocks(config, files))
+        found = workers.map(partial(_stage_block, directory, config.max_bad_fraction > 0), enumerate(blocks))
+    records: list[PartRecord] = []
+    bad_rows = BadRowCount(config.max_bad_fraction, lambda fault: progress.note("bad_row", fault))
+    for record in found:
+        records.append(record)
+        bad_rows.add(record.num_rows, record.num_bad_rows, record.faults)
+        progress.advance(record.num_bytes, record.num_rows)
+    bad_rows.check()
+    if not is_staged:
         write_atomically(listing, RECORDS.dump_json(records))
     return _make_staged_rows(config, records, directory)
 
 
-def check_bad_rows(
-    records: Iterable[PartRecord], max_bad_fraction: float, progress: PreparationProgress
-) -> list[PartRecord]:
-    """Return the records as a list, and report the first bad rows.
-
-    Raises DataError if a larger share than `max_bad_fraction` of all rows is bad.
-    """
-    bad_rows = BadRowCount(max_bad_fraction, lambda fault: progress.note("bad_row", fault))
-    checked: list[PartRecord] = []
-    for record in records:
-        checked.append(record)
-        bad_rows.add(record.num_rows, record.num_bad_rows, record.faults)
-    bad_rows.check()
-    return checked
-
-
-def _list_work(
-    config: DataConfig, train: Sequence[DataFile], evaluation: Sequence[DataFile], directory: Path
-) -> Iterator[_Work]:
-    keep_going = config.max_bad_fraction > 0
-    number = 0
-    for files, is_evaluation in ((train, False), (evaluation, True)):
-        for block in cut_blocks(config, files):
-            yield _Work(block, _get_part_path(directory, number), is_evaluation, keep_going)
-            number += 1
+def _stage_block(directory: Path, keep_going: bool, numbered: tuple[int, tuple[Block, bool]]) -> PartRecord:
+    """Parse a block, given with its number and whether it is of an evaluation file, unless its part exists."""
+    number, (block, is_evaluation) = numbered
+    path = _get_part_path(directory, number)
+    if path.exists():
+        return read_record(path)
+    return write_part(path, block, block.parse(keep_going), is_evaluation)
 
 
 def _get_part_path(directory: Path, number: int) -> Path:
     return directory / f"part-{number:06d}.arrow"
-
-
-def _stage_block(work: _Work) -> PartRecord:
-    if work.path.exists():
-        return read_record(work.path)
-    return write_part(work.path, work.block, work.block.parse(work.keep_going), work.is_evaluation)
-
-
-def _report_progress(records: Iterable[PartRecord], progress: PreparationProgress) -> Iterator[PartRecord]:
-    for record in records:
-        progress.advance(record.num_bytes, record.num_rows)
-        yield record
 
 
 def _make_staged_rows(config: DataConfig, records: Sequence[PartRecord], directory: Path) -> StagedRows:

@@ -3,12 +3,14 @@
 import io
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 from urllib.parse import unquote
 
+import pyarrow as pa
 from pyarrow import fs
 
 from dlrm.config.patterns import is_remote
@@ -72,6 +74,22 @@ class DataFile:
         names: the columns that are read.
         """
         return [{name: value} for name, value in self.path_values.items() if name in names]
+
+
+@contextmanager
+def name_read_errors(file: DataFile, kind: str) -> Iterator[None]:
+    """Raise DataError if Arrow finds inside the `with` that a file is damaged, or OSError if a store does not answer.
+
+    kind: format of the file, for the message.
+    """
+    try:
+        yield
+    # Damaged lengths ask for any amount of memory, and a damaged footer may hold names that are not UTF-8.
+    except (OSError, MemoryError, pa.ArrowException, UnicodeDecodeError) as error:
+        if isinstance(error, OSError) and file.is_remote:
+            raise OSError(f"{file.name}: reading failed: {error}") from error
+        cause = str(error).strip().partition("\n")[0] or "it is damaged"
+        raise DataError(f"not readable as {kind}: {cause}", file.name, valid=f"a complete {kind} file") from None
 
 
 def find_object(name: str) -> DataFile | None:

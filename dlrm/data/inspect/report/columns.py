@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from dlrm.config import SchemaConfig
-from dlrm.data.encode.ranges import RangeVocabulary
+from dlrm.data.encode.vocabulary import RangeVocabulary
 from dlrm.data.random import random_units, stream_key
 from dlrm.data.raw.block import CategoricalValues, RawTable
 

@@ -169,17 +169,12 @@ class BetterUse:
     """AUC of a logistic regression on the numbers."""
 
 
-def find_better_use(
-    column: DenseColumn, labels: NDArray[np.float32], is_first_fold: NDArray[np.bool_]
-) -> BetterUse | None:
-    """Find out whether the values as ids, or ranges of them, predict better than the numbers; None if they do not.
-
-    labels, is_first_fold: [n], one for each row of `column`.
-    """
+def find_better_use(column: DenseColumn, halves: Halves) -> BetterUse | None:
+    """Find out whether the values as ids, or ranges of them, predict better than the numbers; None if they do not."""
     numbers, codes = column.distinct_and_codes
     if len(numbers) < 2:
         return None
-    counts = FoldCounts.count(codes, len(numbers), labels == 1, is_first_fold.astype(np.int64))
+    counts = FoldCounts.count(codes, len(numbers), halves.labels == 1, halves.is_fitted_on.astype(np.int64))
     as_number = predict_by_number(counts, numbers)
     ways: list[tuple[str, Prediction]] = [
         ("ranges", predict_by_group(counts, assign_ranges(numbers, counts, NUM_FEW_RANGES)))

@@ -14,17 +14,8 @@ from dlrm.data.inspect.report.column_reports import (
     report_categorical,
     report_dense,
 )
-from dlrm.data.inspect.report.columns import CategoricalColumn, DenseColumn
 from dlrm.data.inspect.report.gather import GatheredRows
-from dlrm.data.inspect.report.leaks import (
-    Halves,
-    SameColumns,
-    describe_pure_categorical,
-    describe_pure_dense,
-    find_better_use,
-    measure_categorical,
-    measure_dense,
-)
+from dlrm.data.inspect.report.leaks import Halves, SameColumns
 from dlrm.data.inspect.report.warnings import DataWarning, find_warnings
 
 OnColumn = Callable[[str], None]
@@ -86,10 +77,14 @@ def make_report(
     categorical: list[CategoricalReport] = []
     for index, name in enumerate(rows.names.dense):
         on_column(name)
-        dense.append(_report_on_dense(rows.dense(index), halves, same, is_only_dense=name in rows.names.only_dense))
+        column = rows.dense(index)
+        same.add_dense(column)
+        dense.append(report_dense(column, halves, is_only_dense=name in rows.names.only_dense))
     for index, name in enumerate(rows.names.categorical):
         on_column(name)
-        categorical.append(_report_on_categorical(rows.categorical(index), halves, same, tables, format_value))
+        column = rows.categorical(index)
+        same.add_categorical(column)
+        categorical.append(report_categorical(column, halves, tables, format_value))
     report = Report(
         num_rows=rows.num_rows,
         num_rows_looked_at=len(labels),
@@ -104,28 +99,6 @@ def make_report(
     )
     found = find_warnings(dense, categorical, len(labels), report.label_rate, can_measure=halves.can_measure)
     return replace(report, warnings=found + [DataWarning("same_columns", pair[0], text) for pair, text in same.find()])
-
-
-def _report_on_dense(column: DenseColumn, halves: Halves, same: SameColumns, *, is_only_dense: bool) -> DenseReport:
-    same.add_dense(column)
-    report = replace(report_dense(column), giveaway=describe_pure_dense(column, halves.labels))
-    if not halves.can_measure:
-        return report
-    prediction = measure_dense(column, halves)
-    better_use = find_better_use(column, halves.labels, halves.is_fitted_on) if is_only_dense else None
-    return replace(report, auc=prediction.auc, auc_by=prediction.by, better_use=better_use)
-
-
-def _report_on_categorical(
-    column: CategoricalColumn, halves: Halves, same: SameColumns, tables: Tables, format_value: FormatValue
-) -> CategoricalReport:
-    same.add_categorical(column)
-    giveaway = describe_pure_categorical(column, halves.labels)
-    report = replace(report_categorical(column, tables, format_value), giveaway=giveaway)
-    if not halves.can_measure:
-        return report
-    prediction = measure_categorical(column, halves)
-    return replace(report, auc=prediction.auc, auc_by=prediction.by)
 
 
 def _measure_parts(labels: NDArray[np.float32], row_numbers: NDArray[np.int64], num_rows: int) -> list[Part]:

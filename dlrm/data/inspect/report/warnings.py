@@ -23,18 +23,25 @@ from dlrm.data.raw.values.positive_labels import match_positive
 
 MAX_COLUMNS = 300
 """Largest number of columns that are judged."""
+NUM_CLASSES = 2
+CERTAIN_LEAK_AUC = 0.999
+"""AUC from which a single column is the label by another name."""
 
 
 @dataclass(frozen=True)
-class UnusedColumn:
-    """A column that the schema does not use."""
+class DataWarning:
+    """A likely fault of the data."""
 
-    name: str
-    auc: float
+    kind: str
+    """Kind of fault: `leak`, `outcome`, `better_use`, `unused`, `constant`, `one_value_a_row`, `one_class`,
+    `same_columns` or `too_few_rows`."""
+    column: str
+    """Name of the column; empty for the data as a whole."""
+    message: str
 
 
-def find_unused_columns(config: DataConfig, best_used_auc: float) -> Sequence[UnusedColumn]:
-    """Find the columns that alone predict the label better than each column in use, but do not give it away by their
+def find_unused_columns(config: DataConfig, best_used_auc: float) -> list[DataWarning]:
+    """Warn of the columns that alone predict the label better than each column in use, but do not give it away by their
     AUC, or by their names and their values.
 
     best_used_auc: AUC of the best column in use. Raises DataError if a file cannot be read.
@@ -54,8 +61,9 @@ def find_unused_columns(config: DataConfig, best_used_auc: float) -> Sequence[Un
     rows, labels = rows.filter(~pl.Series(is_missing)), labels[~is_missing]
     labelled = LabelledRows(labels == 1, max(sample.num_rows, rows.height))
     choices = [choose(rows[name], sample.types[name], labelled, sample.delimiter) for name in names]
+    fault = "the schema leaves it out, but alone it predicts the label with an AUC of"
     return [
-        UnusedColumn(choice.name, choice.auc)
+        DataWarning("unused", choice.name, f"{fault} {choice.auc:.4f}, the best one in use with {best_used_auc:.4f}")
         for choice in choices
         if choice.auc is not None and best_used_auc < choice.auc < LEAK_AUC
         if not _leave_out_outcome(choice, rows[choice.name], labelled).is_left_out
@@ -76,23 +84,6 @@ def _rename(sample: FileSample, columns: list[str] | None) -> FileSample:
     types = dict(zip(columns, sample.types.values(), strict=True))
     names = dict(zip(sample.rows.columns, columns, strict=True))
     return replace(sample, rows=sample.rows.rename(names), types=types)
-
-
-NUM_CLASSES = 2
-CERTAIN_LEAK_AUC = 0.999
-"""AUC from which a single column is the label by another name."""
-
-
-@dataclass(frozen=True)
-class DataWarning:
-    """A likely fault of the data."""
-
-    kind: str
-    """Kind of fault: `leak`, `outcome`, `better_use`, `unused`, `constant`, `one_value_a_row`, `one_class`,
-    `same_columns` or `too_few_rows`."""
-    column: str
-    """Name of the column; empty for the data as a whole."""
-    message: str
 
 
 def find_warnings(
@@ -168,16 +159,3 @@ def _find_one_value_per_row(column: DenseReport | CategoricalReport, num_rows: i
     return DataWarning(
         "one_value_a_row", column.name, "a different value in every row predicts nothing about other rows"
     )
-
-
-def describe_unused(columns: Sequence[UnusedColumn], best_used_auc: float) -> list[DataWarning]:
-    """Return a warning for each column that predicts better than every column in use."""
-    return [
-        DataWarning(
-            "unused",
-            column.name,
-            f"the schema leaves it out, but alone it predicts the label with an AUC of {column.auc:.4f}, the best one "
-            f"in use with {best_used_auc:.4f}",
-        )
-        for column in columns
-    ]

@@ -19,7 +19,7 @@ from dlrm.data.inspect.sample.pieces import TextPiece, read_pieces
 from dlrm.data.inspect.sample.text_columns import convert_texts, name_type
 from dlrm.data.raw.block import BadRows
 from dlrm.data.raw.data_file import DataFile
-from dlrm.data.raw.text.jsonl import JsonLineError, format_float, lacks_key, parse_object
+from dlrm.data.raw.text.jsonl import format_float, lacks_key, parse_object
 from dlrm.data.raw.text.lines import enumerate_lines, read_lines
 
 _MAX_BYTES = 64 << 20
@@ -95,7 +95,7 @@ def _collect(pieces: Sequence[TextPiece], stated: Mapping[str, Mapping[str, str 
         for number, line in enumerate_lines(piece.data):
             try:
                 found = parse_object(line, int)
-            except JsonLineError as error:
+            except DataError as error:
                 bad.add_one(number, error.field, (error.message, error.valid))
                 continue
             for name, value in _flatten(found, objects):

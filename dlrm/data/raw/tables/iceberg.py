@@ -25,8 +25,15 @@ from pyiceberg.table.puffin import PuffinFile
 from pyiceberg.transforms import IdentityTransform
 
 from dlrm.data.raw.data_file import DataFile
-from dlrm.data.raw.tables.logs import METADATA
-from dlrm.data.raw.tables.table import EqualityDelete, TableColumn, TableDirectory, TableFile, TableVersion, sort_files
+from dlrm.data.raw.tables.table import (
+    METADATA,
+    EqualityDelete,
+    TableColumn,
+    TableDirectory,
+    TableFile,
+    TableVersion,
+    sort_files,
+)
 
 _FOLDER, _HINT = "metadata", "version-hint.text"
 _NUMBER = re.compile(r"v?(\d+)")

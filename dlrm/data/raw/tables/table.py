@@ -1,6 +1,7 @@
 """Tables of Delta Lake and Iceberg: their directories, and their files, which the log names, at one version."""
 
 import hashlib
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
@@ -47,6 +48,8 @@ class EqualityDelete:
     """Columns whose values are compared."""
 
 
+METADATA = re.compile(r"v?\d+(-[^/]*)?(\.gz)?\.metadata\.json(\.gz)?|version-hint\.text")
+"""Names of the files in the directory `metadata` of an Iceberg table that describe it as a whole."""
 _NO_ROWS = np.empty(0, dtype=np.int64)
 
 

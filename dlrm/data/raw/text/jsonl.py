@@ -21,16 +21,8 @@ from dlrm.data.raw.values.columns import list_columns_to_read, parse_columns
 VALID_LINE = 'one JSON object per line, such as {"label": 1, "site": "a"}'
 
 
-class JsonLineError(ValueError):
-    """Fault of a line of JSON: field at fault, None for the whole line; message; what would be valid."""
-
-    def __init__(self, field: str | None, message: str, valid: str) -> None:
-        super().__init__(message)
-        self.field, self.message, self.valid = field, message, valid
-
-
 def parse_object(line: bytes, parse_integer: Callable[[str], Any] = str) -> dict[str, Any]:
-    """Parse a line to an object. NaN is null; of two values of one key, the first counts. Raises JsonLineError.
+    """Parse a line to an object. NaN is null; of two values of one key, the first counts. Raises DataError.
 
     parse_integer: reads the digits of an integer; by default numbers stay text: see `format_float`.
     """
@@ -43,13 +35,13 @@ def parse_object(line: bytes, parse_integer: Callable[[str], Any] = str) -> dict
             object_pairs_hook=_build_object,
         )
     except UnicodeDecodeError:
-        raise JsonLineError(None, "not UTF-8", "UTF-8 text") from None
+        raise DataError("not UTF-8", valid="UTF-8 text") from None
     except (ValueError, RecursionError) as error:
         # The message of the JSON reader quotes no text of the line.
         reason = f": {error.msg}" if isinstance(error, json.JSONDecodeError) else ""
-        raise JsonLineError(None, f"is not JSON{reason}" if line.strip() else "the line is blank", VALID_LINE) from None
+        raise DataError(f"is not JSON{reason}" if line.strip() else "the line is blank", valid=VALID_LINE) from None
     if not isinstance(found, dict):
-        raise JsonLineError(None, "is not a JSON object", VALID_LINE)
+        raise DataError("is not a JSON object", valid=VALID_LINE)
     return found
 
 
@@ -67,7 +59,7 @@ def format_float(text: str) -> str:
 
 
 def read_texts(found: Mapping[str, Any], name: str, *, is_list: bool) -> Any:
-    """Return the value of a column as text, or as a list of texts; None if it is missing. Raises JsonLineError.
+    """Return the value of a column as text, or as a list of texts; None if it is missing. Raises DataError.
 
     name: a key, or the keys of nested objects with dots between them.
     """
@@ -77,7 +69,7 @@ def read_texts(found: Mapping[str, Any], name: str, *, is_list: bool) -> Any:
     if is_list:
         if not isinstance(value, list):
             valid = "a list such as [1, 2]; or in the schema multi_hot: false, or no length"
-            raise JsonLineError(name, "is not a list", valid)
+            raise DataError("is not a list", field=name, valid=valid)
         return [None if item is None else _to_text(item, name) for item in value]
     return _to_text(value, name)
 
@@ -92,31 +84,27 @@ def find_value(found: Mapping[str, Any], name: str) -> Any:
         if nested is not None and not isinstance(nested, dict):
             if name in found:
                 return value
-            raise JsonLineError(name, "stands in something else than an object", _show_nested(keys))
+            example = "an object such as " + "".join(f'{{"{key}": ' for key in keys) + "1" + "}" * len(keys)
+            raise DataError("stands in something else than an object", field=name, valid=example)
         nested = None if nested is None else nested.get(key)
     if value is not None and nested is not None:
-        raise JsonLineError(name, "is the name of a key and of a key in an object", "one of them")
+        raise DataError("is the name of a key and of a key in an object", field=name, valid="one of them")
     return nested if value is None else value
-
-
-def _show_nested(keys: Sequence[str]) -> str:
-    return "an object such as " + "".join(f'{{"{key}": ' for key in keys) + "1" + "}" * len(keys)
 
 
 def _to_text(value: Any, name: str) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if not isinstance(value, str):
-        kind = "a list" if isinstance(value, list) else "an object"
-        valid = "a text, a number, true, false or null"
-        raise JsonLineError(
-            name, f"is {kind}", valid + ("; or in the schema multi_hot: true, or length" if kind == "a list" else "")
-        )
+        kind, more = "an object", ""
+        if isinstance(value, list):
+            kind, more = "a list", "; or in the schema multi_hot: true, or length"
+        raise DataError(f"is {kind}", field=name, valid=f"a text, a number, true, false or null{more}")
     try:
         if not value.isascii():
             value.encode()
     except UnicodeEncodeError:
-        raise JsonLineError(name, "holds half of a surrogate pair", "UTF-8 text") from None
+        raise DataError("holds half of a surrogate pair", field=name, valid="UTF-8 text") from None
     return value
 
 
@@ -263,7 +251,7 @@ def _read_line_by_line(
         try:
             parsed = parse_object(line)
             values = [read_texts(parsed, name, is_list=is_list) for name, is_list in columns.items()]
-        except JsonLineError as fault:
+        except DataError as fault:
             bad.add_one(row, fault.field, (fault.message, fault.valid))
             if keep_going:
                 continue

@@ -33,13 +33,6 @@ from dlrm.data.raw.values.integers import (
 from dlrm.data.raw.values.number_texts import convert_number_texts, explain_not_number
 from dlrm.data.raw.values.positive_labels import explain_missing_label, list_label_values, match_positive
 from dlrm.data.raw.values.times import explain_not_time, get_time_part, parse_times
-from dlrm.data.raw.values.worded import (
-    WordedColumn,
-    blank_empty_lists,
-    blank_missing_parts,
-    blank_missing_words,
-    find_words,
-)
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?", re.IGNORECASE)
 _Explain = Callable[[pa.Scalar], tuple[str, str]]
@@ -297,3 +290,50 @@ def _explain_bad_integer(value: pa.Scalar) -> tuple[str, str]:
 
 def _explain_bad_string(_: pa.Scalar) -> tuple[str, str]:
     return "not UTF-8", "UTF-8 text"
+
+
+class WordedColumn(CategoricalColumn):
+    """A column in which some texts stand for a missing value, and an empty list is one, as in the training's CSV."""
+
+    missing_words: list[str]
+    """Texts that stand for a missing value, the blank one included; compared as they stand."""
+
+
+def blank_empty_lists(lists: pa.Array) -> pa.Array:
+    """Replace empty lists among lists [n] by null."""
+    return _blank(lists, lists.value_lengths().to_numpy(zero_copy_only=False) == 0)
+
+
+def blank_missing_words(values: pa.Array, words: list[str]) -> pa.Array:
+    """Replace `words` among texts [n], or a dictionary of texts, by null; text that is not UTF-8 stays."""
+    return _blank(values, find_words(values, words))
+
+
+def find_words(values: pa.Array, words: list[str]) -> NDArray[np.bool_]:
+    """Find `words` among texts [n], or a dictionary of texts."""
+    return _decode(values).is_in(words).fill_null(False).to_numpy()
+
+
+def blank_missing_parts(values: pa.Array, lengths: NDArray[np.int32], words: list[str]) -> pa.Array:
+    """Replace by null what CSV would take for missing in lists: blank texts, and one of `words` that is alone.
+
+    values: texts of all lists, or a dictionary of texts. lengths: [n], the number of texts of each list. A word beside
+    others is a value, since CSV compares whole cells with the words.
+    """
+    texts = _decode(values)
+    is_alone = pl.Series(np.repeat(lengths == 1, lengths))
+    is_missing = (texts == "") | (is_alone & texts.is_in(words))
+    return _blank(values, is_missing.fill_null(False).to_numpy())
+
+
+def _decode(values: pa.Array) -> pl.Series:
+    """Return the texts of an array or a dictionary, null if they are not UTF-8."""
+    texts = convert_to_strings(values)
+    if pa.types.is_dictionary(texts.type):
+        texts = texts.dictionary_decode()
+    return pl.Series(texts, dtype=pl.String)
+
+
+def _blank(values: pa.Array, is_missing: NDArray[np.bool_]) -> pa.Array:
+    """Replace some values [n] by null."""
+    return values.take(pa.array(np.arange(len(values)), mask=is_missing)) if is_missing.any() else values
