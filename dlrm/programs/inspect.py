@@ -47,13 +47,13 @@ MIN_SHARE_FOR_ESTIMATE = 0.02
 def inspect_rows(request: dict[str, Any]) -> dict[str, Any]:
     data = DataConfig.model_validate(request["data"])
     reporter = _ProgressReporter()
-    gathered = gather(data, request["max_rows"], reporter.on_rows)
+    rows = gather(data, request["max_rows"], reporter.on_rows)
     report = make_report(
-        gathered,
-        request["embedding_dim"] or get_auto_dim(gathered.rows.num_rows),
+        rows,
+        request["embedding_dim"] or get_auto_dim(rows.num_rows),
         data.vocabulary.min_count,
         format_value="{:08x}".format if data.format == "criteo_tsv" else str,
-        on_column=reporter.make_column_callback(gathered.rows.names),
+        on_column=reporter.make_column_callback(rows.names),
     )
     aucs = [column.auc for column in (*report.dense, *report.categorical) if column.auc is not None]
     if aucs:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dlrm.config import SchemaConfig
 from dlrm.data.encode.vocabulary import RangeVocabulary
+from dlrm.data.errors import DataError
 from dlrm.data.random import random_units, stream_key
 from dlrm.data.raw.block import CategoricalValues, RawTable
 
@@ -92,6 +93,10 @@ class InspectedRows:
     names: Names
     num_rows: int
     """Number of all rows, bad ones included."""
+    num_bad_rows: int
+    """Number of bad rows among the rows that were read."""
+    faults: Sequence[DataError]
+    """Errors of the first bad rows."""
 
     @property
     def labels(self) -> NDArray[np.float32]:

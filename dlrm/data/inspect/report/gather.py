@@ -1,7 +1,6 @@
 """Selection of the rows to inspect, from every kind of data: all if they are few, else some, evenly spread."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from dlrm.config import DataConfig
-from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
 from dlrm.data.inspect.report.columns import InspectedRows, Names, select_rows
 from dlrm.data.inspect.sample.file_sample import spread_evenly
@@ -31,17 +29,6 @@ MIN_BLOCKS = 50
 
 OnRows = Callable[[int, float], None]
 """Callback that receives the number of rows read so far and the share of the work done, from 0 to 1."""
-
-
-@dataclass(frozen=True)
-class GatheredRows:
-    """The rows to inspect, and the bad rows that were found while reading."""
-
-    rows: InspectedRows
-    num_bad_rows: int
-    """Number of bad rows in the blocks that were parsed."""
-    faults: list[DataError]
-    """Errors of the first bad rows."""
 
 
 class Gatherer:
@@ -67,7 +54,7 @@ class Gatherer:
         self._num_bad_rows = 0
         self._faults: list[DataError] = []
 
-    def gather(self, blocks: Callable[[], Iterable[Block]], on_rows: OnRows) -> GatheredRows:
+    def gather(self, blocks: Callable[[], Iterable[Block]], on_rows: OnRows) -> InspectedRows:
         """Collect the rows to inspect. Raises DataError if data cannot be read or no row is good.
 
         blocks: returns all blocks of the data from its beginning at each call; called twice where not all rows are
@@ -82,8 +69,8 @@ class Gatherer:
                 on_rows(num_rows, 0.5 + 0.5 * start / num_rows)
         if not self._tables:
             raise self._faults[0] if self._faults else DataError("there are no rows", valid="files with rows")
-        rows = InspectedRows(self._tables, np.concatenate(self._numbers), self._names, num_rows)
-        return GatheredRows(rows, self._num_bad_rows, self._faults[:MAX_SHOWN_FAULTS])
+        numbers, faults = np.concatenate(self._numbers), self._faults[:MAX_SHOWN_FAULTS]
+        return InspectedRows(self._tables, numbers, self._names, num_rows, self._num_bad_rows, faults)
 
     def _add_all_or_count(self, blocks: Iterable[Block], on_rows: OnRows) -> list[int]:
         """Keep all rows unless there are too many. Return the number of rows of each block."""
@@ -123,7 +110,9 @@ class Gatherer:
         is_kept = (self._num_requested + np.arange(len(rows))) % self._step == 0
         self._num_requested += len(rows)
         self._keep(parsed.table, rows[is_kept], start + good)
-        while self._exceeds_limits():
+        while self._num_requested > self._step and (
+            self._column_bytes.sum() > MAX_BYTES or self._column_bytes.max() > MAX_COLUMN_BYTES
+        ):
             self._thin()
 
     def _keep(self, table: RawTable, rows: NDArray[np.int64], numbers: NDArray[np.int64]) -> None:
@@ -131,10 +120,6 @@ class Gatherer:
             self._tables.append(select_rows(table, rows))
             self._numbers.append(numbers[rows])
             self._column_bytes = self._column_bytes + _estimate_column_bytes(self._tables[-1])
-
-    def _exceeds_limits(self) -> bool:
-        is_too_much = self._column_bytes.sum() > MAX_BYTES or self._column_bytes.max() > MAX_COLUMN_BYTES
-        return is_too_much and self._num_requested > self._step
 
     def _thin(self) -> None:
         """Drop every second row kept, and keep half as many from now on."""
@@ -157,7 +142,7 @@ _BLOCK_ROWS, _BLOCK_BYTES = 1 << 16, 32 << 20
 """Rows and bytes that are read at a time, whichever is reached first."""
 
 
-def gather(config: DataConfig, max_rows: int, on_rows: OnRows) -> GatheredRows:
+def gather(config: DataConfig, max_rows: int, on_rows: OnRows) -> InspectedRows:
     """Gather at most `max_rows` training rows of the data to inspect. Raises DataError."""
     if config.is_raw:
         files = find_files(config.train, "data.train", None, Path())
@@ -172,15 +157,11 @@ def gather(config: DataConfig, max_rows: int, on_rows: OnRows) -> GatheredRows:
         [feature.name for feature in features],
         [feature.num_ids for feature in features],
     )
-    missing_ids = _get_missing_ids(data.encoders, len(features))
+    missing_ids = [None] * len(features)
+    if data.encoders is not None:
+        missing_ids = [vocabulary.missing_id for vocabulary in data.encoders.vocabularies]
     gatherer = Gatherer(names, max_rows, data.train.num_rows)
     return gatherer.gather(lambda: _cut_encoded_blocks(data.train, missing_ids), on_rows)
-
-
-def _get_missing_ids(encoders: Encoders | None, num_features: int) -> Sequence[int | None]:
-    if encoders is None:
-        return [None] * num_features
-    return [vocabulary.missing_id for vocabulary in encoders.vocabularies]
 
 
 def _cut_encoded_blocks(source: RowSource, missing_ids: Sequence[int | None]) -> Iterator[Block]:

@@ -14,7 +14,7 @@ from dlrm.data.inspect.report.column_reports import (
     report_categorical,
     report_dense,
 )
-from dlrm.data.inspect.report.gather import GatheredRows
+from dlrm.data.inspect.report.columns import InspectedRows
 from dlrm.data.inspect.report.leaks import Halves, SameColumns
 from dlrm.data.inspect.report.warnings import DataWarning, find_warnings
 
@@ -57,18 +57,17 @@ class Report:
 
 
 def make_report(
-    gathered: GatheredRows,
+    rows: InspectedRows,
     embedding_dim: int,
     min_count: int,
     *,
     format_value: FormatValue = str,
     on_column: OnColumn = lambda _: None,
 ) -> Report:
-    """Inspect every column of the gathered rows.
+    """Inspect every column of the rows.
 
     embedding_dim, min_count: settings of the job, or its defaults. format_value: formats categorical values.
     """
-    rows = gathered.rows
     labels = rows.labels
     halves = Halves(labels, rows.is_fitted_on)
     same = SameColumns()
@@ -88,8 +87,8 @@ def make_report(
     report = Report(
         num_rows=rows.num_rows,
         num_rows_looked_at=len(labels),
-        num_bad_rows=gathered.num_bad_rows,
-        faults=[str(fault) for fault in gathered.faults],
+        num_bad_rows=rows.num_bad_rows,
+        faults=[str(fault) for fault in rows.faults],
         label_rate=float(labels.mean()),
         parts=_measure_parts(labels, rows.row_numbers, rows.num_rows),
         embedding_dim=embedding_dim,

@@ -1,6 +1,5 @@
 """Warnings about likely faults of the data, and about columns that a schema leaves out."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from dlrm.config import DataConfig
-from dlrm.data.inspect.judge.choice import LEAK_AUC, Choice
+from dlrm.data.inspect.judge.choice import LEAK_AUC, Choice, Settings
 from dlrm.data.inspect.judge.giveaways import QUESTION, doubt_outcome, find_giveaway
 from dlrm.data.inspect.judge.label_words import is_called_event, is_called_outcome
 from dlrm.data.inspect.judge.labelled import EncodedColumn, LabelledRows
@@ -16,7 +15,7 @@ from dlrm.data.inspect.judge.number_rules import MIN_ROWS_FOR_UNIQUENESS
 from dlrm.data.inspect.judge.rules import choose
 from dlrm.data.inspect.report.column_reports import CategoricalReport, DenseReport
 from dlrm.data.inspect.report.leaks import NUM_FEW_RANGES
-from dlrm.data.inspect.sample.file_sample import FileSample
+from dlrm.data.inspect.sample.file_sample import FileSample, format_entry
 from dlrm.data.inspect.sample.files import sample_files
 from dlrm.data.raw.files import find_files
 from dlrm.data.raw.values.positive_labels import match_positive
@@ -137,10 +136,11 @@ def _find_better_use(column: DenseReport) -> DataWarning | None:
     if column.better_use is None:
         return None
     use = column.better_use
-    setting = 'type = "integer"' if use.how == "ids" else f"bucketize = {NUM_FEW_RANGES}"
+    settings: Settings = {"type": "integer"} if use.how == "ids" else {"bucketize": NUM_FEW_RANGES}
     figures = f"its numbers predict the label with an AUC of {use.number_auc:.4f}, as {use.how} with {use.auc:.4f}"
-    line = f"{{ name = {json.dumps(column.name, ensure_ascii=False)}, {setting} }}"
-    return DataWarning("better_use", column.name, f"{figures}: add {line} to data.schema.categorical")
+    return DataWarning(
+        "better_use", column.name, f"{figures}: add {format_entry(column.name, settings)} to data.schema.categorical"
+    )
 
 
 def _find_constant(column: DenseReport | CategoricalReport) -> DataWarning | None:

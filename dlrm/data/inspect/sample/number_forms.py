@@ -1,23 +1,17 @@
 """Search for numbers in texts as people write them: with a decimal comma, groups of digits, a currency or %."""
 
-import json
 from collections.abc import Mapping
 
 import polars as pl
 
 from dlrm.config.schema import DecimalMark
-from dlrm.data.inspect.sample.file_sample import spread_evenly
+from dlrm.data.inspect.sample.file_sample import HANDFUL_SHARE, MOST, format_entry, pick_handful
 from dlrm.data.raw.values.number_texts import make_number_pattern, parse_number_texts
 
 _MARKS: tuple[DecimalMark, ...] = (".", ",")
 _THOUSANDS = r"^\s*-?[0-9]{1,3}(?:\.[0-9]{3})*\s*$"
 _FIRST_TEXTS = 200
 """Number of texts that are looked at before all are."""
-_HANDFUL = 32
-"""Number of distinct texts that forms are tried on before they are tried on all."""
-_HANDFUL_SHARE = 0.8
-_MOST = 0.9
-"""Share of numbers among the distinct texts from which the others are reported as exceptions."""
 _SOME = 0.02
 _MIN_GROUPED = 1000.0
 _UNITS = (
@@ -39,13 +33,13 @@ def find_decimal_mark(distinct: pl.Series, delimiter: str | None) -> tuple[Decim
     Return None if they are no numbers, or not without doubt, and a warning if they look like numbers all the same.
     delimiter: the one of text files; where it is a comma, `3,17` may be a list of two.
     """
-    handful = distinct.gather([*spread_evenly(len(distinct), _HANDFUL)])
-    if handful.str.contains("[0-9]").to_numpy().mean() < _HANDFUL_SHARE:
+    handful = pick_handful(distinct)
+    if handful.str.contains("[0-9]").to_numpy().mean() < HANDFUL_SHARE:
         return None, ""
     is_known = handful.str.contains(_UNREAD)
     for mark in _MARKS:
         is_known |= parse_number_texts(handful, mark).is_not_null()
-    if is_known.to_numpy().mean() < _HANDFUL_SHARE:
+    if is_known.to_numpy().mean() < HANDFUL_SHARE:
         return None, ""
     is_plain = distinct.str.strip_chars().cast(pl.Float64, strict=False).is_not_null()
     readings: dict[DecimalMark, pl.Series] = {mark: parse_number_texts(distinct, mark) for mark in _MARKS}
@@ -60,7 +54,7 @@ def find_decimal_mark(distinct: pl.Series, delimiter: str | None) -> tuple[Decim
     if mark is None:
         texts = distinct.filter(readings["."] != readings[","])
         values = " or ".join(f"{parse_number_texts(texts.head(1), mark)[0]:g}" for mark in _MARKS)
-        lines = f'{_format_line(distinct.name, ".")} reads the one, decimal_mark = "," the other'
+        lines = f'{format_entry(distinct.name, {"decimal_mark": "."})} reads the one, decimal_mark = "," the other'
         return None, f"{texts[0]!r} may be {values}: in data.schema.dense {lines}"
     doubt = _find_doubt(distinct, readings[mark], mark, delimiter)
     return (mark, "") if doubt is None else (None, doubt)
@@ -92,7 +86,7 @@ def _find_doubt(texts: pl.Series, numbers: pl.Series, mark: DecimalMark, delimit
     whole, fraction = groups.field("whole").fill_null(""), groups.field("fraction")
     if whole.str.contains("^0[0-9]").any():
         return ""
-    line = f"{_format_line(texts.name, mark)} in data.schema.dense"
+    line = f"{format_entry(texts.name, {'decimal_mark': mark})} in data.schema.dense"
     unit = groups.field("currency").fill_null(groups.field("unit"))
     units = unit.drop_nulls().unique(maintain_order=True)
     bare = texts.filter(unit.is_null() & (numbers != 0))
@@ -117,21 +111,16 @@ def _describe_others(texts: pl.Series, readings: Mapping[DecimalMark, pl.Series]
     mark = max(_MARKS, key=lambda mark: readings[mark].count())
     is_read, is_unread = readings[mark].is_not_null(), texts.str.contains(_UNREAD)
     num_known = (is_read | is_unread).sum()
-    if num_known < _MOST * len(texts):
+    if num_known < MOST * len(texts):
         return ""
     if len(texts) >= _MIN_UNREAD and (is_unread & ~is_read).sum() > _SOME * len(texts):
         example = texts.filter(is_unread & ~is_read)[0]
         return f"texts such as {example!r} are numbers of a form that is not read: write plain numbers"
     # Names may be plain whole numbers for the most part.
     is_named = (is_plain | ~is_read).all() and not texts.filter(is_read).str.contains(r"[0-9][.,][0-9]").any()
-    if is_read.sum() < _MOST * len(texts) or is_named:
+    if is_read.sum() < MOST * len(texts) or is_named:
         return ""
     others = texts.filter(~is_read)
     number = f"{len(others):,} of {len(texts):,} distinct texts are no numbers, such as {others[0]!r}"
-    line = f"{_format_line(texts.name, mark)} in data.schema.dense"
+    line = f"{format_entry(texts.name, {'decimal_mark': mark})} in data.schema.dense"
     return f"{number}: list such texts in data.schema.missing, and use {line}"
-
-
-def _format_line(name: str, mark: DecimalMark) -> str:
-    """Format the entry of the schema that reads numbers with a decimal mark."""
-    return f'{{ name = {json.dumps(name, ensure_ascii=False)}, decimal_mark = "{mark}" }}'

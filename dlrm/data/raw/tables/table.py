@@ -113,24 +113,17 @@ class TableDirectory:
             valid = "a table whose files are on this machine, in s3:// or in gs://"
             raise self.make_error(f"names a file in {scheme}://", valid)
         try:
-            return self._find_object(name) if is_remote(name) else self._find_local(name)
+            if not is_remote(name):
+                real = Path(self.name, name).resolve()
+                self._roots.check(real, name, self.field)
+                return DataFile.from_path(real)
+            self._roots.check_object(name, hide_credentials(name), self.field)
+            if found := self._objects.get(name) or find_object(name):
+                return found
         except (OSError, RuntimeError, StoreError, pa.ArrowException):
-            missing = hide_credentials(name)
-            raise self.make_error(
-                f"names a file that cannot be read: {missing}", "a table with all its files"
-            ) from None
-
-    def _find_local(self, name: str) -> DataFile:
-        real = Path(self.name, name).resolve()
-        self._roots.check(real, name, self.field)
-        return DataFile.from_path(real)
-
-    def _find_object(self, name: str) -> DataFile:
-        self._roots.check_object(name, hide_credentials(name), self.field)
-        found = self._objects.get(name) or find_object(name)
-        if found is None:
-            raise FileNotFoundError(name)
-        return found
+            pass
+        message = f"names a file that cannot be read: {hide_credentials(name)}"
+        raise self.make_error(message, "a table with all its files")
 
     def make_error(self, message: str, valid: str) -> DataError:
         """Make an error about the table. message: what follows the name of its directory."""

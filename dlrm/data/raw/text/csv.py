@@ -35,12 +35,8 @@ class CsvLineChecker:
 
     def __init__(self, delimiter: str, num_columns: int, columns_from: str) -> None:
         """Build the pattern of a value. columns_from: source of `num_columns` in messages, as in `the header has`."""
-        self._delimiter, self._num_columns, self._columns_from = (
-            get_character(delimiter).encode(),
-            num_columns,
-            columns_from,
-        )
-        self._shown_delimiter = delimiter
+        self._delimiter, self._shown_delimiter = get_character(delimiter).encode(), delimiter
+        self._num_columns, self._columns_from = num_columns, columns_from
         between = re.escape(self._delimiter)
         # Possessive quantifiers: a quote that is never closed must not match as plain text.
         self._value = re.compile(rb'(?:"(?:[^"]++|"")*+"[^%b]*|[^"%b][^%b]*|)(?:%b|\Z)' % ((between,) * 4))

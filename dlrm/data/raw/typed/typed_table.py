@@ -26,7 +26,7 @@ def parse_table(
 
     source: name of the file for errors, which give a row's number as its line; None for rows in memory. first_row:
     number of the table's first row, counted from 1; from 0 for rows in memory. Raises DataError at the first bad row
-    unless `keep_going`, and where a dictionary is damaged.
+    unless `keep_going`, and if a dictionary is damaged.
     """
     bad = BadRows(source, first_row, table.num_rows)
     try:
