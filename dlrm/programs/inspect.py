@@ -22,9 +22,8 @@ from typing import Any
 from dlrm.config import DataConfig, get_auto_dim
 from dlrm.data.errors import DataError
 from dlrm.data.inspect.judge.infer import infer
-from dlrm.data.inspect.judge.weight import NO_WEIGHT
-from dlrm.data.inspect.report.columns import Names
-from dlrm.data.inspect.report.gather import gather
+from dlrm.data.inspect.judge.label import NO_WEIGHT
+from dlrm.data.inspect.report.gather import Names, gather
 from dlrm.data.inspect.report.job_files import check_files
 from dlrm.data.inspect.report.report import make_report
 from dlrm.data.inspect.report.warnings import find_unused_columns

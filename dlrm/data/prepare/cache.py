@@ -24,7 +24,7 @@ from dlrm.config import DataConfig
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import read_meta
-from dlrm.data.packed.verify import compute_sha256
+from dlrm.data.packed.open import compute_sha256
 from dlrm.data.prepare.fingerprint import compute_fingerprint, get_identities
 from dlrm.data.prepare.prepare import prepare
 from dlrm.data.prepare.progress import NoteEvent, OnEvent, ProgressEvent

@@ -9,13 +9,12 @@ from numpy.typing import NDArray
 
 from dlrm.config import CategoricalColumn, DenseColumn, VocabularyConfig
 from dlrm.config.vocabulary import Counting, Hashing
-from dlrm.data.encode.dense import DenseEncoder
-from dlrm.data.encode.encoders import Encoders
+from dlrm.data.encode.encoders import DenseEncoder, Encoders
 from dlrm.data.encode.vocabulary import CountedVocabulary, HashedVocabulary, RangeVocabulary, Vocabulary
 from dlrm.data.prepare.counting import QuantileSummary, Tally, ValueCounts, merge, shrink, thin_out
 from dlrm.data.prepare.measure import Moments, PartMeasure
-from dlrm.data.prepare.part_files import Part, StagedRows
 from dlrm.data.prepare.progress import PreparationProgress
+from dlrm.data.prepare.stage import Part, StagedRows
 from dlrm.data.raw.block import CategoricalValues
 from dlrm.data.threads import Workers
 

@@ -24,8 +24,8 @@ from dlrm.data.packed.layout import (
     get_bag_values_name,
 )
 from dlrm.data.prepare.measure import SPLITS, PartMeasure, SplitMeasure
-from dlrm.data.prepare.part_files import Part, StagedPart, StagedRows
 from dlrm.data.prepare.progress import PreparationProgress
+from dlrm.data.prepare.stage import Part, StagedPart, StagedRows
 from dlrm.data.threads import Workers
 
 

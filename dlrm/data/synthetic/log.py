@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlrm.config import CRITEO_SCHEMA, SyntheticConfig
-from dlrm.data.encode.dense import MISSING_COUNT, compute_log_counts
+from dlrm.data.encode.encoders import MISSING_COUNT, compute_log_counts
 from dlrm.data.random import random_bits, random_units, stream_key, stream_keys
 from dlrm.data.rows import DataSchema, Feature, Rows, Runs, make_single_id_bags
 from dlrm.data.synthetic.teacher import Teacher

@@ -25,7 +25,6 @@ from dlrm.data.inspect.judge.labelled import EncodedColumn, LabelledRows
 from dlrm.data.inspect.judge.prediction import (
     Prediction,
     assign_ranges,
-    choose_best,
     merge_neighbours,
     predict_by_group,
     predict_by_number,
@@ -78,7 +77,8 @@ class _Measured:
 
     @property
     def best(self) -> Prediction:
-        return choose_best([found for found in (self.ids, self.ranges, self.number) if found is not None])
+        found = [prediction for prediction in (self.ids, self.ranges, self.number) if prediction is not None]
+        return max(found, key=lambda prediction: prediction.gain.mean)
 
     @property
     def ids_are_better(self) -> bool:

@@ -15,8 +15,7 @@ from dlrm.data.inspect.judge.number_rules import MIN_REPEATS, MIN_ROWS_FOR_UNIQU
 from dlrm.data.inspect.judge.prediction import Prediction, predict_by_value
 from dlrm.data.inspect.sample.number_forms import find_decimal_mark
 from dlrm.data.inspect.sample.time_forms import Times, find_times
-from dlrm.data.raw.values.convert import find_extremes
-from dlrm.data.raw.values.number_texts import parse_number_texts
+from dlrm.data.raw.values.convert import find_extremes, parse_number_texts
 from dlrm.data.raw.values.times import get_time_part
 
 _SEPARATORS = "|;"

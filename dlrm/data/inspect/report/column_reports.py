@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dlrm.data.inspect.report.columns import CategoricalColumn, DenseColumn
+from dlrm.data.inspect.report.gather import CategoricalColumn, DenseColumn
 from dlrm.data.inspect.report.leaks import (
     BetterUse,
     Halves,
-    describe_pure_categorical,
-    describe_pure_dense,
+    describe_giveaway,
     find_better_use,
     measure_categorical,
     measure_dense,
@@ -74,7 +73,7 @@ def report_dense(column: DenseColumn, halves: Halves, *, is_only_dense: bool) ->
         is_whole=bool(np.all(present == np.round(present))),
         auc=auc,
         auc_by=auc_by,
-        giveaway=describe_pure_dense(column, halves.labels),
+        giveaway=describe_giveaway(column, halves.labels),
         better_use=find_better_use(column, halves) if is_only_dense and halves.can_measure else None,
     )
 
@@ -200,7 +199,7 @@ def report_categorical(
         why_hash=why_hash,
         auc=None if leak is None else leak.auc,
         auc_by="" if leak is None else leak.by,
-        giveaway=describe_pure_categorical(column, halves.labels),
+        giveaway=describe_giveaway(column, halves.labels),
     )
 
 

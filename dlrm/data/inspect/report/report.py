@@ -14,7 +14,7 @@ from dlrm.data.inspect.report.column_reports import (
     report_categorical,
     report_dense,
 )
-from dlrm.data.inspect.report.columns import InspectedRows
+from dlrm.data.inspect.report.gather import InspectedRows
 from dlrm.data.inspect.report.leaks import Halves, SameColumns
 from dlrm.data.inspect.report.warnings import DataWarning, find_warnings
 

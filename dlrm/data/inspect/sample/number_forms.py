@@ -6,7 +6,7 @@ import polars as pl
 
 from dlrm.config.schema import DecimalMark
 from dlrm.data.inspect.sample.file_sample import HANDFUL_SHARE, MOST, format_entry, pick_handful
-from dlrm.data.raw.values.number_texts import make_number_pattern, parse_number_texts
+from dlrm.data.raw.values.convert import make_number_pattern, parse_number_texts
 
 _MARKS: tuple[DecimalMark, ...] = (".", ",")
 _THOUSANDS = r"^\s*-?[0-9]{1,3}(?:\.[0-9]{3})*\s*$"

@@ -84,17 +84,6 @@ class IcebergSnapshot:
         return {field.field_id: field.name for schema in schemas for field in schema.fields}
 
 
-def open_snapshot(directory: TableDirectory, version: str | None) -> IcebergSnapshot:
-    """Open a snapshot of a table, the present one if `version` is None.
-
-    Raises DataError if no or more than one file of metadata may be the present one, and exceptions of the library.
-    """
-    named = directory.metadata_name
-    text = _read(directory, named or _find_present(directory))
-    metadata = TableMetadataUtil.parse_raw((gzip.decompress(text) if text.startswith(b"\x1f\x8b") else text).decode())
-    return IcebergSnapshot(directory, metadata, None if named else version)
-
-
 def _find_present(directory: TableDirectory) -> str:
     """Find the file with the present metadata: the one that a hint names, or the one with the highest number."""
     names = [name for name in directory.list_names(_FOLDER) if METADATA.fullmatch(name)]
@@ -158,10 +147,13 @@ class _Input(InputFile):
 def list_iceberg_files(directory: TableDirectory, version: str | None) -> list[TableFile]:
     """List the files of a version of a table; version None is the present one.
 
-    Raises DataError if a file is missing, is not Parquet or is
-    outside the data roots, and exceptions of that library.
+    Raises DataError if a file is missing, is not Parquet or is outside the data roots, and if no or more than one file
+    of metadata may be the present one; and exceptions of the library.
     """
-    snapshot = open_snapshot(directory, version)
+    named = directory.metadata_name
+    text = _read(directory, named or _find_present(directory))
+    metadata = TableMetadataUtil.parse_raw((gzip.decompress(text) if text.startswith(b"\x1f\x8b") else text).decode())
+    snapshot = IcebergSnapshot(directory, metadata, None if named else version)
     entries = snapshot.list_entries()
     data = [entry for entry in entries if entry.data_file.content == DataFileContent.DATA]
     other = next((entry.data_file for entry in data if entry.data_file.file_format != FileFormat.PARQUET), None)

@@ -1,9 +1,9 @@
-"""Slow and exact check of the lines of a CSV file, for blocks that the fast reader refuses."""
+"""Reader of CSV, with a slow and exact check of the lines for blocks that Arrow's reader refuses."""
 
 import difflib
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -26,7 +26,16 @@ from dlrm.data.raw.text.csv_start import (
     try_split,
     unify_delimiter,
 )
-from dlrm.data.raw.text.lines import BLOCK_BYTES, Lines, enumerate_lines, get_first_line, is_utf8, read_lines
+from dlrm.data.raw.text.lines import (
+    BLOCK_BYTES,
+    DoubtfulError,
+    Fault,
+    Lines,
+    get_first_line,
+    is_utf8,
+    read_lines,
+    select_rows,
+)
 from dlrm.data.raw.values.columns import list_columns_to_read, parse_columns
 
 
@@ -42,28 +51,16 @@ class CsvLineChecker:
         self._value = re.compile(rb'(?:"(?:[^"]++|"")*+"[^%b]*|[^"%b][^%b]*|)(?:%b|\Z)' % ((between,) * 4))
 
     def select_rows(self, data: bytes, bad: BadRows, keep_going: bool) -> bytes:
-        """Select the lines that are rows, with LF as line end, and record the others in `bad`.
+        """Select the lines that are rows, as the function `select_rows` does."""
 
-        keep_going: otherwise stop at the first bad line, and count all lines from there on as bad.
-        """
-        kept: list[bytes] = []
-        for row, whole_line in enumerate_lines(data):
-            line = whole_line.removesuffix(b"\r")
-            fault = self._find_fault(line)
-            if fault is None:
-                kept.append(line)
-                continue
-            bad.add_one(row, None, fault)
-            if not keep_going:
-                bad.good[row:] = False
-                break
-        return b"".join(line + b"\n" for line in kept)
+        def find_fault(line: bytes, _: int) -> Fault | None:
+            fault = self.find_fault(line)
+            return None if fault is None else (None, fault)
 
-    def is_row(self, line: bytes) -> bool:
-        """Whether `line`, given without its line end, is a row."""
-        return self._find_fault(line) is None
+        return select_rows(data, bad, keep_going, find_fault)
 
-    def _find_fault(self, line: bytes) -> tuple[str, str] | None:
+    def find_fault(self, line: bytes) -> tuple[str, str] | None:
+        """Find why a line is no row: the message and the valid values; None for a row. line: without its end."""
         if not line:
             is_value = self._num_columns == 1
             return "the line is blank", 'one row per line; "" is a missing value' if is_value else "one row per line"
@@ -147,7 +144,7 @@ def _find_columns(lines: Lines, schema: SchemaConfig) -> list[str]:
     """Return `schema.columns`, without label and weight where the number of values in the first line fits that."""
     listed = schema.columns or []
     fewer = [name for name in listed if name not in (schema.label, schema.weight)]
-    is_without = CsvLineChecker(schema.delimiter, len(fewer), "").is_row(get_first_line(lines))
+    is_without = CsvLineChecker(schema.delimiter, len(fewer), "").find_fault(get_first_line(lines)) is None
     return fewer if is_without else listed
 
 
@@ -185,10 +182,6 @@ def _list_names(names: list[str], required: list[str], missing: str) -> str:
     return f"the first line has {format_some(quoted, len(names))}"
 
 
-class _UnevenError(Exception):
-    """Block whose lines may not be one row each."""
-
-
 class _BlockReader:
     """Parser of the blocks of one file."""
 
@@ -221,7 +214,7 @@ class _BlockReader:
         bad = BadRows(self._file, lines.first_number, lines.num_lines)
         try:
             table = self._parse_strings(_normalise_line_ends(lines.data), lines.num_lines)
-        except (_UnevenError, pa.ArrowInvalid):
+        except (DoubtfulError, pa.ArrowInvalid):
             table = self._parse_line_by_line(lines.data, bad, keep_going)
         if lines.first_number == self._first_line and bad.good[0] and self._is_header(table):
             valid = "data in the first line, or a schema without `columns`: the names then come from the header"
@@ -232,29 +225,18 @@ class _BlockReader:
     def _parse_strings(self, data: bytes, num_lines: int) -> pa.Table:
         """Parse `data` to the columns to read, as strings, null if blank.
 
-        Raises _UnevenError if the number of rows is not `num_lines`, or pyarrow.ArrowInvalid.
+        Raises DoubtfulError if the number of rows is not `num_lines`, or pyarrow.ArrowInvalid.
         """
         read = list_columns_to_read(self._schema, self._with_labels)
         kept = [name for name in read if name not in self._stated]
-        types = dict.fromkeys(kept, pa.string())
         if not num_lines:
             return pa.schema(dict.fromkeys(read, pa.string())).empty_table()
         # Append one blank row: a quote left open at the end swallows it, so that the number of rows reveals the quote.
         num_extra = int(b'"' in data)
         data += (self._delimiter.encode() * (len(self._names) - 1) + b"\n") * num_extra
-        table = arrow_csv.read_csv(
-            pa.BufferReader(data),
-            read_options=arrow_csv.ReadOptions(column_names=self._names, block_size=len(data) + 1, use_threads=False),
-            parse_options=arrow_csv.ParseOptions(delimiter=self._delimiter, ignore_empty_lines=False),
-            convert_options=arrow_csv.ConvertOptions(
-                column_types=types,
-                include_columns=kept,
-                null_values=["", *self._schema.missing],
-                strings_can_be_null=True,
-            ),
-        )
+        table = read_strings(data, self._names, self._delimiter, kept, self._schema.missing)
         if table.num_rows != num_lines + num_extra:
-            raise _UnevenError("a quoted value continues on the next line")
+            raise DoubtfulError("a quoted value continues on the next line")
         if self._delimiter != self._schema.delimiter and num_extra:
             # Inside quotes the delimiter is a part of the value.
             texts = pl.DataFrame(table).with_columns(
@@ -272,7 +254,7 @@ class _BlockReader:
         rows = self._lines.select_rows(data, bad, keep_going)
         try:
             return self._parse_strings(rows, int(bad.good.sum()))
-        except (_UnevenError, pa.ArrowInvalid):
+        except (DoubtfulError, pa.ArrowInvalid):
             # Arrow's message is left out: it quotes the line.
             raise DataError("not readable", self._file, valid="CSV") from None
 
@@ -286,15 +268,33 @@ class _BlockReader:
         return _WORD.fullmatch(label) is not None if self._schema.positive is None else label == self._schema.label
 
 
+def read_strings(data: bytes, names: list[str], character: str, kept: list[str], missing: Sequence[str]) -> pa.Table:
+    """Read the columns `kept` of lines as strings, null if blank or one of `missing`. Raises pyarrow.ArrowInvalid.
+
+    names: different names of all columns. character: the one between columns.
+    """
+    return arrow_csv.read_csv(
+        pa.BufferReader(data),
+        read_options=arrow_csv.ReadOptions(column_names=names, block_size=len(data) + 1, use_threads=False),
+        parse_options=arrow_csv.ParseOptions(delimiter=character, ignore_empty_lines=False),
+        convert_options=arrow_csv.ConvertOptions(
+            column_types=dict.fromkeys(kept, pa.string()),
+            include_columns=kept,
+            null_values=["", *missing],
+            strings_can_be_null=True,
+        ),
+    )
+
+
 def _normalise_line_ends(data: bytes) -> bytes:
     """Return `data` with all lines ending in LF alone.
 
-    Raises _UnevenError or pyarrow.ArrowInvalid where some line is blank or not text.
+    Raises DoubtfulError or pyarrow.ArrowInvalid where some line is blank or not text.
     """
     if b"\r" in data:
         data = data.replace(b"\r\n", b"\n")
     if b"\r" in data or b"\0" in data or b"\n\n" in data or data.startswith(b"\n"):
-        raise _UnevenError("some line is blank or holds control characters")
+        raise DoubtfulError("some line is blank or holds control characters")
     offsets = pa.py_buffer(np.array([0, len(data)], dtype=np.int64))
     pa.LargeStringArray.from_buffers(1, offsets, pa.py_buffer(data)).validate(full=True)
     return data

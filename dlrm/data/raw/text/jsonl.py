@@ -15,7 +15,7 @@ from dlrm.config import SchemaConfig
 from dlrm.data.errors import DataError
 from dlrm.data.raw.block import BadRows, Block, Parsed
 from dlrm.data.raw.data_file import DataFile
-from dlrm.data.raw.text.lines import BLOCK_BYTES, Lines, enumerate_lines, read_lines
+from dlrm.data.raw.text.lines import BLOCK_BYTES, DoubtfulError, Lines, enumerate_lines, read_lines
 from dlrm.data.raw.values.columns import list_columns_to_read, parse_columns
 
 VALID_LINE = 'one JSON object per line, such as {"label": 1, "site": "a"}'
@@ -114,10 +114,6 @@ _UNESCAPED = re.compile(r"[\w .-]*", re.ASCII)
 """Names that every program writes as they are."""
 
 
-class _DoubtfulError(Exception):
-    """Doubt whether Polars has read every value as it stands."""
-
-
 def cut_jsonl_blocks(
     file: DataFile, schema: SchemaConfig, block_bytes: int = BLOCK_BYTES, with_labels: bool = True
 ) -> Iterator[Block]:
@@ -159,7 +155,7 @@ def _parse(lines: Lines, file: DataFile, schema: SchemaConfig, with_labels: bool
     columns = {name: name in lists for name in list_columns_to_read(schema, with_labels)}
     try:
         found = _read_with_polars(lines, columns)
-    except (_DoubtfulError, pl.exceptions.PolarsError):
+    except (DoubtfulError, pl.exceptions.PolarsError):
         found = _read_line_by_line(lines.data, columns, bad, keep_going)
     for name, value in file.path_values.items():
         if value is not None and columns.get(name) is False:
@@ -195,11 +191,11 @@ def _clean(texts: pl.Series, words: list[str], *, is_number: bool) -> pl.Series:
 def _read_with_polars(lines: Lines, columns: Mapping[str, bool]) -> dict[str, pl.Series]:
     """Read columns of text, or of lists of text. columns: whether a column has lists, by name.
 
-    Raises _DoubtfulError or a PolarsError if some line may be at fault.
+    Raises DoubtfulError or a PolarsError if some line may be at fault.
     """
     frame = pl.read_ndjson(io.BytesIO(lines.data), schema=_make_schema(columns))
     if frame.height != lines.num_lines:
-        raise _DoubtfulError("some line is blank")
+        raise DoubtfulError("some line is blank")
     return {name: _find_column(frame, name) for name in columns}
 
 
@@ -211,7 +207,7 @@ def _make_schema(columns: Mapping[str, bool]) -> dict[str, Any]:
         *parents, last = name.split(".")
         for place, key in ((tree, name), (_descend(tree, parents), last)):
             if place.setdefault(key, kind) != kind:
-                raise _DoubtfulError("a name stands for a value and for an object")
+                raise DoubtfulError("a name stands for a value and for an object")
     return _make_structs(tree)
 
 
@@ -219,7 +215,7 @@ def _descend(tree: dict[str, Any], keys: list[str]) -> dict[str, Any]:
     for key in keys:
         tree = tree.setdefault(key, {})
         if not isinstance(tree, dict):
-            raise _DoubtfulError("a name stands for a value and for an object")
+            raise DoubtfulError("a name stands for a value and for an object")
     return tree
 
 
@@ -234,18 +230,18 @@ def _find_column(frame: pl.DataFrame, name: str) -> pl.Series:
         for key in keys:
             nested = nested.struct.field(key)
         if (values.is_not_null() & nested.is_not_null()).any():
-            raise _DoubtfulError("a value stands twice in one line")
+            raise DoubtfulError("a value stands twice in one line")
         values = values.zip_with(values.is_not_null(), nested)
     texts = values.explode() if isinstance(values.dtype, pl.List) else values
     if texts.str.contains(r"^[\[{]").any():
-        raise _DoubtfulError("a text may have been a list or an object")
+        raise DoubtfulError("a text may have been a list or an object")
     return values.alias(name)
 
 
 def _read_line_by_line(
     data: bytes, columns: Mapping[str, bool], bad: BadRows, keep_going: bool
 ) -> dict[str, pl.Series]:
-    """Read the lines that are rows, and record the others in `bad`, like `CsvLineChecker.select_rows`."""
+    """Read the lines that are rows, and record the others in `bad`, like `select_rows`."""
     found: dict[str, list[Any]] = {name: [] for name in columns}
     for row, line in enumerate_lines(data):
         try:

@@ -16,8 +16,10 @@ from dlrm.data.raw.block import BadRows, CategoricalValues, Parsed, RawTable, fo
 from dlrm.data.raw.odd_values import OddKind, OddValues
 from dlrm.data.raw.values.convert import (
     MAX_FLOAT32,
+    convert_number_texts,
     convert_to_numbers,
     convert_to_strings,
+    explain_not_number,
     find_extremes,
     find_missing,
     holds_text,
@@ -30,7 +32,6 @@ from dlrm.data.raw.values.integers import (
     explain_not_hexadecimal,
     parse_hexadecimal_ids,
 )
-from dlrm.data.raw.values.number_texts import convert_number_texts, explain_not_number
 from dlrm.data.raw.values.positive_labels import explain_missing_label, list_label_values, match_positive
 from dlrm.data.raw.values.times import explain_not_time, get_time_part, parse_times
 

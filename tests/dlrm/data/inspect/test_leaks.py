@@ -2,7 +2,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dlrm.data.inspect.report.columns import CategoricalColumn, DenseColumn
+from dlrm.data.inspect.report.gather import CategoricalColumn, DenseColumn
 from dlrm.data.inspect.report.leaks import Halves, measure_categorical, measure_dense
 
 N = 20_000
