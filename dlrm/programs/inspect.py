@@ -25,8 +25,7 @@ from dlrm.data.inspect.judge.infer import infer
 from dlrm.data.inspect.judge.label import NO_WEIGHT
 from dlrm.data.inspect.report.gather import Names, gather
 from dlrm.data.inspect.report.job_files import check_files
-from dlrm.data.inspect.report.report import make_report
-from dlrm.data.inspect.report.warnings import find_unused_columns
+from dlrm.data.inspect.report.report import find_unused_columns, make_report
 from dlrm.data.inspect.sample.csv import is_criteo, sample_criteo
 from dlrm.data.inspect.sample.file_sample import FileSample, find_path_columns
 from dlrm.data.inspect.sample.files import sample_files

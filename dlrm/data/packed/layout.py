@@ -126,19 +126,15 @@ class PackedMeta(_Record):
         return [index for index, feature in enumerate(self.features) if feature.is_multi_hot]
 
 
-def compute_checksum(meta: PackedMeta) -> str:
-    """Compute the checksum of the whole directory: a SHA-256 of the names, sizes and SHA-256 of its files."""
-    return _checksum(meta, "")
+def compute_checksum(meta: PackedMeta, folders: tuple[str, ...] = ("",)) -> str:
+    """Compute the checksum of the directory, or of some folders: a SHA-256 of names, sizes and SHA-256 of the files."""
+    files = [[name, f.num_bytes, f.sha256] for name, f in sorted(meta.files.items()) if name.startswith(folders)]
+    return hashlib.sha256(json.dumps(files).encode()).hexdigest()
 
 
 def compute_rows_checksum(meta: PackedMeta) -> str:
     """Compute the checksum of the rows alone, independent of the library versions that wrote the encoders."""
-    return _checksum(meta, ("train/", "eval/"))
-
-
-def _checksum(meta: PackedMeta, prefix: str | tuple[str, ...]) -> str:
-    files = [[name, f.num_bytes, f.sha256] for name, f in sorted(meta.files.items()) if name.startswith(prefix)]
-    return hashlib.sha256(json.dumps(files).encode()).hexdigest()
+    return compute_checksum(meta, ("train/", "eval/"))
 
 
 def read_meta(directory: Path) -> PackedMeta:

@@ -21,8 +21,7 @@ from dlrm.data.packed.layout import (
     compute_rows_checksum,
     open_packed_meta,
 )
-from dlrm.data.packed.mapped import allow_open_files
-from dlrm.data.packed.rows import PackedRows
+from dlrm.data.packed.rows import PackedRows, allow_open_files
 from dlrm.record import PreparedData
 
 

@@ -180,9 +180,7 @@ def _lock(path: Path, on_event: OnEvent) -> Iterator[None]:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     reported_at = -_REPORT_WAITING_SECONDS
     try:
-        while True:
-            if try_lock(descriptor):
-                break
+        while not try_lock(descriptor):
             if time.monotonic() - reported_at >= _REPORT_WAITING_SECONDS:
                 reported_at = time.monotonic()
                 on_event(ProgressEvent(0.0, "waiting for another process that is preparing the same data"))

@@ -8,9 +8,8 @@ from dlrm.config import DataConfig
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import ENCODERS, META, PackedMeta, read_meta
-from dlrm.data.prepare.base import check_base
 from dlrm.data.prepare.fingerprint import check_unchanged, compute_fingerprint, get_identities, hash_state
-from dlrm.data.prepare.fit import fit_encoders
+from dlrm.data.prepare.fit import check_base, fit_encoders
 from dlrm.data.prepare.measure import check_splits, describe, describe_splits, measure_parts
 from dlrm.data.prepare.progress import OnEvent, PreparationProgress
 from dlrm.data.prepare.stage import READING_SHARE, stage

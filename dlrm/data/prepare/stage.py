@@ -1,7 +1,7 @@
 """Staging: raw files are parsed into parts once, and the later phases read the parts as often as they need.
 
-A part is a parsed block on disk, an uncompressed Arrow IPC file that is mapped into memory when it is needed: one record
-batch of one row, whose columns are lists, so that arrays of different lengths fit into one batch:
+A part is a parsed block on disk, an uncompressed Arrow IPC file that is mapped into memory when it is needed: one
+record batch of one row, whose columns are lists, so that arrays of different lengths fit into one batch:
     labels, weights, good, dense-<i>, codes-<f>, distinct-<f>, lengths-<f>
 Numbers are stored at half their width if that is exact, because disk space limits staging. The metadata of the
 schema holds the `PartRecord`, which describes the part as a whole.

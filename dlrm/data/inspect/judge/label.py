@@ -27,7 +27,6 @@ from dlrm.data.inspect.judge.label_words import (
 from dlrm.data.inspect.sample.file_sample import FileSample, is_usable
 from dlrm.data.raw.values.positive_labels import PositiveNumbers, match_positive
 
-_BY_NAME = "by its name"
 _MAX_SHOWN = 10
 _MIN_ROWS_FOR_PLACE = 20
 """Least number of rows from which a column of any two values is taken for the label by its place."""
@@ -66,30 +65,29 @@ def find_label(rows: pl.DataFrame, name: str | None = None, positive: str | None
         return _get_values(values) is not None if positive is None else _divides(positive, values)
 
     candidates = [column for column in rows.columns if is_candidate(rows[column])]
-    found = _find_by_name(rows, candidates, positive)
-    if found is None and not _is_comparison(positive):
-        found = _find_by_place(rows, candidates)
-    if found is None or (found[1] != _BY_NAME and _is_rivalled(rows, found[0])):
+    if named := _find_by_name(rows, candidates, positive):
+        return _read_label(rows[named], "by its name", positive)
+    found = None if _is_comparison(positive) else _find_by_place(rows, candidates)
+    if found is None or _is_rivalled(rows, found[0]):
         raise _make_unclear_error(rows, candidates, positive)
     return _read_label(rows[found[0]], found[1], positive)
 
 
-def _find_by_name(rows: pl.DataFrame, candidates: list[str], positive: str | None) -> tuple[str, str] | None:
+def _find_by_name(rows: pl.DataFrame, candidates: list[str], positive: str | None) -> str | None:
     by_name = {normalise(name): name for name in reversed(candidates)}
     clear = {normalise(name): name for name in reversed(candidates) if positive is None and _is_clear(rows[name])}
     for names in (clear, by_name):
         if wanted := next((wanted for wanted in LABEL_NAMES if wanted in names), None):
-            return names[wanted], _BY_NAME
+            return names[wanted]
     if positive is not None and (graded := [by_name[wanted] for wanted in GRADE_NAMES if wanted in by_name]):
-        return graded[0], _BY_NAME
+        return graded[0]
     outcomes = [by_name[wanted] for wanted in OUTCOME_NAMES if wanted in by_name]
     if len(outcomes) > 1:
         outcomes = [name for name in outcomes if name in (rows.columns[0], rows.columns[-1])]
     if len(outcomes) == 1:
-        return outcomes[0], _BY_NAME
+        return outcomes[0]
     # A column that is called the label, and has one value, is the label all the same.
-    constant = next((name for name in rows.columns if is_called_label(name) and _is_binary(rows[name])), None)
-    return None if constant is None else (constant, _BY_NAME)
+    return next((name for name in rows.columns if is_called_label(name) and _is_binary(rows[name])), None)
 
 
 def _find_by_place(rows: pl.DataFrame, candidates: list[str]) -> tuple[str, str] | None:

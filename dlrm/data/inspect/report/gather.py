@@ -28,17 +28,11 @@ _FITTED_ON_KEY = stream_key(0x1EAC)
 """Random stream that splits the rows into halves; fixed, so that the same data always gives the same report."""
 
 
-@dataclass(frozen=True)
-class CategoricalColumn:
-    """The values of one categorical column in the n inspected rows."""
+@dataclass(frozen=True, kw_only=True)
+class CategoricalColumn(CategoricalValues):
+    """The values of one categorical column in the n inspected rows; names of ranges if the column is divided so."""
 
     name: str
-    codes: NDArray[np.int64]
-    """[n], or [sum of lengths] of a multi-hot column: indices into `distinct`; -1 is a missing value."""
-    distinct: pl.Series
-    """Distinct values, ascending; or the names of ranges, each with some value in it."""
-    lengths: NDArray[np.int32] | None = None
-    """[n], number of values of each row of a multi-hot column; None if every row has one."""
     table_rows: int | None = None
     """Rows of the column's table, where its values are row numbers of a table already."""
     fixed_rows: int | None = None
@@ -134,12 +128,12 @@ class InspectedRows:
         lengths = [part.lengths for part in parts if part.lengths is not None]
         name = self.names.categorical[index]
         column = CategoricalColumn(
-            name,
             np.concatenate(codes),
             distinct,
             np.concatenate(lengths) if lengths else None,
-            self.names.table_rows[index] if self.names.table_rows else None,
-            self.names.fixed_rows.get(name),
+            name=name,
+            table_rows=self.names.table_rows[index] if self.names.table_rows else None,
+            fixed_rows=self.names.fixed_rows.get(name),
         )
         return _divide_into_ranges(column, self.names.num_ranges[name]) if name in self.names.num_ranges else column
 
@@ -287,7 +281,11 @@ class Gatherer:
         if len(rows):
             self._tables.append(select_rows(table, rows))
             self._numbers.append(numbers[rows])
-            self._column_bytes = self._column_bytes + _estimate_column_bytes(self._tables[-1])
+            # Codes are inspected in a wider type than they are kept in.
+            columns = self._tables[-1].categorical
+            sizes = [column.distinct.estimated_size() + CODE_BYTES * len(column.codes) for column in columns]
+            sizes = [column.nbytes for column in self._tables[-1].dense] + sizes
+            self._column_bytes = self._column_bytes + np.array(sizes, dtype=np.int64)
 
     def _thin(self) -> None:
         """Drop every second row kept, and keep half as many from now on."""
@@ -298,12 +296,6 @@ class Gatherer:
         for table, numbers in kept:
             self._keep(table, np.arange(first % 2, table.num_rows, 2), numbers)
             first += table.num_rows
-
-
-def _estimate_column_bytes(table: RawTable) -> NDArray[np.int64]:
-    """Estimate the bytes [columns] of each column, dense ones first, with codes in the type they are inspected in."""
-    categorical = [column.distinct.estimated_size() + CODE_BYTES * len(column.codes) for column in table.categorical]
-    return np.array([column.nbytes for column in table.dense] + categorical, dtype=np.int64)
 
 
 _BLOCK_ROWS, _BLOCK_BYTES = 1 << 16, 32 << 20

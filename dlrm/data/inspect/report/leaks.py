@@ -128,7 +128,7 @@ def describe_giveaway(column: DenseColumn | CategoricalColumn, labels: NDArray[n
         distinct, codes = column.distinct_and_codes
         lengths, distinct = None, distinct.tolist()
     else:
-        codes, distinct, lengths = column.codes, column.distinct, column.lengths
+        codes, distinct, lengths = column.codes.astype(np.int64, copy=False), column.distinct, column.lengths
     if lengths is None:
         pure = find_pure_value(codes, len(distinct), labels == 1)
     else:

@@ -35,7 +35,7 @@ from dlrm.data.raw.text.csv_start import (
     try_split,
     unify_delimiter,
 )
-from dlrm.data.raw.text.lines import Lines, get_first_line, is_utf8, read_lines
+from dlrm.data.raw.text.lines import Lines, get_first_line, is_utf8, read_lines, select_rows
 
 _FIRST_BYTES = 1 << 18
 _NAME = re.compile(r"[^\W\d].{0,99}")
@@ -220,7 +220,8 @@ def _check_encoding(pieces: Sequence[TextPiece]) -> None:
 
 def _parse_rows(data: bytes, names: list[str], delimiter: str, bad: BadRows) -> pl.DataFrame:
     """Parse lines to columns of text by the rules of training: lines that are not rows are recorded in `bad`."""
-    data = CsvLineChecker(delimiter, len(names), "the first line has").select_rows(data, bad, keep_going=True)
+    checker = CsvLineChecker(delimiter, len(names), "the first line has")
+    data = select_rows(data, bad, keep_going=True, find_fault=checker.find_fault)
     if not data:
         return pl.DataFrame(schema=dict.fromkeys(dict.fromkeys(names), pl.String()))
     # Names that are blank or occur twice are not read.

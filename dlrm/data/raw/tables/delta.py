@@ -33,7 +33,7 @@ _NUM_REQUESTS = 16
 def copy_log(directory: TableDirectory, version: int | None, target: Path) -> None:
     """Copy what opening a version needs, None for the newest: the log from the checkpoint before it on, and deletion
     vectors. Raises DataError and OSError if an object cannot be read."""
-    objects = directory.list_objects()
+    objects = {name.removeprefix(f"{directory.name}/"): file for name, file in directory.objects.items()}
     start = _find_checkpoint(objects, version)
     chosen = [name for name in objects if _is_needed(name, start)]
     with ThreadPoolExecutor(_NUM_REQUESTS) as pool:

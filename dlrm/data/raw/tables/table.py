@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from dlrm.config.patterns import hide_credentials, is_remote, make_natural_sort_key
 from dlrm.data.errors import DataError
-from dlrm.data.raw.data_file import DataFile, find_object
+from dlrm.data.raw.data_file import DataFile, Roots, find_object
 from dlrm.data.raw.stores import StoreError
-from dlrm.data.roots import Roots
 
 
 @dataclass(frozen=True)
@@ -84,18 +83,14 @@ class TableDirectory:
         self.name, self.field = name, field
         self.metadata_name: str | None = None
         """Name of the file of metadata that a user has chosen, for Iceberg; None: the present one."""
-        self._roots, self._objects = roots, objects or {}
-
-    def list_objects(self) -> dict[str, DataFile]:
-        """List all objects of a table in a store, by their name in its directory."""
-        return {name.removeprefix(f"{self.name}/"): file for name, file in self._objects.items()}
+        self._roots, self.objects = roots, objects or {}
 
     def list_names(self, folder: str) -> list[str]:
         """List the names of the visible files directly in a folder of the table. Raises DataError for a link that leads
         out of the data roots."""
         start = f"{self.name}/{folder}/"
         if is_remote(self.name):
-            return [name.removeprefix(start) for name in self._objects if name.rpartition("/")[0] + "/" == start]
+            return [name.removeprefix(start) for name in self.objects if name.rpartition("/")[0] + "/" == start]
         self._roots.check(Path(start), start, self.field, "a table")
         paths = [path for path in Path(start).iterdir() if not path.name.startswith(".")]
         for path in paths:
@@ -118,7 +113,7 @@ class TableDirectory:
                 self._roots.check(real, name, self.field)
                 return DataFile.from_path(real)
             self._roots.check_object(name, hide_credentials(name), self.field)
-            if found := self._objects.get(name) or find_object(name):
+            if found := self.objects.get(name) or find_object(name):
                 return found
         except (OSError, RuntimeError, StoreError, pa.ArrowException):
             pass

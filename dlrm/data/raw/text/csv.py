@@ -50,31 +50,23 @@ class CsvLineChecker:
         # Possessive quantifiers: a quote that is never closed must not match as plain text.
         self._value = re.compile(rb'(?:"(?:[^"]++|"")*+"[^%b]*|[^"%b][^%b]*|)(?:%b|\Z)' % ((between,) * 4))
 
-    def select_rows(self, data: bytes, bad: BadRows, keep_going: bool) -> bytes:
-        """Select the lines that are rows, as the function `select_rows` does."""
-
-        def find_fault(line: bytes, _: int) -> Fault | None:
-            fault = self.find_fault(line)
-            return None if fault is None else (None, fault)
-
-        return select_rows(data, bad, keep_going, find_fault)
-
-    def find_fault(self, line: bytes) -> tuple[str, str] | None:
-        """Find why a line is no row: the message and the valid values; None for a row. line: without its end."""
+    def find_fault(self, line: bytes, _: int = 0) -> Fault | None:
+        """Find why a line, given without its end, is no row; None for a row."""
         if not line:
             is_value = self._num_columns == 1
-            return "the line is blank", 'one row per line; "" is a missing value' if is_value else "one row per line"
+            valid = 'one row per line; "" is a missing value' if is_value else "one row per line"
+            return None, ("the line is blank", valid)
         if b"\0" in line or b"\r" in line:
             character = "a NUL byte" if b"\0" in line else "a carriage return inside the line"
-            return f"holds {character}", "UTF-8 text whose lines end in LF or CR LF"
+            return None, (f"holds {character}", "UTF-8 text whose lines end in LF or CR LF")
         if not is_utf8(line):
-            return "not UTF-8", "UTF-8 text"
+            return None, ("not UTF-8", "UTF-8 text")
         num_columns = self._count_columns(line)
         if num_columns is None:
-            return "a quoted value does not end on its line", "values without line breaks"
+            return None, ("a quoted value does not end on its line", "values without line breaks")
         if num_columns != self._num_columns:
             valid = f"{self._num_columns}, as {self._columns_from}, with {self._shown_delimiter!r} between them"
-            return f"has {format_count(num_columns, 'column')}", valid
+            return None, (f"has {format_count(num_columns, 'column')}", valid)
         return None
 
     def _count_columns(self, line: bytes) -> int | None:
@@ -251,7 +243,7 @@ class _BlockReader:
         return table
 
     def _parse_line_by_line(self, data: bytes, bad: BadRows, keep_going: bool) -> pa.Table:
-        rows = self._lines.select_rows(data, bad, keep_going)
+        rows = select_rows(data, bad, keep_going, self._lines.find_fault)
         try:
             return self._parse_strings(rows, int(bad.good.sum()))
         except (DoubtfulError, pa.ArrowInvalid):

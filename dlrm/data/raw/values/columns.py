@@ -81,7 +81,10 @@ class _ColumnReader:
     def read_table(self, table: pa.Table) -> RawTable:
         """Convert the columns of `table`, [n] each. In the result the values of bad rows are undefined."""
         schema = self._schema
-        columns = {name: _combine_chunks(table[name]) for name in list_columns_to_read(schema, self._with_labels)}
+        columns: dict[str, pa.Array] = {}
+        for name in list_columns_to_read(schema, self._with_labels):
+            column = table[name]
+            columns[name] = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
         weight = schema.weight if self._with_labels else None
         has_labels = self._with_labels
         is_matched = has_labels and schema.positive is not None
@@ -199,7 +202,7 @@ class _ColumnReader:
             self._count_odd_values("extreme", column.name, read.num_extreme)
             self._count_odd_values("rounded", column.name, read.num_rounded)
         else:
-            found, explain = encode_distinct_values(convert_to_strings(values)), _explain_bad_string
+            found, explain = encode_distinct_values(convert_to_strings(values)), lambda _: ("not UTF-8", "UTF-8 text")
             is_bad = (found.codes < 0) & ~find_missing(values)
         self._record_bad_values(column.name, is_bad, values, explain, row_of)
         return found
@@ -221,10 +224,6 @@ class _ColumnReader:
             rows = self._rows[indices if row_of is None else row_of[indices]]
             rows, first = np.unique(rows, return_index=True)
             self._bad.add(rows, field, lambda i: explain(values[int(indices[first[i]])]))
-
-
-def _combine_chunks(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _split_texts(texts: pa.Array, separator: str) -> tuple[pa.Array, NDArray[np.int32]]:
@@ -287,10 +286,6 @@ def _explain_bad_integer(value: pa.Scalar) -> tuple[str, str]:
     else:
         valid = "an integer, or null where missing; in the schema, other numbers are dense or have bucketize"
     return f"{format_value(found)} is not an integer", valid
-
-
-def _explain_bad_string(_: pa.Scalar) -> tuple[str, str]:
-    return "not UTF-8", "UTF-8 text"
 
 
 class WordedColumn(CategoricalColumn):

@@ -18,7 +18,7 @@ from dlrm.data.packed.layout import ENCODERS, compute_rows_checksum, read_meta
 from dlrm.data.packed.open import open_packed
 from dlrm.data.prepare import counting as quantiles
 from dlrm.data.prepare import fit
-from dlrm.data.prepare.base import check_base, check_extends, open_base
+from dlrm.data.prepare.fit import check_base, check_extends, open_base
 from tests.dlrm.data.prepare.table_strategies import prepare_all
 
 SCHEMA: dict[str, Any] = {
