@@ -68,7 +68,11 @@ def find_label(rows: pl.DataFrame, name: str | None = None, positive: str | None
     if named := _find_by_name(rows, candidates, positive):
         return _read_label(rows[named], "by its name", positive)
     found = None if _is_comparison(positive) else _find_by_place(rows, candidates)
-    if found is None or _is_rivalled(rows, found[0]):
+    # What is called a label may rather be the label than a column found by its place; and what is called a rating or
+    # the like may be, if that column has two values other than 0 and 1, such as a gender.
+    graded = _list_graded(rows)
+    is_rivalled = found and (any(map(is_called_label, graded)) or (graded and not _is_binary(rows[found[0]])))
+    if found is None or is_rivalled:
         raise _make_unclear_error(rows, candidates, positive)
     return _read_label(rows[found[0]], found[1], positive)
 
@@ -107,14 +111,6 @@ def _find_by_place(rows: pl.DataFrame, candidates: list[str]) -> tuple[str, str]
         if at_ends:
             return None
     return None
-
-
-def _is_rivalled(rows: pl.DataFrame, found: str) -> bool:
-    """Whether a column of more than two values may rather be the label than the one found by its place. A column may if
-    it is called a label, or if it is called a rating or the like and the one found has two values other than 0 and 1,
-    such as a gender."""
-    graded = _list_graded(rows)
-    return any(is_called_label(name) for name in graded) or (bool(graded) and not _is_binary(rows[found]))
 
 
 def _list_graded(rows: pl.DataFrame) -> list[str]:

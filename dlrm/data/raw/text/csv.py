@@ -107,7 +107,8 @@ def cut_csv_blocks(
             refuse_json_lines(get_first_line(lines), file.name)
             first = skip_comments(lines, schema.delimiter)
             # A file to score may have a header though those of the training had none.
-            if not schema.columns or (not with_labels and _names_columns(first, schema)):
+            cells, needed = try_split(get_first_line(first), schema.delimiter), list_columns_to_read(schema, False)
+            if not schema.columns or (not with_labels and {*needed} <= {*cells} <= {*schema.columns}):
                 required = [name for name in list_columns_to_read(schema, with_labels) if name not in file.path_values]
                 names = _read_header(first, file.name, required, schema.delimiter)
                 header, rows = get_first_line(first), first.drop_first()
@@ -124,12 +125,6 @@ def _read_lines(file: DataFile, delimiter: str, block_bytes: int) -> Iterator[Li
     """Yield all lines of a file with one character between columns."""
     for lines in read_lines(file, block_bytes):
         yield lines if len(delimiter) == 1 else replace(lines, data=unify_delimiter(lines.data, delimiter))
-
-
-def _names_columns(lines: Lines, schema: SchemaConfig) -> bool:
-    """Whether the first line has the names of all columns to read, and no cell but names of `schema.columns`."""
-    cells = try_split(get_first_line(lines), schema.delimiter)
-    return {*list_columns_to_read(schema, with_labels=False)} <= {*cells} <= {*(schema.columns or [])}
 
 
 def _find_columns(lines: Lines, schema: SchemaConfig) -> list[str]:
