@@ -207,7 +207,10 @@ def test_a_document_that_cannot_be_trained_is_written_and_said_to(here: Path, dl
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("value", "counts", "none"),
-    [("{row}.5", "1 dense, 0 categorical", "categorical"), ("s{row}", "0 dense, 1 categorical", "dense")],
+    [
+        ("{row}.5", "1 dense feature and 0 categorical features", "categorical"),
+        ("s{row}", "0 dense features and 1 categorical feature", "dense"),
+    ],
 )
 def test_columns_of_one_kind_are_enough_to_train_from(
     here: Path, dlrm: Callable[..., Any], value: str, counts: str, none: str
