@@ -23,8 +23,8 @@ from pyarrow import parquet
 from benchmarks.in_process import join_alone
 from dlrm.config import ResolvedJob, parse_job, resolve
 from dlrm.data.packed.open import open_packed_meta
-from dlrm.data.prepare.base import open_base
 from dlrm.data.prepare.cache import find_or_prepare
+from dlrm.data.prepare.fit import open_base
 from dlrm.data.prepare.progress import NoteEvent, ProgressEvent
 from dlrm.record import PreparedData, RunDirectory
 from dlrm.reporting.reporter import Reporter

@@ -15,6 +15,7 @@ from cli.local.documents import read_job
 from cli.local.errors import BadInputError
 from cli.local.trainer import require_trainer
 from cli.render.inferred_document import format_job_document, is_left_out
+from dlrm.config import format_count
 from dlrm.config.patterns import PACKED_META, is_remote
 
 
@@ -109,12 +110,12 @@ def shorten_path(file: str, base: Path) -> str:
 
 def _print_uses(output: Path, result: Mapping[str, Any]) -> None:
     choices: Sequence[Mapping[str, Any]] = result.get("choices", [])
-    uses = {
-        "dense": sum(choice["dense"] is not None for choice in choices),
-        "categorical": sum(len(choice["categorical"]) for choice in choices),
-        "left out": sum(is_left_out(choice) for choice in choices),
-    }
-    counts = ", ".join(f"{number} {use}" for use, number in uses.items()) if choices else "the columns of the format"
+    counts = "the columns of the format"
+    if choices:
+        dense = format_count(sum(choice["dense"] is not None for choice in choices), "dense feature")
+        categorical = format_count(sum(len(choice["categorical"]) for choice in choices), "categorical feature")
+        left_out = format_count(sum(is_left_out(choice) for choice in choices), "column")
+        counts = f"{dense} and {categorical}, {left_out} left out"
     say(f"wrote {output}: {counts}")
     if choices:
         say(f"the label is {result['label']}: {result['label_why']}")

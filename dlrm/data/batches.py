@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from dlrm.config import compute_full_rows, count_run_rows
 from dlrm.data.order import BlockHalves, SampleOrder
-from dlrm.data.prefetch import prefetch
 from dlrm.data.rows import NumpyIds, RowSource, Runs, pad_with_empty_bags
+from dlrm.data.threads import prefetch
 
 Number = TypeVar("Number", bound=np.generic)
 

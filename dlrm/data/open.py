@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dlrm.config import DataConfig, SyntheticConfig, format_count
 from dlrm.data.dataset import Dataset
 from dlrm.data.errors import DataError
 from dlrm.data.packed.open import open_packed
-from dlrm.data.roots import Roots
+from dlrm.data.raw.data_file import Roots
 from dlrm.data.rows import Subset
 from dlrm.data.split import split_by_hash
 from dlrm.data.synthetic.log import SyntheticRows
@@ -56,18 +55,12 @@ def find_packed_directory(config: DataConfig, data_roots: Sequence[str] | None) 
 
 def _open_synthetic(config: SyntheticConfig, eval_fraction: float, num_threads: int) -> Dataset:
     rows = SyntheticRows(config, num_threads)
-    train_numbers, eval_numbers = _split_rows(rows.num_rows, eval_fraction)
-    rate = float(rows.read(train_numbers[:_RATE_ROWS]).labels.mean(dtype=np.float64))
-    return Dataset(rows.schema, Subset(rows, train_numbers), Subset(rows, eval_numbers), rate, encoders=None)
-
-
-def _split_rows(num_rows: int, eval_fraction: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    train, evaluation = split_by_hash(num_rows, eval_fraction)
-    for kind, numbers, hint in (("training", train, "smaller"), ("evaluation", evaluation, "larger")):
+    split = split_by_hash(rows.num_rows, eval_fraction)
+    for kind, numbers, hint in zip(("training", "evaluation"), split, ("smaller", "larger"), strict=True):
         if not len(numbers):
-            raise DataError(
-                f"no row is left for {kind} with {format_count(num_rows, 'row')} at a fraction of {eval_fraction}",
-                field="data.eval_fraction",
-                valid=f"a {hint} fraction, or more rows",
-            )
-    return train, evaluation
+            size = format_count(rows.num_rows, "row")
+            message = f"no row is left for {kind} with {size} at a fraction of {eval_fraction}"
+            raise DataError(message, field="data.eval_fraction", valid=f"a {hint} fraction, or more rows")
+    train, evaluation = (Subset(rows, len(numbers), numbers) for numbers in split)
+    rate = float(train.read(np.arange(min(train.num_rows, _RATE_ROWS))).labels.mean(dtype=np.float64))
+    return Dataset(rows.schema, train, evaluation, rate, encoders=None)

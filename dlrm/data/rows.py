@@ -1,5 +1,6 @@
 """Rows of a click log, and the interface of their sources."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -124,16 +125,11 @@ class RowSource(Protocol):
 
 
 @dataclass(frozen=True)
-class Subset:
-    """A part of the rows of a source, renumbered from 0."""
+class Renumbered(ABC):
+    """Some rows of a source, renumbered from 0. Most are found by arithmetic, so that no list of numbers is kept."""
 
     source: RowSource
-    row_numbers: NDArray[np.int64]
-    """[num_rows] numbers of the rows in `source`."""
-
-    @property
-    def num_rows(self) -> int:
-        return len(self.row_numbers)
+    num_rows: int
 
     @property
     def schema(self) -> DataSchema:
@@ -143,14 +139,32 @@ class Subset:
     def row_bytes(self) -> int:
         return self.source.row_bytes
 
+    @abstractmethod
+    def find(self, row_numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the numbers in the source of the rows [n]."""
+
     def read(self, row_numbers: NDArray[np.int64]) -> Rows:
-        return self.source.read(self.row_numbers[row_numbers])
+        return self.source.read(self.find(row_numbers))
 
     def read_weights(self, row_numbers: NDArray[np.int64]) -> NDArray[np.float32] | None:
-        return self.source.read_weights(self.row_numbers[row_numbers])
+        return self.source.read_weights(self.find(row_numbers))
+
+    def look_ahead(self, now: Runs, soon: Runs) -> None:
+        self.source.look_ahead(*(Runs(self.find(runs.starts), self.find(runs.ends - 1) + 1) for runs in (now, soon)))
+
+    def best_probabilities(self, row_numbers: NDArray[np.int64]) -> NDArray[np.float64] | None:
+        return self.source.best_probabilities(self.find(row_numbers))
+
+
+@dataclass(frozen=True)
+class Subset(Renumbered):
+    """Rows of a source whose numbers are listed."""
+
+    row_numbers: NDArray[np.int64]
+    """[num_rows] numbers of the rows in `source`."""
+
+    def find(self, row_numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        return self.row_numbers[row_numbers]
 
     def look_ahead(self, now: Runs, soon: Runs) -> None:
         """Ignore the hint: ranges of these rows are not ranges in `source`."""
-
-    def best_probabilities(self, row_numbers: NDArray[np.int64]) -> NDArray[np.float64] | None:
-        return self.source.best_probabilities(self.row_numbers[row_numbers])

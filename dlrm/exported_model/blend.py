@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from dlrm.config import JobConfig
 from dlrm.data.dataset import Dataset
 from dlrm.data.rows import Rows, RowSource
-from dlrm.data.train_sample import sample_train_rows
-from dlrm.data.validation import hold_out_validation
+from dlrm.data.split import hold_out_validation, sample_train_rows
 from dlrm.exported_model.blend_file import BlendOutput, BlendReport
 from dlrm.exported_model.score import score
 from dlrm.metrics.binary import compute_binary_metrics, log_loss

@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from dlrm.config import CategoricalColumn, format_count, is_averaging
 from dlrm.data.dataset import Dataset
 from dlrm.data.encode.encoders import Encoders
-from dlrm.data.encode.ranges import RangeVocabulary
-from dlrm.data.encode.vocabulary import CountedVocabulary, HashedVocabulary, Vocabulary
+from dlrm.data.encode.vocabulary import CountedVocabulary, HashedVocabulary, RangeVocabulary, Vocabulary
 from dlrm.data.packed.layout import META, PackedMeta, read_meta
 from dlrm.exported_model.card_metrics import format_code, format_table, render_metrics, render_quality_warnings
 from dlrm.exported_model.layout import SavedConfig

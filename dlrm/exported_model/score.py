@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
-from dlrm.data.prepare.workers import start_workers
 from dlrm.data.raw.block import BadRowCount, Block
 from dlrm.data.raw.odd_values import OddValues, add_odd_values
 from dlrm.data.rows import Rows, RowSource
+from dlrm.data.threads import start_workers
 from dlrm.model import PlainModel
 
 CHUNK_ROWS = 2048

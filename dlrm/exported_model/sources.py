@@ -16,8 +16,8 @@ from dlrm.data.packed.open import open_packed
 from dlrm.data.raw.block import Block, Parsed
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.open import detect_format
+from dlrm.data.raw.values.columns import WordedColumn
 from dlrm.data.raw.values.integers import HexadecimalColumn
-from dlrm.data.raw.values.worded import WordedColumn
 
 
 @dataclass(frozen=True)

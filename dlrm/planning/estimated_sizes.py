@@ -16,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from dlrm.config import Counting, DataConfig, ResolvedJob
-from dlrm.data.encode.dense import is_missing_as_before
+from dlrm.data.encode.encoders import is_missing_as_before
 from dlrm.planning.raw_sample import RawSample, count_rows, read_sample
 from dlrm.planning.shortages import RowCounts
 from dlrm.planning.sizes import Sizes, make_table

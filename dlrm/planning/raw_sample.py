@@ -2,7 +2,6 @@
 
 import io
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,7 @@ from dlrm.data.inspect.sample.file_sample import spread_evenly
 from dlrm.data.inspect.sample.parquet import count_arrow_rows, sample_as_parquet
 from dlrm.data.inspect.sample.pieces import CountLines, TextPiece, read_pieces
 from dlrm.data.raw.block import Parsed, RawTable
-from dlrm.data.raw.data_file import DataFile
+from dlrm.data.raw.data_file import DataFile, name_read_errors
 from dlrm.data.raw.files import find_files
 from dlrm.data.raw.open import cut_blocks
 from dlrm.data.raw.text.csv_start import count_lines_before_rows
@@ -153,7 +152,8 @@ def _read_parquet(files: Sequence[DataFile], schema: SchemaConfig) -> tuple[_Pie
     for file, index, size in some:
         wanted = min(-(-num_wanted // len(some)), size)
         tables = _read_group(file, index, wanted, -(-_NUM_PIECES // len(some)), size, columns)
-        pieces += [(table.num_rows, parse_table(table, 1, file.name, schema, True, True)) for table in tables]
+        parse = partial(parse_table, first_row=1, source=file.name, schema=schema, with_labels=True, keep_going=True)
+        pieces += [(table.num_rows, parse(table)) for table in tables]
     return pieces, _scale_rows(num_rows, chosen, files), len(chosen) < len(files)
 
 
@@ -177,7 +177,7 @@ def _scale_rows(num_rows: int, chosen: Sequence[DataFile], files: Sequence[DataF
 
 def _list_group_sizes(file: DataFile, schema: SchemaConfig) -> list[int]:
     """List the numbers of rows of the row groups of a file, once its columns are checked. Raises DataError."""
-    with _translate_errors(file), file.open() as raw:
+    with name_read_errors(file, "Parquet"), file.open() as raw:
         opened = parquet.ParquetFile(raw, pre_buffer=False)
         rows = ParquetRows(opened, file)
         check_columns(make_read_schema(rows.columns), schema, file.name, with_labels=True)
@@ -199,7 +199,7 @@ def _read_group(
     piece_rows = -(-num_wanted // num_pieces)
     step = num_decoded // num_wanted
     with (
-        _translate_errors(file),
+        name_read_errors(file, "Parquet"),
         file.open() as raw,
         parquet.ParquetFile(raw, buffer_size=_HEADER_BYTES, pre_buffer=False) as source,
     ):
@@ -209,14 +209,3 @@ def _read_group(
                 return
             if number % step == 0:
                 yield pa.Table.from_batches([batch])
-
-
-@contextmanager
-def _translate_errors(file: DataFile) -> Iterator[None]:
-    try:
-        yield
-    # A damaged footer may hold names that are not UTF-8.
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        cause = str(error).strip().partition("\n")[0]
-        message, valid = f"not readable as Parquet: {cause}", "a complete Parquet file"
-        raise DataError(message, file.name, valid=valid) from None

@@ -22,12 +22,10 @@ from typing import Any
 from dlrm.config import DataConfig, get_auto_dim
 from dlrm.data.errors import DataError
 from dlrm.data.inspect.judge.infer import infer
-from dlrm.data.inspect.judge.weight import NO_WEIGHT
-from dlrm.data.inspect.report.columns import Names
-from dlrm.data.inspect.report.gather import gather
+from dlrm.data.inspect.judge.label import NO_WEIGHT
+from dlrm.data.inspect.report.gather import Names, gather
 from dlrm.data.inspect.report.job_files import check_files
-from dlrm.data.inspect.report.report import make_report
-from dlrm.data.inspect.report.warnings import describe_unused, find_unused_columns
+from dlrm.data.inspect.report.report import find_unused_columns, make_report
 from dlrm.data.inspect.sample.csv import is_criteo, sample_criteo
 from dlrm.data.inspect.sample.file_sample import FileSample, find_path_columns
 from dlrm.data.inspect.sample.files import sample_files
@@ -47,18 +45,17 @@ MIN_SHARE_FOR_ESTIMATE = 0.02
 def inspect_rows(request: dict[str, Any]) -> dict[str, Any]:
     data = DataConfig.model_validate(request["data"])
     reporter = _ProgressReporter()
-    gathered = gather(data, request["max_rows"], reporter.on_rows)
+    rows = gather(data, request["max_rows"], reporter.on_rows)
     report = make_report(
-        gathered,
-        request["embedding_dim"] or get_auto_dim(gathered.rows.num_rows),
+        rows,
+        request["embedding_dim"] or get_auto_dim(rows.num_rows),
         data.vocabulary.min_count,
         format_value="{:08x}".format if data.format == "criteo_tsv" else str,
-        on_column=reporter.make_column_callback(gathered.rows.names),
+        on_column=reporter.make_column_callback(rows.names),
     )
     aucs = [column.auc for column in (*report.dense, *report.categorical) if column.auc is not None]
     if aucs:
-        unused = describe_unused(find_unused_columns(data, max(aucs)), max(aucs))
-        report = dataclasses.replace(report, warnings=[*report.warnings, *unused])
+        report = dataclasses.replace(report, warnings=report.warnings + find_unused_columns(data, max(aucs)))
     return dataclasses.asdict(report)
 
 

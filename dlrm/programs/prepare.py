@@ -23,7 +23,7 @@ from dlrm.config.data import RAW_FORMATS
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import PackedMeta, compute_checksum
-from dlrm.data.prepare.base import open_base
+from dlrm.data.prepare.fit import open_base
 from dlrm.data.prepare.prepare import prepare
 from dlrm.data.raw.files import find_splits
 from dlrm.data.raw.odd_values import describe_odd_values

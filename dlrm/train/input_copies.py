@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dlrm.data.batches import Batch
 from dlrm.data.order import BlockHalves
-from dlrm.data.prefetch import prefetch
+from dlrm.data.threads import prefetch
 from dlrm.train.batch import DeviceBatch, to_device
 from sharding.jagged import BagSizes, JaggedIds
 

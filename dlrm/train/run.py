@@ -8,7 +8,7 @@ from dlrm.checkpoint.run_identity import RunIdentity
 from dlrm.checkpoint.sharing import bring_to_rank0
 from dlrm.data.dataset import Dataset
 from dlrm.data.open import open_data
-from dlrm.data.validation import hold_out_validation
+from dlrm.data.split import hold_out_validation
 from dlrm.exported_model.export import export_model
 from dlrm.record import (
     ENDED_EARLY,

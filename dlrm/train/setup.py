@@ -16,7 +16,7 @@ from dlrm.data.dataset import Dataset
 from dlrm.data.errors import DataError
 from dlrm.data.order import count_windows
 from dlrm.data.rows import RowSource
-from dlrm.data.train_sample import sample_train_rows
+from dlrm.data.split import sample_train_rows
 from dlrm.model import set_output_bias
 from dlrm.optimizers import LearningRates
 from dlrm.record import GRAPHS_NOT_USED

@@ -10,8 +10,7 @@ import torch
 
 from dlrm.config import ResolvedJob
 from dlrm.data.open import open_data
-from dlrm.data.train_sample import sample_train_rows
-from dlrm.data.validation import hold_out_validation
+from dlrm.data.split import hold_out_validation, sample_train_rows
 from dlrm.exported_model.load import load_saved_model
 from dlrm.programs import export
 from dlrm.record import Outcome, RunDirectory

@@ -5,7 +5,7 @@
             vocabulary-<f>.parquet   the values of counted column f in the order of their ids, and their counts
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -16,13 +16,71 @@ from numpy.typing import NDArray
 from pyarrow import parquet
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from dlrm.config import SchemaConfig
-from dlrm.data.encode.dense import DenseEncoder
-from dlrm.data.encode.ranges import RangeVocabulary
-from dlrm.data.encode.vocabulary import CountedVocabulary, HashedVocabulary, Vocabulary
+from dlrm.config import DenseColumn, SchemaConfig
+from dlrm.data.encode.vocabulary import CountedVocabulary, HashedVocabulary, RangeVocabulary, Vocabulary
 from dlrm.data.raw.block import CategoricalValues, RawTable
 from dlrm.data.rows import DataSchema, Feature, Rows
 from sharding.jagged import JaggedIds
+
+MISSING_COUNT = np.float32(-1.0)
+"""Feature of a missing value with transform `log`; a present value gives at least 0."""
+_MAX_FLOAT32 = float(np.finfo(np.float32).max)
+
+
+def is_missing_as_before(
+    columns: Sequence[DenseColumn], index: int, get_values: Callable[[int], NDArray[np.float64]]
+) -> bool:
+    """Whether a column and the one before it are elements of the same lists, and missing in the same rows.
+
+    get_values: returns the values [n] of the column with an index. One indicator then serves both: mostly a whole list
+    is missing.
+    """
+    if index == 0 or columns[index].element is None or columns[index - 1].name != columns[index].name:
+        return False
+    return np.array_equal(np.isnan(get_values(index - 1)), np.isnan(get_values(index)))
+
+
+class DenseEncoder(BaseModel):
+    """Encoder of one dense column, fitted on the training rows."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    column: DenseColumn
+    mean: float = 0.0
+    """Mean of the present values of the training rows; used by transform `standardise`."""
+    standard_deviation: float = 1.0
+    """Standard deviation of the present values of the training rows; 1 if all are equal."""
+    has_indicator: bool = False
+    """Whether there is a second feature, 1 where the value is missing and 0 elsewhere."""
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the one or two features that the column becomes."""
+        name = self.column.feature
+        return [name, f"{name} missing"] if self.has_indicator else [name]
+
+    def encode(self, values: NDArray[np.float64]) -> list[NDArray[np.float32]]:
+        """Compute the features of the column: one or two arrays [n], finite.
+
+        values: [n], NaN where missing, otherwise within the range of float32.
+        """
+        if self.column.transform == "log":
+            return [compute_log_counts(values)]
+        is_missing = np.isnan(values)
+        if self.column.transform == "standardise":
+            with np.errstate(over="ignore"):
+                # A value far outside the training data may exceed the range of float32.
+                values = np.clip((values - self.mean) / self.standard_deviation, -_MAX_FLOAT32, _MAX_FLOAT32)
+        feature = np.where(is_missing, 0.0, values).astype(np.float32)
+        return [feature, is_missing.astype(np.float32)] if self.has_indicator else [feature]
+
+
+def compute_log_counts(values: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Compute log(1 + max(value, 0)) of each value [n], and MISSING_COUNT where the value is NaN."""
+    feature = np.log1p(np.maximum(values, 0.0)).astype(np.float32)
+    feature[np.isnan(values)] = MISSING_COUNT
+    return feature
+
 
 FILE = "encoders.json"
 
@@ -75,15 +133,11 @@ class Encoders:
     def save(self, directory: Path) -> None:
         """Write the encoders to `directory`, which is created; equal encoders give equal bytes. Raises OSError."""
         directory.mkdir(parents=True, exist_ok=True)
-        saved: list[_CountedRecord | _HashedRecord | _RangesRecord] = []
+        saved: list[_CountedRecord | HashedVocabulary | RangeVocabulary] = []
         for index, vocabulary in enumerate(self.vocabularies):
-            if isinstance(vocabulary, HashedVocabulary):
-                saved.append(_HashedRecord(num_ids=vocabulary.num_ids, key=vocabulary.key))
+            if not isinstance(vocabulary, CountedVocabulary):
+                saved.append(vocabulary)
                 continue
-            if isinstance(vocabulary, RangeVocabulary):
-                saved.append(_RangesRecord(edges=vocabulary.edges))
-                continue
-            assert isinstance(vocabulary, CountedVocabulary), "there is no fourth kind"
             file = f"vocabulary-{index}.parquet"
             values = pl.DataFrame({"value": vocabulary.distinct, "count": vocabulary.counts})
             # Written by Arrow, not polars, because Arrow reports a full disk as an OSError.
@@ -101,11 +155,8 @@ class Encoders:
         saved = _EncodersRecord.model_validate_json((directory / FILE).read_bytes())
         vocabularies: list[Vocabulary] = []
         for entry in saved.vocabularies:
-            if isinstance(entry, _HashedRecord):
-                vocabularies.append(HashedVocabulary(entry.num_ids, entry.key))
-                continue
-            if isinstance(entry, _RangesRecord):
-                vocabularies.append(RangeVocabulary(entry.edges))
+            if not isinstance(entry, _CountedRecord):
+                vocabularies.append(entry)
                 continue
             values = pl.read_parquet(directory / entry.file)
             vocabularies.append(CountedVocabulary(values["value"], values["count"].to_numpy()))
@@ -123,18 +174,7 @@ class _CountedRecord(_Record):
     num_ids: int
 
 
-class _HashedRecord(_Record):
-    kind: Literal["hashed"] = "hashed"
-    num_ids: int
-    key: int
-
-
-class _RangesRecord(_Record):
-    kind: Literal["ranges"] = "ranges"
-    edges: tuple[float, ...]
-
-
 class _EncodersRecord(_Record):
     table_schema: SchemaConfig = Field(alias="schema")
     dense: list[DenseEncoder]
-    vocabularies: list[Annotated[_CountedRecord | _HashedRecord | _RangesRecord, Field(discriminator="kind")]]
+    vocabularies: list[Annotated[_CountedRecord | HashedVocabulary | RangeVocabulary, Field(discriminator="kind")]]

@@ -4,13 +4,17 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from itertools import pairwise
+from typing import ClassVar, Literal
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
 
+from dlrm.config.schema import TIME_PART_VALUES, TimePart
 from dlrm.data.random import random_bits, stream_key
+from dlrm.data.raw.values.distinct import round_to_float32
 
 _HASH_SEED = 0x7AB1E
 """Seed of the hash; fixed, so that a value has the same row in every run and in every model."""
@@ -18,25 +22,6 @@ _DIGEST_BYTES = 8
 
 OUT_OF_VOCABULARY_ID, MISSING_ID = 0, 1
 """First two rows of the table of a counted vocabulary."""
-
-
-class Vocabulary(Protocol):
-    """Mapping of the values of one column to the rows of its table."""
-
-    @property
-    def num_ids(self) -> int:
-        """Number of rows of the table."""
-        ...
-
-    @property
-    def missing_id(self) -> int:
-        """Table row of a missing value."""
-        ...
-
-    def encode(self, distinct: pl.Series) -> NDArray[np.int64]:
-        """Return the table rows [n] of the values `distinct`: [n], Int64, Float64 or String, ascending, none
-        missing."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -51,7 +36,7 @@ class CountedVocabulary:
     """[num_ids - 2] values of rows 2, 3, ...: Int64 or String."""
     counts: NDArray[np.int64]
     """[num_ids - 2] numbers of training rows that held each value when it was added."""
-    missing_id: int = MISSING_ID
+    missing_id: ClassVar[int] = MISSING_ID
 
     @classmethod
     def build(cls, distinct: pl.Series, counts: NDArray[np.int64], min_count: int) -> "CountedVocabulary":
@@ -91,24 +76,83 @@ class CountedVocabulary:
         )
 
 
-@dataclass(frozen=True)
-class HashedVocabulary:
+class _Fixed(BaseModel):
+    """Vocabulary that is saved as it is."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class HashedVocabulary(_Fixed):
     """Vocabulary that hashes values to rows 1 to num_ids - 1; row 0 is for missing values. It needs no fitting."""
 
+    kind: Literal["hashed"] = "hashed"
     num_ids: int
     key: int
     """Hash key of the column: values that collide in one column do not collide in another."""
-    missing_id: int = 0
+    missing_id: ClassVar[int] = 0
 
     @classmethod
     def for_column(cls, column: int, hash_size: int) -> "HashedVocabulary":
         """Make the vocabulary of categorical column number `column`, with a table of `hash_size` rows."""
-        return cls(hash_size, stream_key(_HASH_SEED, column))
+        return cls(num_ids=hash_size, key=stream_key(_HASH_SEED, column))
 
     def encode(self, distinct: pl.Series) -> NDArray[np.int64]:
         numbers = _hash_texts(distinct) if distinct.dtype == pl.String else distinct.to_numpy()
         bits = random_bits(self.key, np.ascontiguousarray(numbers))
         return (bits % np.uint64(self.num_ids - 1)).astype(np.int64) + 1
+
+
+class RangeVocabulary(_Fixed):
+    """Vocabulary with one row for each range of numbers, ascending, from row 1 on; row 0 is for missing values.
+
+    Numbers below or above all numbers of the training rows belong to the first or the last range.
+    """
+
+    kind: Literal["ranges"] = "ranges"
+    edges: tuple[float, ...]
+    """Least number of each range but the first, ascending."""
+    missing_id: ClassVar[int] = 0
+
+    @classmethod
+    def divide(cls, values: NDArray[np.float64], counts: NDArray[np.int64], num_ranges: int) -> "RangeVocabulary":
+        """Divide numbers into at most `num_ranges` ranges with about equally many occurrences each.
+
+        values: [n] distinct numbers, ascending. counts: [n] their numbers of occurrences. If there are no more numbers
+        than ranges, each number has a range of its own.
+        """
+        starts = divide_evenly(counts, min(num_ranges, len(values)))
+        return cls(edges=tuple(values[starts[1:]].tolist()))
+
+    @classmethod
+    def for_time_part(cls, part: TimePart) -> "RangeVocabulary":
+        """Make the vocabulary of a part of times, with a row for each value."""
+        return cls(edges=tuple(float(value) for value in TIME_PART_VALUES[part][1:]))
+
+    @property
+    def num_ids(self) -> int:
+        return len(self.edges) + 2
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the ranges, such as `[3, 7)`."""
+        texts = [f"{edge:.9g}" for edge in self.edges]
+        if not texts:
+            return ["any"]
+        between = [f"[{low}, {high})" for low, high in pairwise(texts)]
+        return [f"< {texts[0]}", *between, f">= {texts[-1]}"]
+
+    def encode(self, distinct: pl.Series) -> NDArray[np.int64]:
+        # Edges of earlier versions are not rounded, as the numbers are.
+        edges = round_to_float32(np.array(self.edges))
+        return np.searchsorted(edges, distinct.to_numpy(), side="right") + 1
+
+
+Vocabulary = CountedVocabulary | HashedVocabulary | RangeVocabulary
+"""Mapping of the values of one column to the `num_ids` rows of its table.
+
+`missing_id` is the row of a missing value, and `encode` returns the rows [n] of the values `distinct` [n], which are
+Int64, Float64 or String, ascending, none missing.
+"""
 
 
 def _make_number_lookup(values: pl.Series) -> Callable[[pl.Series], NDArray[np.int64]]:
@@ -139,3 +183,46 @@ def _hash_texts(texts: pl.Series) -> NDArray[np.int64]:
     """Hash every text to an int64 [n] that is the same on every machine and in every version."""
     digests = (hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).digest() for text in texts)
     return np.frombuffer(b"".join(digests), dtype="<i8")
+
+
+def divide_evenly(weights: NDArray[np.int64], num_groups: int) -> list[int]:
+    """Divide items into consecutive groups of about equal weight; return the index at which each group begins.
+
+    weights: [n], n at least `num_groups`; each group has at least one item. The groups are chosen from the first to the
+    last. A heavy item is a group of its own, or with a few light items before it; each other group is as near as
+    possible to an equal share of the light items that are left.
+    """
+    is_heavy = _find_heavy_items(weights, num_groups)
+    heavy_items = np.flatnonzero(is_heavy).tolist()
+    # In float64, since a search for a fraction would otherwise convert all numbers each time.
+    ends = np.cumsum(weights, dtype=np.float64)
+    light_ends = np.cumsum(np.where(is_heavy, 0, weights), dtype=np.float64)
+    starts: list[int] = []
+    start = num_heavy = 0
+    done = done_light = 0.0
+    for num_left in range(num_groups, 0, -1):
+        starts.append(start)
+        next_heavy = heavy_items[num_heavy] if num_heavy < len(heavy_items) else len(weights)
+        num_light = num_left - (len(heavy_items) - num_heavy)
+        share = (light_ends[-1] - done_light) / num_light if num_light > 0 else np.inf
+        last = min(int(np.searchsorted(ends, done + share)), next_heavy)
+        before = ends[last - 1] - done if last > start else 0.0
+        # Light items join the heavy one after them only where they are less than half a share.
+        is_shorter_better = before >= share / 2 if last == next_heavy else share - before < ends[last] - done - share
+        if last > start and is_shorter_better:
+            last -= 1
+        last = min(last, len(weights) - num_left)
+        num_heavy += last == next_heavy
+        start, done, done_light = last + 1, float(ends[last]), float(light_ends[last])
+    return starts
+
+
+def _find_heavy_items(weights: NDArray[np.int64], num_groups: int) -> NDArray[np.bool_]:
+    """Return a mask [n] of the items that weigh more than an equal share of the light ones."""
+    is_heavy = np.zeros(len(weights), dtype=np.bool_)
+    while True:
+        light = weights[~is_heavy].sum()
+        found = weights * (num_groups - np.count_nonzero(is_heavy)) > light
+        if np.array_equal(found | is_heavy, is_heavy):
+            return is_heavy
+        is_heavy |= found

@@ -125,25 +125,16 @@ class PackedMeta(_Record):
     def multi_hot_features(self) -> list[int]:
         return [index for index, feature in enumerate(self.features) if feature.is_multi_hot]
 
-    def compute_row_bytes(self) -> int:
-        """Compute the bytes of one row in all files of fixed row length, the offsets of multi-hot features included."""
-        size = 4 * (1 + self.has_weights + len(self.dense)) + self.id_dtype.itemsize * len(self.single_features)
-        return size + 8 * len(self.multi_hot_features)
 
-
-def compute_checksum(meta: PackedMeta) -> str:
-    """Compute the checksum of the whole directory: a SHA-256 of the names, sizes and SHA-256 of its files."""
-    return _checksum(meta, "")
+def compute_checksum(meta: PackedMeta, folders: tuple[str, ...] = ("",)) -> str:
+    """Compute the checksum of the directory, or of some folders: a SHA-256 of names, sizes and SHA-256 of the files."""
+    files = [[name, f.num_bytes, f.sha256] for name, f in sorted(meta.files.items()) if name.startswith(folders)]
+    return hashlib.sha256(json.dumps(files).encode()).hexdigest()
 
 
 def compute_rows_checksum(meta: PackedMeta) -> str:
     """Compute the checksum of the rows alone, independent of the library versions that wrote the encoders."""
-    return _checksum(meta, ("train/", "eval/"))
-
-
-def _checksum(meta: PackedMeta, prefix: str | tuple[str, ...]) -> str:
-    files = [[name, f.num_bytes, f.sha256] for name, f in sorted(meta.files.items()) if name.startswith(prefix)]
-    return hashlib.sha256(json.dumps(files).encode()).hexdigest()
+    return compute_checksum(meta, ("train/", "eval/"))
 
 
 def read_meta(directory: Path) -> PackedMeta:

@@ -24,14 +24,14 @@ from dlrm.config import DataConfig
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import read_meta
-from dlrm.data.packed.verify import compute_sha256
+from dlrm.data.packed.open import compute_sha256
 from dlrm.data.prepare.fingerprint import compute_fingerprint, get_identities
 from dlrm.data.prepare.prepare import prepare
 from dlrm.data.prepare.progress import NoteEvent, OnEvent, ProgressEvent
-from dlrm.data.prepare.workers import start_workers
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.files import find_splits
 from dlrm.data.raw.open import cut_blocks
+from dlrm.data.threads import start_workers
 from dlrm.record import DATA_REUSED, write_atomically
 from hostinfo.file_lock import try_lock
 
@@ -180,9 +180,7 @@ def _lock(path: Path, on_event: OnEvent) -> Iterator[None]:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     reported_at = -_REPORT_WAITING_SECONDS
     try:
-        while True:
-            if try_lock(descriptor):
-                break
+        while not try_lock(descriptor):
             if time.monotonic() - reported_at >= _REPORT_WAITING_SECONDS:
                 reported_at = time.monotonic()
                 on_event(ProgressEvent(0.0, "waiting for another process that is preparing the same data"))

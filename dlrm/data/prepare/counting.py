@@ -56,40 +56,41 @@ class Tally:
     start: int | str | None
     end: int | str | None = None
     """First value that is left to the next pass; None if no value is left."""
-    total: ValueCounts | None = None
-    pending: list[ValueCounts] = field(default_factory=list)
+    runs: list[ValueCounts] = field(default_factory=list)
+    """Counts to be added up. The first are the sum of earlier parts."""
     num_pending: int = 0
+    """Number of values of the other runs."""
 
     def add(self, counts: ValueCounts) -> None:
         counts = counts.select_range(self.start, self.end)
         if not len(counts):
             return
-        self.pending.append(counts)
-        self.num_pending += len(counts)
-        if self.num_pending >= max(_MIN_PENDING, 0 if self.total is None else len(self.total)):
-            self.merge_pending()
+        self.num_pending += len(counts) if self.runs else 0
+        self.runs.append(counts)
+        if self.num_pending >= max(_MIN_PENDING, len(self.runs[0])):
+            self.add_up()
 
-    def merge_pending(self) -> None:
-        """Add the pending counts to the total."""
-        if self.pending:
-            self.total = merge([*([] if self.total is None else [self.total]), *self.pending])
-            self.pending, self.num_pending = [], 0
+    def add_up(self) -> ValueCounts | None:
+        """Add up all counts, and return them; None if there are none."""
+        if self.runs:
+            self.runs, self.num_pending = [merge(self.runs)], 0
+        return self.runs[0] if self.runs else None
 
     @property
     def num_bytes(self) -> int:
-        return sum(counts.num_bytes for counts in [*([] if self.total is None else [self.total]), *self.pending])
+        return sum(counts.num_bytes for counts in self.runs)
 
     def halve(self) -> bool:
         """Drop the upper half of the values, which the next pass counts.
 
         Return False if there are fewer than two values, which cannot be halved.
         """
-        self.merge_pending()
-        if self.total is None or len(self.total) < 2:
+        total = self.add_up()
+        if total is None or len(total) < 2:
             return False
-        self.end = self.total.values[len(self.total) // 2]
-        lower = self.total.select_range(None, self.end)
-        self.total = ValueCounts(copy_values(lower.values), lower.counts.copy())
+        self.end = total.values[len(total) // 2]
+        lower = total.select_range(None, self.end)
+        self.runs = [ValueCounts(copy_values(lower.values), lower.counts.copy())]
         return True
 
 

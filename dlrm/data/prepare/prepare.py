@@ -8,17 +8,15 @@ from dlrm.config import DataConfig
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import ENCODERS, META, PackedMeta, read_meta
-from dlrm.data.prepare.base import check_base
-from dlrm.data.prepare.describe import check_splits, describe
 from dlrm.data.prepare.fingerprint import check_unchanged, compute_fingerprint, get_identities, hash_state
-from dlrm.data.prepare.fit import fit_encoders
-from dlrm.data.prepare.measure import measure_parts
+from dlrm.data.prepare.fit import check_base, fit_encoders
+from dlrm.data.prepare.measure import check_splits, describe, describe_splits, measure_parts
 from dlrm.data.prepare.progress import OnEvent, PreparationProgress
 from dlrm.data.prepare.stage import READING_SHARE, stage
 from dlrm.data.prepare.unfinished import Unfinished, lock_unfinished
-from dlrm.data.prepare.workers import Workers, start_workers
 from dlrm.data.prepare.write import compute_file_sizes, flush_and_hash_files, write_rows
 from dlrm.data.raw.data_file import DataFile
+from dlrm.data.threads import Workers, start_workers
 from dlrm.record import FULL_DISK, write_atomically
 
 
@@ -78,9 +76,10 @@ def _write_files(
     rows = stage(config, train, evaluation, unfinished.stage, workers, progress)
     check_unchanged([*train, *evaluation])
     measures = measure_parts(rows, workers, progress)
-    check_splits(config, rows, measures, train, evaluation)
+    splits = describe_splits(measures)
+    check_splits(config, rows, splits, train, evaluation)
     encoders = fit_encoders(rows, measures, config.vocabulary, base, workers, progress)
-    meta = describe(config, rows, measures, encoders, [*train, *evaluation])
+    meta = describe(config, rows, splits, encoders, [*train, *evaluation])
     write_rows(rows, encoders, measures, directory, meta, workers, progress)
     encoders.save(directory / ENCODERS)
     names = [

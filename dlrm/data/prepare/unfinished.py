@@ -117,8 +117,7 @@ def _create(output: Path) -> Unfinished:
             raise
         is_below_file = isinstance(error, NotADirectoryError | FileExistsError)
         reason = "a part of its path is a file" if is_below_file else error.strerror
-        valid = "a path where this user may create a directory"
-        raise DataError(f"cannot be created: {reason}", output, valid=valid) from None
+        raise _make_not_created_error(output, reason) from None
     return unfinished
 
 
@@ -139,20 +138,22 @@ def _open_state(path: Path, output: Path) -> int:
         _refuse_existing(output)
         raise _make_in_use_error(output) from None
     except PermissionError as error:
-        valid = "a path where this user may create a directory"
-        raise DataError(f"cannot be created: {error.strerror}", output, valid=valid) from None
+        raise _make_not_created_error(output, error.strerror) from None
 
 
 def _make_in_use_error(output: Path) -> InUseError:
     return InUseError("another process is preparing it", output, valid="wait for it, or choose another output")
 
 
+def _make_not_created_error(output: Path, reason: str | None) -> DataError:
+    return DataError(f"cannot be created: {reason}", output, valid="a path where this user may create a directory")
+
+
 def _refuse_existing(output: Path) -> None:
     try:
         exists = output.exists() or output.is_symlink()
     except OSError as error:
-        valid = "a path where this user may create a directory"
-        raise DataError(f"cannot be created: {error.strerror}", output, valid=valid) from None
+        raise _make_not_created_error(output, error.strerror) from None
     if exists:
         raise DataError("exists already", output, valid="remove it, or choose another output")
 

@@ -24,9 +24,9 @@ from dlrm.data.packed.layout import (
     get_bag_values_name,
 )
 from dlrm.data.prepare.measure import SPLITS, PartMeasure, SplitMeasure
-from dlrm.data.prepare.part_files import Part, StagedPart, StagedRows
 from dlrm.data.prepare.progress import PreparationProgress
-from dlrm.data.prepare.workers import Workers
+from dlrm.data.prepare.stage import Part, StagedPart, StagedRows
+from dlrm.data.threads import Workers
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,10 @@ def _write_part(
     staged = rows.open(part)
     is_held_out = rows.is_held_out(part, staged)
     dense = encoders.encode_dense(staged.table)
-    ids = _encode_single_ids(encoders, files.meta, staged)
+    single = files.meta.single_features
+    ids = np.empty((len(staged.labels), len(single)), dtype=files.meta.id_dtype)
+    for column, feature in enumerate(single):
+        ids[:, column] = encoders.encode_ids(feature, staged.categorical(feature))
     for split in SPLITS:
         is_in = is_held_out == (split == "eval")
         position = positions[split]
@@ -152,14 +155,6 @@ def _write_part(
         for feature in files.meta.multi_hot_features:
             _write_bags(encoders, files, staged, split, is_in, position, feature)
     return part
-
-
-def _encode_single_ids(encoders: Encoders, meta: PackedMeta, staged: StagedPart) -> NDArray[Any]:
-    """Compute the ids [n, F1] of the features with one id per row."""
-    ids = np.empty((len(staged.labels), len(meta.single_features)), dtype=meta.id_dtype)
-    for column, feature in enumerate(meta.single_features):
-        ids[:, column] = encoders.encode_ids(feature, staged.categorical(feature))
-    return ids
 
 
 def _write_bags(

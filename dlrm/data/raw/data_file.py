@@ -1,17 +1,19 @@
-"""A raw file on this machine or in an object store."""
+"""A raw file on this machine or in an object store, and the data roots that it must be in."""
 
 import io
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 from urllib.parse import unquote
 
+import pyarrow as pa
 from pyarrow import fs
 
-from dlrm.config.patterns import is_remote
+from dlrm.config.patterns import is_remote, is_visible
 from dlrm.data.errors import DataError
 from dlrm.data.raw.stores import StoreError, open_object, open_store
 
@@ -74,6 +76,22 @@ class DataFile:
         return [{name: value} for name, value in self.path_values.items() if name in names]
 
 
+@contextmanager
+def name_read_errors(file: DataFile, kind: str) -> Iterator[None]:
+    """Raise DataError if Arrow finds inside the `with` that a file is damaged, or OSError if a store does not answer.
+
+    kind: format of the file, for the message.
+    """
+    try:
+        yield
+    # Damaged lengths ask for any amount of memory, and a damaged footer may hold names that are not UTF-8.
+    except (OSError, MemoryError, pa.ArrowException, UnicodeDecodeError) as error:
+        if isinstance(error, OSError) and file.is_remote:
+            raise OSError(f"{file.name}: reading failed: {error}") from error
+        cause = str(error).strip().partition("\n")[0] or "it is damaged"
+        raise DataError(f"not readable as {kind}: {cause}", file.name, valid=f"a complete {kind} file") from None
+
+
 def find_object(name: str) -> DataFile | None:
     """Find the object of that name as it is now; None if absent. Raises StoreError and OSError."""
     store, path = open_store(name)
@@ -123,3 +141,32 @@ def find_path_values(paths: Iterable[str]) -> dict[str, str | None]:
 def _decode(text: str) -> str:
     # Names of directories need not be UTF-8.
     return unquote(os.fsencode(text).decode(errors="replace"))
+
+
+class Roots:
+    """Data roots of a service; every path that a job names must be inside one of them. None allows every path."""
+
+    def __init__(self, data_roots: Sequence[str] | None) -> None:
+        named = data_roots or []
+        self._local = None if data_roots is None else [Path(root).resolve() for root in named if not is_remote(root)]
+        self.remote = None if data_roots is None else [root for root in named if is_remote(root)]
+
+    def check(self, path: Path, named: Path | str, field: str | None, kind: str = "a file") -> None:
+        """Raise DataError about `named` if the real path of `path` is outside the roots or in a hidden directory.
+
+        Services and programs keep private files in directories whose names start with a dot. named: path as the
+        user wrote it. field: field of the job document. kind: description of what `path` should be, for the message.
+        """
+        if self._local is not None and not is_visible(path.resolve(), self._local):
+            under = " or ".join(map(str, self._local)) or "a data root; there is none on this machine"
+            valid = f"{kind} under {under}, in directories whose names do not start with a dot"
+            raise DataError("is outside the data roots", named, field=field, valid=valid)
+
+    def check_object(self, name: str, named: str, field: str | None) -> None:
+        """Raise DataError about `named` if the object or prefix `name` is outside the roots.
+
+        field: field of the job document.
+        """
+        if self.remote is not None and not any(f"{name}/".startswith(f"{root.rstrip('/')}/") for root in self.remote):
+            under = " or ".join(self.remote) or "a data root; no data root is in an object store"
+            raise DataError("is outside the data roots", named, field=field, valid=f"an object under {under}")

@@ -1,18 +1,37 @@
-"""Search for the files that a list of paths and patterns names."""
+"""Search for the files and the objects of stores that a list of paths, prefixes and patterns names."""
 
+import fnmatch
+import glob
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
+import pyarrow as pa
+
 from dlrm.config import DataConfig
-from dlrm.config.patterns import PatternError, get_fixed_part, is_remote, require_files
+from dlrm.config.patterns import (
+    PatternError,
+    get_fixed_part,
+    hide_credentials,
+    is_remote,
+    make_natural_sort_key,
+    require_files,
+)
 from dlrm.data.errors import DataError
-from dlrm.data.raw.data_file import DataFile, find_path_values
-from dlrm.data.raw.remote import find_remote_files
-from dlrm.data.raw.tables.listing import list_table_files
-from dlrm.data.raw.tables.logs import ICEBERG, find_kind, refuse_table_files
+from dlrm.data.raw.data_file import DataFile, Roots, find_path_values, list_objects
+from dlrm.data.raw.stores import StoreError
+from dlrm.data.raw.tables.logs import (
+    ICEBERG,
+    find_kind,
+    find_kinds,
+    find_kinds_above,
+    list_table_files,
+    make_table_error,
+    refuse_table_files,
+)
 from dlrm.data.raw.tables.table import TableDirectory
-from dlrm.data.roots import Roots
 
 DOCUMENT_FIELDS = ("data.train", "data.eval")
 """Fields of the job document that list patterns."""
@@ -76,7 +95,7 @@ def find_files(
     for number, pattern in enumerate(patterns):
         pattern_field = f"{field}.{number}" if field in DOCUMENT_FIELDS else field
         if is_remote(pattern):
-            found = find_remote_files(pattern, pattern_field, roots, versions or {})
+            found = _find_remote_files(pattern, pattern_field, roots, versions or {})
         else:
             found = _find_local_files(base_directory / pattern, pattern_field, roots, versions or {})
         for file in found:
@@ -136,3 +155,66 @@ def _find_table(path: Path, field: str | None, roots: Roots) -> tuple[TableDirec
     directory = TableDirectory(str(real.parent.parent), field, roots)
     directory.metadata_name = real.name
     return directory, ICEBERG
+
+
+def _find_remote_files(
+    pattern: str, field: str | None, roots: Roots, versions: Mapping[str, str]
+) -> Sequence[DataFile]:
+    """Find the objects that `pattern` names, in natural order; a prefix names all objects below it, like a directory.
+
+    field: field of the job document or argument, for messages. roots: must contain every object. versions: as for
+    `list_table_files`. Raises DataError if no object is found, or if one is empty or outside the roots.
+    """
+    base, shown = _get_fixed_part(pattern), hide_credentials(pattern)
+    roots.check_object(base, shown, field)
+    try:
+        listed = list_objects(base)
+    except StoreError as error:
+        raise DataError(error.message, shown, field=field, valid=error.valid) from None
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"not readable: {error}", shown, field=field, valid="objects that this user may read") from None
+    tables = find_kinds(file.name for file in listed)
+    if base in tables and base == pattern.rstrip("/"):
+        objects = {file.name: file for file in listed}
+        return list_table_files(TableDirectory(base, field, roots, objects), tables[base], versions)
+    found = [file for file in listed if not re.search(r"(^|/)[._]", file.name.removeprefix(base))]
+    if base != pattern.rstrip("/"):
+        found = [file for file in found if _is_named(file.name, pattern.rstrip("/"))]
+    if not found:
+        message = "the pattern matches no object" if glob.has_magic(pattern) else "no such object"
+        raise DataError(message, shown, field=field, valid="an object that exists, a prefix or a pattern")
+    if [file.name for file in listed] != [base]:
+        tables |= find_kinds_above(base)
+    for table, kind in tables.items():
+        if any(file.name.startswith(f"{table}/") for file in found):
+            raise make_table_error(table, kind, field)
+    for file in found:
+        if file.num_bytes == 0:
+            raise DataError("the object is empty", file.name, field=field, valid="an object with at least one row")
+    ordered = sorted(found, key=lambda file: make_natural_sort_key(file.name))
+    return [replace(file, path_values=find_path_values([file.name])) for file in ordered]
+
+
+def _get_fixed_part(pattern: str) -> str:
+    """Return the parts of `pattern` before the first one with a wildcard; all of it if there is none."""
+    parts = pattern.rstrip("/").split("/")
+    magic = [index for index, part in enumerate(parts) if glob.has_magic(part)]
+    return "/".join(parts[: magic[0]]) if magic else "/".join(parts)
+
+
+def _is_named(name: str, pattern: str) -> bool:
+    """Whether `pattern` matches an object's name or the name of a directory above it."""
+    parts, pattern_parts = name.split("/"), pattern.split("/")
+
+    @cache
+    def matches(place: int, index: int) -> bool:
+        """Whether parts of the pattern, from `index` on, match parts of the name from `place` on."""
+        if index == len(pattern_parts):
+            return True
+        if pattern_parts[index] == "**":
+            # It may stand for no part at all.
+            return matches(place, index + 1) or (place < len(parts) and matches(place + 1, index))
+        is_match = place < len(parts) and fnmatch.fnmatchcase(parts[place], pattern_parts[index])
+        return is_match and matches(place + 1, index + 1)
+
+    return matches(0, 0)

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlrm.config import CRITEO_SCHEMA, SyntheticConfig
-from dlrm.data.encode.dense import MISSING_COUNT, compute_log_counts
-from dlrm.data.prefetch import PieceThreads
+from dlrm.data.encode.encoders import MISSING_COUNT, compute_log_counts
 from dlrm.data.random import random_bits, random_units, stream_key, stream_keys
 from dlrm.data.rows import DataSchema, Feature, Rows, Runs, make_single_id_bags
 from dlrm.data.synthetic.teacher import Teacher
+from dlrm.data.threads import PieceThreads
 
 DENSE_NAMES = tuple(column.name for column in CRITEO_SCHEMA.dense)
 FEATURE_NAMES = tuple(column.name for column in CRITEO_SCHEMA.categorical)
@@ -119,19 +119,16 @@ def _select_quantiles(bits: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 
 def make_log_schema(config: SyntheticConfig) -> DataSchema:
-    """Return the schema of the log's rows."""
-    sizes = _compute_table_sizes(config.num_ids)
-    features = tuple(Feature(name, size) for name, size in zip(FEATURE_NAMES, sizes, strict=True))
-    return DataSchema(NUM_DENSE, features)
+    """Return the schema of the log's rows.
 
-
-def _compute_table_sizes(num_ids: int) -> list[int]:
-    """Compute the rows of each table, [F]: a geometric series from 4 to num_ids in the order of _FEATURES_BY_SIZE."""
+    The rows of the tables are a geometric series from 4 to `num_ids` in the order of _FEATURES_BY_SIZE.
+    """
     sizes = [0] * NUM_FEATURES
     for position, feature in enumerate(_FEATURES_BY_SIZE):
-        growth = (num_ids / _MIN_NUM_IDS) ** (position / (NUM_FEATURES - 1))
+        growth = (config.num_ids / _MIN_NUM_IDS) ** (position / (NUM_FEATURES - 1))
         sizes[feature] = round(_MIN_NUM_IDS * growth)
-    return sizes
+    features = tuple(Feature(name, size) for name, size in zip(FEATURE_NAMES, sizes, strict=True))
+    return DataSchema(NUM_DENSE, features)
 
 
 def _compute_dense_quantiles() -> NDArray[np.float32]:

@@ -10,7 +10,7 @@ from safetensors import safe_open
 from dlrm.config import ResolvedJob
 from dlrm.data.dataset import Dataset
 from dlrm.data.errors import DataError
-from dlrm.data.prepare.base import check_extends, open_base
+from dlrm.data.prepare.fit import check_extends, open_base
 from dlrm.exported_model.layout import WEIGHTS
 from dlrm.exported_model.load import ModelError, check_files
 from dlrm.record import BLEND_LEFT_OUT, TrainedModel

@@ -8,7 +8,7 @@ from dlrm.config.patterns import is_remote
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import ENCODERS
-from dlrm.data.prepare.base import open_base
+from dlrm.data.prepare.fit import open_base
 from dlrm.record import RunDirectory, sync_directory, sync_tree
 from dlrm.train.warm_start.source import FIELD, find_source
 

@@ -208,7 +208,7 @@ def test_a_document_that_cannot_be_trained_is_written_and_said_to(here: Path, dl
     (here / "rows.csv").write_text("\n".join(lines) + "\n")
     ended = dlrm("prepare", "--infer", "rows.csv", "-o", "job.toml")
     assert ended.code == 0, ended.err
-    assert "wrote job.toml: 10001 dense, 0 categorical" in ended.err
+    assert "wrote job.toml: 10,001 dense features and 0 categorical features" in ended.err
     assert "is not valid yet" in ended.err
     assert "data.schema.dense" in ended.err
     assert '"x10000"' in (here / "job.toml").read_text()
@@ -217,7 +217,10 @@ def test_a_document_that_cannot_be_trained_is_written_and_said_to(here: Path, dl
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("value", "counts", "none"),
-    [("{row}.5", "1 dense, 0 categorical", "categorical"), ("s{row}", "0 dense, 1 categorical", "dense")],
+    [
+        ("{row}.5", "1 dense feature and 0 categorical features", "categorical"),
+        ("s{row}", "0 dense features and 1 categorical feature", "dense"),
+    ],
 )
 def test_columns_of_one_kind_are_enough_to_train_from(
     here: Path, dlrm: Callable[..., Any], value: str, counts: str, none: str

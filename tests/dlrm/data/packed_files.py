@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from dlrm.config import CategoricalColumn, DataConfig, DenseColumn, SchemaConfig
-from dlrm.data.encode.dense import DenseEncoder
-from dlrm.data.encode.encoders import Encoders
+from dlrm.data.encode.encoders import DenseEncoder, Encoders
 from dlrm.data.encode.vocabulary import HashedVocabulary
 from dlrm.data.packed.layout import (
     DENSE,

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from dlrm.data.batches import Batch, TrainBatches, read_evaluation_batches
 from dlrm.data.order import SampleOrder
-from dlrm.data.prefetch import prefetch
 from dlrm.data.rows import DataSchema, Feature, Rows, Runs, make_single_id_bags
+from dlrm.data.threads import prefetch
 
 
 class NumberedRows:

@@ -10,8 +10,7 @@ from dlrm.config import DataConfig
 from dlrm.data.dataset import Dataset
 from dlrm.data.open import open_data
 from dlrm.data.rows import RowSource
-from dlrm.data.train_sample import RUN_ROWS, sample_train_rows
-from dlrm.data.validation import hold_out_validation
+from dlrm.data.split import RUN_ROWS, hold_out_validation, sample_train_rows
 
 
 def open_log(num_rows: int, eval_fraction: float = 0.5) -> Dataset:

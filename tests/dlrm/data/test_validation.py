@@ -13,7 +13,7 @@ from dlrm.data.dataset import Dataset
 from dlrm.data.open import open_data
 from dlrm.data.packed.open import open_packed
 from dlrm.data.rows import RowSource, Runs
-from dlrm.data.validation import hold_out_validation
+from dlrm.data.split import hold_out_validation
 from tests.dlrm.data.packed_files import ONE_ID, random_rows, write_packed
 
 

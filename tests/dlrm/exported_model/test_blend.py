@@ -16,7 +16,7 @@ from dlrm.config import DataConfig, JobConfig, ModelConfig, resolve
 from dlrm.data.dataset import Dataset
 from dlrm.data.open import open_data
 from dlrm.data.rows import Feature
-from dlrm.data.validation import hold_out_validation
+from dlrm.data.split import hold_out_validation
 from dlrm.exported_model.blend import SHARES, fit_blend, score_source, try_blend
 from dlrm.exported_model.export import export_model
 from dlrm.exported_model.load import load_saved_model

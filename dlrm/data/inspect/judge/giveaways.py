@@ -5,7 +5,6 @@ clicked an ad is nothing strange among sites that differ. A kind of row that alw
 alike. So rates are taken to be beta-distributed, with the spread of the values that occur with both labels.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import lgamma, log
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from dlrm.data.inspect.judge.choice import LEAK_AUC, Choice, leave_out
 from dlrm.data.inspect.judge.label_words import is_called_event, is_called_outcome
 from dlrm.data.inspect.judge.labelled import EncodedColumn, LabelledRows
+from dlrm.data.inspect.sample.file_sample import format_entry
 
 MIN_ROWS = 30
 """Least number of rows with a value that may give the label away."""
@@ -148,9 +148,10 @@ def doubt_outcome(choice: Choice, giveaway: str, column: EncodedColumn | None) -
     is_outcome = is_called_event(choice.name) or (is_two_valued and is_called_outcome(choice.name))
     if giveaway and is_outcome:
         settings = (choice.categorical or [choice.dense or {}])[0]
-        fields = ", ".join(f"{key} = {json.dumps(value)}" for key, value in {"name": choice.name, **settings}.items())
         role = "categorical" if choice.categorical else "dense"
-        warning = f"left out, since it {giveaway}; to use it, add {{ {fields} }} to data.schema.{role}"
+        warning = (
+            f"left out, since it {giveaway}; to use it, add {format_entry(choice.name, settings)} to data.schema.{role}"
+        )
         left_out = leave_out(choice.name, "its name says that it follows the label", auc=choice.auc)
         return replace(left_out, warning=warning)
     if is_outcome and is_two_valued and not giveaway:

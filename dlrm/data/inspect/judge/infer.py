@@ -11,11 +11,10 @@ from dlrm.config import CategoricalColumn
 from dlrm.data.errors import DataError
 from dlrm.data.inspect.judge.choice import Choice, leave_out
 from dlrm.data.inspect.judge.giveaways import doubt_outcome, find_giveaway
-from dlrm.data.inspect.judge.label import Label, find_label
+from dlrm.data.inspect.judge.label import Label, find_label, find_weight
 from dlrm.data.inspect.judge.label_words import is_called_label
 from dlrm.data.inspect.judge.labelled import EncodedColumn, LabelledRows
 from dlrm.data.inspect.judge.rules import choose, find_name_fault
-from dlrm.data.inspect.judge.weight import find_weight
 from dlrm.data.inspect.sample.file_sample import SEVERAL_TYPES, FileSample, is_usable
 
 OnColumn = Callable[[str, float], None]
@@ -59,7 +58,9 @@ def infer(
     find it. weight: as for `find_weight`. Raises DataError if a named column or value is not valid, if it is not clear
     which column is the label, if all labels are the same, and if no column is left to learn from.
     """
-    _check_label_is_everywhere(sample, label)
+    for name, kind in sample.types.items():
+        if name == label if label is not None else is_called_label(name):
+            _refuse_unusable_label(name, kind)
     found = find_label(sample.readable, label, positive)
     _refuse_unusable_label(found.name, sample.types[found.name])
     if fault := find_name_fault(found.name):
@@ -104,12 +105,6 @@ def _check_use(choices: Sequence[Choice], unshared: Mapping[str, str]) -> None:
         reasons += [f"{choice.name}: {choice.warning}" for choice in choices if choice.warning]
         message = f"no column is left to learn from{': ' if reasons else ''}{'; '.join(reasons)}"
         raise DataError(message, valid="at least one dense or categorical column")
-
-
-def _check_label_is_everywhere(sample: FileSample, label: str | None) -> None:
-    for name, kind in sample.types.items():
-        if name == label if label is not None else is_called_label(name):
-            _refuse_unusable_label(name, kind)
 
 
 def _refuse_unusable_label(name: str, kind: str) -> None:

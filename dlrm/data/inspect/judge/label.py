@@ -1,9 +1,14 @@
-"""Search for the label: a column with two values that is called a label, or that is the only one."""
+"""Search for the label, a column with two values that is called a label or is the only one, and for the weight.
+
+The weight of the rows is a column whose name can mean nothing else, or the one asked for.
+"""
 
 import difflib
 import json
+import re
 import shlex
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
@@ -17,10 +22,11 @@ from dlrm.data.inspect.judge.label_words import (
     choose_positive,
     is_called_label,
     normalise,
+    split_words,
 )
+from dlrm.data.inspect.sample.file_sample import FileSample, is_usable
 from dlrm.data.raw.values.positive_labels import PositiveNumbers, match_positive
 
-_BY_NAME = "by its name"
 _MAX_SHOWN = 10
 _MIN_ROWS_FOR_PLACE = 20
 """Least number of rows from which a column of any two values is taken for the label by its place."""
@@ -59,30 +65,33 @@ def find_label(rows: pl.DataFrame, name: str | None = None, positive: str | None
         return _get_values(values) is not None if positive is None else _divides(positive, values)
 
     candidates = [column for column in rows.columns if is_candidate(rows[column])]
-    found = _find_by_name(rows, candidates, positive)
-    if found is None and not _is_comparison(positive):
-        found = _find_by_place(rows, candidates)
-    if found is None or (found[1] != _BY_NAME and _is_rivalled(rows, found[0])):
+    if named := _find_by_name(rows, candidates, positive):
+        return _read_label(rows[named], "by its name", positive)
+    found = None if _is_comparison(positive) else _find_by_place(rows, candidates)
+    # What is called a label may rather be the label than a column found by its place; and what is called a rating or
+    # the like may be, if that column has two values other than 0 and 1, such as a gender.
+    graded = _list_graded(rows)
+    is_rivalled = found and (any(map(is_called_label, graded)) or (graded and not _is_binary(rows[found[0]])))
+    if found is None or is_rivalled:
         raise _make_unclear_error(rows, candidates, positive)
     return _read_label(rows[found[0]], found[1], positive)
 
 
-def _find_by_name(rows: pl.DataFrame, candidates: list[str], positive: str | None) -> tuple[str, str] | None:
+def _find_by_name(rows: pl.DataFrame, candidates: list[str], positive: str | None) -> str | None:
     by_name = {normalise(name): name for name in reversed(candidates)}
     clear = {normalise(name): name for name in reversed(candidates) if positive is None and _is_clear(rows[name])}
     for names in (clear, by_name):
         if wanted := next((wanted for wanted in LABEL_NAMES if wanted in names), None):
-            return names[wanted], _BY_NAME
+            return names[wanted]
     if positive is not None and (graded := [by_name[wanted] for wanted in GRADE_NAMES if wanted in by_name]):
-        return graded[0], _BY_NAME
+        return graded[0]
     outcomes = [by_name[wanted] for wanted in OUTCOME_NAMES if wanted in by_name]
     if len(outcomes) > 1:
         outcomes = [name for name in outcomes if name in (rows.columns[0], rows.columns[-1])]
     if len(outcomes) == 1:
-        return outcomes[0], _BY_NAME
+        return outcomes[0]
     # A column that is called the label, and has one value, is the label all the same.
-    constant = next((name for name in rows.columns if is_called_label(name) and _is_binary(rows[name])), None)
-    return None if constant is None else (constant, _BY_NAME)
+    return next((name for name in rows.columns if is_called_label(name) and _is_binary(rows[name])), None)
 
 
 def _find_by_place(rows: pl.DataFrame, candidates: list[str]) -> tuple[str, str] | None:
@@ -102,14 +111,6 @@ def _find_by_place(rows: pl.DataFrame, candidates: list[str]) -> tuple[str, str]
         if at_ends:
             return None
     return None
-
-
-def _is_rivalled(rows: pl.DataFrame, found: str) -> bool:
-    """Whether a column of more than two values may rather be the label than the one found by its place. A column may if
-    it is called a label, or if it is called a rating or the like and the one found has two values other than 0 and 1,
-    such as a gender."""
-    graded = _list_graded(rows)
-    return any(is_called_label(name) for name in graded) or (bool(graded) and not _is_binary(rows[found]))
 
 
 def _list_graded(rows: pl.DataFrame) -> list[str]:
@@ -268,3 +269,82 @@ def _format(value: object) -> str:
     if isinstance(value, float) and value == int(value):
         return str(int(value))
     return str(value)
+
+
+NO_WEIGHT = "none"
+"""Wish for no weight at all."""
+_SURE_NAME = re.compile(
+    r"(sample|instance|case|row|record|example|obs|observation|survey|sampling|training|train|importance|loss)_?weights?"
+)
+_BARE_NAME = re.compile(r"weights?")
+_MAX_WEIGHT = float(np.finfo(np.float32).max)
+_VALID = "a column of finite numbers of at least 0, one in every row"
+
+
+@dataclass(frozen=True)
+class Weight:
+    """The weight column, and how it was found."""
+
+    name: str | None
+    """Name of the column; None if all rows count the same."""
+    why: str
+    """Explanation of the choice, or a sentence on how a column would be the weight; empty if none is called so."""
+    left_out: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Reasons for other columns that are called weights of rows and therefore are no features, by name."""
+
+
+def find_weight(sample: FileSample, label: str, wanted: str | None = None) -> Weight:
+    """Find the weight of the rows.
+
+    wanted: name of the weight, NO_WEIGHT for none, or None to find one. Raises DataError if `wanted` is no column of
+    weights.
+    """
+    if wanted not in (None, NO_WEIGHT):
+        _check_wanted(sample, label, wanted)
+    others = [name for name in sample.readable.columns if name not in (label, wanted)]
+    called = {name: _find_fault(sample, name) for name in others if _SURE_NAME.fullmatch(split_words(name))}
+    if wanted == NO_WEIGHT:
+        return Weight(None, "", dict.fromkeys(called, "called a weight of the rows, and --weight none was told"))
+    if wanted is not None:
+        return _make(sample, wanted, "as told", called)
+    if fitting := next((name for name, fault in called.items() if not fault), None):
+        return _make(sample, fitting, "by its name", called)
+    left_out = {name: f"called a weight of the rows, but it {fault}" for name, fault in called.items()}
+    bare = (name for name in others if _BARE_NAME.fullmatch(split_words(name)) and not _find_fault(sample, name))
+    hint = next((f"{name} is a feature; --weight {name} makes it the weight of the rows" for name in bare), "")
+    return Weight(None, hint, left_out)
+
+
+def _make(sample: FileSample, name: str, how: str, called: Mapping[str, str]) -> Weight:
+    mean = sample.rows[name].cast(pl.Float64).mean()
+    why = f"{how}, mean {mean:.3g}{'' if how == 'as told' else '; --weight none leaves it out'}"
+    reason = f"called a weight of the rows, which {name} is"
+    return Weight(name, why, {other: reason for other in called if other != name})
+
+
+def _check_wanted(sample: FileSample, label: str, wanted: str) -> None:
+    names = sample.rows.columns
+    if wanted not in names:
+        close = difflib.get_close_matches(wanted, names, n=3, cutoff=0.3) or names[:3]
+        valid = f"{format_some(close, len(names))}, or {NO_WEIGHT}"
+        raise DataError(f"there is no column {wanted!r}", field="--weight", valid=valid)
+    fault = "is the label" if wanted == label else _find_fault(sample, wanted)
+    if fault:
+        raise DataError(f"column {wanted!r} {fault}", field="--weight", valid=_VALID)
+
+
+def _find_fault(sample: FileSample, name: str) -> str:
+    """Return why a column cannot be the weight, after its name; empty if it can."""
+    values, kind = sample.rows[name], sample.types[name]
+    if not is_usable(kind) or not values.dtype.is_numeric():
+        return f"is {kind}"
+    if values.has_nulls():
+        return f"lacks a value in {values.null_count():,} of {len(values):,} rows"
+    numbers = values.cast(pl.Float64)
+    if not numbers.is_finite().all():
+        return "holds infinity"
+    if (numbers < 0).any():
+        return f"holds numbers below 0, such as {numbers.min():g}"
+    if (numbers > _MAX_WEIGHT).any():
+        return f"holds numbers beyond float32, such as {numbers.max():g}"
+    return "" if (numbers > 0).any() else "is 0 in every row"

@@ -11,7 +11,6 @@ What a column predicts decides, if it is certain:
 If nothing is certain, looks decide: ids are called so, are spread evenly with gaps between them, or are few.
 """
 
-import json
 import re
 from dataclasses import dataclass
 from typing import Literal
@@ -26,12 +25,12 @@ from dlrm.data.inspect.judge.labelled import EncodedColumn, LabelledRows
 from dlrm.data.inspect.judge.prediction import (
     Prediction,
     assign_ranges,
-    choose_best,
     merge_neighbours,
     predict_by_group,
     predict_by_number,
     predict_by_value,
 )
+from dlrm.data.inspect.sample.file_sample import format_entry
 
 MAX_HANDFUL = 10
 """Largest number of distinct numbers that are ids alone, however well their order predicts."""
@@ -78,7 +77,8 @@ class _Measured:
 
     @property
     def best(self) -> Prediction:
-        return choose_best([found for found in (self.ids, self.ranges, self.number) if found is not None])
+        found = [prediction for prediction in (self.ids, self.ranges, self.number) if prediction is not None]
+        return max(found, key=lambda prediction: prediction.gain.mean)
 
     @property
     def ids_are_better(self) -> bool:
@@ -123,20 +123,23 @@ def choose_for_numbers(
     categorical: list[Settings] = []
     if "ids" in uses:
         is_float = column.distinct.dtype.is_float()
-        exact_ranges = _make_exact_ranges(column.num_distinct)
+        # Ranges that are as good as ids: one for each distinct value, with room for values outside the sample.
+        num_exact = min(2 ** int(np.ceil(np.log2(_ROOM * column.num_distinct))), MAX_RANGES)
         # What is stored as floats is more often a quantity than what is stored as integers, and later rows may have
         # other numbers than whole ones, which are no ids.
         is_covered = is_float and not has_id_look and column.num_distinct <= MAX_RANGES / _ROOM
-        categorical.append(exact_ranges if id_settings is None or is_covered else id_settings)
+        categorical.append({"bucketize": num_exact} if id_settings is None or is_covered else id_settings)
         if is_float and not look and column.num_distinct > MAX_HANDFUL:
             uses = {"number", *uses}
     if "ranges" in uses and rows.num_ranges is not None:
         categorical.append({"bucketize": rows.num_ranges})
     if "number" in uses:
         dense = {"transform": _choose_transform(column, numbers, measured)}
-    reason = f", {look}" if "ids" in uses and look else ""
-    why = description + reason + _format_figures(measured)
-    return Choice(name, why, dense, categorical, auc=auc, warning=warning)
+    description += f", {look}" if "ids" in uses and look else ""
+    if measured is not None:
+        uses_measured = {"as ids": measured.ids, "as ranges": measured.ranges, "as a number": measured.number}
+        description += format_aucs(uses_measured)
+    return Choice(name, description, dense, categorical, auc=auc, warning=warning)
 
 
 def _decide(measured: _Measured | None, num_distinct: int, *, looks_like_ids: bool, is_whole: bool) -> set[_Use]:
@@ -169,12 +172,6 @@ def _measure(encoded: EncodedColumn, numbers: NDArray[np.float64], rows: Labelle
     return _Measured(ids, ranges, logarithm if is_better else plain, prefers_log=is_better)
 
 
-def _format_figures(measured: _Measured | None) -> str:
-    if measured is None:
-        return ""
-    return format_aucs({"as ids": measured.ids, "as ranges": measured.ranges, "as a number": measured.number})
-
-
 def _describe_look_of_ids(name: str, numbers: NDArray[np.float64]) -> str:
     """Describe why distinct whole numbers look like ids, by their name or their spread; empty if they do not."""
     if _ID_NAME.search(name):
@@ -199,11 +196,6 @@ def _is_row_number(encoded: EncodedColumn, numbers: NDArray[np.float64], num_row
     return bool(np.all(steps > 0) or np.ptp(numbers) <= 1.05 * num_rows)
 
 
-def _make_exact_ranges(num_distinct: int) -> Settings:
-    """Return ranges that are as good as ids: one for each distinct value, with room for values outside the sample."""
-    return {"bucketize": min(2 ** int(np.ceil(np.log2(_ROOM * num_distinct))), MAX_RANGES)}
-
-
 def _warn_of_ids(name: str, measured: _Measured | None, uses: set[_Use]) -> str:
     """Return a warning if ids predict better than the chosen uses; empty otherwise."""
     if measured is None or measured.ids is None or "ids" in uses or not measured.ids.gain.is_certain:
@@ -212,7 +204,7 @@ def _warn_of_ids(name: str, measured: _Measured | None, uses: set[_Use]) -> str:
     if measured.ids.auc < chosen + _MIN_AUC_GAIN:
         return ""
     figures = f"as ids it predicts the label with an AUC of {measured.ids.auc:.3f}, as chosen with {chosen:.3f}"
-    line = f'{{ name = {json.dumps(name, ensure_ascii=False)}, type = "integer" }}'
+    line = format_entry(name, {"type": "integer"})
     return f"{figures}: if its numbers are ids, use {line} in data.schema.categorical instead"
 
 

@@ -4,7 +4,6 @@ The rows are in two folds. What predicts the rows of one fold is fitted on the o
 row once. All that is needed are the rows and positives of each value in each fold, however many rows there are.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -84,8 +83,9 @@ class FoldCounts:
 
     def merge(self, groups: NDArray[np.int64]) -> "FoldCounts":
         """Merge values into groups. groups: [k], from 0 on; the last value is alone in the last group."""
-        num_groups = int(groups[-1]) + 1
-        return FoldCounts(*(_sum_by_group(counts, groups, num_groups) for counts in (self.rows, self.positives)))
+        both = (self.rows, self.positives)
+        merged = ([np.bincount(groups, of_fold).astype(np.float64) for of_fold in counts] for counts in both)
+        return FoldCounts(*map(np.stack, merged))
 
 
 @dataclass(frozen=True)
@@ -196,11 +196,6 @@ def assign_ranges(numbers: NDArray[np.float64], counts: FoldCounts, num_ranges: 
     return np.append((middles * num_ranges / present.sum()).astype(np.int64), num_ranges)
 
 
-def choose_best(predictions: Sequence[Prediction]) -> Prediction:
-    """Choose the prediction with the least held-out log loss."""
-    return max(predictions, key=lambda prediction: prediction.gain.mean)
-
-
 def _predict_smoothed(counts: FoldCounts, strength: float) -> Prediction:
     fitted = (counts.positives + strength * counts.base_rates) / (counts.rows + strength)
     return Prediction(counts, _clip(fitted[::-1]))
@@ -216,10 +211,6 @@ def _fit_logistic(x: NDArray[np.float64], rows: NDArray[np.float64], positives: 
     loss = LogisticLoss(inputs, positives / np.maximum(rows, 1.0), rows / num_rows, np.full(2, _RIDGE))
     logits = np.clip(inputs.multiply(minimise(loss, np.zeros(2), _TOLERANCE)), -_MAX_LOGIT, _MAX_LOGIT)
     return 1.0 / (1.0 + np.exp(-logits))
-
-
-def _sum_by_group(counts: NDArray[np.float64], groups: NDArray[np.int64], num_groups: int) -> NDArray[np.float64]:
-    return np.stack([np.bincount(groups, of_fold, num_groups).astype(np.float64) for of_fold in counts])
 
 
 def _clip(rates: Rates) -> Rates:

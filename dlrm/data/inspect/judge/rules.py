@@ -13,10 +13,9 @@ from dlrm.data.inspect.judge.choice import Choice, Settings, format_aucs, format
 from dlrm.data.inspect.judge.labelled import EncodedColumn, LabelledRows
 from dlrm.data.inspect.judge.number_rules import MIN_REPEATS, MIN_ROWS_FOR_UNIQUENESS, choose_for_numbers
 from dlrm.data.inspect.judge.prediction import Prediction, predict_by_value
-from dlrm.data.inspect.sample.number_forms import find_decimal_mark
+from dlrm.data.inspect.sample.text_columns import find_decimal_mark
 from dlrm.data.inspect.sample.time_forms import Times, find_times
-from dlrm.data.raw.values.convert import find_extremes
-from dlrm.data.raw.values.number_texts import parse_number_texts
+from dlrm.data.raw.values.convert import find_extremes, parse_number_texts
 from dlrm.data.raw.values.times import get_time_part
 
 _SEPARATORS = "|;"
@@ -68,7 +67,9 @@ def _choose_for_plain_texts(column: EncodedColumn, rows: LabelledRows, delimiter
         why = f"texts with {separator!r} between values, {num_inner:,} distinct{missing}"
         return Choice(name, why, None, [settings], "one value: remove multi_hot and separator")
     is_known = column.num_present >= MIN_ROWS_FOR_UNIQUENESS
-    if is_known and repeats < _FREE_TEXT_REPEATS and _is_free_text(column.distinct):
+    lengths, words = column.distinct.str.len_chars(), column.distinct.str.count_matches(r"\S+")
+    is_long = lengths.to_numpy().mean() >= _FREE_TEXT_LENGTH and words.to_numpy().mean() >= _FREE_TEXT_WORDS
+    if is_known and repeats < _FREE_TEXT_REPEATS and is_long:
         return leave_out(name, f"{description}: free text, such as {column.distinct[0][:_FREE_TEXT_LENGTH]!r}")
     if is_known and repeats < MIN_REPEATS:
         few = "a different value in every row" if repeats == 1.0 else "nearly every row has its own value"
@@ -92,11 +93,6 @@ def _find_separator(distinct: pl.Series, delimiter: str) -> str | None:
         if share is not None and float(share) > _LIST_SHARE:  # type: ignore[arg-type], of booleans
             return separator if distinct.str.split(separator).explode().n_unique() <= len(distinct) else None
     return None
-
-
-def _is_free_text(distinct: pl.Series) -> bool:
-    lengths, words = distinct.str.len_chars().mean(), distinct.str.count_matches(r"\S+").mean()
-    return float(lengths) >= _FREE_TEXT_LENGTH and float(words) >= _FREE_TEXT_WORDS  # type: ignore[arg-type]
 
 
 def _describe_as_numbers(distinct: pl.Series) -> str:

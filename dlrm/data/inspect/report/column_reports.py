@@ -7,8 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dlrm.data.inspect.report.columns import CategoricalColumn, DenseColumn
-from dlrm.data.inspect.report.leaks import BetterUse
+from dlrm.data.inspect.report.gather import CategoricalColumn, DenseColumn
+from dlrm.data.inspect.report.leaks import (
+    BetterUse,
+    Halves,
+    describe_giveaway,
+    find_better_use,
+    measure_categorical,
+    measure_dense,
+)
 
 QUANTILES = (0.01, 0.25, 0.5, 0.75, 0.99)
 NUM_BARS = 40
@@ -39,12 +46,17 @@ class DenseReport:
     """Use as ids or ranges that predicts far better; None if absent, or where the column has such a use."""
 
 
-def report_dense(column: DenseColumn) -> DenseReport:
+def report_dense(column: DenseColumn, halves: Halves, *, is_only_dense: bool) -> DenseReport:
+    """Report on a dense column. is_only_dense: look for a better use too, since the column has no other one."""
     is_present = ~np.isnan(column.values)
     present = column.values[is_present]
     missing_share = 1.0 - len(present) / max(len(column.values), 1)
+    leak = measure_dense(column, halves) if halves.can_measure else None
+    auc, auc_by = (None, "") if leak is None else (leak.auc, leak.by)
     if not len(present):
-        return DenseReport(column.name, missing_share, 0, None, None, None, {}, [], [], is_whole=False)
+        return DenseReport(
+            column.name, missing_share, 0, None, None, None, {}, [], [], is_whole=False, auc=auc, auc_by=auc_by
+        )
     quantiles = np.quantile(present, QUANTILES)
     low, high = quantiles[0], quantiles[-1]
     bars, edges = np.histogram(present, NUM_BARS, (low, high if high > low else low + 1.0))
@@ -59,6 +71,10 @@ def report_dense(column: DenseColumn) -> DenseReport:
         edges=edges.tolist(),
         bars=bars.tolist(),
         is_whole=bool(np.all(present == np.round(present))),
+        auc=auc,
+        auc_by=auc_by,
+        giveaway=describe_giveaway(column, halves.labels),
+        better_use=find_better_use(column, halves) if is_only_dense and halves.can_measure else None,
     )
 
 
@@ -149,7 +165,10 @@ class Tables:
         return hash_size, f"up to {table.num_rows:,} rows, {table.num_bytes / 2**30:.1f} GiB"
 
 
-def report_categorical(column: CategoricalColumn, tables: Tables, format_value: FormatValue) -> CategoricalReport:
+def report_categorical(
+    column: CategoricalColumn, halves: Halves, tables: Tables, format_value: FormatValue
+) -> CategoricalReport:
+    """Report on a categorical column."""
     present = column.codes[column.codes >= 0]
     counts = np.bincount(present, minlength=len(column.distinct))
     order = np.argsort(-counts, kind="stable")
@@ -163,6 +182,7 @@ def report_categorical(column: CategoricalColumn, tables: Tables, format_value: 
         hash_size, why_hash = tables.suggest_hashing(descending)
     else:
         sizes, hash_size, why_hash = [tables.make_size(column.table_rows, None)], None, ""
+    leak = measure_categorical(column, halves) if halves.can_measure else None
     return CategoricalReport(
         name=column.name,
         is_multi_hot=column.lengths is not None,
@@ -177,6 +197,9 @@ def report_categorical(column: CategoricalColumn, tables: Tables, format_value: 
         tables=sizes,
         hash_size=hash_size,
         why_hash=why_hash,
+        auc=None if leak is None else leak.auc,
+        auc_by="" if leak is None else leak.by,
+        giveaway=describe_giveaway(column, halves.labels),
     )
 
 

@@ -1,25 +1,185 @@
-"""Selection of the rows to inspect, from every kind of data: all if they are few, else some, evenly spread."""
+"""Selection of the rows to inspect, from every kind of data, and these rows column by column.
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+All rows are inspected if they are few, else some, evenly spread.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dlrm.config import DataConfig
-from dlrm.data.encode.encoders import Encoders
+from dlrm.config import DataConfig, SchemaConfig
+from dlrm.data.encode.vocabulary import RangeVocabulary
 from dlrm.data.errors import DataError
-from dlrm.data.inspect.report.columns import InspectedRows, Names, select_rows
 from dlrm.data.inspect.sample.file_sample import spread_evenly
 from dlrm.data.open import open_data
+from dlrm.data.random import random_units, stream_key
 from dlrm.data.raw.block import MAX_SHOWN_FAULTS, Block, CategoricalValues, Parsed, RawTable
 from dlrm.data.raw.files import find_files
 from dlrm.data.raw.open import cut_blocks
 from dlrm.data.rows import NumpyIds, RowSource
 from dlrm.data.synthetic.log import DENSE_NAMES
+
+_FITTED_ON_KEY = stream_key(0x1EAC)
+"""Random stream that splits the rows into halves; fixed, so that the same data always gives the same report."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CategoricalColumn(CategoricalValues):
+    """The values of one categorical column in the n inspected rows; names of ranges if the column is divided so."""
+
+    name: str
+    table_rows: int | None = None
+    """Rows of the column's table, where its values are row numbers of a table already."""
+    fixed_rows: int | None = None
+    """Rows of the column's table, where its values are ranges or parts of times, whose number no count changes."""
+
+
+@dataclass(frozen=True)
+class DenseColumn:
+    name: str
+    values: NDArray[np.float64]
+    """[n], finite values, or NaN = missing."""
+
+    @cached_property
+    def distinct_and_codes(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """The k distinct present values, ascending, and the index of each row's value among them [n], -1 = missing."""
+        is_present = ~np.isnan(self.values)
+        distinct, present = np.unique(self.values[is_present], return_inverse=True)
+        codes = np.full(len(self.values), -1, dtype=np.int64)
+        codes[is_present] = present
+        return distinct, codes
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names of the inspected columns."""
+
+    dense: Sequence[str]
+    categorical: Sequence[str]
+    table_rows: Sequence[int] | None = None
+    """Rows of each categorical column's table, where values are row numbers of tables already."""
+    num_ranges: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Number of ranges into which a categorical column's numbers are divided, by name."""
+    fixed_rows: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Rows of a table that the schema fixes, by name of the categorical column."""
+    only_dense: Collection[str] = ()
+    """Dense columns of plain numbers in raw rows that have no other use."""
+
+    @classmethod
+    def from_schema(cls, schema: SchemaConfig) -> "Names":
+        """Return the names of the features of raw rows."""
+        columns = schema.categorical
+        return cls(
+            [column.feature for column in schema.dense],
+            [column.feature for column in columns],
+            num_ranges={column.feature: column.bucketize for column in columns if column.bucketize},
+            fixed_rows={column.feature: column.max_table_rows for column in columns if column.max_table_rows},
+            only_dense={
+                column.name for column in schema.dense if column.decimal_mark is None and column.element is None
+            }
+            - {column.name for column in columns},
+        )
+
+
+@dataclass(frozen=True)
+class InspectedRows:
+    """The n rows that are inspected, out of all rows of the data."""
+
+    tables: Sequence[RawTable]
+    """Pieces of the inspected rows, all with the same columns; n rows together."""
+    row_numbers: NDArray[np.int64]
+    """[n], numbers of the inspected rows among all rows, ascending."""
+    names: Names
+    num_rows: int
+    """Number of all rows, bad ones included."""
+    num_bad_rows: int
+    """Number of bad rows among the rows that were read."""
+    faults: Sequence[DataError]
+    """Errors of the first bad rows."""
+
+    @property
+    def labels(self) -> NDArray[np.float32]:
+        return np.concatenate([table.labels for table in self.tables])
+
+    @property
+    def is_fitted_on(self) -> NDArray[np.bool_]:
+        """[n], true for the half of the rows that rates are fitted on; the other half measures them."""
+        return random_units(_FITTED_ON_KEY, self.row_numbers) < 0.5
+
+    def dense(self, index: int) -> DenseColumn:
+        return DenseColumn(self.names.dense[index], np.concatenate([table.dense[index] for table in self.tables]))
+
+    def categorical(self, index: int) -> CategoricalColumn:
+        parts = [table.categorical[index] for table in self.tables]
+        all_distinct = pl.concat([part.distinct for part in parts])
+        distinct = all_distinct.unique().sort()
+        # Index of each value among the distinct values of all pieces.
+        positions = (all_distinct.rank("dense").cast(pl.Int64) - 1).to_numpy()
+        ends = np.cumsum([len(part.distinct) for part in parts])
+        codes = [
+            np.append(positions[end - len(part.distinct) : end], -1)[part.codes]
+            for part, end in zip(parts, ends, strict=True)
+        ]
+        lengths = [part.lengths for part in parts if part.lengths is not None]
+        name = self.names.categorical[index]
+        column = CategoricalColumn(
+            np.concatenate(codes),
+            distinct,
+            np.concatenate(lengths) if lengths else None,
+            name=name,
+            table_rows=self.names.table_rows[index] if self.names.table_rows else None,
+            fixed_rows=self.names.fixed_rows.get(name),
+        )
+        return _divide_into_ranges(column, self.names.num_ranges[name]) if name in self.names.num_ranges else column
+
+
+def _divide_into_ranges(column: CategoricalColumn, num_ranges: int) -> CategoricalColumn:
+    """Replace the numbers of a column by the names of their ranges, in ascending order of the ranges."""
+    counts = np.bincount(column.codes[column.codes >= 0], minlength=len(column.distinct))
+    vocabulary = RangeVocabulary.divide(column.distinct.to_numpy(), counts, num_ranges)
+    # Code -1, a missing value, indexes the last element.
+    codes = np.append(vocabulary.encode(column.distinct) - 1, -1)[column.codes]
+    # A column without any value has no range either.
+    names = vocabulary.names if len(column.distinct) else []
+    return replace(column, codes=codes, distinct=pl.Series(names, dtype=pl.String))
+
+
+def select_rows(table: RawTable, rows: NDArray[np.int64]) -> RawTable:
+    """Select the rows of `table` with these row numbers, ascending."""
+    if len(rows) == table.num_rows:
+        return table
+    return RawTable(
+        labels=table.labels[rows],
+        weights=None if table.weights is None else table.weights[rows],
+        dense=[column[rows] for column in table.dense],
+        categorical=[_select_values(column, rows) for column in table.categorical],
+    )
+
+
+def _select_values(column: CategoricalValues, rows: NDArray[np.int64]) -> CategoricalValues:
+    if column.lengths is None:
+        return _drop_unused(column.codes[rows], column.distinct)
+    is_selected = np.zeros(len(column.lengths), dtype=np.bool_)
+    is_selected[rows] = True
+    return _drop_unused(column.codes[np.repeat(is_selected, column.lengths)], column.distinct, column.lengths[rows])
+
+
+def _drop_unused(
+    codes: NDArray[np.int32], distinct: pl.Series, lengths: NDArray[np.int32] | None = None
+) -> CategoricalValues:
+    """Remove the distinct values that no code refers to."""
+    is_used = np.zeros(len(distinct) + 1, dtype=np.bool_)
+    is_used[codes] = True
+    # Code -1 indexes the last element, and stays -1.
+    is_used = is_used[:-1]
+    new_codes = np.append(np.cumsum(is_used, dtype=np.int32) - 1, np.int32(-1)).astype(np.int32)
+    return CategoricalValues(new_codes[codes], distinct.filter(pl.Series(is_used)), lengths)
+
 
 MAX_BYTES = 1 << 30
 """Largest number of bytes of rows kept in memory at once."""
@@ -31,17 +191,6 @@ MIN_BLOCKS = 50
 
 OnRows = Callable[[int, float], None]
 """Callback that receives the number of rows read so far and the share of the work done, from 0 to 1."""
-
-
-@dataclass(frozen=True)
-class GatheredRows:
-    """The rows to inspect, and the bad rows that were found while reading."""
-
-    rows: InspectedRows
-    num_bad_rows: int
-    """Number of bad rows in the blocks that were parsed."""
-    faults: list[DataError]
-    """Errors of the first bad rows."""
 
 
 class Gatherer:
@@ -67,7 +216,7 @@ class Gatherer:
         self._num_bad_rows = 0
         self._faults: list[DataError] = []
 
-    def gather(self, blocks: Callable[[], Iterable[Block]], on_rows: OnRows) -> GatheredRows:
+    def gather(self, blocks: Callable[[], Iterable[Block]], on_rows: OnRows) -> InspectedRows:
         """Collect the rows to inspect. Raises DataError if data cannot be read or no row is good.
 
         blocks: returns all blocks of the data from its beginning at each call; called twice where not all rows are
@@ -82,8 +231,8 @@ class Gatherer:
                 on_rows(num_rows, 0.5 + 0.5 * start / num_rows)
         if not self._tables:
             raise self._faults[0] if self._faults else DataError("there are no rows", valid="files with rows")
-        rows = InspectedRows(self._tables, np.concatenate(self._numbers), self._names, num_rows)
-        return GatheredRows(rows, self._num_bad_rows, self._faults[:MAX_SHOWN_FAULTS])
+        numbers, faults = np.concatenate(self._numbers), self._faults[:MAX_SHOWN_FAULTS]
+        return InspectedRows(self._tables, numbers, self._names, num_rows, self._num_bad_rows, faults)
 
     def _add_all_or_count(self, blocks: Iterable[Block], on_rows: OnRows) -> list[int]:
         """Keep all rows unless there are too many. Return the number of rows of each block."""
@@ -123,18 +272,20 @@ class Gatherer:
         is_kept = (self._num_requested + np.arange(len(rows))) % self._step == 0
         self._num_requested += len(rows)
         self._keep(parsed.table, rows[is_kept], start + good)
-        while self._exceeds_limits():
+        while self._num_requested > self._step and (
+            self._column_bytes.sum() > MAX_BYTES or self._column_bytes.max() > MAX_COLUMN_BYTES
+        ):
             self._thin()
 
     def _keep(self, table: RawTable, rows: NDArray[np.int64], numbers: NDArray[np.int64]) -> None:
         if len(rows):
             self._tables.append(select_rows(table, rows))
             self._numbers.append(numbers[rows])
-            self._column_bytes = self._column_bytes + _estimate_column_bytes(self._tables[-1])
-
-    def _exceeds_limits(self) -> bool:
-        is_too_much = self._column_bytes.sum() > MAX_BYTES or self._column_bytes.max() > MAX_COLUMN_BYTES
-        return is_too_much and self._num_requested > self._step
+            # Codes are inspected in a wider type than they are kept in.
+            columns = self._tables[-1].categorical
+            sizes = [column.distinct.estimated_size() + CODE_BYTES * len(column.codes) for column in columns]
+            sizes = [column.nbytes for column in self._tables[-1].dense] + sizes
+            self._column_bytes = self._column_bytes + np.array(sizes, dtype=np.int64)
 
     def _thin(self) -> None:
         """Drop every second row kept, and keep half as many from now on."""
@@ -147,17 +298,11 @@ class Gatherer:
             first += table.num_rows
 
 
-def _estimate_column_bytes(table: RawTable) -> NDArray[np.int64]:
-    """Estimate the bytes [columns] of each column, dense ones first, with codes in the type they are inspected in."""
-    categorical = [column.distinct.estimated_size() + CODE_BYTES * len(column.codes) for column in table.categorical]
-    return np.array([column.nbytes for column in table.dense] + categorical, dtype=np.int64)
-
-
 _BLOCK_ROWS, _BLOCK_BYTES = 1 << 16, 32 << 20
 """Rows and bytes that are read at a time, whichever is reached first."""
 
 
-def gather(config: DataConfig, max_rows: int, on_rows: OnRows) -> GatheredRows:
+def gather(config: DataConfig, max_rows: int, on_rows: OnRows) -> InspectedRows:
     """Gather at most `max_rows` training rows of the data to inspect. Raises DataError."""
     if config.is_raw:
         files = find_files(config.train, "data.train", None, Path())
@@ -172,15 +317,11 @@ def gather(config: DataConfig, max_rows: int, on_rows: OnRows) -> GatheredRows:
         [feature.name for feature in features],
         [feature.num_ids for feature in features],
     )
-    missing_ids = _get_missing_ids(data.encoders, len(features))
+    missing_ids = [None] * len(features)
+    if data.encoders is not None:
+        missing_ids = [vocabulary.missing_id for vocabulary in data.encoders.vocabularies]
     gatherer = Gatherer(names, max_rows, data.train.num_rows)
     return gatherer.gather(lambda: _cut_encoded_blocks(data.train, missing_ids), on_rows)
-
-
-def _get_missing_ids(encoders: Encoders | None, num_features: int) -> Sequence[int | None]:
-    if encoders is None:
-        return [None] * num_features
-    return [vocabulary.missing_id for vocabulary in encoders.vocabularies]
 
 
 def _cut_encoded_blocks(source: RowSource, missing_ids: Sequence[int | None]) -> Iterator[Block]:

@@ -4,16 +4,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from pyarrow import parquet
 
 from dlrm.config import DataConfig
 from dlrm.data.inspect.sample.file_sample import spread_evenly
-from dlrm.data.raw.data_file import DataFile
+from dlrm.data.raw.data_file import DataFile, name_read_errors
 from dlrm.data.raw.file_kinds import name_other_kinds
 from dlrm.data.raw.files import find_splits
 from dlrm.data.raw.open import cut_blocks
 from dlrm.data.raw.text.jsonl import check_keys
-from dlrm.data.raw.typed.arrow import check_arrow_columns
-from dlrm.data.raw.typed.parquet import check_parquet_columns
+from dlrm.data.raw.typed.arrow import open_arrow
+from dlrm.data.raw.typed.parquet import find_columns_to_read
 from dlrm.data.raw.values.positive_labels import make_positive_error
 
 _MAX_FILES = 64
@@ -45,10 +46,11 @@ def check_files(config: DataConfig) -> None:
 def _check_columns(config: DataConfig, file: DataFile) -> None:
     """Raise DataError if a file lacks a column of the job."""
     if config.format == "parquet":
-        with name_other_kinds([file]):
-            check_parquet_columns(file, config.raw_schema)
+        with name_other_kinds([file]), file.open() as raw, name_read_errors(file, "Parquet"):
+            find_columns_to_read(file, parquet.read_schema(raw), config.raw_schema)
     elif config.format == "arrow":
-        check_arrow_columns(file, config.raw_schema)
+        with open_arrow(file) as found:
+            find_columns_to_read(file, found.schema, config.raw_schema)
     else:
         # The header is checked before the first block is cut.
         next(cut_blocks(config, [file]), None)

@@ -20,7 +20,7 @@ from dlrm.data.inspect.judge.prediction import (
     predict_by_number,
     predict_by_value,
 )
-from dlrm.data.inspect.report.columns import CategoricalColumn, DenseColumn
+from dlrm.data.inspect.report.gather import CategoricalColumn, DenseColumn
 from dlrm.metrics.binary import auc
 
 SMOOTHING = 10.0
@@ -53,12 +53,8 @@ class Halves:
 
     @property
     def can_measure(self) -> bool:
-        positives = self.labels == 1
-        return all(
-            np.count_nonzero(is_class & half) >= MIN_CLASS_ROWS
-            for is_class in (positives, ~positives)
-            for half in (self.is_fitted_on, ~self.is_fitted_on)
-        )
+        nothing, folds = np.zeros(len(self.labels), dtype=np.int64), self.is_fitted_on.astype(np.int64)
+        return FoldCounts.count(nothing, 1, self.labels == 1, folds).has_both_classes(MIN_CLASS_ROWS)
 
     def measure_codes(self, codes: NDArray[np.int64], num_codes: int) -> float:
         """Measure the AUC of scoring each row by the rate of its code. codes: [n], each in [0, num_codes)."""
@@ -66,7 +62,8 @@ class Halves:
         rates = self._fit_rates(codes[fitted], self.labels[fitted], num_codes)
         positives = np.bincount(codes[measured], self.labels[measured], num_codes).astype(np.float64)
         rows = np.bincount(codes[measured], minlength=num_codes).astype(np.float64)
-        return _compute_auc_of_groups(rates, positives, rows - positives)
+        classes = np.repeat([1, 0], num_codes)
+        return _replace_undefined(auc(classes, np.tile(rates, 2), np.concatenate([positives, rows - positives])))
 
     def measure_lists(self, codes: NDArray[np.int64], lengths: NDArray[np.int32], num_codes: int) -> float:
         """Measure the AUC of scoring each row by the mean rate of its codes; an empty list has the rate of all rows.
@@ -124,28 +121,19 @@ def measure_dense(column: DenseColumn, halves: Halves) -> LeakMeasure:
     return max(found, key=lambda prediction: prediction.auc, default=LeakMeasure(0.5, "nothing"))
 
 
-def describe_pure_dense(column: DenseColumn, labels: NDArray[np.float32]) -> str:
-    """Describe the value that gives the label away, in words to follow the column's name; empty if none does."""
-    distinct, codes = column.distinct_and_codes
-    pure = find_pure_value(codes, len(distinct), labels == 1)
-    return "" if pure is None else pure.describe(distinct.tolist())
-
-
-def describe_pure_categorical(column: CategoricalColumn, labels: NDArray[np.float32]) -> str:
-    """Describe the value, or the value in lists, that gives the label away; as `describe_pure_dense` does."""
-    if column.lengths is None:
-        pure = find_pure_value(column.codes, len(column.distinct), labels == 1)
+def describe_giveaway(column: DenseColumn | CategoricalColumn, labels: NDArray[np.float32]) -> str:
+    """Describe the value, or the value in lists, that gives the label away, in words to follow the column's name; empty
+    if none does."""
+    if isinstance(column, DenseColumn):
+        distinct, codes = column.distinct_and_codes
+        lengths, distinct = None, distinct.tolist()
     else:
-        pure = find_pure_value_of_lists(column.codes, column.lengths, len(column.distinct), labels == 1)
-    return "" if pure is None else pure.describe(column.distinct)
-
-
-def _compute_auc_of_groups(
-    scores: NDArray[np.float64], positives: NDArray[np.float64], negatives: NDArray[np.float64]
-) -> float:
-    """Compute the AUC of k groups of rows; positives, negatives [k]: number of rows of each class with scores [k]."""
-    labels = np.repeat([1, 0], len(scores))
-    return _replace_undefined(auc(labels, np.tile(scores, 2), np.concatenate([positives, negatives])))
+        codes, distinct, lengths = column.codes.astype(np.int64, copy=False), column.distinct, column.lengths
+    if lengths is None:
+        pure = find_pure_value(codes, len(distinct), labels == 1)
+    else:
+        pure = find_pure_value_of_lists(codes, lengths, len(distinct), labels == 1)
+    return "" if pure is None else pure.describe(distinct)
 
 
 def _replace_undefined(measured: float | None) -> float:
@@ -169,17 +157,12 @@ class BetterUse:
     """AUC of a logistic regression on the numbers."""
 
 
-def find_better_use(
-    column: DenseColumn, labels: NDArray[np.float32], is_first_fold: NDArray[np.bool_]
-) -> BetterUse | None:
-    """Find out whether the values as ids, or ranges of them, predict better than the numbers; None if they do not.
-
-    labels, is_first_fold: [n], one for each row of `column`.
-    """
+def find_better_use(column: DenseColumn, halves: Halves) -> BetterUse | None:
+    """Find out whether the values as ids, or ranges of them, predict better than the numbers; None if they do not."""
     numbers, codes = column.distinct_and_codes
     if len(numbers) < 2:
         return None
-    counts = FoldCounts.count(codes, len(numbers), labels == 1, is_first_fold.astype(np.int64))
+    counts = FoldCounts.count(codes, len(numbers), halves.labels == 1, halves.is_fitted_on.astype(np.int64))
     as_number = predict_by_number(counts, numbers)
     ways: list[tuple[str, Prediction]] = [
         ("ranges", predict_by_group(counts, assign_ranges(numbers, counts, NUM_FEW_RANGES)))

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 import polars as pl
-import pyarrow as pa
-from pyarrow import csv as arrow_csv
 
 from dlrm.config import CRITEO_SCHEMA, format_count
 from dlrm.data.errors import DataError
@@ -24,7 +22,7 @@ from dlrm.data.inspect.sample.text_columns import MISSING_WORDS, convert_texts, 
 from dlrm.data.raw.block import BadRows
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.file_kinds import refuse_json_lines
-from dlrm.data.raw.text.csv import CsvLineChecker
+from dlrm.data.raw.text.csv import CsvLineChecker, read_strings
 from dlrm.data.raw.text.csv_start import (
     count_lines_before_rows,
     cut_at_headers,
@@ -37,7 +35,7 @@ from dlrm.data.raw.text.csv_start import (
     try_split,
     unify_delimiter,
 )
-from dlrm.data.raw.text.lines import Lines, get_first_line, is_utf8, read_lines
+from dlrm.data.raw.text.lines import Lines, get_first_line, is_utf8, read_lines, select_rows
 
 _FIRST_BYTES = 1 << 18
 _NAME = re.compile(r"[^\W\d].{0,99}")
@@ -124,12 +122,7 @@ def sample_criteo(files: Sequence[DataFile]) -> FileSample:
 def is_criteo(file: DataFile) -> bool:
     """Whether the first line of `file` is a row in the Criteo format: a label, 13 integers and 26 hexadecimal ids."""
     cells = get_first_line(_read_start(file)).decode().split("\t")
-    return (
-        len(cells) == len(_CRITEO_CELLS)
-        and pl.DataFrame({"cell": cells, "pattern": _CRITEO_CELLS})
-        .select(pl.col("cell").str.contains("^" + pl.col("pattern") + "$").all())
-        .item()
-    )
+    return len(cells) == len(_CRITEO_CELLS) and all(map(re.fullmatch, _CRITEO_CELLS, cells))
 
 
 @dataclass(frozen=True)
@@ -227,19 +220,13 @@ def _check_encoding(pieces: Sequence[TextPiece]) -> None:
 
 def _parse_rows(data: bytes, names: list[str], delimiter: str, bad: BadRows) -> pl.DataFrame:
     """Parse lines to columns of text by the rules of training: lines that are not rows are recorded in `bad`."""
-    data = CsvLineChecker(delimiter, len(names), "the first line has").select_rows(data, bad, keep_going=True)
+    checker = CsvLineChecker(delimiter, len(names), "the first line has")
+    data = select_rows(data, bad, keep_going=True, find_fault=checker.find_fault)
     if not data:
         return pl.DataFrame(schema=dict.fromkeys(dict.fromkeys(names), pl.String()))
     # Names that are blank or occur twice are not read.
     unique = [name if names.count(name) == 1 else f"\0{number}" for number, name in enumerate(names)]
-    table = arrow_csv.read_csv(
-        pa.BufferReader(data),
-        read_options=arrow_csv.ReadOptions(column_names=unique, block_size=len(data) + 1, use_threads=False),
-        parse_options=arrow_csv.ParseOptions(delimiter=get_character(delimiter)),
-        convert_options=arrow_csv.ConvertOptions(
-            column_types=dict.fromkeys(unique, pa.string()), null_values=[""], strings_can_be_null=True
-        ),
-    )
+    table = read_strings(data, unique, get_character(delimiter), unique, ())
     return pl.DataFrame({name: pl.Series(table[name]) for name in unique})
 
 

@@ -1,8 +1,10 @@
 """Sample of the rows of files without a schema yet, and the columns that only some of the files have."""
 
 import difflib
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import chain
 
 import polars as pl
@@ -81,6 +83,24 @@ def spread_evenly(num: int, num_chosen: int) -> Sequence[int]:
     return [index * num // num_chosen for index in range(num_chosen)]
 
 
+HANDFUL_SHARE = 0.8
+"""Share of a handful of distinct values that a form must fit before it is tried on all."""
+MOST = 0.9
+"""Share of one form among the distinct values from which the others are reported as exceptions."""
+_HANDFUL = 32
+
+
+def pick_handful(distinct: pl.Series) -> pl.Series:
+    """Pick a handful of distinct values that forms are tried on before they are tried on all."""
+    return distinct.gather([*spread_evenly(len(distinct), _HANDFUL)])
+
+
+def format_entry(name: str, settings: Mapping[str, object]) -> str:
+    """Format the entry of a schema for a column with these settings."""
+    fields = (f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in {"name": name, **settings}.items())
+    return f"{{ {', '.join(fields)} }}"
+
+
 _MIN_SIMILARITY = 0.6
 """Least similarity of two names, by difflib, from which they may name the same column."""
 MAX_COMPARISONS = 4000
@@ -88,16 +108,34 @@ MAX_COMPARISONS = 4000
 
 
 def find_unshared_columns(names_by_file: Mapping[str, Collection[str]]) -> dict[str, UnsharedColumn]:
-    """Find the columns that some of the files lack, by name. names_by_file: names of the columns of each file."""
+    """Find the columns that some of the files lack, by name. names_by_file: names of the columns of each file.
+
+    Beyond MAX_COMPARISONS only names of the same letters and digits are similar: if so many columns differ, the files
+    do not belong together, and similar names are chance.
+    """
     sets = {file: frozenset(names) for file, names in names_by_file.items()}
-    twins = _TwinSearch()
+
+    @cache
+    def list_candidates(lacking: str, having: str) -> dict[str, str]:
+        """List the columns that the file `lacking` has and the file `having` lacks, by their letters and digits."""
+        names = [name for name in names_by_file[lacking] if name not in sets[having]]
+        return {_keep_letters(name): name for name in reversed(names)}
+
     found: dict[str, UnsharedColumn] = {}
+    num_comparisons = 0
     for name in dict.fromkeys(chain.from_iterable(names_by_file.values())):
         lacking = next((file for file, others in sets.items() if name not in others), None)
-        if lacking is not None:
-            having = next(file for file, others in sets.items() if name in others)
-            candidates = twins.list_candidates(names_by_file, lacking, having)
-            found[name] = UnsharedColumn(lacking, twins.find(name, candidates))
+        if lacking is None:
+            continue
+        candidates = list_candidates(lacking, next(file for file, others in sets.items() if name in others))
+        letters = _keep_letters(name)
+        twin = candidates.get(letters)
+        if twin is None:
+            num_comparisons += len(candidates)
+        if twin is None and num_comparisons <= MAX_COMPARISONS:
+            close = difflib.get_close_matches(letters, candidates, n=1, cutoff=_MIN_SIMILARITY)
+            twin = candidates[close[0]] if close else None
+        found[name] = UnsharedColumn(lacking, twin)
     return found
 
 
@@ -108,37 +146,6 @@ def find_path_columns(files: Iterable[DataFile], names: Collection[str]) -> list
     """
     stated = dict.fromkeys(chain.from_iterable(file.path_values for file in files))
     return [name for name in stated if name not in names]
-
-
-class _TwinSearch:
-    """Search for columns of similar names. Beyond MAX_COMPARISONS it finds only names of the same letters and digits:
-    where so many columns differ, the files do not belong together, and similar names are chance."""
-
-    def __init__(self) -> None:
-        self._candidates: dict[tuple[str, str], dict[str, str]] = {}
-        self._num_comparisons = 0
-
-    def list_candidates(
-        self, names_by_file: Mapping[str, Collection[str]], lacking: str, having: str
-    ) -> dict[str, str]:
-        """List the columns that the file `lacking` has and the file `having` lacks, by their letters and digits."""
-        pair = (lacking, having)
-        if pair not in self._candidates:
-            others = frozenset(names_by_file[having])
-            names = [name for name in names_by_file[lacking] if name not in others]
-            self._candidates[pair] = {_keep_letters(name): name for name in reversed(names)}
-        return self._candidates[pair]
-
-    def find(self, name: str, candidates: Mapping[str, str]) -> str | None:
-        """Find the column whose name is most like `name`; None if none is like it."""
-        letters = _keep_letters(name)
-        if letters in candidates:
-            return candidates[letters]
-        self._num_comparisons += len(candidates)
-        if self._num_comparisons > MAX_COMPARISONS:
-            return None
-        close = difflib.get_close_matches(letters, candidates, n=1, cutoff=_MIN_SIMILARITY)
-        return candidates[close[0]] if close else None
 
 
 def _keep_letters(name: str) -> str:

@@ -19,7 +19,7 @@ from dlrm.data.inspect.sample.pieces import TextPiece, read_pieces
 from dlrm.data.inspect.sample.text_columns import convert_texts, name_type
 from dlrm.data.raw.block import BadRows
 from dlrm.data.raw.data_file import DataFile
-from dlrm.data.raw.text.jsonl import JsonLineError, format_float, lacks_key, parse_object
+from dlrm.data.raw.text.jsonl import format_float, lacks_key, parse_object
 from dlrm.data.raw.text.lines import enumerate_lines, read_lines
 
 _MAX_BYTES = 64 << 20
@@ -70,15 +70,11 @@ def sample_jsonl(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> 
 def _find_unshared_keys(names: Collection[str], first: DataFile, other: DataFile) -> dict[str, UnsharedColumn]:
     """Find the names that the first lines of another file lack. first: a file that has them."""
     lines = next(read_lines(other))
-    found, _, _ = _collect([TextPiece(other.name, lines.data[: _find_end(lines.data)], 1)], {})
+    end = lines.data.find(b"\n", min(_NAME_BYTES, len(lines.data) - 1)) + 1
+    found, _, _ = _collect([TextPiece(other.name, lines.data[:end], 1)], {})
     shared = [name for name in names if name in other.path_values or not lacks_key(lines.data, name)]
     unshared = find_unshared_columns({first.name: names, other.name: [*shared, *found]})
     return {name: column for name, column in unshared.items() if name in names}
-
-
-def _find_end(data: bytes) -> int:
-    """Find the end of the lines from which names of another file are taken."""
-    return data.find(b"\n", min(_NAME_BYTES, len(data) - 1)) + 1
 
 
 def _collect(pieces: Sequence[TextPiece], stated: Mapping[str, Mapping[str, str | None]]) -> tuple[_Values, int, float]:
@@ -95,7 +91,7 @@ def _collect(pieces: Sequence[TextPiece], stated: Mapping[str, Mapping[str, str 
         for number, line in enumerate_lines(piece.data):
             try:
                 found = parse_object(line, int)
-            except JsonLineError as error:
+            except DataError as error:
                 bad.add_one(number, error.field, (error.message, error.valid))
                 continue
             for name, value in _flatten(found, objects):

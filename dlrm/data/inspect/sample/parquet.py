@@ -25,9 +25,16 @@ from dlrm.data.inspect.sample.file_sample import (
     spread_evenly,
 )
 from dlrm.data.inspect.sample.text_columns import convert_column, name_type
-from dlrm.data.raw.data_file import DataFile
+from dlrm.data.raw.data_file import DataFile, name_read_errors
 from dlrm.data.raw.typed.arrow import open_arrow
-from dlrm.data.raw.typed.parquet import INT96_UNIT, ParquetRows, ReadColumn, list_read_columns, make_read_schema
+from dlrm.data.raw.typed.parquet import (
+    INT96_UNIT,
+    ParquetRows,
+    ReadColumn,
+    estimate_row_bytes,
+    list_read_columns,
+    make_read_schema,
+)
 from dlrm.data.raw.typed.typed_table import get_value_type, is_list, simplify_type, simplify_types
 from dlrm.data.raw.values.convert import convert_bytes, convert_to_strings, holds_text, is_bytes, is_text
 from dlrm.data.raw.values.integers import convert_to_integers
@@ -40,8 +47,6 @@ _BATCH_ROWS, _BATCH_BYTES = 8192, 32 << 20
 """Rows and approximate bytes that are decoded at a time, whichever is reached first."""
 _BUFFER_BYTES = 1 << 20
 _NO_TEXT = "not UTF-8 text"
-_VALUE_BYTES = 8
-"""Least bytes assumed for a decoded value: where values repeat, files store fewer."""
 
 
 def sample_parquet(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -> FileSample:
@@ -65,7 +70,8 @@ def sample_parquet(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -
                     # Arrow 26 aborts the process where the size of a damaged column is used before it was read.
                     next(opened.iter_batches(1, row_groups=[index]), None)
                     groups.append((file, index, num_rows))
-                    row_bytes = max(row_bytes, _estimate_row_bytes(opened.metadata.row_group(index)))
+                    decoded = opened.metadata.row_group(index)
+                    row_bytes = max(row_bytes, estimate_row_bytes(decoded, range(decoded.num_columns)))
     num_rows = sum(size for *_, size in groups)
     if not num_rows:
         raise DataError("there are no rows", files[0].name, valid="files with rows")
@@ -101,20 +107,7 @@ def _read_groups(chosen: Sequence[tuple[DataFile, int, int]], columns: list[str]
     max_rows = max(1, min(MAX_ROWS, _MAX_BYTES // row_bytes))
     step = -(-sum(size for *_, size in chosen) // max_rows)
     batch_rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES // row_bytes))
-    parts: list[pl.DataFrame] = []
-    for file, group, _ in chosen:
-        try:
-            parts.append(_read_rows(file, group, columns, step, batch_rows))
-        except pa.ArrowInvalid:
-            raise DataError("not readable: it is damaged", file.name, valid="a complete Parquet file") from None
-    return parts
-
-
-def _estimate_row_bytes(group: parquet.RowGroupMetaData) -> int:
-    """Estimate the mean bytes of a decoded row."""
-    columns = [group.column(index) for index in range(group.num_columns)]
-    num_bytes = sum(max(column.total_uncompressed_size, column.num_values * _VALUE_BYTES) for column in columns)
-    return num_bytes // group.num_rows
+    return [_read_rows(file, group, columns, step, batch_rows) for file, group, _ in chosen]
 
 
 def _get_schema(file: DataFile, columns: Sequence[ReadColumn]) -> pa.Schema:
@@ -214,7 +207,7 @@ def _read_rows(file: DataFile, group: int, columns: list[str], step: int, batch_
             for name, column in zip(batch.schema.names, batch.columns, strict=True):
                 parts[name].append(_cast(column, _get_read_type(column.type)).take(indices))
             position += batch.num_rows
-    found = {name: _convert_to_series(pa.chunked_array(arrays)) for name, arrays in parts.items()}
+        found = {name: _convert_to_series(pa.chunked_array(arrays)) for name, arrays in parts.items()}
     return pl.DataFrame({name: series for name, series in found.items() if series is not None})
 
 
@@ -272,18 +265,14 @@ def _narrow_integers(rows: pl.DataFrame) -> pl.DataFrame:
 @contextmanager
 def _open(file: DataFile) -> Iterator[parquet.ParquetFile]:
     """Open a Parquet file. Raises DataError if it cannot be read, on opening or inside the `with`."""
-    try:
-        with (
-            file.open() as raw,
-            parquet.ParquetFile(
-                raw, buffer_size=_BUFFER_BYTES, pre_buffer=False, coerce_int96_timestamp_unit=INT96_UNIT
-            ) as opened,
-        ):
-            yield opened
-    # A damaged footer may hold names that are not UTF-8.
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        message = f"not readable: {str(error).strip().partition(chr(10))[0]}"
-        raise DataError(message, file.name, valid="a complete Parquet file") from None
+    with (
+        file.open() as raw,
+        name_read_errors(file, "Parquet"),
+        parquet.ParquetFile(
+            raw, buffer_size=_BUFFER_BYTES, pre_buffer=False, coerce_int96_timestamp_unit=INT96_UNIT
+        ) as opened,
+    ):
+        yield opened
 
 
 @dataclass(frozen=True)

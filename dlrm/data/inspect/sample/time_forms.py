@@ -4,7 +4,6 @@ A form is a date, then perhaps a time of day, then perhaps a zone; or a time of 
 with the day wherever they are in use; others, with slashes or dashes, begin with the day or with the month.
 """
 
-import json
 import re
 import time
 from collections import Counter
@@ -18,7 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from dlrm.config.time_format import list_parts, make_time_pattern
-from dlrm.data.inspect.sample.file_sample import spread_evenly
+from dlrm.data.inspect.sample.file_sample import HANDFUL_SHARE, MOST, format_entry, pick_handful
 from dlrm.data.raw.values.times import is_time_type, parse_times
 
 _DATES = (
@@ -118,11 +117,6 @@ _TIME_NAME = re.compile(
     r"([_ .-](utc|gmt|local|str|text|ms|us|ns|sec))?$|timestamp|[a-z](Time|Date|At)$",
     re.IGNORECASE,
 )
-_HANDFUL = 32
-"""Number of distinct values that forms are tried on before they are tried on all."""
-_HANDFUL_SHARE = 0.8
-_MOST = 0.9
-"""Share of one form among the distinct values from which the others are reported as exceptions."""
 _MIN_DIGITS = 50
 """Least number of distinct whole numbers without a name of times that are times if all of them are: of each hundred
 neighbours some are none."""
@@ -182,7 +176,7 @@ def _make_whole(distinct: pl.Series) -> pl.Series:
 
 def _parse_plain(distinct: pl.Series) -> Times | None:
     """Parse values that are all times in ISO 8601, numbers since 1970 or typed; return None for others."""
-    for values in (distinct.head(_HANDFUL), distinct):
+    for values in (pick_handful(distinct), distinct):
         seconds, is_time = parse_times(values.to_arrow())
         if not is_time.all():
             return None
@@ -191,8 +185,8 @@ def _parse_plain(distinct: pl.Series) -> Times | None:
 
 def _find_form(distinct: pl.Series, plain: Times | None, *, is_named: bool) -> Times | str:
     """Find the one form of all values, or a warning. plain: the values as numbers since 1970, if all are."""
-    handful = distinct.gather([*spread_evenly(len(distinct), _HANDFUL)]).cast(pl.String).to_list()
-    forms = [form for form in list_forms(handful, _HANDFUL_SHARE) if _is_credible(form, distinct, is_named=is_named)]
+    handful = pick_handful(distinct).cast(pl.String).to_list()
+    forms = [form for form in list_forms(handful, HANDFUL_SHARE) if _is_credible(form, distinct, is_named=is_named)]
     clocks = list_clocks(handful)
     if not is_named and clocks:
         return f"{handful[0]!r} may be a time of day: {_format_line(distinct.name, clocks[0])} reads it"
@@ -243,14 +237,14 @@ def _describe_doubt(texts: pl.Series, read: list[Times], shares: dict[str, float
         lines = " or ".join(_format_line(texts.name, form) for form in forms)
         return f"{texts[0]!r} may have the form {' or '.join(forms)}, and no other row tells which: use {lines}"
     form = max(shares, key=shares.__getitem__, default="")
-    if form and shares[form] >= _MOST:
+    if form and shares[form] >= MOST:
         _, is_time = parse_times(texts.to_arrow(), form)
         others = texts.filter(pl.Series(~is_time))
         valid = f"list such texts in data.schema.missing, and use {_format_line(texts.name, form)}"
         number = f"{len(others):,} of {len(texts):,} distinct texts are no times of the form {form}"
         return f"{number}, such as {others[0]!r}: {valid}"
     has_time = texts.str.contains(_LOOKS) & (texts.str.len_chars() <= _MAX_LENGTH)
-    if has_time.to_numpy().mean() >= _MOST:
+    if has_time.to_numpy().mean() >= MOST:
         why = f"{texts[0]!r} looks like a time, but no known form reads all texts"
         return f"{why}: write ISO 8601, or give the time_format"
     return ""
@@ -258,16 +252,15 @@ def _describe_doubt(texts: pl.Series, read: list[Times], shares: dict[str, float
 
 def _format_line(name: str, form: str) -> str:
     """Format the entry of the schema that reads times of a form."""
-    quoted = (json.dumps(text, ensure_ascii=False) for text in (name, list_parts(form)[0], form))
-    return "{{ name = {}, time_part = {}, time_format = {} }}".format(*quoted)
+    return format_entry(name, {"time_part": list_parts(form)[0], "time_format": form})
 
 
 def _describe_numbers(numbers: pl.Series) -> str:
     """Describe numbers if most of them are times, or if all may be the days of a spreadsheet; empty otherwise."""
     _, is_time = parse_times(numbers.to_arrow())
-    if is_time.mean() >= _MOST:
+    if is_time.mean() >= MOST:
         others = numbers.filter(pl.Series(~is_time))
-        line = f'{{ name = {json.dumps(numbers.name, ensure_ascii=False)}, time_part = "hour" }}'
+        line = format_entry(numbers.name, {"time_part": "hour"})
         number = f"{len(others):,} of {len(numbers):,} distinct numbers are no times, such as {others[0]}"
         return f"{number}: leave such values blank, and use {line}"
     if not ((numbers >= _SERIAL_1980) & (numbers < _SERIAL_2100)).all() or len(numbers) < _MIN_DIGITS:

@@ -33,7 +33,7 @@ _NUM_REQUESTS = 16
 def copy_log(directory: TableDirectory, version: int | None, target: Path) -> None:
     """Copy what opening a version needs, None for the newest: the log from the checkpoint before it on, and deletion
     vectors. Raises DataError and OSError if an object cannot be read."""
-    objects = directory.list_objects()
+    objects = {name.removeprefix(f"{directory.name}/"): file for name, file in directory.objects.items()}
     start = _find_checkpoint(objects, version)
     chosen = [name for name in objects if _is_needed(name, start)]
     with ThreadPoolExecutor(_NUM_REQUESTS) as pool:
@@ -83,7 +83,8 @@ def list_delta_files(directory: TableDirectory, version: str | None) -> list[Tab
     read = TableVersion(directory.name, str(table.version()))
     files: list[tuple[int, TableFile]] = []
     for row, path in enumerate(map(unquote, actions["path"].to_pylist())):
-        found = vars(directory.find(path if _is_absolute(path) else f"{directory.name}/{path}"))
+        is_absolute = path.startswith(("/", "file:")) or "://" in path
+        found = vars(directory.find(path if is_absolute else f"{directory.name}/{path}"))
         constants = {column: array[row] for column, array in values.items()}
         rows = deleted.pop(_remove_scheme(path), np.empty(0, dtype=np.int64))
         file = TableFile(**found, table=read, columns=columns, constants=constants, deleted_rows=rows)
@@ -121,10 +122,6 @@ def _find_deleted_rows(table: DeltaTable, place: str) -> dict[str, NDArray[np.in
             mask = is_kept.values.to_numpy(zero_copy_only=False)
             deleted[_remove_scheme(unquote(name)).removeprefix(f"{place}/")] = np.flatnonzero(~mask).astype(np.int64)
     return deleted
-
-
-def _is_absolute(path: str) -> bool:
-    return path.startswith("/") or "://" in path or path.startswith("file:")
 
 
 def _remove_scheme(name: str) -> str:

@@ -25,8 +25,15 @@ from pyiceberg.table.puffin import PuffinFile
 from pyiceberg.transforms import IdentityTransform
 
 from dlrm.data.raw.data_file import DataFile
-from dlrm.data.raw.tables.logs import METADATA
-from dlrm.data.raw.tables.table import EqualityDelete, TableColumn, TableDirectory, TableFile, TableVersion, sort_files
+from dlrm.data.raw.tables.table import (
+    METADATA,
+    EqualityDelete,
+    TableColumn,
+    TableDirectory,
+    TableFile,
+    TableVersion,
+    sort_files,
+)
 
 _FOLDER, _HINT = "metadata", "version-hint.text"
 _NUMBER = re.compile(r"v?(\d+)")
@@ -75,17 +82,6 @@ class IcebergSnapshot:
     def _names(self) -> dict[int, str]:
         schemas = [*self.metadata.schemas, self.schema]
         return {field.field_id: field.name for schema in schemas for field in schema.fields}
-
-
-def open_snapshot(directory: TableDirectory, version: str | None) -> IcebergSnapshot:
-    """Open a snapshot of a table, the present one if `version` is None.
-
-    Raises DataError if no or more than one file of metadata may be the present one, and exceptions of the library.
-    """
-    named = directory.metadata_name
-    text = _read(directory, named or _find_present(directory))
-    metadata = TableMetadataUtil.parse_raw((gzip.decompress(text) if text.startswith(b"\x1f\x8b") else text).decode())
-    return IcebergSnapshot(directory, metadata, None if named else version)
 
 
 def _find_present(directory: TableDirectory) -> str:
@@ -151,10 +147,13 @@ class _Input(InputFile):
 def list_iceberg_files(directory: TableDirectory, version: str | None) -> list[TableFile]:
     """List the files of a version of a table; version None is the present one.
 
-    Raises DataError if a file is missing, is not Parquet or is
-    outside the data roots, and exceptions of that library.
+    Raises DataError if a file is missing, is not Parquet or is outside the data roots, and if no or more than one file
+    of metadata may be the present one; and exceptions of the library.
     """
-    snapshot = open_snapshot(directory, version)
+    named = directory.metadata_name
+    text = _read(directory, named or _find_present(directory))
+    metadata = TableMetadataUtil.parse_raw((gzip.decompress(text) if text.startswith(b"\x1f\x8b") else text).decode())
+    snapshot = IcebergSnapshot(directory, metadata, None if named else version)
     entries = snapshot.list_entries()
     data = [entry for entry in entries if entry.data_file.content == DataFileContent.DATA]
     other = next((entry.data_file for entry in data if entry.data_file.file_format != FileFormat.PARQUET), None)

@@ -1,19 +1,21 @@
-"""Tables of Delta Lake, Iceberg and Hudi: their directories hold deleted rows too, known only from the logs."""
+"""Tables of Delta Lake, Iceberg and Hudi: their directories hold deleted rows too, known only from the logs.
+
+The library of the kind of table lists the files by the log.
+"""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from pyarrow import fs
 
 from dlrm.data.errors import DataError
 from dlrm.data.raw.stores import open_store
+from dlrm.data.raw.tables.table import METADATA, TableDirectory, TableFile
 
 DELTA, ICEBERG, HUDI = "Delta Lake", "Iceberg", "Hudi"
 _LOGS = {"_delta_log": DELTA, ".hoodie": HUDI}
 """Kinds of tables by the directory of their log."""
-METADATA = re.compile(r"v?\d+(-[^/]*)?(\.gz)?\.metadata\.json(\.gz)?|version-hint\.text")
-"""Names of the files in the directory `metadata` of an Iceberg table that describe it as a whole."""
 _IN_LOG = re.compile(rf"(.*?)/(?:(_delta_log|\.hoodie)/.*|metadata/(?:{METADATA.pattern}))", re.DOTALL)
 """Paths of files of a log: directory of the table, and of the log unless it is Iceberg's."""
 _MAX_LEVELS = 12
@@ -72,3 +74,39 @@ def make_table_error(name: str, kind: str, field: str | None) -> DataError:
     copy = "files with a copy of its present rows"
     whole = f"{copy}, or" if kind == HUDI else f"{name}, to read its present rows by its log, or"
     return DataError(message, name, field=field, valid=f"{whole} the names of files that hold no other rows")
+
+
+_LIBRARIES = {DELTA: "deltalake", ICEBERG: "pyiceberg"}
+"""Library that reads the logs of each kind of table."""
+_MAX_MESSAGE = 300
+
+
+def list_table_files(directory: TableDirectory, kind: str, versions: Mapping[str, str]) -> Sequence[TableFile]:
+    """List the files of a table; at least one of them has rows.
+
+    versions: version to read by the directory of a table; other tables are read at their newest version. Raises
+    DataError if the table cannot be read by its log.
+    """
+    library = _LIBRARIES.get(kind)
+    if library is None:
+        raise make_table_error(directory.name, kind, directory.field)
+    try:
+        if kind == DELTA:
+            from dlrm.data.raw.tables.delta import list_delta_files as list_files
+        else:
+            from dlrm.data.raw.tables.iceberg import list_iceberg_files as list_files
+        files = list_files(directory, versions.get(directory.name))
+    except ImportError:
+        message = f"is a table of {kind}, which the library {library} reads by its log, and that is not installed"
+        valid = "pip install 'dlrm-service[tables]', or files with a copy of its present rows"
+        raise directory.make_error(message, valid) from None
+    except DataError:
+        raise
+    # The libraries raise errors of many kinds where a log is damaged or has what they cannot read.
+    except Exception as error:
+        reason = " ".join(str(error).partition(" [type=")[0].split())[:_MAX_MESSAGE] or type(error).__name__
+        valid = f"a table that {library} can read, or files with a copy of its present rows"
+        raise directory.make_error(f"is a table of {kind} whose log cannot be read: {reason}", valid) from None
+    if not files:
+        raise directory.make_error(f"is a table of {kind} that has no rows", "a table with rows")
+    return files

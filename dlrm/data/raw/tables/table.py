@@ -1,6 +1,7 @@
 """Tables of Delta Lake and Iceberg: their directories, and their files, which the log names, at one version."""
 
 import hashlib
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
@@ -12,9 +13,8 @@ from numpy.typing import NDArray
 
 from dlrm.config.patterns import hide_credentials, is_remote, make_natural_sort_key
 from dlrm.data.errors import DataError
-from dlrm.data.raw.data_file import DataFile, find_object
+from dlrm.data.raw.data_file import DataFile, Roots, find_object
 from dlrm.data.raw.stores import StoreError
-from dlrm.data.roots import Roots
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,8 @@ class EqualityDelete:
     """Columns whose values are compared."""
 
 
+METADATA = re.compile(r"v?\d+(-[^/]*)?(\.gz)?\.metadata\.json(\.gz)?|version-hint\.text")
+"""Names of the files in the directory `metadata` of an Iceberg table that describe it as a whole."""
 _NO_ROWS = np.empty(0, dtype=np.int64)
 
 
@@ -81,18 +83,14 @@ class TableDirectory:
         self.name, self.field = name, field
         self.metadata_name: str | None = None
         """Name of the file of metadata that a user has chosen, for Iceberg; None: the present one."""
-        self._roots, self._objects = roots, objects or {}
-
-    def list_objects(self) -> dict[str, DataFile]:
-        """List all objects of a table in a store, by their name in its directory."""
-        return {name.removeprefix(f"{self.name}/"): file for name, file in self._objects.items()}
+        self._roots, self.objects = roots, objects or {}
 
     def list_names(self, folder: str) -> list[str]:
         """List the names of the visible files directly in a folder of the table. Raises DataError for a link that leads
         out of the data roots."""
         start = f"{self.name}/{folder}/"
         if is_remote(self.name):
-            return [name.removeprefix(start) for name in self._objects if name.rpartition("/")[0] + "/" == start]
+            return [name.removeprefix(start) for name in self.objects if name.rpartition("/")[0] + "/" == start]
         self._roots.check(Path(start), start, self.field, "a table")
         paths = [path for path in Path(start).iterdir() if not path.name.startswith(".")]
         for path in paths:
@@ -110,24 +108,17 @@ class TableDirectory:
             valid = "a table whose files are on this machine, in s3:// or in gs://"
             raise self.make_error(f"names a file in {scheme}://", valid)
         try:
-            return self._find_object(name) if is_remote(name) else self._find_local(name)
+            if not is_remote(name):
+                real = Path(self.name, name).resolve()
+                self._roots.check(real, name, self.field)
+                return DataFile.from_path(real)
+            self._roots.check_object(name, hide_credentials(name), self.field)
+            if found := self.objects.get(name) or find_object(name):
+                return found
         except (OSError, RuntimeError, StoreError, pa.ArrowException):
-            missing = hide_credentials(name)
-            raise self.make_error(
-                f"names a file that cannot be read: {missing}", "a table with all its files"
-            ) from None
-
-    def _find_local(self, name: str) -> DataFile:
-        real = Path(self.name, name).resolve()
-        self._roots.check(real, name, self.field)
-        return DataFile.from_path(real)
-
-    def _find_object(self, name: str) -> DataFile:
-        self._roots.check_object(name, hide_credentials(name), self.field)
-        found = self._objects.get(name) or find_object(name)
-        if found is None:
-            raise FileNotFoundError(name)
-        return found
+            pass
+        message = f"names a file that cannot be read: {hide_credentials(name)}"
+        raise self.make_error(message, "a table with all its files")
 
     def make_error(self, message: str, valid: str) -> DataError:
         """Make an error about the table. message: what follows the name of its directory."""

@@ -1,4 +1,4 @@
-"""Slow and exact check of the lines of Criteo TSV, for blocks that the fast reader refuses."""
+"""Reader of Criteo TSV, with a slow and exact check of the lines for blocks that the fast reader refuses."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,16 @@ from dlrm.data.errors import DataError
 from dlrm.data.raw.block import BadRows, Block, CategoricalValues, Parsed, RawTable, format_value, make_unknown_labels
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.file_kinds import refuse_json_lines
-from dlrm.data.raw.text.lines import BLOCK_BYTES, Lines, enumerate_lines, get_first_line, is_utf8, read_lines
+from dlrm.data.raw.text.lines import (
+    BLOCK_BYTES,
+    DoubtfulError,
+    Fault,
+    Lines,
+    get_first_line,
+    is_utf8,
+    read_lines,
+    select_rows,
+)
 from dlrm.data.raw.values.distinct import encode_distinct_ids
 from dlrm.data.raw.values.integers import VALID
 
@@ -49,52 +58,32 @@ _ROWS = {
 }
 
 
-def select_good_lines(data: bytes, labels: Labels, bad: BadRows, starts_file: bool, keep_going: bool) -> bytes:
-    """Select the lines of `data` that are rows, and record the others in `bad`.
-
-    starts_file: `data` begins with the first line of the file. keep_going: otherwise stop at the first bad line.
-    """
-    kept: list[bytes] = []
-    is_row = _ROWS[labels].fullmatch
-    for row, whole_line in enumerate_lines(data):
-        line = whole_line.removesuffix(b"\r")
-        if is_row(b"\t" + line if labels is Labels.ABSENT else line):
-            kept.append(line)
-            continue
-        message, field, valid = _find_fault(line, labels, is_first=starts_file and row == 0)
-        bad.add_one(row, field, (message, valid))
-        if not keep_going:
-            break
-    return b"".join(line + b"\n" for line in kept)
-
-
-def _find_fault(line: bytes, labels: Labels, is_first: bool) -> tuple[str, str | None, str]:
-    """Find the fault of a bad line: return its message, the column at fault (None for the whole line) and the valid
-    values."""
+def _find_fault(line: bytes, labels: Labels, is_first: bool) -> Fault:
+    """Find the fault of a bad line. is_first: whether it is the first line of the file."""
     if not line:
-        return "the line is blank", None, "one row per line"
+        return None, ("the line is blank", "one row per line")
     if not is_utf8(line):
-        return "not UTF-8", None, "plain UTF-8 text, or text compressed with gzip or zstd"
+        return None, ("not UTF-8", "plain UTF-8 text, or text compressed with gzip or zstd")
     columns = line.split(b"\t")
     if is_first and _WORD.fullmatch(columns[0]):
-        return "the first line is a header", None, "only rows; format csv reads files with a header"
+        return None, ("the first line is a header", "only rows; format csv reads files with a header")
     names = labels.columns
     if len(columns) != len(names):
         description = "13 integers, 26 hexadecimal categories; a blank is a missing value"
         valid = f"{len(names)}: {'' if labels is Labels.ABSENT else 'label, '}{description}"
         # After the first line it is known whether the file has the label column.
         valid += "; or 39, without the label" if labels is Labels.IGNORED and is_first else ""
-        return f"has {format_count(len(columns), 'tab-separated column')}", None, valid
+        return None, (f"has {format_count(len(columns), 'tab-separated column')}", valid)
     if labels is Labels.READ and columns[0] not in (b"0", b"1"):
         description = f"{format_value(columns[0].decode())} is not a label" if columns[0] else "the label is missing"
-        return description, "label", "0 or 1"
+        return "label", (description, "0 or 1")
     first = 0 if labels is Labels.ABSENT else 1
     for position, value in enumerate(columns[first:]):
         is_dense = position < _NUM_DENSE
         if value and not re.fullmatch(_INTEGER if is_dense else _HEXADECIMAL, value):
             description = "an integer" if is_dense else "a hexadecimal id"
             valid = "up to 18 digits, with - in front where negative, or blank" if is_dense else VALID
-            return f"{format_value(value.decode())} is not {description}", names[first + position], valid
+            return names[first + position], (f"{format_value(value.decode())} is not {description}", valid)
     raise AssertionError("a line without a fault is a row")
 
 
@@ -104,10 +93,6 @@ _TYPES = {name: pl.Int64() if name in _DENSE else pl.String() for name in CRITEO
 _MAX_ID_DIGITS = 8
 _MAX_INTEGER = 10**18 - 1
 _TAB, _NEWLINE, _MINUS, _ZERO, _ONE = b"\t\n-01"
-
-
-class _DoubtfulError(Exception):
-    """Doubt whether every line is a row: Polars is lenient and accepts some that are not."""
 
 
 def cut_criteo_blocks(file: DataFile, block_bytes: int = BLOCK_BYTES, with_labels: bool = True) -> Iterator[Block]:
@@ -130,21 +115,26 @@ def _parse(lines: Lines, file: str, labels: Labels, keep_going: bool) -> Parsed:
     try:
         data = lines.data.replace(b"\r\n", b"\n") if b"\r" in lines.data else lines.data
         return Parsed(_parse_table(data, lines.num_lines, labels))
-    except (_DoubtfulError, pl.exceptions.PolarsError):
+    except (DoubtfulError, pl.exceptions.PolarsError):
         pass
     bad = BadRows(file, lines.first_number, lines.num_lines)
-    data = select_good_lines(lines.data, labels, bad, lines.first_number == 1, keep_going)
+    is_row, prefix = _ROWS[labels].fullmatch, b"\t" if labels is Labels.ABSENT else b""
+
+    def find_fault(line: bytes, row: int) -> Fault | None:
+        return None if is_row(prefix + line) else _find_fault(line, labels, is_first=lines.first_number + row == 1)
+
+    data = select_rows(lines.data, bad, keep_going, find_fault)
     if not keep_going:
         bad.raise_first()
     try:
         return bad.make_parsed(_parse_table(data, int(bad.good.sum()), labels, is_checked=True))
-    except (_DoubtfulError, pl.exceptions.PolarsError):
+    except (DoubtfulError, pl.exceptions.PolarsError):
         # Polars' message is left out: it may quote the line.
         raise DataError("not readable", file, valid="Criteo TSV") from None
 
 
 def _parse_table(data: bytes, num_rows: int, labels: Labels, is_checked: bool = False) -> RawTable:
-    """Parse the lines with Polars. Raises _DoubtfulError or a PolarsError if some line may not be a row.
+    """Parse the lines with Polars. Raises DoubtfulError or a PolarsError if some line may not be a row.
 
     is_checked: every line is known to be a row, so that the checks of form and values are skipped.
     """
@@ -159,7 +149,7 @@ def _parse_table(data: bytes, num_rows: int, labels: Labels, is_checked: bool = 
     types = {name: _TYPES[name] for name in labels.columns}
     columns = pl.read_csv(data, has_header=False, separator="\t", schema=types, quote_char=None)
     if len(columns) != num_rows:
-        raise _DoubtfulError("Polars has not found every line")
+        raise DoubtfulError("Polars has not found every line")
     if not is_checked:
         _check_values(characters, columns)
     is_positive = characters[starts] == _ONE
@@ -172,33 +162,33 @@ def _parse_table(data: bytes, num_rows: int, labels: Labels, is_checked: bool = 
 
 
 def _check_form(data: bytes, characters: NDArray[np.uint8], starts: NDArray[np.int64], labels: Labels) -> None:
-    """Raise _DoubtfulError for a label other than 0 or 1, a wrong number of tabs, or characters that Polars overlooks.
+    """Raise DoubtfulError for a label other than 0 or 1, a wrong number of tabs, or characters that Polars overlooks.
 
     If the total number of tabs is right, no line can have too few columns: another one would have too many, and
     Polars refuses that.
     """
     if np.count_nonzero(characters == _TAB) != (len(labels.columns) - 1) * len(starts):
-        raise _DoubtfulError("some line has too few or too many columns")
+        raise DoubtfulError("some line has too few or too many columns")
     if labels is Labels.READ:
         firsts = characters[starts]
         if not np.all((firsts == _ZERO) | (firsts == _ONE)) or np.any(characters[starts + 1] != _TAB):
-            raise _DoubtfulError("some label is not 0 or 1")
+            raise DoubtfulError("some label is not 0 or 1")
     if any(character in data for character in (b"+", b" ", b"\r", b"\0")):
-        raise _DoubtfulError("characters that Polars overlooks")
+        raise DoubtfulError("characters that Polars overlooks")
 
 
 def _check_values(characters: NDArray[np.uint8], columns: pl.DataFrame) -> None:
-    """Raise _DoubtfulError for values that Polars should have refused.
+    """Raise DoubtfulError for values that Polars should have refused.
 
     It accepts a minus in a hexadecimal number, and numbers of any length.
     """
     num_negative = sum(int((columns[name] < 0).sum()) for name in _DENSE)
     if np.count_nonzero(characters == _MINUS) != num_negative:
-        raise _DoubtfulError("a minus is where none should be")
+        raise DoubtfulError("a minus is where none should be")
     if not all(columns[name].is_between(-_MAX_INTEGER, _MAX_INTEGER).all() for name in _DENSE):
-        raise _DoubtfulError("an integer is too large")
+        raise DoubtfulError("an integer is too large")
     if any((columns[name].str.len_bytes() > _MAX_ID_DIGITS).any() for name in _CATEGORICAL):
-        raise _DoubtfulError("an id is too long")
+        raise DoubtfulError("an id is too long")
 
 
 def _parse_ids(texts: pl.Series) -> CategoricalValues:
@@ -206,5 +196,5 @@ def _parse_ids(texts: pl.Series) -> CategoricalValues:
     if not ids.null_count():
         return encode_distinct_ids(ids.to_numpy(), None)
     if ids.null_count() != texts.null_count():
-        raise _DoubtfulError("an id is not hexadecimal")
+        raise DoubtfulError("an id is not hexadecimal")
     return encode_distinct_ids(ids.fill_null(0).to_numpy(), ids.is_null().to_numpy())

@@ -1,9 +1,9 @@
-"""Slow and exact check of the lines of a CSV file, for blocks that the fast reader refuses."""
+"""Reader of CSV, with a slow and exact check of the lines for blocks that Arrow's reader refuses."""
 
 import difflib
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -26,7 +26,16 @@ from dlrm.data.raw.text.csv_start import (
     try_split,
     unify_delimiter,
 )
-from dlrm.data.raw.text.lines import BLOCK_BYTES, Lines, enumerate_lines, get_first_line, is_utf8, read_lines
+from dlrm.data.raw.text.lines import (
+    BLOCK_BYTES,
+    DoubtfulError,
+    Fault,
+    Lines,
+    get_first_line,
+    is_utf8,
+    read_lines,
+    select_rows,
+)
 from dlrm.data.raw.values.columns import list_columns_to_read, parse_columns
 
 
@@ -35,53 +44,29 @@ class CsvLineChecker:
 
     def __init__(self, delimiter: str, num_columns: int, columns_from: str) -> None:
         """Build the pattern of a value. columns_from: source of `num_columns` in messages, as in `the header has`."""
-        self._delimiter, self._num_columns, self._columns_from = (
-            get_character(delimiter).encode(),
-            num_columns,
-            columns_from,
-        )
-        self._shown_delimiter = delimiter
+        self._delimiter, self._shown_delimiter = get_character(delimiter).encode(), delimiter
+        self._num_columns, self._columns_from = num_columns, columns_from
         between = re.escape(self._delimiter)
         # Possessive quantifiers: a quote that is never closed must not match as plain text.
         self._value = re.compile(rb'(?:"(?:[^"]++|"")*+"[^%b]*|[^"%b][^%b]*|)(?:%b|\Z)' % ((between,) * 4))
 
-    def select_rows(self, data: bytes, bad: BadRows, keep_going: bool) -> bytes:
-        """Select the lines that are rows, with LF as line end, and record the others in `bad`.
-
-        keep_going: otherwise stop at the first bad line, and count all lines from there on as bad.
-        """
-        kept: list[bytes] = []
-        for row, whole_line in enumerate_lines(data):
-            line = whole_line.removesuffix(b"\r")
-            fault = self._find_fault(line)
-            if fault is None:
-                kept.append(line)
-                continue
-            bad.add_one(row, None, fault)
-            if not keep_going:
-                bad.good[row:] = False
-                break
-        return b"".join(line + b"\n" for line in kept)
-
-    def is_row(self, line: bytes) -> bool:
-        """Whether `line`, given without its line end, is a row."""
-        return self._find_fault(line) is None
-
-    def _find_fault(self, line: bytes) -> tuple[str, str] | None:
+    def find_fault(self, line: bytes, _: int = 0) -> Fault | None:
+        """Find why a line, given without its end, is no row; None for a row."""
         if not line:
             is_value = self._num_columns == 1
-            return "the line is blank", 'one row per line; "" is a missing value' if is_value else "one row per line"
+            valid = 'one row per line; "" is a missing value' if is_value else "one row per line"
+            return None, ("the line is blank", valid)
         if b"\0" in line or b"\r" in line:
             character = "a NUL byte" if b"\0" in line else "a carriage return inside the line"
-            return f"holds {character}", "UTF-8 text whose lines end in LF or CR LF"
+            return None, (f"holds {character}", "UTF-8 text whose lines end in LF or CR LF")
         if not is_utf8(line):
-            return "not UTF-8", "UTF-8 text"
+            return None, ("not UTF-8", "UTF-8 text")
         num_columns = self._count_columns(line)
         if num_columns is None:
-            return "a quoted value does not end on its line", "values without line breaks"
+            return None, ("a quoted value does not end on its line", "values without line breaks")
         if num_columns != self._num_columns:
             valid = f"{self._num_columns}, as {self._columns_from}, with {self._shown_delimiter!r} between them"
-            return f"has {format_count(num_columns, 'column')}", valid
+            return None, (f"has {format_count(num_columns, 'column')}", valid)
         return None
 
     def _count_columns(self, line: bytes) -> int | None:
@@ -122,7 +107,8 @@ def cut_csv_blocks(
             refuse_json_lines(get_first_line(lines), file.name)
             first = skip_comments(lines, schema.delimiter)
             # A file to score may have a header though those of the training had none.
-            if not schema.columns or (not with_labels and _names_columns(first, schema)):
+            cells, needed = try_split(get_first_line(first), schema.delimiter), list_columns_to_read(schema, False)
+            if not schema.columns or (not with_labels and {*needed} <= {*cells} <= {*schema.columns}):
                 required = [name for name in list_columns_to_read(schema, with_labels) if name not in file.path_values]
                 names = _read_header(first, file.name, required, schema.delimiter)
                 header, rows = get_first_line(first), first.drop_first()
@@ -141,17 +127,11 @@ def _read_lines(file: DataFile, delimiter: str, block_bytes: int) -> Iterator[Li
         yield lines if len(delimiter) == 1 else replace(lines, data=unify_delimiter(lines.data, delimiter))
 
 
-def _names_columns(lines: Lines, schema: SchemaConfig) -> bool:
-    """Whether the first line has the names of all columns to read, and no cell but names of `schema.columns`."""
-    cells = try_split(get_first_line(lines), schema.delimiter)
-    return {*list_columns_to_read(schema, with_labels=False)} <= {*cells} <= {*(schema.columns or [])}
-
-
 def _find_columns(lines: Lines, schema: SchemaConfig) -> list[str]:
     """Return `schema.columns`, without label and weight where the number of values in the first line fits that."""
     listed = schema.columns or []
     fewer = [name for name in listed if name not in (schema.label, schema.weight)]
-    is_without = CsvLineChecker(schema.delimiter, len(fewer), "").is_row(get_first_line(lines))
+    is_without = CsvLineChecker(schema.delimiter, len(fewer), "").find_fault(get_first_line(lines)) is None
     return fewer if is_without else listed
 
 
@@ -189,10 +169,6 @@ def _list_names(names: list[str], required: list[str], missing: str) -> str:
     return f"the first line has {format_some(quoted, len(names))}"
 
 
-class _UnevenError(Exception):
-    """Block whose lines may not be one row each."""
-
-
 class _BlockReader:
     """Parser of the blocks of one file."""
 
@@ -225,7 +201,7 @@ class _BlockReader:
         bad = BadRows(self._file, lines.first_number, lines.num_lines)
         try:
             table = self._parse_strings(_normalise_line_ends(lines.data), lines.num_lines)
-        except (_UnevenError, pa.ArrowInvalid):
+        except (DoubtfulError, pa.ArrowInvalid):
             table = self._parse_line_by_line(lines.data, bad, keep_going)
         if lines.first_number == self._first_line and bad.good[0] and self._is_header(table):
             valid = "data in the first line, or a schema without `columns`: the names then come from the header"
@@ -236,29 +212,18 @@ class _BlockReader:
     def _parse_strings(self, data: bytes, num_lines: int) -> pa.Table:
         """Parse `data` to the columns to read, as strings, null if blank.
 
-        Raises _UnevenError if the number of rows is not `num_lines`, or pyarrow.ArrowInvalid.
+        Raises DoubtfulError if the number of rows is not `num_lines`, or pyarrow.ArrowInvalid.
         """
         read = list_columns_to_read(self._schema, self._with_labels)
         kept = [name for name in read if name not in self._stated]
-        types = dict.fromkeys(kept, pa.string())
         if not num_lines:
             return pa.schema(dict.fromkeys(read, pa.string())).empty_table()
         # Append one blank row: a quote left open at the end swallows it, so that the number of rows reveals the quote.
         num_extra = int(b'"' in data)
         data += (self._delimiter.encode() * (len(self._names) - 1) + b"\n") * num_extra
-        table = arrow_csv.read_csv(
-            pa.BufferReader(data),
-            read_options=arrow_csv.ReadOptions(column_names=self._names, block_size=len(data) + 1, use_threads=False),
-            parse_options=arrow_csv.ParseOptions(delimiter=self._delimiter, ignore_empty_lines=False),
-            convert_options=arrow_csv.ConvertOptions(
-                column_types=types,
-                include_columns=kept,
-                null_values=["", *self._schema.missing],
-                strings_can_be_null=True,
-            ),
-        )
+        table = read_strings(data, self._names, self._delimiter, kept, self._schema.missing)
         if table.num_rows != num_lines + num_extra:
-            raise _UnevenError("a quoted value continues on the next line")
+            raise DoubtfulError("a quoted value continues on the next line")
         if self._delimiter != self._schema.delimiter and num_extra:
             # Inside quotes the delimiter is a part of the value.
             texts = pl.DataFrame(table).with_columns(
@@ -273,10 +238,10 @@ class _BlockReader:
         return table
 
     def _parse_line_by_line(self, data: bytes, bad: BadRows, keep_going: bool) -> pa.Table:
-        rows = self._lines.select_rows(data, bad, keep_going)
+        rows = select_rows(data, bad, keep_going, self._lines.find_fault)
         try:
             return self._parse_strings(rows, int(bad.good.sum()))
-        except (_UnevenError, pa.ArrowInvalid):
+        except (DoubtfulError, pa.ArrowInvalid):
             # Arrow's message is left out: it quotes the line.
             raise DataError("not readable", self._file, valid="CSV") from None
 
@@ -290,15 +255,33 @@ class _BlockReader:
         return _WORD.fullmatch(label) is not None if self._schema.positive is None else label == self._schema.label
 
 
+def read_strings(data: bytes, names: list[str], character: str, kept: list[str], missing: Sequence[str]) -> pa.Table:
+    """Read the columns `kept` of lines as strings, null if blank or one of `missing`. Raises pyarrow.ArrowInvalid.
+
+    names: different names of all columns. character: the one between columns.
+    """
+    return arrow_csv.read_csv(
+        pa.BufferReader(data),
+        read_options=arrow_csv.ReadOptions(column_names=names, block_size=len(data) + 1, use_threads=False),
+        parse_options=arrow_csv.ParseOptions(delimiter=character, ignore_empty_lines=False),
+        convert_options=arrow_csv.ConvertOptions(
+            column_types=dict.fromkeys(kept, pa.string()),
+            include_columns=kept,
+            null_values=["", *missing],
+            strings_can_be_null=True,
+        ),
+    )
+
+
 def _normalise_line_ends(data: bytes) -> bytes:
     """Return `data` with all lines ending in LF alone.
 
-    Raises _UnevenError or pyarrow.ArrowInvalid where some line is blank or not text.
+    Raises DoubtfulError or pyarrow.ArrowInvalid where some line is blank or not text.
     """
     if b"\r" in data:
         data = data.replace(b"\r\n", b"\n")
     if b"\r" in data or b"\0" in data or b"\n\n" in data or data.startswith(b"\n"):
-        raise _UnevenError("some line is blank or holds control characters")
+        raise DoubtfulError("some line is blank or holds control characters")
     offsets = pa.py_buffer(np.array([0, len(data)], dtype=np.int64))
     pa.LargeStringArray.from_buffers(1, offsets, pa.py_buffer(data)).validate(full=True)
     return data

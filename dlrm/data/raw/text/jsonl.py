@@ -15,22 +15,14 @@ from dlrm.config import SchemaConfig
 from dlrm.data.errors import DataError
 from dlrm.data.raw.block import BadRows, Block, Parsed
 from dlrm.data.raw.data_file import DataFile
-from dlrm.data.raw.text.lines import BLOCK_BYTES, Lines, enumerate_lines, read_lines
+from dlrm.data.raw.text.lines import BLOCK_BYTES, DoubtfulError, Lines, enumerate_lines, read_lines
 from dlrm.data.raw.values.columns import list_columns_to_read, parse_columns
 
 VALID_LINE = 'one JSON object per line, such as {"label": 1, "site": "a"}'
 
 
-class JsonLineError(ValueError):
-    """Fault of a line of JSON: field at fault, None for the whole line; message; what would be valid."""
-
-    def __init__(self, field: str | None, message: str, valid: str) -> None:
-        super().__init__(message)
-        self.field, self.message, self.valid = field, message, valid
-
-
 def parse_object(line: bytes, parse_integer: Callable[[str], Any] = str) -> dict[str, Any]:
-    """Parse a line to an object. NaN is null; of two values of one key, the first counts. Raises JsonLineError.
+    """Parse a line to an object. NaN is null; of two values of one key, the first counts. Raises DataError.
 
     parse_integer: reads the digits of an integer; by default numbers stay text: see `format_float`.
     """
@@ -43,13 +35,13 @@ def parse_object(line: bytes, parse_integer: Callable[[str], Any] = str) -> dict
             object_pairs_hook=_build_object,
         )
     except UnicodeDecodeError:
-        raise JsonLineError(None, "not UTF-8", "UTF-8 text") from None
+        raise DataError("not UTF-8", valid="UTF-8 text") from None
     except (ValueError, RecursionError) as error:
         # The message of the JSON reader quotes no text of the line.
         reason = f": {error.msg}" if isinstance(error, json.JSONDecodeError) else ""
-        raise JsonLineError(None, f"is not JSON{reason}" if line.strip() else "the line is blank", VALID_LINE) from None
+        raise DataError(f"is not JSON{reason}" if line.strip() else "the line is blank", valid=VALID_LINE) from None
     if not isinstance(found, dict):
-        raise JsonLineError(None, "is not a JSON object", VALID_LINE)
+        raise DataError("is not a JSON object", valid=VALID_LINE)
     return found
 
 
@@ -67,7 +59,7 @@ def format_float(text: str) -> str:
 
 
 def read_texts(found: Mapping[str, Any], name: str, *, is_list: bool) -> Any:
-    """Return the value of a column as text, or as a list of texts; None if it is missing. Raises JsonLineError.
+    """Return the value of a column as text, or as a list of texts; None if it is missing. Raises DataError.
 
     name: a key, or the keys of nested objects with dots between them.
     """
@@ -77,7 +69,7 @@ def read_texts(found: Mapping[str, Any], name: str, *, is_list: bool) -> Any:
     if is_list:
         if not isinstance(value, list):
             valid = "a list such as [1, 2]; or in the schema multi_hot: false, or no length"
-            raise JsonLineError(name, "is not a list", valid)
+            raise DataError("is not a list", field=name, valid=valid)
         return [None if item is None else _to_text(item, name) for item in value]
     return _to_text(value, name)
 
@@ -92,31 +84,27 @@ def find_value(found: Mapping[str, Any], name: str) -> Any:
         if nested is not None and not isinstance(nested, dict):
             if name in found:
                 return value
-            raise JsonLineError(name, "stands in something else than an object", _show_nested(keys))
+            example = "an object such as " + "".join(f'{{"{key}": ' for key in keys) + "1" + "}" * len(keys)
+            raise DataError("stands in something else than an object", field=name, valid=example)
         nested = None if nested is None else nested.get(key)
     if value is not None and nested is not None:
-        raise JsonLineError(name, "is the name of a key and of a key in an object", "one of them")
+        raise DataError("is the name of a key and of a key in an object", field=name, valid="one of them")
     return nested if value is None else value
-
-
-def _show_nested(keys: Sequence[str]) -> str:
-    return "an object such as " + "".join(f'{{"{key}": ' for key in keys) + "1" + "}" * len(keys)
 
 
 def _to_text(value: Any, name: str) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if not isinstance(value, str):
-        kind = "a list" if isinstance(value, list) else "an object"
-        valid = "a text, a number, true, false or null"
-        raise JsonLineError(
-            name, f"is {kind}", valid + ("; or in the schema multi_hot: true, or length" if kind == "a list" else "")
-        )
+        kind, more = "an object", ""
+        if isinstance(value, list):
+            kind, more = "a list", "; or in the schema multi_hot: true, or length"
+        raise DataError(f"is {kind}", field=name, valid=f"a text, a number, true, false or null{more}")
     try:
         if not value.isascii():
             value.encode()
     except UnicodeEncodeError:
-        raise JsonLineError(name, "holds half of a surrogate pair", "UTF-8 text") from None
+        raise DataError("holds half of a surrogate pair", field=name, valid="UTF-8 text") from None
     return value
 
 
@@ -124,10 +112,6 @@ _MAX_FILES = 64
 """Largest number of files whose keys are checked."""
 _UNESCAPED = re.compile(r"[\w .-]*", re.ASCII)
 """Names that every program writes as they are."""
-
-
-class _DoubtfulError(Exception):
-    """Doubt whether Polars has read every value as it stands."""
 
 
 def cut_jsonl_blocks(
@@ -171,7 +155,7 @@ def _parse(lines: Lines, file: DataFile, schema: SchemaConfig, with_labels: bool
     columns = {name: name in lists for name in list_columns_to_read(schema, with_labels)}
     try:
         found = _read_with_polars(lines, columns)
-    except (_DoubtfulError, pl.exceptions.PolarsError):
+    except (DoubtfulError, pl.exceptions.PolarsError):
         found = _read_line_by_line(lines.data, columns, bad, keep_going)
     for name, value in file.path_values.items():
         if value is not None and columns.get(name) is False:
@@ -207,11 +191,11 @@ def _clean(texts: pl.Series, words: list[str], *, is_number: bool) -> pl.Series:
 def _read_with_polars(lines: Lines, columns: Mapping[str, bool]) -> dict[str, pl.Series]:
     """Read columns of text, or of lists of text. columns: whether a column has lists, by name.
 
-    Raises _DoubtfulError or a PolarsError if some line may be at fault.
+    Raises DoubtfulError or a PolarsError if some line may be at fault.
     """
     frame = pl.read_ndjson(io.BytesIO(lines.data), schema=_make_schema(columns))
     if frame.height != lines.num_lines:
-        raise _DoubtfulError("some line is blank")
+        raise DoubtfulError("some line is blank")
     return {name: _find_column(frame, name) for name in columns}
 
 
@@ -223,7 +207,7 @@ def _make_schema(columns: Mapping[str, bool]) -> dict[str, Any]:
         *parents, last = name.split(".")
         for place, key in ((tree, name), (_descend(tree, parents), last)):
             if place.setdefault(key, kind) != kind:
-                raise _DoubtfulError("a name stands for a value and for an object")
+                raise DoubtfulError("a name stands for a value and for an object")
     return _make_structs(tree)
 
 
@@ -231,7 +215,7 @@ def _descend(tree: dict[str, Any], keys: list[str]) -> dict[str, Any]:
     for key in keys:
         tree = tree.setdefault(key, {})
         if not isinstance(tree, dict):
-            raise _DoubtfulError("a name stands for a value and for an object")
+            raise DoubtfulError("a name stands for a value and for an object")
     return tree
 
 
@@ -246,24 +230,24 @@ def _find_column(frame: pl.DataFrame, name: str) -> pl.Series:
         for key in keys:
             nested = nested.struct.field(key)
         if (values.is_not_null() & nested.is_not_null()).any():
-            raise _DoubtfulError("a value stands twice in one line")
+            raise DoubtfulError("a value stands twice in one line")
         values = values.zip_with(values.is_not_null(), nested)
     texts = values.explode() if isinstance(values.dtype, pl.List) else values
     if texts.str.contains(r"^[\[{]").any():
-        raise _DoubtfulError("a text may have been a list or an object")
+        raise DoubtfulError("a text may have been a list or an object")
     return values.alias(name)
 
 
 def _read_line_by_line(
     data: bytes, columns: Mapping[str, bool], bad: BadRows, keep_going: bool
 ) -> dict[str, pl.Series]:
-    """Read the lines that are rows, and record the others in `bad`, like `CsvLineChecker.select_rows`."""
+    """Read the lines that are rows, and record the others in `bad`, like `select_rows`."""
     found: dict[str, list[Any]] = {name: [] for name in columns}
     for row, line in enumerate_lines(data):
         try:
             parsed = parse_object(line)
             values = [read_texts(parsed, name, is_list=is_list) for name, is_list in columns.items()]
-        except JsonLineError as fault:
+        except DataError as fault:
             bad.add_one(row, fault.field, (fault.message, fault.valid))
             if keep_going:
                 continue

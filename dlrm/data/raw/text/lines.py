@@ -3,7 +3,7 @@
 import gzip
 import io
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from dlrm.data.errors import DataError
+from dlrm.data.raw.block import BadRows
 from dlrm.data.raw.data_file import DataFile
 from dlrm.data.raw.file_kinds import GZIP, START_BYTES, TEXT, ZSTD, Kind, identify
 
@@ -84,6 +85,10 @@ def read_lines(file: DataFile, block_bytes: int = BLOCK_BYTES) -> Iterator[Lines
             raise DataError("the file is empty", file.name, valid="a file with at least one row")
 
 
+class DoubtfulError(Exception):
+    """Doubt whether a fast reader, which may be lenient, has found every line and every value as they stand."""
+
+
 def get_first_line(lines: Lines) -> bytes:
     """Return the first line of a run, without its end."""
     return lines.data[: lines.data.index(b"\n")].removesuffix(b"\r")
@@ -104,6 +109,30 @@ def enumerate_lines(data: bytes) -> Iterator[tuple[int, bytes]]:
     Yields one line at a time, since a run may hold millions.
     """
     return enumerate(line[:-1] for line in io.BytesIO(data))
+
+
+Fault = tuple[str | None, tuple[str, str]]
+"""Column at fault, None for the whole line; and the message with the valid values."""
+
+
+def select_rows(data: bytes, bad: BadRows, keep_going: bool, find_fault: Callable[[bytes, int], Fault | None]) -> bytes:
+    """Select the lines that are rows, with LF as line end, and record the others in `bad`.
+
+    keep_going: otherwise stop at the first bad line, and count all lines from there on as bad. find_fault: called with
+    a line, without its end, and its number in the run, from 0; returns None for a row.
+    """
+    kept: list[bytes] = []
+    for row, whole_line in enumerate_lines(data):
+        line = whole_line.removesuffix(b"\r")
+        fault = find_fault(line, row)
+        if fault is None:
+            kept.append(line)
+            continue
+        bad.add_one(row, *fault)
+        if not keep_going:
+            bad.good[row:] = False
+            break
+    return b"".join(line + b"\n" for line in kept)
 
 
 def _make_lines(data: bytes, number: int, num_bytes: int) -> Lines:

@@ -8,13 +8,11 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from dlrm.config import SchemaConfig
-from dlrm.data.errors import DataError
-from dlrm.data.raw.block import Block, Parsed
-from dlrm.data.raw.data_file import DataFile
+from dlrm.data.raw.block import Block
+from dlrm.data.raw.data_file import DataFile, name_read_errors
 from dlrm.data.raw.file_kinds import ARROW, ARROW_STREAM, START_BYTES, identify, remove_buffer
-from dlrm.data.raw.typed.parquet import BLOCK_BYTES, MAX_BLOCK_ROWS, ReadColumn, list_read_columns, make_read_schema
-from dlrm.data.raw.typed.typed_table import check_columns, parse_table
-from dlrm.data.raw.values.columns import list_columns_to_read
+from dlrm.data.raw.typed.parquet import BLOCK_BYTES, MAX_BLOCK_ROWS, find_columns_to_read
+from dlrm.data.raw.typed.typed_table import parse_table
 
 
 def cut_arrow_blocks(
@@ -30,10 +28,9 @@ def cut_arrow_blocks(
     its line. Raises DataError if the file is not Arrow IPC, or does not have the columns of the schema.
     """
     with open_arrow(file) as found:
-        names = list_columns_to_read(schema, with_labels)
-        columns = _check_columns(found, file, schema, with_labels=with_labels)
-        stored = [column.name for column in columns if column.stored_name is not None and column.name in names]
-        stated = {column.name: column.value for column in columns if column.is_stated and column.name in names}
+        columns = find_columns_to_read(file, found.schema, schema, with_labels)
+        stored = [column.name for column in columns if column.stored_name is not None]
+        stated = {column.name: column.value for column in columns if column.is_stated}
         first, place = 0, 0
         for table, end in _join_batches(found.read(stored), block_bytes):
             num_rows = max(1, min(block_rows, block_bytes * table.num_rows // max(table.nbytes, 1)))
@@ -43,30 +40,9 @@ def cut_arrow_blocks(
                 num_bytes -= (end - place) * start // table.num_rows
                 for name, value in stated.items():
                     piece = piece.append_column(name, pa.repeat(value, piece.num_rows))
-                parse = partial(_parse, piece, first + start + 1, file.name, schema, with_labels)
+                parse = partial(parse_table, piece, first + start + 1, file.name, schema, with_labels)
                 yield Block(file.name, piece.num_rows, num_bytes, parse)
             first, place = first + table.num_rows, end
-
-
-def check_arrow_columns(file: DataFile, schema: SchemaConfig) -> None:
-    """Check that `file` has the columns of the schema, label and weight included. Raises DataError."""
-    with open_arrow(file) as found:
-        _check_columns(found, file, schema, with_labels=True)
-
-
-def _check_columns(
-    found: "ArrowBatches", file: DataFile, schema: SchemaConfig, *, with_labels: bool
-) -> list[ReadColumn]:
-    """Return all columns of a file and its path. Raises DataError if it lacks columns of the schema."""
-    columns = list_read_columns(file, found.schema)
-    check_columns(make_read_schema(columns), schema, file.name, with_labels)
-    return columns
-
-
-def _parse(
-    table: pa.Table, first_row: int, file: str, schema: SchemaConfig, with_labels: bool, keep_going: bool
-) -> Parsed:
-    return parse_table(table, first_row, file, schema, keep_going, with_labels)
 
 
 class ArrowBatches:
@@ -103,14 +79,8 @@ def open_arrow(file: DataFile) -> Iterator[ArrowBatches]:
         if kind not in (ARROW, ARROW_STREAM):
             raise kind.make_error(file.name)
         raw.seek(0)
-        try:
+        with name_read_errors(file, "Arrow IPC"):
             yield ArrowBatches(pa.PythonFile(raw, mode="r"), file, kind is ARROW_STREAM)
-        # Damaged lengths ask for any amount of memory.
-        except (OSError, MemoryError, pa.ArrowException, UnicodeDecodeError) as error:
-            if isinstance(error, OSError) and file.is_remote:
-                raise OSError(f"{file.name}: reading failed: {error}") from error
-            cause = str(error).strip().partition("\n")[0] or "it is damaged"
-            raise DataError(f"not readable as Arrow IPC: {cause}", file.name, valid="a complete file") from None
 
 
 def _check(batch: pa.RecordBatch) -> pa.RecordBatch:

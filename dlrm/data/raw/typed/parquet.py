@@ -2,8 +2,7 @@
 
 import io
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import accumulate
@@ -16,9 +15,8 @@ from numpy.typing import NDArray
 from pyarrow import parquet
 
 from dlrm.config import SchemaConfig
-from dlrm.data.errors import DataError
-from dlrm.data.raw.block import Block, Parsed
-from dlrm.data.raw.data_file import DataFile
+from dlrm.data.raw.block import Block
+from dlrm.data.raw.data_file import DataFile, name_read_errors
 from dlrm.data.raw.file_kinds import remove_buffer
 from dlrm.data.raw.tables.table import TableColumn, TableFile, TableVersion
 from dlrm.data.raw.typed.typed_table import check_columns, parse_table
@@ -88,6 +86,19 @@ def _find_columns(
 def make_read_schema(columns: Sequence[ReadColumn]) -> pa.Schema:
     """Make the schema of columns as they are read."""
     return pa.schema([(column.name, column.kind) for column in columns])
+
+
+def find_columns_to_read(
+    file: DataFile, stored: pa.Schema, schema: SchemaConfig, with_labels: bool = True
+) -> list[ReadColumn]:
+    """Find the columns of `schema` in a file and its path. stored: its own columns.
+
+    with_labels: include the label and the weight. Raises DataError if a column is missing or has another type.
+    """
+    columns = list_read_columns(file, stored)
+    check_columns(make_read_schema(columns), schema, file.name, with_labels)
+    wanted = {*list_columns_to_read(schema, with_labels)}
+    return [column for column in columns if column.name in wanted]
 
 
 class ParquetRows:
@@ -171,16 +182,12 @@ def _find_equal_rows(keys: pl.DataFrame, deleted: pl.DataFrame) -> NDArray[np.in
 def _read_keys(file: DataFile, keys: Sequence[TableColumn], constants: Mapping[str, pa.Scalar]) -> pl.DataFrame:
     """Read columns of a whole file. In the result their names are their numbers, since names of columns may change."""
     parts: list[pl.DataFrame] = []
-    try:
-        with file.open() as raw, parquet.ParquetFile(raw) as opened:
-            columns = _find_columns(keys, constants, opened.schema_arrow)
-            stored = [column.stored_name for column in columns if column.stored_name is not None]
-            for batch in opened.iter_batches(_KEY_BATCH_ROWS, columns=stored):
-                arrays = [_read_column(column, batch) for column in columns]
-                parts.append(pl.DataFrame({str(index): pl.Series(values) for index, values in enumerate(arrays)}))
-    except pa.ArrowException as error:
-        reason = str(error).partition("\n")[0]
-        raise DataError(f"not readable as Parquet: {reason}", file.name, valid="a complete Parquet file") from None
+    with file.open() as raw, name_read_errors(file, "Parquet"), parquet.ParquetFile(raw) as opened:
+        columns = _find_columns(keys, constants, opened.schema_arrow)
+        stored = [column.stored_name for column in columns if column.stored_name is not None]
+        for batch in opened.iter_batches(_KEY_BATCH_ROWS, columns=stored):
+            arrays = [_read_column(column, batch) for column in columns]
+            parts.append(pl.DataFrame({str(index): pl.Series(values) for index, values in enumerate(arrays)}))
     if not parts:
         return pl.DataFrame(schema={str(index): pl.Null() for index in range(len(keys))})
     return pl.concat(parts, how="vertical_relaxed")
@@ -213,83 +220,42 @@ def cut_parquet_blocks(
     number, deleted ones not counted, as its line. Raises DataError if the file is not Parquet, or does not have the
     columns of the schema.
     """
-    with _open(file) as raw:
+    with file.open() as opened, name_read_errors(file, "Parquet"):
         # Arrow buffers each column, and a shared buffer is lost at each change of column.
-        yield from _cut_blocks(remove_buffer(raw), file, schema, block_rows, block_bytes, with_labels)
-
-
-def check_parquet_columns(file: DataFile, schema: SchemaConfig) -> None:
-    """Check by the footer of `file` alone that it has the columns of the schema, label and weight included.
-
-    Raises DataError if it does not, or if the footer cannot be read.
-    """
-    with _open(file) as raw:
-        _check_columns(parquet.read_metadata(raw), file, schema, with_labels=True)
-
-
-@contextmanager
-def _open(file: DataFile) -> Iterator[BinaryIO]:
-    """Open a file. Raises DataError if Arrow finds inside the `with` that it is not Parquet."""
-    with file.open() as raw:
-        try:
-            yield raw
-        # A damaged footer may hold names that are not UTF-8.
-        except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-            if isinstance(error, OSError) and file.is_remote:
-                raise OSError(f"{file.name}: reading failed: {error}") from error
-            raise _make_not_readable_error(file.name, error) from None
-
-
-def _check_columns(
-    metadata: parquet.FileMetaData, file: DataFile, schema: SchemaConfig, *, with_labels: bool
-) -> dict[str, ReadColumn]:
-    """Return the columns of the schema, by name. Raises DataError if the file does not have them."""
-    columns = list_read_columns(file, metadata.schema.to_arrow_schema())
-    check_columns(make_read_schema(columns), schema, file.name, with_labels)
-    wanted = {*list_columns_to_read(schema, with_labels)}
-    return {column.name: column for column in columns if column.name in wanted}
-
-
-def _cut_blocks(
-    raw: BinaryIO | io.RawIOBase,
-    file: DataFile,
-    schema: SchemaConfig,
-    block_rows: int,
-    block_bytes: int,
-    with_labels: bool,
-) -> Iterator[Block]:
-    metadata = parquet.read_metadata(raw)
-    columns = _check_columns(metadata, file, schema, with_labels=with_labels)
-    stored_names = [column.stored_name for column in columns.values() if column.stored_name is not None]
-    stored_columns = _find_stored_columns(metadata, stored_names)
-    buffer_bytes = min(max(_BUFFERS_BYTES // max(len(stored_columns), 1), _MIN_BUFFER_BYTES), _MAX_BUFFER_BYTES)
-    _probe_groups(raw, metadata, stored_names)
-    # pre_buffer would read whole row groups at once.
-    with parquet.ParquetFile(
-        raw,
-        metadata=metadata,
-        read_dictionary=_find_dictionary_columns(metadata, _list_texts(schema, columns)),
-        buffer_size=buffer_bytes,
-        pre_buffer=False,
-        coerce_int96_timestamp_unit=INT96_UNIT,
-    ) as source:
-        rows = ParquetRows(source, file, [*columns.values()])
-        # In a damaged file the total number of rows may differ from the sum over row groups.
-        num_rows = max(sum(rows.count_rows(group) for group in range(metadata.num_row_groups)), 1)
-        first = 0
-        for group in range(metadata.num_row_groups):
-            max_rows = min(
-                block_rows, max(block_bytes // _estimate_row_bytes(metadata.row_group(group), stored_columns), 1)
-            )
-            for batch in rows.iter_batches(max_rows, group, [*columns]):
-                if not batch.num_rows:
-                    continue
-                # The share of the whole file in proportion to the rows; it includes columns that are not read.
-                num_bytes = file.num_bytes * (first + batch.num_rows) // num_rows - file.num_bytes * first // num_rows
-                table = pa.Table.from_batches([batch])
-                parse = partial(_parse, table, first + 1, file.name, schema, with_labels)
-                yield Block(file.name, batch.num_rows, num_bytes, parse)
-                first += batch.num_rows
+        raw = remove_buffer(opened)
+        metadata = parquet.read_metadata(raw)
+        columns = find_columns_to_read(file, metadata.schema.to_arrow_schema(), schema, with_labels)
+        stored_names = [column.stored_name for column in columns if column.stored_name is not None]
+        stored_columns = _find_stored_columns(metadata, stored_names)
+        buffer_bytes = min(max(_BUFFERS_BYTES // max(len(stored_columns), 1), _MIN_BUFFER_BYTES), _MAX_BUFFER_BYTES)
+        _probe_groups(raw, metadata, stored_names)
+        # pre_buffer would read whole row groups at once.
+        with parquet.ParquetFile(
+            raw,
+            metadata=metadata,
+            read_dictionary=_find_dictionary_columns(metadata, _list_texts(schema, columns)),
+            buffer_size=buffer_bytes,
+            pre_buffer=False,
+            coerce_int96_timestamp_unit=INT96_UNIT,
+        ) as source:
+            rows = ParquetRows(source, file, columns)
+            # In a damaged file the total number of rows may differ from the sum over row groups.
+            num_rows = max(sum(rows.count_rows(group) for group in range(metadata.num_row_groups)), 1)
+            first = 0
+            for group in range(metadata.num_row_groups):
+                max_rows = min(
+                    block_rows, max(block_bytes // estimate_row_bytes(metadata.row_group(group), stored_columns), 1)
+                )
+                for batch in rows.iter_batches(max_rows, group, [column.name for column in columns]):
+                    if not batch.num_rows:
+                        continue
+                    end = first + batch.num_rows
+                    # The share of the whole file in proportion to the rows; it includes columns that are not read.
+                    num_bytes = file.num_bytes * end // num_rows - file.num_bytes * first // num_rows
+                    table = pa.Table.from_batches([batch])
+                    parse = partial(parse_table, table, first + 1, file.name, schema, with_labels)
+                    yield Block(file.name, batch.num_rows, num_bytes, parse)
+                    first = end
 
 
 def _probe_groups(raw: BinaryIO | io.RawIOBase, metadata: parquet.FileMetaData, columns: list[str]) -> None:
@@ -316,11 +282,11 @@ def _find_stored_columns(metadata: parquet.FileMetaData, columns: list[str]) -> 
     return [index for index in range(metadata.num_columns) if is_wanted(index)]
 
 
-def _list_texts(schema: SchemaConfig, columns: Mapping[str, ReadColumn]) -> set[str]:
+def _list_texts(schema: SchemaConfig, columns: Sequence[ReadColumn]) -> set[str]:
     """List the columns of single texts, by their names in the file."""
-    ids = (column for column in schema.categorical if column.has_ids and not column.multi_hot)
-    names = (columns[column.name].stored_name for column in ids if column.type == "string")
-    return {name for name in names if name is not None}
+    ids = [column for column in schema.categorical if column.has_ids and not column.multi_hot]
+    names = {column.name for column in ids if column.type == "string"}
+    return {column.stored_name for column in columns if column.name in names and column.stored_name is not None}
 
 
 def _find_dictionary_columns(metadata: parquet.FileMetaData, texts: Collection[str]) -> list[str]:
@@ -346,7 +312,7 @@ def _find_dictionary_columns(metadata: parquet.FileMetaData, texts: Collection[s
     return [paths[index] for index in found if is_dictionary_encoded(index)]
 
 
-def _estimate_row_bytes(group: parquet.RowGroupMetaData, stored_columns: list[int]) -> int:
+def estimate_row_bytes(group: parquet.RowGroupMetaData, stored_columns: Iterable[int]) -> int:
     """Estimate the mean bytes of a decoded row, at least 1."""
     num_bytes = 0
     for index in stored_columns:
@@ -356,18 +322,3 @@ def _estimate_row_bytes(group: parquet.RowGroupMetaData, stored_columns: list[in
         # Where the file stores each distinct value once, the decoded column is larger than the stored one.
         num_bytes += max(column.total_uncompressed_size, column.num_values * value_bytes, 0)
     return max(num_bytes // max(group.num_rows, 1), 1)
-
-
-def _parse(
-    table: pa.Table, first_row: int, file: str, schema: SchemaConfig, with_labels: bool, keep_going: bool
-) -> Parsed:
-    try:
-        return parse_table(table, first_row, file, schema, keep_going, with_labels)
-    # A damaged page may hold indices beyond its dictionary.
-    except pa.ArrowIndexError as error:
-        raise _make_not_readable_error(file, error) from None
-
-
-def _make_not_readable_error(file: str, error: Exception) -> DataError:
-    message = f"not readable as Parquet: {str(error).strip().partition(chr(10))[0]}"
-    return DataError(message, file, valid="a complete Parquet file")

@@ -20,16 +20,20 @@ _NUMBERS = "numbers, bool, decimals, or text of numbers"
 
 
 def parse_table(
-    table: pa.Table, first_row: int, source: str | None, schema: SchemaConfig, keep_going: bool, with_labels: bool
+    table: pa.Table, first_row: int, source: str | None, schema: SchemaConfig, with_labels: bool, keep_going: bool
 ) -> Parsed:
     """Convert the rows of a table that has passed `check_columns`.
 
     source: name of the file for errors, which give a row's number as its line; None for rows in memory. first_row:
     number of the table's first row, counted from 1; from 0 for rows in memory. Raises DataError at the first bad row
-    unless `keep_going`, and pyarrow.ArrowIndexError where a dictionary is damaged.
+    unless `keep_going`, and if a dictionary is damaged.
     """
     bad = BadRows(source, first_row, table.num_rows)
-    return parse_columns(simplify_types(table), schema, bad, keep_going, with_labels)
+    try:
+        return parse_columns(simplify_types(table), schema, bad, keep_going, with_labels)
+    # A damaged page of Parquet may hold indices beyond its dictionary.
+    except pa.ArrowIndexError as error:
+        raise DataError(f"not readable: {error}", source, valid="a complete file") from None
 
 
 def check_columns(found: pa.Schema, schema: SchemaConfig, file: str | None, with_labels: bool) -> None:

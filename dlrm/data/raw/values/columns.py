@@ -16,8 +16,10 @@ from dlrm.data.raw.block import BadRows, CategoricalValues, Parsed, RawTable, fo
 from dlrm.data.raw.odd_values import OddKind, OddValues
 from dlrm.data.raw.values.convert import (
     MAX_FLOAT32,
+    convert_number_texts,
     convert_to_numbers,
     convert_to_strings,
+    explain_not_number,
     find_extremes,
     find_missing,
     holds_text,
@@ -30,16 +32,8 @@ from dlrm.data.raw.values.integers import (
     explain_not_hexadecimal,
     parse_hexadecimal_ids,
 )
-from dlrm.data.raw.values.number_texts import convert_number_texts, explain_not_number
 from dlrm.data.raw.values.positive_labels import explain_missing_label, list_label_values, match_positive
 from dlrm.data.raw.values.times import explain_not_time, get_time_part, parse_times
-from dlrm.data.raw.values.worded import (
-    WordedColumn,
-    blank_empty_lists,
-    blank_missing_parts,
-    blank_missing_words,
-    find_words,
-)
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?", re.IGNORECASE)
 _Explain = Callable[[pa.Scalar], tuple[str, str]]
@@ -87,7 +81,10 @@ class _ColumnReader:
     def read_table(self, table: pa.Table) -> RawTable:
         """Convert the columns of `table`, [n] each. In the result the values of bad rows are undefined."""
         schema = self._schema
-        columns = {name: _combine_chunks(table[name]) for name in list_columns_to_read(schema, self._with_labels)}
+        columns: dict[str, pa.Array] = {}
+        for name in list_columns_to_read(schema, self._with_labels):
+            column = table[name]
+            columns[name] = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
         weight = schema.weight if self._with_labels else None
         has_labels = self._with_labels
         is_matched = has_labels and schema.positive is not None
@@ -205,7 +202,7 @@ class _ColumnReader:
             self._count_odd_values("extreme", column.name, read.num_extreme)
             self._count_odd_values("rounded", column.name, read.num_rounded)
         else:
-            found, explain = encode_distinct_values(convert_to_strings(values)), _explain_bad_string
+            found, explain = encode_distinct_values(convert_to_strings(values)), lambda _: ("not UTF-8", "UTF-8 text")
             is_bad = (found.codes < 0) & ~find_missing(values)
         self._record_bad_values(column.name, is_bad, values, explain, row_of)
         return found
@@ -227,10 +224,6 @@ class _ColumnReader:
             rows = self._rows[indices if row_of is None else row_of[indices]]
             rows, first = np.unique(rows, return_index=True)
             self._bad.add(rows, field, lambda i: explain(values[int(indices[first[i]])]))
-
-
-def _combine_chunks(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _split_texts(texts: pa.Array, separator: str) -> tuple[pa.Array, NDArray[np.int32]]:
@@ -295,5 +288,48 @@ def _explain_bad_integer(value: pa.Scalar) -> tuple[str, str]:
     return f"{format_value(found)} is not an integer", valid
 
 
-def _explain_bad_string(_: pa.Scalar) -> tuple[str, str]:
-    return "not UTF-8", "UTF-8 text"
+class WordedColumn(CategoricalColumn):
+    """A column in which some texts stand for a missing value, and an empty list is one, as in the training's CSV."""
+
+    missing_words: list[str]
+    """Texts that stand for a missing value, the blank one included; compared as they stand."""
+
+
+def blank_empty_lists(lists: pa.Array) -> pa.Array:
+    """Replace empty lists among lists [n] by null."""
+    return _blank(lists, lists.value_lengths().to_numpy(zero_copy_only=False) == 0)
+
+
+def blank_missing_words(values: pa.Array, words: list[str]) -> pa.Array:
+    """Replace `words` among texts [n], or a dictionary of texts, by null; text that is not UTF-8 stays."""
+    return _blank(values, find_words(values, words))
+
+
+def find_words(values: pa.Array, words: list[str]) -> NDArray[np.bool_]:
+    """Find `words` among texts [n], or a dictionary of texts."""
+    return _decode(values).is_in(words).fill_null(False).to_numpy()
+
+
+def blank_missing_parts(values: pa.Array, lengths: NDArray[np.int32], words: list[str]) -> pa.Array:
+    """Replace by null what CSV would take for missing in lists: blank texts, and one of `words` that is alone.
+
+    values: texts of all lists, or a dictionary of texts. lengths: [n], the number of texts of each list. A word beside
+    others is a value, since CSV compares whole cells with the words.
+    """
+    texts = _decode(values)
+    is_alone = pl.Series(np.repeat(lengths == 1, lengths))
+    is_missing = (texts == "") | (is_alone & texts.is_in(words))
+    return _blank(values, is_missing.fill_null(False).to_numpy())
+
+
+def _decode(values: pa.Array) -> pl.Series:
+    """Return the texts of an array or a dictionary, null if they are not UTF-8."""
+    texts = convert_to_strings(values)
+    if pa.types.is_dictionary(texts.type):
+        texts = texts.dictionary_decode()
+    return pl.Series(texts, dtype=pl.String)
+
+
+def _blank(values: pa.Array, is_missing: NDArray[np.bool_]) -> pa.Array:
+    """Replace some values [n] by null."""
+    return values.take(pa.array(np.arange(len(values)), mask=is_missing)) if is_missing.any() else values

@@ -59,7 +59,7 @@ def encode_distinct_values(values: pa.Array) -> CategoricalValues:
     """Encode strings or int64 numbers [n], null = missing, or a dictionary of them."""
     if not pa.types.is_dictionary(values.type):
         values = values.dictionary_encode()
-    codes, dictionary = _to_codes(values.indices), values.dictionary
+    codes, dictionary = values.indices.cast(pa.int32()).fill_null(-1).to_numpy(), values.dictionary
     # The dictionary of a file may hold values that these rows do not have, nulls, and duplicates.
     is_used = np.bincount(codes + 1, minlength=len(dictionary) + 1)[1:] > 0
     is_used &= dictionary.is_valid().to_numpy(zero_copy_only=False)
@@ -84,7 +84,3 @@ def _find_distinct_texts(texts: pl.Series) -> tuple[pl.Series, NDArray[np.int64]
     positions = np.empty(len(texts), dtype=np.int64)
     positions[order.to_numpy()] = np.cumsum(is_first.to_numpy()) - 1
     return ordered.filter(is_first), positions
-
-
-def _to_codes(indices: pa.Array) -> NDArray[np.int32]:
-    return indices.cast(pa.int32()).fill_null(-1).to_numpy()

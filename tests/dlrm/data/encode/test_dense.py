@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrm.config import DenseColumn
-from dlrm.data.encode.dense import DenseEncoder
+from dlrm.data.encode.encoders import DenseEncoder
 
 FLOATS = st.one_of(st.floats(width=32, allow_infinity=False), st.just(float("nan")))
 

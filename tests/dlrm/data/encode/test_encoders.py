@@ -5,8 +5,7 @@ import polars as pl
 import pytest
 
 from dlrm.config import CategoricalColumn, DenseColumn, SchemaConfig
-from dlrm.data.encode.dense import DenseEncoder
-from dlrm.data.encode.encoders import Encoders
+from dlrm.data.encode.encoders import DenseEncoder, Encoders
 from dlrm.data.encode.vocabulary import CountedVocabulary, HashedVocabulary
 from dlrm.data.raw.block import CategoricalValues, RawTable
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlrm.config.schema import TimePart
-from dlrm.data.encode.ranges import RangeVocabulary, divide_evenly
+from dlrm.data.encode.vocabulary import RangeVocabulary, divide_evenly
 from dlrm.data.raw.values.distinct import encode_distinct_numbers, round_to_float32
 
 
@@ -93,7 +93,7 @@ def test_a_column_without_numbers_has_one_range() -> None:
 
 
 def test_names_of_ranges_say_their_edges() -> None:
-    assert RangeVocabulary((3.0, 7.25, 1e6)).names == ["< 3", "[3, 7.25)", "[7.25, 1000000)", ">= 1000000"]
+    assert RangeVocabulary(edges=(3.0, 7.25, 1e6)).names == ["< 3", "[3, 7.25)", "[7.25, 1000000)", ">= 1000000"]
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlrm.data.encode.ranges import RangeVocabulary
 from dlrm.data.encode.vocabulary import (
     MISSING_ID,
     OUT_OF_VOCABULARY_ID,
     CountedVocabulary,
     HashedVocabulary,
+    RangeVocabulary,
     Vocabulary,
 )
 
@@ -109,7 +109,7 @@ def test_no_value_seen_or_unseen_has_an_id_beyond_its_table(values: tuple[list, 
     seen, unseen = values
     vocabularies: list[Vocabulary] = [counted(seen, 1), counted(seen, 2), HashedVocabulary.for_column(3, 2)]
     if not isinstance(seen[0], str):
-        vocabularies.append(RangeVocabulary(tuple(sorted({float(value) for value in seen}))))
+        vocabularies.append(RangeVocabulary(edges=tuple(sorted({float(value) for value in seen}))))
     for vocabulary in vocabularies:
         asked = sorted({*seen, *unseen}, key=lambda value: value.encode() if isinstance(value, str) else value)
         ids = np.append(vocabulary.encode(series(asked)), vocabulary.missing_id)

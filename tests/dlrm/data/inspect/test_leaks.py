@@ -2,7 +2,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dlrm.data.inspect.report.columns import CategoricalColumn, DenseColumn
+from dlrm.data.inspect.report.gather import CategoricalColumn, DenseColumn
 from dlrm.data.inspect.report.leaks import Halves, measure_categorical, measure_dense
 
 N = 20_000
@@ -18,7 +18,8 @@ def dense(values: object) -> DenseColumn:
 def categorical(codes: object, lengths: object = None) -> CategoricalColumn:
     codes = np.asarray(codes, dtype=np.int64)
     distinct = pl.Series(range(int(codes.max()) + 1))
-    return CategoricalColumn("x", codes, distinct, None if lengths is None else np.asarray(lengths, dtype=np.int32))
+    lists = None if lengths is None else np.asarray(lengths, dtype=np.int32)
+    return CategoricalColumn(codes, distinct, lists, name="x")
 
 
 def test_values_are_ranked_by_their_rates_and_ties_count_half() -> None:

@@ -7,7 +7,7 @@ from pyarrow import parquet
 
 from dlrm.config import DataConfig
 from dlrm.data.errors import DataError
-from dlrm.data.inspect.report.gather import GatheredRows, gather
+from dlrm.data.inspect.report.gather import InspectedRows, gather
 from dlrm.data.inspect.report.report import Report, make_report
 from dlrm.data.prepare.cache import find_or_prepare
 from dlrm.programs.inspect import inspect_rows
@@ -49,7 +49,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def gathered(path: Path, max_rows: int = 10**6) -> GatheredRows:
+def gathered(path: Path, max_rows: int = 10**6) -> InspectedRows:
     config = DataConfig.model_validate({"train": [str(path)], "format": "parquet", "schema": SCHEMA})
     return gather(config, max_rows, unheard)
 
@@ -98,7 +98,7 @@ def test_the_label_rate_is_given_by_tenths_of_the_order(report: Report) -> None:
 
 
 def test_a_sample_is_spread_over_all_rows_and_says_so(path: Path) -> None:
-    rows = gathered(path, max_rows=500).rows
+    rows = gathered(path, max_rows=500)
     assert rows.num_rows == N
     assert 400 <= len(rows.labels) <= 500
     assert np.bincount(rows.row_numbers // 2000).tolist() == pytest.approx([len(rows.labels) / 10] * 10, abs=5)
@@ -113,7 +113,7 @@ def test_a_sample_is_spread_over_all_rows_and_says_so(path: Path) -> None:
 
 
 def test_a_sample_counts_the_values_it_holds_and_no_others(path: Path) -> None:
-    rows = gathered(path, max_rows=500).rows
+    rows = gathered(path, max_rows=500)
     sampled = make_report(gathered(path, max_rows=500), 16, 2)
     site, _, _, tags = sampled.categorical
     values, counts = np.unique(SITE[rows.row_numbers], return_counts=True)
@@ -123,9 +123,9 @@ def test_a_sample_counts_the_values_it_holds_and_no_others(path: Path) -> None:
     assert [warned.column for warned in sampled.warnings if warned.kind == "one_value_a_row"] == ["request"]
 
 
-def num_held_bytes(found: GatheredRows) -> list[int]:
+def num_held_bytes(found: InspectedRows) -> list[int]:
     """Of each column."""
-    tables, num_dense = found.rows.tables, len(found.rows.names.dense)
+    tables, num_dense = found.tables, len(found.names.dense)
     dense = [sum(table.dense[place].nbytes for table in tables) for place in range(num_dense)]
     columns = [[table.categorical[place] for table in tables] for place in range(4)]
     return dense + [sum(8 * len(part.codes) + part.distinct.estimated_size() for part in parts) for parts in columns]
@@ -139,7 +139,7 @@ def test_memory_is_bounded_by_bytes_and_the_rows_stay_spread(
 ) -> None:
     monkeypatch.setattr(f"dlrm.data.inspect.report.gather.{name}", bound)
     found = gathered(path)
-    held, rows = num_held_bytes(found), found.rows
+    held, rows = num_held_bytes(found), found
     if bound == 1:
         assert rows.row_numbers.tolist() == [0]
         return
@@ -166,7 +166,7 @@ def test_bad_rows_are_left_out_and_reported_once_however_often_the_data_is_read(
     assert report.warnings[0].kind == "one_class"
     monkeypatch.setattr("dlrm.data.inspect.report.gather.MAX_BYTES", 40 * 100)
     again = gather(DataConfig(train=[str(path)]), 1000, unheard)
-    assert len(again.rows.labels) < 100
+    assert len(again.labels) < 100
     assert (again.num_bad_rows, len(again.faults)) == (1, 1)
     path.write_text("x\n" * 5)
     with pytest.raises(DataError, match="line 1"):

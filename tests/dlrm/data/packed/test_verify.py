@@ -5,7 +5,7 @@ import pytest
 from dlrm.config import CategoricalColumn, DenseColumn, SchemaConfig
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import LABELS, META, PackedMeta, read_meta
-from dlrm.data.packed.verify import verify
+from dlrm.data.packed.open import verify
 from tests.dlrm.data.prepare.table_strategies import MadeTable, data_config, prepare_all
 
 SCHEMA = SchemaConfig(dense=[DenseColumn(name="d")], categorical=[CategoricalColumn(name="c")])

@@ -9,8 +9,8 @@ from dlrm.config import CategoricalColumn, DataConfig, DenseColumn, SchemaConfig
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import ENCODERS, compute_rows_checksum, read_meta
-from dlrm.data.prepare.base import check_base, check_extends, open_base
 from dlrm.data.prepare.cache import find_or_prepare
+from dlrm.data.prepare.fit import check_base, check_extends, open_base
 from tests.dlrm.data.prepare.table_strategies import EventRecorder, MadeTable, data_config, prepare_all
 
 D, E = DenseColumn(name="d"), DenseColumn(name="e", transform="log")

@@ -10,7 +10,7 @@ import pytest
 
 from dlrm.config import CategoricalColumn, DenseColumn, SchemaConfig
 from dlrm.data.errors import DataError
-from dlrm.data.packed import verify as digest
+from dlrm.data.packed import open as digest
 from dlrm.data.packed.layout import compute_rows_checksum, read_meta
 from dlrm.data.prepare import cache as cache_module
 from dlrm.data.prepare import fingerprint

@@ -27,9 +27,8 @@ def test_passes_within_any_bound_count_every_value_once(parts: list[list[int]] |
         for part in parts:
             tally.add(counts_of(part))
             shrink([tally], bound)
-        tally.merge_pending()
-        if tally.total is not None:
-            found += zip(tally.total.values.to_list(), tally.total.counts.tolist(), strict=True)
+        if total := tally.add_up():
+            found += zip(total.values.to_list(), total.counts.tolist(), strict=True)
         if tally.end is None:
             break
         start = tally.end
@@ -46,8 +45,9 @@ def test_the_largest_columns_are_halved_until_all_are_within_the_bound() -> None
     shrink([few, many], 10_000)
     assert few.end is None
     assert few.num_bytes + many.num_bytes <= 10_000
-    assert many.total is not None
-    assert many.end == len(many.total)
+    total = many.add_up()
+    assert total is not None
+    assert many.end == len(total)
 
 
 def test_memory_of_a_pass_does_not_grow_with_values_that_are_let_go() -> None:

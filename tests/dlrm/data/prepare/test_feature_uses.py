@@ -12,13 +12,13 @@ from pyarrow import csv, parquet
 
 from dlrm.config import DataConfig, SchemaConfig
 from dlrm.data.encode.encoders import Encoders
-from dlrm.data.encode.ranges import RangeVocabulary
+from dlrm.data.encode.vocabulary import RangeVocabulary
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import ENCODERS, compute_rows_checksum, read_meta
 from dlrm.data.packed.open import open_packed
 from dlrm.data.prepare import counting as quantiles
 from dlrm.data.prepare import fit
-from dlrm.data.prepare.base import check_base, check_extends, open_base
+from dlrm.data.prepare.fit import check_base, check_extends, open_base
 from tests.dlrm.data.prepare.table_strategies import prepare_all
 
 SCHEMA: dict[str, Any] = {
@@ -96,7 +96,7 @@ def test_ranges_are_those_of_the_training_rows_alone(tmp_path: Path) -> None:
     columns["children"] = [0, 1] * 180 + [7] * 40
     directory = prepare_columns(tmp_path / "a", columns, split="tail")
     vocabulary = Encoders.load(directory / ENCODERS).vocabularies[2]
-    assert vocabulary == RangeVocabulary((1.0,))
+    assert vocabulary == RangeVocabulary(edges=(1.0,))
 
 
 def test_csv_and_parquet_and_any_cut_into_parts_give_the_same_rows(
@@ -176,7 +176,7 @@ def test_labels_that_are_all_alike_name_the_positive_value_and_what_was_found(
 
 def test_edges_are_saved_exactly_and_older_encoders_without_ranges_load(tmp_path: Path) -> None:
     schema = SchemaConfig.model_validate({"categorical": [{"name": "x", "bucketize": 3}]})
-    encoders = Encoders(schema, [], [RangeVocabulary((0.1 + 0.2, 1e300))])
+    encoders = Encoders(schema, [], [RangeVocabulary(edges=(0.1 + 0.2, 1e300))])
     encoders.save(tmp_path / "a")
     assert Encoders.load(tmp_path / "a") == encoders
     (tmp_path / "encoders.json").write_text(

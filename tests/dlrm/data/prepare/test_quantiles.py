@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dlrm.data.encode.ranges import RangeVocabulary
+from dlrm.data.encode.vocabulary import RangeVocabulary
 from dlrm.data.prepare.counting import MAX_POINTS, QuantileSummary, ValueCounts, thin_out
 
 

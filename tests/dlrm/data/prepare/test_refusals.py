@@ -11,7 +11,7 @@ from dlrm.config import CategoricalColumn, DenseColumn, SchemaConfig
 from dlrm.data.encode.encoders import Encoders
 from dlrm.data.errors import DataError
 from dlrm.data.packed.layout import ENCODERS, compute_checksum
-from dlrm.data.prepare.base import open_base
+from dlrm.data.prepare.fit import open_base
 from dlrm.data.prepare.progress import NoteEvent, ProgressEvent
 from dlrm.data.prepare.unfinished import lock_unfinished
 from tests.dlrm.data.prepare.table_strategies import EventRecorder, MadeTable, data_config, prepare_all

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from dlrm.data.prepare.workers import Workers, start_workers
+from dlrm.data.threads import Workers, start_workers
 
 
 def test_results_are_in_the_order_of_the_items() -> None:
