@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from dlrm.record.files import write_atomically, write_first
+from dlrm.record.files import write_first
 
 EXIT_DONE = 0
 EXIT_FAILED = 1

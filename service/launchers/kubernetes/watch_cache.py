@@ -142,6 +142,8 @@ class WatchCache:
                 self._watch()
                 pause = FIRST_PAUSE_SECONDS
             except ApiError as error:
+                if self._stopping.is_set():
+                    return
                 self._has_answer.set()
                 self._status = error.status
                 if error.status != _GONE and self._fault != str(error):
