@@ -234,7 +234,7 @@ class Reconciler:
         if status.phase is LaunchPhase.ENDED and attempt.observed_end is None:
             # What is killed next may take with it what there is to see.
             with self._leadership.write() as session:
-                AttemptRepository(session).set_observed_end(attempt.id, ObservedEnd.from_status(status))
+                AttemptRepository(session).set_observed_end(attempt.id, ObservedEnd.model_validate(status))
         # Ranks may outlive their launch process and write until they are gone, also to the run directory in which the
         # next attempt would work.
         if not self._launchers[launch.launcher].kill(launch):

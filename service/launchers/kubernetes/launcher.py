@@ -26,6 +26,7 @@ from service.launchers.protocol import (
     Capacity,
     FilePlaces,
     Launch,
+    Launcher,
     LauncherCapacity,
     LaunchError,
     LaunchFiles,
@@ -73,7 +74,7 @@ class UnclearStart:
     """Whether the cluster has said since that there is no such Job."""
 
 
-class KubernetesLauncher:
+class KubernetesLauncher(Launcher):
     """Launcher for a cluster. Finds attempts again by labels, from any process of the service."""
 
     def __init__(self, access: ClusterAccess, settings: PodSettings, on_change: Callable[[], None]) -> None:
@@ -93,10 +94,6 @@ class KubernetesLauncher:
         """Attempts whose Secrets and Services are still to be deleted."""
 
     @property
-    def node(self) -> None:
-        return None
-
-    @property
     def ingest_url(self) -> str:
         return self._options.ingest_url
 
@@ -104,10 +101,6 @@ class KubernetesLauncher:
     def places(self) -> FilePlaces:
         options = self._options
         return FilePlaces(RUNS_PATH, PREPARED_PATH, [*options.data_claims.values(), *options.data_stores])
-
-    @property
-    def shares_files(self) -> bool:
-        return False
 
     def describe_place(self, run_directory: RunDirectory) -> str:
         options, name = self._options, run_directory.path.name
