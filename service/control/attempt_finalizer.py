@@ -14,7 +14,7 @@ from service.reasons import RECONCILER, Reason
 from service.store.attempt_repository import AttemptRepository, CheckpointRepository
 from service.store.job_repository import Change, JobRepository
 from service.store.models import Attempt, Job
-from service.store.run_facts import EndFacts, RunFacts
+from service.store.run_facts import RunFacts
 from service.store.states import AttemptState, JobState
 from service.times import now
 
@@ -104,7 +104,7 @@ class AttemptFinalizer:
 
 
 def _record_left_files(
-    session: Session, job: Job, attempt: Attempt, end: EndFacts, saved_step: int | None
+    session: Session, job: Job, attempt: Attempt, end: LaunchStatus, saved_step: int | None
 ) -> int | None:
     """Record the files that an attempt names at its end and no push has reported, for example while the service was
     away.

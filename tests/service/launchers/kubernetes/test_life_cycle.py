@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from service.launchers.kubernetes.termination import read_termination
+from service.launchers.kubernetes.status import read_termination
 from tests.kubernetes.played.behaviours import Behaviour, exit_with, find_no_node, ignore_sigterm
 from tests.service.control.rounds import USER
 from tests.service.launchers.kubernetes.scene import (
