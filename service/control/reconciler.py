@@ -178,7 +178,7 @@ class Reconciler:
             )
         if attempt.node != status.node:
             with self._leadership.write() as session:
-                AttemptRepository(session).set_node(attempt.id, status.node)
+                AttemptRepository(session).update(attempt.id, node=status.node)
         if job.reason == Reason.UNSEEN:
             self._explain(job, attempt, LaunchStatus(status.phase, Reason.PROCESS_STARTED, "is seen again"))
         if attempt.stop_reason is not None:
@@ -234,7 +234,8 @@ class Reconciler:
         if status.phase is LaunchPhase.ENDED and attempt.observed_end is None:
             # What is killed next may take with it what there is to see.
             with self._leadership.write() as session:
-                AttemptRepository(session).set_observed_end(attempt.id, ObservedEnd.model_validate(status))
+                end = ObservedEnd.model_validate(status).model_dump(mode="json")
+                AttemptRepository(session).update(attempt.id, observed_end=end)
         # Ranks may outlive their launch process and write until they are gone, also to the run directory in which the
         # next attempt would work.
         if not self._launchers[launch.launcher].kill(launch):

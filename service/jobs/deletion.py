@@ -81,7 +81,7 @@ class DeletionService:
                     find_run_directory(job, self._runs_directory)
             except RunDirectoryError as error:
                 raise conflict(f"{job_id} cannot be deleted: {error}") from None
-            JobRepository(session).mark_as_deleting(job_id, now())
+            JobRepository(session).update(job_id, deleting_at=now())
             self._audit.record(
                 session, principal.actor, AuditAction.JOB_DELETED, job_id, owner=job.owner, name=job.name
             )

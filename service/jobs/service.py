@@ -216,8 +216,11 @@ class JobService:
             labels=[JobLabel(name=name, value=value) for name, value in spec.labels.items()],
         )
 
-    def _change(self, job_id: str, principal: Principal, action: Action) -> JobView:
-        """Apply `action` to the current state of a job; repeat it where the state was changed at the same time."""
+    def change(self, job_id: str, principal: Principal, action: Action) -> JobView:
+        """Apply `action`, such as `actions.cancel`, to the current state of a job.
+
+        It is repeated if the state was changed at the same time. Raises ProblemError if the state does not allow it.
+        """
         while True:
             try:
                 with self._database.write() as session:
@@ -254,32 +257,6 @@ class JobService:
             return JobDetail.from_job(
                 job, self._facts, wait, find_place(session, job, wait, capacities.get(job.launcher))
             )
-
-    def cancel(self, job_id: str, principal: Principal) -> JobView:
-        """Cancel a job: at once where it waits, else after its attempt was stopped.
-
-        Raises ProblemError if the job has ended.
-        """
-        return self._change(job_id, principal, actions.cancel)
-
-    def pause(self, job_id: str, principal: Principal) -> JobView:
-        """Stop a running job after a checkpoint, from which it continues when it is resumed.
-
-        Raises ProblemError if the job is not running.
-        """
-        return self._change(job_id, principal, actions.pause)
-
-    def resume(self, job_id: str, principal: Principal) -> JobView:
-        """Queue a paused job again. Raises ProblemError if it is not paused."""
-        return self._change(job_id, principal, actions.resume)
-
-    def hold(self, job_id: str, principal: Principal) -> JobView:
-        """Keep a queued job from starting until it is released. Raises ProblemError if it is not queued."""
-        return self._change(job_id, principal, actions.hold)
-
-    def release(self, job_id: str, principal: Principal) -> JobView:
-        """Let a held job start again. Raises ProblemError if it is not queued."""
-        return self._change(job_id, principal, actions.release)
 
     def list_events(self, job_id: str, principal: Principal, after: int, limit: int) -> Page[EventView]:
         """Return one page of a job's events with ids above `after`, oldest first."""

@@ -130,7 +130,7 @@ def _store_end(session: Session, attempt: Attempt, rank: int, new: Sequence[tupl
             end = AttemptEnd.model_validate_json(line)
         except ValidationError as error:
             raise BadLineError(index, _describe_fault(error)) from None
-        AttemptRepository(session).set_reported_end(attempt.id, end)
+        AttemptRepository(session).update(attempt.id, reported_end=end.model_dump(mode="json"))
 
 
 def _store_reports(
@@ -145,7 +145,7 @@ def _store_reports(
             _store_event(session, job, attempt, rank, report)
             continue
         if isinstance(report, StartReport):
-            AttemptRepository(session).set_start(attempt.id, report.step, report.evaluated_step)
+            AttemptRepository(session).update(attempt.id, start_step=report.step, evaluated_step=report.evaluated_step)
             # The last reports of each kind may be among those that were just delivered.
             repository.add_metrics(metrics)
             metrics = []
@@ -156,7 +156,7 @@ def _store_reports(
             metrics.append(_make_metric(job, attempt, rank, stream, report))
     repository.add_metrics(metrics)
     if attempt.number == job.num_attempts:
-        jobs.set_progress(job.id, progress.model_dump())
+        jobs.update(job.id, progress=progress.model_dump())
 
 
 def _store_event(session: Session, job: Job, attempt: Attempt, rank: int, report: EventReport) -> None:
@@ -280,7 +280,7 @@ def record_files(session: Session, job: Job, attempt: Attempt, report: EventRepo
     if report.name == CHECKPOINTS_REMOVED and (removed := _parse_details(RemovedCheckpoints, report)) is not None:
         CheckpointRepository(session).remove(job.id, removed.steps)
     if report.name in (MODEL_SAVED, UPLOADED) and (model := _parse_details(ModelReport, report)) is not None:
-        JobRepository(session).set_model_path(job.id, model.path)
+        JobRepository(session).update(job.id, model_path=model.path)
 
 
 def _parse_details(kind: type[Details], report: EventReport) -> Details | None:

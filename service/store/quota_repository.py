@@ -6,6 +6,7 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from service.launchers.protocol import Capacity
+from service.store.job_repository import HELD
 from service.store.models import Job, Quota
 from service.store.states import HOLDING, JobState
 
@@ -51,15 +52,6 @@ class QuotaRepository:
 
     def sum_usages(self) -> dict[str, Usage]:
         """Sum up what the jobs of each owner hold."""
-        rows = self._session.execute(
-            select(
-                Job.owner,
-                func.sum(Job.num_cores * Job.num_nodes),
-                func.sum(Job.memory_bytes * Job.num_nodes),
-                func.sum(Job.num_gpus * Job.num_nodes),
-                func.count(),
-            )
-            .where(Job.state.in_(HOLDING))
-            .group_by(Job.owner)
-        )
-        return {row[0]: Usage(Capacity(int(row[1]), int(row[2]), int(row[3])), row[4]) for row in rows}
+        query = select(Job.owner, func.count(), *HELD).where(Job.state.in_(HOLDING)).group_by(Job.owner)
+        rows = self._session.execute(query)
+        return {owner: Usage(Capacity(*map(int, amounts)), number) for owner, number, *amounts in rows}
