@@ -78,7 +78,7 @@ class SessionService:
         if not principal.may_see(owner):
             raise forbidden(f"a link for another owner than {principal.owner} requires a key of the role admin")
         with self._database.write() as session:
-            grant = _Grant(KeyRepository(session).get_existing(principal.key_id), owner, role)
+            grant = _Grant(session.get_one(ApiKey, principal.key_id), owner, role)
             return self._add_link(session, grant, timedelta(minutes=new_link.minutes), principal.actor)
 
     def sign_in(self, credentials: SignIn, old_token: str | None, origin: RequestOrigin) -> OpenedSession:
@@ -128,7 +128,7 @@ class SessionService:
         token, expires_at = new_secret(), now() + lifetime
         sessions = SessionRepository(session)
         sessions.remove_expired(now())
-        sessions.add_token(
+        sessions.add(
             SignInToken(
                 token_hash=hash_secret(token),
                 key_id=grant.key.id,

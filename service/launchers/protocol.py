@@ -1,6 +1,7 @@
 """Interface of all launchers."""
 
-from collections.abc import Collection, Sequence
+import operator
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, auto
@@ -25,15 +26,17 @@ class Capacity:
 
     def minus(self, other: "Capacity") -> "Capacity":
         """Subtract `other` from each resource; the result is at least 0."""
-        return Capacity(
-            max(0, self.num_cores - other.num_cores),
-            max(0, self.memory_bytes - other.memory_bytes),
-            max(0, self.num_gpus - other.num_gpus),
-        )
+        return self.combine(other, lambda own, taken: max(0, own - taken))
 
     def plus(self, other: "Capacity") -> "Capacity":
+        return self.combine(other, operator.add)
+
+    def combine(self, other: "Capacity", compute: Callable[[int, int], int]) -> "Capacity":
+        """Compute each resource from the two amounts of it."""
         return Capacity(
-            self.num_cores + other.num_cores, self.memory_bytes + other.memory_bytes, self.num_gpus + other.num_gpus
+            compute(self.num_cores, other.num_cores),
+            compute(self.memory_bytes, other.memory_bytes),
+            compute(self.num_gpus, other.num_gpus),
         )
 
     def times(self, number: int) -> "Capacity":

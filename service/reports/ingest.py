@@ -163,7 +163,7 @@ def _store_event(session: Session, job: Job, attempt: Attempt, rank: int, report
     """Store an event, unless it is about removed checkpoints: there is such an event for every checkpoint."""
     jobs = JobRepository(session)
     if report.name != CHECKPOINTS_REMOVED:
-        jobs.add_event(_make_event(job, attempt, rank, report))
+        session.add(_make_event(job, attempt, rank, report))
     if rank == 0:
         record_files(session, job, attempt, report)
         if report.name == DECIDED:

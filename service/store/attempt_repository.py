@@ -106,10 +106,3 @@ class CheckpointRepository:
         """Return the step of the newest checkpoint that attempt `attempt` wrote; None if absent."""
         chosen = (ReportedCheckpoint.job_id == job_id, ReportedCheckpoint.attempt == attempt)
         return self._session.scalar(select(func.max(ReportedCheckpoint.step)).where(*chosen))
-
-    def remove_some(self, job_id: str, limit: int) -> int:
-        """Remove at most `limit` checkpoints of a job, and return their number."""
-        some = select(ReportedCheckpoint.step).where(ReportedCheckpoint.job_id == job_id).limit(limit)
-        chosen = (ReportedCheckpoint.job_id == job_id, ReportedCheckpoint.step.in_(some))
-        removed = delete(ReportedCheckpoint).where(*chosen).returning(ReportedCheckpoint.step)
-        return len(self._session.execute(removed.execution_options(synchronize_session=False)).all())
