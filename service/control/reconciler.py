@@ -51,8 +51,8 @@ class Reconciler:
         self._grace_period_seconds = grace_period_seconds
         self._tail = SpoolTail(database)
         self._orphans_due_at = 0.0
-        self._told_orphans: set[LaunchName] = set()
-        """Orphans of the last look that are already reported as killed."""
+        self._reported_orphans: set[LaunchName] = set()
+        """Orphans of the last look whose jobs have reported the kill."""
 
     def list_watched(self) -> list[Job]:
         """List the jobs that need reconciliation."""
@@ -72,16 +72,16 @@ class Reconciler:
         with self._database.read() as session:
             active = {(attempt.job_id, attempt.number) for attempt in AttemptRepository(session).list_active()}
         orphans = [launch for launch in launches if (launch.name.job_id, launch.attempt) not in active]
-        self._told_orphans &= {launch.name for launch in orphans}
+        self._reported_orphans &= {launch.name for launch in orphans}
         return orphans
 
     def kill_orphan(self, launch: Launch) -> None:
         """Kill the processes of an attempt that has ended. Its job reports this once, however long the kill takes."""
         self._leadership.renew_if_due()
         self._leadership.check_lease()
-        if self._launchers[launch.launcher].kill(launch) or launch.name in self._told_orphans:
+        if self._launchers[launch.launcher].kill(launch) or launch.name in self._reported_orphans:
             return
-        self._told_orphans.add(launch.name)
+        self._reported_orphans.add(launch.name)
         job_id, number = launch.name.job_id, launch.attempt
         log.warning("orphan_killed", job=job_id, attempt=number)
         with self._leadership.write() as session:

@@ -16,7 +16,7 @@ from service.reasons import SCHEDULER, Reason
 from service.store.demand import get_demand, get_full_demand, list_misfits
 from service.store.job_repository import Change, JobRepository, StateChangedError
 from service.store.models import Job
-from service.store.quota_rules import list_full
+from service.store.quotas import list_full
 from service.store.states import JobState
 from service.times import now
 

@@ -281,7 +281,6 @@ class Launcher(Protocol):
 
         Raises LaunchError.
         """
-        ...
 
     def describe(self, launch: Launch) -> LaunchStatus: ...
 

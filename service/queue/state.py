@@ -12,8 +12,7 @@ from service.reasons import Reason
 from service.store.demand import find_first_lack, find_misfit, get_demand
 from service.store.job_repository import JobRepository
 from service.store.models import Job, Quota
-from service.store.quota_repository import QuotaRepository, Usage
-from service.store.quota_rules import NOTHING, find_quota, find_quota_lack, list_full
+from service.store.quotas import NOTHING, QuotaRepository, Usage, find_quota, find_quota_lack, list_full
 
 RESERVED_AFTER = timedelta(minutes=10)
 """Time for which smaller jobs pass the first one of the queue. Then its room is reserved."""

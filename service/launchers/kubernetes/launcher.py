@@ -12,7 +12,7 @@ from dlrm.record import RunDirectory
 from service.launchers.kubernetes.api import MERGE_PATCH, ApiError, KubernetesApi
 from service.launchers.kubernetes.capacity import sum_nodes, sum_quotas
 from service.launchers.kubernetes.manifests import make_job, make_owner, make_secret, make_service
-from service.launchers.kubernetes.names import make_object_name, make_selector, read_launch_name
+from service.launchers.kubernetes.names import SERVICE_LABEL, make_object_name, read_launch_name
 from service.launchers.kubernetes.objects import Object, get_labels, get_parts, get_text
 from service.launchers.kubernetes.options import RUNS_PATH, KubernetesOptions
 from service.launchers.kubernetes.placement import check_placement, list_placement_faults
@@ -85,7 +85,7 @@ class KubernetesLauncher(Launcher):
         self._options: KubernetesOptions = settings.options
         self._jobs_path = f"/apis/batch/v1/namespaces/{access.namespace}/jobs"
         self._core_path = f"/api/v1/namespaces/{access.namespace}"
-        self._watches = Watches(access.api, access.namespace, make_selector(access.service_id), on_change)
+        self._watches = Watches(access.api, access.namespace, f"{SERVICE_LABEL}={access.service_id}", on_change)
         self._deleted_at: dict[str, float] = {}
         """Time of the last deletion of an object by its path, on the monotonic clock."""
         self._unclear: dict[str, UnclearStart] = {}
