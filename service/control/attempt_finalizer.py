@@ -45,11 +45,7 @@ class AttemptFinalizer:
             verdict = decide(
                 ExitObservation(
                     job_state=JobState(current.state),
-                    outcome=outcome,
-                    exit_code=status.exit_code,
-                    launcher_reason=status.reason,
-                    launcher_message=status.message,
-                    last_log_line=end.last_log_line,
+                    end=end,
                     stop_reason=Reason(stored_attempt.stop_reason) if stored_attempt.stop_reason else None,
                     stop_message=_find_stop_message(current, stored_attempt),
                     num_restarts_left=count_restarts_left(all_attempts, current.spec["max_restarts"]),

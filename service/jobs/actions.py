@@ -45,20 +45,18 @@ def resume(jobs: JobRepository, job: Job, principal: Principal) -> None:
 
 def hold(jobs: JobRepository, job: Job, principal: Principal) -> None:
     """Keep a queued job from starting until it is released."""
-    _require_queued(job, "held")
-    if not job.is_held:
-        jobs.set_held(job, Reason.HELD, principal.owner, f"held by {describe_sender(principal)}")
+    _set_held(jobs, job, principal, Reason.HELD)
 
 
 def release(jobs: JobRepository, job: Job, principal: Principal) -> None:
-    _require_queued(job, "released")
-    if job.is_held:
-        jobs.set_held(job, Reason.RELEASED, principal.owner, f"released by {describe_sender(principal)}")
+    _set_held(jobs, job, principal, Reason.RELEASED)
 
 
-def _require_queued(job: Job, participle: str) -> None:
+def _set_held(jobs: JobRepository, job: Job, principal: Principal, reason: Reason) -> None:
     if job.state != JobState.QUEUED:
-        raise conflict(f"{job.id} is {job.state}: only a QUEUED job can be {participle}", state=job.state)
+        raise conflict(f"{job.id} is {job.state}: only a QUEUED job can be {reason}", state=job.state)
+    if job.is_held != (reason is Reason.HELD):
+        jobs.set_held(job, reason, principal.owner, f"{reason} by {describe_sender(principal)}")
 
 
 _ADVICE = {JobState.CANCELLING: "wait for its end", JobState.PAUSED: "resume it, or cancel it first"}

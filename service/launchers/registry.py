@@ -5,11 +5,9 @@ from pathlib import Path
 
 from dlrm.record import RunDirectory
 from service.launchers.protocol import (
-    Capacity,
     FilePlaces,
     Launch,
     Launcher,
-    LauncherCapacity,
     LaunchError,
     LaunchFiles,
     LaunchPhase,
@@ -76,6 +74,3 @@ class _AbsentLauncher(Launcher):
     def kill(self, launch: Launch) -> bool:
         """Say that nothing is left: a job that is cancelled meanwhile ends."""
         return True
-
-    def capacity(self) -> LauncherCapacity:
-        return LauncherCapacity(Capacity(0, 0, 0), Capacity(0, 0, 0))

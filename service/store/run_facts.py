@@ -47,11 +47,6 @@ def list_job_checkpoints(job: Job) -> list[Checkpoint]:
     return checkpoints
 
 
-def find_newest_step_saved_since(job: Job, time: datetime) -> int | None:
-    """Return the step of the newest checkpoint completed at or after `time`; None if absent."""
-    return next((checkpoint.step for checkpoint in list_job_checkpoints(job) if checkpoint.time >= time), None)
-
-
 class RunFacts:
     """Reader of what runs have left. Nothing is read in a run directory that the service does not see."""
 
@@ -110,7 +105,8 @@ class RunFacts:
     def find_newest_saved_step(self, job: Job, attempt: Attempt) -> int | None:
         """Return the step of the newest checkpoint that an attempt wrote, the last one; None if absent."""
         if self.shares_files(job):
-            return find_newest_step_saved_since(job, attempt.started_at)
+            saved = (found.step for found in list_job_checkpoints(job) if found.time >= attempt.started_at)
+            return next(saved, None)
         with self._database.read() as session:
             return CheckpointRepository(session).find_newest_step(job.id, attempt.number)
 

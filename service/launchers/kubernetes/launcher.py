@@ -55,15 +55,6 @@ KILL_SECONDS = 1
 
 
 @dataclass(frozen=True)
-class ClusterAccess:
-    """Cluster and namespace of the attempts, and the identity of their service."""
-
-    api: KubernetesApi
-    namespace: str
-    service_id: str
-
-
-@dataclass(frozen=True)
 class UnclearStart:
     """A start that the cluster has not confirmed."""
 
@@ -77,15 +68,20 @@ class UnclearStart:
 class KubernetesLauncher(Launcher):
     """Launcher for a cluster. Finds attempts again by labels, from any process of the service."""
 
-    def __init__(self, access: ClusterAccess, settings: PodSettings, on_change: Callable[[], None]) -> None:
-        """Call `on_change`, in any thread, when something has changed in the cluster that concerns an attempt."""
-        self._api = access.api
-        self._service_id = access.service_id
+    def __init__(
+        self, api: KubernetesApi, namespace: str, service_id: str, settings: PodSettings, on_change: Callable[[], None]
+    ) -> None:
+        """Run the attempts of the service `service_id` in a namespace of the cluster that `api` leads to.
+
+        on_change: called, in any thread, when something has changed in the cluster that concerns an attempt.
+        """
+        self._api = api
+        self._service_id = service_id
         self._settings = settings
         self._options: KubernetesOptions = settings.options
-        self._jobs_path = f"/apis/batch/v1/namespaces/{access.namespace}/jobs"
-        self._core_path = f"/api/v1/namespaces/{access.namespace}"
-        self._watches = Watches(access.api, access.namespace, f"{SERVICE_LABEL}={access.service_id}", on_change)
+        self._jobs_path = f"/apis/batch/v1/namespaces/{namespace}/jobs"
+        self._core_path = f"/api/v1/namespaces/{namespace}"
+        self._watches = Watches(api, namespace, f"{SERVICE_LABEL}={service_id}", on_change)
         self._deleted_at: dict[str, float] = {}
         """Time of the last deletion of an object by its path, on the monotonic clock."""
         self._unclear: dict[str, UnclearStart] = {}
