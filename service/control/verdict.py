@@ -27,8 +27,8 @@ class ExitObservation:
 
     job_state: JobState
     end: LaunchStatus
-    """End of its processes, by launcher and run. Its reason is the launcher's, such as an eviction; None if the program itself
-    has decided to end."""
+    """End of its processes. Its reason is the launcher's, such as an eviction; None if the program itself has decided to
+    end."""
     stop_reason: Reason | None
     """Reason for which the service itself stopped or killed the attempt; None if it did not."""
     stop_message: str
