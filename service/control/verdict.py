@@ -27,7 +27,7 @@ class ExitObservation:
 
     job_state: JobState
     end: LaunchStatus
-    """End of its processes. Its reason is the launcher's, such as an eviction; None if the program itself has decided to
+    """End of its processes. Its reason is the launcher's, such as an eviction; None if the program itself has chosen to
     end."""
     stop_reason: Reason | None
     """Reason for which the service itself stopped or killed the attempt; None if it did not."""
