@@ -303,4 +303,4 @@ class Launcher(Protocol):
 
     def capacity(self) -> LauncherCapacity | None:
         """Return all resources that jobs may occupy; None if nobody knows, and something else decides."""
-        return None
+        ...

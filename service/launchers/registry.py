@@ -5,9 +5,11 @@ from pathlib import Path
 
 from dlrm.record import RunDirectory
 from service.launchers.protocol import (
+    Capacity,
     FilePlaces,
     Launch,
     Launcher,
+    LauncherCapacity,
     LaunchError,
     LaunchFiles,
     LaunchPhase,
@@ -74,3 +76,6 @@ class _AbsentLauncher(Launcher):
     def kill(self, launch: Launch) -> bool:
         """Say that nothing is left: a job that is cancelled meanwhile ends."""
         return True
+
+    def capacity(self) -> LauncherCapacity:
+        return LauncherCapacity(Capacity(0, 0, 0), Capacity(0, 0, 0))
