@@ -7,7 +7,7 @@ import structlog
 
 from hostinfo.sizes import format_giga, guess_size_base
 from service.control.attempt_finalizer import AttemptFinalizer
-from service.control.restart_policy import has_to_wait, is_late
+from service.control.restart_policy import is_late
 from service.control.starter import Starter
 from service.database import Database
 from service.launchers.observed_end import ObservedEnd
@@ -130,7 +130,7 @@ class Reconciler:
         if is_late(job):
             message = f"deadline_seconds = {job.spec['deadline_seconds']} passed before attempt {number} could start"
             self._change(job, Change(JobState.FAILED, Reason.DEADLINE_EXCEEDED, actor=RECONCILER, message=message))
-        elif not has_to_wait(job):
+        elif job.restarts_at is None or now() >= job.restarts_at:
             self._change(
                 job, Change(JobState.QUEUED, Reason.RESTARTING, actor=RECONCILER, message=f"attempt {number} is due")
             )
