@@ -58,6 +58,7 @@ $(READY): $(LOCKS) pyproject.toml $(OPERATORS)
 	@test -n "$(PYTHON)" && "$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Python 3.11 or later is needed: make PYTHON=/path/to/python3.11"; exit 1; }
 	@test -x $(BIN)/pip || "$(PYTHON)" -m venv $(VENV)
+	@echo "installing $$(cat $(LOCKS) | grep -c '==') packages, torch among them: 3 GB on disk, more with TORCH=cuda"
 	@$(BIN)/pip install -qq --disable-pip-version-check --no-deps $(LOCKS:%=-r %)
 	@$(BIN)/pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@$(BIN)/python -m sharding.native sharding/native dlrm/native

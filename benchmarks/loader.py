@@ -92,7 +92,7 @@ def measure_take(directory: Path, meta: PackedMeta, batch_size: int, seconds: fl
         np.memmap(directory / "train" / name, dtype=dtype, mode="r").reshape(n, -1)
         for name, dtype in ((LABELS, np.float32), (DENSE, np.float32), (IDS, np.int32))
     ]
-    order = SampleOrder(n, 0, meta.compute_row_bytes())
+    order = SampleOrder(n, 0, sum(array[0].nbytes for array in arrays))
     num_rows, spent = 0, 0.0
     for index in itertools.count():
         rows = order.find_rows(index * batch_size, (index + 1) * batch_size).row_numbers

@@ -9,7 +9,6 @@ import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Literal
 
 import structlog
@@ -60,7 +59,7 @@ def serve(settings: Settings, ready_file: Path | None = None) -> None:
         # When uvicorn has stopped, it raises the signal again for the handler installed before it. Here that handler
         # must do nothing.
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, _ignore_signal)
+            signal.signal(number, lambda _, __: None)
         _Server(config, lambda: _announce(app.state.services, ready_file)).run(sockets=[listener])
 
 
@@ -131,10 +130,6 @@ def bind_socket(settings: Settings) -> socket.socket:
             "port) or DLRM_HOST"
         ) from error
     return listener
-
-
-def _ignore_signal(_: int, __: FrameType | None) -> None:
-    return
 
 
 def _announce(services: Services, ready_file: Path | None) -> None:

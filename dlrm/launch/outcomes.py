@@ -96,11 +96,13 @@ def _find_first_failed(attempt: AttemptDirectory, failures: "Mapping[int, Proces
 
 
 def _describe_failure(attempt: AttemptDirectory, rank: int, exit_code: int) -> str:
-    error_file = attempt.rank_error(rank)
-    # The file is empty where the disk was full.
-    if exit_code >= 0 and error_file.exists() and (error := error_file.read_text()):
-        return f"ended with exit code {exit_code}: {error}"
-    return describe_exit(exit_code)
+    error_file, outcome = attempt.rank_error(rank), Outcome.read(attempt.outcome)
+    if outcome is not None and outcome.rank == rank:
+        error = outcome.message
+    else:
+        # The file is empty if the disk was full.
+        error = error_file.read_text() if error_file.exists() else ""
+    return f"ended with exit code {exit_code}: {error}" if exit_code >= 0 and error else describe_exit(exit_code)
 
 
 def _order_failed(results: Mapping[int, NodeResult]) -> list[tuple[int, Outcome]]:

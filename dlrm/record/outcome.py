@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from dlrm.record.files import Record, write_atomically
+from dlrm.record.files import Record, write_first
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -88,8 +88,8 @@ _ENDS = TypeAdapter(list[RankEnd])
 
 
 def write_rank_ends(path: Path, ends: Sequence[RankEnd]) -> None:
-    """Write the ends to `path`. Raises OSError."""
-    write_atomically(path, _ENDS.dump_json(list(ends), indent=1).decode())
+    """Write the ends to `path`, unless another process was first. Raises OSError."""
+    write_first(path, _ENDS.dump_json(list(ends), indent=1).decode())
 
 
 def read_rank_ends(path: Path) -> list[RankEnd]:

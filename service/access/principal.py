@@ -62,6 +62,11 @@ class Principal:
             return self.key_id
         return "own_" + hashlib.sha256(f"{self.key_id}\n{self.owner}".encode()).hexdigest()[:36]
 
+    @property
+    def visible_owner(self) -> str | None:
+        """Only owner whose jobs and keys the sender may know of; None if it may know of all."""
+        return None if self.role is Role.ADMIN else self.owner
+
     def may_see(self, owner: str) -> bool:
         """Whether the sender may know of what belongs to `owner`."""
-        return self.role is Role.ADMIN or self.owner == owner
+        return self.visible_owner in (None, owner)

@@ -34,16 +34,12 @@ def _is_own_page(request: Request) -> bool:
     return origin is None or urlsplit(origin).netloc == request.headers.get("host", "")
 
 
-async def get_principal(request: Request) -> Principal:
-    """Return the principal that the gate has found. Raises ProblemError if it has found none."""
-    sender = getattr(request.state, "sender", None)
-    if not isinstance(sender, Principal):
-        raise unauthenticated("send an API key as `Authorization: Bearer dlrm_…`, or sign in")
-    return sender
-
-
-def _require(role: Role) -> Callable[[Principal], Awaitable[Principal]]:
-    async def check(principal: Annotated[Principal, Depends(get_principal)]) -> Principal:
+def _require(role: Role) -> Callable[[Request], Awaitable[Principal]]:
+    async def check(request: Request) -> Principal:
+        # The gate has found it, or another kind of sender.
+        principal = getattr(request.state, "sender", None)
+        if not isinstance(principal, Principal):
+            raise unauthenticated("send an API key as `Authorization: Bearer dlrm_…`, or sign in")
         if not principal.role.includes(role):
             raise forbidden(
                 f"this requires the role {role}; {principal.name} has the role {principal.role}: use another key "

@@ -2,7 +2,7 @@
 
 from sqlalchemy.orm import Session
 
-from service.access.principal import Principal, Role
+from service.access.principal import Principal
 from service.http.problems import not_found
 from service.store.job_repository import JobRepository
 from service.store.models import Job
@@ -17,8 +17,3 @@ def get_visible_job(session: Session, job_id: str, principal: Principal, *, for_
     if job is None or job.deleting_at is not None or not principal.may_see(job.owner):
         raise not_found("job", job_id)
     return job
-
-
-def get_visible_owner(principal: Principal) -> str | None:
-    """Return the only owner whose jobs `principal` may know of; None if it may know of all."""
-    return None if principal.role is Role.ADMIN else principal.owner

@@ -34,12 +34,8 @@ class AuditRepository:
         query = select(AuditEvent).order_by(AuditEvent.id.desc()).limit(limit)
         if before is not None:
             query = query.where(AuditEvent.id < before)
-        if chosen.actor is not None:
-            query = query.where(AuditEvent.actor == chosen.actor)
-        if chosen.action is not None:
-            query = query.where(AuditEvent.action == chosen.action.value)
-        if chosen.target is not None:
-            query = query.where(AuditEvent.target == chosen.target)
+        equal = {"actor": chosen.actor, "action": chosen.action, "target": chosen.target}
+        query = query.filter_by(**{name: value for name, value in equal.items() if value is not None})
         if chosen.since is not None:
             query = query.where(AuditEvent.time >= chosen.since)
         if chosen.until is not None:

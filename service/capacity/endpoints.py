@@ -15,15 +15,11 @@ from service.parts import depend_on
 router = APIRouter(prefix="/v1", tags=["capacity"], route_class=ApiRoute)
 
 
-class CapacityView(schemas.Capacity, frozen=True):
-    """Resources of the machines of one launcher, and the part of them that no job occupies; null if unknown."""
-
-
-class CapacitiesView(CapacityView, frozen=True):
+class CapacitiesView(schemas.Capacity, frozen=True):
     """Resources of the launcher of jobs that name none, and the resources of each launcher by name."""
 
     launcher: str
-    launchers: dict[str, CapacityView]
+    launchers: dict[str, schemas.Capacity]
 
 
 @router.get("/capacity")
@@ -41,8 +37,8 @@ def get_capacity(
     return CapacitiesView(launcher=first, launchers=views, **own.model_dump())
 
 
-def _make_view(total: Capacity | None, free: Capacity | None) -> CapacityView:
-    return CapacityView(
+def _make_view(total: Capacity | None, free: Capacity | None) -> schemas.Capacity:
+    return schemas.Capacity(
         num_cores=total and total.num_cores,
         num_cores_free=free and free.num_cores,
         memory_bytes=total and total.memory_bytes,

@@ -1,8 +1,9 @@
 """Resources for jobs, as every process of the service knows them: the leader's, since the leader starts the jobs."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from typing import Annotated, Any
+
+from pydantic import TypeAdapter
 
 from service.database import Database
 from service.launchers.protocol import Capacity, LauncherCapacity
@@ -13,6 +14,7 @@ from service.store.job_repository import JobRepository
 
 KnownCapacities = Mapping[str, LauncherCapacity | None]
 """Capacity by name of the launcher; None if it is not known."""
+_DOCUMENT = TypeAdapter(dict[str, LauncherCapacity | None])
 
 
 class KnownCapacity:
@@ -51,7 +53,7 @@ def measure_capacities(launchers: Launchers) -> KnownCapacities:
 
 def dump_capacities(capacities: KnownCapacities) -> dict[str, Any]:
     """Return capacities as JSON values."""
-    return {name: None if capacity is None else asdict(capacity) for name, capacity in capacities.items()}
+    return _DOCUMENT.dump_python(dict(capacities), mode="json")
 
 
 def parse_capacities(document: Mapping[str, Any]) -> KnownCapacities:
@@ -59,10 +61,4 @@ def parse_capacities(document: Mapping[str, Any]) -> KnownCapacities:
     if "num_cores" in document:
         only = Capacity(**document)
         return {"local": LauncherCapacity(only, only)}
-    return {name: _parse(fields) if fields else None for name, fields in document.items()}
-
-
-def _parse(fields: Mapping[str, Any]) -> LauncherCapacity:
-    # An earlier version of the service told no kinds.
-    machines = tuple(Capacity(**one) for one in fields.get("machines", []))
-    return LauncherCapacity(Capacity(**fields["total"]), Capacity(**fields["node"]), fields["is_fixed"], machines)
+    return _DOCUMENT.validate_python(document)

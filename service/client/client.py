@@ -4,6 +4,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel
@@ -35,6 +36,7 @@ from service.schemas import (
 
 Model = TypeVar("Model", bound=BaseModel)
 Item = TypeVar("Item")
+AnyPage = TypeVar("AnyPage", bound=Page[Any])
 
 METRICS_PER_PAGE = 10_000
 
@@ -177,16 +179,10 @@ class Client:
         attempt has repeated. max_points: largest number of points; they are thinned out evenly.
         """
         query = {"kind": kind, "attempt": attempt, "max_points": max_points, "limit": METRICS_PER_PAGE}
-        items: list[Metric] = []
-        cursor: str | None = None
-        while True:
-            page = self._get(MetricPage, f"/v1/jobs/{job_id}/metrics", **query, cursor=cursor)
-            items += page.items
-            cursor = page.next_cursor
-            if cursor is None:
-                break
+        pages = list(self._list_pages(f"/v1/jobs/{job_id}/metrics", MetricPage, **query))
         # The starts on the last page decide, because another attempt may have begun after the first page.
-        yield from (item for item in items if attempt is not None or _is_valid(item, page.starts))
+        items, starts = chain.from_iterable(page.items for page in pages), pages[-1].starts
+        yield from (item for item in items if attempt is not None or _is_valid(item, starts))
 
     def logs(
         self,
@@ -289,13 +285,17 @@ class Client:
         return self._transport.get(path, params).parse(model)
 
     def _list_items(self, path: str, page_type: type[Page[Item]], **params: Any) -> Iterator[Item]:
-        """Yield every item of a list. Each page is requested only once its items are needed."""
+        """Yield every item of a list."""
+        for page in self._list_pages(path, page_type, **params):
+            yield from page.items
+
+    def _list_pages(self, path: str, page_type: type[AnyPage], **params: Any) -> Iterator[AnyPage]:
+        """Yield the pages of a list. Each is requested only once it is needed."""
         cursor: str | None = None
         while True:
-            page = self._transport.get(path, {**params, "cursor": cursor}).parse(page_type)
-            yield from page.items
-            cursor = page.next_cursor
-            if cursor is None:
+            page = self._get(page_type, path, **params, cursor=cursor)
+            yield page
+            if (cursor := page.next_cursor) is None:
                 return
 
 

@@ -14,7 +14,7 @@ from service.reasons import RECONCILER, Reason
 from service.store.attempt_repository import AttemptRepository, CheckpointRepository
 from service.store.job_repository import Change, JobRepository
 from service.store.models import Attempt, Job
-from service.store.run_facts import EndFacts, RunFacts
+from service.store.run_facts import RunFacts
 from service.store.states import AttemptState, JobState
 from service.times import now
 
@@ -38,18 +38,14 @@ class AttemptFinalizer:
             current = jobs.expect(job.id, JobState(job.state))
             stored_attempt = session.get_one(Attempt, attempt.id)
             told_step = _record_left_files(session, current, attempt, end, saved_step)
-            attempts.set_saved_step(attempt.id, told_step)
-            attempts.set_rank_ends(attempt.id, end.rank_ends)
+            rank_ends = [rank_end.model_dump() for rank_end in end.rank_ends]
+            attempts.update(attempt.id, saved_step=told_step, rank_ends=rank_ends)
             exit_code = status.exit_code if status.exit_code is not None or outcome is None else outcome.exit_code
             all_attempts = attempts.list_by_job(job.id)
             verdict = decide(
                 ExitObservation(
                     job_state=JobState(current.state),
-                    outcome=outcome,
-                    exit_code=status.exit_code,
-                    launcher_reason=status.reason,
-                    launcher_message=status.message,
-                    last_log_line=end.last_log_line,
+                    end=end,
                     stop_reason=Reason(stored_attempt.stop_reason) if stored_attempt.stop_reason else None,
                     stop_message=_find_stop_message(current, stored_attempt),
                     num_restarts_left=count_restarts_left(all_attempts, current.spec["max_restarts"]),
@@ -60,7 +56,7 @@ class AttemptFinalizer:
             verdict = replace(verdict, message=verdict.message.replace("\0", ""))
             attempts.finish(attempt.id, verdict.attempt_state, verdict.reason, verdict.message, exit_code, now())
             if outcome is not None:
-                jobs.set_metrics(job.id, outcome.metrics)
+                jobs.update(job.id, metrics=outcome.metrics)
             self._apply_verdict(jobs, current, attempts.list_by_job(job.id), verdict)
 
     def record_failed_launch(self, job_id: str, error: LaunchError) -> None:
@@ -104,7 +100,7 @@ class AttemptFinalizer:
 
 
 def _record_left_files(
-    session: Session, job: Job, attempt: Attempt, end: EndFacts, saved_step: int | None
+    session: Session, job: Job, attempt: Attempt, end: LaunchStatus, saved_step: int | None
 ) -> int | None:
     """Record the files that an attempt names at its end and no push has reported, for example while the service was
     away.
@@ -112,7 +108,7 @@ def _record_left_files(
     saved_step: step of its newest checkpoint that is known; None if absent. Returns it as it is then.
     """
     if end.model_path is not None and job.model_path is None:
-        JobRepository(session).set_model_path(job.id, end.model_path)
+        JobRepository(session).update(job.id, model_path=end.model_path)
     named = end.checkpoint
     if named is None or (saved_step is not None and saved_step >= named.step):
         return saved_step

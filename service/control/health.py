@@ -46,14 +46,16 @@ def is_ready(database: Annotated[Database, depend_on(Database)], control: Contro
         with database.read() as session:
             session.execute(text("SELECT 1"))
     except DBAPIError as error:
-        raise _not_ready(f"the database does not answer: {error.orig}") from error
+        raise ProblemError("not-ready", f"the database does not answer: {error.orig}") from error
     if not control.is_alive:
-        raise _not_ready("the control loop is not running")
+        raise ProblemError("not-ready", "the control loop is not running")
     if control.faults.last_round_error:
-        raise _not_ready(f"the last round of the control loop failed: {control.faults.last_round_error}")
+        raise ProblemError("not-ready", f"the last round of the control loop failed: {control.faults.last_round_error}")
     leadership = control.leadership
     if leadership.is_stuck:
-        raise _not_ready(f"the control loop has made no progress for more than {leadership.stuck_seconds:g} s")
+        raise ProblemError(
+            "not-ready", f"the control loop has made no progress for more than {leadership.stuck_seconds:g} s"
+        )
     return Readiness(leads=leadership.is_held)
 
 
@@ -68,7 +70,3 @@ def get_figures(
             telemetry.set_free(launcher, free.num_cores, free.memory_bytes)
     telemetry.leads.set(control.leadership.is_held)
     return Response(telemetry.render(), media_type="text/plain; version=0.0.4; charset=utf-8")
-
-
-def _not_ready(detail: str) -> ProblemError:
-    return ProblemError("not-ready", detail)

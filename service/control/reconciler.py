@@ -7,7 +7,7 @@ import structlog
 
 from hostinfo.sizes import format_giga, guess_size_base
 from service.control.attempt_finalizer import AttemptFinalizer
-from service.control.restart_policy import has_to_wait, is_late
+from service.control.restart_policy import is_late
 from service.control.starter import Starter
 from service.database import Database
 from service.launchers.observed_end import ObservedEnd
@@ -51,8 +51,8 @@ class Reconciler:
         self._grace_period_seconds = grace_period_seconds
         self._tail = SpoolTail(database)
         self._orphans_due_at = 0.0
-        self._told_orphans: set[LaunchName] = set()
-        """Orphans of the last look that are already reported as killed."""
+        self._reported_orphans: set[LaunchName] = set()
+        """Orphans of the last look whose jobs have reported the kill."""
 
     def list_watched(self) -> list[Job]:
         """List the jobs that need reconciliation."""
@@ -72,16 +72,16 @@ class Reconciler:
         with self._database.read() as session:
             active = {(attempt.job_id, attempt.number) for attempt in AttemptRepository(session).list_active()}
         orphans = [launch for launch in launches if (launch.name.job_id, launch.attempt) not in active]
-        self._told_orphans &= {launch.name for launch in orphans}
+        self._reported_orphans &= {launch.name for launch in orphans}
         return orphans
 
     def kill_orphan(self, launch: Launch) -> None:
         """Kill the processes of an attempt that has ended. Its job reports this once, however long the kill takes."""
         self._leadership.renew_if_due()
         self._leadership.check_lease()
-        if self._launchers[launch.launcher].kill(launch) or launch.name in self._told_orphans:
+        if self._launchers[launch.launcher].kill(launch) or launch.name in self._reported_orphans:
             return
-        self._told_orphans.add(launch.name)
+        self._reported_orphans.add(launch.name)
         job_id, number = launch.name.job_id, launch.attempt
         log.warning("orphan_killed", job=job_id, attempt=number)
         with self._leadership.write() as session:
@@ -130,7 +130,7 @@ class Reconciler:
         if is_late(job):
             message = f"deadline_seconds = {job.spec['deadline_seconds']} passed before attempt {number} could start"
             self._change(job, Change(JobState.FAILED, Reason.DEADLINE_EXCEEDED, actor=RECONCILER, message=message))
-        elif not has_to_wait(job):
+        elif job.restarts_at is None or now() >= job.restarts_at:
             self._change(
                 job, Change(JobState.QUEUED, Reason.RESTARTING, actor=RECONCILER, message=f"attempt {number} is due")
             )
@@ -178,7 +178,7 @@ class Reconciler:
             )
         if attempt.node != status.node:
             with self._leadership.write() as session:
-                AttemptRepository(session).set_node(attempt.id, status.node)
+                AttemptRepository(session).update(attempt.id, node=status.node)
         if job.reason == Reason.UNSEEN:
             self._explain(job, attempt, LaunchStatus(status.phase, Reason.PROCESS_STARTED, "is seen again"))
         if attempt.stop_reason is not None:
@@ -234,7 +234,8 @@ class Reconciler:
         if status.phase is LaunchPhase.ENDED and attempt.observed_end is None:
             # What is killed next may take with it what there is to see.
             with self._leadership.write() as session:
-                AttemptRepository(session).set_observed_end(attempt.id, ObservedEnd.from_status(status))
+                end = ObservedEnd.model_validate(status).model_dump(mode="json")
+                AttemptRepository(session).update(attempt.id, observed_end=end)
         # Ranks may outlive their launch process and write until they are gone, also to the run directory in which the
         # next attempt would work.
         if not self._launchers[launch.launcher].kill(launch):

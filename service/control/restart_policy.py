@@ -66,11 +66,6 @@ class BackOff:
         return min(self.max_delay_seconds, self.delay_seconds * 2.0**num_doublings)
 
 
-def has_to_wait(job: Job) -> bool:
-    """Whether the back-off of `job` is not over yet."""
-    return job.restarts_at is not None and now() < job.restarts_at
-
-
 def is_late(job: Job) -> bool:
     """Whether the deadline of `job` has passed."""
     return job.deadline_at is not None and now() > job.deadline_at

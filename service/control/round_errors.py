@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import structlog
 from sqlalchemy.exc import DBAPIError
 
-from service.disk_full import is_storage_full
+from service.database.failures import is_storage_full
 from service.observability.telemetry import Telemetry
 
 log = structlog.get_logger(__name__)

@@ -13,10 +13,10 @@ from service.leader.leadership import Leadership, LeadershipLostError
 from service.queue.repository import QueueRepository, list_late
 from service.queue.state import QueueState
 from service.reasons import SCHEDULER, Reason
-from service.store.demand import get_demand, get_full_demand, list_misfits
+from service.store.demand import get_full_demand, list_misfits
 from service.store.job_repository import Change, JobRepository, StateChangedError
 from service.store.models import Job
-from service.store.quota_rules import list_full
+from service.store.quotas import list_full
 from service.store.states import JobState
 from service.times import now
 
@@ -91,7 +91,7 @@ class Scheduler:
         with self._leadership.write() as session:
             queue, at = QueueRepository(session, launcher), now()
             state = QueueState.read(session, launcher, capacity, at, tried)
-            if state.head is None or state.free.has_room_for(get_demand(state.head)):
+            if state.head is None or state.free.has_room_for(get_full_demand(state.head).least):
                 return state.head
             queue.set_at_head(state.head.id, at)
             if state.room_of_others.num_cores == 0:

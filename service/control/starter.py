@@ -52,8 +52,8 @@ class Starter:
                 devices={"gpus": gpus},
             )
             attempts.add(attempt)
-            jobs.set_num_attempts(job.id, number)
-            jobs.set_progress(job.id, ReportedProgress.model_validate(current.progress).carry_over().model_dump())
+            progress = ReportedProgress.model_validate(current.progress).carry_over()
+            jobs.update(job.id, num_attempts=number, progress=progress.model_dump())
         return attempt
 
     def launch(self, job: Job, attempt: Attempt) -> None:
@@ -65,10 +65,8 @@ class Starter:
         token, launcher = new_secret(), self._launchers[job.launcher]
         with self._leadership.write() as session:
             JobRepository(session).expect(job.id, JobState.STARTING)
-            attempts = AttemptRepository(session)
-            attempts.set_token(attempt.id, hash_secret(token))
             # Before the start: otherwise a leader on another machine might look for the process there, and miss it.
-            attempts.set_node(attempt.id, launcher.node)
+            AttemptRepository(session).update(attempt.id, token_hash=hash_secret(token), node=launcher.node)
         # A cluster may take almost as long as the leases last.
         self._leadership.renew()
         url = f"{launcher.ingest_url}/v1/ingest/{attempt.id}"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from dlrm.record import EXIT_BAD_INPUT, EndReason, Outcome
 from hostinfo.stop_signals import name_signal
 from service.control.restart_policy import UNCOUNTED
+from service.launchers.protocol import LaunchStatus
 from service.reasons import Reason
 from service.store.states import AttemptState, JobState
 
@@ -25,13 +26,9 @@ class ExitObservation:
     """Observed facts about an attempt that has ended."""
 
     job_state: JobState
-    outcome: Outcome | None
-    exit_code: int | None
-    """Exit code of the launch process; None if this service process did not start it, and so cannot see it."""
-    launcher_reason: Reason | None
-    """Reason that the launcher has seen, such as an eviction; None if the program itself has decided to end."""
-    launcher_message: str
-    last_log_line: str
+    end: LaunchStatus
+    """End of its processes. Its reason is the launcher's, such as an eviction; None if the program itself has chosen to
+    end."""
     stop_reason: Reason | None
     """Reason for which the service itself stopped or killed the attempt; None if it did not."""
     stop_message: str
@@ -56,7 +53,7 @@ def decide(observation: ExitObservation) -> Verdict:
     A success counts, whatever was requested meanwhile; otherwise the request of a user comes before the cause of a
     failure.
     """
-    outcome = observation.outcome
+    outcome = observation.end.outcome
     if outcome is not None and outcome.state == "succeeded":
         reason = Reason(outcome.reason.value)
         return Verdict(AttemptState.SUCCEEDED, JobState.SUCCEEDED, reason, outcome.message)
@@ -76,7 +73,7 @@ def decide(observation: ExitObservation) -> Verdict:
 
 def _may_go_better(reason: Reason, observation: ExitObservation) -> bool:
     """Whether another attempt may end differently."""
-    if reason is Reason.OUT_OF_MEMORY and observation.launcher_reason is reason:
+    if reason is Reason.OUT_OF_MEMORY and observation.end.reason is reason:
         # Of a single process that it kills, the kernel gives no reason, and that is retried too. What has trained for
         # a while fits, but for a moment that may not come again; what never got so far would end at the same place.
         return observation.has_progressed
@@ -87,24 +84,24 @@ def _is_paused(observation: ExitObservation) -> bool:
     """Whether the attempt ended because of a pause: by itself as requested, or killed after the grace period."""
     if observation.job_state is not JobState.PAUSING or observation.stop_reason not in (None, Reason.USER_PAUSED):
         return False
-    if observation.outcome is not None:
-        return observation.outcome.state == "stopped"
+    if observation.end.outcome is not None:
+        return observation.end.outcome.state == "stopped"
     return observation.stop_reason is Reason.USER_PAUSED
 
 
 def _find_cause(observation: ExitObservation) -> tuple[Reason, str]:
     if observation.stop_reason not in (None, Reason.USER_PAUSED):
         return observation.stop_reason, observation.stop_message
-    outcome, seen = observation.outcome, observation.launcher_reason
+    end, outcome, seen = observation.end, observation.end.outcome, observation.end.reason
     if seen is not None and (outcome is None or seen not in HINTS):
         # The run knows at most that it was stopped, or has lost a peer.
-        said = outcome.message if outcome is not None and outcome.state == "failed" else observation.last_log_line
-        return seen, "; ".join(filter(None, (observation.launcher_message, said)))
+        said = outcome.message if outcome is not None and outcome.state == "failed" else end.last_log_line
+        return seen, "; ".join(filter(None, (end.message, said)))
     if outcome is not None:
         return Reason(outcome.reason.value), f"{_name_rank(outcome)}{outcome.message}"
-    log_hint = f"; its last log line: {observation.last_log_line}" if observation.last_log_line else ""
-    reason = Reason.BAD_INPUT if observation.exit_code == EXIT_BAD_INPUT else Reason.WORKER_CRASHED
-    return reason, f"the launch process {_describe_exit(observation.exit_code)} and left no outcome{log_hint}"
+    log_hint = f"; its last log line: {end.last_log_line}" if end.last_log_line else ""
+    reason = Reason.BAD_INPUT if end.exit_code == EXIT_BAD_INPUT else Reason.WORKER_CRASHED
+    return reason, f"the launch process {_describe_exit(end.exit_code)} and left no outcome{log_hint}"
 
 
 def _describe_exit(exit_code: int | None) -> str:

@@ -1,13 +1,17 @@
-"""Meaning of an error of the database: it is away for now, or something is wrong that waiting does not change."""
+"""Meaning of an error of the database: it is away for now, its disk is full, or waiting changes nothing."""
 
 import sqlite3
 
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as NoFreeConnectionError
 
+from dlrm.record import FULL_DISK
+
 _AWAY_SQLSTATES = ("08", "57P", "53300", "25P03")
 """Beginnings of the SQLSTATE of a broken connection, of a stopping or starting server, of too many connections, and of
 a transaction that the server has ended because its process was stopped."""
+_DISK_FULL = "53100"
+"""SQLSTATE of PostgreSQL's error `disk_full`."""
 _AWAY_SQLITE = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _REFUSALS = (
     "password authentication failed",
@@ -42,6 +46,16 @@ def is_database_away(error: BaseException) -> bool:
 def is_refused(error: DBAPIError) -> bool:
     """Whether a connection was refused for a reason that stays, such as a wrong password."""
     return any(refusal in str(error.orig) for refusal in _REFUSALS)
+
+
+def is_storage_full(error: BaseException) -> bool:
+    """Whether `error`, of a file operation or of the database, means that the disk is full."""
+    if isinstance(error, OSError):
+        return error.errno in FULL_DISK
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    if isinstance(cause, sqlite3.Error):
+        return getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+    return getattr(cause, "sqlstate", None) == _DISK_FULL
 
 
 def get_cause(error: Exception) -> str:

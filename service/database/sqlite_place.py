@@ -25,7 +25,7 @@ def check_sqlite_place(file: Path, mounts: str | None = None) -> None:
     if mounts is None:
         mounts = _MOUNTS.read_text(errors="surrogateescape") if _MOUNTS.exists() else ""
     kind = find_file_system_type(Path(os.path.realpath(file)), mounts)
-    if kind is not None and is_network_type(kind):
+    if kind is not None and _NETWORK_TYPE.fullmatch(kind):
         raise UnsafePlaceError(
             f"DLRM_DATABASE_URL: SQLite cannot be used on a network file system, and {file} is on {kind}; choose a "
             "file on a disk of this machine, or PostgreSQL: postgresql+psycopg://USER:PASSWORD@HOST:PORT/DATABASE"
@@ -47,11 +47,6 @@ def find_file_system_type(path: Path, mounts: str) -> str | None:
         if is_deeper and path.is_relative_to(place):
             found = place, kind
     return found[1] if found else None
-
-
-def is_network_type(kind: str) -> bool:
-    """Whether a type of file system is one whose files other machines may write to."""
-    return _NETWORK_TYPE.fullmatch(kind) is not None
 
 
 def _decode(text: str) -> str:

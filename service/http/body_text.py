@@ -15,6 +15,7 @@ from service.http.request_body import TOML, get_media_type
 
 MAX_DEPTH = 64
 """Largest number of objects and arrays inside each other."""
+TOO_DEEP = f"the body is nested too deeply (valid: up to {MAX_DEPTH} levels)"
 MAX_ITEMS = 20_000
 """Largest number of values and names: each takes far more memory than its two or three bytes in the body."""
 
@@ -58,13 +59,13 @@ def parse_json(body: bytes) -> Any:
         )
         faults = list(find_faults(value, describe_text_fault))
     except DocumentTextError as error:
-        raise malformed_json(f"the body is {error}") from None
+        raise ProblemError("malformed-json", f"the body is {error}") from None
     except json.JSONDecodeError as error:
-        raise malformed_json(f"the body is not JSON at character {error.pos}: {error.msg}") from None
+        raise ProblemError("malformed-json", f"the body is not JSON at character {error.pos}: {error.msg}") from None
     except RecursionError:
-        raise malformed_json(describe_depth()) from None
+        raise ProblemError("malformed-json", TOO_DEEP) from None
     except ValueError as error:
-        raise malformed_json(f"the body cannot be read as JSON: {error}") from None
+        raise ProblemError("malformed-json", f"the body cannot be read as JSON: {error}") from None
     if faults:
         raise invalid_request(faults)
     return value
@@ -85,10 +86,6 @@ def _check_number_of_items(body: bytes) -> None:
 
 def _count_separators(text: bytes) -> int:
     return sum(text.count(separator) for separator in _SEPARATORS)
-
-
-def malformed_json(detail: str) -> ProblemError:
-    return ProblemError("malformed-json", detail)
 
 
 def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -125,25 +122,23 @@ def parse_toml(body: bytes) -> dict[str, Any]:
     try:
         text = decode_document(body)
     except DocumentTextError as error:
-        raise malformed_toml(f"the document is {error}") from None
+        raise ProblemError("malformed-toml", f"the document is {error}") from None
     _check_size(text.encode())
     try:
         value = tomllib.loads(text)
         faults = list(find_faults(value, _describe_fault))
     except tomllib.TOMLDecodeError as error:
         odd = describe_odd_character(text, find_line(error))
-        raise malformed_toml("; ".join(filter(None, (f"the document is not TOML: {error}", odd)))) from None
+        raise ProblemError(
+            "malformed-toml", "; ".join(filter(None, (f"the document is not TOML: {error}", odd)))
+        ) from None
     except RecursionError:
-        raise malformed_toml(describe_depth()) from None
+        raise ProblemError("malformed-toml", TOO_DEEP) from None
     except ValueError as error:
-        raise malformed_toml(f"the document cannot be read as TOML: {error}") from None
+        raise ProblemError("malformed-toml", f"the document cannot be read as TOML: {error}") from None
     if faults:
         raise invalid_request(faults)
     return value
-
-
-def malformed_toml(detail: str) -> ProblemError:
-    return ProblemError("malformed-toml", detail)
 
 
 def _check_size(body: bytes) -> None:
@@ -155,7 +150,7 @@ def _check_size(body: bytes) -> None:
     if sum(weight * skeleton.count(separator) for separator, weight in _WEIGHTS.items()) >= MAX_ITEMS:
         raise too_many_items()
     if any(part.count(b".") >= MAX_DEPTH for part in _ENDS_OF_KEYS.split(skeleton)):
-        raise malformed_toml(describe_depth())
+        raise ProblemError("malformed-toml", TOO_DEEP)
 
 
 def _describe_fault(value: Any) -> tuple[str, str] | None:
@@ -192,11 +187,6 @@ def describe_text_fault(value: Any) -> tuple[str, str] | None:
     """Return why a database cannot store a text, and what would be valid; None if it can, or it is no text."""
     reason = _describe_unstorable(value) if isinstance(value, str) else None
     return (reason, "other text") if reason else None
-
-
-def describe_depth() -> str:
-    """Say that a body is nested too deeply, and how deeply it may be."""
-    return f"the body is nested too deeply (valid: up to {MAX_DEPTH} levels)"
 
 
 def too_many_items() -> ProblemError:

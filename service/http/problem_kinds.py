@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from dlrm.config import FieldError
+
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 MEDIA_TYPE = "application/problem+json"
 EXAMPLE_REQUEST_ID = "req_01JAR8Z3M5T2Q7W9X4Y6V1N0KD"
@@ -18,9 +20,9 @@ class ProblemKind:
     slug: str
     status: int
     title: str
-    detail: str
-    field: tuple[str, str, str] | None = None
-    """Field, message and valid values of the example, if there is a field at fault."""
+    detail: str = ""
+    fault: FieldError | None = None
+    """Field at fault in the example, from which its detail is made then; None if absent."""
 
     @property
     def uri(self) -> str:
@@ -28,13 +30,12 @@ class ProblemKind:
 
     def make_example(self) -> dict[str, Any]:
         """Make a problem document of this kind."""
-        errors = [dict(zip(("field", "message", "valid"), self.field, strict=True))] if self.field else []
         return {
             "type": self.uri,
             "title": self.title,
             "status": self.status,
-            "detail": self.detail,
-            "errors": errors,
+            "detail": self.detail or str(self.fault),
+            "errors": [self.fault.as_dict()] if self.fault else [],
             "request_id": EXAMPLE_REQUEST_ID,
         }
 
@@ -90,22 +91,19 @@ KINDS = {
             "invalid-request",
             422,
             "The request is not valid",
-            "limt: is not a parameter of this path; did you mean limit? (valid: cursor, limit, name)",
-            ("limt", "is not a parameter of this path; did you mean limit?", "cursor, limit, name"),
+            fault=FieldError("limt", "is not a parameter of this path; did you mean limit?", "cursor, limit, name"),
         ),
         ProblemKind(
             "invalid-job",
             422,
             "The job document is not valid",
-            "batch.global_size: 16383 is not divisible by 2 ranks (valid: 16382 or 16384)",
-            ("batch.global_size", "16383 is not divisible by 2 ranks", "16382 or 16384"),
+            fault=FieldError("batch.global_size", "16383 is not divisible by 2 ranks", "16382 or 16384"),
         ),
         ProblemKind(
             "cannot-fit",
             422,
             "The job can never run on this machine",
-            "resources.memory: asks for 5.00 GiB, this machine has 4.00 GiB (valid: at most 4.00GiB)",
-            ("resources.memory", "asks for 5.00 GiB, this machine has 4.00 GiB", 'at most "4.00GiB"'),
+            fault=FieldError("resources.memory", "asks for 5.00 GiB, this machine has 4.00 GiB", 'at most "4.00GiB"'),
         ),
         ProblemKind(
             "idempotency-mismatch",

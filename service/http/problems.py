@@ -17,8 +17,7 @@ from starlette.routing import Match, Mount
 from structlog.contextvars import get_contextvars
 
 from dlrm.config import ConfigError, FieldError
-from service.database.failures import get_cause, is_database_away
-from service.disk_full import is_storage_full, storage_full_message
+from service.database.failures import get_cause, is_database_away, is_storage_full
 from service.http.invalid_requests import convert_errors
 from service.http.problem_kinds import KINDS, MEDIA_TYPE
 
@@ -230,7 +229,8 @@ def _on_storage_error(request: Request, error: Exception, *, state_directory: Pa
         raise error
     # A single line without a traceback, because every request fails like this until space is free.
     log.error("storage_full", method=request.method, path=request.url.path, error=str(getattr(error, "orig", error)))
-    return ProblemError("storage-full", storage_full_message(state_directory)).to_response()
+    detail = f"the disk of {state_directory}, where the service keeps its data, is full; free space, then try again"
+    return ProblemError("storage-full", detail).to_response()
 
 
 def _join_errors(errors: Sequence[FieldError]) -> str:

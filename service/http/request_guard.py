@@ -30,7 +30,7 @@ def _check_path(raw_path: bytes) -> None:
     try:
         path = unquote_to_bytes(raw_path).decode()
     except UnicodeDecodeError:
-        raise _malformed("the path is not UTF-8") from None
+        raise ProblemError("malformed-request", "the path is not UTF-8") from None
     if "\0" in path:
         raise invalid_request([FieldError("path", "contains the character NUL", "a path without %00")])
 
@@ -41,7 +41,7 @@ def _check_query(query: bytes) -> None:
     try:
         parameters = parse_qsl(query.decode(), keep_blank_values=True, errors="strict")
     except UnicodeDecodeError:
-        raise _malformed("the query is not UTF-8") from None
+        raise ProblemError("malformed-request", "the query is not UTF-8") from None
     faults = [
         FieldError(name.replace("\0", "%00"), "contains the character NUL", "text without %00")
         for name, value in parameters
@@ -55,12 +55,8 @@ def _check_headers(headers: list[tuple[bytes, bytes]]) -> None:
     counts = Counter(name for name, _ in headers if name in SINGLE_HEADERS)
     for name, count in counts.items():
         if count > 1:
-            raise _malformed(f"the header {name.decode()} is given {count} times (valid: once)")
+            raise ProblemError("malformed-request", f"the header {name.decode()} is given {count} times (valid: once)")
 
     names = {name for name, _ in headers}
     if {b"content-length", b"transfer-encoding"} <= names:
-        raise _malformed("the headers content-length and transfer-encoding exclude each other")
-
-
-def _malformed(detail: str) -> ProblemError:
-    return ProblemError("malformed-request", detail)
+        raise ProblemError("malformed-request", "the headers content-length and transfer-encoding exclude each other")

@@ -8,6 +8,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bind_contextvars, clear_contextvars
 
+from service.http.gate import INGEST_PREFIX
 from service.http.limits import TokenBuckets
 from service.http.middleware import HttpMiddleware
 from service.http.problems import METHODS
@@ -19,8 +20,6 @@ REQUEST_ID = "x-request-id"
 """Header with the id of a request, in every answer."""
 GONE = 499
 """Status that is recorded if the client has gone before it was answered."""
-QUIET_PREFIXES = ("/healthz", "/readyz", "/metrics", "/static/", "/v1/ingest/")
-"""Paths of requests that come all the time: they are logged only if they are refused or fail."""
 REFUSALS = frozenset({401, 429, 503})
 """Statuses that anybody can have, without credentials."""
 MAX_PATH_CHARACTERS = 200
@@ -52,7 +51,7 @@ def begin_request(request_id: str) -> None:
 
 
 class RequestLog(HttpMiddleware):
-    """ASGI middleware that records every request by method, route and status.
+    """ASGI middleware that counts every request by method, route and status, and logs changes, refusals and failures.
 
     The route is a template (`/v1/jobs/{job_id}`), not the path, so that ids create no time series of their own.
     """
@@ -84,7 +83,8 @@ class RequestLog(HttpMiddleware):
         # A name that somebody has made up would be a time series of its own.
         method = scope["method"] if scope["method"] in METHODS else "other"
         self._telemetry.request_seconds.labels(method, route, str(status)).observe(seconds)
-        if status < 400 and scope["path"].startswith(QUIET_PREFIXES):
+        if status < 400 and (method == "GET" or scope["path"].startswith(INGEST_PREFIX)):
+            # Reads and reports come all the time, such as those of whoever follows a job.
             return
         if status in REFUSALS and self._refusals.take(get_address(scope)):
             return

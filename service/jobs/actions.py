@@ -1,4 +1,4 @@
-"""Changes that a user asks of one job: cancel, pause, resume, hold and release."""
+"""Changes that a user asks of one job, each refused by ProblemError if the state of the job does not allow it."""
 
 from service.access.principal import Principal
 from service.http.problems import conflict
@@ -14,6 +14,7 @@ def describe_sender(principal: Principal) -> str:
 
 
 def cancel(jobs: JobRepository, job: Job, principal: Principal) -> None:
+    """Cancel a job: at once if it waits, else after its attempt was stopped."""
     state = JobState(job.state)
     if state is JobState.CANCELLING:
         return
@@ -26,6 +27,7 @@ def cancel(jobs: JobRepository, job: Job, principal: Principal) -> None:
 
 
 def pause(jobs: JobRepository, job: Job, principal: Principal) -> None:
+    """Stop a running job after a checkpoint, from which it continues once it is resumed."""
     if job.state in (JobState.PAUSING, JobState.PAUSED):
         return
     if job.state != JobState.RUNNING:
@@ -42,20 +44,19 @@ def resume(jobs: JobRepository, job: Job, principal: Principal) -> None:
 
 
 def hold(jobs: JobRepository, job: Job, principal: Principal) -> None:
-    _require_queued(job, "held")
-    if not job.is_held:
-        jobs.set_held(job, Reason.HELD, principal.owner, f"held by {describe_sender(principal)}")
+    """Keep a queued job from starting until it is released."""
+    _set_held(jobs, job, principal, Reason.HELD)
 
 
 def release(jobs: JobRepository, job: Job, principal: Principal) -> None:
-    _require_queued(job, "released")
-    if job.is_held:
-        jobs.set_held(job, Reason.RELEASED, principal.owner, f"released by {describe_sender(principal)}")
+    _set_held(jobs, job, principal, Reason.RELEASED)
 
 
-def _require_queued(job: Job, participle: str) -> None:
+def _set_held(jobs: JobRepository, job: Job, principal: Principal, reason: Reason) -> None:
     if job.state != JobState.QUEUED:
-        raise conflict(f"{job.id} is {job.state}: only a QUEUED job can be {participle}", state=job.state)
+        raise conflict(f"{job.id} is {job.state}: only a QUEUED job can be {reason}", state=job.state)
+    if job.is_held != (reason is Reason.HELD):
+        jobs.set_held(job, reason, principal.owner, f"{reason} by {describe_sender(principal)}")
 
 
 _ADVICE = {JobState.CANCELLING: "wait for its end", JobState.PAUSED: "resume it, or cancel it first"}

@@ -22,11 +22,8 @@ from service.http.problems import conflict
 from service.jobs.actions import require_end
 from service.jobs.schemas import DeletedJobView, JobView
 from service.parts import depend_on
-from service.reports.repository import ReportRepository
-from service.store.attempt_repository import CheckpointRepository
 from service.store.idempotency_repository import IdempotencyRepository
 from service.store.job_repository import JobRepository
-from service.store.log_parts import LogPartRepository
 from service.store.models import Job
 from service.store.run_facts import RunFacts
 from service.times import now
@@ -81,7 +78,7 @@ class DeletionService:
                     find_run_directory(job, self._runs_directory)
             except RunDirectoryError as error:
                 raise conflict(f"{job_id} cannot be deleted: {error}") from None
-            JobRepository(session).mark_as_deleting(job_id, now())
+            JobRepository(session).update(job_id, deleting_at=now())
             self._audit.record(
                 session, principal.actor, AuditAction.JOB_DELETED, job_id, owner=job.owner, name=job.name
             )
@@ -130,23 +127,15 @@ class DeletionService:
             directory = find_run_directory(job, self._runs_directory)
             if not remove_directory(directory, is_over):
                 return False
-        while self._remove_some_rows(job.id):
-            if is_over():
+        is_left = True
+        while is_left:
+            with self._database.write() as session:
+                is_left = JobRepository(session).remove_some_rows(job.id, self._batch_size)
+            if is_left and is_over():
                 return False
         with self._database.write() as session:
             JobRepository(session).remove(job.id)
         return True
-
-    def _remove_some_rows(self, job_id: str) -> bool:
-        """Remove a batch of reports, parts of logs, checkpoints and events; return whether there were any."""
-        with self._database.write() as session:
-            num_removed = (
-                ReportRepository(session).remove_some_metrics(job_id, self._batch_size),
-                LogPartRepository(session).remove_some(job_id, self._batch_size),
-                CheckpointRepository(session).remove_some(job_id, self._batch_size),
-                JobRepository(session).remove_some_events(job_id, self._batch_size),
-            )
-        return any(num_removed)
 
 
 Deletions = Annotated[DeletionService, depend_on(DeletionService)]

@@ -14,6 +14,7 @@ from service.http.problems import invalid_request
 from service.http.query import FilterTime
 from service.http.request_body import JSON, TOML
 from service.http.route import ApiRoute, runs_in
+from service.jobs import actions
 from service.jobs.deletion import Deletions
 from service.jobs.schemas import AttemptList, CheckpointList, DeletedJobView, EventView, JobDetail, JobView
 from service.jobs.service import Jobs, Submission
@@ -91,31 +92,31 @@ def get_job(job_id: str, request: Request, jobs: Jobs, principal: Viewer) -> Res
 @router.post("/{job_id}/cancel", status_code=202)
 @may_answer("conflict")
 def cancel_job(job_id: str, jobs: Jobs, principal: Submitter) -> JobView:
-    return jobs.cancel(job_id, principal)
+    return jobs.change(job_id, principal, actions.cancel)
 
 
 @router.post("/{job_id}/pause", status_code=202)
 @may_answer("conflict")
 def pause_job(job_id: str, jobs: Jobs, principal: Submitter) -> JobView:
-    return jobs.pause(job_id, principal)
+    return jobs.change(job_id, principal, actions.pause)
 
 
 @router.post("/{job_id}/resume", status_code=202)
 @may_answer("conflict")
 def resume_job(job_id: str, jobs: Jobs, principal: Submitter) -> JobView:
-    return jobs.resume(job_id, principal)
+    return jobs.change(job_id, principal, actions.resume)
 
 
 @router.post("/{job_id}/hold", status_code=202)
 @may_answer("conflict")
 def hold_job(job_id: str, jobs: Jobs, principal: Submitter) -> JobView:
-    return jobs.hold(job_id, principal)
+    return jobs.change(job_id, principal, actions.hold)
 
 
 @router.post("/{job_id}/release", status_code=202)
 @may_answer("conflict")
 def release_job(job_id: str, jobs: Jobs, principal: Submitter) -> JobView:
-    return jobs.release(job_id, principal)
+    return jobs.change(job_id, principal, actions.release)
 
 
 @router.post("/{job_id}/restart", status_code=201, responses=CREATED_BEFORE)

@@ -10,7 +10,7 @@ from service.jobs.batch_stages import list_batch_stages
 from service.queue.place import Wait
 from service.reports.progress import CLEARED_PROGRESS
 from service.schemas import Progress, QueuePlace
-from service.store.models import Event, Job
+from service.store.models import Job
 from service.store.run_facts import Checkpoint, RunFacts
 from service.store.states import HOLDING, AttemptState, JobState
 
@@ -49,16 +49,12 @@ class JobDetail(JobView, schemas.JobDetails, frozen=True):
         return cls.model_validate(_collect_fields(job, facts, wait) | details)
 
 
-class EventView(schemas.Event, frozen=True):
+class EventView(schemas.Event, frozen=True, coerce_numbers_to_str=True):
     """A change of state, or a report of a rank."""
 
     id: str
     from_state: JobState | None = None
     to_state: JobState | None = None
-
-    @classmethod
-    def from_event(cls, event: Event) -> "EventView":
-        return cls.model_validate({name: getattr(event, name) for name in cls.model_fields} | {"id": str(event.id)})
 
 
 class AttemptView(schemas.Attempt, frozen=True):

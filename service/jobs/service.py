@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any
@@ -10,15 +10,15 @@ from typing import Annotated, Any
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from dlrm.config import FieldError, JobSpec
+from dlrm.config import JobSpec
 from service.access.principal import Principal
-from service.access.visibility import get_visible_job, get_visible_owner
+from service.access.visibility import get_visible_job
 from service.audit.log import AuditLog
 from service.audit.models import AuditAction
 from service.capacity.known import KnownCapacity
 from service.database import Database
 from service.http.paging import Page
-from service.http.problems import ProblemError, not_found
+from service.http.problems import ProblemError
 from service.ids import new_id
 from service.jobs import actions
 from service.jobs.actions import require_end
@@ -163,7 +163,8 @@ class JobService:
                 f"Idempotency-Key {submission.idempotency_key!r} created {earlier.job_id} by another request; "
                 "send that request again, or use another key",
             )
-        return JobView.from_job(get_existing_job(session, earlier.job_id), self._facts)
+        job = JobRepository(session).get(earlier.job_id)
+        return None if job is None else JobView.from_job(job, self._facts)
 
     def restart(self, job_id: str, principal: Principal, idempotency_key: str | None = None) -> tuple[JobView, bool]:
         """Create a job with the document of an ended one, or find the job that an earlier identical request created;
@@ -185,7 +186,7 @@ class JobService:
         absolute = self._warm_starts.resolve(absolute, submission.principal, name)
         demand = compute_demand(chosen)
         if errors := list_faults(chosen, name, self._capacity.read().get(name)):
-            raise _cannot_fit(errors)
+            raise ProblemError("cannot-fit", "; ".join(map(str, errors)), errors=errors)
         job_id = new_id("job")
         created_at = now()
         return Job(
@@ -216,8 +217,11 @@ class JobService:
             labels=[JobLabel(name=name, value=value) for name, value in spec.labels.items()],
         )
 
-    def _change(self, job_id: str, principal: Principal, action: Action) -> JobView:
-        """Apply `action` to the current state of a job; repeat it where the state was changed at the same time."""
+    def change(self, job_id: str, principal: Principal, action: Action) -> JobView:
+        """Apply `action`, such as `actions.cancel`, to the current state of a job.
+
+        It is repeated if the state was changed at the same time. Raises ProblemError if the state does not allow it.
+        """
         while True:
             try:
                 with self._database.write() as session:
@@ -239,7 +243,7 @@ class JobService:
         """
         with self._database.read() as session:
             rows = JobRepository(session).list_page(
-                chosen, visible_owner=get_visible_owner(principal), before=cursor, limit=limit + 1
+                chosen, visible_owner=principal.visible_owner, before=cursor, limit=limit + 1
             )
             waits = explain_waits(session, rows[:limit], self._capacity.read())
             views = [JobView.from_job(job, self._facts, waits.get(job.id)) for job in rows[:limit]]
@@ -255,38 +259,12 @@ class JobService:
                 job, self._facts, wait, find_place(session, job, wait, capacities.get(job.launcher))
             )
 
-    def cancel(self, job_id: str, principal: Principal) -> JobView:
-        """Cancel a job: at once where it waits, else after its attempt was stopped.
-
-        Raises ProblemError if the job has ended.
-        """
-        return self._change(job_id, principal, actions.cancel)
-
-    def pause(self, job_id: str, principal: Principal) -> JobView:
-        """Stop a running job after a checkpoint, from which it continues when it is resumed.
-
-        Raises ProblemError if the job is not running.
-        """
-        return self._change(job_id, principal, actions.pause)
-
-    def resume(self, job_id: str, principal: Principal) -> JobView:
-        """Queue a paused job again. Raises ProblemError if it is not paused."""
-        return self._change(job_id, principal, actions.resume)
-
-    def hold(self, job_id: str, principal: Principal) -> JobView:
-        """Keep a queued job from starting until it is released. Raises ProblemError if it is not queued."""
-        return self._change(job_id, principal, actions.hold)
-
-    def release(self, job_id: str, principal: Principal) -> JobView:
-        """Let a held job start again. Raises ProblemError if it is not queued."""
-        return self._change(job_id, principal, actions.release)
-
     def list_events(self, job_id: str, principal: Principal, after: int, limit: int) -> Page[EventView]:
         """Return one page of a job's events with ids above `after`, oldest first."""
         with self._database.read() as session:
             get_visible_job(session, job_id, principal)
             events, has_more = JobRepository(session).list_events(job_id, after, limit)
-        views = [EventView.from_event(event) for event in events]
+        views = [EventView.model_validate(event) for event in events]
         return Page(items=views, next_cursor=views[-1].id if has_more else None)
 
     def list_attempts(self, job_id: str, principal: Principal) -> list[AttemptView]:
@@ -305,19 +283,6 @@ class JobService:
 
 Jobs = Annotated[JobService, depend_on(JobService)]
 """Parameter type of an endpoint that needs the service."""
-
-
-def get_existing_job(session: Session, job_id: str) -> Job:
-    """Return the job with this id. Raises ProblemError if there is none."""
-    job = JobRepository(session).get(job_id)
-    if job is None:
-        raise not_found("job", job_id)
-    return job
-
-
-def _cannot_fit(errors: Sequence[FieldError]) -> ProblemError:
-    detail = "; ".join(str(error) for error in errors)
-    return ProblemError("cannot-fit", detail, errors=errors)
 
 
 def _find_deadline_from_submission(spec: JobSpec, created_at: datetime) -> datetime | None:

@@ -31,10 +31,6 @@ class KeyRepository:
     def get(self, key_id: str) -> ApiKey | None:
         return self._session.get(ApiKey, key_id)
 
-    def get_existing(self, key_id: str) -> ApiKey:
-        """Return a key, which must exist."""
-        return self._session.get_one(ApiKey, key_id)
-
     def get_by_secret(self, secret_hash: str) -> ApiKey | None:
         return self._session.scalar(select(ApiKey).where(ApiKey.secret_hash == secret_hash))
 
@@ -76,9 +72,6 @@ class SessionRepository:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def add_token(self, token: SignInToken) -> None:
-        self._session.add(token)
-
     def use_token(self, token_hash: str, at: datetime) -> SignInToken | None:
         """Delete a sign-in token and return it; None if it is unknown, used or expired."""
         token = self._session.scalar(
@@ -86,8 +79,8 @@ class SessionRepository:
         )
         return token if token and token.expires_at > at else None
 
-    def add(self, browser_session: BrowserSession) -> None:
-        self._session.add(browser_session)
+    def add(self, row: SignInToken | BrowserSession) -> None:
+        self._session.add(row)
 
     def get(self, token_hash: str, at: datetime) -> BrowserSession | None:
         browser_session = self._session.get(BrowserSession, token_hash)

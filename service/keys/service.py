@@ -87,9 +87,8 @@ class KeyService:
 
         cursor: id of the last key of the previous page.
         """
-        owner = None if principal.role is Role.ADMIN else principal.owner
         with self._database.read() as session:
-            rows = KeyRepository(session).list_page(owner=owner, after=cursor, limit=limit + 1)
+            rows = KeyRepository(session).list_page(owner=principal.visible_owner, after=cursor, limit=limit + 1)
         views = [KeyView.model_validate(key) for key in rows[:limit]]
         return Page(items=views, next_cursor=views[-1].id if len(rows) > limit else None)
 
@@ -151,7 +150,7 @@ def find_key(session: Session, secret: str) -> ApiKey:
 
     It is looked up by its hash, so that the time taken says nothing about similar keys.
     """
-    key = KeyRepository(session).get_by_secret(hash_secret(secret)) if has_form_of_key(secret) else None
+    key = KeyRepository(session).get_by_secret(hash_secret(secret)) if _FORM.fullmatch(secret) else None
     return check_key(key, now())
 
 
@@ -171,6 +170,7 @@ def _find_expiry(new_key: NewKey, at: datetime) -> datetime | None:
 
 KEY_PREFIX = "dlrm_"
 _FORM = re.compile(rf"{KEY_PREFIX}[A-Za-z0-9_-]{{43}}")
+"""Form of all keys; what has another one is not looked up."""
 
 
 class RefusedError(Exception):
@@ -184,16 +184,11 @@ class RefusedError(Exception):
         self.owner = key.owner if key else ""
 
 
-def has_form_of_key(secret: str) -> bool:
-    """Whether `secret` may be a key; if it cannot, it is not looked up."""
-    return _FORM.fullmatch(secret) is not None
-
-
 def check_key(key: ApiKey | None, at: datetime) -> ApiKey:
     """Return a key that may be used at this time. Raises RefusedError if it may not."""
     fix = "ask an administrator for another one (`dlrm keys create`)"
     if key is None:
-        raise RefusedError(f"unknown API key; {fix}", "unknown")
+        raise RefusedError(f"unknown API key, perhaps one of another service; {fix}", "unknown")
     if key.revoked_at is not None:
         raise RefusedError(f"this API key was revoked at {key.revoked_at:%Y-%m-%d %H:%M} UTC; {fix}", "revoked", key)
     if key.expires_at is not None and key.expires_at <= at:

@@ -1,7 +1,7 @@
 """Sign-in links, and browser sessions from sign-in to sign-out."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated
 
 from sqlalchemy.orm import Session
@@ -24,6 +24,7 @@ from service.times import now
 
 START_LINK_LIFETIME = timedelta(minutes=10)
 SESSION_LIFETIME = timedelta(days=7)
+"""Longest time until a session ends; it ends with its key if that is sooner."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class SessionService:
         if not principal.may_see(owner):
             raise forbidden(f"a link for another owner than {principal.owner} requires a key of the role admin")
         with self._database.write() as session:
-            grant = _Grant(KeyRepository(session).get_existing(principal.key_id), owner, role)
+            grant = _Grant(session.get_one(ApiKey, principal.key_id), owner, role)
             return self._add_link(session, grant, timedelta(minutes=new_link.minutes), principal.actor)
 
     def sign_in(self, credentials: SignIn, old_token: str | None, origin: RequestOrigin) -> OpenedSession:
@@ -95,7 +96,9 @@ class SessionService:
                 actor = grant.make_principal(origin).actor
                 self._audit.record(session, actor, AuditAction.SIGNED_IN, grant.key.id, method=method, role=grant.role)
         except RefusedError as error:
-            self._record_refusal(error, method, origin)
+            with self._database.write() as session:
+                actor, action = Actor(error.owner, error.key_id or None, origin), AuditAction.SIGN_IN_FAILED
+                self._audit.record(session, actor, action, error.key_id, method=method, why=error.why)
             raise unauthenticated(str(error)) from None
         self._uses.record(grant.key)
         return opened
@@ -128,7 +131,7 @@ class SessionService:
         token, expires_at = new_secret(), now() + lifetime
         sessions = SessionRepository(session)
         sessions.remove_expired(now())
-        sessions.add_token(
+        sessions.add(
             SignInToken(
                 token_hash=hash_secret(token),
                 key_id=grant.key.id,
@@ -140,11 +143,6 @@ class SessionService:
         details = {"role": grant.role.value, "expires_at": expires_at.isoformat()}
         self._audit.record(session, actor, AuditAction.LINK_CREATED, grant.owner, **details)
         return CreatedLink(token=token, owner=grant.owner, role=grant.role, expires_at=expires_at)
-
-    def _record_refusal(self, error: RefusedError, method: str, origin: RequestOrigin) -> None:
-        actor = Actor(error.owner, error.key_id or None, origin)
-        with self._database.write() as session:
-            self._audit.record(session, actor, AuditAction.SIGN_IN_FAILED, error.key_id, method=method, why=error.why)
 
 
 Sessions = Annotated[SessionService, depend_on(SessionService)]
@@ -174,7 +172,7 @@ def _open_session(session: Session, grant: _Grant, old_token: str | None) -> Ope
     sessions.remove_expired(at)
     if old_token is not None:
         sessions.remove(hash_secret(old_token))
-    expires_at = _find_end(grant.key, at)
+    expires_at = min(filter(None, (at + SESSION_LIFETIME, grant.key.expires_at)))
     sessions.add(
         BrowserSession(
             token_hash=hash_secret(token),
@@ -185,9 +183,3 @@ def _open_session(session: Session, grant: _Grant, old_token: str | None) -> Ope
         )
     )
     return OpenedSession(token, expires_at - at)
-
-
-def _find_end(key: ApiKey, begin: datetime) -> datetime:
-    """Return when a session ends: after seven days, or with its key."""
-    end = begin + SESSION_LIFETIME
-    return end if key.expires_at is None else min(end, key.expires_at)

@@ -46,11 +46,11 @@ def _make_kubernetes_launcher(settings: Settings, service_id: str, on_change: Ca
     try:
         # Imported late: a service that needs no cluster needs no client of one.
         from service.launchers.kubernetes.api import connect
-        from service.launchers.kubernetes.launcher import ClusterAccess, KubernetesLauncher
+        from service.launchers.kubernetes.launcher import KubernetesLauncher
     except ModuleNotFoundError as error:
         advice = "pip install --no-deps -r requirements/kubernetes.txt"
         raise KubernetesError(f"DLRM_LAUNCHERS names kubernetes: {error.name} is not installed: {advice}") from None
     options = read_options(settings.kubernetes, settings.kubernetes_image)
     api, namespace = connect(options.namespace)
     pod_settings = PodSettings(options, int(settings.grace_period_seconds) + STOP_MARGIN_SECONDS)
-    return KubernetesLauncher(ClusterAccess(api, namespace, service_id), pod_settings, on_change)
+    return KubernetesLauncher(api, namespace, service_id, pod_settings, on_change)

@@ -11,7 +11,6 @@ import psutil
 import structlog
 from pydantic import BaseModel, ValidationError
 
-from dlrm.config import FieldError, KubernetesConfig
 from dlrm.record import AttemptDirectory, RunDirectory, read_rank_ends, write_atomically
 from hostinfo.file_lock import try_lock
 from hostinfo.process_memory import get_tree_memory_bytes
@@ -23,6 +22,7 @@ from service.launchers.protocol import (
     Capacity,
     FilePlaces,
     Launch,
+    Launcher,
     LauncherCapacity,
     LaunchError,
     LaunchFiles,
@@ -63,7 +63,7 @@ class LocalOptions:
     """Names of further environment variables that workers inherit."""
 
 
-class LocalLauncher:
+class LocalLauncher(Launcher):
     """Launcher that runs `python -m dlrm.launch` in a new session for each attempt.
 
     Finds running attempts again after a restart of the service.
@@ -93,13 +93,6 @@ class LocalLauncher:
 
     def describe_place(self, run_directory: RunDirectory) -> str:
         return str(run_directory.path)
-
-    def find_image(self, options: KubernetesConfig) -> None:  # noqa: ARG002
-        return None
-
-    def list_faults(self, placement: KubernetesConfig) -> Sequence[FieldError]:
-        del placement  # It is for clusters alone.
-        return ()
 
     def start(self, launch: Launch, files: LaunchFiles) -> None:
         attempt = _get_attempt_directory(launch)
@@ -156,9 +149,6 @@ class LocalLauncher:
 
     def delete(self, launch: Launch) -> None:
         self._children.pop(_get_attempt_directory(launch).path, None)
-
-    def close(self) -> None:
-        """Do nothing: its thread ends with the last process that it watches."""
 
     def capacity(self) -> LauncherCapacity:
         return LauncherCapacity(self._options.capacity, self._options.capacity)

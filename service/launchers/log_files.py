@@ -61,11 +61,6 @@ def read_part(log: LogText, part: LogRange) -> LogPart:
     return LogPart(text, start + len(data) - num_pending, is_at_end)
 
 
-def read_last_line(path: Path) -> str:
-    """Return the last line of the file `path` as `find_last_line` does."""
-    return find_last_line(LogFile(path))
-
-
 def find_last_line(log: LogText) -> str:
     """Return the last line that is not blank, of the last 20 lines; empty if there is none."""
     text = read_part(log, LogRange(tail_lines=20)).text

@@ -1,6 +1,7 @@
 """Interface of all launchers."""
 
-from collections.abc import Collection, Sequence
+import operator
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, auto
@@ -25,15 +26,17 @@ class Capacity:
 
     def minus(self, other: "Capacity") -> "Capacity":
         """Subtract `other` from each resource; the result is at least 0."""
-        return Capacity(
-            max(0, self.num_cores - other.num_cores),
-            max(0, self.memory_bytes - other.memory_bytes),
-            max(0, self.num_gpus - other.num_gpus),
-        )
+        return self.combine(other, lambda own, taken: max(0, own - taken))
 
     def plus(self, other: "Capacity") -> "Capacity":
+        return self.combine(other, operator.add)
+
+    def combine(self, other: "Capacity", compute: Callable[[int, int], int]) -> "Capacity":
+        """Compute each resource from the two amounts of it."""
         return Capacity(
-            self.num_cores + other.num_cores, self.memory_bytes + other.memory_bytes, self.num_gpus + other.num_gpus
+            compute(self.num_cores, other.num_cores),
+            compute(self.memory_bytes, other.memory_bytes),
+            compute(self.num_gpus, other.num_gpus),
         )
 
     def times(self, number: int) -> "Capacity":
@@ -243,7 +246,7 @@ class Launcher(Protocol):
     @property
     def node(self) -> str | None:
         """Machine on which this process starts attempts; None if the launcher finds one for each."""
-        ...
+        return None
 
     @property
     def ingest_url(self) -> str:
@@ -259,36 +262,34 @@ class Launcher(Protocol):
 
         Otherwise all of this reaches it as reports.
         """
-        ...
+        return False
 
     def describe_place(self, run_directory: RunDirectory) -> str:
         """Describe where people find the files of a run: a path, a URI, or a directory of a volume."""
         ...
 
-    def find_image(self, options: KubernetesConfig) -> str | None:
+    def find_image(self, options: KubernetesConfig) -> str | None:  # noqa: ARG002
         """Return the container image of attempts with these options; None if they run in none."""
-        ...
+        return None
 
-    def list_faults(self, placement: KubernetesConfig) -> Sequence[FieldError]:
+    def list_faults(self, placement: KubernetesConfig) -> Sequence[FieldError]:  # noqa: ARG002
         """List what a job asks for in `resources.kubernetes` and may not have; empty if it may have all."""
-        ...
+        return ()
 
     def start(self, launch: Launch, files: LaunchFiles) -> None:
         """Start an attempt; harmless if it runs already: its token is the one in `files` from then on.
 
         Raises LaunchError.
         """
-        ...
 
     def describe(self, launch: Launch) -> LaunchStatus: ...
 
     def list(self) -> Collection[Launch]:
         """List everything of this service that has processes, whether the database knows of it or not."""
-        ...
+        return []
 
     def stop(self, launch: Launch) -> None:
         """Ask an attempt to save a checkpoint and end."""
-        ...
 
     def kill(self, launch: Launch) -> bool:
         """Kill all processes of an attempt; return whether there were none any more."""
@@ -296,11 +297,9 @@ class Launcher(Protocol):
 
     def delete(self, launch: Launch) -> None:
         """Forget an ended attempt; only its files remain."""
-        ...
 
     def close(self) -> None:
         """End the threads of this launcher; attempts run on."""
-        ...
 
     def capacity(self) -> LauncherCapacity | None:
         """Return all resources that jobs may occupy; None if nobody knows, and something else decides."""

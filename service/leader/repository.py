@@ -86,11 +86,7 @@ class LeaderRepository:
     def renew(self, lease: Lease, capacity: dict[str, Any], at: datetime) -> None:
         """Renew the lease of all active attempts that have it, and record its holder as the leader, with `capacity`."""
         self._session.execute(update(LeaderRow).where(LeaderRow.id == ROW).values(renewed_at=at, capacity=capacity))
-        self._session.execute(
-            update(Attempt)
-            .where(Attempt.state.in_(ACTIVE_STATES), Attempt.lease_token == lease.token)
-            .values(lease_expires_at=lease.expires_at)
-        )
+        self.expire(lease.token, lease.expires_at)
 
     def adopt(self, lease: Lease, at: datetime, *, ended_owner: str | None) -> list[Attempt]:
         """Give the lease to all active attempts without one, with an expired one, or with a leader known to have ended;
@@ -119,7 +115,7 @@ class LeaderRepository:
         return list(self._session.scalars(END_STOPPED_HOLDERS, values))
 
     def expire(self, token: int, at: datetime) -> None:
-        """End all leases of a leader that stops, so that the next one need not wait."""
+        """Let all leases of a leader end at a time; now if it stops, so that the next one need not wait."""
         self._session.execute(
             update(Attempt)
             .where(Attempt.state.in_(ACTIVE_STATES), Attempt.lease_token == token)

@@ -38,19 +38,15 @@ from service.store.demand import compute_demand, list_faults
 from service.store.run_facts import RunFacts
 from service.times import now
 
-RESULT_FIELDS = (
-    "resolved",
-    "num_steps",
-    "num_samples",
-    "training_seconds",
-    "plan",
-    "warnings",
-    "notes",
-    "sizes_from",
-    "refusal",
-    "unknown_sizes",
-)
-"""Fields of the planner's result that an answer has; null if nothing was planned."""
+PLANNED_FIELDS = frozenset(PlanView.model_fields) - {
+    "document",
+    "decisions",
+    "derived",
+    "memory",
+    "learning_rates",
+    "fits",
+}
+"""Fields of an answer that the planner's result has under the same names; null if nothing was planned."""
 NUM_POINTS = 100
 
 
@@ -74,7 +70,7 @@ class PlanService:
         launcher = resolve_launcher(spec, self._launchers)
         chosen = choose_machines(spec, launcher)
         resolved, faults = self._resolve(chosen, launcher, principal)
-        result = dict.fromkeys(RESULT_FIELDS)
+        result: dict[str, Any] = {"resolved": None} | dict.fromkeys(PLANNED_FIELDS)
         # A plan would reveal what a packed directory holds, which must not happen where its path is not allowed.
         if not (faults and spec.data.format == "packed"):
             result |= self._planner.make_plan(resolved, sees_files=self._launchers[launcher].shares_files)
@@ -88,15 +84,7 @@ class PlanService:
             document=spec.model_dump(mode="json"),
             decisions=resolved.decisions,
             derived=[DerivedNumber.model_validate(number) for number in resolved.derived],
-            num_steps=result["num_steps"],
-            num_samples=result["num_samples"],
-            training_seconds=result["training_seconds"],
-            plan=plan,
-            warnings=result["warnings"],
-            notes=result["notes"],
-            sizes_from=result["sizes_from"],
-            refusal=refusal,
-            unknown_sizes=result["unknown_sizes"],
+            **{name: result[name] for name in PLANNED_FIELDS},
             memory=Memory(
                 asked_bytes=plan["memory_bytes"] if plan else spec.resources.memory,
                 planned_bytes=plan["largest_bytes"] if plan else None,

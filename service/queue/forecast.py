@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from service.launchers.protocol import Capacity
 from service.store.models import Quota
-from service.store.quota_repository import Usage
-from service.store.quota_rules import NOTHING, find_quota, find_quota_lack
+from service.store.quotas import NOTHING, Usage, find_quota, find_quota_lack
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from service.reasons import Reason
 from service.schemas import QueuePlace
 from service.store.demand import find_misfit, get_full_demand
 from service.store.models import Job
-from service.store.quota_repository import QuotaRepository
+from service.store.quotas import QuotaRepository
 from service.store.states import JobState
 from service.times import now
 

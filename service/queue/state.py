@@ -9,11 +9,10 @@ from sqlalchemy.orm import Session
 from service.launchers.protocol import UNLIMITED, Capacity, Demand, LauncherCapacity
 from service.queue.repository import QueueRepository
 from service.reasons import Reason
-from service.store.demand import find_first_lack, find_misfit, get_demand
+from service.store.demand import find_first_lack, find_misfit, get_full_demand
 from service.store.job_repository import JobRepository
 from service.store.models import Job, Quota
-from service.store.quota_repository import QuotaRepository, Usage
-from service.store.quota_rules import NOTHING, find_quota, find_quota_lack, list_full
+from service.store.quotas import NOTHING, QuotaRepository, Usage, find_quota, find_quota_lack, list_full
 
 RESERVED_AFTER = timedelta(minutes=10)
 """Time for which smaller jobs pass the first one of the queue. Then its room is reserved."""
@@ -62,7 +61,7 @@ class QueueState:
     @property
     def room_of_others(self) -> Capacity:
         """Resources that jobs behind the first one may take while it waits."""
-        return self.free.minus(get_demand(self.head)) if self.head and self.is_reserved else self.free
+        return self.free.minus(get_full_demand(self.head).least) if self.head and self.is_reserved else self.free
 
     def find_wait(self, owner: str, full_demand: Demand, job_id: str | None = None) -> tuple[Reason, str] | None:
         """Return what a waiting job lacks, as a reason and a sentence; None if it is about to start.
@@ -79,7 +78,7 @@ class QueueState:
         lack = find_first_lack(demand, self.free)
         if lack is not None or self.head is None or job_id == self.head.id:
             return lack
-        if self.free.has_room_for(get_demand(self.head)) or self.room_of_others.has_room_for(demand):
+        if self.free.has_room_for(get_full_demand(self.head).least) or self.room_of_others.has_room_for(demand):
             return None
         # Nobody learns the ids of other owners' jobs.
         head = self.head.id if self.head.owner == owner else "a job of another owner"

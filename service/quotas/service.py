@@ -14,8 +14,7 @@ from service.launchers.protocol import Capacity
 from service.parts import depend_on
 from service.quotas.schemas import NewQuota, QuotaView
 from service.store.models import Quota
-from service.store.quota_repository import EVERYBODY, QuotaRepository
-from service.store.quota_rules import find_quota, list_excesses
+from service.store.quotas import EVERYBODY, QuotaRepository, find_quota, list_excesses
 
 
 class QuotaService:

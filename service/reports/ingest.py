@@ -130,7 +130,7 @@ def _store_end(session: Session, attempt: Attempt, rank: int, new: Sequence[tupl
             end = AttemptEnd.model_validate_json(line)
         except ValidationError as error:
             raise BadLineError(index, _describe_fault(error)) from None
-        AttemptRepository(session).set_reported_end(attempt.id, end)
+        AttemptRepository(session).update(attempt.id, reported_end=end.model_dump(mode="json"))
 
 
 def _store_reports(
@@ -145,7 +145,7 @@ def _store_reports(
             _store_event(session, job, attempt, rank, report)
             continue
         if isinstance(report, StartReport):
-            AttemptRepository(session).set_start(attempt.id, report.step, report.evaluated_step)
+            AttemptRepository(session).update(attempt.id, start_step=report.step, evaluated_step=report.evaluated_step)
             # The last reports of each kind may be among those that were just delivered.
             repository.add_metrics(metrics)
             metrics = []
@@ -156,14 +156,14 @@ def _store_reports(
             metrics.append(_make_metric(job, attempt, rank, stream, report))
     repository.add_metrics(metrics)
     if attempt.number == job.num_attempts:
-        jobs.set_progress(job.id, progress.model_dump())
+        jobs.update(job.id, progress=progress.model_dump())
 
 
 def _store_event(session: Session, job: Job, attempt: Attempt, rank: int, report: EventReport) -> None:
     """Store an event, unless it is about removed checkpoints: there is such an event for every checkpoint."""
     jobs = JobRepository(session)
     if report.name != CHECKPOINTS_REMOVED:
-        jobs.add_event(_make_event(job, attempt, rank, report))
+        session.add(_make_event(job, attempt, rank, report))
     if rank == 0:
         record_files(session, job, attempt, report)
         if report.name == DECIDED:
@@ -275,4 +275,4 @@ def record_files(session: Session, job: Job, attempt: Attempt, report: EventRepo
     if report.name == CHECKPOINTS_REMOVED and (removed := report.parse_details(RemovedCheckpoints)) is not None:
         CheckpointRepository(session).remove(job.id, removed.steps)
     if report.name in (MODEL_SAVED, UPLOADED) and (model := report.parse_details(ModelReport)) is not None:
-        JobRepository(session).set_model_path(job.id, model.path)
+        JobRepository(session).update(job.id, model_path=model.path)

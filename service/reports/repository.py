@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from sqlalchemy import Select, Subquery, Text, and_, bindparam, case, cast, delete, func, insert, literal, or_, select
+from sqlalchemy import Select, Subquery, Text, and_, bindparam, case, cast, func, insert, literal, or_, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, aliased
 
@@ -69,11 +69,6 @@ class ReportRepository:
         """Add rows of `metrics` by their columns; `report` is JSON, which is stored as it is."""
         if rows:
             self._session.connection().execute(_INSERT_METRICS, rows)
-
-    def remove_some_metrics(self, job_id: str, limit: int) -> int:
-        """Remove at most `limit` reports of a job, and return their number."""
-        some = select(Metric.id).where(Metric.job_id == job_id).limit(limit)
-        return len(self._session.execute(delete(Metric).where(Metric.id.in_(some)).returning(Metric.id)).all())
 
     def read_curve(self, job_id: str, query: MetricQuery) -> Curve:
         """Read the reports that a query selects, in the order of arrival.

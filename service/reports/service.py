@@ -45,7 +45,7 @@ class ReportService:
                 check_rank(JobRepository(session).get_world_size(attempt.job_id), reports.rank)
                 return ingest(session, attempt, reports.rank, reports.stream, reports.first_seq, reports.lines)
         except AttemptEndedError as error:
-            raise _gone(error) from None
+            raise ProblemError("attempt-ended", str(error)) from None
         except GapError as error:
             detail = f"lines are missing: {error}, not {reports.first_seq}"
             raise conflict(detail, acknowledged_seq=error.acknowledged_seq) from None
@@ -62,7 +62,7 @@ class ReportService:
                 check_is_open(session, _authenticate(session, attempt_id, token))
                 return ReportRepository(session).get_acknowledged_seq(attempt_id, rank, stream)
         except AttemptEndedError as error:
-            raise _gone(error) from None
+            raise ProblemError("attempt-ended", str(error)) from None
 
     def read_metrics(self, job_id: str, principal: Principal, query: MetricQuery) -> str:
         """Return the JSON of the `MetricPage` that `query` selects.
@@ -99,10 +99,6 @@ def _authenticate(session: Session, attempt_id: str, token: str | None) -> Attem
     if attempt is None or not is_right:
         raise unauthenticated("the token is not that of this attempt")
     return attempt
-
-
-def _gone(error: AttemptEndedError) -> ProblemError:
-    return ProblemError("attempt-ended", str(error))
 
 
 def check_rank(world_size: int, rank: int) -> None:

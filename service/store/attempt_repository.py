@@ -7,8 +7,7 @@ from typing import Any
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
-from dlrm.record import AttemptEnd, CheckpointReport, RankEnd
-from service.launchers.observed_end import ObservedEnd
+from dlrm.record import AttemptEnd, CheckpointReport
 from service.reasons import Reason
 from service.store.models import Attempt, Job, ReportedCheckpoint
 from service.store.states import ENDED, AttemptState
@@ -43,15 +42,9 @@ class AttemptRepository:
         row = self._session.execute(query).one_or_none()
         return row is not None and row[0] in ACTIVE_STATES and row[1] not in ENDED
 
-    def _update(self, attempt_id: str, **values: Any) -> None:
+    def update(self, attempt_id: str, **values: Any) -> None:
+        """Set columns of an attempt, whatever they were."""
         self._session.execute(update(Attempt).where(Attempt.id == attempt_id).values(values))
-
-    def set_token(self, attempt_id: str, token_hash: str) -> None:
-        self._update(attempt_id, token_hash=token_hash)
-
-    def set_node(self, attempt_id: str, node: str | None) -> None:
-        """Record the machine on which an attempt was started."""
-        self._update(attempt_id, node=node)
 
     def set_running(self, job_id: str, number: int) -> None:
         self._session.execute(
@@ -68,26 +61,10 @@ class AttemptRepository:
             .values(stop_reason=reason.value, stop_message=message, stop_requested_at=requested_at)
         )
 
-    def set_start(self, attempt_id: str, step: int, evaluated_step: int) -> None:
-        """Record the starting step of an attempt, and the step of the last evaluation that counts then."""
-        self._update(attempt_id, start_step=step, evaluated_step=evaluated_step)
-
-    def set_saved_step(self, attempt_id: str, step: int | None) -> None:
-        self._update(attempt_id, saved_step=step)
-
-    def set_rank_ends(self, attempt_id: str, ends: Sequence[RankEnd]) -> None:
-        self._update(attempt_id, rank_ends=[end.model_dump() for end in ends])
-
-    def set_reported_end(self, attempt_id: str, end: AttemptEnd) -> None:
-        self._update(attempt_id, reported_end=end.model_dump(mode="json"))
-
     def get_reported_end(self, attempt_id: str) -> AttemptEnd | None:
         """Return the end of an attempt as its launch process has reported it; None if it has not."""
         values = self._session.scalar(select(Attempt.reported_end).where(Attempt.id == attempt_id))
         return None if values is None else AttemptEnd.model_validate(values)
-
-    def set_observed_end(self, attempt_id: str, end: ObservedEnd) -> None:
-        self._update(attempt_id, observed_end=end.model_dump(mode="json"))
 
     def finish(
         self, attempt_id: str, state: AttemptState, reason: Reason, message: str, exit_code: int | None, at: datetime
@@ -129,10 +106,3 @@ class CheckpointRepository:
         """Return the step of the newest checkpoint that attempt `attempt` wrote; None if absent."""
         chosen = (ReportedCheckpoint.job_id == job_id, ReportedCheckpoint.attempt == attempt)
         return self._session.scalar(select(func.max(ReportedCheckpoint.step)).where(*chosen))
-
-    def remove_some(self, job_id: str, limit: int) -> int:
-        """Remove at most `limit` checkpoints of a job, and return their number."""
-        some = select(ReportedCheckpoint.step).where(ReportedCheckpoint.job_id == job_id).limit(limit)
-        chosen = (ReportedCheckpoint.job_id == job_id, ReportedCheckpoint.step.in_(some))
-        removed = delete(ReportedCheckpoint).where(*chosen).returning(ReportedCheckpoint.step)
-        return len(self._session.execute(removed.execution_options(synchronize_session=False)).all())

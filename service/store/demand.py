@@ -117,11 +117,6 @@ def find_first_lack(demand: Capacity, free: Capacity) -> tuple[Reason, str] | No
     return None
 
 
-def get_demand(job: Job) -> Capacity:
-    """Return what a job needs to start, on all its machines together."""
-    return get_full_demand(job).least
-
-
 def get_full_demand(job: Job) -> Demand:
     """Return what a job needs of each of its machines."""
     return Demand(Capacity(job.num_cores, job.memory_bytes, job.num_gpus), job.num_nodes, job.min_nodes)

@@ -5,18 +5,22 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Text, cast, delete, func, select, union_all, update
+from sqlalchemy import ColumnElement, Text, cast, delete, func, inspect, select, tuple_, union_all, update
 from sqlalchemy.orm import Session, defer
 
 from service.launchers.protocol import Capacity
 from service.reasons import RECONCILER, Reason
 from service.store.filters import JobFilter, select_ids
-from service.store.models import Event, Job
+from service.store.models import Attempt, Event, Job, Metric, ReportedCheckpoint, StoredLogPart
 from service.store.states import ENDED, HOLDING, NOT_ENDED, JobState, check_transition
 from service.times import now
 
 MAX_EVENTS_CHARACTERS = 2**19
 """Characters of the messages and details of one page of events, as far as its last event begins before them."""
+
+
+HELD = tuple(func.sum(amount * Job.num_nodes) for amount in (Job.num_cores, Job.memory_bytes, Job.num_gpus))
+"""Sums of the cores, memory and GPUs of jobs on all their machines; null if there are none."""
 
 
 class StateChangedError(Exception):
@@ -98,14 +102,8 @@ class JobRepository:
 
     def sum_reserved_capacity(self, launcher: str) -> Capacity:
         """Sum up the resources, on all their machines, of the jobs of a launcher that hold some."""
-        row = self._session.execute(
-            select(
-                func.coalesce(func.sum(Job.num_cores * Job.num_nodes), 0),
-                func.coalesce(func.sum(Job.memory_bytes * Job.num_nodes), 0),
-                func.coalesce(func.sum(Job.num_gpus * Job.num_nodes), 0),
-            ).where(Job.state.in_(HOLDING), Job.launcher == launcher)
-        ).one()
-        return Capacity(int(row[0]), int(row[1]), int(row[2]))
+        query = select(*HELD).where(Job.state.in_(HOLDING), Job.launcher == launcher)
+        return Capacity(*(int(amount or 0) for amount in self._session.execute(query).one()))
 
     def count_by_state(self) -> dict[str, int]:
         rows = self._session.execute(select(Job.state, func.count()).group_by(Job.state))
@@ -173,22 +171,14 @@ class JobRepository:
         )
         return changed.scalar_one_or_none() is not None
 
-    def set_progress(self, job_id: str, progress: dict[str, Any]) -> None:
-        self._session.execute(update(Job).where(Job.id == job_id).values(progress=progress))
-
-    def set_metrics(self, job_id: str, metrics: dict[str, Any]) -> None:
-        self._session.execute(update(Job).where(Job.id == job_id).values(metrics=metrics))
-
-    def set_model_path(self, job_id: str, path: str) -> None:
-        self._session.execute(update(Job).where(Job.id == job_id).values(model_path=path))
+    def update(self, job_id: str, **values: Any) -> None:
+        """Set columns of a job, whatever they were; `change_state` alone sets its state."""
+        self._session.execute(update(Job).where(Job.id == job_id).values(values))
 
     def set_decided(self, job: Job, derived: list[dict[str, Any]], batch: dict[str, Any]) -> None:
         """Record what a run decided once it knew its rows: the numbers that it derived, and its batch."""
         resolved = {**job.resolved, "job": {**job.resolved["job"], "batch": batch}, "derived": derived}
-        self._session.execute(update(Job).where(Job.id == job.id).values(resolved=resolved))
-
-    def set_num_attempts(self, job_id: str, num_attempts: int) -> None:
-        self._session.execute(update(Job).where(Job.id == job_id).values(num_attempts=num_attempts))
+        self.update(job.id, resolved=resolved)
 
     def list_events(self, job_id: str, after: int, limit: int) -> tuple[list[Event], bool]:
         """List events of a job, oldest first, with ids above `after`; and return whether there are more of them.
@@ -220,10 +210,6 @@ class JobRepository:
         word = None if reason is None else reason.value
         self._add_event(job_id, "repair", RECONCILER, message, attempt=attempt, reason=word)
 
-    def mark_as_deleting(self, job_id: str, at: datetime) -> None:
-        """Mark a job whose files and rows are about to be removed."""
-        self._session.execute(update(Job).where(Job.id == job_id).values(deleting_at=at))
-
     def list_deleting(self) -> list[Job]:
         """List the jobs that are being deleted, in the order of the requests."""
         query = select(Job).where(Job.deleting_at.is_not(None)).order_by(Job.deleting_at, Job.id)
@@ -235,17 +221,26 @@ class JobRepository:
         query = select(Job).where(Job.state.in_(NOT_ENDED), source == job_id).order_by(Job.id).limit(1)
         return self._session.scalar(query)
 
-    def remove_some_events(self, job_id: str, limit: int) -> int:
-        """Remove at most `limit` events of a job, and return their number."""
-        some = select(Event.id).where(Event.job_id == job_id).limit(limit)
-        return len(self._session.execute(delete(Event).where(Event.id.in_(some)).returning(Event.id)).all())
+    def remove_some_rows(self, job_id: str, limit: int) -> bool:
+        """Remove at most `limit` reports, parts of logs, checkpoints and events of a job; return if there were any."""
+        attempts = select(Attempt.id).where(Attempt.job_id == job_id)
+        chosen = (
+            (Metric, Metric.job_id == job_id),
+            (StoredLogPart, StoredLogPart.attempt_id.in_(attempts)),
+            (ReportedCheckpoint, ReportedCheckpoint.job_id == job_id),
+            (Event, Event.job_id == job_id),
+        )
+        num_removed = 0
+        for table, is_own in chosen:
+            key = inspect(table).primary_key
+            some = select(*key).where(is_own).limit(limit)
+            removed = delete(table).where(tuple_(*key).in_(some)).returning(key[0])
+            num_removed += len(self._session.execute(removed.execution_options(synchronize_session=False)).all())
+        return num_removed > 0
 
     def remove(self, job_id: str) -> None:
         """Remove a job, with all rows that belong to it."""
         self._session.execute(delete(Job).where(Job.id == job_id))
-
-    def add_event(self, event: Event) -> None:
-        self._session.add(event)
 
 
 def find_deadline(job: Job, start: datetime) -> datetime | None:

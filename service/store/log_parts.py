@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import ColumnElement, delete, func, select, tuple_
+from sqlalchemy import ColumnElement, delete, func, select
 from sqlalchemy.orm import Session
 
 from service.launchers.log_files import LogText
-from service.store.models import Attempt, StoredLogPart, StreamPosition
+from service.store.models import StoredLogPart, StreamPosition
 
 LOG, LAUNCH = "log", "launch"
 """Streams of the logs of ranks, and of launch processes."""
@@ -60,13 +60,6 @@ class LogPartRepository:
         pushed = (StreamPosition.attempt_id == attempt_id, StreamPosition.stream == LAUNCH)
         query = select(StreamPosition.rank).where(*pushed).order_by(StreamPosition.rank)
         return self._session.scalar(query.offset(node).limit(1))
-
-    def remove_some(self, job_id: str, limit: int) -> int:
-        """Remove at most `limit` parts of the logs of a job, and return their number."""
-        attempts = select(Attempt.id).where(Attempt.job_id == job_id)
-        some = select(*_KEY).where(StoredLogPart.attempt_id.in_(attempts)).limit(limit)
-        removed = delete(StoredLogPart).where(tuple_(*_KEY).in_(some)).returning(StoredLogPart.start_byte)
-        return len(self._session.execute(removed.execution_options(synchronize_session=False)).all())
 
 
 class StoredLog(LogText):

@@ -1,13 +1,15 @@
 """Facts about the runs of jobs: found in their directories where the service sees these, else as they were reported."""
 
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from pydantic import BaseModel
+
 from dlrm.config.patterns import is_remote
-from dlrm.record import CheckpointFaultError, CheckpointReport, Outcome, RankEnd, RunDirectory, list_checkpoints
+from dlrm.record import CheckpointFaultError, CheckpointReport, Outcome, RunDirectory, list_checkpoints
 from service.database import Database
-from service.launchers.log_files import find_last_line, read_last_line, read_log, read_part
+from service.launchers.log_files import LogFile, find_last_line, read_log, read_part
 from service.launchers.protocol import LaunchStatus, LogName, LogPart, LogRange
 from service.launchers.registry import Launchers
 from service.store.attempt_repository import AttemptRepository, CheckpointRepository
@@ -16,8 +18,7 @@ from service.store.log_parts import LAUNCH, LOG, LogPartRepository
 from service.store.models import Attempt, Job
 
 
-@dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(BaseModel, frozen=True, from_attributes=True):
     """A complete checkpoint. Its files are not compared with their checksums; an attempt that resumes from it does."""
 
     step: int
@@ -32,48 +33,18 @@ class Checkpoint:
     """Path of its directory; also a URI where the service does not see it."""
 
 
-_FIGURES = ("step", "num_steps", "num_samples", "num_bytes", "world_size")
-"""Fields that manifests, rows of reported checkpoints and `Checkpoint` have under the same names."""
-
-
 def list_job_checkpoints(job: Job) -> list[Checkpoint]:
     """List the complete checkpoints of a job, newest first."""
     checkpoints: list[Checkpoint] = []
     for directory in list_checkpoints(RunDirectory(Path(job.run_directory)).checkpoints):
         try:
-            manifest = directory.read_manifest()
-            checkpoints.append(
-                Checkpoint(
-                    **{name: getattr(manifest, name) for name in _FIGURES},
-                    time=datetime.fromtimestamp(manifest.time, UTC),
-                    path=str(directory.path),
-                )
-            )
+            report = CheckpointReport.from_manifest(directory.read_manifest(), str(directory.path))
+            time = datetime.fromtimestamp(report.time, UTC)
+            checkpoints.append(Checkpoint.model_validate(report.model_dump() | {"time": time}))
         except (CheckpointFaultError, OverflowError, ValueError, OSError):
             # Still being written, left by a crash, or not a checkpoint of this program.
             continue
     return checkpoints
-
-
-def find_newest_step_saved_since(job: Job, time: datetime) -> int | None:
-    """Return the step of the newest checkpoint completed at or after `time`; None if absent."""
-    return next((checkpoint.step for checkpoint in list_job_checkpoints(job) if checkpoint.time >= time), None)
-
-
-@dataclass(frozen=True)
-class EndFacts:
-    """Facts about the end of an attempt whose processes are gone."""
-
-    outcome: Outcome | None
-    """Outcome of the attempt; None if it has left none, or none has come."""
-    rank_ends: tuple[RankEnd, ...]
-    last_log_line: str
-    """Last line of the log of the launch process, for the message if there is no outcome."""
-    model_path: str | None = None
-    """Directory or URI of the model that the attempt names at its end; None if it names none, or where the service
-    sees the run directory."""
-    checkpoint: CheckpointReport | None = None
-    """Newest checkpoint that the attempt names at its end; None as for the model."""
 
 
 class RunFacts:
@@ -87,23 +58,28 @@ class RunFacts:
         """Whether the service sees the run directory of a job."""
         return self._launchers[job.launcher].shares_files
 
-    def read_end(self, job: Job, attempt: Attempt, status: LaunchStatus) -> EndFacts:
-        """Read how an attempt has ended. status: what its launcher says, which counts where the run says nothing."""
+    def read_end(self, job: Job, attempt: Attempt, status: LaunchStatus) -> LaunchStatus:
+        """Read how an attempt has ended, and return `status`, what its launcher says, with what the run says instead.
+
+        The run may say its outcome, its last log line, how its ranks ended, and which files it has left.
+        """
         if self.shares_files(job):
             directory = RunDirectory(Path(job.run_directory)).attempt(attempt.number)
             outcome = Outcome.read(directory.outcome) or status.outcome
-            return EndFacts(outcome, status.rank_ends, read_last_line(directory.launch_log) or status.last_log_line)
+            last_line = find_last_line(LogFile(directory.launch_log)) or status.last_log_line
+            return replace(status, outcome=outcome, last_log_line=last_line)
         with self._database.read() as session:
             end = AttemptRepository(session).get_reported_end(attempt.id)
             last_line = status.last_log_line or find_last_line(LogPartRepository(session).open(attempt.id, 0, LAUNCH))
         if end is None:
-            return EndFacts(status.outcome, status.rank_ends, last_line, status.model_path, status.checkpoint)
-        return EndFacts(
-            end.outcome,
-            tuple(end.rank_ends) or status.rank_ends,
-            last_line,
-            end.model_path or status.model_path,
-            end.checkpoint or status.checkpoint,
+            return replace(status, last_log_line=last_line)
+        return replace(
+            status,
+            outcome=end.outcome,
+            rank_ends=tuple(end.rank_ends) or status.rank_ends,
+            last_log_line=last_line,
+            model_path=end.model_path or status.model_path,
+            checkpoint=end.checkpoint or status.checkpoint,
         )
 
     def read_log(self, job: Job, attempt: Attempt, name: LogName, part: LogRange) -> LogPart:
@@ -114,12 +90,9 @@ class RunFacts:
             logs = LogPartRepository(session)
             if name.source != "launch":
                 return read_part(logs.open(attempt.id, name.source, LOG), part)
-            rank = logs.find_launch_rank(attempt.id, name.node)
-            return (
-                LogPart("", part.offset, is_at_end=True)
-                if rank is None
-                else read_part(logs.open(attempt.id, rank, LAUNCH), part)
-            )
+            if (rank := logs.find_launch_rank(attempt.id, name.node)) is None:
+                return LogPart("", part.offset, is_at_end=True)
+            return read_part(logs.open(attempt.id, rank, LAUNCH), part)
 
     def list_checkpoints(self, job: Job) -> list[Checkpoint]:
         """List the complete checkpoints of a job, newest first."""
@@ -127,12 +100,13 @@ class RunFacts:
             return list_job_checkpoints(job)
         with self._database.read() as session:
             reported = CheckpointRepository(session).list_by_job(job.id)
-        return [Checkpoint(**{name: getattr(row, name) for name in (*_FIGURES, "time", "path")}) for row in reported]
+        return [Checkpoint.model_validate(row) for row in reported]
 
     def find_newest_saved_step(self, job: Job, attempt: Attempt) -> int | None:
         """Return the step of the newest checkpoint that an attempt wrote, the last one; None if absent."""
         if self.shares_files(job):
-            return find_newest_step_saved_since(job, attempt.started_at)
+            saved = (found.step for found in list_job_checkpoints(job) if found.time >= attempt.started_at)
+            return next(saved, None)
         with self._database.read() as session:
             return CheckpointRepository(session).find_newest_step(job.id, attempt.number)
 

@@ -1,6 +1,7 @@
 """`make demo`, for real, on few rows."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -52,7 +53,8 @@ def test_the_demo_trains_reports_and_stops_what_it_started(tmp_path: Path) -> No
             demo_command(tmp_path / "demo", "--num-rows", "200000"), capture_output=True, text=True, check=False
         )
         said = ended.stdout + ended.stderr
-        assert "succeeded  100% step" in said, f"{start}: {said}"
+        # So few rows may end early: `run.patience` decides, as in any job.
+        assert re.search(r"^succeeded +\d+% step", said, re.MULTILINE), f"{start}: {said}"
         # So few rows may be too few for a good model: the exit code must then say so.
         assert ended.returncode == (1 if "FAILED: AUC" in said else 0), f"{start}: {said}"
         assert ("prints a sign-in link" in said) == (ended.returncode == 0), f"{start}: {said}"

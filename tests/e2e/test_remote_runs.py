@@ -272,5 +272,5 @@ def replace_token(api: Api, machines: Machines, job_id: str) -> None:
     with api.services.database.write() as session:
         attempt = AttemptRepository(session).list_by_job(job_id)[-1]
         launch = make_launch(session.get_one(Job, job_id), attempt)
-        AttemptRepository(session).set_token(attempt.id, hash_secret("another"))
+        AttemptRepository(session).update(attempt.id, token_hash=hash_secret("another"))
     launcher.replace_token(launch, "another")

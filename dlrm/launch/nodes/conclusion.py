@@ -68,8 +68,11 @@ def _await_outcome(group: NodeGroup, attempt: AttemptDirectory, timeout_seconds:
 
 
 def settle(attempt: AttemptDirectory, outcome: Outcome, rank_ends: list[RankEnd]) -> Outcome:
-    """Write what is known of the end of an attempt, and return its outcome: the first one that was written."""
-    if rank_ends and not attempt.outcome.exists():
+    """Write what is known of the end of an attempt, and return its outcome.
+
+    A launch process that was first has written both files; a rank that failed has written the outcome alone.
+    """
+    if rank_ends:
         try:
             write_rank_ends(attempt.rank_ends, rank_ends)
         except OSError:

@@ -18,11 +18,7 @@ def sum_nodes(nodes: Sequence[Object], options: KubernetesOptions) -> LauncherCa
     for capacity in capacities:
         total = total.plus(capacity)
         # The most of each resource: a job that needs more of one of them fits no node.
-        largest = Capacity(
-            max(largest.num_cores, capacity.num_cores),
-            max(largest.memory_bytes, capacity.memory_bytes),
-            max(largest.num_gpus, capacity.num_gpus),
-        )
+        largest = largest.combine(capacity, max)
     return LauncherCapacity(total, largest, is_fixed=False, machines=_choose_largest(capacities))
 
 

@@ -12,7 +12,7 @@ from dlrm.record import RunDirectory
 from service.launchers.kubernetes.api import MERGE_PATCH, ApiError, KubernetesApi
 from service.launchers.kubernetes.capacity import sum_nodes, sum_quotas
 from service.launchers.kubernetes.manifests import make_job, make_owner, make_secret, make_service
-from service.launchers.kubernetes.names import make_object_name, make_selector, read_launch_name
+from service.launchers.kubernetes.names import SERVICE_LABEL, make_object_name, read_launch_name
 from service.launchers.kubernetes.objects import Object, get_labels, get_parts, get_text
 from service.launchers.kubernetes.options import RUNS_PATH, KubernetesOptions
 from service.launchers.kubernetes.placement import check_placement, list_placement_faults
@@ -26,6 +26,7 @@ from service.launchers.protocol import (
     Capacity,
     FilePlaces,
     Launch,
+    Launcher,
     LauncherCapacity,
     LaunchError,
     LaunchFiles,
@@ -54,15 +55,6 @@ KILL_SECONDS = 1
 
 
 @dataclass(frozen=True)
-class ClusterAccess:
-    """Cluster and namespace of the attempts, and the identity of their service."""
-
-    api: KubernetesApi
-    namespace: str
-    service_id: str
-
-
-@dataclass(frozen=True)
 class UnclearStart:
     """A start that the cluster has not confirmed."""
 
@@ -73,28 +65,29 @@ class UnclearStart:
     """Whether the cluster has said since that there is no such Job."""
 
 
-class KubernetesLauncher:
+class KubernetesLauncher(Launcher):
     """Launcher for a cluster. Finds attempts again by labels, from any process of the service."""
 
-    def __init__(self, access: ClusterAccess, settings: PodSettings, on_change: Callable[[], None]) -> None:
-        """Call `on_change`, in any thread, when something has changed in the cluster that concerns an attempt."""
-        self._api = access.api
-        self._service_id = access.service_id
+    def __init__(
+        self, api: KubernetesApi, namespace: str, service_id: str, settings: PodSettings, on_change: Callable[[], None]
+    ) -> None:
+        """Run the attempts of the service `service_id` in a namespace of the cluster that `api` leads to.
+
+        on_change: called, in any thread, when something has changed in the cluster that concerns an attempt.
+        """
+        self._api = api
+        self._service_id = service_id
         self._settings = settings
         self._options: KubernetesOptions = settings.options
-        self._jobs_path = f"/apis/batch/v1/namespaces/{access.namespace}/jobs"
-        self._core_path = f"/api/v1/namespaces/{access.namespace}"
-        self._watches = Watches(access.api, access.namespace, make_selector(access.service_id), on_change)
+        self._jobs_path = f"/apis/batch/v1/namespaces/{namespace}/jobs"
+        self._core_path = f"/api/v1/namespaces/{namespace}"
+        self._watches = Watches(api, namespace, f"{SERVICE_LABEL}={service_id}", on_change)
         self._deleted_at: dict[str, float] = {}
         """Time of the last deletion of an object by its path, on the monotonic clock."""
         self._unclear: dict[str, UnclearStart] = {}
         """Starts by the name of the Job that the cluster may have."""
         self._undeleted: dict[LaunchName, Launch] = {}
         """Attempts whose Secrets and Services are still to be deleted."""
-
-    @property
-    def node(self) -> None:
-        return None
 
     @property
     def ingest_url(self) -> str:
@@ -104,10 +97,6 @@ class KubernetesLauncher:
     def places(self) -> FilePlaces:
         options = self._options
         return FilePlaces(RUNS_PATH, PREPARED_PATH, [*options.data_claims.values(), *options.data_stores])
-
-    @property
-    def shares_files(self) -> bool:
-        return False
 
     def describe_place(self, run_directory: RunDirectory) -> str:
         options, name = self._options, run_directory.path.name

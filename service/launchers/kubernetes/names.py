@@ -37,11 +37,6 @@ def make_labels(name: LaunchName, service_id: str) -> dict[str, str]:
     }
 
 
-def make_selector(service_id: str) -> str:
-    """Make the selector of all objects that this service has created."""
-    return f"{SERVICE_LABEL}={service_id}"
-
-
 def read_launch_name(labels: Object) -> LaunchName | None:
     """Read which attempt an object belongs to; None if somebody has changed its labels."""
     job_id, attempt = get_text(labels, JOB_LABEL), get_text(labels, ATTEMPT_LABEL)

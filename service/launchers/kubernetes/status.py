@@ -4,10 +4,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from dlrm.record import AttemptEnd
 from hostinfo.stop_signals import name_signal
 from service.launchers.kubernetes.objects import Object, get_part, get_parts, get_text, get_time, join_words
 from service.launchers.kubernetes.pods import NodeSight, PodPhase, PodState, read_deleted_pod, read_pod
-from service.launchers.kubernetes.termination import read_termination
 from service.launchers.protocol import LaunchPhase, LaunchStatus
 from service.reasons import Reason
 
@@ -122,6 +122,18 @@ def _choose_limit_seconds(pod: PodState, *, is_first_gone: bool) -> float:
         return KILLED_SECONDS
     end, _ = read_termination(pod.termination_message)
     return LEAVE_SECONDS if end is None else TOLD_SECONDS
+
+
+def read_termination(message: str) -> tuple[AttemptEnd | None, str]:
+    """Read the end that a launch process has left in its container's message, or the last line of its log there.
+
+    Returns None and "" if absent.
+    """
+    try:
+        return AttemptEnd.model_validate_json(message), ""
+    except ValueError:
+        lines = (line.replace("\0", "").strip() for line in reversed(message.splitlines()))
+        return None, next(filter(None, lines), "")
 
 
 def _was_killed(pod: PodState) -> bool:

@@ -4,6 +4,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping
+from typing import Self
 
 import structlog
 
@@ -44,8 +45,8 @@ class WatchCache:
         api: KubernetesApi,
         path: str,
         selection: Mapping[str, str],
-        get_group: Callable[[Object], Hashable],
-        on_change: Callable[[], None],
+        get_group: Callable[[Object], Hashable] = lambda _: None,
+        on_change: Callable[[], None] = lambda: None,
         *,
         keeps_deleted: bool = False,
     ) -> None:
@@ -78,14 +79,14 @@ class WatchCache:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"watch {path.rpartition('/')[2]}", daemon=True)
 
-    def start(self) -> None:
-        """Start the thread, and wait a moment for its first list; harmless where it runs already."""
+    def start(self) -> Self:
+        """Start the thread, and wait a moment for its first list; harmless if it runs already. Return this copy."""
         with self._lock:
-            if self._is_started:
-                return
-            self._is_started = True
-        self._thread.start()
-        self._has_answer.wait(FIRST_LIST_SECONDS)
+            is_new, self._is_started = not self._is_started, True
+        if is_new:
+            self._thread.start()
+            self._has_answer.wait(FIRST_LIST_SECONDS)
+        return self
 
     def stop(self) -> None:
         """Stop watching; the thread ends with the next word of the server."""
@@ -142,6 +143,8 @@ class WatchCache:
                 self._watch()
                 pause = FIRST_PAUSE_SECONDS
             except ApiError as error:
+                if self._stopping.is_set():
+                    return
                 self._has_answer.set()
                 self._status = error.status
                 if error.status != _GONE and self._fault != str(error):

@@ -30,20 +30,20 @@ class Watches:
         self._pods = WatchCache(api, f"{core}/pods", own, _get_attempt, on_change, keeps_deleted=True)
         # Of pods that a quota forbids, and of volumes and networks that a pod waits for, only events tell.
         warnings = {"fieldSelector": "type=Warning"}
-        self._events = WatchCache(api, f"{core}/events", warnings, _get_concerned, _do_nothing)
-        self._nodes = WatchCache(api, "/api/v1/nodes", {}, _get_nothing, _do_nothing)
-        self._quotas = WatchCache(api, f"{core}/resourcequotas", {}, _get_nothing, _do_nothing)
+        self._events = WatchCache(api, f"{core}/events", warnings, _get_concerned)
+        self._nodes = WatchCache(api, "/api/v1/nodes", {})
+        self._quotas = WatchCache(api, f"{core}/resourcequotas", {})
         self._workloads: WatchCache | None = None
         self._workloads_due_at = 0.0
         """Time of the next look for Kueue's API, on the monotonic clock."""
 
     @property
     def jobs(self) -> WatchCache:
-        return _start(self._jobs)
+        return self._jobs.start()
 
     @property
     def pods(self) -> WatchCache:
-        return _start(self._pods)
+        return self._pods.start()
 
     @property
     def fault(self) -> str | None:
@@ -58,7 +58,7 @@ class Watches:
 
     def list_warnings(self, known: Object) -> list[Object]:
         """List the events that warn of an object."""
-        return _start(self._events).list_group(get_text(known, "metadata", "uid"))
+        return self._events.start().list_group(get_text(known, "metadata", "uid"))
 
     def find_workload(self, job: Object) -> Object | None:
         """Find what Kueue says about a suspended Job; None if it says nothing."""
@@ -67,13 +67,12 @@ class Watches:
         if self._workloads is None and time.monotonic() >= self._workloads_due_at:
             self._workloads_due_at = time.monotonic() + DISCOVERY_SECONDS
             self._workloads = self._find_workloads()
-        found = _start(self._workloads).list_group(job["metadata"]["uid"]) if self._workloads else []
+        found = self._workloads.start().list_group(job["metadata"]["uid"]) if self._workloads else []
         return found[0] if found else None
 
     def list_nodes(self) -> list[Object] | None:
         """List the nodes of the cluster; None if they must not be listed, or are not known yet."""
-        nodes = _start(self._nodes)
-        return nodes.list_all() if nodes.fault is None else None
+        return _list_known(self._nodes)
 
     @property
     def are_nodes_refused(self) -> bool:
@@ -89,8 +88,7 @@ class Watches:
 
     def list_quotas(self) -> list[Object] | None:
         """List the quotas of the namespace; None if they must not be listed, or are not known yet."""
-        quotas = _start(self._quotas)
-        return quotas.list_all() if quotas.fault is None else None
+        return _list_known(self._quotas)
 
     def stop(self) -> None:
         for cache in (self._jobs, self._pods, self._events, self._nodes, self._quotas, self._workloads):
@@ -108,9 +106,8 @@ class Watches:
         return WatchCache(self._api, path, {}, _get_owner, self._on_change)
 
 
-def _start(cache: WatchCache) -> WatchCache:
-    cache.start()
-    return cache
+def _list_known(cache: WatchCache) -> list[Object] | None:
+    return cache.list_all() if cache.start().fault is None else None
 
 
 def _get_attempt(known: Object) -> Hashable:
@@ -123,11 +120,3 @@ def _get_owner(known: Object) -> Hashable:
 
 def _get_concerned(event: Object) -> Hashable:
     return get_text(event, "involvedObject", "uid")
-
-
-def _get_nothing(_: Object) -> Hashable:
-    return None
-
-
-def _do_nothing() -> None:
-    return

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from dlrm.launch.nodes.conclusion import settle
 from dlrm.launch.nodes.group import LostNode
 from dlrm.launch.nodes.state import NodeResult, NodeState
-from dlrm.launch.outcomes import decide_outcome, list_all_rank_ends, make_failed_outcome
-from dlrm.record import AttemptDirectory, EndReason, Outcome, RankEnd
+from dlrm.launch.outcomes import decide_outcome, list_all_rank_ends, list_rank_ends, make_failed_outcome
+from dlrm.record import AttemptDirectory, EndReason, Outcome, RankEnd, read_rank_ends
 
 CRASH = Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message="rank 1 was killed by SIGKILL", rank=1)
 LOST_PEER = Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message="rank 0 lost its peers", rank=0)
@@ -81,6 +82,22 @@ def test_ends_of_ranks_are_collected_from_all_nodes_in_their_order():
         2: NodeState(host="c"),
     }
     assert list_all_rank_ends(states) == ends
+
+
+def test_a_rank_that_wrote_the_outcome_is_among_the_ends_with_its_error(tmp_path: Path):
+    attempt = AttemptDirectory(tmp_path)
+    attempt.rank_log(0).parent.mkdir()
+    attempt.rank_error(0).write_text("lost its peers")
+    written = Outcome(state="failed", reason=EndReason.OUT_OF_MEMORY, message="MemoryError", rank=1)
+    written.write_first(attempt.outcome)
+    failures: Any = {rank: SimpleNamespace(exitcode=1) for rank in (1, 0)}
+    ends = list_rank_ends(attempt, failures)
+    assert settle(attempt, CRASH, ends) == written
+    assert settle(attempt, CRASH, ends[:1]) == written, "a launch process that comes later changes nothing"
+    assert [(end.rank, end.message) for end in read_rank_ends(attempt.rank_ends)] == [
+        (0, "ended with exit code 1: lost its peers"),
+        (1, "ended with exit code 1: MemoryError"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 
 from service.app import Services, create_services
 from service.database import Database
+from service.jobs import actions
 from service.jobs.schemas import JobDetail
 from service.settings import Settings
 from service.store.attempt_repository import AttemptRepository
@@ -66,7 +67,7 @@ def test_nothing_ends_starts_or_is_killed_for_a_clock_that_is_set(
     waiting = submit(
         services, batch={"global_size": 64}, resources=resources, deadline_seconds=1800, deadline_from="submission"
     )
-    services.jobs.pause(stopping, USER)
+    services.jobs.change(stopping, USER, actions.pause)
     services.control.run_once()
     ids = (running, stopping, restarting, waiting)
     before = [(job.state, job.num_attempts) for job in get(services, *ids)]

@@ -11,6 +11,7 @@ import pytest
 from service.access.principal import Principal, Role
 from service.app import Services, create_services
 from service.control.starter import Starter
+from service.jobs import actions
 from service.jobs.service import Submission
 from service.launchers.protocol import Launch, LaunchFiles
 from service.queue.state import RESERVED_AFTER
@@ -124,7 +125,7 @@ def test_a_job_that_does_not_stop_is_killed_after_the_grace_period(settings: Set
     job_id = submit(services, "ignore_stop")
     services.control.run_once()
     wait_until((settings.runs_directory / job_id / "attempt-1/logs/rank-0.log").exists)
-    services.jobs.cancel(job_id, USER)
+    services.jobs.change(job_id, USER, actions.cancel)
     job = run_until(services, job_id, *ENDED)
     assert (job.state, job.reason) == ("CANCELLED", "user_cancelled")
     (attempt,) = services.jobs.list_attempts(job_id, USER)
@@ -183,7 +184,7 @@ def test_the_room_of_a_job_that_has_waited_long_at_the_head_is_reserved(settings
     services.control.run_once()
     assert get_state_and_reason(services, small) == ("QUEUED", "behind_reservation")
     assert large in services.jobs.get(small, USER).message
-    services.jobs.cancel(first, USER)
+    services.jobs.change(first, USER, actions.cancel)
     run_until(services, first, *ENDED)
     services.control.run_once()
     assert services.jobs.get(large, USER).state in {"STARTING", "RUNNING"}
@@ -333,7 +334,7 @@ def test_a_job_without_a_process_is_cancelled_too(settings: Settings, state: str
             return services.jobs.get(job_id, USER).state == "RECOVERING"
 
         wait_until(is_recovering)
-    assert services.jobs.cancel(job_id, USER).state == "CANCELLING"
+    assert services.jobs.change(job_id, USER, actions.cancel).state == "CANCELLING"
     services.control.run_once()
     assert get_state_and_reason(services, job_id) == ("CANCELLED", "user_cancelled")
 

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from service.app import Services, create_services
+from service.jobs import actions
 from service.launchers.protocol import Launch, LaunchFiles
 from service.settings import Settings
 from service.store.models import Job
@@ -36,7 +37,7 @@ def test_a_deadline_from_the_submission_ends_a_job_that_waits(services: Services
     fill_the_machine(services)
     job_id = submit(services, deadline_seconds=3000, deadline_from="submission")
     if is_held:
-        services.jobs.hold(job_id, USER)
+        services.jobs.change(job_id, USER, actions.hold)
     make_older(services, job_id, 2900)
     services.control.run_once()
     assert services.jobs.get(job_id, USER).state == "QUEUED"

@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import delete
 
 from service.app import Services, create_services
+from service.jobs import actions
 from service.launchers.protocol import Launch
 from service.settings import Settings
 from service.store.models import Attempt, Job
@@ -142,7 +143,7 @@ def test_a_job_on_a_lost_machine_is_cancelled_and_its_processes_killed_later(
         attempt = session.query(Attempt).filter_by(job_id=job_id).one()
         here, attempt.node = attempt.node, "elsewhere"
     services.control.run_once()
-    services.jobs.cancel(job_id, USER)
+    services.jobs.change(job_id, USER, actions.cancel)
     job = run_until(services, job_id, "CANCELLED")
     assert (job.reason, job.num_attempts) == ("user_cancelled", 1)
     with services.database.write() as session:

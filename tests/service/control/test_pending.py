@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from service.app import Services, create_services
+from service.jobs import actions
 from service.jobs.service import Submission
 from service.launchers.local import LocalLauncher
 from service.launchers.protocol import Launch, LaunchFiles, LaunchName, LaunchPhase, LaunchStatus
@@ -80,7 +81,7 @@ def test_a_pending_attempt_runs_once_there_is_a_machine(services: Services) -> N
 
 def test_a_pending_attempt_is_cancelled_without_having_run(services: Services) -> None:
     job_id = submit(services)
-    services.jobs.cancel(job_id, USER)
+    services.jobs.change(job_id, USER, actions.cancel)
     job = run_until(services, job_id, *ENDED)
     assert (job.state, job.reason, job.num_attempts) == ("CANCELLED", "user_cancelled", 1)
 

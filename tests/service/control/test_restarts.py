@@ -11,6 +11,7 @@ import pytest
 
 import service.launchers.local
 from service.app import Services, create_services
+from service.jobs import actions
 from service.reports.repository import MetricQuery
 from service.settings import Settings
 from service.store.models import Job
@@ -96,7 +97,7 @@ def test_cancelling_a_job_that_waits_to_restart_works_at_once(
     services = create_services(slow_restart_settings.model_copy(update={"trainer_python": python}))
     state = "QUEUED" if is_in_the_queue else "RECOVERING"
     job = run_until(services, submit(services, "crash"), state)
-    services.jobs.cancel(job.id, USER)
+    services.jobs.change(job.id, USER, actions.cancel)
     services.control.run_once()
     job = services.jobs.get(job.id, USER)
     assert (job.state, job.reason, job.restarts_at) == ("CANCELLED", "user_cancelled", None)

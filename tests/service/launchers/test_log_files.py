@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.launchers.log_files import read_last_line, read_log
+from service.launchers.log_files import LogFile, find_last_line, read_log
 from service.launchers.protocol import LogRange
 
 
@@ -43,15 +43,15 @@ def test_the_last_lines_are_those_that_fit(tmp_path: Path) -> None:
 def test_a_log_that_is_not_there_yet_is_empty(tmp_path: Path) -> None:
     part = read_log(tmp_path / "log", LogRange(offset=5))
     assert (part.text, part.next_offset, part.is_at_end) == ("", 5, True)
-    assert read_last_line(tmp_path / "log") == ""
+    assert find_last_line(LogFile(tmp_path / "log")) == ""
 
 
 def test_the_last_line_is_not_what_a_power_cut_has_left(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(b"half a l\0\0ine\n" + bytes(4096))
-    assert read_last_line(tmp_path / "log") == "half a line"
+    assert find_last_line(LogFile(tmp_path / "log")) == "half a line"
 
 
 def test_the_last_line_that_says_anything(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text("one\nKeyError: 'two'\n\n  \n")
-    assert read_last_line(path) == "KeyError: 'two'"
+    assert find_last_line(LogFile(path)) == "KeyError: 'two'"

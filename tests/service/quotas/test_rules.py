@@ -2,8 +2,7 @@ import pytest
 
 from service.launchers.protocol import Capacity
 from service.store.models import Quota
-from service.store.quota_repository import Usage
-from service.store.quota_rules import find_quota_lack, list_excesses
+from service.store.quotas import Usage, find_quota_lack, list_excesses
 
 GIB = 2**30
 DEMAND = Capacity(num_cores=1, memory_bytes=2 * GIB, num_gpus=1)

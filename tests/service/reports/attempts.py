@@ -26,5 +26,5 @@ def begin_next_attempt(api: Api, job_id: str) -> Attempt:
         job = get_job(api, job_id)
     attempt = Starter(services.control.leadership, services.launchers).begin(job)
     with services.database.write() as session:
-        AttemptRepository(session).set_token(attempt.id, hash_secret(TOKEN))
+        AttemptRepository(session).update(attempt.id, token_hash=hash_secret(TOKEN))
     return attempt

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from service.http.problems import ProblemError
+from service.jobs import actions
 from service.quotas.schemas import NewQuota
 from service.settings import Settings
 from tests.kubernetes.clusters import MakeCluster
@@ -184,7 +185,7 @@ def test_a_range_of_nodes_counts_in_full_in_the_quota_of_its_owner(scene: Scene)
     job = scene.see(range_id)
     assert (job.state, job.reason) == ("QUEUED", "quota_exceeded")
     assert "needs 4 cores" in job.message
-    scene.services.jobs.cancel(first, USER)
+    scene.services.jobs.change(first, USER, actions.cancel)
     scene.wait_for(range_id, "STARTING", "RUNNING")
 
 
@@ -192,7 +193,7 @@ def test_a_cancelled_job_is_stopped_on_all_nodes(scene: Scene) -> None:
     scene.cluster.kubelet.on_start(behaviour=end_when_asked())
     job_id = submit(scene)
     scene.wait_for(job_id, "RUNNING")
-    scene.services.jobs.cancel(job_id, USER)
+    scene.services.jobs.change(job_id, USER, actions.cancel)
     scene.wait_for(job_id, "CANCELLED")
     scene.wait_until_empty()
 

@@ -9,10 +9,10 @@ import pytest
 
 from service.access.secret import hash_secret
 from service.control.starter import Starter
-from service.jobs.service import get_existing_job
 from service.launchers.kubernetes.api import KubernetesApi
 from service.store.attempt_repository import AttemptRepository
 from service.store.job_repository import JobRepository
+from service.store.models import Job
 from service.times import now
 from tests.kubernetes.fake.faults import (
     Answer,
@@ -139,7 +139,7 @@ def test_a_row_without_objects_is_started_by_the_next_service(scene: Scene) -> N
     job_id = scene.submit()
     scene.services.control.leadership.acquire()
     with scene.services.database.read() as session:
-        job = get_existing_job(session, job_id)
+        job = session.get_one(Job, job_id)
     Starter(scene.services.control.leadership, scene.services.launchers).begin(job)
     second = scene.replace_service()
     assert second.wait_for(job_id, "RUNNING").num_attempts == 1

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from service.launchers.kubernetes.termination import read_termination
+from service.jobs import actions
+from service.launchers.kubernetes.status import read_termination
 from tests.kubernetes.played.behaviours import Behaviour, exit_with, find_no_node, ignore_sigterm
 from tests.service.control.rounds import USER
 from tests.service.launchers.kubernetes.scene import (
@@ -66,9 +67,9 @@ def test_crashes_without_progress_end_the_job(scene: Scene) -> None:
 
 def test_a_held_job_that_is_cancelled_never_reaches_the_cluster(scene: Scene) -> None:
     job_id = scene.submit()
-    scene.services.jobs.hold(job_id, USER)
+    scene.services.jobs.change(job_id, USER, actions.hold)
     scene.turn()
-    scene.services.jobs.cancel(job_id, USER)
+    scene.services.jobs.change(job_id, USER, actions.cancel)
     assert scene.see(job_id).state == "CANCELLED"
     assert scene.list_left() == []
 
@@ -77,7 +78,7 @@ def test_a_job_that_waits_for_a_node_can_be_cancelled(scene: Scene) -> None:
     scene.cluster.kubelet.on_start(behaviour=find_no_node("0/1 nodes are available"))
     job_id = scene.submit(resources={"kubernetes": {"node_selector": {"pool": "nowhere"}}})
     scene.wait(job_id, lambda job: job.reason == "unschedulable")
-    scene.services.jobs.cancel(job_id, USER)
+    scene.services.jobs.change(job_id, USER, actions.cancel)
     assert scene.wait_for(job_id, "CANCELLED").reason == "user_cancelled"
     scene.wait_until_empty()
 
@@ -86,7 +87,7 @@ def test_a_running_job_that_is_cancelled_ends_after_a_checkpoint(scene: Scene) -
     scene.cluster.kubelet.on_start(behaviour=end_when_asked())
     job_id = scene.submit()
     scene.wait_for(job_id, "RUNNING")
-    scene.services.jobs.cancel(job_id, USER)
+    scene.services.jobs.change(job_id, USER, actions.cancel)
     job = scene.wait_for(job_id, "CANCELLED")
     (attempt,) = scene.services.jobs.list_attempts(job_id, USER)
     assert (job.reason, attempt.state, attempt.exit_code) == ("user_cancelled", "STOPPED", 75)
@@ -97,7 +98,7 @@ def test_a_job_that_waits_for_its_restart_can_be_cancelled(scene: Scene) -> None
     scene.cluster.kubelet.on_start(behaviour=exit_with(1))
     job_id = scene.submit()
     scene.wait_for(job_id, "RECOVERING")
-    scene.services.jobs.cancel(job_id, USER)
+    scene.services.jobs.change(job_id, USER, actions.cancel)
     assert scene.wait_for(job_id, "CANCELLED").num_attempts == 1
     scene.wait_until_empty()
 
@@ -106,11 +107,11 @@ def test_a_paused_job_goes_on_as_another_attempt(scene: Scene) -> None:
     scene.cluster.kubelet.on_start(behaviour=end_when_asked())
     job_id = scene.submit()
     scene.wait_for(job_id, "RUNNING")
-    scene.services.jobs.pause(job_id, USER)
+    scene.services.jobs.change(job_id, USER, actions.pause)
     scene.wait_for(job_id, "PAUSED")
     scene.wait_until_empty()
     scene.cluster.kubelet.on_start(behaviour=leave(DONE, 0))
-    scene.services.jobs.resume(job_id, USER)
+    scene.services.jobs.change(job_id, USER, actions.resume)
     assert scene.wait_for(job_id, "SUCCEEDED").num_attempts == 2
     scene.wait_until_empty()
 
@@ -121,7 +122,7 @@ def test_a_program_that_ignores_the_stop_is_killed_when_its_grace_period_is_over
     scene.cluster.kubelet.on_start(behaviour=ignore_sigterm())
     job_id = scene.submit()
     scene.wait_for(job_id, "RUNNING")
-    scene.services.jobs.cancel(job_id, USER)
+    scene.services.jobs.change(job_id, USER, actions.cancel)
     for _ in range(3):
         scene.turn()
     assert scene.see(job_id).state == "CANCELLING"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from service.jobs import actions
 from service.settings import Settings
 from tests.kubernetes.clusters import MakeCluster
 from tests.kubernetes.fake.faults import Answer, LoseAnswer
@@ -71,7 +72,7 @@ def use_everything(scene: Scene) -> Permissions:
     stopped = scene.submit(resources={"nodes": 2})
     scene.wait_for(stopped, "RUNNING")
     for job_id in (killed, stopped):
-        scene.services.jobs.cancel(job_id, USER)
+        scene.services.jobs.change(job_id, USER, actions.cancel)
         scene.wait_for(job_id, "CANCELLED")
     for resource in ("jobs", "services"):
         # What may have been created is looked up.

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from service.jobs import actions
 from service.settings import Settings
 from tests.kubernetes.clusters import AnyCluster, MakeCluster
 from tests.service.control.rounds import USER
@@ -60,7 +61,7 @@ def test_a_job_that_its_queue_takes_back_queues_again_and_goes_on(scene: Scene) 
 def test_a_job_that_waits_in_its_queue_can_be_cancelled(scene: Scene) -> None:
     job_id = scene.submit()
     scene.wait(job_id, lambda job: job.reason == "quota_exceeded")
-    scene.services.jobs.cancel(job_id, USER)
+    scene.services.jobs.change(job_id, USER, actions.cancel)
     scene.wait_for(job_id, "CANCELLED")
     scene.wait_until_empty()
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from service.jobs import actions
 from service.settings import Settings
 from tests.deploy.rendering import OVERLAYS, find_pod_templates, render
 from tests.kubernetes.clusters import REAL, MakeCluster
@@ -51,7 +52,7 @@ def run_jobs(scene: Scene) -> None:
     scene.cluster.kubelet.on_start(behaviour=end_when_asked())
     stopped = scene.submit(resources={"nodes": 2})
     scene.wait_for(stopped, "RUNNING")
-    scene.services.jobs.cancel(stopped, USER)
+    scene.services.jobs.change(stopped, USER, actions.cancel)
     scene.wait_for(stopped, "CANCELLED")
     scene.wait_until_empty()
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from service.jobs import actions
 from service.queue.state import RESERVED_AFTER
 from service.settings import Settings
 from service.store.models import Job
@@ -235,7 +236,7 @@ def test_a_quota_that_forbids_the_pods_is_told_in_the_cluster_s_words(scene: Sce
     job_id = scene.submit()
     job = scene.wait(job_id, lambda job: job.reason == "quota_exceeded")
     assert (job.state, "exceeded quota: none" in job.message) == ("STARTING", True)
-    scene.services.jobs.cancel(job_id, USER)
+    scene.services.jobs.change(job_id, USER, actions.cancel)
     scene.wait_for(job_id, "CANCELLED")
     scene.wait_until_empty()
 
@@ -258,7 +259,7 @@ def test_pods_that_admission_refuses_are_told_in_the_cluster_s_words(scene: Scen
     job_id = scene.submit()
     job = scene.wait(job_id, lambda job: "forbidden" in job.message)
     assert (job.state, why in job.message) == ("STARTING", True)
-    scene.services.jobs.cancel(job_id, USER)
+    scene.services.jobs.change(job_id, USER, actions.cancel)
     scene.wait_for(job_id, "CANCELLED")
     scene.wait_until_empty()
 

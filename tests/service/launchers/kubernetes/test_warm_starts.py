@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from dlrm.config import ConfigError
-from service.jobs.service import get_existing_job
 from service.store.models import Job
 from tests.service.launchers.kubernetes.scene import Scene
 
@@ -20,7 +19,7 @@ def submit_from(scene: Scene, source: str, **changes: Any) -> str:
 def read_source(scene: Scene, job_id: str) -> str:
     """Return where the attempts of a job look for the model."""
     with scene.services.database.read() as session:
-        return get_existing_job(session, job_id).resolved["job"]["run"]["warm_start"]["from"]
+        return session.get_one(Job, job_id).resolved["job"]["run"]["warm_start"]["from"]
 
 
 def leave_model(scene: Scene, job_id: str, model_path: str) -> None:
@@ -63,7 +62,7 @@ def test_a_run_on_a_claim_is_seen_by_jobs_of_the_cluster_alone(scene: Scene) -> 
 def test_jobs_of_the_cluster_do_not_see_a_run_on_the_service_s_machine(scene: Scene) -> None:
     earlier = scene.submit(resources={"launcher": "local"}, data={"format": "synthetic"})
     with scene.services.database.read() as session:
-        directory = Path(get_existing_job(session, earlier).run_directory)
+        directory = Path(session.get_one(Job, earlier).run_directory)
     leave_model(scene, earlier, str(directory / "model"))
     with pytest.raises(ConfigError, match="that jobs of 'kubernetes' do not see"):
         submit_from(scene, earlier)

@@ -4,13 +4,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from service.launchers.kubernetes.api import connect
 from service.launchers.kubernetes.watch_cache import WatchCache
 from tests.kubernetes.fake.cluster import Cluster
 from tests.kubernetes.fake.faults import DropWatch, ExpireWatch
 from tests.kubernetes.fake.resources import PODS, SECRETS
-from tests.patience import wait_until
+from tests.patience import PATIENCE_SECONDS, wait_until
 
 
 @pytest.fixture
@@ -53,3 +54,13 @@ def test_only_a_version_that_is_forgotten_has_all_listed_again(
         cluster.api.create(SECRETS, "default", {"metadata": {"name": name}})
     wait_until(lambda: len(cache.list_all()) == 2)
     assert len(cluster.recorder.requests("list", "secrets")) == num_lists
+
+
+def test_a_watch_that_was_stopped_says_nothing_of_its_broken_connection(cluster: Cluster, cache: WatchCache) -> None:
+    cache.start()
+    wait_until(lambda: list_versions(cluster))
+    with capture_logs() as lines:
+        cache.stop()
+        cluster.server.stop_listening()
+        cache._thread.join(PATIENCE_SECONDS)
+    assert (cache._thread.is_alive(), lines) == (False, [])
