@@ -120,12 +120,7 @@ def resolve(
     until `resolve_with_rows` decides them, and nothing that depends on them is listed.
     """
     job, decisions = decide(document, facts)
-    # The model that the job starts from is looked up together with the rows.
-    waits_for_model = facts is None and document.run.warm_start is not None
-    is_open = any(
-        decision.reason == UNKNOWN_ROWS or (waits_for_model and decision.field.startswith("model."))
-        for decision in decisions
-    )
+    is_open = _has_open_fields(document, decisions, facts)
     share_size = job.batch.global_size // job.resources.world_size
     chunk_size, chunk_reason = _derive_chunk_size(job, share_size)
     moments_every, every_reason = _derive_moments_every(job)
@@ -162,6 +157,15 @@ def resolve(
         gradient_scale=gradient_scale.value,
         derived=[ranks] if is_open else derived,
         warnings=[] if is_open else _list_warnings(job, decisions),
+    )
+
+
+def _has_open_fields(document: JobSpec, decisions: list[Decision], facts: DataFacts | None) -> bool:
+    # The model that the job starts from is looked up together with the rows.
+    waits_for_model = facts is None and document.run.warm_start is not None
+    return any(
+        decision.reason == UNKNOWN_ROWS or (waits_for_model and decision.field.startswith("model."))
+        for decision in decisions
     )
 
 

@@ -9,7 +9,7 @@ from dlrm.config import DataConfig, SyntheticConfig, format_count
 from dlrm.data.dataset import Dataset
 from dlrm.data.errors import DataError
 from dlrm.data.packed.open import open_packed
-from dlrm.data.raw.data_file import Roots
+from dlrm.data.roots import Roots
 from dlrm.data.rows import Subset
 from dlrm.data.split import split_by_hash
 from dlrm.data.synthetic.log import SyntheticRows

@@ -20,7 +20,7 @@ from dlrm.config.patterns import (
     require_files,
 )
 from dlrm.data.errors import DataError
-from dlrm.data.raw.data_file import DataFile, Roots, find_path_values, list_objects
+from dlrm.data.raw.data_file import DataFile, find_path_values, list_objects
 from dlrm.data.raw.stores import StoreError
 from dlrm.data.raw.tables.logs import (
     ICEBERG,
@@ -32,6 +32,7 @@ from dlrm.data.raw.tables.logs import (
     refuse_table_files,
 )
 from dlrm.data.raw.tables.table import TableDirectory
+from dlrm.data.roots import Roots
 
 DOCUMENT_FIELDS = ("data.train", "data.eval")
 """Fields of the job document that list patterns."""

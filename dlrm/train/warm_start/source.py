@@ -5,7 +5,7 @@ from pathlib import Path
 from dlrm.config import ResolvedJob, find_warm_start_faults
 from dlrm.config.patterns import is_remote
 from dlrm.data.errors import DataError
-from dlrm.data.raw.data_file import Roots
+from dlrm.data.roots import Roots
 from dlrm.record import ModelRecord, NoModelError, RunDirectory, TrainedModel
 
 FIELD = "run.warm_start.from"

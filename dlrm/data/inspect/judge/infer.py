@@ -83,13 +83,12 @@ def infer(
     choices = _leave_out_clashes(choices)
     unshared = _list_unshared(sample)
     _check_use(choices, unshared)
-    missing_share = 1.0 - len(labels) / sample.rows.height
     return InferredSchema(
         label=found.name,
         positive=found.positive,
         label_why=found.why,
         label_doubt=found.doubt,
-        missing_label_share=missing_share,
+        missing_label_share=1.0 - len(labels) / sample.rows.height,
         weight=weights.name,
         weight_why=weights.why,
         choices=choices,

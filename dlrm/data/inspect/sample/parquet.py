@@ -75,11 +75,7 @@ def sample_parquet(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -
     num_rows = sum(size for *_, size in groups)
     if not num_rows:
         raise DataError("there are no rows", files[0].name, valid="files with rows")
-    other_schemas: dict[str, pa.Schema] = {}
-    for file in others:
-        with _open(file) as opened:
-            other_schemas[file.name] = _get_schema(file, list_read_columns(file, opened.schema_arrow))
-    all_schemas = schemas | other_schemas
+    all_schemas = schemas | {file.name: _read_schema(file) for file in others}
     unshared = find_unshared_columns({file: schema.names for file, schema in all_schemas.items()})
     # The file that a column names is the first one that lacks it, and `others` come last.
     unshared_here = {name: column for name, column in unshared.items() if column.file in schemas}
@@ -92,14 +88,14 @@ def sample_parquet(files: Sequence[DataFile], others: Sequence[DataFile] = ()) -
     usable = [name for name in usable if types[name] != _NO_TEXT]
     # Other files may have the column themselves.
     texts = [name for name in usable if name in stated]
-    parts = [part.with_columns(part[name].cast(pl.String) for name in texts) for part in parts] if texts else parts
+    parts = [part.with_columns(part[name].cast(pl.String) for name in texts) for part in parts]
     # Text columns without any value have type Null; concatenation with text columns of other parts makes them text.
     rows = _narrow_integers(pl.concat([pick_columns(part, usable) for part in parts], how="vertical_relaxed"))
     rows = rows.with_columns(convert_column(rows[name]) for name in texts)
     types |= {name: f"{name_type(rows[name].dtype)} of the paths" for name in texts if is_usable(types[name])}
     missing = [pl.Series(name, [None] * rows.height, pl.Null) for name in types if name not in usable]
-    rows = pick_columns(replace_nan(rows.with_columns(missing)), types)
-    return FileSample(rows, num_rows, types, unshared=unshared)
+    rows = replace_nan(rows.with_columns(missing))
+    return FileSample(pick_columns(rows, types), num_rows, types, unshared=unshared)
 
 
 def _read_groups(chosen: Sequence[tuple[DataFile, int, int]], columns: list[str], row_bytes: int) -> list[pl.DataFrame]:
@@ -108,6 +104,11 @@ def _read_groups(chosen: Sequence[tuple[DataFile, int, int]], columns: list[str]
     step = -(-sum(size for *_, size in chosen) // max_rows)
     batch_rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES // row_bytes))
     return [_read_rows(file, group, columns, step, batch_rows) for file, group, _ in chosen]
+
+
+def _read_schema(file: DataFile) -> pa.Schema:
+    with _open(file) as opened:
+        return _get_schema(file, list_read_columns(file, opened.schema_arrow))
 
 
 def _get_schema(file: DataFile, columns: Sequence[ReadColumn]) -> pa.Schema:

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from dlrm.config.patterns import hide_credentials, is_remote, make_natural_sort_key
 from dlrm.data.errors import DataError
-from dlrm.data.raw.data_file import DataFile, Roots, find_object
+from dlrm.data.raw.data_file import DataFile, find_object
 from dlrm.data.raw.stores import StoreError
+from dlrm.data.roots import Roots
 
 
 @dataclass(frozen=True)
