@@ -247,6 +247,7 @@ def test_a_checkpoint_that_training_waits_for_is_written_without_a_copy(
     assert extra_bytes < LARGE_BYTES / 2
 
 
+@pytest.mark.slow
 def test_a_copy_must_fit_into_the_memory_that_the_largest_step_so_far_leaves(rank_pools: RankPools, tmp_path: Path):
     def run(ranks: Ranks) -> bool:
         reset_peak()
@@ -288,7 +289,7 @@ def test_a_copy_that_is_gone_takes_no_room_from_the_next(rank_pools: RankPools, 
     assert read_events(tmp_path, "checkpoint_waits") == []
 
 
-@pytest.mark.parametrize("ranks_per_node", [4, 2])
+@pytest.mark.parametrize("ranks_per_node", [pytest.param(4, marks=pytest.mark.slow), 2])
 def test_the_copies_of_a_node_need_room_on_that_node_alone(rank_pools: RankPools, tmp_path: Path, ranks_per_node: int):
     def run(ranks: Ranks) -> None:
         trainer = resume_run(ranks, tmp_path, LARGE, NEVER_SAVE)

@@ -246,6 +246,7 @@ def list_sizes(path: Path, num_attempts: int) -> list[tuple[int, int | None]]:
     return [(step.num_samples, step.global_size) for step in read_curve(path, num_attempts).steps]
 
 
+@pytest.mark.slow
 def test_a_batch_doubles_by_its_noise_scale_alike_on_any_number_of_ranks(
     rank_pools: RankPools, by_noise: Path, tmp_path: Path
 ):

@@ -75,6 +75,7 @@ def test_auc_and_log_loss_of_the_sample_are_those_of_the_model_that_is_left(
     assert f"AUC {best.train_auc:.5f}" in (RunDirectory(tmp_path).model / "MODEL_CARD.md").read_text()
 
 
+@pytest.mark.slow
 def test_all_else_is_as_without_it(rank_pools: RankPools, tmp_path: Path):
     train(rank_pools, tmp_path / "sampled", resolve_sampling_job())
     outcome = train(rank_pools, tmp_path / "plain", resolve_sampling_job(0))

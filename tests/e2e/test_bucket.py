@@ -38,6 +38,7 @@ def read_weights(directory: RunDirectory) -> bytes:
     return (directory.model / "model.safetensors").read_bytes()
 
 
+@pytest.mark.slow
 def test_all_of_a_run_is_in_its_bucket_when_it_ends(bucket: Bucket, tmp_path: Path):
     directory, process = start(tmp_path / "run", run={**RUN, "epochs": 1}, resources=ONE_RANK, store=STORE)
     code, outcome = ended(directory, process)

@@ -45,6 +45,7 @@ def test_a_run_ends_with_a_model_that_scores_what_training_measured(tmp_path: Pa
     assert sorted(path.name for path in directory.checkpoints.iterdir()) == names
 
 
+@pytest.mark.slow
 def test_sigterm_ends_in_a_checkpoint_of_one_step_and_code_75(tmp_path: Path):
     directory, process = start(tmp_path / "run", run=ENDLESS, resources=ONE_RANK)
     wait_until(lambda: len(metrics_of(directory)) >= 3, process)

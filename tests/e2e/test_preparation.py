@@ -222,6 +222,7 @@ def test_a_killed_preparation_is_a_crash_and_the_next_attempt_goes_on(tmp_path: 
     assert (code, outcome.reason) == (0, EndReason.COMPLETED), outcome.message
 
 
+@pytest.mark.slow
 def test_an_attempt_on_other_rows_is_an_error_naming_both_and_changes_nothing(run: RunDirectory, tmp_path: Path):
     copy = RunDirectory(tmp_path / "run")
     shutil.copytree(run.path, copy.path)

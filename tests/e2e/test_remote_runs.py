@@ -89,6 +89,7 @@ def read_log(api: Api, job_id: str, **query: Any) -> str:
     return part["text"]
 
 
+@pytest.mark.slow
 def test_a_job_that_succeeds_has_all_that_it_reported(api: Api, machines: Machines) -> None:
     job = api.submit(**DOCUMENT)
     decoy = mislead(job)

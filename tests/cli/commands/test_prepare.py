@@ -288,6 +288,7 @@ def test_criteo_files_are_recognised(here: Path, dlrm: Callable[..., Any]) -> No
     assert "400 of 400 rows" in (here / "job.toml").read_text()
 
 
+@pytest.mark.slow
 def test_evaluation_files_are_named_and_their_columns_checked(here: Path, dlrm: Callable[..., Any]) -> None:
     rows = [f"{'yes' if row % 3 else 'no'},{row % 9},{row % 7}" for row in range(300)]
     (here / "train.csv").write_text("\n".join(["bought_it,a,b", *rows]) + "\n")

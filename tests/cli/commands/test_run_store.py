@@ -132,9 +132,9 @@ def test_an_upload_of_a_run_that_has_gone_on_elsewhere_is_refused(
             for store in ("bucket/runs", "s3://", "s3://bucket/../../x")
         ),
         (["resume", "damaged"], "run-store.json is damaged"),
-        (["upload", "empty"], "is kept in no bucket (valid: the directory of a run that was trained with"),
+        (["upload", "none"], "is kept in no bucket (valid: the directory of a run that was trained with"),
         pytest.param(
-            ["upload", "none"],
+            ["upload", "empty"],
             "is kept in no bucket (valid: the directory of a run that was trained with",
             marks=pytest.mark.slow,
         ),
@@ -159,6 +159,7 @@ def test_what_is_not_in_the_bucket_is_told(
     assert (ended.code, message in ended.err) == (2, True), ended.err
 
 
+@pytest.mark.slow
 def test_a_manifest_of_something_else_is_told(dlrm: Command, bucket: Bucket, here: Path) -> None:
     bucket.write("runs/other/model/manifest.json", b'{"name": "an app"}')
     ended = dlrm("predict", f"{STORE}/other/model", "x.csv")
@@ -188,6 +189,7 @@ def test_a_run_resumed_in_its_directory_takes_what_is_newer_in_its_bucket(
     assert (ended.code, "the run has already succeeded" in ended.err) == (0, True), ended.err
 
 
+@pytest.mark.slow
 def test_a_model_in_a_bucket_to_start_from_must_be_there_and_fit(dlrm: Command, bucket: Bucket, here: Path) -> None:
     job = write_job(here, run={"warm_start": {"from": RUN}})
     ended = dlrm("train", str(job), "--run-directory", "new")

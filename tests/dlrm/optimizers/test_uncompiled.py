@@ -60,6 +60,7 @@ def test_a_step_records_no_operation_for_a_gradient(uncompiled: type[Optimizer],
     assert all(value.is_leaf and value.requires_grad for value in named.values())
 
 
+@pytest.mark.slow
 def test_no_optimizer_imports_the_compiler():
     command = [sys.executable, "-c", ALL_STEP]
     assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "True False\n"

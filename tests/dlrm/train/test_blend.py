@@ -225,6 +225,7 @@ def test_a_run_from_a_blended_model_begins_with_its_trained_part(
     assert 'its own model is not blended (run.blend is "none")' in event.message
 
 
+@pytest.mark.slow
 def test_a_run_without_validation_rows_says_that_it_is_not_blended(rank_pools: RankPools, tmp_path: Path):
     outcome = train(rank_pools, tmp_path, resolve_blending_job(validation_fraction=0.0, epochs=0.25))
     assert outcome.state == "succeeded"

@@ -150,6 +150,7 @@ def test_a_finished_run_is_not_trained_again(rank_pools: RankPools, straight: Pa
     assert not RunDirectory(straight).scores.path.exists()
 
 
+@pytest.mark.slow
 def test_a_run_that_had_reached_its_target_goes_straight_to_its_model(rank_pools: RankPools, tmp_path: Path):
     job = resolve_job(run={"eval_every_fraction": 0.25, "target_auc": 0.501, "epochs": 3})
     first: Outcome = rank_pools.of(2).run(run_attempt, tmp_path, 1, job, None)[0]

@@ -56,6 +56,7 @@ def test_tables_are_drawn_before_the_first_batch_of_an_epoch_and_evaluated_at_it
 
 
 @pytest.mark.parametrize("changes", [{}, pytest.param(AVERAGED, marks=pytest.mark.slow)], ids=["weights", "average"])
+@pytest.mark.slow
 def test_a_run_stopped_at_any_look_ends_as_if_it_had_not_been(
     rank_pools: RankPools, straight: Path, tmp_path: Path, changes: dict[str, Any]
 ):
@@ -75,6 +76,7 @@ def test_a_run_stopped_at_any_look_ends_as_if_it_had_not_been(
         assert found == expected
 
 
+@pytest.mark.slow
 def test_all_transports_and_plans_follow_the_same_course(rank_pools: RankPools, straight: Path, tmp_path: Path):
     expected = [report.loss for report in read_curve(straight, 1).steps]
     layouts = [

@@ -40,7 +40,7 @@ def start(tmp_path: Path, data_root: Path) -> Iterator[Start]:
         process.wait()
 
 
-@pytest.mark.parametrize("attempt", [1, 2])
+@pytest.mark.parametrize("attempt", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_two_processes_of_a_job_at_once_are_seen(start: Start, attempt: int, tmp_path: Path) -> None:
     start(1)
     assert read_overlaps(tmp_path) == []
@@ -49,6 +49,7 @@ def test_two_processes_of_a_job_at_once_are_seen(start: Start, attempt: int, tmp
     assert f"attempt {attempt} process {second.pid} " in line
 
 
+@pytest.mark.slow
 def test_one_process_of_a_job_after_the_other_is_no_fault(start: Start, tmp_path: Path) -> None:
     first = start(1)
     first.kill()

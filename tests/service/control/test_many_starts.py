@@ -41,6 +41,7 @@ def count_states(services: Services, jobs: list[str]) -> Counter[str]:
     return Counter(services.jobs.get(job_id, USER).state for job_id in jobs)
 
 
+@pytest.mark.slow
 def test_rounds_that_start_many_jobs_look_after_those_that_run_meanwhile(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:

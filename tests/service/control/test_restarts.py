@@ -209,6 +209,7 @@ def test_every_attempt_reads_the_document_of_the_first(slow_restart_settings: Se
     assert spec.read_bytes() == first
 
 
+@pytest.mark.slow
 def test_a_curve_goes_on_from_the_checkpoint_without_a_gap_or_a_double(live_api: Api) -> None:
     job_id = live_api.submit(behaviour="lose_two_steps_once")["id"]
     path = f"/v1/jobs/{job_id}"

@@ -102,6 +102,7 @@ def test_what_the_rows_decide_is_open_while_they_are_unknown(page: Page, site: S
         pytest.param(360, "light", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_axe_finds_nothing_on_the_page_of_a_new_job(page: Page, site: Site, scheme: str, width: int) -> None:
     page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
     page.set_viewport_size({"width": width, "height": 740})

@@ -85,6 +85,7 @@ def test_noise_scale_ratios_shares_and_advice_are_drawn_where_they_were_measured
     expect(page.locator("#noise-scale .u-value")).to_have_text(["5", "30", "64"])
 
 
+@pytest.mark.slow
 def test_a_model_worse_than_logistic_regression_is_no_plain_success(page: Page, site: Site) -> None:
     job = site.client.job(open_page(page, site, "fall_behind", "succeeded").id)
     [warning] = job.warnings
@@ -121,6 +122,7 @@ def test_a_run_without_noise_or_simple_models_has_no_empty_places_for_them(page:
     expect(page.locator("#state[data-warned]")).to_have_count(0)
 
 
+@pytest.mark.slow
 def test_the_page_tells_the_present_batch_its_stages_and_the_share_of_samples(page: Page, site: Site) -> None:
     batch = {"global_size": 64, "schedule": [{"until_fraction": 0.25, "global_size": 32}]}
     job = open_page(page, site, "grow_batch", batch=batch)

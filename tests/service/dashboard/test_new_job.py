@@ -189,6 +189,7 @@ def test_an_empty_document_is_said_to_be_empty(page: Page, site: Site) -> None:
     expect(page.locator("#problem")).to_contain_text("The document is empty")
 
 
+@pytest.mark.slow
 def test_a_service_that_cannot_plan_says_why(failing_page: Page, site: Site) -> None:
     write(failing_page, site, DOCUMENT)
     press(failing_page, "Check")
@@ -223,6 +224,7 @@ def test_a_viewer_is_told_that_its_role_may_not_submit(failing_page: Page, site:
     expect_text(page, DOCUMENT)
 
 
+@pytest.mark.slow
 def test_the_choice_of_a_preset_is_a_line_of_the_document(page: Page, site: Site) -> None:
     none, large_batch = page.get_by_label("none"), page.get_by_label("large_batch")
     write(page, site, DOCUMENT)
@@ -249,6 +251,7 @@ def test_the_choice_follows_what_the_document_says(page: Page, site: Site) -> No
             expect(page.get_by_label(name)).to_be_checked(checked=name == chosen)
 
 
+@pytest.mark.slow
 def test_a_choice_takes_the_place_of_the_preset_that_the_document_states(page: Page, site: Site) -> None:
     page.goto(f"{site.url}/new")
     for line in ("preset = 'huge_batch' # why\n", "preset = 5"):
@@ -282,6 +285,7 @@ def test_a_file_is_opened_and_replaces_a_document_only_when_that_is_confirmed(
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", pytest.param("utf-16", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_a_file_with_a_mark_of_its_encoding_is_opened_without_it(
     page: Page, site: Site, tmp_path: Path, encoding: str
 ) -> None:
@@ -292,6 +296,7 @@ def test_a_file_with_a_mark_of_its_encoding_is_opened_without_it(
     expect_text(page, DOCUMENT)
 
 
+@pytest.mark.slow
 def test_a_file_that_is_not_utf_8_is_not_opened(page: Page, site: Site, tmp_path: Path) -> None:
     file = tmp_path / "job.toml"
     file.write_bytes("# caf\u00e9".encode("latin-1"))

@@ -93,6 +93,7 @@ def test_the_page_of_a_job_follows_it_to_its_end(page: Page, site: Site) -> None
     expect(page.locator("#document")).to_contain_text('"global_size": 64')
 
 
+@pytest.mark.slow
 def test_a_filter_shows_jobs_of_one_state(page: Page, site: Site, failed_job: Job) -> None:
     page.goto(f"{site.url}/")
     row = page.locator("#jobs tbody tr", has_text=failed_job.id)

@@ -97,6 +97,7 @@ def test_the_same_document_is_planned_once(planning_api: Api, monkeypatch: pytes
     assert request_plan(planning_api, document) == first
 
 
+@pytest.mark.slow
 def test_a_model_that_a_job_starts_from_is_read_again_for_each_plan(planning_api: Api) -> None:
     source = Path(planning_api.services.settings.data_roots[0], "retrained")
     document = {key: value for key, value in SYNTHETIC.items() if key != "model"}

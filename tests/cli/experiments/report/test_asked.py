@@ -28,6 +28,7 @@ def read_row(dlrm: Command, directory: Path) -> dict[str, Any]:
     return row
 
 
+@pytest.mark.slow
 def test_lines_that_the_document_does_not_ask_for_count_for_nothing(tmp_path: Path, dlrm: Command) -> None:
     grid = make_grid(tmp_path)
     other = make_trial(tmp_path, "lamb", 1024, 0).model_copy(update={"compared": {}})

@@ -166,6 +166,7 @@ def test_the_critical_batch_is_that_of_the_curves_and_agrees_with_the_noise_scal
     assert read_json(dlrm, sweep)["target_auc"] == pytest.approx(0.5 + 0.3 / (1.0 + 16_384 / CRITICAL_BATCH))
 
 
+@pytest.mark.slow
 def test_the_page_and_the_markdown_have_the_same_tables_and_sentences(
     sweep: Path, tmp_path: Path, dlrm: Command
 ) -> None:

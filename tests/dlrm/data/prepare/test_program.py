@@ -78,6 +78,7 @@ def test_it_reports_progress_and_the_result(tmp_path: Path) -> None:
     assert result["peak_memory_bytes"] > 1 << 20
 
 
+@pytest.mark.slow
 def test_an_extension_takes_a_packed_directory(tmp_path: Path) -> None:
     old = write_lines(tmp_path / "old.tsv", criteo_lines(100))
     new = write_lines(tmp_path / "new.tsv", criteo_lines(200))
@@ -207,7 +208,7 @@ def rows_beyond_the_disk(tmp_path_factory: pytest.TempPathFactory) -> tuple[Docu
     return document, ended(path / "packed", document)[1][-1]["checksum"]
 
 
-@pytest.mark.parametrize(("megabytes", "phase"), [(1, "reading"), (4, "writing")])
+@pytest.mark.parametrize(("megabytes", "phase"), [pytest.param(1, "reading", marks=pytest.mark.slow), (4, "writing")])
 def test_a_full_disk_is_reported_and_the_preparation_resumes(
     rows_beyond_the_disk: tuple[Document, str], small_disk: Path, megabytes: int, phase: str
 ) -> None:

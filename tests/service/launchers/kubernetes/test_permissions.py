@@ -82,6 +82,7 @@ def use_everything(scene: Scene) -> Permissions:
     return scene.cluster.recorder.list_permissions()
 
 
+@pytest.mark.slow
 def test_all_rights_of_the_local_overlay_are_used(
     make_cluster: MakeCluster, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -140,6 +140,7 @@ def test_a_container_that_cannot_be_made_is_told(scene: Scene) -> None:
     scene.wait_until_empty()
 
 
+@pytest.mark.slow
 def test_a_volume_that_cannot_be_mounted_is_told_and_ends_the_attempt_in_the_end(scene: Scene) -> None:
     warning = 'MountVolume.SetUp failed for volume "data-0": no such server'
     scene.cluster.kubelet.on_start(behaviour=stay_in_creation(warning))
