@@ -142,7 +142,7 @@ def _open_runner(loop: Loop, training: Training) -> Generator[Runner]:
     read, directory, service = loop.plan.sweep, loop.file.parent, training.service
     if service is None:
         runner = LocalRunner(directory / "runs", read.job_path, scores_in=directory, keeps_runs=training.keep_runs)
-        for trial in loop.list_due()[:1]:
+        for trial in loop.list_next():
             check_data_files(make_paths_absolute(trial.spec, read.job_path), read.job_path)
         yield runner
         return

@@ -83,7 +83,7 @@ class RequestLog(HttpMiddleware):
         # A name that somebody has made up would be a time series of its own.
         method = scope["method"] if scope["method"] in METHODS else "other"
         self._telemetry.request_seconds.labels(method, route, str(status)).observe(seconds)
-        if status < 400 and (method == "GET" or scope["path"].startswith(INGEST_PREFIX)):
+        if status < 400 and (method in ("GET", "HEAD") or scope["path"].startswith(INGEST_PREFIX)):
             # Reads and reports come all the time, such as those of whoever follows a job.
             return
         if status in REFUSALS and self._refusals.take(get_address(scope)):

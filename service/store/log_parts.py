@@ -13,8 +13,6 @@ LOG, LAUNCH = "log", "launch"
 MAX_LOG_BYTES = 2**22
 """Bytes at the end of each log that are kept at least; what is before them is removed as lines are added."""
 
-_KEY = (StoredLogPart.attempt_id, StoredLogPart.rank, StoredLogPart.stream, StoredLogPart.start_byte)
-
 
 class LogPartRepository:
     """SQL statements on the stored parts of logs."""

@@ -13,7 +13,7 @@ from cli.experiments.trials.results import TrialResult, append_line, read_lines
 from cli.experiments.trials.runner import Runner, Trial
 from cli.local.errors import BadInputError, CommandError
 from cli.local.run_documents import read_resolved_job
-from dlrm.config import JobConfig, parse_job
+from dlrm.config import ConfigError, JobConfig, parse_job
 from dlrm.record import EndReason
 
 WHOLE = Rung(0, 1.0)
@@ -215,7 +215,10 @@ class Tuner:
 
     def _make_trial(self, number: int, rung: Rung, settings: Settings, fixed: Settings) -> Trial:
         document = set_fields(self._document, {**fixed, **settings})
-        spec = parse_job(document)
+        try:
+            spec = parse_job(document)
+        except ConfigError as error:
+            raise BadInputError(*map(str, error.errors)) from None
         return Trial(
             key=name_run(number, rung.fraction),
             stage="grid" if rung.fraction == 1.0 else "rung",

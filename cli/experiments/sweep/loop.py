@@ -1,7 +1,7 @@
 """The loop of a sweep: starts what is due while there is time, and writes each result as it comes."""
 
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
@@ -92,7 +92,7 @@ class Loop:
         begun: set[str] = set()
         running: dict[str, Trial] = {}
         while True:
-            for trial in self._list_next(begun, [*running.values()], runner.max_running):
+            for trial in self.list_next(begun, [*running.values()], runner.max_running):
                 begun.add(trial.key)
                 running[trial.key] = trial
                 standing = self.get_standing()
@@ -109,10 +109,6 @@ class Loop:
                 # A trial that failed goes on from what it has left.
                 runner.finish([trial.key] if result.outcome != "failed" else [])
                 self.on_result(result, self.get_standing())
-
-    def list_due(self) -> list[Trial]:
-        """List the due trials by the results so far, in the order in which they run."""
-        return self.plan.list_due(index_results(self.results))
 
     def get_standing(self) -> Standing:
         """Count the trials, and the time."""
@@ -150,9 +146,15 @@ class Loop:
             for trial in (*self.plan.follow(cell, results).known, *self.plan.list_earlier_confirming(cell, results))
         ]
 
-    def _list_next(self, begun: set[str], running: Sequence[Trial], max_running: int) -> list[Trial]:
-        """List the trials to start now: they are due, have not run yet, and fit the time."""
-        due = [trial for trial in self.list_due() if trial.key not in begun][: max_running - len(running)]
+    def list_next(
+        self, begun: Set[str] = frozenset(), running: Sequence[Trial] = (), max_running: int = 1
+    ) -> list[Trial]:
+        """List the trials to start now: they are due, have not run yet, and fit the time.
+
+        begun: keys of the trials that this command has started.
+        """
+        due = [trial for trial in self.plan.list_due(index_results(self.results)) if trial.key not in begun]
+        del due[max_running - len(running) :]
         minutes, ended = self.plan.sweep.config.minutes, self._list_ended()
         if minutes is None:
             return due

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from cli.experiments.trials.fields import format_cell, format_settings
-from cli.local.errors import BadInputError
+from cli.local.errors import BadInputError, CommandError
 from cli.local.outputs import write_output
 from dlrm.record import sync_directory, write_atomically
 
@@ -192,7 +192,7 @@ def append_result(path: Path, result: TrialResult) -> None:
 
 
 def append_line(path: Path, line: BaseModel) -> None:
-    """Append a line, in place of the beginning of one, which a crash left. Raises BadInputError if it cannot."""
+    """Append a line, in place of the beginning of one, which a crash left. Raises CommandError if it cannot."""
     try:
         if not _ends_with_whole_line(path):
             write_atomically(path, _read_whole_lines(path, type(line)))
@@ -203,7 +203,7 @@ def append_line(path: Path, line: BaseModel) -> None:
         # The file may be new.
         sync_directory(path.parent)
     except OSError as error:
-        raise BadInputError(f"{path}: {error.strerror}; the same command continues once it can be written") from None
+        raise CommandError(f"{path}: {error.strerror}; the same command continues once it can be written") from None
 
 
 def _ends_with_whole_line(path: Path) -> bool:

@@ -72,7 +72,7 @@ def settle(attempt: AttemptDirectory, outcome: Outcome, rank_ends: list[RankEnd]
 
     A launch process that was first has written both files; a rank that failed has written the outcome alone.
     """
-    if rank_ends:
+    if rank_ends and (Outcome.read(attempt.outcome) or outcome).state == "failed":
         try:
             write_rank_ends(attempt.rank_ends, rank_ends)
         except OSError:
