@@ -59,7 +59,8 @@ def _render_use(encoders: Encoders | None) -> str:
         return "It was trained on a synthetic log and cannot score files; `dlrm evaluate` evaluates it on that log."
     return """\
 ```sh
-pip install --no-deps -r requirements/predict.txt        # torch, and no fbgemm
+pip install --no-deps -r requirements/predict.txt        # in a checkout of dlrm-service: torch, and no fbgemm
+pip install .                                            # there too: the dlrm command and `import dlrm`
 dlrm predict path/to/model rows.parquet --output scores.parquet
 ```
 

@@ -171,7 +171,8 @@ def check_restart(api: Api, job_id: str, saved_step: int) -> list[dict[str, Any]
     first, second = api.viewer.get(f"/v1/jobs/{job_id}/attempts").json()["items"]
     assert (first["reason"], first["message"]) == ("worker_crashed", KILLED)
     assert [(end["rank"], end["exit_code"]) for end in first["rank_ends"]][-1] == (1, -9)
-    assert second["start_step"] == first["saved_step"] >= saved_step
+    # A rank may be killed between a checkpoint that is complete and its report.
+    assert second["start_step"] >= first["saved_step"] >= saved_step
     assert list_steps(api, job_id) == list(range(1, ended["progress"]["num_steps"] + 1))
     assert read_log(api, job_id, attempt=1, rank="launch")
     return [first, second]
