@@ -14,6 +14,7 @@ from tests.kubernetes.fake.deletion import DeleteOptions
 from tests.kubernetes.fake.resources import PODS, SERVICES
 from tests.kubernetes.played.behaviours import exit_with, find_no_node, ignore_sigterm, run, run_out_of_memory
 from tests.kubernetes.played.foreign import make_foreign_pod
+from tests.patience import wait_until
 from tests.service.control.rounds import USER
 from tests.service.launchers.kubernetes.scene import (
     DONE,
@@ -104,8 +105,11 @@ def test_a_lost_node_ends_the_attempt_on_all_and_the_next_one_runs_elsewhere(sce
     scene.wait_for(job_id, "RUNNING")
     where = {pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"]: pod for pod in scene.cluster.pods()}
     lost = where["1"]["spec"]["nodeName"]
+    launcher = dict(scene.services.launchers.items())["kubernetes"]
+    before = launcher.capacity()
     scene.cluster.lose_node(lost)
-    # The launch process of node 0 misses node 1 after 45 s.
+    # The launch process of node 0 misses node 1 after 45 s, and the cluster does before.
+    wait_until(lambda: launcher.capacity() != before)
     scene.cluster.kubelet.end(scene.pod(job_id), 1, make_message(PEER_SILENT))
     scene.cluster.kubelet.on_start(behaviour=leave(DONE, 0))
     for _ in range(15):
