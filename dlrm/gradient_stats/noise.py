@@ -1,17 +1,10 @@
 """Noise scale of the dense gradient, averaged over a run."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field
-
-if TYPE_CHECKING:
-    # They need torch, which is not installed wherever advice is computed.
-    import torch
-
-    from dlrm.gradient_stats.moments import Moments
 
 RECENCY = 2
 """Exponent of the weight of a measurement: of batches of one size the i-th has weight i (i + 1), about i^2, so that
@@ -219,35 +212,6 @@ class NoiseState(BaseModel):
         if not self.traces:
             return None
         return {layer: _divide(self.squared_norms[layer], trace) for layer, trace in self.traces.items()}
-
-
-class LayerNoise:
-    """Estimator of the noise of each layer; all parameters of one module are one layer."""
-
-    def __init__(self, named_sizes: Sequence[tuple[str, int]]) -> None:
-        """Group parameters by layer. named_sizes: name and number of elements of each parameter, in the order of the
-        moments; a layer's parameters follow each other.
-        """
-        self._sizes: dict[str, int] = {}
-        for name, size in named_sizes:
-            layer = name.rpartition(".")[0]
-            self._sizes[layer] = self._sizes.get(layer, 0) + size
-
-    @property
-    def sizes(self) -> list[int]:
-        """Number of elements of each layer, in their order."""
-        return list(self._sizes.values())
-
-    def compute_sums(self, moments: "Moments") -> "torch.Tensor":
-        """Compute the sums over each layer that its noise is estimated from: see `Moments.compute_sums`."""
-        return moments.compute_sums(self.sizes)
-
-    def estimate(self, moments: "Moments", sums: "torch.Tensor") -> StepNoise | None:
-        """Estimate the noise of each layer; None if `Moments.estimate_noise` has no estimate.
-
-        sums: from `compute_sums`, on the host. No tensor of `moments` is read.
-        """
-        return moments.estimate_noise(sums, list(self._sizes))
 
 
 def _divide(above: float, below: float) -> float | None:

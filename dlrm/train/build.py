@@ -14,7 +14,7 @@ from dlrm.data.rows import DataSchema
 from dlrm.gradient_stats.estimator import Estimator
 from dlrm.gradient_stats.exact import ExactMoments
 from dlrm.gradient_stats.groups import GroupMoments
-from dlrm.gradient_stats.noise import LayerNoise
+from dlrm.gradient_stats.layer_noise import LayerNoise
 from dlrm.gradient_stats.variance_reduction import VarianceReduction
 from dlrm.model import encode_table_name, make_dense_part
 from dlrm.optimizers import AveragingOptimizer, SampleMemory, make_dense_optimizer

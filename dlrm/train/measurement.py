@@ -7,8 +7,9 @@ from typing import Generic, TypeVar
 import torch
 
 from dlrm.checkpoint.progress import RunProgress
+from dlrm.gradient_stats.layer_noise import LayerNoise
 from dlrm.gradient_stats.moments import Moments
-from dlrm.gradient_stats.noise import LayerNoise, StepNoise
+from dlrm.gradient_stats.noise import StepNoise
 from dlrm.gradient_stats.variance_reduction import ClippedFractions
 
 Result = TypeVar("Result")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from torch.optim import Optimizer
 
 from dlrm.gradient_stats.estimator import Share
-from dlrm.gradient_stats.noise import LayerNoise
+from dlrm.gradient_stats.layer_noise import LayerNoise
 from dlrm.gradient_stats.variance_reduction import VarianceReduction
 from dlrm.optimizers import SampleMemory, StepRates, set_average_weight, set_batch_fraction, set_learning_rate
 from dlrm.train.batch import DeviceBatch

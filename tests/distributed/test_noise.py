@@ -12,7 +12,8 @@ from dlrm.data.order import BLOCKS_PER_WINDOW, MIN_WINDOW_ROWS, SampleOrder
 from dlrm.gradient_stats.estimator import Estimator, Share
 from dlrm.gradient_stats.exact import ExactMoments
 from dlrm.gradient_stats.groups import GroupMoments
-from dlrm.gradient_stats.noise import LayerNoise, StepNoise
+from dlrm.gradient_stats.layer_noise import LayerNoise
+from dlrm.gradient_stats.noise import StepNoise
 from dlrm.model.mlp import Linear
 from sharding.comm.gradient_buffer import GradientBuffer
 from sharding.comm.process_groups import Ranks

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from dlrm.gradient_stats.noise import MIN_MEASUREMENTS, LayerNoise, NoiseState, StepNoise, approximate_student_quantile
+from dlrm.gradient_stats.layer_noise import LayerNoise
+from dlrm.gradient_stats.noise import MIN_MEASUREMENTS, NoiseState, StepNoise, approximate_student_quantile
 
 
 def state_of(traces: np.ndarray, norms: np.ndarray) -> NoiseState:
