@@ -8,12 +8,12 @@ from typing import Any
 from cli.experiments.search.halving import Rung, choose_survivors, estimate_rest, list_rungs
 from cli.experiments.search.records import UNTUNED, TrialRecord, TuningDirectory, name_run
 from cli.experiments.search.space import draw_settings, list_parameters
-from cli.experiments.trials.fields import VALIDATION_FRACTION, Settings, fix_end, get_field, set_fields
+from cli.experiments.trials.fields import VALIDATION_FRACTION, Settings, fix_end, get_field, parse_trial, set_fields
 from cli.experiments.trials.results import TrialResult, append_line, read_lines
 from cli.experiments.trials.runner import Runner, Trial
 from cli.local.errors import BadInputError, CommandError
 from cli.local.run_documents import read_resolved_job
-from dlrm.config import ConfigError, JobConfig, parse_job
+from dlrm.config import JobConfig, parse_job
 from dlrm.record import EndReason
 
 WHOLE = Rung(0, 1.0)
@@ -215,10 +215,7 @@ class Tuner:
 
     def _make_trial(self, number: int, rung: Rung, settings: Settings, fixed: Settings) -> Trial:
         document = set_fields(self._document, {**fixed, **settings})
-        try:
-            spec = parse_job(document)
-        except ConfigError as error:
-            raise BadInputError(*map(str, error.errors)) from None
+        spec = parse_trial(document)
         return Trial(
             key=name_run(number, rung.fraction),
             stage="grid" if rung.fraction == 1.0 else "rung",

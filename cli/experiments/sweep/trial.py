@@ -13,12 +13,13 @@ from cli.experiments.trials.fields import (
     format_value,
     get_field,
     is_open,
+    parse_trial,
     set_fields,
 )
 from cli.experiments.trials.results import Stage
 from cli.experiments.trials.runner import Trial
 from cli.local.errors import BadInputError
-from dlrm.config import EXECUTION_SETTINGS, ConfigError, JobSpec, parse_job
+from dlrm.config import EXECUTION_SETTINGS, JobSpec
 
 MAX_FAULTS = 10
 """Largest number of faults that are listed: one setting often has the faults of all."""
@@ -40,11 +41,9 @@ def make_trial(
                     "run.epochs: [halving] needs a number of epochs (valid: set it in the job or in [set])"
                 )
             document = set_fields(document, {"run.epochs": float(f"{epochs * fraction:.6g}")})
-        spec = parse_job(document)
     except BadInputError as error:
         raise BadInputError(*(line.removeprefix("--set ") for line in error.lines)) from None
-    except ConfigError as error:
-        raise BadInputError(*map(str, error.errors)) from None
+    spec = parse_trial(document)
     return Trial(
         key=_make_key(spec, varied),
         stage=stage,

@@ -5,8 +5,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from cli.local.errors import BadInputError
 from cli.local.set_option import Setting, apply_settings
-from dlrm.config import JobSpec
+from dlrm.config import ConfigError, JobSpec, parse_job
 
 Settings = Mapping[str, Any]
 """Values of fields of the job document, by dotted path."""
@@ -19,6 +20,14 @@ def set_fields(document: Mapping[str, Any], settings: Settings) -> dict[str, Any
     return apply_settings(
         document, [Setting(field, tuple(field.split(".")), value) for field, value in settings.items()]
     )
+
+
+def parse_trial(document: Mapping[str, Any]) -> JobSpec:
+    """Validate the job document of a trial. Raises BadInputError, with a line for each fault."""
+    try:
+        return parse_job(document)
+    except ConfigError as error:
+        raise BadInputError(*map(str, error.errors)) from None
 
 
 def get_field(document: Mapping[str, Any], field: str) -> Any:

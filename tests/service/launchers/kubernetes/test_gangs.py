@@ -105,7 +105,7 @@ def test_a_lost_node_ends_the_attempt_on_all_and_the_next_one_runs_elsewhere(sce
     scene.wait_for(job_id, "RUNNING")
     where = {pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"]: pod for pod in scene.cluster.pods()}
     lost = where["1"]["spec"]["nodeName"]
-    launcher = dict(scene.services.launchers.items())["kubernetes"]
+    launcher = scene.services.launchers["kubernetes"]
     before = launcher.capacity()
     scene.cluster.lose_node(lost)
     # The launch process of node 0 misses node 1 after 45 s, and the cluster does before.
