@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from fastapi import Depends, Request
 
 from service.access.principal import Principal, Role
-from service.http.problems import forbidden, unauthenticated
+from service.http.problems import READ_METHODS, forbidden, unauthenticated
 
 
 def get_bearer_token(request: Request) -> str | None:
@@ -19,7 +19,7 @@ def get_bearer_token(request: Request) -> str | None:
 def refuse_foreign_page(request: Request) -> None:
     """Raise ProblemError if a page of another site sends a change."""
     # SameSite treats all ports of a host as one site: a page of another program could send this cookie.
-    if request.method in {"GET", "HEAD"} or _is_own_page(request):
+    if request.method in READ_METHODS or _is_own_page(request):
         return
     raise forbidden("a signed-in browser may change something only from the service's own pages")
 

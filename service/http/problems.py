@@ -28,6 +28,8 @@ DATABASE_RETRY_SECONDS = 2
 BUSY_SECONDS = 2
 """Seconds after which a request may be repeated if it found no room."""
 METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
+READ_METHODS = frozenset({"GET", "HEAD"})
+"""Methods of requests that change nothing; no body of theirs is wanted."""
 
 
 class FieldProblem(BaseModel):

@@ -9,7 +9,7 @@ from dlrm.config import format_count
 from service.http.gate import API_PREFIX, INGEST_PREFIX, SESSION_PATH, get_sender_id
 from service.http.limits import Shares
 from service.http.middleware import HttpMiddleware
-from service.http.problems import ProblemError
+from service.http.problems import READ_METHODS, ProblemError
 
 JSON, TOML = "application/json", "application/toml"
 """Media types of bodies."""
@@ -100,7 +100,7 @@ def has_body(scope: Scope) -> bool:
 
 
 def _is_body_wanted(scope: Scope) -> bool:
-    return scope["path"].startswith(API_PREFIX) and scope["method"] not in {"GET", "HEAD"} and has_body(scope)
+    return scope["path"].startswith(API_PREFIX) and scope["method"] not in READ_METHODS and has_body(scope)
 
 
 def _get_headers(scope: Scope) -> dict[bytes, str]:

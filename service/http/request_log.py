@@ -11,7 +11,7 @@ from structlog.contextvars import bind_contextvars, clear_contextvars
 from service.http.gate import INGEST_PREFIX
 from service.http.limits import TokenBuckets
 from service.http.middleware import HttpMiddleware
-from service.http.problems import METHODS
+from service.http.problems import METHODS, READ_METHODS
 from service.http.request_origin import get_address
 from service.ids import new_id
 from service.observability.telemetry import Telemetry
@@ -83,7 +83,7 @@ class RequestLog(HttpMiddleware):
         # A name that somebody has made up would be a time series of its own.
         method = scope["method"] if scope["method"] in METHODS else "other"
         self._telemetry.request_seconds.labels(method, route, str(status)).observe(seconds)
-        if status < 400 and (method in ("GET", "HEAD") or scope["path"].startswith(INGEST_PREFIX)):
+        if status < 400 and (method in READ_METHODS or scope["path"].startswith(INGEST_PREFIX)):
             # Reads and reports come all the time, such as those of whoever follows a job.
             return
         if status in REFUSALS and self._refusals.take(get_address(scope)):
