@@ -128,7 +128,7 @@ class Reconciler:
     def _wait_to_restart(self, job: Job) -> None:
         number = job.num_attempts + 1
         if is_late(job):
-            message = f"deadline_seconds = {job.spec['deadline_seconds']} passed before attempt {number} could start"
+            message = f"deadline_seconds = {job.deadline_seconds} passed before attempt {number} could start"
             self._change(job, Change(JobState.FAILED, Reason.DEADLINE_EXCEEDED, actor=RECONCILER, message=message))
         elif job.restarts_at is None or now() >= job.restarts_at:
             self._change(
@@ -138,7 +138,7 @@ class Reconciler:
     def _start_again(self, job: Job, attempt: Attempt) -> None:
         """Start the process of an attempt that has only a row: the service ended before it started the process."""
         if is_late(job):
-            message = f"deadline_seconds = {job.spec['deadline_seconds']} passed before the attempt could be started"
+            message = f"deadline_seconds = {job.deadline_seconds} passed before the attempt could be started"
             self._record_stop(attempt, Reason.DEADLINE_EXCEEDED, message)
             return
         try:
@@ -154,7 +154,7 @@ class Reconciler:
         Nothing starts in its place. Processes that are left are killed as orphans once the machine is seen again.
         """
         if is_late(job) and attempt.stop_reason is None:
-            message = f"deadline_seconds = {job.spec['deadline_seconds']} passed while nothing was known of the attempt"
+            message = f"deadline_seconds = {job.deadline_seconds} passed while nothing was known of the attempt"
             self._record_stop(attempt, Reason.DEADLINE_EXCEEDED, message)
         if job.state == JobState.CANCELLING or is_late(job):
             self._handle_gone(job, attempt, launch, status)
@@ -166,7 +166,7 @@ class Reconciler:
         if job.state == JobState.CANCELLING:
             self._take_back(attempt, launch, Reason.USER_CANCELLED, job.message)
         elif is_late(job):
-            message = f"deadline_seconds = {job.spec['deadline_seconds']} passed before the attempt had a machine"
+            message = f"deadline_seconds = {job.deadline_seconds} passed before the attempt had a machine"
             self._take_back(attempt, launch, Reason.DEADLINE_EXCEEDED, message)
         else:
             self._explain(job, attempt, status)
@@ -197,7 +197,7 @@ class Reconciler:
             self._record_stop(attempt, Reason.OUT_OF_MEMORY, message)
             self._launchers[launch.launcher].kill(launch)
         elif is_late(job):
-            message = f"deadline_seconds = {job.spec['deadline_seconds']} passed while the job ran"
+            message = f"deadline_seconds = {job.deadline_seconds} passed while the job ran"
             self._stop(attempt, launch, Reason.DEADLINE_EXCEEDED, message)
 
     def _explain(self, job: Job, attempt: Attempt, status: LaunchStatus) -> None:

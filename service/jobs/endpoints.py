@@ -36,7 +36,7 @@ JOB_DOCUMENT = {"requestBody": {"required": True, "content": {JSON: _SCHEMA, TOM
 """Documentation of a body that is a job document."""
 
 CREATED_BEFORE: dict[int | str, dict[str, Any]] = {
-    200: {"model": JobView, "description": "The job that the same request created before"}
+    200: {"model": JobDetail, "description": "The job that the same request created before"}
 }
 
 
@@ -48,12 +48,12 @@ async def submit_job(
     principal: Submitter,
     response: Response,
     idempotency_key: IdempotencyKey = None,
-) -> JobView:
+) -> JobDetail:
     submission = Submission(document, principal, idempotency_key)
     return _announce(response, *await SUBMISSIONS.run(principal.owner, jobs.submit, submission))
 
 
-@router.get("", dependencies=[LongList])
+@router.get("", dependencies=[LongList], response_model=Page[JobView])
 @runs_in(LISTS)
 def list_jobs(
     jobs: Jobs,
@@ -70,7 +70,7 @@ def list_jobs(
     ] = None,
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
-) -> Page[JobView]:
+) -> Response:
     labels = tuple(_parse_label(text) for text in label or [])
     chosen = JobFilter(
         states=tuple(dict.fromkeys(state or ())),
@@ -81,7 +81,8 @@ def list_jobs(
         created_before=created_before,
         text=q,
     )
-    return jobs.list_page(chosen, principal, cursor=parse_id_cursor(cursor, "job"), limit=limit)
+    page = jobs.list_page(chosen, principal, cursor=parse_id_cursor(cursor, "job"), limit=limit)
+    return Response(page, media_type=JSON)
 
 
 @router.get("/{job_id}", response_model=JobDetail, responses=NOT_MODIFIED)
@@ -91,31 +92,31 @@ def get_job(job_id: str, request: Request, jobs: Jobs, principal: Viewer) -> Res
 
 @router.post("/{job_id}/cancel", status_code=202)
 @may_answer("conflict")
-def cancel_job(job_id: str, jobs: Jobs, principal: Submitter) -> JobView:
+def cancel_job(job_id: str, jobs: Jobs, principal: Submitter) -> JobDetail:
     return jobs.change(job_id, principal, actions.cancel)
 
 
 @router.post("/{job_id}/pause", status_code=202)
 @may_answer("conflict")
-def pause_job(job_id: str, jobs: Jobs, principal: Submitter) -> JobView:
+def pause_job(job_id: str, jobs: Jobs, principal: Submitter) -> JobDetail:
     return jobs.change(job_id, principal, actions.pause)
 
 
 @router.post("/{job_id}/resume", status_code=202)
 @may_answer("conflict")
-def resume_job(job_id: str, jobs: Jobs, principal: Submitter) -> JobView:
+def resume_job(job_id: str, jobs: Jobs, principal: Submitter) -> JobDetail:
     return jobs.change(job_id, principal, actions.resume)
 
 
 @router.post("/{job_id}/hold", status_code=202)
 @may_answer("conflict")
-def hold_job(job_id: str, jobs: Jobs, principal: Submitter) -> JobView:
+def hold_job(job_id: str, jobs: Jobs, principal: Submitter) -> JobDetail:
     return jobs.change(job_id, principal, actions.hold)
 
 
 @router.post("/{job_id}/release", status_code=202)
 @may_answer("conflict")
-def release_job(job_id: str, jobs: Jobs, principal: Submitter) -> JobView:
+def release_job(job_id: str, jobs: Jobs, principal: Submitter) -> JobDetail:
     return jobs.change(job_id, principal, actions.release)
 
 
@@ -127,7 +128,7 @@ async def restart_job(
     principal: Submitter,
     response: Response,
     idempotency_key: IdempotencyKey = None,
-) -> JobView:
+) -> JobDetail:
     restart = jobs.restart
     return _announce(response, *await SUBMISSIONS.run(principal.owner, restart, job_id, principal, idempotency_key))
 
@@ -160,7 +161,7 @@ def list_checkpoints(job_id: str, jobs: Jobs, principal: Viewer) -> CheckpointLi
     return CheckpointList(items=jobs.list_checkpoints(job_id, principal))
 
 
-def _announce(response: Response, job: JobView, is_new: bool) -> JobView:
+def _announce(response: Response, job: JobDetail, is_new: bool) -> JobDetail:
     """Set the status and the headers of the answer to a request that creates a job, and return the job."""
     response.status_code = 201 if is_new else 200
     response.headers["Location"] = f"/v1/jobs/{job.id}"

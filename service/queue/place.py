@@ -15,6 +15,7 @@ from service.queue.state import QueueState
 from service.reasons import Reason
 from service.schemas import QueuePlace
 from service.store.demand import find_misfit, get_full_demand
+from service.store.job_rows import JobRow
 from service.store.models import Job
 from service.store.quotas import QuotaRepository
 from service.store.states import JobState
@@ -88,7 +89,7 @@ def _round_up_to_minute(time: datetime) -> datetime:
     return (time + timedelta(minutes=1, microseconds=-1)).replace(second=0, microsecond=0)
 
 
-def explain_waits(session: Session, jobs: Sequence[Job], capacities: KnownCapacities) -> dict[str, tuple[Reason, str]]:
+def explain_waits(session: Session, jobs: Sequence[Job | JobRow], capacities: KnownCapacities) -> dict[str, Wait]:
     """Return what the queued ones of `jobs` wait for, as a reason and a sentence by job id.
 
     Held jobs, and jobs about to start, have their reason in their row. capacities: all that the jobs of each launcher
@@ -104,7 +105,7 @@ def explain_waits(session: Session, jobs: Sequence[Job], capacities: KnownCapaci
     return {job_id: wait for job_id, wait in waits.items() if wait is not None}
 
 
-def _explain(job: Job, state: QueueState) -> tuple[Reason, str] | None:
+def _explain(job: Job | JobRow, state: QueueState) -> Wait | None:
     if job.restarts_at is not None and job.restarts_at > state.time:
         return Reason.RESTARTING, job.message
     return state.find_wait(job.owner, get_full_demand(job), job.id)

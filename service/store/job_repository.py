@@ -1,24 +1,35 @@
 """SQL statements on jobs and their events."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, Text, cast, delete, func, inspect, select, tuple_, union_all, update
-from sqlalchemy.orm import Session, defer
+from sqlalchemy.orm import Session
 
 from service.launchers.protocol import Capacity
 from service.reasons import RECONCILER, Reason
 from service.store.filters import JobFilter, select_ids
-from service.store.models import Attempt, Event, Job, Metric, ReportedCheckpoint, StoredLogPart
+from service.store.job_rows import COLUMNS, JobRow
+from service.store.models import (
+    Attempt,
+    Event,
+    Job,
+    JobDocument,
+    JobLabel,
+    Metric,
+    ReportedCheckpoint,
+    StoredLogPart,
+)
 from service.store.states import ENDED, HOLDING, NOT_ENDED, JobState, check_transition
 from service.times import now
 
 MAX_EVENTS_CHARACTERS = 2**19
 """Characters of the messages and details of one page of events, as far as its last event begins before them."""
 
-
+FINAL_FIGURES = ("auc", "samples_per_second")
+"""Metrics of an outcome that lists show, as part of the progress."""
 HELD = tuple(func.sum(amount * Job.num_nodes) for amount in (Job.num_cores, Job.memory_bytes, Job.num_gpus))
 """Sums of the cores, memory and GPUs of jobs on all their machines; null if there are none."""
 
@@ -44,16 +55,34 @@ class JobRepository:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def add(self, job: Job, actor: str, message: str) -> None:
-        """Add a new job and its first event, which has `message`."""
+    def add(self, job: Job, document: JobDocument, labels: Mapping[str, str], actor: str, message: str) -> None:
+        """Add a new job with its document and labels, and its first event, which has `message`."""
         self._session.add(job)
         self._session.flush()
+        self._session.add(document)
+        self._session.add_all(JobLabel(job_id=job.id, name=name, value=value) for name, value in labels.items())
         event = {"time": job.created_at, "to_state": job.state, "reason": job.reason}
         self._add_event(job.id, "state", actor, message, **event)
 
     def get(self, job_id: str, *, for_update: bool = False) -> Job | None:
         """Return a job; None if absent. for_update: lock its row until the transaction ends."""
         return self._session.get(Job, job_id, with_for_update=for_update or None)
+
+    def get_document(self, job_id: str) -> JobDocument:
+        """Return the document of a job, which must exist."""
+        return self._session.get_one(JobDocument, job_id)
+
+    def get_labels(self, job_id: str) -> dict[str, str]:
+        """Return the labels of a job, in the order of their names."""
+        return self.list_labels([job_id]).get(job_id, {})
+
+    def list_labels(self, job_ids: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Return the labels of jobs, by job id and name, in the order of their names; jobs without are missing."""
+        labels: dict[str, dict[str, str]] = {}
+        query = select(JobLabel.job_id, JobLabel.name, JobLabel.value).where(JobLabel.job_id.in_(job_ids))
+        for job_id, name, value in self._session.execute(query.order_by(JobLabel.job_id, JobLabel.name)):
+            labels.setdefault(job_id, {})[name] = value
+        return labels
 
     def get_world_size(self, job_id: str) -> int:
         """Return the number of ranks of a job, which must exist."""
@@ -74,7 +103,9 @@ class JobRepository:
             raise StateChangedError(f"{job_id} is {job.state}, no longer {state}")
         return job
 
-    def list_page(self, chosen: JobFilter, *, visible_owner: str | None, before: str | None, limit: int) -> list[Job]:
+    def list_page(
+        self, chosen: JobFilter, *, visible_owner: str | None, before: str | None, limit: int
+    ) -> list[JobRow]:
         """List at most `limit` jobs, newest first, that `chosen` selects and that have an id below `before`.
 
         Jobs that are being deleted are left out. visible_owner: the only owner whose jobs are listed; None lists the
@@ -93,9 +124,8 @@ class JobRepository:
         elif chosen.states:
             query = query.where(Job.state == chosen.states[0])
         ids = self._session.scalars(query).all()
-        # Documents may be large, and lists do not show them.
-        query = select(Job).where(Job.id.in_(ids)).options(defer(Job.spec), defer(Job.resolved))
-        return list(self._session.scalars(query.order_by(Job.id.desc())))
+        rows = self._session.execute(select(*COLUMNS).where(Job.id.in_(ids)).order_by(Job.id.desc()))
+        return [JobRow(*row) for row in rows]
 
     def list_in_states(self, states: Sequence[JobState] | frozenset[JobState]) -> list[Job]:
         return list(self._session.scalars(select(Job).where(Job.state.in_(states)).order_by(Job.id)))
@@ -175,10 +205,20 @@ class JobRepository:
         """Set columns of a job, whatever they were; `change_state` alone sets its state."""
         self._session.execute(update(Job).where(Job.id == job_id).values(values))
 
-    def set_decided(self, job: Job, derived: list[dict[str, Any]], batch: dict[str, Any]) -> None:
+    def set_decided(self, job_id: str, derived: list[dict[str, Any]], batch: dict[str, Any]) -> None:
         """Record what a run decided once it knew its rows: the numbers that it derived, and its batch."""
-        resolved = {**job.resolved, "job": {**job.resolved["job"], "batch": batch}, "derived": derived}
-        self.update(job.id, resolved=resolved)
+        document = self.get_document(job_id)
+        resolved = document.resolved
+        document.resolved = {**resolved, "job": {**resolved["job"], "batch": batch}, "derived": derived}
+
+    def set_metrics(self, job: Job, metrics: Mapping[str, float | None], *, has_warnings: bool) -> None:
+        """Record the metrics of an outcome. Its AUC and speed, if there are any, replace those of the progress.
+
+        has_warnings: whether the metrics say something against the model.
+        """
+        self.get_document(job.id).metrics = dict(metrics)
+        final = {name: value for name in FINAL_FIGURES if (value := metrics.get(name)) is not None}
+        self.update(job.id, progress={**job.progress, **final}, has_warnings=has_warnings)
 
     def list_events(self, job_id: str, after: int, limit: int) -> tuple[list[Event], bool]:
         """List events of a job, oldest first, with ids above `after`; and return whether there are more of them.
@@ -217,8 +257,7 @@ class JobRepository:
 
     def find_heir(self, job_id: str) -> Job | None:
         """Return a job that has not ended and starts from the model of the job `job_id`; None if absent."""
-        source = Job.spec["run"]["warm_start"]["from"].as_string()
-        query = select(Job).where(Job.state.in_(NOT_ENDED), source == job_id).order_by(Job.id).limit(1)
+        query = select(Job).where(Job.state.in_(NOT_ENDED), Job.warm_start_job_id == job_id).order_by(Job.id).limit(1)
         return self._session.scalar(query)
 
     def remove_some_rows(self, job_id: str, limit: int) -> bool:
@@ -245,5 +284,4 @@ class JobRepository:
 
 def find_deadline(job: Job, start: datetime) -> datetime | None:
     """Return the time of a job's deadline, with its seconds counted from `start`; None if it has no deadline."""
-    seconds = job.spec["deadline_seconds"]
-    return None if seconds is None else start + timedelta(seconds=seconds)
+    return None if job.deadline_seconds is None else start + timedelta(seconds=job.deadline_seconds)

@@ -3,15 +3,18 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, UniqueConstraint, text
-from sqlalchemy.orm import Mapped, mapped_column, relationship
+from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, UniqueConstraint, false, text
+from sqlalchemy.orm import Mapped, mapped_column
 
 from service.database import Base
 from service.database.base import SerialId
 
 
 class Job(Base):
-    """A job. Only `JobRepository.change_state` changes `state`."""
+    """A job, without what may be large, its `JobDocument`: lists and each round of the control loop read many jobs.
+
+    Only `JobRepository.change_state` changes `state`.
+    """
 
     __tablename__ = "jobs"
     __table_args__ = (
@@ -26,6 +29,12 @@ class Job(Base):
             "deleting_at",
             sqlite_where=text("deleting_at IS NOT NULL"),
             postgresql_where=text("deleting_at IS NOT NULL"),
+        ),
+        Index(
+            "ix_jobs_warm_start",
+            "warm_start_job_id",
+            sqlite_where=text("warm_start_job_id IS NOT NULL"),
+            postgresql_where=text("warm_start_job_id IS NOT NULL"),
         ),
     )
 
@@ -66,17 +75,33 @@ class Job(Base):
     """Cores on each machine, as memory and GPUs."""
     memory_bytes: Mapped[int] = mapped_column(BigInteger)
     num_gpus: Mapped[int]
+    max_restarts: Mapped[int] = mapped_column(server_default="0")
+    deadline_seconds: Mapped[int | None]
+    """Seconds from the start or the submission of the job to `deadline_at`; null if it has no deadline."""
+    warm_start_job_id: Mapped[str | None] = mapped_column(String(40))
+    """Id of the job whose model this one starts from; null if it starts from none, or from a directory."""
+    placement: Mapped[dict[str, Any] | None]
+    """Fields of `dlrm.config.KubernetesConfig`: placement on a cluster; null if the document names none."""
+    progress: Mapped[dict[str, Any]]
+    has_warnings: Mapped[bool] = mapped_column(default=False, server_default=false())
+    """Whether the metrics of the last outcome say something against the model."""
+    run_directory: Mapped[str] = mapped_column(Text)
+    model_path: Mapped[str | None] = mapped_column(Text)
+    """Path or URI of the model, as the run has reported it; null before, and where the service looks for itself."""
+
+
+class JobDocument(Base):
+    """Parts of a job that may be large. Only requests for one job, and starts of attempts, read them."""
+
+    __tablename__ = "job_documents"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
     spec: Mapped[dict[str, Any]]
     """Job document as submitted, with defaults filled in."""
     resolved: Mapped[dict[str, Any]]
     """Fields of `dlrm.config.ResolvedJob`, with absolute paths; written to `spec.json` in the run directory."""
-    progress: Mapped[dict[str, Any]]
     metrics: Mapped[dict[str, Any]]
-    """Metrics of the last outcome."""
-    run_directory: Mapped[str] = mapped_column(Text)
-    model_path: Mapped[str | None] = mapped_column(Text)
-    """Path or URI of the model, as the run has reported it; null before, and where the service looks for itself."""
-    labels: Mapped[list["JobLabel"]] = relationship(lazy="selectin", order_by="JobLabel.name")
+    """Metrics of the last outcome; empty before."""
 
 
 class JobLabel(Base):

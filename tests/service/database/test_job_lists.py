@@ -62,7 +62,7 @@ def make_row(number: int) -> dict[str, Any]:
         "is_held": False,
         "launcher": "local",
         **dict.fromkeys(("world_size", "num_nodes", "num_cores", "memory_bytes", "num_gpus"), 1),
-        **{name: {"a": "b" * 1000} for name in ("spec", "resolved", "progress", "metrics")},
+        "progress": {"a": "b" * 1000},
         "run_directory": "",
     }
 
