@@ -117,6 +117,15 @@ class DerivedNumber(Answer, frozen=True):
     reason: str = ""
 
 
+class LabelCount(Answer, frozen=True):
+    """Label that jobs have."""
+
+    name: str
+    value: str
+    num_jobs: int
+    """Number of jobs with this label that the sender may know of."""
+
+
 class QueuePlace(Answer, frozen=True):
     """Place of a waiting job in the queue."""
 

@@ -18,6 +18,7 @@ from service.jobs import actions
 from service.jobs.deletion import Deletions
 from service.jobs.schemas import AttemptList, CheckpointList, DeletedJobView, EventView, JobDetail, JobView
 from service.jobs.service import Jobs, Submission
+from service.schemas import LabelCount
 from service.store.filters import JobFilter
 from service.store.states import JobState
 
@@ -64,9 +65,16 @@ def list_jobs(
     owner: Annotated[str | None, Query(max_length=63)] = None,
     created_after: Annotated[FilterTime | None, Query(description="submitted then or later")] = None,
     created_before: Annotated[FilterTime | None, Query(description="submitted earlier")] = None,
+    finished_after: Annotated[FilterTime | None, Query(description="ended then or later")] = None,
+    finished_before: Annotated[FilterTime | None, Query(description="ended earlier")] = None,
     q: Annotated[
         str | None,
-        Query(min_length=1, max_length=100, description="part of the name, of the id, or of the value of a label"),
+        Query(
+            min_length=1,
+            max_length=100,
+            description="part of the name, the owner, the id or the value of a label; the beginning of one if it has "
+            "fewer than three characters",
+        ),
     ] = None,
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
@@ -79,10 +87,26 @@ def list_jobs(
         owner=owner,
         created_after=created_after,
         created_before=created_before,
+        finished_after=finished_after,
+        finished_before=finished_before,
         text=q,
     )
     page = jobs.list_page(chosen, principal, cursor=parse_id_cursor(cursor, "job"), limit=limit)
     return Response(page, media_type=JSON)
+
+
+@router.get("/labels", dependencies=[LongList])
+@runs_in(LISTS)
+def list_labels(
+    jobs: Jobs,
+    principal: Viewer,
+    name: Annotated[str | None, Query(max_length=63, description="only values of this label")] = None,
+    cursor: Annotated[str | None, Query(max_length=127, description="`next_cursor` of the previous page")] = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 200,
+) -> Page[LabelCount]:
+    """List the labels of jobs by name and value, each with its number of jobs."""
+    after = None if cursor is None else _parse_label(cursor, "cursor")
+    return jobs.list_labels(name, principal, after=after, limit=limit)
 
 
 @router.get("/{job_id}", response_model=JobDetail, responses=NOT_MODIFIED)
@@ -168,8 +192,8 @@ def _announce(response: Response, job: JobDetail, is_new: bool) -> JobDetail:
     return job
 
 
-def _parse_label(text: str) -> tuple[str, str]:
+def _parse_label(text: str, parameter: str = "label") -> tuple[str, str]:
     name, separator, value = text.partition(":")
     if not separator:
-        raise invalid_request([FieldError("label", f"{text!r} has no value", "name:value, such as team:ads")])
+        raise invalid_request([FieldError(parameter, f"{text!r} has no value", "name:value, such as team:ads")])
     return name, value

@@ -36,11 +36,13 @@ from service.parts import depend_on
 from service.queue.place import explain_waits, find_place
 from service.quotas.service import check_submission
 from service.reasons import Reason
+from service.schemas import LabelCount
 from service.settings import Settings
 from service.store.attempt_repository import AttemptRepository
 from service.store.demand import compute_demand, get_full_demand, list_faults
 from service.store.filters import JobFilter
 from service.store.idempotency_repository import IdempotencyRepository
+from service.store.job_lists import JobLists
 from service.store.job_repository import JobRepository, StateChangedError
 from service.store.models import Job, JobDocument
 from service.store.run_facts import RunFacts
@@ -246,13 +248,28 @@ class JobService:
         cursor: id of the last job of the previous page.
         """
         with self._database.read() as session:
-            rows = JobRepository(session).list_page(
+            rows = JobLists(session).list_page(
                 chosen, visible_owner=principal.visible_owner, before=cursor, limit=limit + 1
             )
             shown = rows[:limit]
             labels = JobRepository(session).list_labels([job.id for job in shown])
             waits = explain_waits(session, shown, self._capacity.read())
         return dump_page(shown, labels, waits, next_cursor=shown[-1].id if len(rows) > limit else None)
+
+    def list_labels(
+        self, name: str | None, principal: Principal, *, after: tuple[str, str] | None, limit: int
+    ) -> Page[LabelCount]:
+        """Return one page of the labels of the jobs that `principal` may know of, each with its number of jobs.
+
+        name: only the values of this label; None lists all labels. after: last label of the previous page.
+        """
+        with self._database.read() as session:
+            found = JobLists(session).list_labels(
+                name, visible_owner=principal.visible_owner, after=after, limit=limit + 1
+            )
+        items = [LabelCount(name=name, value=value, num_jobs=number) for name, value, number in found[:limit]]
+        last = items[-1] if len(found) > limit else None
+        return Page(items=items, next_cursor=last and f"{last.name}:{last.value}")
 
     def get(self, job_id: str, principal: Principal) -> JobDetail:
         """Return a job with its document."""

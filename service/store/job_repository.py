@@ -5,19 +5,19 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Text, cast, delete, func, inspect, select, tuple_, union_all, update
+from sqlalchemy import ColumnElement, Text, cast, delete, func, inspect, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from service.launchers.protocol import Capacity
 from service.reasons import RECONCILER, Reason
-from service.store.filters import JobFilter, select_ids
-from service.store.job_rows import COLUMNS, JobRow
+from service.store.job_texts import make_text
 from service.store.models import (
     Attempt,
     Event,
     Job,
     JobDocument,
     JobLabel,
+    JobText,
     Metric,
     ReportedCheckpoint,
     StoredLogPart,
@@ -60,13 +60,21 @@ class JobRepository:
         self._session.add(job)
         self._session.flush()
         self._session.add(document)
-        self._session.add_all(JobLabel(job_id=job.id, name=name, value=value) for name, value in labels.items())
+        self.set_labels(job, labels)
         event = {"time": job.created_at, "to_state": job.state, "reason": job.reason}
         self._add_event(job.id, "state", actor, message, **event)
 
     def get(self, job_id: str, *, for_update: bool = False) -> Job | None:
         """Return a job; None if absent. for_update: lock its row until the transaction ends."""
         return self._session.get(Job, job_id, with_for_update=for_update or None)
+
+    def set_labels(self, job: Job, labels: Mapping[str, str]) -> None:
+        """Replace the labels of a job, and the text in which it is looked for."""
+        for table in (JobLabel, JobText):
+            self._session.execute(delete(table).where(table.job_id == job.id))
+        self._session.add_all(JobLabel(job_id=job.id, name=name, value=value) for name, value in labels.items())
+        self._session.add(JobText(job_id=job.id, text=make_text(job, labels)))
+        self._session.flush()
 
     def get_document(self, job_id: str) -> JobDocument:
         """Return the document of a job, which must exist."""
@@ -102,30 +110,6 @@ class JobRepository:
         if job.state != state:
             raise StateChangedError(f"{job_id} is {job.state}, no longer {state}")
         return job
-
-    def list_page(
-        self, chosen: JobFilter, *, visible_owner: str | None, before: str | None, limit: int
-    ) -> list[JobRow]:
-        """List at most `limit` jobs, newest first, that `chosen` selects and that have an id below `before`.
-
-        Jobs that are being deleted are left out. visible_owner: the only owner whose jobs are listed; None lists the
-        jobs of all owners.
-        """
-        query = select_ids(chosen).order_by(Job.id.desc()).limit(limit)
-        if visible_owner is not None:
-            query = query.where(Job.owner == visible_owner)
-        if before is not None:
-            query = query.where(Job.id < before)
-        if len(chosen.states) > 1:
-            # The newest of every state, then the newest of these: an index has the jobs of one state in order.
-            newest = [select(query.where(Job.state == state).subquery().c.id) for state in chosen.states]
-            union = union_all(*newest).subquery()
-            query = select(union.c.id).order_by(union.c.id.desc()).limit(limit)
-        elif chosen.states:
-            query = query.where(Job.state == chosen.states[0])
-        ids = self._session.scalars(query).all()
-        rows = self._session.execute(select(*COLUMNS).where(Job.id.in_(ids)).order_by(Job.id.desc()))
-        return [JobRow(*row) for row in rows]
 
     def list_in_states(self, states: Sequence[JobState] | frozenset[JobState]) -> list[Job]:
         return list(self._session.scalars(select(Job).where(Job.state.in_(states)).order_by(Job.id)))
@@ -212,7 +196,7 @@ class JobRepository:
         document.resolved = {**resolved, "job": {**resolved["job"], "batch": batch}, "derived": derived}
 
     def set_metrics(self, job: Job, metrics: Mapping[str, float | None], *, has_warnings: bool) -> None:
-        """Record the metrics of an outcome. Its AUC and speed, if there are any, replace those of the progress.
+        """Record the metrics of an outcome. The AUC and speed of the outcome, if any, replace those of the progress.
 
         has_warnings: whether the metrics say something against the model.
         """

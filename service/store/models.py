@@ -24,6 +24,7 @@ class Job(Base):
         Index("ix_jobs_owner_state", "owner", "state", "id"),
         Index("ix_jobs_state", "state", "id"),
         Index("ix_jobs_name", "name", "id"),
+        Index("ix_jobs_finished_at", "finished_at"),
         Index(
             "ix_jobs_deleting_at",
             "deleting_at",
@@ -113,6 +114,17 @@ class JobLabel(Base):
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
     name: Mapped[str] = mapped_column(String(63), primary_key=True)
     value: Mapped[str] = mapped_column(String(63))
+
+
+class JobText(Base):
+    """Text in which one job is looked for, see `service.store.job_texts`. On SQLite it must not be updated in place."""
+
+    __tablename__ = "job_texts"
+    __table_args__ = (UniqueConstraint("job_id"),)
+
+    id: Mapped[int] = mapped_column(SerialId, primary_key=True, autoincrement=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
+    text: Mapped[str] = mapped_column(Text)
 
 
 class IdempotencyKey(Base):

@@ -43,17 +43,25 @@ def find(api: Api, **params: Any) -> set[str]:
         ("ão pau", {"feed_1"}),
         ("0%", set()),
         ("%", set()),
-        ("_", {"feed_1", "feed-2", "ads-100"}),
+        ("_", set()),
+        ("f", {"feed_1", "feed-2"}),
+        ("Sã", {"feed_1"}),
+        ("ee", set()),
+        ("eed", {"feed_1", "feed-2"}),
+        ("tea", {"feed_1", "feed-2", "ads-100"}),
+        ('"', set()),
+        ('"feed', set()),
+        ("feed OR ads", set()),
         ("\\", set()),
         ("/", set()),
-        ("team", set()),
+        ("place", set()),
         ("' OR 1=1 --", set()),
     ],
 )
 def test_a_text_is_looked_for_in_names_ids_and_values_of_labels(
     shared_api: Api, jobs: dict[str, str], text: str, names: set[str]
 ) -> None:
-    # Every id contains "job_", so that "_" is found in all.
+    # The owner of all is "team". Fewer than three characters are looked for at the beginning of each part.
     assert jobs
     assert find(shared_api, q=text) == names
 
