@@ -21,7 +21,7 @@ from service.store.job_repository import Change, JobRepository, StateChangedErro
 from service.store.launches import make_launch
 from service.store.models import Attempt, Job
 from service.store.run_facts import RunFacts
-from service.store.states import WATCHED, AttemptState, JobState
+from service.store.states import AttemptState, JobState
 from service.times import now
 
 log = structlog.get_logger(__name__)
@@ -57,7 +57,7 @@ class Reconciler:
     def list_watched(self) -> list[Job]:
         """List the jobs that need reconciliation."""
         with self._database.read() as session:
-            return JobRepository(session).list_in_states(WATCHED)
+            return JobRepository(session).list_watched()
 
     def list_orphans(self) -> list[Launch]:
         """List the attempts with processes that have ended, or that the database does not know.

@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, Select, and_, func, not_, or_, select, tup
 from sqlalchemy.orm import Session
 
 from service.launchers.protocol import Capacity, LauncherCapacity
-from service.store.models import Job
+from service.store.models import IS_WATCHED, Job
 from service.store.states import HOLDING, JobState
 
 
@@ -60,7 +60,7 @@ class QueueRepository:
 
     def list_holding(self) -> list[Job]:
         """List the jobs that hold resources."""
-        query = select(Job).where(Job.state.in_(HOLDING), Job.launcher == self._launcher)
+        query = select(Job).where(IS_WATCHED, Job.state.in_(HOLDING), Job.launcher == self._launcher)
         return list(self._session.scalars(query))
 
     def list_run_seconds(self, owner: str, name: str, limit: int) -> list[float]:

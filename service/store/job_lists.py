@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, exists, func, select, tuple_, union_all
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
 from service.ids import get_first_id
 from service.store.filters import JobFilter
@@ -103,9 +103,10 @@ class JobLists:
 
 
 def _has_label(name: str, value: str) -> ColumnElement[bool]:
-    is_own = JobLabel.job_id == Job.id
+    own = aliased(JobLabel)
+    is_found = (own.job_id == Job.id, own.name == name, own.value == value)
     # The offset keeps PostgreSQL from reading all jobs with the label first.
-    return exists(select(JobLabel.name).where(is_own, JobLabel.name == name, JobLabel.value == value).offset(0))
+    return exists(select(own.name).where(*is_found).offset(0))
 
 
 def _limit_finish(chosen: JobFilter) -> list[ColumnElement[bool]]:

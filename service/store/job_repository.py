@@ -12,6 +12,7 @@ from service.launchers.protocol import Capacity
 from service.reasons import RECONCILER, Reason
 from service.store.job_texts import make_text
 from service.store.models import (
+    IS_WATCHED,
     Attempt,
     Event,
     Job,
@@ -73,7 +74,7 @@ class JobRepository:
         for table in (JobLabel, JobText):
             self._session.execute(delete(table).where(table.job_id == job.id))
         self._session.add_all(JobLabel(job_id=job.id, name=name, value=value) for name, value in labels.items())
-        self._session.add(JobText(job_id=job.id, text=make_text(job, labels)))
+        self._session.add(JobText(job_id=job.id, text=make_text(job.id, job.name, job.owner, labels)))
         self._session.flush()
 
     def get_document(self, job_id: str) -> JobDocument:
@@ -111,12 +112,13 @@ class JobRepository:
             raise StateChangedError(f"{job_id} is {job.state}, no longer {state}")
         return job
 
-    def list_in_states(self, states: Sequence[JobState] | frozenset[JobState]) -> list[Job]:
-        return list(self._session.scalars(select(Job).where(Job.state.in_(states)).order_by(Job.id)))
+    def list_watched(self) -> list[Job]:
+        """List the jobs that the reconciler looks after, oldest first."""
+        return list(self._session.scalars(select(Job).where(IS_WATCHED).order_by(Job.id)))
 
     def sum_reserved_capacity(self, launcher: str) -> Capacity:
         """Sum up the resources, on all their machines, of the jobs of a launcher that hold some."""
-        query = select(*HELD).where(Job.state.in_(HOLDING), Job.launcher == launcher)
+        query = select(*HELD).where(IS_WATCHED, Job.state.in_(HOLDING), Job.launcher == launcher)
         return Capacity(*(int(amount or 0) for amount in self._session.execute(query).one()))
 
     def count_by_state(self) -> dict[str, int]:

@@ -19,9 +19,9 @@ MIN_CHARACTERS = 3
 _INDEX = table("job_text_index", column("rowid"))
 
 
-def make_text(job: Job, labels: Mapping[str, str]) -> str:
+def make_text(job_id: str, name: str, owner: str, labels: Mapping[str, str]) -> str:
     """Make the text in which a job is looked for."""
-    return "".join(SEPARATOR + part for part in (job.name, job.owner, job.id, *labels.values())).lower()
+    return "".join(SEPARATOR + part for part in (name, owner, job_id, *labels.values())).lower()
 
 
 def select_containing(session: Session, text: str) -> Select[str]:

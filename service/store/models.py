@@ -1,6 +1,8 @@
 """Database tables of jobs: their attempts, events, checkpoints, reports, logs and quotas."""
 
+from collections.abc import Collection
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, UniqueConstraint, false, text
@@ -8,6 +10,14 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from service.database import Base
 from service.database.base import SerialId
+from service.store.states import ACTIVE_STATES, WATCHED
+
+
+def _is_one_of(states: Collection[StrEnum]) -> str:
+    return f"state IN ({', '.join(repr(state.value) for state in sorted(states))})"
+
+
+_WATCHED, _ACTIVE = _is_one_of(WATCHED), _is_one_of(ACTIVE_STATES)
 
 
 class Job(Base):
@@ -25,6 +35,7 @@ class Job(Base):
         Index("ix_jobs_state", "state", "id"),
         Index("ix_jobs_name", "name", "id"),
         Index("ix_jobs_finished_at", "finished_at"),
+        Index("ix_jobs_watched", "launcher", sqlite_where=text(_WATCHED), postgresql_where=text(_WATCHED)),
         Index(
             "ix_jobs_deleting_at",
             "deleting_at",
@@ -91,6 +102,10 @@ class Job(Base):
     """Path or URI of the model, as the run has reported it; null before, and where the service looks for itself."""
 
 
+IS_WATCHED = text(f"jobs.{_WATCHED}")
+"""Condition on jobs in a state of `WATCHED`, written as in the index of these few jobs, so that it serves."""
+
+
 class JobDocument(Base):
     """Parts of a job that may be large. Only requests for one job, and starts of attempts, read them."""
 
@@ -149,7 +164,10 @@ class Attempt(Base):
     """One start of a job."""
 
     __tablename__ = "attempts"
-    __table_args__ = (UniqueConstraint("job_id", "number"),)
+    __table_args__ = (
+        UniqueConstraint("job_id", "number"),
+        Index("ix_attempts_active", "lease_token", sqlite_where=text(_ACTIVE), postgresql_where=text(_ACTIVE)),
+    )
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
@@ -189,6 +207,10 @@ class Attempt(Base):
     """Ends of the ranks that failed, as `dlrm.record.RankEnd` has them; null until the attempt has ended."""
     reported_end: Mapped[dict[str, Any] | None]
     """End of the attempt as its launch process has reported it, `dlrm.record.AttemptEnd`; null before."""
+
+
+IS_ACTIVE = text(f"attempts.{_ACTIVE}")
+"""Condition on attempts that have not ended, written as in the index of these few, so that it serves."""
 
 
 class ReportedCheckpoint(Base):

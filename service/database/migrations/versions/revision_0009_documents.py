@@ -97,6 +97,10 @@ def upgrade() -> None:
         postgresql_where=sa.text("warm_start_job_id IS NOT NULL"),
     )
     op.create_index("ix_jobs_finished_at", "jobs", ["finished_at"])
+    watched = sa.text("state IN ('CANCELLING', 'PAUSING', 'RECOVERING', 'RUNNING', 'STARTING')")
+    op.create_index("ix_jobs_watched", "jobs", ["launcher"], sqlite_where=watched, postgresql_where=watched)
+    active = sa.text("state IN ('RUNNING', 'STARTING')")
+    op.create_index("ix_attempts_active", "attempts", ["lease_token"], sqlite_where=active, postgresql_where=active)
     _make_texts(connection)
 
 
