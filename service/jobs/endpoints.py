@@ -163,7 +163,7 @@ def delete_job(job_id: str, deletions: Deletions, principal: Submitter) -> Delet
     return deletions.delete(job_id, principal)
 
 
-@router.get("/{job_id}/events", dependencies=[LongList])
+@router.get("/{job_id}/events", dependencies=[LongList], response_model=Page[EventView])
 @runs_in(LISTS)
 def list_events(
     job_id: str,
@@ -171,8 +171,9 @@ def list_events(
     principal: Viewer,
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 200,
-) -> Page[EventView]:
-    return jobs.list_events(job_id, principal, parse_serial_cursor(cursor), limit)
+) -> Response:
+    page = jobs.list_events(job_id, principal, parse_serial_cursor(cursor), limit)
+    return Response(page.model_dump_json(), media_type=JSON)
 
 
 @router.get("/{job_id}/attempts")

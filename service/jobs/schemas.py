@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel
+from pydantic_core import to_json
 from sqlalchemy.orm import Session
 
 from dlrm.record import EvaluationSource, find_yardsticks, list_quality_warnings
@@ -11,7 +12,7 @@ from service import schemas
 from service.jobs.batch_stages import list_batch_stages
 from service.queue.place import Wait
 from service.reports.progress import CLEARED_PROGRESS
-from service.schemas import BriefProgress, Page, QueuePlace
+from service.schemas import BriefProgress, QueuePlace
 from service.store.job_repository import JobRepository
 from service.store.job_rows import JobRow, cut_message
 from service.store.models import Job, JobDocument
@@ -25,35 +26,29 @@ class JobView(schemas.Job, frozen=True):
     state: JobState
 
 
-_ROW_FIELDS = tuple(name for name in JobView.model_fields if name not in ("labels", "progress"))
-_PAGE = TypeAdapter(Page[JobView])
-_NOTHING: dict[str, str] = {}
+_ROW_FIELDS = tuple(name for name in JobView.model_fields if name not in ("has_warnings", "progress"))
+_PROGRESS_FIELDS = tuple(BriefProgress.model_fields)
 
 
-def dump_page(
-    rows: Sequence[JobRow],
-    labels: Mapping[str, dict[str, str]],
-    waits: Mapping[str, Wait],
-    *,
-    next_cursor: str | None,
-) -> bytes:
-    """Return the JSON of a page of jobs, without checks: the database has what it was given.
+def dump_page(rows: Sequence[JobRow], waits: Mapping[str, Wait], *, next_cursor: str | None) -> bytes:
+    """Return the JSON of a `Page[JobView]`, without checks of what the database has been given.
 
-    labels: by job id. waits: by job id, what jobs wait for, if that is not in their rows.
+    waits: by job id, what jobs wait for, if that is not in their rows.
     """
-    items = [_make_view(row, labels.get(row.id, _NOTHING), waits.get(row.id)) for row in rows]
-    return _PAGE.dump_json(Page[JobView].model_construct(items=items, next_cursor=next_cursor))
+    items = [_make_item(row, waits.get(row.id)) for row in rows]
+    return to_json({"items": items, "next_cursor": next_cursor}, inf_nan_mode="null")
 
 
-def _make_view(row: JobRow, labels: dict[str, str], wait: Wait | None) -> JobView:
-    values = {name: getattr(row, name) for name in _ROW_FIELDS}
+def _make_item(row: JobRow, wait: Wait | None) -> dict[str, Any]:
+    item = {name: getattr(row, name) for name in _ROW_FIELDS}
+    item["state"] = JobState(row.state)
     if wait is not None:
-        values["reason"], values["message"] = wait
-    values["state"], values["message"] = JobState(row.state), cut_message(values["message"])
-    values["has_warnings"] = row.has_warnings and row.state == JobState.SUCCEEDED
+        item["reason"], item["message"] = wait
+    item["message"] = cut_message(item["message"])
+    item["has_warnings"] = row.has_warnings and row.state == JobState.SUCCEEDED
     progress = row.progress if row.state in HOLDING else row.progress | CLEARED_PROGRESS
-    brief = BriefProgress.model_construct(**{name: progress.get(name) for name in BriefProgress.model_fields})
-    return JobView.model_construct(**values, labels=labels, progress=brief)
+    item["progress"] = {name: progress.get(name) for name in _PROGRESS_FIELDS}
+    return item
 
 
 class JobDetail(schemas.JobDetails, frozen=True):

@@ -252,9 +252,8 @@ class JobService:
                 chosen, visible_owner=principal.visible_owner, before=cursor, limit=limit + 1
             )
             shown = rows[:limit]
-            labels = JobRepository(session).list_labels([job.id for job in shown])
-            waits = explain_waits(session, shown, self._capacity.read())
-        return dump_page(shown, labels, waits, next_cursor=shown[-1].id if len(rows) > limit else None)
+            waits = explain_waits(session, shown, self._capacity.read)
+        return dump_page(shown, waits, next_cursor=shown[-1].id if len(rows) > limit else None)
 
     def list_labels(
         self, name: str | None, principal: Principal, *, after: tuple[str, str] | None, limit: int
@@ -275,9 +274,8 @@ class JobService:
         """Return a job with its document."""
         with self._database.read() as session:
             job = get_visible_job(session, job_id, principal)
-            capacities = self._capacity.read()
-            wait = explain_waits(session, [job], capacities).get(job.id)
-            place = find_place(session, job, wait, capacities.get(job.launcher))
+            wait = explain_waits(session, [job], self._capacity.read).get(job.id)
+            place = find_place(session, job, wait, self._capacity.read)
             return JobDetail.read(session, job, self._facts, wait, place)
 
     def list_events(self, job_id: str, principal: Principal, after: int, limit: int) -> Page[EventView]:

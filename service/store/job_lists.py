@@ -4,11 +4,11 @@ from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, exists, func, select, tuple_, union_all
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy.orm import Session
 
 from service.ids import get_first_id
 from service.store.filters import JobFilter
-from service.store.job_rows import COLUMNS, JobRow
+from service.store.job_rows import JOBS, LABELS, JobRow, get_columns
 from service.store.job_texts import contains, select_containing
 from service.store.models import Job, JobLabel
 
@@ -30,27 +30,28 @@ class JobLists:
         Jobs that are being deleted are left out. visible_owner: the only owner whose jobs are listed; None lists the
         jobs of all owners.
         """
+        columns = get_columns(self._session)
         conditions = self._list_conditions(chosen)
         if visible_owner is not None:
-            conditions.append(Job.owner == visible_owner)
-        query = select(*COLUMNS).where(*conditions)
-        job_id, labels = Job.id, list(chosen.labels)
+            conditions.append(JOBS.owner == visible_owner)
+        query = select(*columns).where(*conditions)
+        job_id, labels = JOBS.id, list(chosen.labels)
         if labels and not self._are_states_rare(chosen):
             # The index of the labels has the jobs of one in order.
             name, value = labels.pop()
-            query = query.join(JobLabel, JobLabel.job_id == Job.id)
-            query = query.where(JobLabel.name == name, JobLabel.value == value)
-            job_id = JobLabel.job_id
+            query = query.join(JobLabel.__table__, LABELS.job_id == JOBS.id)
+            query = query.where(LABELS.name == name, LABELS.value == value)
+            job_id = LABELS.job_id
         query = query.where(*(_has_label(name, value) for name, value in labels))
         query = query.where(*_limit_ids(chosen, before, job_id)).order_by(job_id.desc()).limit(limit)
         if len(chosen.states) > 1:
             # The newest of every state, then the newest of these: an index has the jobs of one state in order.
-            ids = query.with_only_columns(Job.id)
-            newest = [select(ids.where(Job.state == state).subquery().c.id) for state in chosen.states]
+            ids = query.with_only_columns(JOBS.id)
+            newest = [select(ids.where(JOBS.state == state).subquery().c.id) for state in chosen.states]
             found = self._session.scalars(union_all(*newest)).all()
-            query = select(*COLUMNS).where(Job.id.in_(sorted(found)[-limit:])).order_by(Job.id.desc())
+            query = select(*columns).where(JOBS.id.in_(sorted(found)[-limit:])).order_by(JOBS.id.desc())
         elif chosen.states:
-            query = query.where(Job.state == chosen.states[0])
+            query = query.where(JOBS.state == chosen.states[0])
         return [JobRow(*row) for row in self._session.execute(query)]
 
     def list_labels(
@@ -61,39 +62,39 @@ class JobLists:
         name: only values of this label; None lists all labels. visible_owner: the only owner whose jobs count; None
         counts the jobs of all owners. Jobs that are being deleted count too.
         """
-        query = select(JobLabel.name, JobLabel.value, func.count())
+        query = select(LABELS.name, LABELS.value, func.count())
         if visible_owner is not None:
-            query = query.join(Job, Job.id == JobLabel.job_id).where(Job.owner == visible_owner)
+            query = query.join(Job.__table__, JOBS.id == LABELS.job_id).where(JOBS.owner == visible_owner)
         if name is not None:
-            query = query.where(JobLabel.name == name)
+            query = query.where(LABELS.name == name)
         if after is not None:
-            query = query.where(tuple_(JobLabel.name, JobLabel.value) > after)
-        query = query.group_by(JobLabel.name, JobLabel.value).order_by(JobLabel.name, JobLabel.value).limit(limit)
+            query = query.where(tuple_(LABELS.name, LABELS.value) > after)
+        query = query.group_by(LABELS.name, LABELS.value).order_by(LABELS.name, LABELS.value).limit(limit)
         return [(row[0], row[1], row[2]) for row in self._session.execute(query)]
 
     def _list_conditions(self, chosen: JobFilter) -> list[ColumnElement[bool]]:
         """List the conditions on jobs but for states, labels and the range of ids."""
-        conditions: list[ColumnElement[bool]] = [Job.deleting_at.is_(None)]
+        conditions: list[ColumnElement[bool]] = [JOBS.deleting_at.is_(None)]
         if chosen.name is not None:
-            conditions.append(Job.name == chosen.name)
+            conditions.append(JOBS.name == chosen.name)
         if chosen.owner is not None:
-            conditions.append(Job.owner == chosen.owner)
+            conditions.append(JOBS.owner == chosen.owner)
         if chosen.created_after is not None:
-            conditions.append(Job.created_at >= chosen.created_after)
+            conditions.append(JOBS.created_at >= chosen.created_after)
         if chosen.created_before is not None:
-            conditions.append(Job.created_at < chosen.created_before)
+            conditions.append(JOBS.created_at < chosen.created_before)
         if finished := _limit_finish(chosen):
-            ids = select(Job.id).where(*finished)
-            conditions += [Job.id.in_(ids)] if self._are_few(ids) else finished
+            ids = select(JOBS.id).where(*finished)
+            conditions += [JOBS.id.in_(ids)] if self._are_few(ids) else finished
         if chosen.text is not None:
             ids = select_containing(self._session, chosen.text)
-            conditions.append(Job.id.in_(ids) if self._are_few(ids) else contains(chosen.text))
+            conditions.append(JOBS.id.in_(ids) if self._are_few(ids) else contains(chosen.text))
         return conditions
 
     def _are_states_rare(self, chosen: JobFilter) -> bool:
         """Whether few jobs have the states of a filter; False if it has none."""
         return bool(chosen.states) and all(
-            self._are_few(select(Job.id).where(Job.state == state)) for state in chosen.states
+            self._are_few(select(JOBS.id).where(JOBS.state == state)) for state in chosen.states
         )
 
     def _are_few(self, query: Select[Any]) -> bool:
@@ -103,8 +104,8 @@ class JobLists:
 
 
 def _has_label(name: str, value: str) -> ColumnElement[bool]:
-    own = aliased(JobLabel)
-    is_found = (own.job_id == Job.id, own.name == name, own.value == value)
+    own = JobLabel.__table__.alias().c
+    is_found = (own.job_id == JOBS.id, own.name == name, own.value == value)
     # The offset keeps PostgreSQL from reading all jobs with the label first.
     return exists(select(own.name).where(*is_found).offset(0))
 
@@ -112,9 +113,9 @@ def _has_label(name: str, value: str) -> ColumnElement[bool]:
 def _limit_finish(chosen: JobFilter) -> list[ColumnElement[bool]]:
     conditions: list[ColumnElement[bool]] = []
     if chosen.finished_after is not None:
-        conditions.append(Job.finished_at >= chosen.finished_after)
+        conditions.append(JOBS.finished_at >= chosen.finished_after)
     if chosen.finished_before is not None:
-        conditions.append(Job.finished_at < chosen.finished_before)
+        conditions.append(JOBS.finished_at < chosen.finished_before)
     return conditions
 
 

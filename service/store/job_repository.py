@@ -83,15 +83,8 @@ class JobRepository:
 
     def get_labels(self, job_id: str) -> dict[str, str]:
         """Return the labels of a job, in the order of their names."""
-        return self.list_labels([job_id]).get(job_id, {})
-
-    def list_labels(self, job_ids: Sequence[str]) -> dict[str, dict[str, str]]:
-        """Return the labels of jobs, by job id and name, in the order of their names; jobs without are missing."""
-        labels: dict[str, dict[str, str]] = {}
-        query = select(JobLabel.job_id, JobLabel.name, JobLabel.value).where(JobLabel.job_id.in_(job_ids))
-        for job_id, name, value in self._session.execute(query.order_by(JobLabel.job_id, JobLabel.name)):
-            labels.setdefault(job_id, {})[name] = value
-        return labels
+        query = select(JobLabel.name, JobLabel.value).where(JobLabel.job_id == job_id).order_by(JobLabel.name)
+        return {row[0]: row[1] for row in self._session.execute(query)}
 
     def get_world_size(self, job_id: str) -> int:
         """Return the number of ranks of a job, which must exist."""

@@ -1,15 +1,19 @@
-"""The part of a job that lists and forecasts of the queue read: some columns, without an object of the session."""
+"""The part of a job that lists show: some columns, without an object of the session."""
 
 from dataclasses import dataclass, fields
 from datetime import datetime
+from functools import cache
 from typing import Any
 
-from sqlalchemy import func
+from sqlalchemy import JSON, ColumnElement, func, literal_column, select
+from sqlalchemy.orm import Session
 
-from service.store.models import Job
+from service.store.models import Job, JobLabel
 
 MAX_MESSAGE_CHARACTERS = 160
 """Characters of a message in a list."""
+JOBS, LABELS = Job.__table__.c, JobLabel.__table__.c
+"""Columns for statements without the mapping to objects, which would take half of the time of a list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +42,26 @@ class JobRow:
     memory_bytes: int
     num_gpus: int
     progress: dict[str, Any]
+    labels: dict[str, str]
 
 
-COLUMNS = tuple(
-    func.substr(Job.message, 1, MAX_MESSAGE_CHARACTERS + 1) if field.name == "message" else getattr(Job, field.name)
-    for field in fields(JobRow)
-)
-"""Columns of a query for rows, in the order of the fields of `JobRow`."""
+_GROUPS = {"sqlite": func.json_group_object, "postgresql": func.json_object_agg}
+"""Function by kind of database that makes a JSON object of rows with a name and a value."""
+
+
+def get_columns(session: Session) -> tuple[ColumnElement[Any], ...]:
+    """Return the columns of a query for rows, in the order of the fields of `JobRow`."""
+    return _get_columns(session.get_bind().dialect.name)
+
+
+@cache
+def _get_columns(dialect: str) -> tuple[ColumnElement[Any], ...]:
+    labels = select(_GROUPS[dialect](LABELS.name, LABELS.value, type_=JSON)).where(LABELS.job_id == JOBS.id)
+    computed: dict[str, ColumnElement[Any]] = {
+        "message": func.substr(JOBS.message, 1, MAX_MESSAGE_CHARACTERS + 1),
+        "labels": func.coalesce(labels.correlate(Job.__table__).scalar_subquery(), literal_column("'{}'"), type_=JSON),
+    }
+    return tuple(computed[field.name] if field.name in computed else JOBS[field.name] for field in fields(JobRow))
 
 
 def cut_message(message: str) -> str:

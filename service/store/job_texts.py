@@ -12,10 +12,12 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, column, exists, literal_column, select, table
 from sqlalchemy.orm import Session
 
-from service.store.models import Job, JobText
+from service.store.job_rows import JOBS
+from service.store.models import JobText
 
 SEPARATOR = "\n\n"
 MIN_CHARACTERS = 3
+_TEXTS = JobText.__table__.c
 _INDEX = table("job_text_index", column("rowid"))
 
 
@@ -27,19 +29,19 @@ def make_text(job_id: str, name: str, owner: str, labels: Mapping[str, str]) -> 
 def select_containing(session: Session, text: str) -> Select[str]:
     """Select the ids of the jobs that contain a text, by the index."""
     needle = _make_needle(text)
-    query = select(JobText.job_id)
+    query = select(_TEXTS.job_id)
     if session.get_bind().dialect.name != "sqlite":
-        return query.where(JobText.text.contains(needle, autoescape=True))
+        return query.where(_TEXTS.text.contains(needle, autoescape=True))
     phrase = '"' + needle.replace('"', '""') + '"'
     found: ColumnElement[Any] = literal_column(_INDEX.name).op("MATCH")(phrase)
-    return query.join(_INDEX, _INDEX.c.rowid == JobText.id).where(found)
+    return query.join(_INDEX, _INDEX.c.rowid == _TEXTS.id).where(found)
 
 
 def contains(text: str) -> ColumnElement[bool]:
     """Return the condition that a job contains a text, for a query that looks at few jobs."""
-    is_found = JobText.text.contains(_make_needle(text), autoescape=True)
+    is_found = _TEXTS.text.contains(_make_needle(text), autoescape=True)
     # The offset keeps PostgreSQL from reading all texts first.
-    return exists(select(JobText.id).where(JobText.job_id == Job.id, is_found).offset(0))
+    return exists(select(_TEXTS.id).where(_TEXTS.job_id == JOBS.id, is_found).offset(0))
 
 
 def _make_needle(text: str) -> str:

@@ -28,7 +28,7 @@ class Job(Base):
 
     __tablename__ = "jobs"
     __table_args__ = (
-        Index("ix_jobs_queue", "state", "launcher", "priority", "created_at", "id"),
+        Index("ix_jobs_queue", "state", "launcher", "priority", "created_at", "id", "is_held", "restarts_at", "owner"),
         Index("ix_jobs_deadline", "state", "deadline_at"),
         Index("ix_jobs_owner", "owner", "id"),
         Index("ix_jobs_owner_state", "owner", "state", "id"),

@@ -96,6 +96,9 @@ def upgrade() -> None:
         sqlite_where=sa.text("warm_start_job_id IS NOT NULL"),
         postgresql_where=sa.text("warm_start_job_id IS NOT NULL"),
     )
+    op.drop_index("ix_jobs_queue", "jobs")
+    columns = ["state", "launcher", "priority", "created_at", "id", "is_held", "restarts_at", "owner"]
+    op.create_index("ix_jobs_queue", "jobs", columns)
     op.create_index("ix_jobs_finished_at", "jobs", ["finished_at"])
     watched = sa.text("state IN ('CANCELLING', 'PAUSING', 'RECOVERING', 'RUNNING', 'STARTING')")
     op.create_index("ix_jobs_watched", "jobs", ["launcher"], sqlite_where=watched, postgresql_where=watched)
