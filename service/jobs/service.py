@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Annotated, Any
 
 from sqlalchemy.exc import IntegrityError
@@ -274,8 +275,9 @@ class JobService:
         """Return a job with its document."""
         with self._database.read() as session:
             job = get_visible_job(session, job_id, principal)
-            wait = explain_waits(session, [job], self._capacity.read).get(job.id)
-            place = find_place(session, job, wait, self._capacity.read)
+            read_capacities = cache(self._capacity.read)
+            wait = explain_waits(session, [job], read_capacities).get(job.id)
+            place = find_place(session, job, wait, read_capacities)
             return JobDetail.read(session, job, self._facts, wait, place)
 
     def list_events(self, job_id: str, principal: Principal, after: int, limit: int) -> Page[EventView]:

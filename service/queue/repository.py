@@ -38,11 +38,9 @@ class QueueRepository:
         if room is not None:
             query = query.where(_is_within(room))
         # In two steps, each of which reads the index in its order and sorts nothing.
-        by_priority = query.with_only_columns(Job.priority).order_by(Job.priority.desc())
-        priority = self._session.scalar(by_priority.limit(1))
-        if priority is None:
-            return None
-        return self._session.scalar(query.where(Job.priority == priority).order_by(Job.created_at, Job.id).limit(1))
+        by_priority = query.with_only_columns(Job.priority).order_by(Job.priority.desc()).limit(1)
+        highest = select(by_priority.subquery().c.priority).scalar_subquery()
+        return self._session.scalar(query.where(Job.priority == highest).order_by(Job.created_at, Job.id).limit(1))
 
     def list_too_large(self, capacity: LauncherCapacity) -> list[Job]:
         """List waiting jobs that need more of one machine, or of all together, than there is."""
