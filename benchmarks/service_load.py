@@ -63,6 +63,8 @@ class Result:
     name: str
     seconds: list[float] = field(default_factory=list[float])
     statuses: Counter[int] = field(default_factory=Counter[int])
+    num_bytes: int = 0
+    """Bytes of the body of the last answer."""
 
     def describe(self) -> str:
         """Return a row of a table: name, requests, median, 99th percentile and largest milliseconds, other statuses."""
@@ -89,22 +91,23 @@ class Connection:
                 self._streams = await asyncio.open_connection(self._host, int(self._port), limit=2**20)
             reader, writer = self._streams
             writer.write(f"{method} {path} HTTP/1.1\r\n{self._head}{content}\r\n".encode() + body)
-            status = await _read_answer(reader)
+            status, result.num_bytes = await _read_answer(reader)
         except (OSError, asyncio.IncompleteReadError):
             status, self._streams = 0, None
         result.seconds.append(time.perf_counter() - start_seconds)
         result.statuses[status] += 1
 
 
-async def _read_answer(reader: asyncio.StreamReader) -> int:
+async def _read_answer(reader: asyncio.StreamReader) -> tuple[int, int]:
+    """Read an answer, and return its status and the bytes of its body."""
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
-    left = int(head.partition("content-length:")[2].split("\r\n")[0])
+    num_bytes = left = int(head.partition("content-length:")[2].split("\r\n")[0])
     while left:
         part = await reader.read(min(left, 2**20))
         if not part:
             raise asyncio.IncompleteReadError(b"", left)
         left -= len(part)
-    return int(head.split()[1])
+    return int(head.split()[1]), num_bytes
 
 
 async def _repeat(load: Load, interval_seconds: float, act: Callable[[int], Coroutine[Any, Any, None]]) -> None:

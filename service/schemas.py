@@ -42,32 +42,38 @@ class Page(Answer, Generic[Item], frozen=True):
     next_cursor: str | None = None
 
 
-class Progress(Answer, frozen=True):
-    """Progress of the last attempt of a job; a field is empty until it is reported."""
+class BriefProgress(Answer, frozen=True):
+    """Progress of the last attempt of a job, as in the list of jobs; a field is empty until it is reported."""
 
     phase: str | None = None
-    """Current phase, such as `training`; `phase`, `message` and `eta_seconds` are None while no attempt runs."""
-    message: str | None = None
-    """Details of the phase: its work, speed and remaining time."""
+    """Current phase, such as `training`; `phase` and `eta_seconds` are None while no attempt runs."""
     step: int | None = None
     num_steps: int | None = None
     """Batches of the whole run; an estimate if the batch grows by its noise scale."""
-    global_size: int | None = None
-    """Samples of a full batch at this step, which grows if the document says so."""
     done_fraction: float | None = None
     """Share of the run that is done, by samples."""
     loss: float | None = None
     auc: float | None = None
+    """AUC of the last evaluation; once an attempt has ended, the AUC of its outcome."""
     samples_per_second: float | None = None
-    """Speed, smoothed over several steps."""
+    """Speed, smoothed over several steps; once an attempt has ended, the speed of its outcome."""
     eta_seconds: float | None = None
     """Seconds until the last step, at the present speed."""
+
+
+class Progress(BriefProgress, frozen=True):
+    """Progress of the last attempt of a job; a field is empty until it is reported."""
+
+    message: str | None = None
+    """Details of the phase: its work, speed and remaining time; None while no attempt runs."""
+    global_size: int | None = None
+    """Samples of a full batch at this step, which grows if the document says so."""
     noise_scale: float | None = None
     """Noise scale in samples; None if it is not measured, or hidden by noise of its own."""
 
 
 class Job(Answer, frozen=True):
-    """Job, as in the list of jobs."""
+    """Job, as in the list of jobs: a small part of its `JobDetails`."""
 
     id: str
     name: str
@@ -77,7 +83,9 @@ class Job(Answer, frozen=True):
     reason: str = ""
     """Reason why the job waits or has ended, as a short identifier."""
     message: str = ""
-    """The reason as readable text, such as the error of the first rank that failed."""
+    """The reason as readable text, such as the error of the first rank that failed; cut in the list of jobs."""
+    has_warnings: bool = False
+    """Whether the job has succeeded and its metrics say something against the model."""
     is_held: bool = False
     """Whether the job, while it is queued, waits until it is released."""
     created_at: datetime
@@ -85,29 +93,15 @@ class Job(Answer, frozen=True):
     finished_at: datetime | None = None
     restarts_at: datetime | None = None
     """Earliest time of the next restart; None while the job does not wait for one."""
-    created_by: str = ""
-    """Name of the key that submitted the job."""
     owner: str = ""
     """Owner of the job; all keys of the same owner see it, and so do the keys of admins."""
-    restarted_from: str | None = None
-    """Id of the job, perhaps deleted since, whose document this one repeats; None if it was submitted."""
     num_attempts: int = 0
     launcher: str = "local"
     """Launcher of the job: `local`, processes on the machine of the service, or `kubernetes`, pods of a cluster."""
     num_nodes: int = 1
     """Number of machines; the largest one if the document leaves a range."""
     world_size: int
-    progress: Progress = Progress()
-    metrics: dict[str, float | None] = {}
-    """Metrics of the last evaluation, complete once the job has ended: speed and simple models' too."""
-    yardsticks: list[YardstickResult] = []
-    """Simple models that the model was compared with, on the same evaluation rows."""
-    warnings: list[str] = []
-    """Sentences on what the metrics say against the model of a job that has succeeded, with what to try."""
-    run_directory: str = ""
-    """Directory of the run as its machines see it; `files_at` of a single job says where people find it."""
-    model_path: str | None = None
-    """Directory of the trained model, or its URI in a bucket; None until it exists."""
+    progress: BriefProgress = BriefProgress()
 
     @property
     def has_ended(self) -> bool:
@@ -123,6 +117,15 @@ class DerivedNumber(Answer, frozen=True):
     reason: str = ""
 
 
+class LabelCount(Answer, frozen=True):
+    """Label that jobs have."""
+
+    name: str
+    value: str
+    num_jobs: int
+    """Number of jobs with this label that the sender may know of."""
+
+
 class QueuePlace(Answer, frozen=True):
     """Place of a waiting job in the queue."""
 
@@ -132,13 +135,6 @@ class QueuePlace(Answer, frozen=True):
     """Sentence on what the job waits for."""
     expected_start_at: datetime | None = None
     """Time at which the job is expected to start, to the minute; None if that cannot be said."""
-
-
-class DeletedJob(Job, frozen=True):
-    """Job that was deleted."""
-
-    files_left_at: str | None = None
-    """Place of the files that stay, since the service does not see them; None if they are removed."""
 
 
 class BatchStage(Answer, frozen=True):
@@ -154,6 +150,21 @@ class BatchStage(Answer, frozen=True):
 class JobDetails(Job, frozen=True):
     """Job with its document, in which all defaults are filled in."""
 
+    created_by: str = ""
+    """Name of the key that submitted the job."""
+    restarted_from: str | None = None
+    """Id of the job, perhaps deleted since, whose document this one repeats; None if it was submitted."""
+    progress: Progress = Progress()
+    metrics: dict[str, float | None] = {}
+    """Metrics of the last evaluation, complete once the job has ended: speed and simple models' too."""
+    yardsticks: list[YardstickResult] = []
+    """Simple models that the model was compared with, on the same evaluation rows."""
+    warnings: list[str] = []
+    """Sentences on what the metrics say against the model of a job that has succeeded, with what to try."""
+    run_directory: str = ""
+    """Directory of the run as its machines see it; `files_at` says where people find it."""
+    model_path: str | None = None
+    """Directory of the trained model, or its URI in a bucket; None until it exists."""
     files_at: str = ""
     """Place of the files of the run for people: a path on the service's machine, a URI, or a directory of a volume."""
     are_files_seen: bool = True
@@ -165,7 +176,14 @@ class JobDetails(Job, frozen=True):
     batch_stages: list[BatchStage] = []
     """Sizes of a batch that grows, in order; empty for a batch of one size."""
     queue: QueuePlace | None = None
-    """Place in the queue; None while the job does not wait there."""
+    """Place in the queue; None while the job does not wait there, and in answers to changes of the job."""
+
+
+class DeletedJob(JobDetails, frozen=True):
+    """Job that was deleted."""
+
+    files_left_at: str | None = None
+    """Place of the files that stay, since the service does not see them; None if they are removed."""
 
 
 class Event(Answer, frozen=True):

@@ -98,14 +98,14 @@ def make_jobs_table(jobs: Iterable[Job]) -> Table:
     table = make_table(*headings, left=texts, wraps=("owner", "name"), collapse_padding=True)
     for job in shown:
         done = job.progress.done_fraction
-        auc = job.progress.auc if job.metrics.get("auc") is None else job.metrics["auc"]
+        auc = job.progress.auc
         is_held_up = job.state == "STARTING" and job.reason != SCHEDULED
         shows_reason = is_held_up or job.state == "FAILED" or job.state in WAITING_STATES
         table.add_row(
             job.id,
             *(cut_cell(job.owner or "") for _ in owner),
             cut_cell(job.name),
-            format_state(job.state, has_warnings=bool(job.warnings)),
+            format_state(job.state, has_warnings=job.has_warnings),
             "" if done is None else f"{math.floor(100 * done)}%",
             "" if auc is None else f"{auc:.4f}",
             cut_cell(job.reason or "" if shows_reason else ""),
@@ -113,7 +113,7 @@ def make_jobs_table(jobs: Iterable[Job]) -> Table:
     return table
 
 
-def make_losses_table(jobs: Iterable[tuple[Job, Sequence[Checkpoint]]]) -> Table:
+def make_losses_table(jobs: Iterable[tuple[JobDetails, Sequence[Checkpoint]]]) -> Table:
     """Return a table of what is lost with each job: its checkpoints, with their size, and its model."""
     headings = ("id", "name", "state", "checkpoints", "model")
     table = make_table(*headings, left=headings, wraps=("name", "model"), collapse_padding=True)

@@ -70,13 +70,13 @@ class Client:
     def close(self) -> None:
         self._transport.close()
 
-    def submit(self, document: Mapping[str, Any], idempotency_key: str | None = None) -> Job:
+    def submit(self, document: Mapping[str, Any], idempotency_key: str | None = None) -> JobDetails:
         """Submit a job document, and return the new job.
 
         idempotency_key: two calls with the same key and document create only one job; a random key if omitted.
         """
         key = idempotency_key or uuid.uuid4().hex
-        return self._transport.post("/v1/jobs", document, idempotency_key=key).parse(Job)
+        return self._transport.post("/v1/jobs", document, idempotency_key=key).parse(JobDetails)
 
     def plan(self, document: Mapping[str, Any]) -> Plan:
         """Plan the job of a document without submitting it, which may take seconds."""
@@ -113,36 +113,36 @@ class Client:
     def job(self, job_id: str) -> JobDetails:
         return self._get(JobDetails, f"/v1/jobs/{job_id}")
 
-    def cancel(self, job_id: str) -> Job:
+    def cancel(self, job_id: str) -> JobDetails:
         """Ask a job to stop. This returns at once; the job becomes CANCELLED soon after."""
-        return self._transport.post(f"/v1/jobs/{job_id}/cancel").parse(Job)
+        return self._transport.post(f"/v1/jobs/{job_id}/cancel").parse(JobDetails)
 
-    def pause(self, job_id: str) -> Job:
+    def pause(self, job_id: str) -> JobDetails:
         """Ask a running job to save a checkpoint and stop.
 
         This returns at once; the job becomes PAUSED soon after, and stays so until `resume`.
         """
-        return self._transport.post(f"/v1/jobs/{job_id}/pause").parse(Job)
+        return self._transport.post(f"/v1/jobs/{job_id}/pause").parse(JobDetails)
 
-    def resume(self, job_id: str) -> Job:
+    def resume(self, job_id: str) -> JobDetails:
         """Queue a paused job again; it continues from its checkpoint once the scheduler starts it."""
-        return self._transport.post(f"/v1/jobs/{job_id}/resume").parse(Job)
+        return self._transport.post(f"/v1/jobs/{job_id}/resume").parse(JobDetails)
 
-    def hold(self, job_id: str) -> Job:
+    def hold(self, job_id: str) -> JobDetails:
         """Keep a queued job from starting, until `release`."""
-        return self._transport.post(f"/v1/jobs/{job_id}/hold").parse(Job)
+        return self._transport.post(f"/v1/jobs/{job_id}/hold").parse(JobDetails)
 
-    def release(self, job_id: str) -> Job:
+    def release(self, job_id: str) -> JobDetails:
         """Let a held job start when its turn comes."""
-        return self._transport.post(f"/v1/jobs/{job_id}/release").parse(Job)
+        return self._transport.post(f"/v1/jobs/{job_id}/release").parse(JobDetails)
 
-    def restart(self, job_id: str, idempotency_key: str | None = None) -> Job:
+    def restart(self, job_id: str, idempotency_key: str | None = None) -> JobDetails:
         """Create a job with the document of a job that has ended, and return the new one.
 
         idempotency_key: two calls with the same key and id create only one job; a random key if omitted.
         """
         key = idempotency_key or uuid.uuid4().hex
-        return self._transport.post(f"/v1/jobs/{job_id}/restart", idempotency_key=key).parse(Job)
+        return self._transport.post(f"/v1/jobs/{job_id}/restart", idempotency_key=key).parse(JobDetails)
 
     def delete(self, job_id: str) -> DeletedJob:
         """Delete a job that has ended, with its model, checkpoints, logs and metrics.

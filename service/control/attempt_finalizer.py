@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from sqlalchemy.orm import Session
 
+from dlrm.record import EvaluationSource, list_quality_warnings
 from service.control.restart_policy import UNCOUNTED, BackOff, count_restarts_left, has_progressed
 from service.control.verdict import ExitObservation, Verdict, decide
 from service.launchers.protocol import LaunchError, LaunchStatus
@@ -48,7 +49,7 @@ class AttemptFinalizer:
                     end=end,
                     stop_reason=Reason(stored_attempt.stop_reason) if stored_attempt.stop_reason else None,
                     stop_message=_find_stop_message(current, stored_attempt),
-                    num_restarts_left=count_restarts_left(all_attempts, current.spec["max_restarts"]),
+                    num_restarts_left=count_restarts_left(all_attempts, current.max_restarts),
                     has_progressed=has_progressed(all_attempts[-1]),
                 )
             )
@@ -56,7 +57,8 @@ class AttemptFinalizer:
             verdict = replace(verdict, message=verdict.message.replace("\0", ""))
             attempts.finish(attempt.id, verdict.attempt_state, verdict.reason, verdict.message, exit_code, now())
             if outcome is not None:
-                jobs.update(job.id, metrics=outcome.metrics)
+                warnings = list_quality_warnings(outcome.metrics, EvaluationSource.SHARE)
+                jobs.set_metrics(current, outcome.metrics, has_warnings=bool(warnings))
             self._apply_verdict(jobs, current, attempts.list_by_job(job.id), verdict)
 
     def record_failed_launch(self, job_id: str, error: LaunchError) -> None:
@@ -72,7 +74,7 @@ class AttemptFinalizer:
             reason, message, attempt = error.reason, str(error), all_attempts[-1]
             attempts.finish(attempt.id, AttemptState.FAILED, reason, message, None, now())
             change = Change(JobState.FAILED, reason, actor=RECONCILER, message=message, attempt=attempt.number)
-            if reason in UNCOUNTED or count_restarts_left(all_attempts, job.spec["max_restarts"]) > 0:
+            if reason in UNCOUNTED or count_restarts_left(all_attempts, job.max_restarts) > 0:
                 change = self._with_restart(replace(change, to_state=JobState.QUEUED), job, all_attempts)
             jobs.change_state(job, change)
 
@@ -93,7 +95,7 @@ class AttemptFinalizer:
         attempts in its message."""
         delay_seconds = self._back_off.compute_delay_seconds(attempts)
         restarts_at = now() + timedelta(seconds=delay_seconds)
-        num_left = count_restarts_left(attempts, job.spec["max_restarts"]) + (change.reason in UNCOUNTED)
+        num_left = count_restarts_left(attempts, job.max_restarts) + (change.reason in UNCOUNTED)
         attempt_text = f"attempt {len(attempts) + 1} of at most {len(attempts) + num_left} (if none makes progress)"
         plan = f"{attempt_text} starts {delay_seconds:g} s later, at {restarts_at:%H:%M:%S} UTC"
         return replace(change, message="; ".join(filter(None, (change.message, plan))), restarts_at=restarts_at)

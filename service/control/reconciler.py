@@ -21,7 +21,7 @@ from service.store.job_repository import Change, JobRepository, StateChangedErro
 from service.store.launches import make_launch
 from service.store.models import Attempt, Job
 from service.store.run_facts import RunFacts
-from service.store.states import WATCHED, AttemptState, JobState
+from service.store.states import AttemptState, JobState
 from service.times import now
 
 log = structlog.get_logger(__name__)
@@ -57,7 +57,7 @@ class Reconciler:
     def list_watched(self) -> list[Job]:
         """List the jobs that need reconciliation."""
         with self._database.read() as session:
-            return JobRepository(session).list_in_states(WATCHED)
+            return JobRepository(session).list_watched()
 
     def list_orphans(self) -> list[Launch]:
         """List the attempts with processes that have ended, or that the database does not know.
@@ -128,7 +128,7 @@ class Reconciler:
     def _wait_to_restart(self, job: Job) -> None:
         number = job.num_attempts + 1
         if is_late(job):
-            message = f"deadline_seconds = {job.spec['deadline_seconds']} passed before attempt {number} could start"
+            message = f"deadline_seconds = {job.deadline_seconds} passed before attempt {number} could start"
             self._change(job, Change(JobState.FAILED, Reason.DEADLINE_EXCEEDED, actor=RECONCILER, message=message))
         elif job.restarts_at is None or now() >= job.restarts_at:
             self._change(
@@ -138,7 +138,7 @@ class Reconciler:
     def _start_again(self, job: Job, attempt: Attempt) -> None:
         """Start the process of an attempt that has only a row: the service ended before it started the process."""
         if is_late(job):
-            message = f"deadline_seconds = {job.spec['deadline_seconds']} passed before the attempt could be started"
+            message = f"deadline_seconds = {job.deadline_seconds} passed before the attempt could be started"
             self._record_stop(attempt, Reason.DEADLINE_EXCEEDED, message)
             return
         try:
@@ -154,7 +154,7 @@ class Reconciler:
         Nothing starts in its place. Processes that are left are killed as orphans once the machine is seen again.
         """
         if is_late(job) and attempt.stop_reason is None:
-            message = f"deadline_seconds = {job.spec['deadline_seconds']} passed while nothing was known of the attempt"
+            message = f"deadline_seconds = {job.deadline_seconds} passed while nothing was known of the attempt"
             self._record_stop(attempt, Reason.DEADLINE_EXCEEDED, message)
         if job.state == JobState.CANCELLING or is_late(job):
             self._handle_gone(job, attempt, launch, status)
@@ -166,7 +166,7 @@ class Reconciler:
         if job.state == JobState.CANCELLING:
             self._take_back(attempt, launch, Reason.USER_CANCELLED, job.message)
         elif is_late(job):
-            message = f"deadline_seconds = {job.spec['deadline_seconds']} passed before the attempt had a machine"
+            message = f"deadline_seconds = {job.deadline_seconds} passed before the attempt had a machine"
             self._take_back(attempt, launch, Reason.DEADLINE_EXCEEDED, message)
         else:
             self._explain(job, attempt, status)
@@ -197,7 +197,7 @@ class Reconciler:
             self._record_stop(attempt, Reason.OUT_OF_MEMORY, message)
             self._launchers[launch.launcher].kill(launch)
         elif is_late(job):
-            message = f"deadline_seconds = {job.spec['deadline_seconds']} passed while the job ran"
+            message = f"deadline_seconds = {job.deadline_seconds} passed while the job ran"
             self._stop(attempt, launch, Reason.DEADLINE_EXCEEDED, message)
 
     def _explain(self, job: Job, attempt: Attempt, status: LaunchStatus) -> None:

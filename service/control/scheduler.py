@@ -114,7 +114,7 @@ class Scheduler:
         """Fail waiting jobs whose deadline has passed."""
         with self._leadership.write() as session:
             for job in list_late(session, now(), MAX_LATE):
-                message = f"deadline_seconds = {job.spec['deadline_seconds']} passed while the job waited"
+                message = f"deadline_seconds = {job.deadline_seconds} passed while the job waited"
                 change = Change(JobState.FAILED, Reason.DEADLINE_EXCEEDED, actor=SCHEDULER, message=message)
                 JobRepository(session).change_state(job, change)
 

@@ -14,7 +14,7 @@ from service.reports.progress import ReportedProgress
 from service.store.attempt_repository import AttemptRepository
 from service.store.job_repository import Change, JobRepository, StateChangedError
 from service.store.launches import make_launch
-from service.store.models import Attempt, Job
+from service.store.models import Attempt, Job, JobDocument
 from service.store.states import AttemptState, JobState
 from service.times import now
 
@@ -64,14 +64,16 @@ class Starter:
         """
         token, launcher = new_secret(), self._launchers[job.launcher]
         with self._leadership.write() as session:
-            JobRepository(session).expect(job.id, JobState.STARTING)
+            jobs = JobRepository(session)
+            jobs.expect(job.id, JobState.STARTING)
+            document = _dump_document(jobs.get_document(job.id))
             # Before the start: otherwise a leader on another machine might look for the process there, and miss it.
             AttemptRepository(session).update(attempt.id, token_hash=hash_secret(token), node=launcher.node)
         # A cluster may take almost as long as the leases last.
         self._leadership.renew()
         url = f"{launcher.ingest_url}/v1/ingest/{attempt.id}"
         target = PushTarget(url=url, token=token, shares_files=launcher.shares_files)
-        launcher.start(make_launch(job, attempt), LaunchFiles(_dump_document(job), target.model_dump_json()))
+        launcher.start(make_launch(job, attempt), LaunchFiles(document, target.model_dump_json()))
 
     def _choose_gpus(self, attempts: AttemptRepository, job: Job) -> list[int]:
         """Choose the lowest numbers of GPUs that no other attempt has. Raises StateChangedError if they are few.
@@ -89,6 +91,6 @@ class Starter:
         return free[:num_gpus]
 
 
-def _dump_document(job: Job) -> str:
+def _dump_document(document: JobDocument) -> str:
     # Through the model, whose form the trainer reads: another version of the service may have stored the document.
-    return ResolvedJob.model_validate_json(json.dumps(job.resolved)).model_dump_json(indent=1)
+    return ResolvedJob.model_validate_json(json.dumps(document.resolved)).model_dump_json(indent=1)

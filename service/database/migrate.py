@@ -24,12 +24,12 @@ def migrate(database: Database) -> None:
     with database.engine.execution_options(sqlite_begin="BEGIN IMMEDIATE").begin() as connection:
         if connection.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": ADVISORY_LOCK})
-        config = _make_config(connection)
+        config = make_config(connection)
         if not _is_newest(connection, ScriptDirectory.from_config(config)):
             command.upgrade(config, "head")
 
 
-def _make_config(connection: Connection) -> Config:
+def make_config(connection: Connection) -> Config:
     config = Config()
     config.set_main_option("script_location", "service.database:migrations")
     config.attributes["connection"] = connection

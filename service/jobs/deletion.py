@@ -20,7 +20,7 @@ from service.audit.models import AuditAction
 from service.database import Database
 from service.http.problems import conflict
 from service.jobs.actions import require_end
-from service.jobs.schemas import DeletedJobView, JobView
+from service.jobs.schemas import DeletedJobView, JobDetail
 from service.parts import depend_on
 from service.store.idempotency_repository import IdempotencyRepository
 from service.store.job_repository import JobRepository
@@ -83,7 +83,7 @@ class DeletionService:
                 session, principal.actor, AuditAction.JOB_DELETED, job_id, owner=job.owner, name=job.name
             )
             IdempotencyRepository(session).forget_job(job_id)
-            view = JobView.from_job(job, self._facts).model_dump()
+            view = JobDetail.read(session, job, self._facts).model_dump()
             # A job without an attempt has written nothing.
             left_at = None if shares_files or not job.num_attempts else self._facts.describe_place(job)
         self._on_change()

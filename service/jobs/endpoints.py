@@ -18,6 +18,7 @@ from service.jobs import actions
 from service.jobs.deletion import Deletions
 from service.jobs.schemas import AttemptList, CheckpointList, DeletedJobView, EventView, JobDetail, JobView
 from service.jobs.service import Jobs, Submission
+from service.schemas import LabelCount
 from service.store.filters import JobFilter
 from service.store.states import JobState
 
@@ -36,7 +37,7 @@ JOB_DOCUMENT = {"requestBody": {"required": True, "content": {JSON: _SCHEMA, TOM
 """Documentation of a body that is a job document."""
 
 CREATED_BEFORE: dict[int | str, dict[str, Any]] = {
-    200: {"model": JobView, "description": "The job that the same request created before"}
+    200: {"model": JobDetail, "description": "The job that the same request created before"}
 }
 
 
@@ -48,12 +49,12 @@ async def submit_job(
     principal: Submitter,
     response: Response,
     idempotency_key: IdempotencyKey = None,
-) -> JobView:
+) -> JobDetail:
     submission = Submission(document, principal, idempotency_key)
     return _announce(response, *await SUBMISSIONS.run(principal.owner, jobs.submit, submission))
 
 
-@router.get("", dependencies=[LongList])
+@router.get("", dependencies=[LongList], response_model=Page[JobView])
 @runs_in(LISTS)
 def list_jobs(
     jobs: Jobs,
@@ -64,13 +65,20 @@ def list_jobs(
     owner: Annotated[str | None, Query(max_length=63)] = None,
     created_after: Annotated[FilterTime | None, Query(description="submitted then or later")] = None,
     created_before: Annotated[FilterTime | None, Query(description="submitted earlier")] = None,
+    finished_after: Annotated[FilterTime | None, Query(description="ended then or later")] = None,
+    finished_before: Annotated[FilterTime | None, Query(description="ended earlier")] = None,
     q: Annotated[
         str | None,
-        Query(min_length=1, max_length=100, description="part of the name, of the id, or of the value of a label"),
+        Query(
+            min_length=1,
+            max_length=100,
+            description="part of the name, the owner, the id or the value of a label; the beginning of one if it has "
+            "fewer than three characters",
+        ),
     ] = None,
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
-) -> Page[JobView]:
+) -> Response:
     labels = tuple(_parse_label(text) for text in label or [])
     chosen = JobFilter(
         states=tuple(dict.fromkeys(state or ())),
@@ -79,9 +87,26 @@ def list_jobs(
         owner=owner,
         created_after=created_after,
         created_before=created_before,
+        finished_after=finished_after,
+        finished_before=finished_before,
         text=q,
     )
-    return jobs.list_page(chosen, principal, cursor=parse_id_cursor(cursor, "job"), limit=limit)
+    page = jobs.list_page(chosen, principal, cursor=parse_id_cursor(cursor, "job"), limit=limit)
+    return Response(page, media_type=JSON)
+
+
+@router.get("/labels", dependencies=[LongList])
+@runs_in(LISTS)
+def list_labels(
+    jobs: Jobs,
+    principal: Viewer,
+    name: Annotated[str | None, Query(max_length=63, description="only values of this label")] = None,
+    cursor: Annotated[str | None, Query(max_length=127, description="`next_cursor` of the previous page")] = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 200,
+) -> Page[LabelCount]:
+    """List the labels of jobs by name and value, each with its number of jobs."""
+    after = None if cursor is None else _parse_label(cursor, "cursor")
+    return jobs.list_labels(name, principal, after=after, limit=limit)
 
 
 @router.get("/{job_id}", response_model=JobDetail, responses=NOT_MODIFIED)
@@ -91,31 +116,31 @@ def get_job(job_id: str, request: Request, jobs: Jobs, principal: Viewer) -> Res
 
 @router.post("/{job_id}/cancel", status_code=202)
 @may_answer("conflict")
-def cancel_job(job_id: str, jobs: Jobs, principal: Submitter) -> JobView:
+def cancel_job(job_id: str, jobs: Jobs, principal: Submitter) -> JobDetail:
     return jobs.change(job_id, principal, actions.cancel)
 
 
 @router.post("/{job_id}/pause", status_code=202)
 @may_answer("conflict")
-def pause_job(job_id: str, jobs: Jobs, principal: Submitter) -> JobView:
+def pause_job(job_id: str, jobs: Jobs, principal: Submitter) -> JobDetail:
     return jobs.change(job_id, principal, actions.pause)
 
 
 @router.post("/{job_id}/resume", status_code=202)
 @may_answer("conflict")
-def resume_job(job_id: str, jobs: Jobs, principal: Submitter) -> JobView:
+def resume_job(job_id: str, jobs: Jobs, principal: Submitter) -> JobDetail:
     return jobs.change(job_id, principal, actions.resume)
 
 
 @router.post("/{job_id}/hold", status_code=202)
 @may_answer("conflict")
-def hold_job(job_id: str, jobs: Jobs, principal: Submitter) -> JobView:
+def hold_job(job_id: str, jobs: Jobs, principal: Submitter) -> JobDetail:
     return jobs.change(job_id, principal, actions.hold)
 
 
 @router.post("/{job_id}/release", status_code=202)
 @may_answer("conflict")
-def release_job(job_id: str, jobs: Jobs, principal: Submitter) -> JobView:
+def release_job(job_id: str, jobs: Jobs, principal: Submitter) -> JobDetail:
     return jobs.change(job_id, principal, actions.release)
 
 
@@ -127,7 +152,7 @@ async def restart_job(
     principal: Submitter,
     response: Response,
     idempotency_key: IdempotencyKey = None,
-) -> JobView:
+) -> JobDetail:
     restart = jobs.restart
     return _announce(response, *await SUBMISSIONS.run(principal.owner, restart, job_id, principal, idempotency_key))
 
@@ -138,7 +163,7 @@ def delete_job(job_id: str, deletions: Deletions, principal: Submitter) -> Delet
     return deletions.delete(job_id, principal)
 
 
-@router.get("/{job_id}/events", dependencies=[LongList])
+@router.get("/{job_id}/events", dependencies=[LongList], response_model=Page[EventView])
 @runs_in(LISTS)
 def list_events(
     job_id: str,
@@ -146,8 +171,9 @@ def list_events(
     principal: Viewer,
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 200,
-) -> Page[EventView]:
-    return jobs.list_events(job_id, principal, parse_serial_cursor(cursor), limit)
+) -> Response:
+    page = jobs.list_events(job_id, principal, parse_serial_cursor(cursor), limit)
+    return Response(page.model_dump_json(), media_type=JSON)
 
 
 @router.get("/{job_id}/attempts")
@@ -160,15 +186,15 @@ def list_checkpoints(job_id: str, jobs: Jobs, principal: Viewer) -> CheckpointLi
     return CheckpointList(items=jobs.list_checkpoints(job_id, principal))
 
 
-def _announce(response: Response, job: JobView, is_new: bool) -> JobView:
+def _announce(response: Response, job: JobDetail, is_new: bool) -> JobDetail:
     """Set the status and the headers of the answer to a request that creates a job, and return the job."""
     response.status_code = 201 if is_new else 200
     response.headers["Location"] = f"/v1/jobs/{job.id}"
     return job
 
 
-def _parse_label(text: str) -> tuple[str, str]:
+def _parse_label(text: str, parameter: str = "label") -> tuple[str, str]:
     name, separator, value = text.partition(":")
     if not separator:
-        raise invalid_request([FieldError("label", f"{text!r} has no value", "name:value, such as team:ads")])
+        raise invalid_request([FieldError(parameter, f"{text!r} has no value", "name:value, such as team:ads")])
     return name, value

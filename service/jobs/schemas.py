@@ -1,52 +1,94 @@
 """Jobs, events, attempts and checkpoints as the API returns them."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic_core import to_json
+from sqlalchemy.orm import Session
 
 from dlrm.record import EvaluationSource, find_yardsticks, list_quality_warnings
 from service import schemas
 from service.jobs.batch_stages import list_batch_stages
 from service.queue.place import Wait
 from service.reports.progress import CLEARED_PROGRESS
-from service.schemas import Progress, QueuePlace
-from service.store.models import Job
+from service.schemas import BriefProgress, QueuePlace
+from service.store.job_repository import JobRepository
+from service.store.job_rows import JobRow, cut_message
+from service.store.models import Job, JobDocument
 from service.store.run_facts import Checkpoint, RunFacts
 from service.store.states import HOLDING, AttemptState, JobState
 
 
 class JobView(schemas.Job, frozen=True):
-    """A job without its document, as lists show it."""
+    """A job as lists show it."""
+
+    state: JobState
+
+
+_ROW_FIELDS = tuple(name for name in JobView.model_fields if name not in ("has_warnings", "progress"))
+_PROGRESS_FIELDS = tuple(BriefProgress.model_fields)
+
+
+def dump_page(rows: Sequence[JobRow], waits: Mapping[str, Wait], *, next_cursor: str | None) -> bytes:
+    """Return the JSON of a `Page[JobView]`, without checks of what the database has been given.
+
+    waits: by job id, what jobs wait for, if that is not in their rows.
+    """
+    items = [_make_item(row, waits.get(row.id)) for row in rows]
+    return to_json({"items": items, "next_cursor": next_cursor}, inf_nan_mode="null")
+
+
+def _make_item(row: JobRow, wait: Wait | None) -> dict[str, Any]:
+    item = {name: getattr(row, name) for name in _ROW_FIELDS}
+    item["state"] = JobState(row.state)
+    if wait is not None:
+        item["reason"], item["message"] = wait
+    item["message"] = cut_message(item["message"])
+    item["has_warnings"] = row.has_warnings and row.state == JobState.SUCCEEDED
+    progress = row.progress if row.state in HOLDING else row.progress | CLEARED_PROGRESS
+    item["progress"] = {name: progress.get(name) for name in _PROGRESS_FIELDS}
+    return item
+
+
+class JobDetail(schemas.JobDetails, frozen=True):
+    """A job with its document."""
 
     state: JobState
 
     @classmethod
-    def from_job(cls, job: Job, facts: RunFacts, wait: Wait | None = None) -> "JobView":
-        """Build the schema. wait: what the job waits for, if that is not in its row."""
-        return cls.model_validate(_collect_fields(job, facts, wait))
-
-
-class DeletedJobView(JobView, schemas.DeletedJob, frozen=True):
-    """A job that was deleted."""
-
-
-class JobDetail(JobView, schemas.JobDetails, frozen=True):
-    """A job with its document."""
-
-    @classmethod
-    def from_job(
-        cls, job: Job, facts: RunFacts, wait: Wait | None = None, queue: QueuePlace | None = None
+    def read(
+        cls, session: Session, job: Job, facts: RunFacts, wait: Wait | None = None, queue: QueuePlace | None = None
     ) -> "JobDetail":
-        details = {
-            "spec": job.spec,
-            "derived": job.resolved["derived"],
-            "batch_stages": list_batch_stages(job.spec, job.resolved, job.progress.get("global_size")),
-            "queue": queue,
+        """Build the schema of `job`, a row of `session`. wait: what the job waits for, if that is not in its row."""
+        jobs = JobRepository(session)
+        document = jobs.get_document(job.id)
+        has_succeeded = job.state == JobState.SUCCEEDED
+        warnings = _list_warnings(document) if has_succeeded else []
+        details: dict[str, Any] = {
+            "labels": jobs.get_labels(job.id),
+            "progress": job.progress | ({} if job.state in HOLDING else CLEARED_PROGRESS),
+            "metrics": document.metrics,
+            "yardsticks": find_yardsticks(document.metrics),
+            "warnings": warnings,
+            "has_warnings": bool(warnings),
+            "model_path": facts.find_model(job) if has_succeeded else None,
             "files_at": facts.describe_place(job),
             "are_files_seen": facts.shares_files(job),
             "image": facts.find_image(job),
+            "spec": document.spec,
+            "derived": document.resolved["derived"],
+            "batch_stages": list_batch_stages(document.spec, document.resolved, job.progress.get("global_size")),
+            "queue": queue,
         }
-        return cls.model_validate(_collect_fields(job, facts, wait) | details)
+        if wait is not None:
+            details |= {"reason": wait[0], "message": wait[1]}
+        row = {name: getattr(job, name) for name in cls.model_fields if name not in details}
+        return cls.model_validate(row | details)
+
+
+class DeletedJobView(JobDetail, schemas.DeletedJob, frozen=True):
+    """A job that was deleted."""
 
 
 class EventView(schemas.Event, frozen=True, coerce_numbers_to_str=True):
@@ -84,24 +126,7 @@ class CheckpointList(BaseModel):
     items: list[CheckpointView]
 
 
-def _list_warnings(job: Job) -> list[str]:
-    if not list_quality_warnings(job.metrics, EvaluationSource.SHARE):
-        # Without the document, which a list of jobs does not read: it only decides on the words.
-        return []
-    data = job.spec["data"]
+def _list_warnings(document: JobDocument) -> list[str]:
+    data = document.spec["data"]
     source = EvaluationSource.of_job(data["format"], data["eval"])
-    return [warning.message for warning in list_quality_warnings(job.metrics, source)]
-
-
-def _collect_fields(job: Job, facts: RunFacts, wait: Wait | None) -> dict[str, Any]:
-    has_succeeded = job.state == JobState.SUCCEEDED
-    derived: dict[str, Any] = {
-        "labels": {label.name: label.value for label in job.labels},
-        "progress": Progress.model_validate(job.progress | ({} if job.state in HOLDING else CLEARED_PROGRESS)),
-        "model_path": facts.find_model(job) if has_succeeded else None,
-        "yardsticks": find_yardsticks(job.metrics),
-        "warnings": _list_warnings(job) if has_succeeded else [],
-    }
-    if wait is not None:
-        derived |= {"reason": wait[0], "message": wait[1]}
-    return {name: getattr(job, name) for name in JobView.model_fields if name not in derived} | derived
+    return [warning.message for warning in list_quality_warnings(document.metrics, source)]

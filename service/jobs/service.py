@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Annotated, Any
 
 from sqlalchemy.exc import IntegrityError
@@ -19,7 +20,7 @@ from service.capacity.known import KnownCapacity
 from service.database import Database
 from service.http.paging import Page
 from service.http.problems import ProblemError
-from service.ids import new_id
+from service.ids import is_id, new_id
 from service.jobs import actions
 from service.jobs.actions import require_end
 from service.jobs.document import (
@@ -29,20 +30,22 @@ from service.jobs.document import (
     resolve_job_paths,
     resolve_launcher,
 )
-from service.jobs.schemas import AttemptView, CheckpointView, EventView, JobDetail, JobView
+from service.jobs.schemas import AttemptView, CheckpointView, EventView, JobDetail, dump_page
 from service.jobs.warm_start import WarmStarts, hold_source
 from service.launchers.registry import Launchers
 from service.parts import depend_on
 from service.queue.place import explain_waits, find_place
 from service.quotas.service import check_submission
 from service.reasons import Reason
+from service.schemas import LabelCount
 from service.settings import Settings
 from service.store.attempt_repository import AttemptRepository
 from service.store.demand import compute_demand, get_full_demand, list_faults
 from service.store.filters import JobFilter
 from service.store.idempotency_repository import IdempotencyRepository
+from service.store.job_lists import JobLists
 from service.store.job_repository import JobRepository, StateChangedError
-from service.store.models import Job, JobLabel
+from service.store.models import Job, JobDocument
 from service.store.run_facts import RunFacts
 from service.store.states import JobState
 from service.times import now
@@ -106,7 +109,7 @@ class JobService:
         self._warm_starts = WarmStarts(database, settings, facts, launchers)
         self._on_change = on_change
 
-    def submit(self, submission: Submission) -> tuple[JobView, bool]:
+    def submit(self, submission: Submission) -> tuple[JobDetail, bool]:
         """Create a job, or find the one that an earlier identical submission created; the bool is whether it is new.
 
         Raises ConfigError if the document is invalid, and ProblemError if the job can never fit this machine or
@@ -117,9 +120,9 @@ class JobService:
             if earlier:
                 return earlier, False
         spec = parse_document(submission.document)
-        job = self._make_job(spec, submission)
+        job, document = self._make_job(spec, submission)
         try:
-            view, is_new = self._add(job, spec, submission)
+            view, is_new = self._add(job, document, spec, submission)
         except IntegrityError:
             # A concurrent submission with the same key was faster.
             with self._database.read() as session:
@@ -130,7 +133,7 @@ class JobService:
         self._on_change()
         return view, is_new
 
-    def _add(self, job: Job, spec: JobSpec, submission: Submission) -> tuple[JobView, bool]:
+    def _add(self, job: Job, document: JobDocument, spec: JobSpec, submission: Submission) -> tuple[JobDetail, bool]:
         with self._database.write() as session:
             earlier = self._find_earlier(session, submission)
             if earlier:
@@ -138,16 +141,16 @@ class JobService:
             hold_source(spec, session)
             jobs = JobRepository(session)
             check_submission(session, job.owner, get_full_demand(job).total)
-            jobs.add(job, actor=submission.principal.owner, message=submission.description)
+            jobs.add(job, document, spec.labels, actor=submission.principal.owner, message=submission.description)
             if submission.restarted is not None:
                 actor, earlier_id = submission.principal.actor, submission.restarted.id
                 self._audit.record_foreign(session, actor, AuditAction.JOB_RESTARTED, earlier_id, job.owner)
             if submission.idempotency_key is not None:
                 sender_id, request_hash = submission.principal.sender_id, submission.request_hash
                 IdempotencyRepository(session).add(sender_id, submission.idempotency_key, request_hash, job.id)
-            return JobView.from_job(job, self._facts), True
+            return JobDetail.read(session, job, self._facts), True
 
-    def _find_earlier(self, session: Session, submission: Submission) -> JobView | None:
+    def _find_earlier(self, session: Session, submission: Submission) -> JobDetail | None:
         """Return the job that this submission created before; None if it has no key or created none.
 
         Raises ProblemError if the key belongs to another request.
@@ -164,9 +167,9 @@ class JobService:
                 "send that request again, or use another key",
             )
         job = JobRepository(session).get(earlier.job_id)
-        return None if job is None else JobView.from_job(job, self._facts)
+        return None if job is None else JobDetail.read(session, job, self._facts)
 
-    def restart(self, job_id: str, principal: Principal, idempotency_key: str | None = None) -> tuple[JobView, bool]:
+    def restart(self, job_id: str, principal: Principal, idempotency_key: str | None = None) -> tuple[JobDetail, bool]:
         """Create a job with the document of an ended one, or find the job that an earlier identical request created;
         the bool is whether it is new.
 
@@ -175,10 +178,11 @@ class JobService:
         """
         with self._database.read() as session:
             job = get_visible_job(session, job_id, principal)
+            spec = JobRepository(session).get_document(job_id).spec
         require_end(job, "restarted")
-        return self.submit(Submission(job.spec, principal, idempotency_key, restarted=job))
+        return self.submit(Submission(spec, principal, idempotency_key, restarted=job))
 
-    def _make_job(self, spec: JobSpec, submission: Submission) -> Job:
+    def _make_job(self, spec: JobSpec, submission: Submission) -> tuple[Job, JobDocument]:
         name = resolve_launcher(spec, self._launchers)
         launcher = self._launchers[name]
         chosen = choose_machines(spec, name)
@@ -189,7 +193,8 @@ class JobService:
             raise ProblemError("cannot-fit", "; ".join(map(str, errors)), errors=errors)
         job_id = new_id("job")
         created_at = now()
-        return Job(
+        source = spec.run.warm_start.source if spec.run.warm_start else ""
+        job = Job(
             id=job_id,
             name=spec.name,
             priority=spec.priority,
@@ -209,15 +214,17 @@ class JobService:
             num_cores=demand.node.num_cores,
             memory_bytes=demand.node.memory_bytes,
             num_gpus=demand.node.num_gpus,
-            spec=spec.model_dump(mode="json"),
-            resolved=resolve_for_launcher(absolute, launcher).model_dump(mode="json"),
+            max_restarts=spec.max_restarts,
+            deadline_seconds=spec.deadline_seconds,
+            warm_start_job_id=source if is_id(source, "job") else None,
+            placement=spec.resources.kubernetes.model_dump(mode="json"),
             progress={},
-            metrics={},
             run_directory=str(launcher.places.runs_directory / job_id),
-            labels=[JobLabel(name=name, value=value) for name, value in spec.labels.items()],
         )
+        resolved = resolve_for_launcher(absolute, launcher).model_dump(mode="json")
+        return job, JobDocument(job_id=job_id, spec=spec.model_dump(mode="json"), resolved=resolved, metrics={})
 
-    def change(self, job_id: str, principal: Principal, action: Action) -> JobView:
+    def change(self, job_id: str, principal: Principal, action: Action) -> JobDetail:
         """Apply `action`, such as `actions.cancel`, to the current state of a job.
 
         It is repeated if the state was changed at the same time. Raises ProblemError if the state does not allow it.
@@ -228,7 +235,7 @@ class JobService:
                     job = get_visible_job(session, job_id, principal)
                     action(JobRepository(session), job, principal)
                     self._audit.record_foreign(session, principal.actor, _AUDITED[action], job.id, job.owner)
-                    view = JobView.from_job(job, self._facts)
+                    view = JobDetail.read(session, job, self._facts)
             except StateChangedError:
                 continue
             self._on_change()
@@ -236,28 +243,42 @@ class JobService:
 
     def list_page(
         self, chosen: JobFilter, principal: Principal, *, cursor: str | None = None, limit: int = 50
-    ) -> Page[JobView]:
-        """Return one page of the jobs that `principal` may know of, newest first.
+    ) -> bytes:
+        """Return the JSON of one page of the jobs that `principal` may know of, newest first.
 
         cursor: id of the last job of the previous page.
         """
         with self._database.read() as session:
-            rows = JobRepository(session).list_page(
+            rows = JobLists(session).list_page(
                 chosen, visible_owner=principal.visible_owner, before=cursor, limit=limit + 1
             )
-            waits = explain_waits(session, rows[:limit], self._capacity.read())
-            views = [JobView.from_job(job, self._facts, waits.get(job.id)) for job in rows[:limit]]
-        return Page(items=views, next_cursor=views[-1].id if len(rows) > limit else None)
+            shown = rows[:limit]
+            waits = explain_waits(session, shown, self._capacity.read)
+        return dump_page(shown, waits, next_cursor=shown[-1].id if len(rows) > limit else None)
+
+    def list_labels(
+        self, name: str | None, principal: Principal, *, after: tuple[str, str] | None, limit: int
+    ) -> Page[LabelCount]:
+        """Return one page of the labels of the jobs that `principal` may know of, each with its number of jobs.
+
+        name: only the values of this label; None lists all labels. after: last label of the previous page.
+        """
+        with self._database.read() as session:
+            found = JobLists(session).list_labels(
+                name, visible_owner=principal.visible_owner, after=after, limit=limit + 1
+            )
+        items = [LabelCount(name=name, value=value, num_jobs=number) for name, value, number in found[:limit]]
+        last = items[-1] if len(found) > limit else None
+        return Page(items=items, next_cursor=last and f"{last.name}:{last.value}")
 
     def get(self, job_id: str, principal: Principal) -> JobDetail:
         """Return a job with its document."""
         with self._database.read() as session:
             job = get_visible_job(session, job_id, principal)
-            capacities = self._capacity.read()
-            wait = explain_waits(session, [job], capacities).get(job.id)
-            return JobDetail.from_job(
-                job, self._facts, wait, find_place(session, job, wait, capacities.get(job.launcher))
-            )
+            read_capacities = cache(self._capacity.read)
+            wait = explain_waits(session, [job], read_capacities).get(job.id)
+            place = find_place(session, job, wait, read_capacities)
+            return JobDetail.read(session, job, self._facts, wait, place)
 
     def list_events(self, job_id: str, principal: Principal, after: int, limit: int) -> Page[EventView]:
         """Return one page of a job's events with ids above `after`, oldest first."""

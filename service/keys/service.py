@@ -1,6 +1,7 @@
 """Creation, list, check and revocation of keys."""
 
 import re
+import time
 from datetime import datetime, timedelta
 from typing import Annotated
 
@@ -25,6 +26,8 @@ from service.parts import depend_on
 from service.reasons import PARTS
 from service.times import now
 
+FOUND_SECONDS = 1.0
+MAX_FOUND = 1000
 FIRST_KEY = "admin"
 """Name and owner of the key that a service makes for itself."""
 
@@ -34,6 +37,8 @@ class KeyService:
         self._database = database
         self._audit = audit
         self._uses = uses
+        self._found: dict[str, tuple[float, ApiKey]] = {}
+        """Keys found lately, by hash, each with the monotonic time until which it is not looked up again."""
 
     def create(
         self,
@@ -109,16 +114,32 @@ class KeyService:
                 raise not_found("key", f"{key_id} that is not revoked")
             SessionRepository(session).remove_by_key(key_id)
             self._record(session, actor, AuditAction.KEY_REVOKED, key)
+        self._found.clear()
 
     def authenticate(self, secret: str, origin: RequestOrigin) -> Principal:
-        """Return the principal of a key. Raises ProblemError if it is unknown, expired or revoked."""
-        with self._database.read() as session:
-            try:
-                key = find_key(session, secret)
-            except RefusedError as error:
-                raise unauthenticated(str(error)) from None
+        """Return the principal of a key. Raises ProblemError if it is unknown, expired or revoked.
+
+        What is found counts for a second, since many a client sends many requests: another process of the service may
+        let a revoked key pass for as long.
+        """
+        key = self._recall(secret)
+        if key is None:
+            with self._database.read() as session:
+                try:
+                    key = find_key(session, secret)
+                except RefusedError as error:
+                    raise unauthenticated(str(error)) from None
+            if len(self._found) >= MAX_FOUND:
+                self._found.clear()
+            self._found[hash_secret(secret)] = (time.monotonic() + FOUND_SECONDS, key)
         self._uses.record(key)
         return Principal(key.id, key.name, key.owner, Role(key.role), origin)
+
+    def _recall(self, secret: str) -> ApiKey | None:
+        """Return a key that was found within the last second and has not expired since; None if absent."""
+        until, key = self._found.get(hash_secret(secret), (0.0, None))
+        is_expired = key is not None and key.expires_at is not None and key.expires_at <= now()
+        return key if time.monotonic() < until and not is_expired else None
 
     def _add(
         self, session: Session, name: str, role: Role, owner: str, expires_at: datetime | None, actor: Actor

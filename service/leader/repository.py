@@ -8,8 +8,7 @@ from sqlalchemy import or_, select, text, update
 from sqlalchemy.orm import Session
 
 from service.leader.models import LeaderRow
-from service.store.attempt_repository import ACTIVE_STATES
-from service.store.models import Attempt, Job
+from service.store.models import IS_ACTIVE, Attempt, Job
 from service.store.states import NOT_ENDED
 from service.times import Comparison
 
@@ -98,7 +97,7 @@ class LeaderRepository:
             Attempt.lease_token.is_(None), Attempt.lease_expires_at <= at, Attempt.lease_owner == (ended_owner or "")
         )
         is_other = or_(Attempt.lease_token.is_(None), Attempt.lease_token != lease.token)
-        query = select(Attempt).where(Attempt.state.in_(ACTIVE_STATES), is_other, is_free)
+        query = select(Attempt).where(IS_ACTIVE, is_other, is_free)
         attempts = list(self._session.scalars(query))
         for attempt in attempts:
             attempt.lease_owner, attempt.lease_token = lease.owner, lease.token
@@ -117,9 +116,7 @@ class LeaderRepository:
     def expire(self, token: int, at: datetime) -> None:
         """Let all leases of a leader end at a time; now if it stops, so that the next one need not wait."""
         self._session.execute(
-            update(Attempt)
-            .where(Attempt.state.in_(ACTIVE_STATES), Attempt.lease_token == token)
-            .values(lease_expires_at=at)
+            update(Attempt).where(IS_ACTIVE, Attempt.lease_token == token).values(lease_expires_at=at)
         )
 
 
@@ -127,8 +124,8 @@ _TIMES = (
     (Job, Job.deadline_at, Job.state.in_(NOT_ENDED)),
     (Job, Job.restarts_at, Job.state.in_(NOT_ENDED)),
     (Job, Job.at_head_since, Job.state.in_(NOT_ENDED)),
-    (Attempt, Attempt.stop_requested_at, Attempt.state.in_(ACTIVE_STATES)),
-    (Attempt, Attempt.lease_expires_at, Attempt.state.in_(ACTIVE_STATES)),
+    (Attempt, Attempt.stop_requested_at, IS_ACTIVE),
+    (Attempt, Attempt.lease_expires_at, IS_ACTIVE),
 )
 """Columns of times to compare with the present, in rows of jobs and attempts that have not ended."""
 

@@ -1,7 +1,7 @@
 """Place of a waiting job in the queue."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import cache
 
@@ -15,6 +15,7 @@ from service.queue.state import QueueState
 from service.reasons import Reason
 from service.schemas import QueuePlace
 from service.store.demand import find_misfit, get_full_demand
+from service.store.job_rows import JobRow
 from service.store.models import Job
 from service.store.quotas import QuotaRepository
 from service.store.states import JobState
@@ -30,15 +31,17 @@ NUM_EARLIER_RUNS = 9
 """Number of earlier runs of the same name whose median is taken as the length of a run."""
 
 
-def find_place(session: Session, job: Job, wait: Wait | None, capacity: LauncherCapacity | None) -> QueuePlace | None:
+def find_place(
+    session: Session, job: Job, wait: Wait | None, read_capacities: Callable[[], KnownCapacities]
+) -> QueuePlace | None:
     """Find the place of a job in the queue; None while it does not wait there for resources.
 
-    wait: what it waits for, from `explain_waits`. capacity: all that jobs of its launcher may occupy; None if that
-    is not known.
+    wait: what it waits for, from `explain_waits`. read_capacities: reads all that the jobs of each launcher may occupy.
     """
     time = now()
     if job.state != JobState.QUEUED or job.is_held or (job.restarts_at is not None and job.restarts_at > time):
         return None
+    capacity = read_capacities().get(job.launcher)
     num_ahead = QueueRepository(session, job.launcher).count_ahead(job, time)
     is_unknown = num_ahead > MAX_AHEAD or find_misfit(get_full_demand(job), capacity) is not None
     seconds = None if is_unknown else _forecast_start(session, job, capacity, time)
@@ -88,23 +91,26 @@ def _round_up_to_minute(time: datetime) -> datetime:
     return (time + timedelta(minutes=1, microseconds=-1)).replace(second=0, microsecond=0)
 
 
-def explain_waits(session: Session, jobs: Sequence[Job], capacities: KnownCapacities) -> dict[str, tuple[Reason, str]]:
+def explain_waits(
+    session: Session, jobs: Sequence[Job | JobRow], read_capacities: Callable[[], KnownCapacities]
+) -> dict[str, Wait]:
     """Return what the queued ones of `jobs` wait for, as a reason and a sentence by job id.
 
-    Held jobs, and jobs about to start, have their reason in their row. capacities: all that the jobs of each launcher
-    may occupy.
+    Held jobs, and jobs about to start, have their reason in their row. read_capacities: reads all that the jobs of each
+    launcher may occupy.
     """
     time = now()
     queued = [job for job in jobs if job.state == JobState.QUEUED and not job.is_held]
     if not queued:
         return {}
+    capacities = read_capacities()
     launchers = {job.launcher for job in queued}
     states = {name: QueueState.read(session, name, capacities.get(name), time) for name in launchers}
     waits = {job.id: _explain(job, states[job.launcher]) for job in queued}
     return {job_id: wait for job_id, wait in waits.items() if wait is not None}
 
 
-def _explain(job: Job, state: QueueState) -> tuple[Reason, str] | None:
+def _explain(job: Job | JobRow, state: QueueState) -> Wait | None:
     if job.restarts_at is not None and job.restarts_at > state.time:
         return Reason.RESTARTING, job.message
     return state.find_wait(job.owner, get_full_demand(job), job.id)

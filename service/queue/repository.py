@@ -4,14 +4,11 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, Select, and_, func, not_, or_, select, tuple_, update
-from sqlalchemy.orm import Session, defer
+from sqlalchemy.orm import Session
 
 from service.launchers.protocol import Capacity, LauncherCapacity
-from service.store.models import Job
+from service.store.models import IS_WATCHED, Job
 from service.store.states import HOLDING, JobState
-
-_WITHOUT_DOCUMENTS = (defer(Job.spec, raiseload=True), defer(Job.resolved, raiseload=True))
-"""Options of a query for jobs without their documents, which may be large."""
 
 
 class QueueRepository:
@@ -41,11 +38,9 @@ class QueueRepository:
         if room is not None:
             query = query.where(_is_within(room))
         # In two steps, each of which reads the index in its order and sorts nothing.
-        by_priority = query.with_only_columns(Job.priority).order_by(Job.priority.desc())
-        priority = self._session.scalar(by_priority.limit(1))
-        if priority is None:
-            return None
-        return self._session.scalar(query.where(Job.priority == priority).order_by(Job.created_at, Job.id).limit(1))
+        by_priority = query.with_only_columns(Job.priority).order_by(Job.priority.desc()).limit(1)
+        highest = select(by_priority.subquery().c.priority).scalar_subquery()
+        return self._session.scalar(query.where(Job.priority == highest).order_by(Job.created_at, Job.id).limit(1))
 
     def list_too_large(self, capacity: LauncherCapacity) -> list[Job]:
         """List waiting jobs that need more of one machine, or of all together, than there is."""
@@ -58,12 +53,12 @@ class QueueRepository:
 
     def list_ahead(self, job: Job, at: datetime, limit: int) -> list[Job]:
         """List at most `limit` of the jobs that `count_ahead` counts, in their order."""
-        query = self._select_ready(at).where(_is_ahead(job)).options(*_WITHOUT_DOCUMENTS)
+        query = self._select_ready(at).where(_is_ahead(job))
         return list(self._session.scalars(query.order_by(Job.priority.desc(), Job.created_at, Job.id).limit(limit)))
 
     def list_holding(self) -> list[Job]:
         """List the jobs that hold resources."""
-        query = select(Job).where(Job.state.in_(HOLDING), Job.launcher == self._launcher).options(*_WITHOUT_DOCUMENTS)
+        query = select(Job).where(IS_WATCHED, Job.state.in_(HOLDING), Job.launcher == self._launcher)
         return list(self._session.scalars(query))
 
     def list_run_seconds(self, owner: str, name: str, limit: int) -> list[float]:

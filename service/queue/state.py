@@ -48,7 +48,9 @@ class QueueState:
         """
         queue = QueueRepository(session, launcher)
         reserved = JobRepository(session).sum_reserved_capacity(launcher)
-        quotas, usages = QuotaRepository(session).list_by_owner(), QuotaRepository(session).sum_usages()
+        quotas = QuotaRepository(session).list_by_owner()
+        # Without quotas it does not matter who holds what.
+        usages = QuotaRepository(session).sum_usages() if quotas else {}
         head = queue.find_first(at, capacity=capacity, room=None, full=list_full(quotas, usages), tried=tried)
         return cls(at, capacity.total.minus(reserved) if capacity else UNLIMITED, quotas, usages, head, capacity)
 

@@ -230,12 +230,12 @@ def _record_decided(jobs: JobRepository, job: Job, report: EventReport) -> None:
     """Record what the run decided, and the numbers that it derived; nothing if they are not as they should be."""
     try:
         decided = _Decided.model_validate(report.details)
-        batch = BatchConfig.model_validate({**job.resolved["job"]["batch"], **decided.batch})
+        batch = BatchConfig.model_validate({**jobs.get_document(job.id).resolved["job"]["batch"], **decided.batch})
     except ValidationError:
         return
     if decided.derived:
         derived = [number.model_dump(mode="json") for number in decided.derived[:_MAX_DERIVED]]
-        jobs.set_decided(job, derived, batch.model_dump(mode="json"))
+        jobs.set_decided(job.id, derived, batch.model_dump(mode="json"))
 
 
 def _make_metric(

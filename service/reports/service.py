@@ -18,10 +18,11 @@ from service.reports.ingest import AttemptEndedError, BadLineError, GapError, St
 from service.reports.repository import MetricQuery, ReportRepository
 from service.reports.schemas import NewReports
 from service.schemas import AttemptStart, LogPart, MetricPage
-from service.store.attempt_repository import ACTIVE_STATES, AttemptRepository
+from service.store.attempt_repository import AttemptRepository
 from service.store.job_repository import JobRepository
 from service.store.models import Attempt, Job
 from service.store.run_facts import RunFacts
+from service.store.states import ACTIVE_STATES
 
 
 class ReportService:

@@ -9,10 +9,8 @@ from sqlalchemy.orm import Session
 
 from dlrm.record import AttemptEnd, CheckpointReport
 from service.reasons import Reason
-from service.store.models import Attempt, Job, ReportedCheckpoint
-from service.store.states import ENDED, AttemptState
-
-ACTIVE_STATES = frozenset({AttemptState.STARTING, AttemptState.RUNNING})
+from service.store.models import IS_ACTIVE, Attempt, Job, ReportedCheckpoint
+from service.store.states import ACTIVE_STATES, ENDED, AttemptState
 
 
 class AttemptRepository:
@@ -34,7 +32,7 @@ class AttemptRepository:
 
     def list_active(self) -> list[Attempt]:
         """List the attempts that have not ended, of all jobs."""
-        return list(self._session.scalars(select(Attempt).where(Attempt.state.in_(ACTIVE_STATES))))
+        return list(self._session.scalars(select(Attempt).where(IS_ACTIVE)))
 
     def is_open(self, attempt_id: str) -> bool:
         """Whether neither an attempt nor its job has ended, as the database says now; an unknown one has."""

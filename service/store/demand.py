@@ -6,6 +6,7 @@ from dlrm.config import FieldError, JobSpec, format_count
 from hostinfo.sizes import format_giga, format_giga_limit, guess_size_base
 from service.launchers.protocol import Capacity, Demand, LauncherCapacity
 from service.reasons import Reason
+from service.store.job_rows import JobRow
 from service.store.models import Job
 
 
@@ -117,6 +118,6 @@ def find_first_lack(demand: Capacity, free: Capacity) -> tuple[Reason, str] | No
     return None
 
 
-def get_full_demand(job: Job) -> Demand:
+def get_full_demand(job: Job | JobRow) -> Demand:
     """Return what a job needs of each of its machines."""
     return Demand(Capacity(job.num_cores, job.memory_bytes, job.num_gpus), job.num_nodes, job.min_nodes)

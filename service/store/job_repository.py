@@ -1,24 +1,36 @@
 """SQL statements on jobs and their events."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Text, cast, delete, func, inspect, select, tuple_, union_all, update
-from sqlalchemy.orm import Session, defer
+from sqlalchemy import ColumnElement, Text, cast, delete, func, inspect, select, tuple_, update
+from sqlalchemy.orm import Session
 
 from service.launchers.protocol import Capacity
 from service.reasons import RECONCILER, Reason
-from service.store.filters import JobFilter, select_ids
-from service.store.models import Attempt, Event, Job, Metric, ReportedCheckpoint, StoredLogPart
+from service.store.job_texts import make_text
+from service.store.models import (
+    IS_WATCHED,
+    Attempt,
+    Event,
+    Job,
+    JobDocument,
+    JobLabel,
+    JobText,
+    Metric,
+    ReportedCheckpoint,
+    StoredLogPart,
+)
 from service.store.states import ENDED, HOLDING, NOT_ENDED, JobState, check_transition
 from service.times import now
 
 MAX_EVENTS_CHARACTERS = 2**19
 """Characters of the messages and details of one page of events, as far as its last event begins before them."""
 
-
+FINAL_FIGURES = ("auc", "samples_per_second")
+"""Metrics of an outcome that lists show, as part of the progress."""
 HELD = tuple(func.sum(amount * Job.num_nodes) for amount in (Job.num_cores, Job.memory_bytes, Job.num_gpus))
 """Sums of the cores, memory and GPUs of jobs on all their machines; null if there are none."""
 
@@ -44,16 +56,35 @@ class JobRepository:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def add(self, job: Job, actor: str, message: str) -> None:
-        """Add a new job and its first event, which has `message`."""
+    def add(self, job: Job, document: JobDocument, labels: Mapping[str, str], actor: str, message: str) -> None:
+        """Add a new job with its document and labels, and its first event, which has `message`."""
         self._session.add(job)
         self._session.flush()
+        self._session.add(document)
+        self.set_labels(job, labels)
         event = {"time": job.created_at, "to_state": job.state, "reason": job.reason}
         self._add_event(job.id, "state", actor, message, **event)
 
     def get(self, job_id: str, *, for_update: bool = False) -> Job | None:
         """Return a job; None if absent. for_update: lock its row until the transaction ends."""
         return self._session.get(Job, job_id, with_for_update=for_update or None)
+
+    def set_labels(self, job: Job, labels: Mapping[str, str]) -> None:
+        """Replace the labels of a job, and the text in which it is looked for."""
+        for table in (JobLabel, JobText):
+            self._session.execute(delete(table).where(table.job_id == job.id))
+        self._session.add_all(JobLabel(job_id=job.id, name=name, value=value) for name, value in labels.items())
+        self._session.add(JobText(job_id=job.id, text=make_text(job.id, job.name, job.owner, labels)))
+        self._session.flush()
+
+    def get_document(self, job_id: str) -> JobDocument:
+        """Return the document of a job, which must exist."""
+        return self._session.get_one(JobDocument, job_id)
+
+    def get_labels(self, job_id: str) -> dict[str, str]:
+        """Return the labels of a job, in the order of their names."""
+        query = select(JobLabel.name, JobLabel.value).where(JobLabel.job_id == job_id).order_by(JobLabel.name)
+        return {row[0]: row[1] for row in self._session.execute(query)}
 
     def get_world_size(self, job_id: str) -> int:
         """Return the number of ranks of a job, which must exist."""
@@ -74,35 +105,13 @@ class JobRepository:
             raise StateChangedError(f"{job_id} is {job.state}, no longer {state}")
         return job
 
-    def list_page(self, chosen: JobFilter, *, visible_owner: str | None, before: str | None, limit: int) -> list[Job]:
-        """List at most `limit` jobs, newest first, that `chosen` selects and that have an id below `before`.
-
-        Jobs that are being deleted are left out. visible_owner: the only owner whose jobs are listed; None lists the
-        jobs of all owners.
-        """
-        query = select_ids(chosen).order_by(Job.id.desc()).limit(limit)
-        if visible_owner is not None:
-            query = query.where(Job.owner == visible_owner)
-        if before is not None:
-            query = query.where(Job.id < before)
-        if len(chosen.states) > 1:
-            # The newest of every state, then the newest of these: an index has the jobs of one state in order.
-            newest = [select(query.where(Job.state == state).subquery().c.id) for state in chosen.states]
-            union = union_all(*newest).subquery()
-            query = select(union.c.id).order_by(union.c.id.desc()).limit(limit)
-        elif chosen.states:
-            query = query.where(Job.state == chosen.states[0])
-        ids = self._session.scalars(query).all()
-        # Documents may be large, and lists do not show them.
-        query = select(Job).where(Job.id.in_(ids)).options(defer(Job.spec), defer(Job.resolved))
-        return list(self._session.scalars(query.order_by(Job.id.desc())))
-
-    def list_in_states(self, states: Sequence[JobState] | frozenset[JobState]) -> list[Job]:
-        return list(self._session.scalars(select(Job).where(Job.state.in_(states)).order_by(Job.id)))
+    def list_watched(self) -> list[Job]:
+        """List the jobs that the reconciler looks after, oldest first."""
+        return list(self._session.scalars(select(Job).where(IS_WATCHED).order_by(Job.id)))
 
     def sum_reserved_capacity(self, launcher: str) -> Capacity:
         """Sum up the resources, on all their machines, of the jobs of a launcher that hold some."""
-        query = select(*HELD).where(Job.state.in_(HOLDING), Job.launcher == launcher)
+        query = select(*HELD).where(IS_WATCHED, Job.state.in_(HOLDING), Job.launcher == launcher)
         return Capacity(*(int(amount or 0) for amount in self._session.execute(query).one()))
 
     def count_by_state(self) -> dict[str, int]:
@@ -175,10 +184,20 @@ class JobRepository:
         """Set columns of a job, whatever they were; `change_state` alone sets its state."""
         self._session.execute(update(Job).where(Job.id == job_id).values(values))
 
-    def set_decided(self, job: Job, derived: list[dict[str, Any]], batch: dict[str, Any]) -> None:
+    def set_decided(self, job_id: str, derived: list[dict[str, Any]], batch: dict[str, Any]) -> None:
         """Record what a run decided once it knew its rows: the numbers that it derived, and its batch."""
-        resolved = {**job.resolved, "job": {**job.resolved["job"], "batch": batch}, "derived": derived}
-        self.update(job.id, resolved=resolved)
+        document = self.get_document(job_id)
+        resolved = document.resolved
+        document.resolved = {**resolved, "job": {**resolved["job"], "batch": batch}, "derived": derived}
+
+    def set_metrics(self, job: Job, metrics: Mapping[str, float | None], *, has_warnings: bool) -> None:
+        """Record the metrics of an outcome. The AUC and speed of the outcome, if any, replace those of the progress.
+
+        has_warnings: whether the metrics say something against the model.
+        """
+        self.get_document(job.id).metrics = dict(metrics)
+        final = {name: value for name in FINAL_FIGURES if (value := metrics.get(name)) is not None}
+        self.update(job.id, progress={**job.progress, **final}, has_warnings=has_warnings)
 
     def list_events(self, job_id: str, after: int, limit: int) -> tuple[list[Event], bool]:
         """List events of a job, oldest first, with ids above `after`; and return whether there are more of them.
@@ -217,8 +236,7 @@ class JobRepository:
 
     def find_heir(self, job_id: str) -> Job | None:
         """Return a job that has not ended and starts from the model of the job `job_id`; None if absent."""
-        source = Job.spec["run"]["warm_start"]["from"].as_string()
-        query = select(Job).where(Job.state.in_(NOT_ENDED), source == job_id).order_by(Job.id).limit(1)
+        query = select(Job).where(Job.state.in_(NOT_ENDED), Job.warm_start_job_id == job_id).order_by(Job.id).limit(1)
         return self._session.scalar(query)
 
     def remove_some_rows(self, job_id: str, limit: int) -> bool:
@@ -245,5 +263,4 @@ class JobRepository:
 
 def find_deadline(job: Job, start: datetime) -> datetime | None:
     """Return the time of a job's deadline, with its seconds counted from `start`; None if it has no deadline."""
-    seconds = job.spec["deadline_seconds"]
-    return None if seconds is None else start + timedelta(seconds=seconds)
+    return None if job.deadline_seconds is None else start + timedelta(seconds=job.deadline_seconds)

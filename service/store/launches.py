@@ -26,4 +26,4 @@ def make_launch(job: Job, attempt: Attempt) -> Launch:
 
 def read_placement(job: Job) -> KubernetesConfig:
     """Read the placement on a cluster that a job asks for."""
-    return KubernetesConfig.model_validate_json(json.dumps(job.spec["resources"].get("kubernetes") or {}))
+    return KubernetesConfig.model_validate_json(json.dumps(job.placement or {}))

@@ -1,31 +1,52 @@
 """Database tables of jobs: their attempts, events, checkpoints, reports, logs and quotas."""
 
+from collections.abc import Collection
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, UniqueConstraint, text
-from sqlalchemy.orm import Mapped, mapped_column, relationship
+from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, UniqueConstraint, false, text
+from sqlalchemy.orm import Mapped, mapped_column
 
 from service.database import Base
 from service.database.base import SerialId
+from service.store.states import ACTIVE_STATES, WATCHED
+
+
+def _is_one_of(states: Collection[StrEnum]) -> str:
+    return f"state IN ({', '.join(repr(state.value) for state in sorted(states))})"
+
+
+_WATCHED, _ACTIVE = _is_one_of(WATCHED), _is_one_of(ACTIVE_STATES)
 
 
 class Job(Base):
-    """A job. Only `JobRepository.change_state` changes `state`."""
+    """A job, without what may be large, its `JobDocument`: lists and each round of the control loop read many jobs.
+
+    Only `JobRepository.change_state` changes `state`.
+    """
 
     __tablename__ = "jobs"
     __table_args__ = (
-        Index("ix_jobs_queue", "state", "launcher", "priority", "created_at", "id"),
+        Index("ix_jobs_queue", "state", "launcher", "priority", "created_at", "id", "is_held", "restarts_at", "owner"),
         Index("ix_jobs_deadline", "state", "deadline_at"),
         Index("ix_jobs_owner", "owner", "id"),
         Index("ix_jobs_owner_state", "owner", "state", "id"),
         Index("ix_jobs_state", "state", "id"),
         Index("ix_jobs_name", "name", "id"),
+        Index("ix_jobs_finished_at", "finished_at"),
+        Index("ix_jobs_watched", "launcher", sqlite_where=text(_WATCHED), postgresql_where=text(_WATCHED)),
         Index(
             "ix_jobs_deleting_at",
             "deleting_at",
             sqlite_where=text("deleting_at IS NOT NULL"),
             postgresql_where=text("deleting_at IS NOT NULL"),
+        ),
+        Index(
+            "ix_jobs_warm_start",
+            "warm_start_job_id",
+            sqlite_where=text("warm_start_job_id IS NOT NULL"),
+            postgresql_where=text("warm_start_job_id IS NOT NULL"),
         ),
     )
 
@@ -66,17 +87,37 @@ class Job(Base):
     """Cores on each machine, as memory and GPUs."""
     memory_bytes: Mapped[int] = mapped_column(BigInteger)
     num_gpus: Mapped[int]
+    max_restarts: Mapped[int] = mapped_column(server_default="0")
+    deadline_seconds: Mapped[int | None]
+    """Seconds from the start or the submission of the job to `deadline_at`; null if it has no deadline."""
+    warm_start_job_id: Mapped[str | None] = mapped_column(String(40))
+    """Id of the job whose model this one starts from; null if it starts from none, or from a directory."""
+    placement: Mapped[dict[str, Any] | None]
+    """Fields of `dlrm.config.KubernetesConfig`: placement on a cluster; null if the document names none."""
+    progress: Mapped[dict[str, Any]]
+    has_warnings: Mapped[bool] = mapped_column(default=False, server_default=false())
+    """Whether the metrics of the last outcome say something against the model."""
+    run_directory: Mapped[str] = mapped_column(Text)
+    model_path: Mapped[str | None] = mapped_column(Text)
+    """Path or URI of the model, as the run has reported it; null before, and where the service looks for itself."""
+
+
+IS_WATCHED = text(f"jobs.{_WATCHED}")
+"""Condition on jobs in a state of `WATCHED`, written as in the index of these few jobs, so that it serves."""
+
+
+class JobDocument(Base):
+    """Parts of a job that may be large. Only requests for one job, and starts of attempts, read them."""
+
+    __tablename__ = "job_documents"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
     spec: Mapped[dict[str, Any]]
     """Job document as submitted, with defaults filled in."""
     resolved: Mapped[dict[str, Any]]
     """Fields of `dlrm.config.ResolvedJob`, with absolute paths; written to `spec.json` in the run directory."""
-    progress: Mapped[dict[str, Any]]
     metrics: Mapped[dict[str, Any]]
-    """Metrics of the last outcome."""
-    run_directory: Mapped[str] = mapped_column(Text)
-    model_path: Mapped[str | None] = mapped_column(Text)
-    """Path or URI of the model, as the run has reported it; null before, and where the service looks for itself."""
-    labels: Mapped[list["JobLabel"]] = relationship(lazy="selectin", order_by="JobLabel.name")
+    """Metrics of the last outcome; empty before."""
 
 
 class JobLabel(Base):
@@ -88,6 +129,17 @@ class JobLabel(Base):
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
     name: Mapped[str] = mapped_column(String(63), primary_key=True)
     value: Mapped[str] = mapped_column(String(63))
+
+
+class JobText(Base):
+    """Text in which one job is looked for, see `service.store.job_texts`. On SQLite it must not be updated in place."""
+
+    __tablename__ = "job_texts"
+    __table_args__ = (UniqueConstraint("job_id"),)
+
+    id: Mapped[int] = mapped_column(SerialId, primary_key=True, autoincrement=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
+    text: Mapped[str] = mapped_column(Text)
 
 
 class IdempotencyKey(Base):
@@ -112,7 +164,10 @@ class Attempt(Base):
     """One start of a job."""
 
     __tablename__ = "attempts"
-    __table_args__ = (UniqueConstraint("job_id", "number"),)
+    __table_args__ = (
+        UniqueConstraint("job_id", "number"),
+        Index("ix_attempts_active", "lease_token", sqlite_where=text(_ACTIVE), postgresql_where=text(_ACTIVE)),
+    )
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
@@ -152,6 +207,10 @@ class Attempt(Base):
     """Ends of the ranks that failed, as `dlrm.record.RankEnd` has them; null until the attempt has ended."""
     reported_end: Mapped[dict[str, Any] | None]
     """End of the attempt as its launch process has reported it, `dlrm.record.AttemptEnd`; null before."""
+
+
+IS_ACTIVE = text(f"attempts.{_ACTIVE}")
+"""Condition on attempts that have not ended, written as in the index of these few, so that it serves."""
 
 
 class ReportedCheckpoint(Base):

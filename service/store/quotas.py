@@ -10,7 +10,7 @@ from dlrm.config import format_count
 from service.launchers.protocol import Capacity
 from service.store.demand import RESOURCES
 from service.store.job_repository import HELD
-from service.store.models import Job, Quota
+from service.store.models import IS_WATCHED, Job, Quota
 from service.store.states import HOLDING, JobState
 
 EVERYBODY = "*"
@@ -55,7 +55,7 @@ class QuotaRepository:
 
     def sum_usages(self) -> dict[str, Usage]:
         """Sum up what the jobs of each owner hold."""
-        query = select(Job.owner, func.count(), *HELD).where(Job.state.in_(HOLDING)).group_by(Job.owner)
+        query = select(Job.owner, func.count(), *HELD).where(IS_WATCHED, Job.state.in_(HOLDING)).group_by(Job.owner)
         rows = self._session.execute(query)
         return {owner: Usage(Capacity(*map(int, amounts)), number) for owner, number, *amounts in rows}
 

@@ -58,6 +58,10 @@ WATCHED = HOLDING | {JobState.RECOVERING}
 """States in which the reconciler looks after a job."""
 
 
+ACTIVE_STATES = frozenset({AttemptState.STARTING, AttemptState.RUNNING})
+"""States of an attempt that has not ended."""
+
+
 class TransitionError(ValueError):
     """Change of state that is not allowed."""
 

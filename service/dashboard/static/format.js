@@ -78,11 +78,11 @@ const ENDED = new Set(["SUCCEEDED", "FAILED", "CANCELLED"]);
 export const hasEnded = (job) => ENDED.has(job.state);
 
 /** Show the state of a job or an attempt; a job with warnings about its model is no plain success. */
-export function showState(target, { state, warnings = [] }) {
+export function showState(target, { state, has_warnings = false }) {
   target.textContent = state.toLowerCase();
   target.className = "state";
   target.dataset.state = state;
-  target.toggleAttribute("data-warned", warnings.length > 0);
+  target.toggleAttribute("data-warned", has_warnings);
 }
 
 const SELF_EVIDENT = new Set(["RUNNING", "SUCCEEDED"]);

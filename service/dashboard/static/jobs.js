@@ -47,8 +47,8 @@ function fillRow(parts, job) {
   showProgress(parts.bar, job);
   parts.text.textContent = progressText(job);
   parts.loss.textContent = figure(job.progress.loss);
-  parts.auc.textContent = figure(job.metrics.auc ?? job.progress.auc);
-  parts.rate.textContent = rate(job.metrics.samples_per_second ?? job.progress.samples_per_second);
+  parts.auc.textContent = figure(job.progress.auc);
+  parts.rate.textContent = rate(job.progress.samples_per_second);
   parts.created.textContent = ago(job.created_at);
   parts.created.title = job.created_at;
 }

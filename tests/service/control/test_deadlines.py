@@ -8,7 +8,7 @@ from service.app import Services, create_services
 from service.jobs import actions
 from service.launchers.protocol import Launch, LaunchFiles
 from service.settings import Settings
-from service.store.models import Job
+from service.store.models import Job, JobDocument
 from tests.service.control.rounds import USER, run_until, submit
 from tests.service.remote.reporting import SilentLauncher
 
@@ -59,8 +59,8 @@ def test_a_deadline_does_not_include_the_wait_unless_asked(services: Services) -
 def test_a_job_of_an_earlier_version_has_its_deadline_from_the_start(services: Services) -> None:
     job_id = submit(services, deadline_seconds=3000)
     with services.database.write() as session:
-        job = session.get_one(Job, job_id)
-        job.spec = {name: value for name, value in job.spec.items() if name != "deadline_from"}
+        document = session.get_one(JobDocument, job_id)
+        document.spec = {name: value for name, value in document.spec.items() if name != "deadline_from"}
     make_older(services, job_id, 3001)
     run_until(services, job_id, "RUNNING")
 

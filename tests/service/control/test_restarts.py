@@ -14,7 +14,7 @@ from service.app import Services, create_services
 from service.jobs import actions
 from service.reports.repository import MetricQuery
 from service.settings import Settings
-from service.store.models import Job
+from service.store.models import Job, JobDocument
 from tests.patience import wait_until
 from tests.service.api import Api
 from tests.service.control.rounds import USER, run_until, submit
@@ -201,8 +201,8 @@ def test_every_attempt_reads_the_document_of_the_first(slow_restart_settings: Se
     first = spec.read_bytes()
     with services.database.write() as session:
         # As a later version of the program might resolve it.
-        job = session.get_one(Job, job_id)
-        job.resolved = {**job.resolved, "job": {**job.resolved["job"], "precision": "bf16"}}
+        document = session.get_one(JobDocument, job_id)
+        document.resolved = {**document.resolved, "job": {**document.resolved["job"], "precision": "bf16"}}
     end_wait(services, job_id)
     services.control.run_once()
     assert services.jobs.get(job_id, USER).num_attempts == 2

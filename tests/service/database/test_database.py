@@ -20,7 +20,7 @@ from tests.service.databases import on_both_databases
 
 pytestmark = on_both_databases
 
-NEWEST_REVISION = "0007"
+NEWEST_REVISION = "0009"
 MODELS = (
     service.audit.models,
     service.leader.models,
@@ -37,10 +37,16 @@ def make_key(created_at: datetime) -> ApiKey:
     return ApiKey(id="key_0", name="x", owner="team", role="viewer", secret_hash="h", created_at=created_at)
 
 
+def is_no_text_index(_: object, name: str | None, *__: object) -> bool:
+    """Whether a table or index is none of those by which each kind of database finds texts."""
+    return name is None or not name.startswith(("job_text_index", "ix_job_texts_text"))
+
+
 def test_migrations_make_exactly_the_tables_of_the_models(database: Database) -> None:
     migrate(database)
     with database.engine.connect() as connection:
-        differences = compare_metadata(MigrationContext.configure(connection), Base.metadata)
+        options = {"include_object": is_no_text_index}
+        differences = compare_metadata(MigrationContext.configure(connection, opts=options), Base.metadata)
     assert MODELS
     assert differences == []
 

@@ -10,7 +10,7 @@ from ulid import ULID
 from service.database import Database
 from service.database.migrate import migrate
 from service.store.filters import JobFilter
-from service.store.job_repository import JobRepository
+from service.store.job_lists import JobLists
 from service.store.models import Job
 from service.store.states import JobState
 from tests.service.databases import on_both_databases
@@ -62,7 +62,7 @@ def make_row(number: int) -> dict[str, Any]:
         "is_held": False,
         "launcher": "local",
         **dict.fromkeys(("world_size", "num_nodes", "num_cores", "memory_bytes", "num_gpus"), 1),
-        **{name: {"a": "b" * 1000} for name in ("spec", "resolved", "progress", "metrics")},
+        "progress": {"a": "b" * 1000},
         "run_directory": "",
     }
 
@@ -77,7 +77,7 @@ def list_jobs(database: Database, chosen: JobFilter, owner: str | None) -> tuple
 
     event.listen(database.engine, "before_cursor_execute", record)
     with database.read() as session:
-        assert len(JobRepository(session).list_page(chosen, visible_owner=owner, before=None, limit=51)) <= 51
+        assert len(JobLists(session).list_page(chosen, visible_owner=owner, before=None, limit=51)) <= 51
     event.remove(database.engine, "before_cursor_execute", record)
     return statements[0]
 

@@ -18,7 +18,7 @@ from service.reports.schemas import NewReports
 from service.reports.service import ReportService
 from service.store.attempt_repository import AttemptRepository
 from service.store.job_repository import JobRepository
-from service.store.models import Attempt, Job, Metric
+from service.store.models import Attempt, Job, JobDocument, Metric
 from service.store.states import AttemptState
 from service.times import now
 from tests.patience import wait_until
@@ -31,10 +31,11 @@ TOKEN = "attempt-token"
 
 
 def add_running_attempt(database: Database) -> Attempt:
-    fixed: dict[str, Any] = {"spec": {}, "resolved": {}, "progress": {}, "metrics": {}, "run_directory": "/nowhere"}
+    fixed: dict[str, Any] = {"progress": {}, "run_directory": "/nowhere"}
     sizes = {"priority": 0, "num_attempts": 1, "world_size": 1, "num_cores": 1, "memory_bytes": 1, "num_gpus": 0}
     names = {"name": "first", "created_by": "somebody", "owner": "somebody", "reason": "process_started", "message": ""}
     job = Job(id=new_id("job"), state="RUNNING", created_at=now(), **names, **sizes, **fixed)
+    document = JobDocument(job_id=job.id, spec={}, resolved={}, metrics={})
     attempt = Attempt(
         id=new_id("att"),
         job_id=job.id,
@@ -46,7 +47,7 @@ def add_running_attempt(database: Database) -> Attempt:
         started_at=now(),
     )
     with database.write() as session:
-        JobRepository(session).add(job, actor="somebody", message="")
+        JobRepository(session).add(job, document, {}, actor="somebody", message="")
         AttemptRepository(session).add(attempt)
     return attempt
 

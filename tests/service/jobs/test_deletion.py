@@ -333,10 +333,10 @@ def test_a_source_that_is_deleted_during_a_submission_is_refused(api: Api) -> No
     source = end_job(api)
     submission = Submission(add_warm_start(make_document(), source["id"]), USER)
     spec = parse_job(submission.document)
-    job = api.services.jobs._make_job(spec, submission)
+    job, resolved = api.services.jobs._make_job(spec, submission)
     delete(api, source)
     with pytest.raises(ConfigError, match=f"'{source['id']}' is not a job of this service"):
-        api.services.jobs._add(job, spec, submission)
+        api.services.jobs._add(job, resolved, spec, submission)
 
 
 def test_of_a_deletion_and_a_submission_at_the_same_time_one_is_refused(api: Api) -> None:

@@ -1,11 +1,13 @@
 """Filters of the list of jobs."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from service.store.models import Job
+from service.store.job_rows import MAX_MESSAGE_CHARACTERS
+from service.store.models import Job, JobDocument
 from tests.service.api import Api
 from tests.service.databases import on_both_databases
 from tests.service.jobs.test_jobs_api import check_problem
@@ -41,17 +43,25 @@ def find(api: Api, **params: Any) -> set[str]:
         ("ão pau", {"feed_1"}),
         ("0%", set()),
         ("%", set()),
-        ("_", {"feed_1", "feed-2", "ads-100"}),
+        ("_", set()),
+        ("f", {"feed_1", "feed-2"}),
+        ("Sã", {"feed_1"}),
+        ("ee", set()),
+        ("eed", {"feed_1", "feed-2"}),
+        ("tea", {"feed_1", "feed-2", "ads-100"}),
+        ('"', set()),
+        ('"feed', set()),
+        ("feed OR ads", set()),
         ("\\", set()),
         ("/", set()),
-        ("team", set()),
+        ("place", set()),
         ("' OR 1=1 --", set()),
     ],
 )
 def test_a_text_is_looked_for_in_names_ids_and_values_of_labels(
     shared_api: Api, jobs: dict[str, str], text: str, names: set[str]
 ) -> None:
-    # Every id contains "job_", so that "_" is found in all.
+    # The owner of all is "team". Fewer than three characters are looked for at the beginning of each part.
     assert jobs
     assert find(shared_api, q=text) == names
 
@@ -112,3 +122,37 @@ def test_pages_of_several_states_are_in_order(api: Api) -> None:
             break
         params["cursor"] = page["next_cursor"]
     assert listed == ids[::-1]
+
+
+def test_an_item_of_a_list_is_short_however_much_there_is_to_say(api: Api) -> None:
+    job_id = api.submit(name="retrain-daily", labels={"team": "ads", "place": "eu-west"})["id"]
+    api.submitter.post(f"/v1/jobs/{job_id}/cancel")
+    progress = {
+        **{"phase": "training", "step": 123_456, "num_steps": 1_000_000, "done_fraction": 0.12345678901234567},
+        **{"loss": 0.45123456789012345, "auc": 0.7512345678901234, "samples_per_second": 123456.78901234567},
+        **{"eta_seconds": 12345.678901234567, "message": "m" * 1000, "noise_scale": 31_204.3, "global_size": 16_384},
+    }
+    with api.services.database.write() as session:
+        job = session.get_one(Job, job_id)
+        job.message, job.progress = "rank 3: the loss is not finite; " * 100, progress
+        session.get_one(JobDocument, job_id).metrics = {f"metric_{number}": 0.5 for number in range(100)}
+    response = api.viewer.get("/v1/jobs")
+    (item,) = response.json()["items"]
+    assert len(response.content) < 1000
+    assert (len(item["message"]), item["message"][-1]) == (MAX_MESSAGE_CHARACTERS, "…")
+    short = {**item, "message": "", "reason": "user_cancelled"}
+    assert len(json.dumps(short, separators=(",", ":"))) < 700
+    assert item["progress"]["samples_per_second"] == progress["samples_per_second"]
+    details = api.viewer.get(f"/v1/jobs/{job_id}").json()
+    assert (len(details["message"]), len(details["metrics"])) == (3200, 100)
+    assert {name: details[name] for name in ("labels", "state", "created_at")} == {
+        name: item[name] for name in ("labels", "state", "created_at")
+    }
+
+
+def test_the_final_figures_of_a_job_are_in_the_list(live_api: Api) -> None:
+    job_id = live_api.submit(behaviour="succeed")["id"]
+    job = live_api.wait_for(job_id, "SUCCEEDED")
+    (item,) = live_api.viewer.get("/v1/jobs").json()["items"]
+    assert (item["progress"]["auc"], job["metrics"]["auc"]) == (0.75, 0.75)
+    assert item["has_warnings"] == job["has_warnings"] == bool(job["warnings"])

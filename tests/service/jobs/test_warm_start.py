@@ -63,9 +63,7 @@ def submit_refused(api: Api, document: Document) -> dict[str, str]:
 def get_resolved_source(api: Api, job_id: str) -> str:
     """Return the source of the warm start as the trainer gets it."""
     with api.services.database.read() as session:
-        job = JobRepository(session).get(job_id)
-        assert job is not None
-        return job.resolved["job"]["run"]["warm_start"]["from"]
+        return JobRepository(session).get_document(job_id).resolved["job"]["run"]["warm_start"]["from"]
 
 
 def submit_accepted(api: Api, document: Document) -> dict[str, Any]:

@@ -83,10 +83,7 @@ def make_job(job_id: str, directory: Path) -> Job:
         num_cores=1,
         memory_bytes=2**30,
         num_gpus=0,
-        spec={"deadline_seconds": None},
-        resolved={},
         progress={},
-        metrics={},
         run_directory=str(directory),
     )
 

@@ -116,8 +116,6 @@ def test_the_model_of_a_job_is_where_it_was_reported_once_the_job_has_succeeded(
     assert attempt.get_job()["model_path"] is None
     attempt.tell_end(AttemptEnd(outcome=SUCCEEDED))
     assert attempt.leave(exit_code=0)["model_path"] == f"{run}/model"
-    listed = api.viewer.get("/v1/jobs").json()["items"]
-    assert {job["model_path"] for job in listed if job["id"] == attempt.job_id} == {f"{run}/model"}
     # Another job starts from it: the trainer gets the place, and checks what is there.
     heir = start_attempt(api, launcher, run={"warm_start": {"from": attempt.job_id, "optimizer_state": True}})
     document = json.loads(launcher.files[heir.name].document)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dlrm.config import ConfigError
-from service.store.models import Job
+from service.store.models import Job, JobDocument
 from tests.service.launchers.kubernetes.scene import Scene
 
 pytestmark = pytest.mark.parametrize("scene", [{"data_stores": ["s3://ads/models"]}], indirect=True)
@@ -19,13 +19,13 @@ def submit_from(scene: Scene, source: str, **changes: Any) -> str:
 def read_source(scene: Scene, job_id: str) -> str:
     """Return where the attempts of a job look for the model."""
     with scene.services.database.read() as session:
-        return session.get_one(Job, job_id).resolved["job"]["run"]["warm_start"]["from"]
+        return session.get_one(JobDocument, job_id).resolved["job"]["run"]["warm_start"]["from"]
 
 
 def leave_model(scene: Scene, job_id: str, model_path: str) -> None:
     """Have a job end with a model, without a cluster."""
     with scene.services.database.write() as session:
-        job = session.get_one(Job, job_id)
+        job = session.get_one(JobDocument, job_id)
         job.state, job.model_path = "SUCCEEDED", model_path
 
 

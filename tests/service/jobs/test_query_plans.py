@@ -1,0 +1,72 @@
+"""Whatever is asked of many jobs, an index has the answer."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from itertools import combinations
+from typing import Any
+
+import pytest
+
+from service.settings import Settings
+from tests.service.api import Api, serve_api
+from tests.service.databases import on_both_databases
+from tests.service.query_plans import check_plans, record_statements
+from tests.service.seeding import INTERVAL, OWNERS, START, seed
+
+pytestmark = on_both_databases
+
+NUM_JOBS = 3000
+MIDDLE = START + NUM_JOBS // 2 * INTERVAL
+FILTERS: dict[str, list[Any]] = {
+    "state": ["SUCCEEDED", "QUEUED", ["FAILED", "CANCELLED", "QUEUED"]],
+    "owner": [OWNERS[0]],
+    "name": ["sweep-7"],
+    "label": ["team:ads", "sweep:sweep-3", ["team:ads", "sweep:sweep-3"]],
+    "created_after": [MIDDLE.isoformat()],
+    "finished_before": [MIDDLE.isoformat(), (START + timedelta(hours=9)).isoformat()],
+    "q": ["weep", "nothing-like-it", "sw"],
+    "cursor": ["job_01KDVDKFD03EA38PB0476E8XMF"],
+}
+
+
+@pytest.fixture
+def full_api(settings: Settings) -> Iterator[Api]:
+    with serve_api(settings.model_copy(update={"requests_per_second": 1e6}), runs_control_loop=False) as running:
+        yield running
+
+
+def list_queries() -> Iterator[dict[str, Any]]:
+    """Yield all combinations of filters, with each value of a filter in some of them."""
+    number = 0
+    for size in range(len(FILTERS) + 1):
+        for names in combinations(FILTERS, size):
+            number += 1
+            yield {name: FILTERS[name][(number + place) % len(FILTERS[name])] for place, name in enumerate(names)}
+
+
+def test_every_request_about_jobs_uses_an_index(full_api: Api) -> None:
+    database = full_api.services.database
+    long_job = seed(database, NUM_JOBS, num_steps=100)
+    waiting = full_api.admin.get("/v1/jobs?state=QUEUED").json()["items"]
+    paths = [
+        *(f"/v1/jobs/{job_id}" for job_id in (long_job, waiting[0]["id"])),
+        *(f"/v1/jobs/{long_job}/{part}" for part in ("events", "attempts", "checkpoints")),
+        *("/v1/jobs/labels", "/v1/jobs/labels?name=team&cursor=team:ads", "/v1/capacity"),
+    ]
+    requests: list[tuple[str, dict[str, Any]]] = [(path, {}) for path in paths] + [
+        ("/v1/jobs", query) for query in list_queries()
+    ]
+    for number, (path, query) in enumerate(requests):
+        # An admin may see the jobs of all owners.
+        client = full_api.admin if number < len(paths) or number % 2 else full_api.viewer
+        with record_statements(database) as statements:
+            client.get(path, params=query or None).raise_for_status()
+        check_plans(database, statements)
+
+
+def test_every_round_uses_an_index(full_api: Api) -> None:
+    services = full_api.services
+    seed(services.database, NUM_JOBS, num_steps=10)
+    with record_statements(services.database) as statements:
+        assert services.control.run_once()
+    check_plans(services.database, statements)

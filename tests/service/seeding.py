@@ -1,0 +1,159 @@
+"""A database with many jobs of the past, for tests of query plans and for benchmarks."""
+
+import random
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, insert, text
+from sqlalchemy.orm import Session
+from ulid import ULID
+
+from dlrm.record import StepReport
+from service.database import Database
+from service.ids import new_id
+from service.store.job_texts import make_text
+from service.store.models import Attempt, Job, JobDocument, JobLabel, JobText
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+INTERVAL = timedelta(minutes=1)
+OWNERS = ("ads", "feed", "search", "video", "team")
+NAMES = ("retrain-daily", "sweep", "ablation", "warm-start", "large-batch")
+STATES = {"SUCCEEDED": 92, "FAILED": 4, "CANCELLED": 3, "QUEUED": 1}
+"""States of the jobs, and how many percent have each."""
+EVENTS = ("submitted", "scheduled", "process_started", "completed")
+ROWS_AT_ONCE = 5000
+METRICS = {"auc": 0.7512, "log_loss": 0.4512, "samples_per_second": 123_456.7, "num_rows": 100_000.0}
+SPEC: dict[str, Any] = {
+    "data": {"format": "criteo_tsv", "train": ["day_*.tsv"], "eval": []},
+    "batch": {"global_size": 4096},
+}
+RESOLVED: dict[str, Any] = {"job": {"batch": {"global_size": 4096}}, "derived": []}
+
+
+def seed(database: Database, num_jobs: int, num_steps: int) -> str:
+    """Add `num_jobs` jobs with four events each, and a running one of `num_steps` steps, the oldest; return its id.
+
+    The running job holds all that one machine has, so that jobs of the state QUEUED wait. Nobody looks after it: its
+    attempt is of another machine. The statistics of the database are made anew at the end.
+    """
+    rows = random.Random(7)
+    with database.write() as session:
+        long_job = make_job(rows, -1) | {"state": "RUNNING", "memory_bytes": 2**40, "finished_at": None}
+        add_jobs(session, [long_job])
+        attempt_id = _add_attempt(session, long_job["id"])
+        for first in range(0, num_jobs, ROWS_AT_ONCE):
+            numbers = range(first, min(first + ROWS_AT_ONCE, num_jobs))
+            add_jobs(session, [make_job(rows, number) for number in numbers])
+        for reason in EVENTS:
+            session.execute(
+                text(
+                    "INSERT INTO events (job_id, time, actor, kind, reason, message, details) "
+                    "SELECT id, created_at, owner, 'state', :reason, 'as the scheduler has found', '{}' FROM jobs"
+                ),
+                {"reason": reason},
+            )
+        session.execute(
+            text(
+                "INSERT INTO attempts (id, job_id, number, state, message, token_hash, started_at, stop_message) "
+                "SELECT replace(id, 'job', 'att'), id, 1, 'SUCCEEDED', '', '', started_at, '' FROM jobs "
+                "WHERE state NOT IN ('QUEUED', 'RUNNING')"
+            )
+        )
+        add_steps(session.connection(), long_job["id"], attempt_id, num_steps)
+    with database.write() as session:
+        session.execute(text("ANALYZE"))
+    return long_job["id"]
+
+
+def make_job(rows: random.Random, number: int) -> dict[str, Any]:
+    """Make the columns of the job `number`, counted from the oldest one."""
+    created_at = START + number * INTERVAL
+    state = rows.choices(list(STATES), list(STATES.values()))[0]
+    is_started = state != "QUEUED"
+    progress = {"phase": None, "step": 1000, "num_steps": 1000, "done_fraction": 1.0, "loss": 0.45123456789}
+    return {
+        "id": f"job_{ULID.from_datetime(created_at)}",
+        "name": f"{rows.choice(NAMES)}-{number % 1000}",
+        "owner": rows.choice(OWNERS),
+        "priority": rows.randrange(3),
+        "state": state,
+        "reason": "completed" if state == "SUCCEEDED" else state.lower(),
+        "message": "" if state == "SUCCEEDED" else "as its end has told",
+        "created_at": created_at,
+        "created_by": "laptop",
+        "started_at": created_at if is_started else None,
+        "finished_at": created_at + timedelta(minutes=rows.randrange(1, 1000)) if is_started else None,
+        "num_attempts": int(is_started),
+        "is_held": False,
+        "launcher": "local",
+        **dict.fromkeys(("world_size", "num_nodes", "min_nodes", "num_cores"), 1),
+        "memory_bytes": 2**30,
+        "num_gpus": 0,
+        "max_restarts": 3,
+        "progress": {**progress, "auc": 0.75123456, "samples_per_second": 123456.789} if is_started else {},
+        "run_directory": f"/runs/{number}",
+    }
+
+
+def add_jobs(session: Session, jobs: list[dict[str, Any]]) -> None:
+    """Add jobs with a document, labels and a text each."""
+    labels = {job["id"]: _make_labels(number, job["id"]) for number, job in enumerate(jobs)}
+    document = {"spec": SPEC, "resolved": RESOLVED}
+    session.execute(insert(Job), jobs)
+    session.execute(
+        insert(JobDocument),
+        [{"job_id": job["id"], **document, "metrics": METRICS if job["finished_at"] else {}} for job in jobs],
+    )
+    session.execute(
+        insert(JobLabel),
+        [
+            {"job_id": job_id, "name": name, "value": value}
+            for job_id, own in labels.items()
+            for name, value in own.items()
+        ],
+    )
+    texts = [
+        {"job_id": job["id"], "text": make_text(job["id"], job["name"], job["owner"], labels[job["id"]])}
+        for job in jobs
+    ]
+    session.execute(insert(JobText), texts)
+
+
+def _make_labels(number: int, job_id: str) -> dict[str, str]:
+    """Make a label of many jobs, a label of some, and for one job in ten a label that only it has."""
+    labels = {"team": OWNERS[number % len(OWNERS)], "sweep": f"sweep-{number % 500}"}
+    return labels | ({"trial": job_id[-12:].lower()} if number % 10 == 0 else {})
+
+
+def _add_attempt(session: Session, job_id: str) -> str:
+    attempt_id = new_id("att")
+    values = {"state": "RUNNING", "token_hash": "", "started_at": START, "start_step": 0, "node": "elsewhere"}
+    session.execute(insert(Attempt), [{"id": attempt_id, "job_id": job_id, "number": 1, **values}])
+    return attempt_id
+
+
+def add_steps(connection: Connection, job_id: str, attempt_id: str, num_steps: int) -> None:
+    """Add the reports of `num_steps` steps to an attempt."""
+    report = StepReport(
+        seq=1,
+        time=1.75e9,
+        step=77777,
+        num_steps=num_steps,
+        num_samples=4096,
+        loss=0.4512,
+        dense_learning_rate=1e-3,
+        table_learning_rate=1e-2,
+        samples_per_second=1.2e5,
+    ).model_dump_json()
+    numbered = "replace(:report, '77777', CAST(i AS text))"
+    if connection.dialect.name != "sqlite":
+        numbered = f"CAST({numbered} AS json)"
+    values = {"job": job_id, "attempt": attempt_id, "report": report, "number": num_steps}
+    connection.execute(
+        text(
+            "INSERT INTO metrics (job_id, attempt_id, attempt, rank, stream, seq, kind, step, report) "
+            "WITH RECURSIVE numbers (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM numbers WHERE i < :number) "
+            f"SELECT :job, :attempt, 1, 0, 'metrics', i, 'step', i, {numbered} FROM numbers"
+        ),
+        values,
+    )
