@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
+from itertools import groupby
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -22,7 +23,6 @@ from dlrm.record import (
     EvaluationReport,
     EventReport,
     ModelReport,
-    ProgressReport,
     RemovedCheckpoints,
     Report,
     StartReport,
@@ -31,6 +31,7 @@ from dlrm.record import (
 )
 from service.http.paging import MAX_SERIAL
 from service.reasons import TRAINER
+from service.reports.attempt_ranges import METRIC_KINDS
 from service.reports.progress import ReportedProgress
 from service.reports.repository import ReportRepository
 from service.store.attempt_repository import AttemptRepository, CheckpointRepository
@@ -54,10 +55,8 @@ SPOOLED = (Stream.METRICS, Stream.EVENTS)
 """Streams that are spool files in the run directory; the others are pushed where the service does not see that."""
 
 
-KINDS = ("step", "evaluation")
-"""Kinds of reports that are metrics."""
-
-
+_STEP_FIELDS = ("step", "evaluated_step")
+_COUNT_FIELDS = ("num_steps", "num_samples", "num_run_samples", "global_size", "num_rows")
 _MAX_DERIVED = 100
 
 
@@ -100,22 +99,24 @@ def ingest(
     missing, and BadLineError if a line is not valid in its stream.
     """
     job = _lock_open_job(session, attempt)
-    position = ReportRepository(session).lock_position(attempt.id, rank, stream)
-    num_known = position.acknowledged_seq - (first_seq - 1)
+    repository = ReportRepository(session)
+    acknowledged_seq = repository.get_acknowledged_seq(attempt.id, rank, stream)
+    num_known = acknowledged_seq - (first_seq - 1)
     if num_known < 0:
-        raise GapError(position.acknowledged_seq)
+        raise GapError(acknowledged_seq)
     new = [(index, first_seq + index, line) for index, line in enumerate(lines) if index >= num_known]
     if not new:
-        return position.acknowledged_seq
+        return acknowledged_seq
     if stream in (Stream.LOG, Stream.LAUNCH):
         texts = [line if isinstance(line, str) else line.decode("utf-8", "replace") for _, _, line in new]
         LogPartRepository(session).add_lines(attempt.id, rank, stream, texts)
     elif stream is Stream.OUTCOME:
         _store_end(session, attempt, rank, new)
     else:
-        _store_reports(session, job, attempt, rank, stream, [_parse(line, seq, index) for index, seq, line in new])
-    position.acknowledged_seq += len(new)
-    return position.acknowledged_seq
+        _store_reports(session, job, attempt, rank, [_parse(line, seq, index) for index, seq, line in new])
+    acknowledged_seq += len(new)
+    repository.set_acknowledged_seq(attempt.id, rank, stream, acknowledged_seq)
+    return acknowledged_seq
 
 
 def _store_end(session: Session, attempt: Attempt, rank: int, new: Sequence[tuple[int, int, str | bytes]]) -> None:
@@ -133,30 +134,34 @@ def _store_end(session: Session, attempt: Attempt, rank: int, new: Sequence[tupl
         AttemptRepository(session).update(attempt.id, reported_end=end.model_dump(mode="json"))
 
 
-def _store_reports(
-    session: Session, job: Job, attempt: Attempt, rank: int, stream: Stream, reports: Sequence[Report]
-) -> None:
+def _store_reports(session: Session, job: Job, attempt: Attempt, rank: int, reports: Sequence[Report]) -> None:
     """Store reports, and what follows from them for the job and its attempt."""
-    repository, jobs = ReportRepository(session), JobRepository(session)
+    repository = ReportRepository(session)
     progress = ReportedProgress.model_validate(job.progress)
-    metrics: list[dict[str, Any]] = []
-    for report in reports:
-        if isinstance(report, EventReport):
-            _store_event(session, job, attempt, rank, report)
+    steps: list[StepReport] = []
+    evaluations: list[EvaluationReport] = []
+    for kind, group in groupby(reports, type):
+        same: list[Any] = list(group)
+        if kind is StepReport:
+            steps += same
+            progress = progress.apply_steps(same)
             continue
-        if isinstance(report, StartReport):
-            AttemptRepository(session).update(attempt.id, start_step=report.step, evaluated_step=report.evaluated_step)
-            # The last reports of each kind may be among those that were just delivered.
-            repository.add_metrics(metrics)
-            metrics = []
-            progress = progress.apply_start(report, *(repository.get_last_report(job.id, kind) for kind in KINDS))
-            continue
-        progress = progress.apply(report)
-        if not isinstance(report, ProgressReport):
-            metrics.append(_make_metric(job, attempt, rank, stream, report))
-    repository.add_metrics(metrics)
+        for report in same:
+            if kind is EventReport:
+                _store_event(session, job, attempt, rank, report)
+            elif kind is StartReport:
+                repository.start_attempt(job.id, attempt.number, report.step, report.evaluated_step)
+                progress = progress.apply_start(
+                    report, *(repository.get_last_report(job.id, one) for one in METRIC_KINDS)
+                )
+            else:
+                progress = progress.apply(report)
+        if kind is EvaluationReport:
+            evaluations += same
+    repository.add_steps(job.id, attempt.number, steps)
+    repository.add_evaluations(job.id, attempt.number, evaluations)
     if attempt.number == job.num_attempts:
-        jobs.update(job.id, progress=progress.model_dump())
+        repository.set_progress(job.id, progress.model_dump())
 
 
 def _store_event(session: Session, job: Job, attempt: Attempt, rank: int, report: EventReport) -> None:
@@ -200,9 +205,13 @@ def _parse(line: str | bytes, seq: int, index: int) -> Report:
         raise BadLineError(index, "time: is not a time in seconds since the epoch") from None
     if report.seq != seq:
         raise BadLineError(index, f"seq: is {report.seq}, but this line is number {seq}")
-    for field in ("step", "evaluated_step"):
-        if not 0 <= getattr(report, field, 0) <= MAX_SERIAL:
+    values = report.__dict__
+    for field in _STEP_FIELDS:
+        if not 0 <= values.get(field, 0) <= MAX_SERIAL:
             raise BadLineError(index, f"{field}: is not a number of batches (valid: 0 to {MAX_SERIAL})")
+    for field in _COUNT_FIELDS:
+        if not -MAX_SERIAL <= (values.get(field) or 0) <= MAX_SERIAL:
+            raise BadLineError(index, f"{field}: has more than 64 bits (valid: up to {MAX_SERIAL})")
     return report
 
 
@@ -236,23 +245,6 @@ def _record_decided(jobs: JobRepository, job: Job, report: EventReport) -> None:
     if decided.derived:
         derived = [number.model_dump(mode="json") for number in decided.derived[:_MAX_DERIVED]]
         jobs.set_decided(job, derived, batch.model_dump(mode="json"))
-
-
-def _make_metric(
-    job: Job, attempt: Attempt, rank: int, stream: Stream, report: StepReport | EvaluationReport
-) -> dict[str, Any]:
-    """Return the columns of a report's row in `metrics`."""
-    return {
-        "job_id": job.id,
-        "attempt_id": attempt.id,
-        "attempt": attempt.number,
-        "rank": rank,
-        "stream": stream.value,
-        "seq": report.seq,
-        "kind": report.kind,
-        "step": report.step,
-        "report": report.model_dump_json(),
-    }
 
 
 def _to_json(report: Report) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from service.ids import is_id
 from service.launchers.protocol import LogName, LogRange
 from service.parts import depend_on
 from service.reports.ingest import AttemptEndedError, BadLineError, GapError, Stream, check_is_open, ingest
-from service.reports.repository import MetricQuery, ReportRepository
+from service.reports.pages import MetricQuery, read_page
+from service.reports.repository import ReportRepository
 from service.reports.schemas import NewReports
 from service.schemas import AttemptStart, LogPart, MetricPage
 from service.store.attempt_repository import ACTIVE_STATES, AttemptRepository
@@ -64,25 +65,28 @@ class ReportService:
         except AttemptEndedError as error:
             raise ProblemError("attempt-ended", str(error)) from None
 
-    def read_metrics(self, job_id: str, principal: Principal, query: MetricQuery) -> str:
+    def read_metrics(self, job_id: str, principal: Principal, query: MetricQuery) -> bytes:
         """Return the JSON of the `MetricPage` that `query` selects.
 
-        Raises ProblemError if there is no such job that `principal` may know of. Reports are stored as JSON, and are
-        neither parsed nor checked again: there may be ten thousand of them.
+        Raises ProblemError if there is no such job that `principal` may know of. Reports were checked when they came,
+        and are not checked again: there may be ten thousand of them.
         """
         with self._database.read() as session:
             get_visible_job(session, job_id, principal)
             reports = ReportRepository(session)
-            curve = reports.read_curve(job_id, query)
+            page = read_page(session, job_id, query)
             starts = [
-                AttemptStart(
-                    attempt=attempt.number, step=attempt.start_step or 0, evaluated_step=attempt.evaluated_step or 0
-                )
-                for attempt in reports.list_attempts_with_start(job_id)
+                AttemptStart(attempt=number, step=start_step, evaluated_step=evaluated_step or 0)
+                for number, start_step, evaluated_step in reports.list_attempts(job_id)
+                if start_step is not None
             ]
-        next_cursor = None if curve.next_after is None else str(curve.next_after)
-        rest = MetricPage(items=[], starts=starts, next_cursor=next_cursor).model_dump_json(exclude={"items"})
-        return f'{{"items":[{curve.items}],{rest.removeprefix("{")}'
+            rest = MetricPage(
+                items=[],
+                starts=starts,
+                next_cursor=page.next_cursor,
+                are_steps_removed=reports.are_steps_removed(job_id),
+            )
+        return b'{"items":[' + page.items + b"]," + rest.model_dump_json(exclude={"items"}).encode()[1:]
 
 
 Reports = Annotated[ReportService, depend_on(ReportService)]

@@ -20,7 +20,7 @@ from tests.service.databases import on_both_databases
 
 pytestmark = on_both_databases
 
-NEWEST_REVISION = "0007"
+NEWEST_REVISION = "0008"
 MODELS = (
     service.audit.models,
     service.leader.models,
