@@ -8,7 +8,6 @@ from itertools import groupby
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
-from sqlalchemy.exc import NoResultFound
 from sqlalchemy.orm import Session
 
 from dlrm.config import BatchConfig, DerivedNumber
@@ -33,11 +32,11 @@ from service.http.paging import MAX_SERIAL
 from service.reasons import TRAINER
 from service.reports.attempt_ranges import METRIC_KINDS
 from service.reports.progress import ReportedProgress
-from service.reports.repository import ReportRepository
+from service.reports.repository import LockedJob, ReportRepository, Sender
 from service.store.attempt_repository import AttemptRepository, CheckpointRepository
 from service.store.job_repository import JobRepository
 from service.store.log_parts import LAUNCH, LOG, LogPartRepository
-from service.store.models import Attempt, Event, Job
+from service.store.models import Attempt, Event
 
 
 class Stream(StrEnum):
@@ -90,7 +89,7 @@ class BadLineError(Exception):
 
 
 def ingest(
-    session: Session, attempt: Attempt, rank: int, stream: Stream, first_seq: int, lines: Sequence[str | bytes]
+    session: Session, attempt: Attempt | Sender, rank: int, stream: Stream, first_seq: int, lines: Sequence[str | bytes]
 ) -> int:
     """Store lines `first_seq`, `first_seq + 1`, … of a stream, except those already known.
 
@@ -98,8 +97,8 @@ def ingest(
     Raises AttemptEndedError if the attempt or its job has ended, GapError if lines before `first_seq` are
     missing, and BadLineError if a line is not valid in its stream.
     """
-    job = _lock_open_job(session, attempt)
     repository = ReportRepository(session)
+    job = _lock_open_job(session, attempt)
     acknowledged_seq = repository.get_acknowledged_seq(attempt.id, rank, stream)
     num_known = acknowledged_seq - (first_seq - 1)
     if num_known < 0:
@@ -119,7 +118,9 @@ def ingest(
     return acknowledged_seq
 
 
-def _store_end(session: Session, attempt: Attempt, rank: int, new: Sequence[tuple[int, int, str | bytes]]) -> None:
+def _store_end(
+    session: Session, attempt: Attempt | Sender, rank: int, new: Sequence[tuple[int, int, str | bytes]]
+) -> None:
     """Store the end of an attempt, the only line of its stream. Raises BadLineError.
 
     new: index, number and text of each line.
@@ -134,9 +135,11 @@ def _store_end(session: Session, attempt: Attempt, rank: int, new: Sequence[tupl
         AttemptRepository(session).update(attempt.id, reported_end=end.model_dump(mode="json"))
 
 
-def _store_reports(session: Session, job: Job, attempt: Attempt, rank: int, reports: Sequence[Report]) -> None:
+def _store_reports(
+    session: Session, job: LockedJob, attempt: Attempt | Sender, rank: int, reports: Sequence[Report]
+) -> None:
     """Store reports, and what follows from them for the job and its attempt."""
-    repository = ReportRepository(session)
+    repository, job_id, number = ReportRepository(session), attempt.job_id, attempt.number
     progress = ReportedProgress.model_validate(job.progress)
     steps: list[StepReport] = []
     evaluations: list[EvaluationReport] = []
@@ -148,49 +151,45 @@ def _store_reports(session: Session, job: Job, attempt: Attempt, rank: int, repo
             continue
         for report in same:
             if kind is EventReport:
-                _store_event(session, job, attempt, rank, report)
+                _store_event(session, attempt, rank, report)
             elif kind is StartReport:
-                repository.start_attempt(job.id, attempt.number, report.step, report.evaluated_step)
-                progress = progress.apply_start(
-                    report, *(repository.get_last_report(job.id, one) for one in METRIC_KINDS)
-                )
+                repository.start_attempt(job_id, number, report.step, report.evaluated_step)
+                progress = progress.apply_start(report, *(repository.get_last_report(job_id, k) for k in METRIC_KINDS))
             else:
                 progress = progress.apply(report)
         if kind is EvaluationReport:
             evaluations += same
-    repository.add_steps(job.id, attempt.number, steps)
-    repository.add_evaluations(job.id, attempt.number, evaluations)
-    if attempt.number == job.num_attempts:
-        repository.set_progress(job.id, progress.model_dump())
+    repository.add_steps(job_id, number, steps)
+    repository.add_evaluations(job_id, number, evaluations)
+    if number == job.num_attempts:
+        repository.set_progress(job_id, progress.model_dump())
 
 
-def _store_event(session: Session, job: Job, attempt: Attempt, rank: int, report: EventReport) -> None:
+def _store_event(session: Session, attempt: Attempt | Sender, rank: int, report: EventReport) -> None:
     """Store an event, unless it is about removed checkpoints: there is such an event for every checkpoint."""
-    jobs = JobRepository(session)
     if report.name != CHECKPOINTS_REMOVED:
-        session.add(_make_event(job, attempt, rank, report))
+        session.add(_make_event(attempt, rank, report))
     if rank == 0:
-        record_files(session, job, attempt, report)
+        record_files(session, attempt, report)
         if report.name == DECIDED:
-            _record_decided(jobs, job, report)
+            _record_decided(JobRepository(session), attempt.job_id, report)
 
 
-def check_is_open(session: Session, attempt: Attempt) -> None:
+def check_is_open(session: Session, attempt: Attempt | Sender) -> None:
     """Raise AttemptEndedError if an attempt or its job has ended, as the database says now."""
     if not AttemptRepository(session).is_open(attempt.id):
         raise AttemptEndedError(f"attempt {attempt.number} of {attempt.job_id} has ended: its reports are closed")
 
 
-def _lock_open_job(session: Session, attempt: Attempt) -> Job:
+def _lock_open_job(session: Session, attempt: Attempt | Sender) -> LockedJob:
     """Lock and return the job of an attempt. Raises AttemptEndedError if the attempt or the job has ended.
 
     Whoever records an end locks the job first: an end that is being recorded is awaited here, and then seen; one that
     comes later waits until these lines are stored.
     """
-    try:
-        job = JobRepository(session).lock(attempt.job_id)
-    except NoResultFound:
-        raise AttemptEndedError(f"{attempt.job_id} was deleted") from None
+    job = ReportRepository(session).lock_job(attempt.job_id)
+    if job is None:
+        raise AttemptEndedError(f"{attempt.job_id} was deleted")
     check_is_open(session, attempt)
     return job
 
@@ -221,9 +220,9 @@ def _describe_fault(error: ValidationError) -> str:
     return f"{field}: {first['msg']}" if field else first["msg"]
 
 
-def _make_event(job: Job, attempt: Attempt, rank: int, report: EventReport) -> Event:
+def _make_event(attempt: Attempt | Sender, rank: int, report: EventReport) -> Event:
     return Event(
-        job_id=job.id,
+        job_id=attempt.job_id,
         attempt=attempt.number,
         time=datetime.fromtimestamp(report.time, UTC),
         actor=TRAINER,
@@ -235,8 +234,9 @@ def _make_event(job: Job, attempt: Attempt, rank: int, report: EventReport) -> E
     )
 
 
-def _record_decided(jobs: JobRepository, job: Job, report: EventReport) -> None:
+def _record_decided(jobs: JobRepository, job_id: str, report: EventReport) -> None:
     """Record what the run decided, and the numbers that it derived; nothing if they are not as they should be."""
+    job = jobs.lock(job_id)
     try:
         decided = _Decided.model_validate(report.details)
         batch = BatchConfig.model_validate({**job.resolved["job"]["batch"], **decided.batch})
@@ -257,14 +257,14 @@ def _replace_nul(text: str) -> str:
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-def record_files(session: Session, job: Job, attempt: Attempt, report: EventReport) -> None:
+def record_files(session: Session, attempt: Attempt | Sender, report: EventReport) -> None:
     """Record the checkpoints and the model that an event reports.
 
     Nothing is recorded if the event lacks a needed detail, as for runs whose directory the service sees.
     """
     if report.name in (CHECKPOINT_SAVED, UPLOADED) and (saved := report.parse_details(CheckpointReport)) is not None:
-        CheckpointRepository(session).put(job.id, attempt.number, saved)
+        CheckpointRepository(session).put(attempt.job_id, attempt.number, saved)
     if report.name == CHECKPOINTS_REMOVED and (removed := report.parse_details(RemovedCheckpoints)) is not None:
-        CheckpointRepository(session).remove(job.id, removed.steps)
+        CheckpointRepository(session).remove(attempt.job_id, removed.steps)
     if report.name in (MODEL_SAVED, UPLOADED) and (model := report.parse_details(ModelReport)) is not None:
-        JobRepository(session).update(job.id, model_path=model.path)
+        JobRepository(session).update(attempt.job_id, model_path=model.path)

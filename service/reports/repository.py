@@ -1,11 +1,26 @@
 """SQL statements on reports and on the positions of their streams."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from pydantic_core import to_json
-from sqlalchemy import ColumnElement, Table, Text, TextClause, cast, delete, func, select, text, tuple_, update
+from sqlalchemy import (
+    ColumnElement,
+    Table,
+    Text,
+    TextClause,
+    bindparam,
+    cast,
+    delete,
+    func,
+    inspect,
+    select,
+    text,
+    tuple_,
+    update,
+)
 from sqlalchemy.orm import Session
 
 from dlrm.record import EvaluationReport, StepReport
@@ -21,22 +36,55 @@ _TABLES: dict[MetricKind, Table] = {"step": STEPS, "evaluation": EVALUATIONS}
 _KEY = ("job_id", "attempt", "step")
 
 
+@dataclass(frozen=True)
+class Sender:
+    """Attempt whose ranks push reports, with the hash of their token and the number of ranks of its job."""
+
+    id: str
+    job_id: str
+    number: int
+    token_hash: str
+    world_size: int
+
+
+@dataclass(frozen=True)
+class LockedJob:
+    """What reports change of a job, and the number of its attempts."""
+
+    num_attempts: int
+    progress: dict[str, Any]
+
+
 class ReportRepository:
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._connection = session.connection()
 
     def get_acknowledged_seq(self, attempt_id: str, rank: int, stream: str) -> int:
-        position = self._session.get(StreamPosition, (attempt_id, rank, stream))
-        return position.acknowledged_seq if position else 0
+        is_own = tuple_(StreamPosition.attempt_id, StreamPosition.rank, StreamPosition.stream)
+        query = select(StreamPosition.acknowledged_seq).where(is_own == (attempt_id, rank, stream))
+        return self._connection.scalar(query) or 0
+
+    def find_sender(self, attempt_id: str) -> Sender | None:
+        """Return who pushes the reports of an attempt; None if there is no such attempt."""
+        columns = (Attempt.id, Attempt.job_id, Attempt.number, Attempt.token_hash, Job.world_size)
+        query = select(*columns).join(Job, Job.id == Attempt.job_id).where(Attempt.id == attempt_id)
+        row = self._connection.execute(query).one_or_none()
+        return None if row is None else Sender(*row)
+
+    def lock_job(self, job_id: str) -> LockedJob | None:
+        """Lock the row of a job until the transaction ends; None if there is no such job."""
+        query = select(Job.num_attempts, Job.progress).where(Job.id == job_id).with_for_update()
+        row = self._connection.execute(query).one_or_none()
+        return None if row is None else LockedJob(*row)
 
     def set_acknowledged_seq(self, attempt_id: str, rank: int, stream: str, seq: int) -> None:
         """Set the position of a stream. The job must be locked, so that nobody else moves it meanwhile."""
         values = {"attempt_id": attempt_id, "rank": rank, "stream": stream, "seq": seq}
-        self._session.execute(_SET_POSITION, values)
+        self._connection.execute(_SET_POSITION, values)
 
     def set_progress(self, job_id: str, progress: dict[str, Any]) -> None:
-        chosen = update(Job).where(Job.id == job_id).values(progress=progress)
-        self._session.execute(chosen.execution_options(synchronize_session=False))
+        self._connection.execute(_SET_PROGRESS, {"chosen": job_id, "progress": progress})
 
     def add_steps(self, job_id: str, attempt: int, reports: Sequence[StepReport]) -> None:
         """Store steps, and bring the levels of the curve up to date. The last report of a step replaces others."""
@@ -54,7 +102,7 @@ class ReportRepository:
         """Record where an attempt begins: later steps of earlier attempts are void from now on."""
         chosen = update(Attempt).where(Attempt.job_id == job_id, Attempt.number == attempt)
         values = {"start_step": start_step, "evaluated_step": evaluated_step}
-        self._session.execute(chosen.values(values).execution_options(synchronize_session=False))
+        self._session.execute(chosen.values(values))
         for own in self.list_ranges(job_id, "step"):
             if own.attempt < attempt and own.last_step == start_step:
                 RollupRepository(self._session).cut(job_id, own)
@@ -63,7 +111,7 @@ class ReportRepository:
         """List the attempts of a job, in their order."""
         columns = (Attempt.number, Attempt.start_step, Attempt.evaluated_step)
         query = select(*columns).where(Attempt.job_id == job_id).order_by(Attempt.number)
-        return [StartedAttempt(*row) for row in self._session.execute(query)]
+        return [StartedAttempt(*row) for row in self._connection.execute(query)]
 
     def list_ranges(self, job_id: str, kind: MetricKind, attempt: int | None = None) -> list[AttemptRange]:
         """List the ranges of valid reports, or everything of one attempt."""
@@ -74,7 +122,7 @@ class ReportRepository:
         table = _TABLES[kind]
         for own in reversed(self.list_ranges(job_id, kind)):
             query = select(table).where(*_is_within(table, job_id, own, 0)).order_by(table.c.step.desc()).limit(1)
-            if row := self._session.execute(query).mappings().first():
+            if row := self._connection.execute(query).mappings().first():
                 return dict(row)
         return None
 
@@ -85,7 +133,7 @@ class ReportRepository:
         table = _TABLES[kind]
         while True:
             query = select(table).where(*_is_within(table, job_id, own, first_step)).order_by(table.c.step)
-            rows = self._session.execute(query.limit(chunk)).mappings().all()
+            rows = self._connection.execute(query.limit(chunk)).mappings().all()
             yield from (dict(row) for row in rows)
             if len(rows) < chunk:
                 return
@@ -94,7 +142,7 @@ class ReportRepository:
     def count_evaluations(self, job_id: str) -> tuple[int, int]:
         """Return the number of evaluations of all attempts of a job, and the last step of one."""
         query = select(func.count(), func.coalesce(func.max(EVALUATIONS.c.step), 0))
-        number, step = self._session.execute(query.where(EVALUATIONS.c.job_id == job_id)).one()
+        number, step = self._connection.execute(query.where(EVALUATIONS.c.job_id == job_id)).one()
         return number, step
 
     def measure_gsnr(self, job_id: str) -> int:
@@ -102,11 +150,11 @@ class ReportRepository:
         length = func.length(cast(ROLLUPS.c.gsnr_last, Text))
         query = select(length).where(ROLLUPS.c.job_id == job_id, ROLLUPS.c.attempt >= 1)
         order = [ROLLUPS.c[name].desc() for name in ("attempt", "level", "bucket", "part")]
-        return self._session.scalar(query.order_by(*order).limit(1)) or 0
+        return self._connection.scalar(query.order_by(*order).limit(1)) or 0
 
     def are_steps_removed(self, job_id: str) -> bool:
         """Whether the reports of steps of a job were removed, so that only the levels of its curves are left."""
-        return bool(self._session.scalar(_ARE_STEPS_REMOVED, {"job_id": job_id}))
+        return bool(self._connection.scalar(_ARE_STEPS_REMOVED, {"job_id": job_id}))
 
     def remove_some_steps(self, job_id: str, limit: int) -> int:
         """Remove at most `limit` reports of steps of a job; its curves stay. Return how many were removed.
@@ -116,21 +164,21 @@ class ReportRepository:
         key = (STEPS.c.attempt, STEPS.c.step)
         some = select(*key).where(STEPS.c.job_id == job_id).order_by(*key).limit(limit)
         removed = delete(STEPS).where(STEPS.c.job_id == job_id, tuple_(*key).in_(some)).returning(STEPS.c.step)
-        return len(self._session.execute(removed).all())
+        return len(self._connection.execute(removed).all())
 
     def _add(self, table: Table, job_id: str, attempt: int, reports: Iterable[StepReport | EvaluationReport]) -> None:
         """Store reports in one statement; of several ones of one step the last one counts."""
         names = _list_names(table)
         rows = {report.step: _make_row(report, names) for report in reports}
-        if self._session.get_bind().dialect.name == "postgresql":
+        if self._connection.dialect.name == "postgresql":
             values = {"job_id": job_id, "attempt": attempt, "rows": _dump(list(rows.values()))}
-            self._session.execute(_make_insert(table, is_postgresql=True), values)
+            self._connection.execute(_make_insert(table, is_postgresql=True), values)
             return
         for row in rows.values():
             row |= {"job_id": job_id, "attempt": attempt}
             if row.get("gsnr") is not None:
                 row["gsnr"] = _dump(row["gsnr"])
-        self._session.execute(_make_insert(table, is_postgresql=False), list(rows.values()))
+        self._connection.execute(_make_insert(table, is_postgresql=False), list(rows.values()))
 
 
 def _dump(value: Any) -> str:
@@ -152,7 +200,8 @@ def _is_within(table: Table, job_id: str, own: AttemptRange, first_step: int) ->
 @cache
 def _list_names(table: Table) -> list[str]:
     """List the columns that have the values of a report."""
-    return [column.name for column in table.c if column.name not in ("job_id", "attempt")]
+    # Plain texts: the names of columns are of a kind that makes JSON slow.
+    return [str(column.name) for column in table.c if column.name not in ("job_id", "attempt")]
 
 
 def _make_row(report: StepReport | EvaluationReport, names: Sequence[str]) -> dict[str, Any]:
@@ -183,6 +232,12 @@ def _make_insert(table: Table, *, is_postgresql: bool) -> TextClause:
     return text(f"INSERT INTO {table.name} ({columns}) {source} {conflict}")
 
 
+_JOBS = inspect(Job).local_table
+_SET_PROGRESS = (
+    update(_JOBS)  # pyright: ignore
+    .where(Job.id == bindparam("chosen"))
+    .values(progress=bindparam("progress"))
+)
 _SET_POSITION = text(
     f"INSERT INTO {StreamPosition.__tablename__} (attempt_id, rank, stream, acknowledged_seq) "
     "VALUES (:attempt_id, :rank, :stream, :seq) "

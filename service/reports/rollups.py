@@ -110,7 +110,7 @@ class RollupRepository:
     """SQL statements on the levels of curves, and on the points of curves."""
 
     def __init__(self, session: Session) -> None:
-        self._session = session
+        self._connection = session.connection()
 
     def update(self, job_id: str, attempt: int, first_step: int, last_step: int, num_levels: int) -> None:
         """Make the rows of all buckets that hold some of the steps from `first_step` to `last_step`.
@@ -129,7 +129,7 @@ class RollupRepository:
 
     def count_levels(self, job_id: str, attempt: int) -> int:
         query = text(f"SELECT max(level) FROM {ROLLUPS.name} WHERE {_OF_ATTEMPT}")
-        return self._session.scalar(query, {"job_id": job_id, "attempt": attempt}) or 0
+        return self._connection.scalar(query, {"job_id": job_id, "attempt": attempt}) or 0
 
     def find_last_step(self, job_id: str, own: AttemptRange) -> int:
         """Return the last reported step of a range; 0 if absent."""
@@ -138,7 +138,7 @@ class RollupRepository:
             "AND last_step <= :last_step ORDER BY bucket DESC, part DESC LIMIT 1"
         )
         values = {"job_id": job_id, "attempt": own.attempt, "last_step": own.last_step}
-        return self._session.scalar(query, values | {"bucket": _find_position(own.last_step, BUCKET_FACTOR)}) or 0
+        return self._connection.scalar(query, values | {"bucket": _find_position(own.last_step, BUCKET_FACTOR)}) or 0
 
     def read_evaluations(self, job_id: str, names: Sequence[str], chosen: PointRange) -> Columns:
         """Read points of evaluations, in their order, as `read_steps` does for steps."""
@@ -165,7 +165,7 @@ class RollupRepository:
             "last_step": last_step,
             "width": max(1, chosen.point_steps // bucket_steps),
         }
-        result = self._session.execute(_make_query(source, tuple(names)), values)
+        result = self._connection.execute(_make_query(source, tuple(names)), values)
         rows = result.all()
         return {name: [row[number] for row in rows] for number, name in enumerate(result.keys())}
 
@@ -184,7 +184,7 @@ class RollupRepository:
             "last_valid_step": own.last_step,
             "width": BUCKET_FACTOR,
         }
-        self._session.execute(_make_insert(_STEPS if level == 1 else _LEVELS), values)
+        self._connection.execute(_make_insert(_STEPS if level == 1 else _LEVELS), values)
 
 
 def _find_position(step: int, width: int) -> int:
@@ -216,16 +216,26 @@ def _make_query(source: _Source, names: tuple[str, ...]) -> TextClause:
     bounded = replace(source, is_chosen=f"{source.is_chosen} AND {source.last_step} <= :last_step")
     last = f"max({source.last_step})"
     groups = _select_groups(bounded, {"last_step": last, **columns}, [f"{source.position} / :width AS point"])
-    shown = [*(f"g.{name}" for name in columns), *(f"r.{name}{source.suffix} AS {name}_last" for name in names)]
-    return text(
-        f"SELECT {', '.join(['g.last_step', *shown])} FROM ({groups}) AS g, {source.table} AS r "
-        f"WHERE r.job_id = :job_id AND r.attempt = :attempt AND {source.is_last} ORDER BY g.last_step"
-    )
+    lasts = [f"{_find_last(source, name)} AS {name}_last" for name in names]
+    shown = ", ".join(["g.last_step", *(f"g.{name}" for name in columns), *lasts])
+    return text(f"SELECT {shown} FROM ({groups}) AS g ORDER BY g.last_step")
+
+
+def _find_last(source: _Source, name: str) -> str:
+    """Make the expression of a value at the last step of a group.
+
+    A look-up for each group: a planner that takes the groups for few joins them with all rows.
+    """
+    is_last = f"r.job_id = :job_id AND r.attempt = :attempt AND {source.is_last}"
+    return f"(SELECT r.{name}{source.suffix} FROM {source.table} AS r WHERE {is_last})"
 
 
 @cache
 def _make_insert(source: _Source) -> TextClause:
-    """Make the statement that makes the rows of a level from the rows of the level below, or from the reports."""
+    """Make the statement that makes the rows of a level from the rows of the level below, or from the reports.
+
+    SQLite needs a condition before ON CONFLICT, which it takes for a part of a join otherwise.
+    """
     columns = {
         "first_step": f"min({source.first_step})",
         "last_step": f"max({source.last_step})",
@@ -234,7 +244,7 @@ def _make_insert(source: _Source) -> TextClause:
     }
     part = f"CASE WHEN {source.first_step} > :last_valid_step THEN 1 ELSE 0 END AS part"
     groups = _select_groups(source, columns, [f"{source.position} / :width AS bucket", part])
-    lasts = {f"{name}_last": f"r.{name}{source.suffix}" for name in (*STEP_NUMBERS, *STEP_COUNTS, GSNR)}
+    lasts = {f"{name}_last": _find_last(source, name) for name in (*STEP_NUMBERS, *STEP_COUNTS, GSNR)}
     values = {
         **{"job_id": ":job_id", "attempt": ":attempt", "level": ":new_level", "bucket": "g.bucket", "part": "g.part"},
         **{name: f"g.{name}" for name in columns},
@@ -243,7 +253,6 @@ def _make_insert(source: _Source) -> TextClause:
     updated = ", ".join(f"{name} = excluded.{name}" for name in (*columns, *lasts))
     return text(
         f"INSERT INTO {ROLLUPS.name} ({', '.join(values)}) SELECT {', '.join(values.values())} "
-        f"FROM ({groups}) AS g, {source.table} AS r "
-        f"WHERE r.job_id = :job_id AND r.attempt = :attempt AND {source.is_last} "
+        f"FROM ({groups}) AS g WHERE true "
         f"ON CONFLICT ({', '.join(KEY)}) DO UPDATE SET {updated}"
     )

@@ -16,11 +16,10 @@ from service.launchers.protocol import LogName, LogRange
 from service.parts import depend_on
 from service.reports.ingest import AttemptEndedError, BadLineError, GapError, Stream, check_is_open, ingest
 from service.reports.pages import MetricQuery, read_page
-from service.reports.repository import ReportRepository
+from service.reports.repository import ReportRepository, Sender
 from service.reports.schemas import NewReports
 from service.schemas import AttemptStart, LogPart, MetricPage
 from service.store.attempt_repository import ACTIVE_STATES, AttemptRepository
-from service.store.job_repository import JobRepository
 from service.store.models import Attempt, Job
 from service.store.run_facts import RunFacts
 
@@ -42,9 +41,9 @@ class ReportService:
         """
         try:
             with self._database.write() as session:
-                attempt = _authenticate(session, attempt_id, token)
-                check_rank(JobRepository(session).get_world_size(attempt.job_id), reports.rank)
-                return ingest(session, attempt, reports.rank, reports.stream, reports.first_seq, reports.lines)
+                sender = _authenticate(session, attempt_id, token)
+                check_rank(sender.world_size, reports.rank)
+                return ingest(session, sender, reports.rank, reports.stream, reports.first_seq, reports.lines)
         except AttemptEndedError as error:
             raise ProblemError("attempt-ended", str(error)) from None
         except GapError as error:
@@ -93,16 +92,16 @@ Reports = Annotated[ReportService, depend_on(ReportService)]
 """Parameter type of an endpoint that needs the service."""
 
 
-def _authenticate(session: Session, attempt_id: str, token: str | None) -> Attempt:
-    """Return the attempt that the token is for. Raises ProblemError if there is none.
+def _authenticate(session: Session, attempt_id: str, token: str | None) -> Sender:
+    """Return the sender that the token is for. Raises ProblemError if there is none.
 
     An unknown attempt takes as long as a wrong token, and has the same answer.
     """
-    attempt = AttemptRepository(session).get(attempt_id) if is_id(attempt_id, "att") else None
-    is_right = secrets.compare_digest(attempt.token_hash if attempt else "", hash_secret(token or ""))
-    if attempt is None or not is_right:
+    sender = ReportRepository(session).find_sender(attempt_id) if is_id(attempt_id, "att") else None
+    is_right = secrets.compare_digest(sender.token_hash if sender else "", hash_secret(token or ""))
+    if sender is None or not is_right:
         raise unauthenticated("the token is not that of this attempt")
-    return attempt
+    return sender
 
 
 def check_rank(world_size: int, rank: int) -> None:

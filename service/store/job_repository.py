@@ -56,10 +56,6 @@ class JobRepository:
         """Return a job; None if absent. for_update: lock its row until the transaction ends."""
         return self._session.get(Job, job_id, with_for_update=for_update or None)
 
-    def get_world_size(self, job_id: str) -> int:
-        """Return the number of ranks of a job, which must exist."""
-        return self._session.scalars(select(Job.world_size).where(Job.id == job_id)).one()
-
     def lock(self, job_id: str) -> Job:
         """Return a job, which must exist, and lock its row until the transaction ends."""
         return self._session.get_one(Job, job_id, with_for_update=True, populate_existing=True)
