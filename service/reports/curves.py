@@ -18,7 +18,7 @@ from service.reports.attempt_ranges import AttemptRange, MetricKind
 from service.reports.pages import MAX_PAGE_BYTES
 from service.reports.repository import ReportRepository
 from service.reports.rollups import GSNR, Columns, PointRange, RollupRepository, compute_point_steps
-from service.store.metric_tables import EVALUATION_NUMBERS, STEP_COUNTS, STEP_NUMBERS
+from service.store.metric_tables import BUCKET_FACTOR, EVALUATION_NUMBERS, STEP_COUNTS, STEP_NUMBERS
 
 DIGITS = 7
 """Significant digits of the numbers of a curve."""
@@ -96,8 +96,8 @@ def _read_training(session: Session, job_id: str, query: CurveQuery) -> _Curves:
     resolution = query.resolution
     if GSNR in query.training:
         resolution = max(1, min(resolution, MAX_PAGE_BYTES // max(1, reports.measure_gsnr(job_id))))
-    point_steps = compute_point_steps(num_steps, resolution)
     min_level = 1 if reports.are_steps_removed(job_id) else 0
+    point_steps = max(compute_point_steps(num_steps, resolution), BUCKET_FACTOR**min_level)
     parts = [
         rollups.read_steps(job_id, query.training, chosen, min_level)
         for chosen in _list_points(ranges, point_steps, query.since)
@@ -137,8 +137,7 @@ def _make_curves(query: CurveQuery, kind: MetricKind, point_steps: int, parts: I
         if name == GSNR:
             made.curves |= _split_layers(joined.get(f"{GSNR}_last", []), query.layers)
             continue
-        columns = {statistic: joined.get(f"{name}_{statistic}") for statistic in statistics}
-        made.curves[name] = {key: [_round(value) for value in values] for key, values in columns.items() if values}
+        made.curves[name] = {key: [_round(value) for value in joined.get(f"{name}_{key}", [])] for key in statistics}
     return made
 
 

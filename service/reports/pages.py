@@ -87,7 +87,6 @@ def _iterate(
             continue
         first_step = 0 if own.attempt > after.attempt else after.step + (number <= after.kind)
         for row in reports.iterate(kind, job_id, own, first_step, min(query.limit + 1, CHUNK_ROWS)):
-            del row["job_id"]
             if kind == "step":
                 row["dropped"] = bool(row["dropped"])
             yield ReportPlace(own.attempt, row["step"], number), {"kind": kind, **row}

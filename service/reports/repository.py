@@ -129,15 +129,17 @@ class ReportRepository:
     def iterate(
         self, kind: MetricKind, job_id: str, own: AttemptRange, first_step: int, chunk: int
     ) -> Iterator[dict[str, Any]]:
-        """Yield the columns of the reports of a range from `first_step` on, read in chunks of so many rows."""
+        """Yield the reports of a range from `first_step` on with their attempt, read in chunks of so many rows."""
         table = _TABLES[kind]
+        names = ["attempt", *_list_names(table)]
+        columns = [table.c[name] for name in names]
         while True:
-            query = select(table).where(*_is_within(table, job_id, own, first_step)).order_by(table.c.step)
-            rows = self._connection.execute(query.limit(chunk)).mappings().all()
-            yield from (dict(row) for row in rows)
+            query = select(*columns).where(*_is_within(table, job_id, own, first_step)).order_by(table.c.step)
+            rows = self._connection.execute(query.limit(chunk)).all()
+            yield from (dict(zip(names, row, strict=True)) for row in rows)
             if len(rows) < chunk:
                 return
-            first_step = rows[-1]["step"] + 1
+            first_step = rows[-1].step + 1
 
     def count_evaluations(self, job_id: str) -> tuple[int, int]:
         """Return the number of evaluations of all attempts of a job, and the last step of one."""
