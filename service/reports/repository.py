@@ -13,7 +13,6 @@ from sqlalchemy import (
     TextClause,
     bindparam,
     cast,
-    delete,
     func,
     inspect,
     select,
@@ -26,6 +25,7 @@ from sqlalchemy.orm import Session
 from dlrm.record import EvaluationReport, StepReport
 from service.reports.attempt_ranges import AttemptRange, MetricKind, StartedAttempt, list_valid_ranges
 from service.reports.rollups import RollupRepository
+from service.store.metric_removal import remove_some_metrics
 from service.store.metric_tables import EVALUATIONS, ROLLUPS, STEPS
 from service.store.models import Attempt, Job, StreamPosition
 
@@ -163,10 +163,7 @@ class ReportRepository:
 
         They are removed in their order, so that `are_steps_removed` is true from the first one on.
         """
-        key = (STEPS.c.attempt, STEPS.c.step)
-        some = select(*key).where(STEPS.c.job_id == job_id).order_by(*key).limit(limit)
-        removed = delete(STEPS).where(STEPS.c.job_id == job_id, tuple_(*key).in_(some)).returning(STEPS.c.step)
-        return len(self._connection.execute(removed).all())
+        return remove_some_metrics(self._session, STEPS, job_id, limit)
 
     def _add(self, table: Table, job_id: str, attempt: int, reports: Iterable[StepReport | EvaluationReport]) -> None:
         """Store reports in one statement; of several ones of one step the last one counts."""

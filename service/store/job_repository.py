@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session, defer
 from service.launchers.protocol import Capacity
 from service.reasons import RECONCILER, Reason
 from service.store.filters import JobFilter, select_ids
+from service.store.metric_removal import remove_some_metrics
 from service.store.metric_tables import METRIC_TABLES
 from service.store.models import Attempt, Event, Job, ReportedCheckpoint, StoredLogPart
 from service.store.states import ENDED, HOLDING, NOT_ENDED, JobState, check_transition
@@ -222,14 +223,13 @@ class JobRepository:
         """Remove at most `limit` reports, parts of logs, checkpoints and events of a job; return if there were any."""
         attempts = select(Attempt.id).where(Attempt.job_id == job_id)
         chosen = (
-            *((table, table.c.job_id == job_id) for table in METRIC_TABLES),
             (StoredLogPart, StoredLogPart.attempt_id.in_(attempts)),
             (ReportedCheckpoint, ReportedCheckpoint.job_id == job_id),
             (Event, Event.job_id == job_id),
         )
-        num_removed = 0
+        num_removed = sum(remove_some_metrics(self._session, table, job_id, limit) for table in METRIC_TABLES)
         for table, is_own in chosen:
-            key = tuple(inspect(table).primary_key)
+            key = inspect(table).primary_key
             some = select(*key).where(is_own).limit(limit)
             removed = delete(table).where(tuple_(*key).in_(some)).returning(key[0])
             num_removed += len(self._session.execute(removed.execution_options(synchronize_session=False)).all())

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,36 +15,38 @@ from service.reports.attempt_ranges import AttemptRange
 from service.reports.pages import MetricQuery, ReportPlace, read_page
 from service.reports.repository import ReportRepository
 from service.reports.rollups import PointRange, RollupRepository
-from service.store.job_repository import JobRepository
+from service.store.metric_removal import remove_some_metrics
 from service.store.metric_tables import METRIC_TABLES
-from tests.service.databases import on_both_databases
+from tests.service.database.test_late_reports import add_running_attempt
+from tests.service.databases import lend_database, on_both_databases
 from tests.service.reports.steps import make_evaluation, make_step
 
 pytestmark = on_both_databases
 
-JOB = "job_01JAR8Z3M5T2Q7W9X4Y6V1N0KD"
-STATEMENTS: dict[str, Callable[[Session], object]] = {
-    "curve of levels": lambda session: RollupRepository(session).read_steps(
-        JOB, ["loss", "gsnr"], PointRange(AttemptRange(1, 2000), 64, 640), 1
+STATEMENTS: dict[str, Callable[[Session, str], object]] = {
+    "curve of levels": lambda session, job: RollupRepository(session).read_steps(
+        job, ["loss", "gsnr"], PointRange(AttemptRange(1, 2000), 64, 640), 1
     ),
-    "curve of reports": lambda session: RollupRepository(session).read_steps(
-        JOB, ["loss"], PointRange(AttemptRange(1), 2), 0
+    "curve of reports": lambda session, job: RollupRepository(session).read_steps(
+        job, ["loss"], PointRange(AttemptRange(1), 2), 0
     ),
-    "curve of evaluations": lambda session: RollupRepository(session).read_evaluations(
-        JOB, ["auc"], PointRange(AttemptRange(1), 1)
+    "curve of evaluations": lambda session, job: RollupRepository(session).read_evaluations(
+        job, ["auc"], PointRange(AttemptRange(1), 1)
     ),
-    "end of a curve": lambda session: RollupRepository(session).find_last_step(JOB, AttemptRange(1, 1500)),
-    "number of evaluations": lambda session: ReportRepository(session).count_evaluations(JOB),
-    "length of ratios": lambda session: ReportRepository(session).measure_gsnr(JOB),
-    "page": lambda session: read_page(session, JOB, MetricQuery(attempt=1, after=ReportPlace(1, 700, 0))),
-    "page of all attempts": lambda session: read_page(session, JOB, MetricQuery(limit=10)),
-    "removed reports": lambda session: ReportRepository(session).are_steps_removed(JOB),
-    "last reports": lambda session: [ReportRepository(session).get_last_report(JOB, kind) for kind in ("step", "evaluation")],
-    "new steps": lambda session: ReportRepository(session).add_steps(JOB, 1, [make_step(2001), make_step(2002)]),
-    "new evaluations": lambda session: ReportRepository(session).add_evaluations(JOB, 1, [make_evaluation(2002)]),
-    "new start": lambda session: RollupRepository(session).cut(JOB, AttemptRange(1, 1000)),
-    "retention": lambda session: ReportRepository(session).remove_some_steps(JOB, 100),
-    "deletion": lambda session: JobRepository(session).remove_some_rows(JOB, 100),
+    "end of a curve": lambda session, job: RollupRepository(session).find_last_step(job, AttemptRange(1, 1500)),
+    "number of evaluations": lambda session, job: ReportRepository(session).count_evaluations(job),
+    "length of ratios": lambda session, job: ReportRepository(session).measure_gsnr(job),
+    "page": lambda session, job: read_page(session, job, MetricQuery(attempt=1, after=ReportPlace(1, 700, 0))),
+    "page of all attempts": lambda session, job: read_page(session, job, MetricQuery(limit=10)),
+    "removed reports": lambda session, job: ReportRepository(session).are_steps_removed(job),
+    "last reports": lambda session, job: [
+        ReportRepository(session).get_last_report(job, kind) for kind in ("step", "evaluation")
+    ],
+    "new steps": lambda session, job: ReportRepository(session).add_steps(job, 1, [make_step(2001), make_step(2002)]),
+    "new evaluations": lambda session, job: ReportRepository(session).add_evaluations(job, 1, [make_evaluation(2002)]),
+    "new start": lambda session, job: RollupRepository(session).cut(job, AttemptRange(1, 1000)),
+    "retention": lambda session, job: ReportRepository(session).remove_some_steps(job, 100),
+    "deletion": lambda session, job: [remove_some_metrics(session, table, job, 100) for table in METRIC_TABLES],
 }
 NAMES = "|".join(table.name for table in METRIC_TABLES)
 
@@ -72,6 +75,26 @@ def record_plans(database: Database) -> Iterator[list[str]]:
         event.remove(database.engine, "before_cursor_execute", explain)
 
 
-@pytest.fixture(scope="module")
-def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Nothing: the database of each test is filled by itself."""
+@pytest.fixture
+def database(database_kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Database]:
+    with lend_database(database_kind, tmp_path, request) as url:
+        database = Database(url)
+        yield database
+        database.close()
+
+
+def test_every_statement_on_metrics_finds_its_rows_by_the_primary_key(database: Database) -> None:
+    job_id = add_running_attempt(database).job_id
+    with database.write() as session:
+        reports = ReportRepository(session)
+        reports.add_steps(job_id, 1, [make_step(number) for number in range(1, 2001)])
+        reports.add_evaluations(job_id, 1, [make_evaluation(number) for number in range(1, 2001, 20)])
+        session.execute(text("ANALYZE"))
+    for name, run in STATEMENTS.items():
+        with record_plans(database) as plans, database.write() as session:
+            run(session, job_id)
+        # SQLite searches a range, or goes through all rows; PostgreSQL names the condition of the index.
+        reads = [line for line in plans if re.search(rf"(SCAN|SEARCH|Scan).* ({NAMES}|r|s)\b", line)]
+        by_index = [line for line in plans if re.search(r"SEARCH .*job_id=\?|Index Cond: .*job_id", line)]
+        assert reads or name == "new evaluations"
+        assert len(by_index) >= len(reads), f"{name}: {plans}"

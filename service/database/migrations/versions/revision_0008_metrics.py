@@ -120,7 +120,7 @@ def _read_field(name: str, value: str, least: str, greatest: str) -> str:
     if name == "gsnr":
         return value
     if name in WHOLE:
-        return f"{greatest}({-MAX_WHOLE}, {least}({MAX_WHOLE}, {value}))"
+        return f"CASE WHEN {value} IS NOT NULL THEN {greatest}({-MAX_WHOLE}, {least}({MAX_WHOLE}, {value})) END"
     number = f"CASE WHEN abs({value}) < {LARGEST} THEN {value} END"
     return f"coalesce({number}, 0)" if name == "time" else number
 
