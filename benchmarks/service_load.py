@@ -214,17 +214,21 @@ def make_service(directory: Path, database_url: str | None) -> ServiceProcess:
     return ServiceProcess(directory, settings)
 
 
-def start_jobs(client: httpx.Client, num_ranks: int, num_points: int) -> list[RunningJob]:
+def _submit(client: httpx.Client, number: int, num_ranks: int) -> dict[str, Any]:
+    document = {
+        "name": f"load-{number}",
+        "data": {"train": ["day_0.tsv"]},
+        "batch": {"global_size": 64 * num_ranks},
+        "resources": {"workers_per_node": num_ranks, "memory": f"{num_ranks}GiB"},
+    }
+    return client.post("/v1/jobs", json=document).raise_for_status().json()
+
+
+def start_jobs(client: httpx.Client, num_ranks: int, num_points: int, num_jobs: int = NUM_JOBS) -> list[RunningJob]:
     """Start jobs, each with a curve of `num_points` steps."""
+    documents = [_submit(client, number, num_ranks) for number in range(num_jobs)]
     jobs: list[RunningJob] = []
-    for number in range(NUM_JOBS):
-        document = {
-            "name": f"load-{number}",
-            "data": {"train": ["day_0.tsv"]},
-            "batch": {"global_size": 64 * num_ranks},
-            "resources": {"workers_per_node": num_ranks, "memory": f"{num_ranks}GiB"},
-        }
-        submitted = client.post("/v1/jobs", json=document).raise_for_status().json()
+    for submitted in documents:
         target_file = Path(submitted["run_directory"]) / "attempt-1" / "push.json"
         wait_for(target_file.exists)
         target = json.loads(target_file.read_text())

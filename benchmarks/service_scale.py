@@ -55,7 +55,8 @@ def list_kinds(long_job: str, waiting_job: str) -> list[Kind]:
         Kind("running job", job),
         Kind("waiting job", f"/v1/jobs/{waiting_job}"),
         Kind("events", f"{job}/events"),
-        Kind("curve", f"{job}/metrics?kind=step&max_points=800"),
+        Kind("curve of the loss, 800 points", f"{job}/curves?names=loss&resolution=800"),
+        Kind("page of 1,000 steps", f"{job}/metrics?kind=step"),
         Kind("liveness", "/healthz"),
     ]
 

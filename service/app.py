@@ -54,6 +54,7 @@ from service.plans.endpoints import router as plans_router
 from service.plans.service import PlanService
 from service.quotas.endpoints import router as quotas_router
 from service.quotas.service import QuotaService
+from service.reports.curves import CurveService
 from service.reports.endpoints import router as reports_router
 from service.reports.service import LogService, ReportService
 from service.settings import Settings
@@ -77,6 +78,7 @@ class Services:
     plans: PlanService
     quotas: QuotaService
     reports: ReportService
+    curves: CurveService
     logs: LogService
     launchers: Launchers
     control: ControlLoop
@@ -188,6 +190,7 @@ def create_services(settings: Settings) -> Services:
         quotas=QuotaService(database, audit),
         plans=PlanService(database, settings, launchers, capacity, facts),
         reports=ReportService(database),
+        curves=CurveService(database),
         logs=LogService(database, facts),
         launchers=launchers,
         control=ControlLoop(

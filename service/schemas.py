@@ -265,6 +265,40 @@ class MetricPage(Page[Metric], frozen=True):
     """
 
     starts: list[AttemptStart] = []
+    are_steps_removed: bool = False
+    """Whether retention has removed the reports of steps, so that the job's curves alone are left of them."""
+
+
+class Curve(Answer, frozen=True):
+    """Values of one name, one for each point; null for a value that is not known or was not finite."""
+
+    last: list[float | None] = []
+    """Value at the last step of each point."""
+    mean: list[float | None] | None = None
+    """Mean over the reported steps of each point; absent, as the next two, if each point is one step."""
+    min: list[float | None] | None = None
+    max: list[float | None] | None = None
+
+
+class CurvePoints(Answer, frozen=True):
+    """Curves over the same points. A later answer with the same `steps_per_point` can be appended to this one."""
+
+    steps_per_point: int
+    """Steps that a point stands for, a power of two; a point at which an attempt begins or ends has fewer."""
+    steps: list[int] = []
+    """Last step of each point."""
+    curves: dict[str, Curve] = {}
+    """Curves by name."""
+
+
+class Curves(Answer, frozen=True):
+    """Curves of a job, without what later attempts have repeated."""
+
+    training: CurvePoints | None = None
+    """Numbers of training steps; null if none was asked for."""
+    evaluation: CurvePoints | None = None
+    """Numbers of evaluations; null if none was asked for."""
+    starts: list[AttemptStart] = []
 
 
 class LogPart(Answer, frozen=True):

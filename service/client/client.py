@@ -20,6 +20,7 @@ from service.schemas import (
     AuditEvent,
     Capacity,
     Checkpoint,
+    Curves,
     DeletedJob,
     EvaluationMetric,
     Event,
@@ -169,20 +170,43 @@ class Client:
         *,
         kind: Literal["step", "evaluation"] | None = None,
         attempt: int | None = None,
-        max_points: int | None = None,
     ) -> Iterator[Metric]:
         """Yield training steps and evaluations, oldest first, each once.
 
         Steps and evaluations that a later attempt has repeated are omitted.
 
         kind: only steps, or only evaluations. attempt: yield everything that this attempt reported, also what a later
-        attempt has repeated. max_points: largest number of points; they are thinned out evenly.
+        attempt has repeated. A service whose retention has removed the steps of a job has its `curves` alone.
         """
-        query = {"kind": kind, "attempt": attempt, "max_points": max_points, "limit": METRICS_PER_PAGE}
+        query = {"kind": kind, "attempt": attempt, "limit": METRICS_PER_PAGE}
         pages = list(self._list_pages(f"/v1/jobs/{job_id}/metrics", MetricPage, **query))
         # The starts on the last page decide, because another attempt may have begun after the first page.
         items, starts = chain.from_iterable(page.items for page in pages), pages[-1].starts
         yield from (item for item in items if attempt is not None or _is_valid(item, starts))
+
+    def curves(
+        self,
+        job_id: str,
+        names: Sequence[str] = ("loss", "auc"),
+        *,
+        resolution: int | None = None,
+        since: int | None = None,
+        attempt: int | None = None,
+    ) -> Curves:
+        """Return curves of a job, each with the minimum, maximum, mean and last value of its points.
+
+        names: numbers of steps and evaluations, such as `samples_per_second`, or `gsnr` for all layers. resolution:
+        largest number of points of an attempt; 500 if omitted. since: step after which points must end, to append to
+        an earlier answer. attempt: everything of one attempt, also what a later one has repeated.
+        """
+        return self._get(
+            Curves,
+            f"/v1/jobs/{job_id}/curves",
+            names=",".join(names),
+            resolution=resolution,
+            since=since,
+            attempt=attempt,
+        )
 
     def logs(
         self,

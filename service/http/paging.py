@@ -21,16 +21,16 @@ def parse_serial_cursor(cursor: str | None) -> int:
     if cursor is None:
         return 0
     if not (cursor.isascii() and cursor.isdigit()) or int(cursor) > MAX_SERIAL:
-        raise _invalid_cursor(cursor)
+        raise invalid_cursor(cursor)
     return int(cursor)
 
 
 def parse_id_cursor(cursor: str | None, kind: Literal["job", "key"]) -> str | None:
     """Validate a cursor, which is an id of `kind`, and return it. Raises ProblemError (422) if it is invalid."""
     if cursor is not None and not is_id(cursor, kind):
-        raise _invalid_cursor(cursor)
+        raise invalid_cursor(cursor)
     return cursor
 
 
-def _invalid_cursor(cursor: str) -> ProblemError:
+def invalid_cursor(cursor: str) -> ProblemError:
     return invalid_request([FieldError("cursor", f"{cursor!r} is not a cursor", "`next_cursor` of the previous page")])

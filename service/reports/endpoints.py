@@ -7,15 +7,17 @@ from fastapi import APIRouter, Query, Request, Response
 from service.access.senders import Viewer, get_bearer_token
 from service.http.answers import need_slot
 from service.http.limits import CURVES, INGEST
-from service.http.paging import MAX_SERIAL, Cursor, parse_serial_cursor
+from service.http.paging import MAX_SERIAL, Cursor
 from service.http.problem_kinds import may_answer
 from service.http.route import ApiRoute, runs_in
 from service.launchers.protocol import LogName, LogRange
+from service.reports.attempt_ranges import MetricKind
+from service.reports.curves import CurveQuery, CurveReader, parse_names
 from service.reports.ingest import Stream
-from service.reports.repository import MetricQuery
-from service.reports.schemas import MAX_INT32, Acknowledged, MetricKind, NewReports
+from service.reports.pages import MetricQuery, parse_place
+from service.reports.schemas import MAX_INT32, Acknowledged, NewReports
 from service.reports.service import Logs, Reports
-from service.schemas import LogPart, MetricPage
+from service.schemas import Curves, LogPart, MetricPage
 
 router = APIRouter(prefix="/v1", tags=["reports"], route_class=ApiRoute)
 
@@ -50,12 +52,24 @@ def list_metrics(
     attempt: AttemptNumber = None,
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
-    max_points: Annotated[
-        int | None, Query(ge=1, le=10_000, description="all points, thinned evenly to this number")
-    ] = None,
 ) -> Response:
-    query = MetricQuery(kind, attempt, parse_serial_cursor(cursor), limit, max_points)
+    query = MetricQuery(kind, attempt, parse_place(cursor), limit)
     return Response(reports.read_metrics(job_id, principal, query), media_type="application/json")
+
+
+@router.get("/jobs/{job_id}/curves", response_model=Curves, dependencies=[LargeAnswer])
+@runs_in(CURVES)
+def get_curves(
+    job_id: str,
+    curves: CurveReader,
+    principal: Viewer,
+    names: Annotated[str, Query(max_length=4096, description="names of curves, separated by commas")] = "loss,auc",
+    resolution: Annotated[int, Query(ge=1, le=2000, description="largest number of points of an attempt")] = 500,
+    since: Annotated[int, Query(ge=0, le=MAX_SERIAL, description="step after which points must end")] = 0,
+    attempt: AttemptNumber = None,
+) -> Response:
+    query = CurveQuery(*parse_names(names), resolution, since, attempt)
+    return Response(curves.read(job_id, principal, query), media_type="application/json")
 
 
 @router.get("/jobs/{job_id}/logs", dependencies=[LargeAnswer])

@@ -4,10 +4,10 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
+from itertools import groupby
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
-from sqlalchemy.exc import NoResultFound
 from sqlalchemy.orm import Session
 
 from dlrm.config import BatchConfig, DerivedNumber
@@ -22,7 +22,6 @@ from dlrm.record import (
     EvaluationReport,
     EventReport,
     ModelReport,
-    ProgressReport,
     RemovedCheckpoints,
     Report,
     StartReport,
@@ -31,12 +30,13 @@ from dlrm.record import (
 )
 from service.http.paging import MAX_SERIAL
 from service.reasons import TRAINER
+from service.reports.attempt_ranges import METRIC_KINDS
 from service.reports.progress import ReportedProgress
-from service.reports.repository import ReportRepository
+from service.reports.repository import LockedJob, ReportRepository, Sender
 from service.store.attempt_repository import AttemptRepository, CheckpointRepository
 from service.store.job_repository import JobRepository
 from service.store.log_parts import LAUNCH, LOG, LogPartRepository
-from service.store.models import Attempt, Event, Job
+from service.store.models import Attempt, Event
 
 
 class Stream(StrEnum):
@@ -54,10 +54,8 @@ SPOOLED = (Stream.METRICS, Stream.EVENTS)
 """Streams that are spool files in the run directory; the others are pushed where the service does not see that."""
 
 
-KINDS = ("step", "evaluation")
-"""Kinds of reports that are metrics."""
-
-
+_STEP_FIELDS = ("step", "evaluated_step")
+_COUNT_FIELDS = ("num_steps", "num_samples", "num_run_samples", "global_size", "num_rows")
 _MAX_DERIVED = 100
 
 
@@ -91,7 +89,7 @@ class BadLineError(Exception):
 
 
 def ingest(
-    session: Session, attempt: Attempt, rank: int, stream: Stream, first_seq: int, lines: Sequence[str | bytes]
+    session: Session, attempt: Attempt | Sender, rank: int, stream: Stream, first_seq: int, lines: Sequence[str | bytes]
 ) -> int:
     """Store lines `first_seq`, `first_seq + 1`, … of a stream, except those already known.
 
@@ -99,26 +97,30 @@ def ingest(
     Raises AttemptEndedError if the attempt or its job has ended, GapError if lines before `first_seq` are
     missing, and BadLineError if a line is not valid in its stream.
     """
+    repository = ReportRepository(session)
     job = _lock_open_job(session, attempt)
-    position = ReportRepository(session).lock_position(attempt.id, rank, stream)
-    num_known = position.acknowledged_seq - (first_seq - 1)
+    acknowledged_seq = repository.get_acknowledged_seq(attempt.id, rank, stream)
+    num_known = acknowledged_seq - (first_seq - 1)
     if num_known < 0:
-        raise GapError(position.acknowledged_seq)
+        raise GapError(acknowledged_seq)
     new = [(index, first_seq + index, line) for index, line in enumerate(lines) if index >= num_known]
     if not new:
-        return position.acknowledged_seq
+        return acknowledged_seq
     if stream in (Stream.LOG, Stream.LAUNCH):
         texts = [line if isinstance(line, str) else line.decode("utf-8", "replace") for _, _, line in new]
         LogPartRepository(session).add_lines(attempt.id, rank, stream, texts)
     elif stream is Stream.OUTCOME:
         _store_end(session, attempt, rank, new)
     else:
-        _store_reports(session, job, attempt, rank, stream, [_parse(line, seq, index) for index, seq, line in new])
-    position.acknowledged_seq += len(new)
-    return position.acknowledged_seq
+        _store_reports(session, job, attempt, rank, [_parse(line, seq, index) for index, seq, line in new])
+    acknowledged_seq += len(new)
+    repository.set_acknowledged_seq(attempt.id, rank, stream, acknowledged_seq)
+    return acknowledged_seq
 
 
-def _store_end(session: Session, attempt: Attempt, rank: int, new: Sequence[tuple[int, int, str | bytes]]) -> None:
+def _store_end(
+    session: Session, attempt: Attempt | Sender, rank: int, new: Sequence[tuple[int, int, str | bytes]]
+) -> None:
     """Store the end of an attempt, the only line of its stream. Raises BadLineError.
 
     new: index, number and text of each line.
@@ -134,58 +136,60 @@ def _store_end(session: Session, attempt: Attempt, rank: int, new: Sequence[tupl
 
 
 def _store_reports(
-    session: Session, job: Job, attempt: Attempt, rank: int, stream: Stream, reports: Sequence[Report]
+    session: Session, job: LockedJob, attempt: Attempt | Sender, rank: int, reports: Sequence[Report]
 ) -> None:
     """Store reports, and what follows from them for the job and its attempt."""
-    repository, jobs = ReportRepository(session), JobRepository(session)
+    repository, job_id, number = ReportRepository(session), attempt.job_id, attempt.number
     progress = ReportedProgress.model_validate(job.progress)
-    metrics: list[dict[str, Any]] = []
-    for report in reports:
-        if isinstance(report, EventReport):
-            _store_event(session, job, attempt, rank, report)
+    steps: list[StepReport] = []
+    evaluations: list[EvaluationReport] = []
+    for kind, group in groupby(reports, type):
+        same: list[Any] = list(group)
+        if kind is StepReport:
+            steps += same
+            progress = progress.apply_steps(same)
             continue
-        if isinstance(report, StartReport):
-            AttemptRepository(session).update(attempt.id, start_step=report.step, evaluated_step=report.evaluated_step)
-            # The last reports of each kind may be among those that were just delivered.
-            repository.add_metrics(metrics)
-            metrics = []
-            progress = progress.apply_start(report, *(repository.get_last_report(job.id, kind) for kind in KINDS))
-            continue
-        progress = progress.apply(report)
-        if not isinstance(report, ProgressReport):
-            metrics.append(_make_metric(job, attempt, rank, stream, report))
-    repository.add_metrics(metrics)
-    if attempt.number == job.num_attempts:
-        jobs.update(job.id, progress=progress.model_dump())
+        for report in same:
+            if kind is EventReport:
+                _store_event(session, attempt, rank, report)
+            elif kind is StartReport:
+                repository.start_attempt(job_id, number, report.step, report.evaluated_step)
+                progress = progress.apply_start(report, *(repository.get_last_report(job_id, k) for k in METRIC_KINDS))
+            else:
+                progress = progress.apply(report)
+        if kind is EvaluationReport:
+            evaluations += same
+    repository.add_steps(job_id, number, steps)
+    repository.add_evaluations(job_id, number, evaluations)
+    if number == job.num_attempts:
+        repository.set_progress(job_id, progress.model_dump())
 
 
-def _store_event(session: Session, job: Job, attempt: Attempt, rank: int, report: EventReport) -> None:
+def _store_event(session: Session, attempt: Attempt | Sender, rank: int, report: EventReport) -> None:
     """Store an event, unless it is about removed checkpoints: there is such an event for every checkpoint."""
-    jobs = JobRepository(session)
     if report.name != CHECKPOINTS_REMOVED:
-        session.add(_make_event(job, attempt, rank, report))
+        session.add(_make_event(attempt, rank, report))
     if rank == 0:
-        record_files(session, job, attempt, report)
+        record_files(session, attempt, report)
         if report.name == DECIDED:
-            _record_decided(jobs, job, report)
+            _record_decided(JobRepository(session), attempt.job_id, report)
 
 
-def check_is_open(session: Session, attempt: Attempt) -> None:
+def check_is_open(session: Session, attempt: Attempt | Sender) -> None:
     """Raise AttemptEndedError if an attempt or its job has ended, as the database says now."""
     if not AttemptRepository(session).is_open(attempt.id):
         raise AttemptEndedError(f"attempt {attempt.number} of {attempt.job_id} has ended: its reports are closed")
 
 
-def _lock_open_job(session: Session, attempt: Attempt) -> Job:
+def _lock_open_job(session: Session, attempt: Attempt | Sender) -> LockedJob:
     """Lock and return the job of an attempt. Raises AttemptEndedError if the attempt or the job has ended.
 
     Whoever records an end locks the job first: an end that is being recorded is awaited here, and then seen; one that
     comes later waits until these lines are stored.
     """
-    try:
-        job = JobRepository(session).lock(attempt.job_id)
-    except NoResultFound:
-        raise AttemptEndedError(f"{attempt.job_id} was deleted") from None
+    job = ReportRepository(session).lock_job(attempt.job_id)
+    if job is None:
+        raise AttemptEndedError(f"{attempt.job_id} was deleted")
     check_is_open(session, attempt)
     return job
 
@@ -200,9 +204,13 @@ def _parse(line: str | bytes, seq: int, index: int) -> Report:
         raise BadLineError(index, "time: is not a time in seconds since the epoch") from None
     if report.seq != seq:
         raise BadLineError(index, f"seq: is {report.seq}, but this line is number {seq}")
-    for field in ("step", "evaluated_step"):
-        if not 0 <= getattr(report, field, 0) <= MAX_SERIAL:
+    values = report.__dict__
+    for field in _STEP_FIELDS:
+        if not 0 <= values.get(field, 0) <= MAX_SERIAL:
             raise BadLineError(index, f"{field}: is not a number of batches (valid: 0 to {MAX_SERIAL})")
+    for field in _COUNT_FIELDS:
+        if not -MAX_SERIAL <= (values.get(field) or 0) <= MAX_SERIAL:
+            raise BadLineError(index, f"{field}: has more than 64 bits (valid: up to {MAX_SERIAL})")
     return report
 
 
@@ -212,9 +220,9 @@ def _describe_fault(error: ValidationError) -> str:
     return f"{field}: {first['msg']}" if field else first["msg"]
 
 
-def _make_event(job: Job, attempt: Attempt, rank: int, report: EventReport) -> Event:
+def _make_event(attempt: Attempt | Sender, rank: int, report: EventReport) -> Event:
     return Event(
-        job_id=job.id,
+        job_id=attempt.job_id,
         attempt=attempt.number,
         time=datetime.fromtimestamp(report.time, UTC),
         actor=TRAINER,
@@ -226,8 +234,9 @@ def _make_event(job: Job, attempt: Attempt, rank: int, report: EventReport) -> E
     )
 
 
-def _record_decided(jobs: JobRepository, job: Job, report: EventReport) -> None:
+def _record_decided(jobs: JobRepository, job_id: str, report: EventReport) -> None:
     """Record what the run decided, and the numbers that it derived; nothing if they are not as they should be."""
+    job = jobs.lock(job_id)
     try:
         decided = _Decided.model_validate(report.details)
         batch = BatchConfig.model_validate({**jobs.get_document(job.id).resolved["job"]["batch"], **decided.batch})
@@ -236,23 +245,6 @@ def _record_decided(jobs: JobRepository, job: Job, report: EventReport) -> None:
     if decided.derived:
         derived = [number.model_dump(mode="json") for number in decided.derived[:_MAX_DERIVED]]
         jobs.set_decided(job.id, derived, batch.model_dump(mode="json"))
-
-
-def _make_metric(
-    job: Job, attempt: Attempt, rank: int, stream: Stream, report: StepReport | EvaluationReport
-) -> dict[str, Any]:
-    """Return the columns of a report's row in `metrics`."""
-    return {
-        "job_id": job.id,
-        "attempt_id": attempt.id,
-        "attempt": attempt.number,
-        "rank": rank,
-        "stream": stream.value,
-        "seq": report.seq,
-        "kind": report.kind,
-        "step": report.step,
-        "report": report.model_dump_json(),
-    }
 
 
 def _to_json(report: Report) -> dict[str, Any]:
@@ -265,14 +257,14 @@ def _replace_nul(text: str) -> str:
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-def record_files(session: Session, job: Job, attempt: Attempt, report: EventReport) -> None:
+def record_files(session: Session, attempt: Attempt | Sender, report: EventReport) -> None:
     """Record the checkpoints and the model that an event reports.
 
     Nothing is recorded if the event lacks a needed detail, as for runs whose directory the service sees.
     """
     if report.name in (CHECKPOINT_SAVED, UPLOADED) and (saved := report.parse_details(CheckpointReport)) is not None:
-        CheckpointRepository(session).put(job.id, attempt.number, saved)
+        CheckpointRepository(session).put(attempt.job_id, attempt.number, saved)
     if report.name == CHECKPOINTS_REMOVED and (removed := report.parse_details(RemovedCheckpoints)) is not None:
-        CheckpointRepository(session).remove(job.id, removed.steps)
+        CheckpointRepository(session).remove(attempt.job_id, removed.steps)
     if report.name in (MODEL_SAVED, UPLOADED) and (model := report.parse_details(ModelReport)) is not None:
-        JobRepository(session).update(job.id, model_path=model.path)
+        JobRepository(session).update(attempt.job_id, model_path=model.path)

@@ -1,7 +1,7 @@
 """Progress of a job, computed from its reports."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dlrm.record import EvaluationReport, ProgressReport, StartReport, StepReport
@@ -25,13 +25,37 @@ class ReportedProgress(Progress, frozen=True):
     num_run_samples: int | None = None
     """Number of samples of the whole run."""
 
+    def apply_steps(self, reports: Sequence[StepReport]) -> "ReportedProgress":
+        """Return the progress after some more steps; reports that are all older than `time` do not change the phase."""
+        time, last = max(report.time for report in reports), reports[-1]
+        speed = self.samples_per_second
+        for report in reports:
+            new = report.samples_per_second
+            if math.isfinite(new):
+                speed = new if speed is None else SMOOTHING * speed + (1 - SMOOTHING) * new
+        losses = (report.loss for report in reversed(reports) if report.loss is not None and math.isfinite(report.loss))
+        changes: dict[str, Any] = {
+            "time": max(time, self.time),
+            "step": last.step,
+            "num_steps": last.num_steps,
+            "done_fraction": last.done_fraction,
+            "trained_fraction": last.done_fraction,
+            "num_run_samples": last.num_run_samples,
+            "global_size": last.global_size,
+            "loss": next(losses, self.loss),
+            "samples_per_second": speed,
+            "eta_seconds": _estimate_eta_seconds(last, speed),
+            "noise_scale": last.noise_scale,
+        }
+        return self._change(changes | ({"phase": "training", "message": None} if time >= self.time else {}))
+
     def apply(self, report: StepReport | EvaluationReport | ProgressReport) -> "ReportedProgress":
         """Return the progress after one more report; one older than `time` does not change the phase."""
+        if isinstance(report, StepReport):
+            return self.apply_steps([report])
         is_newest = report.time >= self.time
         changes: dict[str, Any] = {"time": max(report.time, self.time)}
-        if isinstance(report, StepReport):
-            changes |= self._apply_step(report) | ({"phase": "training", "message": None} if is_newest else {})
-        elif isinstance(report, EvaluationReport):
+        if isinstance(report, EvaluationReport):
             changes["auc"] = report.auc
         elif is_newest:
             changes |= {
@@ -39,11 +63,7 @@ class ReportedProgress(Progress, frozen=True):
                 "message": report.message or None,
                 "done_fraction": self._compute_done_fraction(report),
             }
-        # JSON has no infinite numbers: PostgreSQL would refuse the whole progress.
-        finite = {
-            name: value for name, value in changes.items() if not isinstance(value, float) or math.isfinite(value)
-        }
-        return self.model_copy(update=finite)
+        return self._change(changes)
 
     def carry_over(self) -> "ReportedProgress":
         """Return the part of the progress that is shown for a new attempt until it reports its start."""
@@ -75,22 +95,12 @@ class ReportedProgress(Progress, frozen=True):
         progress = self.model_copy(update=changes)
         return progress.model_copy(update={"done_fraction": progress._get_trained_fraction()})
 
-    def _apply_step(self, report: StepReport) -> dict[str, Any]:
-        speed = report.samples_per_second
-        if self.samples_per_second is not None:
-            speed = SMOOTHING * self.samples_per_second + (1 - SMOOTHING) * speed
-        return {
-            "step": report.step,
-            "num_steps": report.num_steps,
-            "done_fraction": report.done_fraction,
-            "trained_fraction": report.done_fraction,
-            "num_run_samples": report.num_run_samples,
-            "global_size": report.global_size,
-            "loss": self.loss if report.loss is None else report.loss,
-            "samples_per_second": speed,
-            "eta_seconds": _estimate_eta_seconds(report, speed),
-            "noise_scale": report.noise_scale,
+    def _change(self, changes: Mapping[str, Any]) -> "ReportedProgress":
+        # JSON has no infinite numbers: PostgreSQL would refuse the whole progress.
+        finite = {
+            name: value for name, value in changes.items() if not isinstance(value, float) or math.isfinite(value)
         }
+        return self.model_copy(update=finite)
 
     def _compute_done_fraction(self, report: ProgressReport) -> float | None:
         # Evaluation and saving are part of the run, and do not change which fraction of it is trained.
@@ -111,7 +121,7 @@ def _compute_trained_fraction(start: StartReport, last_step: Mapping[str, Any]) 
     return last_step["num_samples"] / num_run_samples if num_run_samples else None
 
 
-def _estimate_eta_seconds(report: StepReport, samples_per_second: float) -> float | None:
-    if report.step <= 0 or samples_per_second <= 0:
+def _estimate_eta_seconds(report: StepReport, samples_per_second: float | None) -> float | None:
+    if report.step <= 0 or samples_per_second is None or samples_per_second <= 0:
         return None
     return report.num_samples_left / samples_per_second

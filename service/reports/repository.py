@@ -1,160 +1,249 @@
-"""SQL statements on reports."""
+"""SQL statements on reports and on the positions of their streams."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import cache
+from typing import Any
 
-from sqlalchemy import Select, Subquery, Text, and_, bindparam, case, cast, func, insert, literal, or_, select
-from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import Session, aliased
+from pydantic_core import to_json
+from sqlalchemy import (
+    ColumnElement,
+    Table,
+    Text,
+    TextClause,
+    bindparam,
+    cast,
+    func,
+    inspect,
+    select,
+    text,
+    tuple_,
+    update,
+)
+from sqlalchemy.orm import Session
 
-from service.database.base import JsonText
-from service.store.models import Attempt, Metric, StreamPosition
+from dlrm.record import EvaluationReport, StepReport
+from service.reports.attempt_ranges import AttemptRange, MetricKind, StartedAttempt, list_valid_ranges
+from service.reports.rollups import RollupRepository
+from service.store.metric_removal import remove_some_metrics
+from service.store.metric_tables import EVALUATIONS, ROLLUPS, STEPS
+from service.store.models import Attempt, Job, StreamPosition
 
-Selection = TypeVar("Selection", bound="Select[*tuple[Any, ...]]")
-
-_INSERT_METRICS = insert(Metric.__table__).values(report=bindparam("report", type_=JsonText))  # pyright: ignore
-_ITEM = (
-    literal('{"attempt":') + cast(Metric.attempt, Text) + literal(",") + func.substr(cast(Metric.report, Text), 2)
-).label("item")
-"""JSON of a report with the number of its attempt, which stands before the other members."""
-_LENGTH = func.length(cast(Metric.report, Text)).label("length")
-MAX_CURVE_CHARACTERS = 2**22
-"""Approximate length of the reports of one page, enough for ten thousand ordinary steps. A trainer may report 16 kB for
-each step, and whoever reads many of them at once should not take the memory of the service."""
+LARGEST_NUMBER = 1e300
+"""Numbers beyond it, and their inverses, are stored as null and 0, so that no sum or mean leaves the range of the
+database."""
+_TABLES: dict[MetricKind, Table] = {"step": STEPS, "evaluation": EVALUATIONS}
+_KEY = ("job_id", "attempt", "step")
 
 
 @dataclass(frozen=True)
-class MetricQuery:
-    """Query for reports of a job with row numbers above `after`: at most `limit`, or all thinned to `max_points`."""
+class Sender:
+    """Attempt whose ranks push reports, with the hash of their token and the number of ranks of its job."""
 
-    kind: str | None = None
-    attempt: int | None = None
-    """Number of one attempt, all of whose reports count; None for the reports of all attempts that are not void."""
-    after: int = 0
-    limit: int = 1000
-    max_points: int | None = None
+    id: str
+    job_id: str
+    number: int
+    token_hash: str
+    world_size: int
 
 
 @dataclass(frozen=True)
-class Curve:
-    """Reports as JSON, separated by commas; `next_after` is the row number to go on after, None on the last page."""
+class LockedJob:
+    """What reports change of a job, and the number of its attempts."""
 
-    items: str
-    next_after: int | None
+    num_attempts: int
+    progress: dict[str, Any]
 
 
 class ReportRepository:
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._connection = session.connection()
 
     def get_acknowledged_seq(self, attempt_id: str, rank: int, stream: str) -> int:
-        position = self._session.get(StreamPosition, (attempt_id, rank, stream))
-        return position.acknowledged_seq if position else 0
+        is_own = tuple_(StreamPosition.attempt_id, StreamPosition.rank, StreamPosition.stream)
+        query = select(StreamPosition.acknowledged_seq).where(is_own == (attempt_id, rank, stream))
+        return self._connection.scalar(query) or 0
 
-    def lock_position(self, attempt_id: str, rank: int, stream: str) -> StreamPosition:
-        """Return the position of a stream, created where it is new, and lock it until the transaction ends."""
-        name = (attempt_id, rank, stream)
-        position = self._session.get(StreamPosition, name, with_for_update=True)
-        if position is None:
-            try:
-                with self._session.begin_nested():
-                    position = StreamPosition(attempt_id=attempt_id, rank=rank, stream=stream, acknowledged_seq=0)
-                    self._session.add(position)
-            except IntegrityError:
-                position = self._session.get_one(StreamPosition, name, with_for_update=True)
-        return position
+    def find_sender(self, attempt_id: str) -> Sender | None:
+        """Return who pushes the reports of an attempt; None if there is no such attempt."""
+        columns = (Attempt.id, Attempt.job_id, Attempt.number, Attempt.token_hash, Job.world_size)
+        query = select(*columns).join(Job, Job.id == Attempt.job_id).where(Attempt.id == attempt_id)
+        row = self._connection.execute(query).one_or_none()
+        return None if row is None else Sender(*row)
 
-    def add_metrics(self, rows: Sequence[dict[str, Any]]) -> None:
-        """Add rows of `metrics` by their columns; `report` is JSON, which is stored as it is."""
-        if rows:
-            self._session.connection().execute(_INSERT_METRICS, rows)
+    def lock_job(self, job_id: str) -> LockedJob | None:
+        """Lock the row of a job until the transaction ends; None if there is no such job."""
+        query = select(Job.num_attempts, Job.progress).where(Job.id == job_id).with_for_update()
+        row = self._connection.execute(query).one_or_none()
+        return None if row is None else LockedJob(*row)
 
-    def read_curve(self, job_id: str, query: MetricQuery) -> Curve:
-        """Read the reports that a query selects, in the order of arrival.
+    def set_acknowledged_seq(self, attempt_id: str, rank: int, stream: str, seq: int) -> None:
+        """Set the position of a stream. The job must be locked, so that nobody else moves it meanwhile."""
+        values = {"attempt_id": attempt_id, "rank": rank, "stream": stream, "seq": seq}
+        self._connection.execute(_SET_POSITION, values)
 
-        There are fewer where they would be longer than MAX_CURVE_CHARACTERS, but at least one.
+    def set_progress(self, job_id: str, progress: dict[str, Any]) -> None:
+        self._connection.execute(_SET_PROGRESS, {"chosen": job_id, "progress": progress})
+
+    def add_steps(self, job_id: str, attempt: int, reports: Sequence[StepReport]) -> None:
+        """Store steps, and bring the levels of the curve up to date. The last report of a step replaces others."""
+        if reports:
+            self._add(STEPS, job_id, attempt, reports)
+            rollups, steps = RollupRepository(self._session), [report.step for report in reports]
+            rollups.update(job_id, attempt, min(steps), max(steps), rollups.count_levels(job_id, attempt))
+
+    def add_evaluations(self, job_id: str, attempt: int, reports: Sequence[EvaluationReport]) -> None:
+        """Store evaluations. The last report of a step replaces others."""
+        if reports:
+            self._add(EVALUATIONS, job_id, attempt, reports)
+
+    def start_attempt(self, job_id: str, attempt: int, start_step: int, evaluated_step: int) -> None:
+        """Record where an attempt begins: later steps of earlier attempts are void from now on."""
+        chosen = update(Attempt).where(Attempt.job_id == job_id, Attempt.number == attempt)
+        values = {"start_step": start_step, "evaluated_step": evaluated_step}
+        self._session.execute(chosen.values(values))
+        for own in self.list_ranges(job_id, "step"):
+            if own.attempt < attempt and own.last_step == start_step:
+                RollupRepository(self._session).cut(job_id, own)
+
+    def list_attempts(self, job_id: str) -> list[StartedAttempt]:
+        """List the attempts of a job, in their order."""
+        columns = (Attempt.number, Attempt.start_step, Attempt.evaluated_step)
+        query = select(*columns).where(Attempt.job_id == job_id).order_by(Attempt.number)
+        return [StartedAttempt(*row) for row in self._connection.execute(query)]
+
+    def list_ranges(self, job_id: str, kind: MetricKind, attempt: int | None = None) -> list[AttemptRange]:
+        """List the ranges of valid reports, or everything of one attempt."""
+        return [AttemptRange(attempt)] if attempt else list_valid_ranges(self.list_attempts(job_id), kind)
+
+    def get_last_report(self, job_id: str, kind: MetricKind) -> dict[str, Any] | None:
+        """Return the columns of the last valid report of one kind; None if absent."""
+        table = _TABLES[kind]
+        for own in reversed(self.list_ranges(job_id, kind)):
+            query = select(table).where(*_is_within(table, job_id, own, 0)).order_by(table.c.step.desc()).limit(1)
+            if row := self._connection.execute(query).mappings().first():
+                return dict(row)
+        return None
+
+    def iterate(
+        self, kind: MetricKind, job_id: str, own: AttemptRange, first_step: int, chunk: int
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the reports of a range from `first_step` on with their attempt, read in chunks of so many rows."""
+        table = _TABLES[kind]
+        names = ["attempt", *_list_names(table)]
+        columns = [table.c[name] for name in names]
+        while True:
+            query = select(*columns).where(*_is_within(table, job_id, own, first_step)).order_by(table.c.step)
+            rows = self._connection.execute(query.limit(chunk)).all()
+            yield from (dict(zip(names, row, strict=True)) for row in rows)
+            if len(rows) < chunk:
+                return
+            first_step = rows[-1].step + 1
+
+    def count_evaluations(self, job_id: str) -> tuple[int, int]:
+        """Return the number of evaluations of all attempts of a job, and the last step of one."""
+        query = select(func.count(), func.coalesce(func.max(EVALUATIONS.c.step), 0))
+        number, step = self._connection.execute(query.where(EVALUATIONS.c.job_id == job_id)).one()
+        return number, step
+
+    def measure_gsnr(self, job_id: str) -> int:
+        """Return the number of characters of a job's last ratios by layer; 0 without any."""
+        length = func.length(cast(ROLLUPS.c.gsnr_last, Text))
+        query = select(length).where(ROLLUPS.c.job_id == job_id, ROLLUPS.c.attempt >= 1)
+        order = [ROLLUPS.c[name].desc() for name in ("attempt", "level", "bucket", "part")]
+        return self._connection.scalar(query.order_by(*order).limit(1)) or 0
+
+    def are_steps_removed(self, job_id: str) -> bool:
+        """Whether the reports of steps of a job were removed, so that only the levels of its curves are left."""
+        return bool(self._connection.scalar(_ARE_STEPS_REMOVED, {"job_id": job_id}))
+
+    def remove_some_steps(self, job_id: str, limit: int) -> int:
+        """Remove at most `limit` reports of steps of a job; its curves stay. Return how many were removed.
+
+        They are removed in their order, so that `are_steps_removed` is true from the first one on.
         """
-        if query.max_points is not None:
-            return self._read_thinned_curve(job_id, query, query.max_points)
-        rows = _select_metrics(select(Metric.id, _LENGTH), job_id, query)
-        rows = rows.order_by(Metric.id).limit(query.limit + 1).subquery()
-        start = func.sum(rows.c.length).over(order_by=rows.c.id) - rows.c.length
-        number = func.row_number().over(order_by=rows.c.id)
-        places = select(rows.c.id, start.label("start"), number.label("number")).subquery()
-        fits = and_(places.c.start < MAX_CURVE_CHARACTERS, places.c.number <= query.limit)
-        last_id, newest_id = self._session.execute(
-            select(func.max(case((fits, places.c.id))), func.max(places.c.id))
-        ).one()
-        if last_id is None:
-            return Curve("", None)
-        items = _select_metrics(select(Metric.id, _ITEM), job_id, query)
-        text = self._join(items.where(Metric.id <= last_id).order_by(Metric.id))
-        return Curve(text, last_id if last_id < newest_id else None)
+        return remove_some_metrics(self._session, STEPS, job_id, limit)
 
-    def _read_thinned_curve(self, job_id: str, query: MetricQuery, max_points: int) -> Curve:
-        """Read evenly spaced reports, the last one included."""
-        number, total = func.row_number().over(order_by=Metric.id), func.count().over()
-        numbered = select(Metric.id, number.label("number"), total.label("total"))
-        rows = _select_metrics(numbered, job_id, query).subquery()
-        point = rows.c.number * max_points // rows.c.total
-        previous_point = (rows.c.number - 1) * max_points // rows.c.total
-        chosen = select(rows.c.id).where(point > previous_point)
-        points = self._session.execute(
-            select(Metric.id, _LENGTH).where(Metric.id.in_(chosen)).order_by(Metric.id)
-        ).all()
-        stride = -(-sum(length for _, length in points) // MAX_CURVE_CHARACTERS) or 1
-        ids = [point_id for point_id, _ in points[::-1][::stride]]
-        return Curve(self._join(select(Metric.id, _ITEM).where(Metric.id.in_(ids)).order_by(Metric.id)), None)
-
-    def _join(self, items: "Select[int, str]") -> str:
-        """Join the items, in their order.
-
-        The database joins them, in code that leaves other threads of this process alone. Both SQLite and PostgreSQL
-        aggregate the rows of a sorted subquery in its order.
-        """
-        joined = select(func.aggregate_strings(items.subquery().c.item, ","))
-        return self._session.scalar(joined) or ""
-
-    def get_last_report(self, job_id: str, kind: str) -> dict[str, Any] | None:
-        """Return the newest report of one kind that is not void; None if absent."""
-        query = _select_metrics(select(Metric.report), job_id, MetricQuery(kind))
-        return self._session.scalar(query.order_by(Metric.id.desc()).limit(1))
-
-    def list_attempts_with_start(self, job_id: str) -> list[Attempt]:
-        """List the attempts of a job that have begun to train, in their order."""
-        query = select(Attempt).where(Attempt.job_id == job_id, Attempt.start_step.is_not(None))
-        return list(self._session.scalars(query.order_by(Attempt.number)))
+    def _add(self, table: Table, job_id: str, attempt: int, reports: Iterable[StepReport | EvaluationReport]) -> None:
+        """Store reports in one statement; of several ones of one step the last one counts."""
+        names = _list_names(table)
+        rows = {report.step: _make_row(report, names) for report in reports}
+        if self._connection.dialect.name == "postgresql":
+            values = {"job_id": job_id, "attempt": attempt, "rows": _dump(list(rows.values()))}
+            self._connection.execute(_make_insert(table, is_postgresql=True), values)
+            return
+        for row in rows.values():
+            row |= {"job_id": job_id, "attempt": attempt}
+            if row.get("gsnr") is not None:
+                row["gsnr"] = _dump(row["gsnr"])
+        self._connection.execute(_make_insert(table, is_postgresql=False), list(rows.values()))
 
 
-def _select_metrics(selection: Selection, job_id: str, query: MetricQuery) -> Selection:
-    """Restrict a selection to the reports that `query` allows, however many they are."""
-    selection = selection.where(Metric.job_id == job_id, Metric.id > query.after)
-    if query.kind is not None:
-        selection = selection.where(Metric.kind == query.kind)
-    if query.attempt is not None:
-        return selection.where(Metric.attempt == query.attempt)
-    last = _select_last_valid_steps(job_id)
-    last_step = case((Metric.kind == "evaluation", last.c.evaluated_step), else_=last.c.step)
-    return selection.outerjoin(last, last.c.attempt_id == Metric.attempt_id).where(
-        or_(last_step.is_(None), Metric.step <= last_step)
-    )
+def _dump(value: Any) -> str:
+    """Convert a value to JSON; numbers that are not finite become null."""
+    return to_json(value, inf_nan_mode="null").decode()
 
 
-def _select_last_valid_steps(job_id: str) -> Subquery:
-    """Select, for each attempt that a later one follows, the steps of its last valid step and evaluation.
+def _is_within(table: Table, job_id: str, own: AttemptRange, first_step: int) -> list[ColumnElement[bool]]:
+    """Return the conditions that a report belongs to a range, from `first_step` on."""
+    columns = table.c
+    return [
+        columns.job_id == job_id,
+        columns.attempt == own.attempt,
+        columns.step >= first_step,
+        columns.step <= own.last_step,
+    ]
 
-    Both are null until a later attempt has begun to train.
-    """
-    earlier, later = aliased(Attempt), aliased(Attempt)
-    return (
-        select(
-            earlier.id.label("attempt_id"),
-            func.min(later.start_step).label("step"),
-            func.min(later.evaluated_step).label("evaluated_step"),
-        )
-        .join(later, and_(later.job_id == earlier.job_id, later.number > earlier.number))
-        .where(earlier.job_id == job_id)
-        .group_by(earlier.id)
-        .subquery()
-    )
+
+@cache
+def _list_names(table: Table) -> list[str]:
+    """List the columns that have the values of a report."""
+    # Plain texts: the names of columns are of a kind that makes JSON slow.
+    return [str(column.name) for column in table.c if column.name not in ("job_id", "attempt")]
+
+
+def _make_row(report: StepReport | EvaluationReport, names: Sequence[str]) -> dict[str, Any]:
+    """Make the row of a report, without its job and attempt."""
+    values = report.__dict__
+    return {name: _make_storable(values[name]) for name in names}
+
+
+def _make_storable(value: Any) -> Any:
+    if isinstance(value, float):
+        if 1 / LARGEST_NUMBER < abs(value) < LARGEST_NUMBER:
+            return value
+        return 0.0 if abs(value) < 1 else None
+    return int(value) if isinstance(value, bool) else value
+
+
+@cache
+def _make_insert(table: Table, *, is_postgresql: bool) -> TextClause:
+    """Make the statement that stores rows: PostgreSQL takes all of them as one JSON document."""
+    names = _list_names(table)
+    columns = ", ".join((*_KEY[:2], *names))
+    updated = ", ".join(f"{name} = excluded.{name}" for name in names if name not in _KEY)
+    source = f"VALUES (:job_id, :attempt, {', '.join(f':{name}' for name in names)})"
+    if is_postgresql:
+        rows = f"json_populate_recordset(CAST(NULL AS {table.name}), CAST(:rows AS json))"
+        source = f"SELECT :job_id, :attempt, {', '.join(names)} FROM {rows}"
+    conflict = f"ON CONFLICT ({', '.join(_KEY)}) DO UPDATE SET {updated}"
+    return text(f"INSERT INTO {table.name} ({columns}) {source} {conflict}")
+
+
+_JOBS = inspect(Job).local_table
+_SET_PROGRESS = (
+    update(_JOBS)  # pyright: ignore
+    .where(Job.id == bindparam("chosen"))
+    .values(progress=bindparam("progress"))
+)
+_SET_POSITION = text(
+    f"INSERT INTO {StreamPosition.__tablename__} (attempt_id, rank, stream, acknowledged_seq) "
+    "VALUES (:attempt_id, :rank, :stream, :seq) "
+    "ON CONFLICT (attempt_id, rank, stream) DO UPDATE SET acknowledged_seq = excluded.acknowledged_seq"
+)
+_ARE_STEPS_REMOVED = text(
+    f"SELECT NOT EXISTS (SELECT 1 FROM {STEPS.name} AS s WHERE s.job_id = :job_id AND s.attempt = f.attempt "
+    f"AND s.step = f.first_step) FROM (SELECT attempt, first_step FROM {ROLLUPS.name} WHERE job_id = :job_id "
+    "ORDER BY job_id, attempt, level, bucket, part LIMIT 1) AS f"
+)

@@ -1,12 +1,11 @@
 """Reports and logs as the API receives and returns them."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from service.reports.ingest import Stream
 
-MetricKind = Literal["step", "evaluation"]
 MAX_INT32 = 2**31 - 1
 MAX_LINES = 1000
 """Largest number of lines of one push: those that a run sends at once. Each takes ten times its size while it is

@@ -15,11 +15,11 @@ from service.ids import is_id
 from service.launchers.protocol import LogName, LogRange
 from service.parts import depend_on
 from service.reports.ingest import AttemptEndedError, BadLineError, GapError, Stream, check_is_open, ingest
-from service.reports.repository import MetricQuery, ReportRepository
+from service.reports.pages import MetricQuery, read_page
+from service.reports.repository import ReportRepository, Sender
 from service.reports.schemas import NewReports
 from service.schemas import AttemptStart, LogPart, MetricPage
 from service.store.attempt_repository import AttemptRepository
-from service.store.job_repository import JobRepository
 from service.store.models import Attempt, Job
 from service.store.run_facts import RunFacts
 from service.store.states import ACTIVE_STATES
@@ -42,9 +42,9 @@ class ReportService:
         """
         try:
             with self._database.write() as session:
-                attempt = _authenticate(session, attempt_id, token)
-                check_rank(JobRepository(session).get_world_size(attempt.job_id), reports.rank)
-                return ingest(session, attempt, reports.rank, reports.stream, reports.first_seq, reports.lines)
+                sender = _authenticate(session, attempt_id, token)
+                check_rank(sender.world_size, reports.rank)
+                return ingest(session, sender, reports.rank, reports.stream, reports.first_seq, reports.lines)
         except AttemptEndedError as error:
             raise ProblemError("attempt-ended", str(error)) from None
         except GapError as error:
@@ -65,41 +65,44 @@ class ReportService:
         except AttemptEndedError as error:
             raise ProblemError("attempt-ended", str(error)) from None
 
-    def read_metrics(self, job_id: str, principal: Principal, query: MetricQuery) -> str:
+    def read_metrics(self, job_id: str, principal: Principal, query: MetricQuery) -> bytes:
         """Return the JSON of the `MetricPage` that `query` selects.
 
-        Raises ProblemError if there is no such job that `principal` may know of. Reports are stored as JSON, and are
-        neither parsed nor checked again: there may be ten thousand of them.
+        Raises ProblemError if there is no such job that `principal` may know of. Reports were checked when they came,
+        and are not checked again: there may be ten thousand of them.
         """
         with self._database.read() as session:
             get_visible_job(session, job_id, principal)
             reports = ReportRepository(session)
-            curve = reports.read_curve(job_id, query)
+            page = read_page(session, job_id, query)
             starts = [
-                AttemptStart(
-                    attempt=attempt.number, step=attempt.start_step or 0, evaluated_step=attempt.evaluated_step or 0
-                )
-                for attempt in reports.list_attempts_with_start(job_id)
+                AttemptStart(attempt=number, step=start_step, evaluated_step=evaluated_step or 0)
+                for number, start_step, evaluated_step in reports.list_attempts(job_id)
+                if start_step is not None
             ]
-        next_cursor = None if curve.next_after is None else str(curve.next_after)
-        rest = MetricPage(items=[], starts=starts, next_cursor=next_cursor).model_dump_json(exclude={"items"})
-        return f'{{"items":[{curve.items}],{rest.removeprefix("{")}'
+            rest = MetricPage(
+                items=[],
+                starts=starts,
+                next_cursor=page.next_cursor,
+                are_steps_removed=reports.are_steps_removed(job_id),
+            )
+        return b'{"items":[' + page.items + b"]," + rest.model_dump_json(exclude={"items"}).encode()[1:]
 
 
 Reports = Annotated[ReportService, depend_on(ReportService)]
 """Parameter type of an endpoint that needs the service."""
 
 
-def _authenticate(session: Session, attempt_id: str, token: str | None) -> Attempt:
-    """Return the attempt that the token is for. Raises ProblemError if there is none.
+def _authenticate(session: Session, attempt_id: str, token: str | None) -> Sender:
+    """Return the sender that the token is for. Raises ProblemError if there is none.
 
     An unknown attempt takes as long as a wrong token, and has the same answer.
     """
-    attempt = AttemptRepository(session).get(attempt_id) if is_id(attempt_id, "att") else None
-    is_right = secrets.compare_digest(attempt.token_hash if attempt else "", hash_secret(token or ""))
-    if attempt is None or not is_right:
+    sender = ReportRepository(session).find_sender(attempt_id) if is_id(attempt_id, "att") else None
+    is_right = secrets.compare_digest(sender.token_hash if sender else "", hash_secret(token or ""))
+    if sender is None or not is_right:
         raise unauthenticated("the token is not that of this attempt")
-    return attempt
+    return sender
 
 
 def check_rank(world_size: int, rank: int) -> None:

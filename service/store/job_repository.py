@@ -11,6 +11,8 @@ from sqlalchemy.orm import Session
 from service.launchers.protocol import Capacity
 from service.reasons import RECONCILER, Reason
 from service.store.job_texts import make_text
+from service.store.metric_removal import remove_some_metrics
+from service.store.metric_tables import METRIC_TABLES
 from service.store.models import (
     IS_WATCHED,
     Attempt,
@@ -19,7 +21,6 @@ from service.store.models import (
     JobDocument,
     JobLabel,
     JobText,
-    Metric,
     ReportedCheckpoint,
     StoredLogPart,
 )
@@ -85,10 +86,6 @@ class JobRepository:
         """Return the labels of a job, in the order of their names."""
         query = select(JobLabel.name, JobLabel.value).where(JobLabel.job_id == job_id).order_by(JobLabel.name)
         return {row[0]: row[1] for row in self._session.execute(query)}
-
-    def get_world_size(self, job_id: str) -> int:
-        """Return the number of ranks of a job, which must exist."""
-        return self._session.scalars(select(Job.world_size).where(Job.id == job_id)).one()
 
     def lock(self, job_id: str) -> Job:
         """Return a job, which must exist, and lock its row until the transaction ends."""
@@ -243,12 +240,11 @@ class JobRepository:
         """Remove at most `limit` reports, parts of logs, checkpoints and events of a job; return if there were any."""
         attempts = select(Attempt.id).where(Attempt.job_id == job_id)
         chosen = (
-            (Metric, Metric.job_id == job_id),
             (StoredLogPart, StoredLogPart.attempt_id.in_(attempts)),
             (ReportedCheckpoint, ReportedCheckpoint.job_id == job_id),
             (Event, Event.job_id == job_id),
         )
-        num_removed = 0
+        num_removed = sum(remove_some_metrics(self._session, table, job_id, limit) for table in METRIC_TABLES)
         for table, is_own in chosen:
             key = inspect(table).primary_key
             some = select(*key).where(is_own).limit(limit)

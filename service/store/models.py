@@ -255,29 +255,6 @@ class Event(Base):
     details: Mapped[dict[str, Any]]
 
 
-class Metric(Base):
-    """A report of a step or an evaluation."""
-
-    __tablename__ = "metrics"
-    __table_args__ = (
-        UniqueConstraint("attempt_id", "rank", "stream", "seq"),
-        Index("ix_metrics_job_id", "job_id", "kind", "id"),
-    )
-
-    id: Mapped[int] = mapped_column(SerialId, primary_key=True, autoincrement=True)
-    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
-    attempt_id: Mapped[str] = mapped_column(ForeignKey("attempts.id", ondelete="CASCADE"))
-    attempt: Mapped[int]
-    """Number of the attempt."""
-    rank: Mapped[int]
-    stream: Mapped[str] = mapped_column(String(8))
-    seq: Mapped[int]
-    kind: Mapped[str] = mapped_column(String(10))
-    step: Mapped[int] = mapped_column(BigInteger)
-    """Batches consumed."""
-    report: Mapped[dict[str, Any]]
-
-
 class StreamPosition(Base):
     """Position in one stream of one rank: lines 1 to `acknowledged_seq` are known."""
 

@@ -4,13 +4,13 @@ import random
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, insert, text
+from sqlalchemy import insert, text
 from sqlalchemy.orm import Session
 from ulid import ULID
 
-from dlrm.record import StepReport
 from service.database import Database
 from service.ids import new_id
+from service.reports.rollups import RollupRepository
 from service.store.job_texts import make_text
 from service.store.models import Attempt, Job, JobDocument, JobLabel, JobText
 
@@ -40,7 +40,7 @@ def seed(database: Database, num_jobs: int, num_steps: int) -> str:
     with database.write() as session:
         long_job = make_job(rows, -1) | {"state": "RUNNING", "memory_bytes": 2**40, "finished_at": None}
         add_jobs(session, [long_job])
-        attempt_id = _add_attempt(session, long_job["id"])
+        _add_attempt(session, long_job["id"])
         for first in range(0, num_jobs, ROWS_AT_ONCE):
             numbers = range(first, min(first + ROWS_AT_ONCE, num_jobs))
             add_jobs(session, [make_job(rows, number) for number in numbers])
@@ -59,7 +59,7 @@ def seed(database: Database, num_jobs: int, num_steps: int) -> str:
                 "WHERE state NOT IN ('QUEUED', 'RUNNING')"
             )
         )
-        add_steps(session.connection(), long_job["id"], attempt_id, num_steps)
+        add_steps(session, long_job["id"], num_steps)
     with database.write() as session:
         session.execute(text("ANALYZE"))
     return long_job["id"]
@@ -125,35 +125,21 @@ def _make_labels(number: int, job_id: str) -> dict[str, str]:
     return labels | ({"trial": job_id[-12:].lower()} if number % 10 == 0 else {})
 
 
-def _add_attempt(session: Session, job_id: str) -> str:
-    attempt_id = new_id("att")
+def _add_attempt(session: Session, job_id: str) -> None:
     values = {"state": "RUNNING", "token_hash": "", "started_at": START, "start_step": 0, "node": "elsewhere"}
-    session.execute(insert(Attempt), [{"id": attempt_id, "job_id": job_id, "number": 1, **values}])
-    return attempt_id
+    session.execute(insert(Attempt), [{"id": new_id("att"), "job_id": job_id, "number": 1, **values}])
 
 
-def add_steps(connection: Connection, job_id: str, attempt_id: str, num_steps: int) -> None:
-    """Add the reports of `num_steps` steps to an attempt."""
-    report = StepReport(
-        seq=1,
-        time=1.75e9,
-        step=77777,
-        num_steps=num_steps,
-        num_samples=4096,
-        loss=0.4512,
-        dense_learning_rate=1e-3,
-        table_learning_rate=1e-2,
-        samples_per_second=1.2e5,
-    ).model_dump_json()
-    numbered = "replace(:report, '77777', CAST(i AS text))"
-    if connection.dialect.name != "sqlite":
-        numbered = f"CAST({numbered} AS json)"
-    values = {"job": job_id, "attempt": attempt_id, "report": report, "number": num_steps}
-    connection.execute(
+def add_steps(session: Session, job_id: str, num_steps: int) -> None:
+    """Add the reports of `num_steps` steps to the first attempt of a job, and their levels."""
+    session.execute(
         text(
-            "INSERT INTO metrics (job_id, attempt_id, attempt, rank, stream, seq, kind, step, report) "
+            "INSERT INTO steps (job_id, attempt, step, seq, time, num_steps, num_samples, loss, dense_learning_rate,"
+            " table_learning_rate, samples_per_second, dropped) "
             "WITH RECURSIVE numbers (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM numbers WHERE i < :number) "
-            f"SELECT :job, :attempt, 1, 0, 'metrics', i, 'step', i, {numbered} FROM numbers"
+            "SELECT :job, 1, i, i, 1.75e9, :number, 4096 * i, 0.4512 + 0.001 * (i % 97), 1e-3, 1e-2, 1.2e5, 0 "
+            "FROM numbers"
         ),
-        values,
+        {"job": job_id, "number": num_steps},
     )
+    RollupRepository(session).update(job_id, 1, 1, num_steps, 0)

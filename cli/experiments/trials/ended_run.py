@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cli.experiments.trials.results import CurvePoint, Environment, KeptScores, TrialNames, TrialResult
 from cli.local.errors import BadInputError
@@ -31,6 +31,14 @@ SCORES_DIRECTORY = "scores"
 """Name of the directory of the scores, beside the results."""
 CHECKSUM_LETTERS = 12
 """Letters of the checksum in the names of files that trials on the same rows share."""
+
+
+class KnownStep(NamedTuple):
+    """What a curve of evaluations needs of a training step: samples consumed up to it, and the noise scale."""
+
+    step: int
+    num_samples: int
+    noise_scale: float | None
 
 
 def make_result(
@@ -73,7 +81,7 @@ def compute_training_seconds(metrics: Mapping[str, float | None]) -> float | Non
 
 def read_curve(directory: RunDirectory, num_attempts: int) -> list[CurvePoint]:
     """Read the evaluations of a run; what a later attempt has repeated counts once."""
-    steps: list[StepReport] = []
+    steps: list[KnownStep] = []
     evaluations: list[EvaluationReport] = []
     for number in range(1, num_attempts + 1):
         for report in read_reports(directory.attempt(number).spool_file(0, "metrics")):
@@ -81,13 +89,13 @@ def read_curve(directory: RunDirectory, num_attempts: int) -> list[CurvePoint]:
                 steps = [step for step in steps if step.step <= report.step]
                 evaluations = [known for known in evaluations if known.step <= report.evaluated_step]
             elif isinstance(report, StepReport):
-                steps.append(report)
+                steps.append(KnownStep(report.step, report.num_samples, report.noise_scale))
             elif isinstance(report, EvaluationReport):
                 evaluations.append(report)
     return make_curve(steps, evaluations)
 
 
-def make_curve(steps: Sequence[StepReport], evaluations: Sequence[EvaluationReport]) -> list[CurvePoint]:
+def make_curve(steps: Sequence[KnownStep], evaluations: Sequence[EvaluationReport]) -> list[CurvePoint]:
     """Return the points of a curve, each with the samples and the noise scale of the last step reported before it."""
     points: list[CurvePoint] = []
     for evaluation in evaluations:

@@ -5,19 +5,19 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from cli.experiments.trials.ended_run import copy_scores, describe_environment, make_curve, make_result
+from cli.experiments.trials.ended_run import KnownStep, copy_scores, describe_environment, make_curve, make_result
 from cli.experiments.trials.results import CurvePoint, TrialResult
 from cli.experiments.trials.runner import Ended, Trial
 from cli.local.progress import ProgressLine
-from dlrm.record import DECIDED, EndReason, EvaluationReport, RunDirectory, StepReport
-from service.client import Client, Job, JobDetails, Patience
+from dlrm.record import DECIDED, EndReason, EvaluationReport, RunDirectory
+from service.client import Client, CurvePoints, Job, JobDetails, Patience
 
 SWEEP_LABEL, TRIAL_LABEL = "sweep", "sweep-trial"
 """Labels of the jobs: the name of the sweep, and the key of the trial, by which a later command finds its job."""
 POLL_SECONDS = 1.0
 """Seconds from one look at the running jobs to the next."""
-MAX_STEP_REPORTS = 2000
-"""Largest number of step reports that are fetched: enough for the samples at each evaluation."""
+NUM_POINTS = 2000
+"""Largest number of points of training that are read: enough for the samples at each evaluation."""
 
 
 class JobRunner:
@@ -102,10 +102,10 @@ class JobRunner:
         )
 
     def _read_curve(self, job_id: str) -> list[CurvePoint]:
-        steps = self._client.metrics(job_id, kind="step", max_points=MAX_STEP_REPORTS)
+        training = self._client.curves(job_id, ("num_samples", "noise_scale"), resolution=NUM_POINTS).training
         evaluations = self._client.metrics(job_id, kind="evaluation")
         return make_curve(
-            [step for step in steps if isinstance(step, StepReport)],
+            _list_steps(training) if training else [],
             [evaluation for evaluation in evaluations if isinstance(evaluation, EvaluationReport)],
         )
 
@@ -117,6 +117,13 @@ class JobRunner:
             for decision in (event.details or {}).get("decisions", [])
         ]
         return {decision["field"]: decision["value"] for decision in decisions}
+
+
+def _list_steps(training: CurvePoints) -> list[KnownStep]:
+    """List the last steps of points with their number of samples."""
+    samples, noise_scales = (training.curves[name].last for name in ("num_samples", "noise_scale"))
+    values = zip(training.steps, samples, noise_scales, strict=True)
+    return [KnownStep(step, round(number), noise) for step, number, noise in values if number is not None]
 
 
 def _find_run(job: JobDetails) -> RunDirectory | None:

@@ -4,6 +4,7 @@ import { figure, rate } from "./format.js";
 const HEIGHT = 230;
 const MAX_MARKED_POINTS = 40;
 const LOGARITHMIC = 3;
+const BAND_PERCENT = 18;
 
 const getColour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
@@ -22,7 +23,8 @@ const formatLogTicks = (plot, values) => values.map((value) => (value === null ?
 const formatPower = (value) => (value < 0.001 ? value.toExponential() : rate(value));
 
 /**
- * Chart of curves over the step. lines: [{label, colour, dash}], colours as names of CSS variables.
+ * Chart of curves over the step. lines: [{label, colour, dash, hasBand}], colours as names of CSS variables. The data of
+ * the largest and smallest values around a line with a band follow the data of all lines.
  * isLogarithmic: all values are above 0. format: function that formats values in the legend.
  */
 export class Chart {
@@ -60,6 +62,7 @@ export class Chart {
       ticks: { stroke: getColour("--line"), width: 1 },
       font: "11px system-ui, sans-serif",
     };
+    const banded = this.lines.filter((line) => line.hasBand);
     const options = {
       width: this.target.clientWidth,
       height: HEIGHT,
@@ -69,7 +72,11 @@ export class Chart {
       },
       axes: [{ ...axis, size: 30, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 1e6] },
         { ...axis, size: 52, values: this.isLogarithmic ? formatLogTicks : undefined }],
-      series: [{ label: "step" }, ...this.lines.map((line) => this.#makeSeries(line))],
+      series: [{ label: "step" }, ...this.lines.map((line) => this.#makeSeries(line)), ...banded.flatMap((line) => this.#makeEdges(line))],
+      bands: banded.map((line, index) => {
+        const edge = 1 + this.lines.length + 2 * index;
+        return { series: [edge, edge + 1], fill: `color-mix(in srgb, ${getColour(line.colour)} ${BAND_PERCENT}%, transparent)` };
+      }),
       cursor: { drag: { x: false, y: false } },
       hooks: { drawAxes: [(plot) => this.#drawMarks(plot)] },
     };
@@ -90,6 +97,11 @@ export class Chart {
       ctx.stroke();
     }
     ctx.restore();
+  }
+
+  #makeEdges({ label }) {
+    const edge = { width: 0, points: { show: false }, value: (plot, value) => this.format(value) };
+    return [{ ...edge, label: `largest ${label}` }, { ...edge, label: `smallest ${label}` }];
   }
 
   #makeSeries(line) {

@@ -3,6 +3,7 @@ import { BATCH_ADVICE, showAdvice } from "./advice.js";
 import { showAttempts, sumSeconds } from "./attempts.js";
 import { get, keepUpToDate, request, showCapacity, startHeader } from "./api.js";
 import { Chart } from "./charts.js";
+import { Curves } from "./curves.js";
 import { showDerived } from "./derived.js";
 import { Events } from "./events.js";
 import {
@@ -10,11 +11,9 @@ import {
   rate, reasonText, samples, showProgress, showState, showTiles, stagesText,
 } from "./format.js";
 import { Log } from "./log.js";
-import { findBatch, NoiseCharts } from "./noise.js";
+import { findBatch, NOISE_NAMES, NoiseCharts } from "./noise.js";
 import { showPlan } from "./plan.js";
 import { showWarnings, showYardsticks } from "./yardsticks.js";
-
-const MAX_POINTS = 800;
 
 const byId = (id) => document.getElementById(id);
 const page = byId("job");
@@ -24,6 +23,8 @@ let lossChart = null;
 let aucChart = null;
 let log = null;
 let drawnVersion = null;
+const training = new Curves(path, "training", ["loss", ...NOISE_NAMES]);
+const evaluation = new Curves(path, "evaluation", ["auc", "train_auc", "best_possible_auc"]);
 const noiseCharts = new NoiseCharts({ scale: byId("noise-scale"), ratios: byId("gsnr"), shares: byId("shares") });
 const events = new Events(byId("events"), byId("all-events"), path);
 
@@ -84,30 +85,24 @@ function showFiles(job, attempts) {
   );
 }
 
-const makeCurve = (items, value) => [items.map((item) => item.step), items.map((item) => value(item) ?? null)];
-
-/** Draw all curves again whenever something changes, so that steps that a new attempt has made void disappear. */
+/** Draw the curves whenever something changes; steps that a new attempt has made void disappear. */
 async function showCurves(job) {
   const version = `${job.num_attempts} ${job.progress.step} ${job.progress.auc} ${job.state}`;
   if (version === drawnVersion) return;
-  const [steps, evaluations] = await Promise.all([
-    get(`${path}/metrics?kind=step&max_points=${MAX_POINTS}`),
-    get(`${path}/metrics?kind=evaluation&max_points=${MAX_POINTS}`),
-  ]);
-  if (steps.items.length) lossChart ??= new Chart(byId("loss-chart"), [{ label: "loss", colour: "--accent" }]);
-  const marks = steps.starts.filter((start) => start.attempt > 1).map((start) => start.step);
-  lossChart?.show(makeCurve(steps.items, (item) => item.loss), job.progress.num_steps, marks);
-  noiseCharts.show(steps.items, job, marks);
-  const hasBest = evaluations.items.some((item) => item.best_possible_auc !== null);
-  const lines = [{ label: "AUC", colour: "--good" }];
-  const hasTrain = evaluations.items.some((item) => (item.train_auc ?? null) !== null);
-  if (hasTrain) lines.push({ label: "training rows", colour: "--accent" });
-  if (hasBest) lines.push({ label: "best possible", colour: "--muted", dash: [6, 4] });
-  if (evaluations.items.length) aucChart ??= new Chart(byId("auc-chart"), lines);
-  const aucs = makeCurve(evaluations.items, (item) => item.auc);
-  if (hasTrain) aucs.push(makeCurve(evaluations.items, (item) => item.train_auc)[1]);
-  if (hasBest) aucs.push(makeCurve(evaluations.items, (item) => item.best_possible_auc)[1]);
-  aucChart?.show(aucs, job.progress.num_steps);
+  await Promise.all([training.update(), evaluation.update()]);
+  const { steps } = training.points;
+  if (steps.length) lossChart ??= new Chart(byId("loss-chart"), [{ label: "loss", colour: "--accent", hasBand: true }]);
+  const marks = training.starts.filter((start) => start.attempt > 1).map((start) => start.step);
+  const band = ["max", "min"].map((statistic) => training.get("loss", statistic));
+  lossChart?.show([steps, training.get("loss"), ...band], job.progress.num_steps, marks);
+  noiseCharts.show(training, job, marks);
+  const lines = [
+    { name: "auc", label: "AUC", colour: "--good" },
+    { name: "train_auc", label: "training rows", colour: "--accent" },
+    { name: "best_possible_auc", label: "best possible", colour: "--muted", dash: [6, 4] },
+  ].filter(({ name }) => name === "auc" || evaluation.get(name).some(isKnown));
+  if (evaluation.points.steps.length) aucChart ??= new Chart(byId("auc-chart"), lines);
+  aucChart?.show([evaluation.points.steps, ...lines.map(({ name }) => evaluation.get(name))], job.progress.num_steps);
   drawnVersion = version;
 }
 

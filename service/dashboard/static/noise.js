@@ -2,6 +2,8 @@
 import { Chart } from "./charts.js";
 import { figure, isKnown, samples } from "./format.js";
 
+const GSNR = "gsnr.";
+export const NOISE_NAMES = ["noise_scale", "global_size", "share_at_gamma", "share_at_one", "gsnr"];
 const NUM_COLOURS = 8;
 const DASH = [6, 4];
 const SCALE = [
@@ -31,26 +33,28 @@ export class NoiseCharts {
     this.charts = {};
   }
 
-  /** items: step reports. marks: steps from which an attempt continued. */
-  show(items, job, marks) {
+  /** training: curves of the job's steps. marks: steps from which an attempt continued. */
+  show(training, job, marks) {
     const batch = findBatch(job);
-    const layers = Object.keys(items.findLast((item) => item.gsnr)?.gsnr ?? {});
-    const draw = (name, lines, options, values) => {
-      const rows = items.map(values);
-      const curves = lines.map((_, index) => rows.map((row) => row[index] ?? null));
+    const layers = Object.keys(training.points.curves).filter((name) => name.startsWith(GSNR));
+    const draw = (name, lines, options, curves) => {
       const hasValues = curves.some((curve, index) => !lines[index].isReference && curve.some(isKnown));
       if (!this.charts[name] && !hasValues) return;
       this.figures[name].hidden = false;
       this.charts[name] ??= new Chart(this.figures[name].querySelector(".chart"), lines, options);
-      this.charts[name].show([items.map((item) => item.step), ...curves], job.progress.num_steps, marks);
+      this.charts[name].show([training.points.steps, ...curves], job.progress.num_steps, marks);
     };
-    draw("scale", SCALE, { isLogarithmic: true, format: samples }, (item) => [
-      item.noise_scale,
-      item.global_size ?? batch,
+    draw("scale", SCALE, { isLogarithmic: true, format: samples }, [
+      training.get("noise_scale"),
+      training.get("global_size", "last").map((size) => size ?? batch),
     ]);
-    draw("ratios", layers.map(makeLayerLine), { isLogarithmic: true, format: figure }, (item) =>
-      layers.map((layer) => item.gsnr?.[layer]),
+    draw(
+      "ratios",
+      layers.map((name, index) => makeLayerLine(name.slice(GSNR.length), index)),
+      { isLogarithmic: true, format: figure },
+      layers.map((name) => training.get(name)),
     );
-    draw("shares", SHARES, { format: figure }, (item) => [item.share_at_gamma, item.share_at_one]);
+    const shares = ["share_at_gamma", "share_at_one"].map((name) => training.get(name));
+    draw("shares", SHARES, { format: figure }, shares);
   }
 }

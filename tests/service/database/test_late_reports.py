@@ -18,7 +18,8 @@ from service.reports.schemas import NewReports
 from service.reports.service import ReportService
 from service.store.attempt_repository import AttemptRepository
 from service.store.job_repository import JobRepository
-from service.store.models import Attempt, Job, JobDocument, Metric
+from service.store.metric_tables import STEPS
+from service.store.models import Attempt, Job, JobDocument
 from service.store.states import AttemptState
 from service.times import now
 from tests.patience import wait_until
@@ -86,4 +87,4 @@ def test_a_push_that_meets_the_end_of_its_attempt_stores_nothing(database: Datab
     assert refused.value.status == 410
     with database.read() as session:
         assert ReportRepository(session).get_acknowledged_seq(attempt.id, 0, Stream.METRICS) == 1
-        assert list(session.scalars(select(Metric.seq))) == [1]
+        assert list(session.scalars(select(STEPS.c.seq))) == [1]

@@ -54,7 +54,7 @@ def test_head_is_refused_where_get_is(shared_api: Api) -> None:
     [
         ("/v1/jobs?limt=5", "limt", "did you mean limit?", "cursor, label, limit, name, owner, q, state"),
         ("/v1/jobs/{job}?x=", "x", "is not a parameter", "no parameters"),
-        ("/v1/jobs/{job}/metrics?max-points=5", "max-points", "did you mean max_points?", "attempt, cursor"),
+        ("/v1/jobs/{job}/curves?name=loss", "name", "did you mean names?", "attempt, names"),
         ("/v1/jobs?limit=5&limit=6", "limit", "is given 2 times", "limit once"),
         ("/v1/jobs?name=a&name=a", "name", "is given 2 times", "name once"),
         ("/healthz?verbose", "verbose", "is not a parameter", "no parameters"),

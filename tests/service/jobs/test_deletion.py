@@ -21,6 +21,7 @@ from service.access.principal import Role
 from service.ids import new_id
 from service.jobs.deletion import DeletionService
 from service.jobs.service import Submission
+from service.reports.repository import ReportRepository
 from service.settings import Settings
 from service.store.run_facts import RunFacts
 from tests.service.api import Api, make_document
@@ -30,10 +31,14 @@ from tests.service.jobs.test_checkpoints_api import save_checkpoint
 from tests.service.jobs.test_jobs_api import check_problem
 from tests.service.jobs.test_warm_start import add_warm_start, write_model
 from tests.service.reports.attempts import begin_next_attempt
+from tests.service.reports.steps import make_evaluation, make_step
 
 pytestmark = on_both_databases
 
-TABLES = ("jobs", "job_labels", "idempotency_keys", "attempts", "events", "metrics", "stream_positions")
+TABLES = (
+    *("jobs", "job_labels", "idempotency_keys", "attempts", "events", "stream_positions"),
+    *("steps", "evaluations", "step_rollups"),
+)
 KILLED_FILES = {service.jobs.deletion.__file__}
 
 
@@ -47,14 +52,9 @@ def end_job(api: Api, **changes: Any) -> dict[str, Any]:
         session.execute(
             text("INSERT INTO stream_positions VALUES (:attempt, 0, 'metrics', 3)"), {"attempt": attempt_id}
         )
-        for seq in (1, 2, 3):
-            session.execute(
-                text(
-                    "INSERT INTO metrics (job_id, attempt_id, attempt, rank, stream, seq, kind, step, report) "
-                    "VALUES (:job, :attempt, 1, 0, 'metrics', :seq, 'step', :seq, '{}')"
-                ),
-                {"job": job_id, "attempt": attempt_id, "seq": seq},
-            )
+        reports = ReportRepository(session)
+        reports.add_steps(job_id, 1, [make_step(number) for number in range(1, 4)])
+        reports.add_evaluations(job_id, 1, [make_evaluation(3)])
     save_checkpoint(job.json(), 5, num_bytes=10)
     write_model(Path(job.json()["run_directory"], "model"))
     return api.viewer.get(f"/v1/jobs/{job_id}").json()

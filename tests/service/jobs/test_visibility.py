@@ -18,7 +18,7 @@ VERBS = [
     ("GET", "/attempts"),
     ("GET", "/checkpoints"),
     ("GET", "/metrics"),
-    ("GET", "/metrics?max_points=5"),
+    ("GET", "/curves"),
     ("GET", "/logs"),
     ("GET", "/logs?rank=launch&attempt=7"),
     ("POST", "/cancel"),

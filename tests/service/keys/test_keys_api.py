@@ -25,6 +25,7 @@ EVERY_ENDPOINT = [
     ("GET", "/v1/jobs/job_0/events", "viewer"),
     ("GET", "/v1/jobs/job_0/attempts", "viewer"),
     ("GET", "/v1/jobs/job_0/metrics", "viewer"),
+    ("GET", "/v1/jobs/job_0/curves", "viewer"),
     ("GET", "/v1/jobs/job_0/logs", "viewer"),
     ("GET", "/v1/jobs/job_0/checkpoints", "viewer"),
     ("GET", "/v1/capacity", "viewer"),

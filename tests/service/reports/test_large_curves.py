@@ -1,11 +1,10 @@
 """Curves whose reports are so long that an answer holds only some of them."""
 
-from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from service.reports import repository
+from service.reports import curves, pages
 from tests.service.api import Api
 from tests.service.databases import on_both_databases
 from tests.service.reports.attempts import TOKEN, begin_next_attempt
@@ -26,7 +25,8 @@ def api(shared_api: Api) -> Api:
 
 @pytest.fixture(autouse=True)
 def low_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repository, "MAX_CURVE_CHARACTERS", MAX_CHARACTERS)
+    monkeypatch.setattr(pages, "MAX_PAGE_BYTES", MAX_CHARACTERS)
+    monkeypatch.setattr(curves, "MAX_PAGE_BYTES", MAX_CHARACTERS)
 
 
 def submit_job_with_long_reports(api: Api) -> str:
@@ -65,19 +65,20 @@ def test_a_page_ends_before_it_is_too_long_and_the_next_one_goes_on(api: Api) ->
     assert num_pages > 3
 
 
-def test_a_thinned_curve_has_fewer_points_and_the_last_one(api: Api) -> None:
-    steps, cursor, length = read(api, submit_job_with_long_reports(api), max_points=30)
-    assert length < 1.1 * MAX_CHARACTERS
-    assert cursor is None
-    assert steps[-1] == NUM_STEPS
-    assert 3 < len(steps) < 30
-    assert len({later - earlier for earlier, later in pairwise(steps)}) == 1
+def test_a_curve_of_many_layers_has_fewer_points_and_the_last_one(api: Api) -> None:
+    job_id = submit_job_with_long_reports(api)
+    response = api.viewer.get(f"/v1/jobs/{job_id}/curves", params={"names": "gsnr", "resolution": 30})
+    training = response.json()["training"]
+    assert len(response.text) < 1.1 * MAX_CHARACTERS
+    assert training["steps_per_point"] > 2
+    assert 3 < len(training["steps"]) < 30
+    assert training["steps"][-1] == NUM_STEPS
+    assert len(training["curves"]) == 600
 
 
 def test_a_report_beyond_the_limit_is_answered_alone(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repository, "MAX_CURVE_CHARACTERS", 10)
+    monkeypatch.setattr(pages, "MAX_PAGE_BYTES", 10)
     job_id = submit_job_with_long_reports(api)
     steps, cursor, _ = read(api, job_id)
     assert (steps, cursor is None) == ([1], False)
     assert read(api, job_id, cursor=cursor)[0] == [2]
-    assert read(api, job_id, max_points=30)[0] == [NUM_STEPS]

@@ -91,16 +91,32 @@ def test_pages_hold_what_stands_and_no_more(api: Api) -> None:
     assert len(reported) == len(set(reported)) == 105
 
 
-def test_thinning_spreads_over_what_stands(api: Api) -> None:
-    page = get_metrics(api, submit_restarted_job(api), kind="step", max_points=10)
-    assert list_steps(page) == [10, 20, 30, 40, 50, 60, 70, 80, 90, 100]
+def get_curves(api: Api, job_id: str, **query: Any) -> dict[str, Any]:
+    return api.viewer.get(f"/v1/jobs/{job_id}/curves", params=query).json()
+
+
+@pytest.mark.parametrize("resolution", [200, 40, 7, 3, 1])
+def test_a_curve_of_any_resolution_has_no_void_step(api: Api, resolution: int) -> None:
+    job_id = submit_restarted_job(api)
+    curves = get_curves(api, job_id, names="num_samples,loss,auc", resolution=resolution)
+    training, width = curves["training"], curves["training"]["steps_per_point"]
+    ends = {*range(width, 101, width), 40, 100}
+    assert training["steps"] == sorted(ends)
+    assert training["curves"]["num_samples"]["last"] == [64 * step for step in training["steps"]]
+    assert training["curves"]["loss"].get("max", training["curves"]["loss"]["last"])[0] == 1.0
+    assert curves["starts"] == get_metrics(api, job_id)["starts"]
+    evaluation = curves["evaluation"]
+    assert evaluation["steps"][-1] == 100
+    if resolution >= 5:
+        assert evaluation["curves"]["auc"]["last"] == [0.52, 0.54, 0.56, 0.58, 0.6]
 
 
 def test_one_attempt_shows_all_it_has_said(api: Api) -> None:
     job_id = submit_restarted_job(api)
     assert list_steps(get_metrics(api, job_id, attempt=1, kind="step")) == list(range(1, 61))
     assert list_steps(get_metrics(api, job_id, attempt=2)) == [40, *range(41, 46)]
-    assert list_steps(get_metrics(api, job_id, attempt=1, kind="step", max_points=3)) == [20, 40, 60]
+    training = get_curves(api, job_id, attempt=1, names="num_samples", resolution=4)["training"]
+    assert (training["steps_per_point"], training["steps"]) == (16, [16, 32, 48, 60])
 
 
 def test_where_attempts_began_stands_beside_the_reports_and_the_attempts(api: Api) -> None:

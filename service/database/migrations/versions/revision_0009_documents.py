@@ -16,7 +16,7 @@ from dlrm.record import EvaluationSource, list_quality_warnings
 from service.database.base import NAMING, SerialId
 
 revision = "0009"
-down_revision = "0007"
+down_revision = "0008"
 branch_labels = None
 depends_on = None
 

@@ -1,0 +1,155 @@
+"""Curves of a job: numbers of its steps and evaluations over the steps, by points of equally many steps."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from pydantic_core import to_json
+from sqlalchemy.orm import Session
+
+from dlrm.config import FieldError
+from service.access.principal import Principal
+from service.access.visibility import get_visible_job
+from service.database import Database
+from service.http.problems import invalid_request
+from service.parts import depend_on
+from service.reports.attempt_ranges import AttemptRange, MetricKind
+from service.reports.pages import MAX_PAGE_BYTES
+from service.reports.repository import ReportRepository
+from service.reports.rollups import GSNR, Columns, PointRange, RollupRepository, compute_point_steps
+from service.store.metric_tables import BUCKET_FACTOR, EVALUATION_NUMBERS, STEP_COUNTS, STEP_NUMBERS
+
+DIGITS = 7
+"""Significant digits of the numbers of a curve."""
+TRAINING_NAMES = (*STEP_NUMBERS, *STEP_COUNTS, GSNR)
+EVALUATION_NAMES = (*EVALUATION_NUMBERS, "num_rows")
+
+
+@dataclass(frozen=True)
+class CurveQuery:
+    """Query for the curves of these names after step `since`, with about `resolution` points at most."""
+
+    training: Sequence[str]
+    evaluation: Sequence[str]
+    layers: frozenset[str] | None
+    """Layers whose ratios are read; None for all."""
+    resolution: int
+    since: int
+    attempt: int | None
+    """Number of one attempt, everything of which counts; None for what is not void of all attempts."""
+
+
+@dataclass
+class _Curves:
+    """Curves of one kind of reports; `steps` are the last steps of the points."""
+
+    steps_per_point: int
+    steps: list[int] = field(default_factory=list[int])
+    curves: dict[str, dict[str, list[Any]]] = field(default_factory=dict[str, dict[str, list[Any]]])
+
+
+def parse_names(names: str) -> tuple[list[str], list[str], frozenset[str] | None]:
+    """Split names into training, evaluation and layers. Raises ProblemError (422) if there is no such name."""
+    chosen = list(dict.fromkeys(name.strip() for name in names.split(",")))
+    layers = [name.removeprefix(f"{GSNR}.") for name in chosen if name.startswith(f"{GSNR}.")]
+    known = [name for name in chosen if not name.startswith(f"{GSNR}.")]
+    if unknown := [name for name in known if name not in TRAINING_NAMES and name not in EVALUATION_NAMES]:
+        valid = ", ".join((*TRAINING_NAMES, f"{GSNR}.LAYER", *EVALUATION_NAMES))
+        raise invalid_request([FieldError("names", f"there is no curve {unknown[0]!r}", valid)])
+    training = [name for name in known if name in TRAINING_NAMES]
+    if layers and GSNR not in training:
+        return [*training, GSNR], [name for name in known if name in EVALUATION_NAMES], frozenset(layers)
+    return training, [name for name in known if name in EVALUATION_NAMES], None
+
+
+class CurveService:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def read(self, job_id: str, principal: Principal, query: CurveQuery) -> bytes:
+        """Return the JSON of the `Curves` that a query selects.
+
+        Raises ProblemError if there is no such job that `principal` may know of.
+        """
+        with self._database.read() as session:
+            get_visible_job(session, job_id, principal)
+            training = _read_training(session, job_id, query) if query.training else None
+            evaluation = _read_evaluation(session, job_id, query) if query.evaluation else None
+            starts = [
+                {"attempt": attempt.number, "step": attempt.start_step, "evaluated_step": attempt.evaluated_step or 0}
+                for attempt in ReportRepository(session).list_attempts(job_id)
+                if attempt.start_step is not None
+            ]
+        return to_json({"training": training, "evaluation": evaluation, "starts": starts}, inf_nan_mode="null")
+
+
+CurveReader = Annotated[CurveService, depend_on(CurveService)]
+"""Parameter type of an endpoint that needs the service."""
+
+
+def _read_training(session: Session, job_id: str, query: CurveQuery) -> _Curves:
+    reports, rollups = ReportRepository(session), RollupRepository(session)
+    ranges = reports.list_ranges(job_id, "step", query.attempt)
+    # Later ranges have later steps; the last attempt may not have any yet.
+    num_steps = next((step for own in reversed(ranges) if (step := rollups.find_last_step(job_id, own))), 0)
+    resolution = query.resolution
+    if GSNR in query.training:
+        resolution = max(1, min(resolution, MAX_PAGE_BYTES // max(1, reports.measure_gsnr(job_id))))
+    min_level = 1 if reports.are_steps_removed(job_id) else 0
+    point_steps = max(compute_point_steps(num_steps, resolution), BUCKET_FACTOR**min_level)
+    parts = [
+        rollups.read_steps(job_id, query.training, chosen, min_level)
+        for chosen in _list_points(ranges, point_steps, query.since)
+    ]
+    return _make_curves(query, "step", point_steps, parts)
+
+
+def _read_evaluation(session: Session, job_id: str, query: CurveQuery) -> _Curves:
+    reports, rollups = ReportRepository(session), RollupRepository(session)
+    ranges = reports.list_ranges(job_id, "evaluation", query.attempt)
+    num_evaluations, last_step = reports.count_evaluations(job_id)
+    point_steps = compute_point_steps(last_step, query.resolution) if num_evaluations > query.resolution else 1
+    parts = [
+        rollups.read_evaluations(job_id, query.evaluation, chosen)
+        for chosen in _list_points(ranges, point_steps, query.since)
+    ]
+    return _make_curves(query, "evaluation", point_steps, parts)
+
+
+def _list_points(ranges: Sequence[AttemptRange], point_steps: int, since: int) -> list[PointRange]:
+    """List what is to be read for points that end after `since`: the point that holds it comes again, complete."""
+    after = since // point_steps * point_steps
+    return [PointRange(own, point_steps, after) for own in ranges if own.last_step > since]
+
+
+def _make_curves(query: CurveQuery, kind: MetricKind, point_steps: int, parts: Iterable[Columns]) -> _Curves:
+    made = _Curves(point_steps)
+    names = query.training if kind == "step" else query.evaluation
+    statistics = ("last",) if point_steps == 1 else ("mean", "min", "max", "last")
+    joined: dict[str, list[Any]] = {}
+    for part in parts:
+        first = next((number for number, step in enumerate(part["last_step"]) if step > query.since), None)
+        for name, values in part.items():
+            joined.setdefault(name, []).extend([] if first is None else values[first:])
+    made.steps = joined.get("last_step", [])
+    for name in names:
+        if name == GSNR:
+            made.curves |= _split_layers(joined.get(f"{GSNR}_last", []), query.layers)
+            continue
+        made.curves[name] = {key: [_round(value) for value in joined.get(f"{name}_{key}", [])] for key in statistics}
+    return made
+
+
+def _split_layers(ratios: Sequence[Any], layers: frozenset[str] | None) -> dict[str, dict[str, list[Any]]]:
+    """Make the curves of the ratios by layer from the ratios of each point."""
+    rows: list[dict[str, float | None]] = [json.loads(row) if isinstance(row, str) else row or {} for row in ratios]
+    shown = dict.fromkeys(layer for row in rows for layer in row) if layers is None else layers
+    return {f"{GSNR}.{layer}": {"last": [_round(row.get(layer)) for row in rows]} for layer in shown}
+
+
+def _round(value: float | None) -> float | None:
+    """Round to DIGITS significant digits, but whole numbers to none."""
+    if value is None:
+        return None
+    return int(value) if value == int(value) else float(f"{value:.{DIGITS}g}")
