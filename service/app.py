@@ -19,6 +19,7 @@ from service.capacity.endpoints import router as capacity_router
 from service.capacity.known import KnownCapacity, dump_capacities, measure_capacities
 from service.control.attempt_finalizer import AttemptFinalizer
 from service.control.health import router as health_router
+from service.control.job_faults import JobFaults
 from service.control.loop import ControlLoop
 from service.control.reconciler import Reconciler
 from service.control.restart_policy import BackOff
@@ -174,7 +175,7 @@ def create_services(settings: Settings) -> Services:
     deletions = DeletionService(database, settings.runs_directory, audit, facts, on_change=wake_leader)
     starter, finalizer = Starter(leadership, launchers), AttemptFinalizer(leadership, facts, back_off)
     reconciler = Reconciler(database, leadership, launchers, facts, starter, finalizer, settings.grace_period_seconds)
-    key_uses = UseRecorder(database)
+    key_uses, job_faults = UseRecorder(database), JobFaults(faults, reconciler.give_up)
     return Services(
         settings=settings,
         database=database,
@@ -193,12 +194,13 @@ def create_services(settings: Settings) -> Services:
         control=ControlLoop(
             leadership,
             reconciler,
-            Scheduler(leadership, launchers, starter, finalizer, faults),
+            Scheduler(leadership, launchers, starter, finalizer, job_faults),
             deletions,
             wake_up,
             settings.reconcile_interval_seconds,
             telemetry,
             faults,
+            job_faults,
         ),
         telemetry=telemetry,
     )

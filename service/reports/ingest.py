@@ -1,6 +1,5 @@
 """Ingestion of spool file lines: each line is stored once, however often and by whichever feeder it is delivered."""
 
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -29,7 +28,6 @@ from dlrm.record import (
     StepReport,
     parse_report,
 )
-from service.http.paging import MAX_SERIAL
 from service.reasons import TRAINER
 from service.reports.progress import ReportedProgress
 from service.reports.repository import ReportRepository
@@ -193,16 +191,10 @@ def _lock_open_job(session: Session, attempt: Attempt) -> Job:
 def _parse(line: str | bytes, seq: int, index: int) -> Report:
     try:
         report = parse_report(line)
-        datetime.fromtimestamp(report.time, UTC)
     except ValidationError as error:
         raise BadLineError(index, _describe_fault(error)) from None
-    except (OverflowError, ValueError, OSError):
-        raise BadLineError(index, "time: is not a time in seconds since the epoch") from None
     if report.seq != seq:
         raise BadLineError(index, f"seq: is {report.seq}, but this line is number {seq}")
-    for field in ("step", "evaluated_step"):
-        if not 0 <= getattr(report, field, 0) <= MAX_SERIAL:
-            raise BadLineError(index, f"{field}: is not a number of batches (valid: 0 to {MAX_SERIAL})")
     return report
 
 
@@ -219,10 +211,10 @@ def _make_event(job: Job, attempt: Attempt, rank: int, report: EventReport) -> E
         time=datetime.fromtimestamp(report.time, UTC),
         actor=TRAINER,
         kind="report",
-        message=_replace_nul(report.message),
-        name=_replace_nul(report.name),
+        message=report.message,
+        name=report.name,
         rank=rank,
-        details=_to_json(report)["details"],
+        details=report.details,
     )
 
 
@@ -253,16 +245,6 @@ def _make_metric(
         "step": report.step,
         "report": report.model_dump_json(),
     }
-
-
-def _to_json(report: Report) -> dict[str, Any]:
-    """Convert a report to JSON values; a number that is not finite becomes null."""
-    return json.loads(report.model_dump_json())
-
-
-def _replace_nul(text: str) -> str:
-    """Replace NUL characters, which PostgreSQL does not store in text."""
-    return text.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def record_files(session: Session, job: Job, attempt: Attempt, report: EventReport) -> None:

@@ -109,9 +109,9 @@ def test_an_end_that_the_database_could_not_take_is_booked_as_it_was(api: Api) -
         pid = json.loads(record.read_text())["pid"]
         wait_until(lambda pid=pid: not is_running(pid))
     accept = refuse(api, "attempts", when="BEFORE UPDATE OF finished_at")
-    for _ in range(2):
+    for number in range(1, 3):
         control.run_once()
-        assert "disk is full" in (control.faults.last_round_error or "")
+        assert f"dlrm_control_errors_total {2.0 * number}" in api.services.telemetry.render().decode()
     accept()
     control.run_once()
     succeeded, crashed = (api.viewer.get(f"/v1/jobs/{job['id']}").json() for job in jobs)
