@@ -133,11 +133,13 @@ class Settings(StateSettings):
     pushes_per_second: float = Field(default=500.0, gt=0.0)
     """Requests a second with reports that one attempt may send; ten seconds' worth may come at once."""
     failures_per_minute: float = Field(default=30.0, gt=0.0)
-    """Requests a minute with wrong credentials that one network address may send. After more of them, credentials that
-    have not been right before are looked up one at a time there."""
+    """Requests a minute with wrong credentials that one network address may send. After more of them, wrong ones are
+    refused as too many, and credentials that have not been right before are looked up one at a time there. Right ones
+    are never refused."""
     trusted_proxies: Annotated[str, AfterValidator(_check_addresses)] = ""
     """Addresses or networks of reverse proxies, separated by commas, whose X-Forwarded-For and X-Forwarded-Proto are
-    believed; from anybody else they are ignored."""
+    believed; from anybody else they are ignored, and the log says so once. Without them all users behind a proxy share
+    the limits of its address."""
     log_format: Literal["console", "json"] = "console"
     """Format of the service's log."""
 

@@ -13,7 +13,7 @@ from service.leader.leadership import LeadershipLostError
 MAX_FAILED_ROUNDS = 3
 """Rounds in a row after which a job ends, if waiting does not cure its errors."""
 PASSING_SECONDS = 600.0
-"""Seconds after which a job ends, if errors that may pass have not passed, such as errors of a file server."""
+"""Seconds of passing errors, such as a file server's, after which a job ends."""
 _LASTING = (
     ValueError,
     TypeError,

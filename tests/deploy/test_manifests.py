@@ -4,6 +4,7 @@ import re
 import shutil
 import tomllib
 from collections.abc import Iterator
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -247,6 +248,14 @@ def test_the_files_that_documents_name_exist(path: str) -> None:
     named = set(re.findall(r"\bdeploy/[A-Za-z/_.-]*[A-Za-z]", (root / path).read_text()))
     # A copy that its reader makes.
     assert not [name for name in named - {"deploy/kustomize/overlays/ads"} if not (root / name).exists()]
+
+
+def test_the_production_overlay_trusts_its_ingress_controller() -> None:
+    (deployment,) = find_objects(render("overlays/production"), "Deployment").values()
+    variables = deployment["spec"]["template"]["spec"]["containers"][0]["env"]
+    (value,) = (variable["value"] for variable in variables if variable["name"] == "DLRM_TRUSTED_PROXIES")
+    networks = Settings.model_validate({"trusted_proxies": value}).trusted_proxies
+    assert any(ip_address("10.244.1.7") in ip_network(network) for network in networks.split(","))
 
 
 def test_the_kueue_example_admits_jobs_of_the_namespace() -> None:
