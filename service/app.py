@@ -18,6 +18,7 @@ from service.authentication import identify
 from service.capacity.endpoints import router as capacity_router
 from service.capacity.known import KnownCapacity, dump_capacities, measure_capacities
 from service.control.attempt_finalizer import AttemptFinalizer
+from service.control.health import ReadinessCheck, metrics_router, open_metrics_router
 from service.control.health import router as health_router
 from service.control.job_faults import JobFaults
 from service.control.loop import ControlLoop
@@ -81,6 +82,7 @@ class Services:
     logs: LogService
     launchers: Launchers
     control: ControlLoop
+    readiness: ReadinessCheck
     telemetry: Telemetry
 
 
@@ -124,11 +126,27 @@ def create_app(settings: Settings) -> FastAPI:
         audit_router,
         capacity_router,
         health_router,
+        metrics_router,
     ):
         app.include_router(router)
     app.include_router(dashboard.router, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=dashboard.static_directory), name="static")
     document_openapi(app)
+    return app
+
+
+def create_monitoring_app(services: Services) -> FastAPI:
+    """Create the ASGI application of the port for monitoring: health, readiness and metrics, without a key."""
+    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
+    provide_parts(app, vars(services).values())
+    app.add_middleware(Failures)
+    app.add_middleware(AnswerHeaders)
+    app.add_middleware(RequestLog, telemetry=services.telemetry)
+    app.add_middleware(RequestIds)
+    app.add_middleware(HeadAsGet)
+    add_problem_handlers(app, services.settings.state_directory)
+    app.include_router(health_router)
+    app.include_router(open_metrics_router)
     return app
 
 
@@ -176,6 +194,18 @@ def create_services(settings: Settings) -> Services:
     starter, finalizer = Starter(leadership, launchers), AttemptFinalizer(leadership, facts, back_off)
     reconciler = Reconciler(database, leadership, launchers, facts, starter, finalizer, settings.grace_period_seconds)
     key_uses, job_faults = UseRecorder(database), JobFaults(faults, reconciler.give_up)
+    scheduler = Scheduler(leadership, launchers, starter, finalizer, job_faults)
+    control = ControlLoop(
+        leadership,
+        reconciler,
+        scheduler,
+        deletions,
+        wake_up,
+        settings.reconcile_interval_seconds,
+        telemetry,
+        faults,
+        job_faults,
+    )
     return Services(
         settings=settings,
         database=database,
@@ -191,17 +221,8 @@ def create_services(settings: Settings) -> Services:
         reports=ReportService(database),
         logs=LogService(database, facts),
         launchers=launchers,
-        control=ControlLoop(
-            leadership,
-            reconciler,
-            Scheduler(leadership, launchers, starter, finalizer, job_faults),
-            deletions,
-            wake_up,
-            settings.reconcile_interval_seconds,
-            telemetry,
-            faults,
-            job_faults,
-        ),
+        control=control,
+        readiness=ReadinessCheck(database, control),
         telemetry=telemetry,
     )
 

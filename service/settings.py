@@ -79,6 +79,11 @@ class Settings(StateSettings):
     """Address to listen on. The service speaks plain HTTP: put a TLS proxy in front before it leaves loopback."""
     port: int = Field(default=8080, ge=0, le=65_535)
     """TCP port to listen on; 0 chooses a free one."""
+    monitoring_port: int | None = Field(default=None, ge=0, le=65_535)
+    """TCP port for monitoring alone: `/healthz`, `/readyz` and `/metrics` without a key. By default none; on `port` the
+    metrics need a key."""
+    monitoring_host: str = "127.0.0.1"
+    """Address to listen on for monitoring."""
     database_url: str = Field(default_factory=lambda data: _make_sqlite_url(data["state_directory"]), min_length=1)
     """SQLAlchemy URL of the database: `sqlite:///…` or `postgresql+psycopg://…`. By default SQLite in the state
     directory."""

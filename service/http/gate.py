@@ -21,6 +21,8 @@ INGEST_PREFIX = "/v1/ingest/"
 SESSION_COOKIE = "dlrm_session"
 SESSION_PATH = "/v1/session"
 """Path of sign-in and sign-out, the only one of the API that needs no credentials."""
+METRICS_PATH = "/metrics"
+"""Path of the metrics of the service, which need a key too."""
 HEALTH_PATH = "/healthz"
 """Path that is never refused."""
 WAIT_SECONDS = "wait_seconds"
@@ -169,4 +171,4 @@ def get_sender_id(scope: Scope) -> str:
 
 def is_guarded(path: str) -> bool:
     """Whether requests to `path` need a sender."""
-    return path.startswith(API_PREFIX) and path != SESSION_PATH
+    return path == METRICS_PATH or (path.startswith(API_PREFIX) and path != SESSION_PATH)

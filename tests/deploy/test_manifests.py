@@ -202,9 +202,23 @@ def test_the_service_finds_its_pods(name: str) -> None:
     template = deployment["spec"]["template"]
     assert service["spec"]["selector"].items() <= template["metadata"]["labels"].items()
     assert deployment["spec"]["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
-    (port,) = template["spec"]["containers"][0]["ports"]
-    assert service["spec"]["ports"][0]["targetPort"] == port["name"]
-    assert port["containerPort"] == Settings.model_fields["port"].default
+    (container,) = template["spec"]["containers"]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    variables = {variable["name"]: variable.get("value") for variable in container["env"]}
+    monitoring_port = int(variables["DLRM_MONITORING_PORT"] or "")
+    assert ports == {"http": Settings.model_fields["port"].default, "monitoring": monitoring_port}
+    assert [port["targetPort"] for port in service["spec"]["ports"]] == list(ports)
+
+
+def test_prometheus_is_let_in_to_the_port_for_monitoring_alone() -> None:
+    objects = render("overlays/production")
+    policy = next(found for name, found in find_objects(objects, "NetworkPolicy").items() if name == "metrics")
+    (monitor,) = find_objects(objects, "ServiceMonitor").values()
+    (service,) = find_objects(objects, "Service").values()
+    (endpoint,) = monitor["spec"]["endpoints"]
+    port = next(port["port"] for port in service["spec"]["ports"] if port["name"] == endpoint["port"])
+    assert endpoint["port"] == "monitoring"
+    assert [allowed["port"] for rule in policy["spec"]["ingress"] for allowed in rule["ports"]] == [port]
 
 
 def test_the_namespace_refuses_pods_with_more_rights() -> None:
