@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from starlette.staticfiles import StaticFiles
 
 from dlrm.record.state_directory import make_state_directory
+from service.access.data_roots import read_data_access
 from service.audit.endpoints import router as audit_router
 from service.audit.log import AuditLog
 from service.authentication import identify
@@ -174,7 +175,7 @@ def _add_middleware(app: FastAPI, services: Services) -> None:
 def create_services(settings: Settings) -> Services:
     """Create all parts of the service, without starting any.
 
-    Raises StateDirectoryError, DatabaseUrlError, DatabaseUnusableError and KubernetesError.
+    Raises StateDirectoryError, DatabaseUrlError, DatabaseUnusableError, KubernetesError and AccessTableError.
     """
     _make_directories(settings)
     database = open_database(settings.database_url)
@@ -183,6 +184,7 @@ def create_services(settings: Settings) -> Services:
     wake_up, faults = WakeUp(), Faults(telemetry)
     wake_leader = make_wake_leader(wake_up, database)
     launchers = make_launchers(settings, find_service_id(database), on_change=wake_up)
+    access = read_data_access(settings.access, launchers)
     lease_seconds = max(LEASE_SECONDS, LEASE_ROUNDS * settings.reconcile_interval_seconds)
     measure = partial(measure_capacities, launchers)
     leadership = Leadership(database, make_lock(database, wake_up), lease_seconds, lambda: dump_capacities(measure()))
@@ -213,11 +215,11 @@ def create_services(settings: Settings) -> Services:
         key_uses=key_uses,
         keys=KeyService(database, audit, key_uses),
         sessions=SessionService(database, audit, key_uses),
-        jobs=JobService(database, settings, launchers, capacity, audit, facts, on_change=wake_leader),
+        jobs=JobService(database, settings, launchers, access, capacity, audit, facts, on_change=wake_leader),
         deletions=deletions,
         capacity=capacity,
         quotas=QuotaService(database, audit),
-        plans=PlanService(database, settings, launchers, capacity, facts),
+        plans=PlanService(database, settings, launchers, access, capacity, facts),
         reports=ReportService(database),
         logs=LogService(database, facts),
         launchers=launchers,

@@ -50,7 +50,7 @@ def serve(settings: Settings, ready_file: Path | None = None) -> None:
     service accepts requests; admin_key is null unless this is the first start. It also has "monitoring_port" if there
     is one.
     Raises StateDirectoryError, its subclass AlreadyServingError, DatabaseUrlError, DatabaseUnusableError,
-    KubernetesError and AddressError.
+    KubernetesError, AccessTableError and AddressError.
     """
     configure_logging(settings.log_format)
     for name, nearest in settings.find_unknown_variables(os.environ).items():

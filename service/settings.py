@@ -92,6 +92,8 @@ class Settings(StateSettings):
     data_roots: Annotated[list[DataRoot], NoDecode, BeforeValidator(_split_roots)] = Field(default=["."], min_length=1)
     """Directories, and URIs such as s3://bucket/key, under which the data of jobs must be. The environment variable
     separates them as PATH does."""
+    access: AbsolutePath | None = None
+    """File with the data roots that are not open to all, and their readers, as TOML. By default all are open to all."""
     launchers: Annotated[list[Literal["local", "kubernetes"]], NoDecode, BeforeValidator(_split_names)] = Field(
         default=["local"], min_length=1
     )
