@@ -53,7 +53,10 @@ class ReadinessCheck:
         obstacle = self._find_obstacle()
         if obstacle != self._last_obstacle:
             self._last_obstacle = obstacle
-            log.warning("is_ready_again") if obstacle is None else log.warning("not_ready", why=obstacle)
+            if obstacle is None:
+                log.info("ready_again")
+            else:
+                log.warning("not_ready", why=obstacle)
         if obstacle is not None:
             raise ProblemError("not-ready", "the service is not ready; its log says why (not_ready)")
         return Readiness(leads=self.control.leadership.is_held)
