@@ -12,13 +12,16 @@ from fastapi import FastAPI
 from starlette.staticfiles import StaticFiles
 
 from dlrm.record.state_directory import make_state_directory
+from service.access.data_roots import read_data_access
 from service.audit.endpoints import router as audit_router
 from service.audit.log import AuditLog
 from service.authentication import identify
 from service.capacity.endpoints import router as capacity_router
 from service.capacity.known import KnownCapacity, dump_capacities, measure_capacities
 from service.control.attempt_finalizer import AttemptFinalizer
+from service.control.health import ReadinessCheck, metrics_router, open_metrics_router
 from service.control.health import router as health_router
+from service.control.job_faults import JobFaults
 from service.control.loop import ControlLoop
 from service.control.reconciler import Reconciler
 from service.control.restart_policy import BackOff
@@ -82,6 +85,7 @@ class Services:
     logs: LogService
     launchers: Launchers
     control: ControlLoop
+    readiness: ReadinessCheck
     telemetry: Telemetry
 
 
@@ -125,11 +129,27 @@ def create_app(settings: Settings) -> FastAPI:
         audit_router,
         capacity_router,
         health_router,
+        metrics_router,
     ):
         app.include_router(router)
     app.include_router(dashboard.router, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=dashboard.static_directory), name="static")
     document_openapi(app)
+    return app
+
+
+def create_monitoring_app(services: Services) -> FastAPI:
+    """Create the ASGI application of the port for monitoring: health, readiness and metrics, without a key."""
+    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
+    provide_parts(app, vars(services).values())
+    app.add_middleware(Failures)
+    app.add_middleware(AnswerHeaders)
+    app.add_middleware(RequestLog, telemetry=services.telemetry)
+    app.add_middleware(RequestIds)
+    app.add_middleware(HeadAsGet)
+    add_problem_handlers(app, services.settings.state_directory)
+    app.include_router(health_router)
+    app.include_router(open_metrics_router)
     return app
 
 
@@ -157,7 +177,7 @@ def _add_middleware(app: FastAPI, services: Services) -> None:
 def create_services(settings: Settings) -> Services:
     """Create all parts of the service, without starting any.
 
-    Raises StateDirectoryError, DatabaseUrlError, DatabaseUnusableError and KubernetesError.
+    Raises StateDirectoryError, DatabaseUrlError, DatabaseUnusableError, KubernetesError and AccessTableError.
     """
     _make_directories(settings)
     database = open_database(settings.database_url)
@@ -166,6 +186,7 @@ def create_services(settings: Settings) -> Services:
     wake_up, faults = WakeUp(), Faults(telemetry)
     wake_leader = make_wake_leader(wake_up, database)
     launchers = make_launchers(settings, find_service_id(database), on_change=wake_up)
+    access = read_data_access(settings.access, launchers)
     lease_seconds = max(LEASE_SECONDS, LEASE_ROUNDS * settings.reconcile_interval_seconds)
     measure = partial(measure_capacities, launchers)
     leadership = Leadership(database, make_lock(database, wake_up), lease_seconds, lambda: dump_capacities(measure()))
@@ -176,7 +197,19 @@ def create_services(settings: Settings) -> Services:
     deletions = DeletionService(database, settings.runs_directory, audit, facts, on_change=wake_leader)
     starter, finalizer = Starter(leadership, launchers), AttemptFinalizer(leadership, facts, back_off)
     reconciler = Reconciler(database, leadership, launchers, facts, starter, finalizer, settings.grace_period_seconds)
-    key_uses = UseRecorder(database)
+    key_uses, job_faults = UseRecorder(database), JobFaults(faults, reconciler.give_up)
+    scheduler = Scheduler(leadership, launchers, starter, finalizer, job_faults)
+    control = ControlLoop(
+        leadership,
+        reconciler,
+        scheduler,
+        deletions,
+        wake_up,
+        settings.reconcile_interval_seconds,
+        telemetry,
+        faults,
+        job_faults,
+    )
     return Services(
         settings=settings,
         database=database,
@@ -184,25 +217,17 @@ def create_services(settings: Settings) -> Services:
         key_uses=key_uses,
         keys=KeyService(database, audit, key_uses),
         sessions=SessionService(database, audit, key_uses),
-        jobs=JobService(database, settings, launchers, capacity, audit, facts, on_change=wake_leader),
+        jobs=JobService(database, settings, launchers, access, capacity, audit, facts, on_change=wake_leader),
         deletions=deletions,
         capacity=capacity,
         quotas=QuotaService(database, audit),
-        plans=PlanService(database, settings, launchers, capacity, facts),
+        plans=PlanService(database, settings, launchers, access, capacity, facts),
         reports=ReportService(database),
         curves=CurveService(database),
         logs=LogService(database, facts),
         launchers=launchers,
-        control=ControlLoop(
-            leadership,
-            reconciler,
-            Scheduler(leadership, launchers, starter, finalizer, faults),
-            deletions,
-            wake_up,
-            settings.reconcile_interval_seconds,
-            telemetry,
-            faults,
-        ),
+        control=control,
+        readiness=ReadinessCheck(database, control),
         telemetry=telemetry,
     )
 

@@ -42,6 +42,7 @@ class Reason(StrEnum):
     PREEMPTED = "preempted"
     NODE_LOST = "node_lost"
     LOST = "lost"
+    INTERNAL_ERROR = "internal_error"
 
 
 SCHEDULER, RECONCILER, TRAINER = "scheduler", "reconciler", "trainer"

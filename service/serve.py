@@ -8,17 +8,20 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal
 
 import structlog
 import uvicorn
+from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from dlrm.record import write_atomically
-from service.app import Services, create_app
+from service.app import Services, create_app, create_monitoring_app
 from service.client.connection import ADMIN_KEY_FILE
 from service.http.connections import ConnectionLimits, Listener, make_protocol
+from service.http.monitoring_port import MonitoringPort
 from service.lock import lock_state
 from service.observability.logs import configure_logging
 from service.settings import Settings
@@ -44,23 +47,42 @@ def serve(settings: Settings, ready_file: Path | None = None) -> None:
     """Run the service until SIGTERM or SIGINT. Must be called in the main thread.
 
     ready_file: file, readable only by its owner, to which {"url", "admin_key", "signin_link"} is written once the
-    service accepts requests; admin_key is null unless this is the first start.
+    service accepts requests; admin_key is null unless this is the first start. It also has "monitoring_port" if there
+    is one.
     Raises StateDirectoryError, its subclass AlreadyServingError, DatabaseUrlError, DatabaseUnusableError,
-    KubernetesError and AddressError.
+    KubernetesError, AccessTableError and AddressError.
     """
     configure_logging(settings.log_format)
     for name, nearest in settings.find_unknown_variables(os.environ).items():
         hint = f"did you mean {nearest}?" if nearest else "docs/settings.md lists the settings"
         log.warning("unknown_setting", variable=name, hint=hint)
-    with lock_state(settings), bind_socket(settings) as listener:
-        settings = settings.model_copy(update={"port": listener.getsockname()[1]})
+    with ExitStack() as stack:
+        stack.enter_context(lock_state(settings))
+        listeners = [stack.enter_context(bind_socket(settings))]
+        ports = {"port": get_port(listeners[0])}
+        if settings.monitoring_port is not None:
+            listeners.append(stack.enter_context(bind_monitoring_socket(settings)))
+            ports["monitoring_port"] = get_port(listeners[1])
+        settings = settings.model_copy(update=ports)
         app = create_app(settings)
-        config = make_server_config(app, trusted_proxies=settings.trusted_proxies)
+        server = make_server_config(add_monitoring(app, settings), trusted_proxies=settings.trusted_proxies)
         # When uvicorn has stopped, it raises the signal again for the handler installed before it. Here that handler
         # must do nothing.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _, __: None)
-        _Server(config, lambda: _announce(app.state.services, ready_file)).run(sockets=[listener])
+        _Server(server, lambda: _announce(app.state.services, ready_file)).run(sockets=listeners)
+
+
+def add_monitoring(app: FastAPI, settings: Settings) -> ASGIApp:
+    """Return an application that answers the port for monitoring too, if there is one."""
+    if settings.monitoring_port is None:
+        return app
+    return MonitoringPort(app, create_monitoring_app(app.state.services), settings.monitoring_port)
+
+
+def get_port(listener: socket.socket) -> int:
+    """Return the port that a socket is bound to."""
+    return listener.getsockname()[1]
 
 
 class _Server(uvicorn.Server):
@@ -118,16 +140,26 @@ def _choose_max_connections() -> int:
 
 def bind_socket(settings: Settings) -> socket.socket:
     """Bind the socket to listen on, before anything else is started. Raises AddressError if that fails."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    return _bind(settings, settings.host, settings.port, "DLRM_PORT", "DLRM_HOST")
+
+
+def bind_monitoring_socket(settings: Settings) -> socket.socket:
+    """Bind the socket of the port for monitoring, which must be set. Raises AddressError if that fails."""
+    host, port = settings.monitoring_host, settings.monitoring_port or 0
+    return _bind(settings, host, port, "DLRM_MONITORING_PORT", "DLRM_MONITORING_HOST")
+
+
+def _bind(settings: Settings, host: str, port: int, port_variable: str, host_variable: str) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = Listener(family, settings.connections_per_second_per_address, settings.trusted_proxies)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((settings.host, settings.port))
+        listener.bind((host, port))
     except OSError as error:
         listener.close()
         raise AddressError(
-            f"cannot listen on {settings.host} port {settings.port}: {error.strerror}; set DLRM_PORT (0 chooses a free "
-            "port) or DLRM_HOST"
+            f"cannot listen on {host} port {port}: {error.strerror}; set {port_variable} (0 chooses a free port) or "
+            f"{host_variable}"
         ) from error
     return listener
 
@@ -145,7 +177,9 @@ def _announce(services: Services, ready_file: Path | None) -> None:
         # Not in the ready file alone, which other services may overwrite that start at the same time.
         write_atomically(services.settings.state_directory / ADMIN_KEY_FILE, admin_key, mode=0o600)
     if ready_file is not None:
-        content = {"url": url, "admin_key": admin_key, "signin_link": signin_link}
+        content: dict[str, str | int | None] = {"url": url, "admin_key": admin_key, "signin_link": signin_link}
+        if services.settings.monitoring_port is not None:
+            content["monitoring_port"] = services.settings.monitoring_port
         write_atomically(ready_file, json.dumps(content), mode=0o600)
     lines = [f"serving on {url}", f"sign in (once, within 10 minutes): {signin_link}"]
     if admin_key is not None:

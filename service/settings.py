@@ -79,6 +79,11 @@ class Settings(StateSettings):
     """Address to listen on. The service speaks plain HTTP: put a TLS proxy in front before it leaves loopback."""
     port: int = Field(default=8080, ge=0, le=65_535)
     """TCP port to listen on; 0 chooses a free one."""
+    monitoring_port: int | None = Field(default=None, ge=0, le=65_535)
+    """TCP port for monitoring alone: `/healthz`, `/readyz` and `/metrics` without a key. By default none; on `port` the
+    metrics need a key."""
+    monitoring_host: str = "127.0.0.1"
+    """Address to listen on for monitoring."""
     database_url: str = Field(default_factory=lambda data: _make_sqlite_url(data["state_directory"]), min_length=1)
     """SQLAlchemy URL of the database: `sqlite:///…` or `postgresql+psycopg://…`. By default SQLite in the state
     directory."""
@@ -87,6 +92,8 @@ class Settings(StateSettings):
     data_roots: Annotated[list[DataRoot], NoDecode, BeforeValidator(_split_roots)] = Field(default=["."], min_length=1)
     """Directories, and URIs such as s3://bucket/key, under which the data of jobs must be. The environment variable
     separates them as PATH does."""
+    access: AbsolutePath | None = None
+    """File with the data roots that are not open to all, and their readers, as TOML. By default all are open to all."""
     launchers: Annotated[list[Literal["local", "kubernetes"]], NoDecode, BeforeValidator(_split_names)] = Field(
         default=["local"], min_length=1
     )
@@ -133,11 +140,13 @@ class Settings(StateSettings):
     pushes_per_second: float = Field(default=500.0, gt=0.0)
     """Requests a second with reports that one attempt may send; ten seconds' worth may come at once."""
     failures_per_minute: float = Field(default=30.0, gt=0.0)
-    """Requests a minute with wrong credentials that one network address may send. After more of them, credentials that
-    have not been right before are looked up one at a time there."""
+    """Requests a minute with wrong credentials that one network address may send. After more of them, wrong ones are
+    refused as too many, and credentials that have not been right before are looked up one at a time there. Right ones
+    are never refused."""
     trusted_proxies: Annotated[str, AfterValidator(_check_addresses)] = ""
     """Addresses or networks of reverse proxies, separated by commas, whose X-Forwarded-For and X-Forwarded-Proto are
-    believed; from anybody else they are ignored."""
+    believed; from anybody else they are ignored, and the log says so once. Without them all users behind a proxy share
+    the limits of its address."""
     log_format: Literal["console", "json"] = "console"
     """Format of the service's log."""
 

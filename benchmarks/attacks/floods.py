@@ -67,7 +67,7 @@ FLOODS = [
     Attack("2,000 wrong keys from as many addresses", _guess_from_everywhere),
     Attack("1,000 wrong sign-ins", _guess_at_sign_in),
     Attack("1,000 requests of one key", _flood(1000, "GET", "/v1/jobs/{job}", "attacker")),
-    Attack("200 requests for /metrics without a key", _flood(200, "GET", "/metrics", None)),
+    Attack("200 requests for /readyz without a key", _flood(200, "GET", "/readyz", None)),
     Attack("1,000 requests for pages without a key", _flood(1000, "GET", "/", None)),
     Attack("500 requests for the OpenAPI document without a key", _flood(500, "GET", "/openapi.json", None)),
     Attack(

@@ -63,6 +63,7 @@ def serve(
     """
     # Imported here so that other commands, such as `dlrm jobs`, do not load the server's libraries.
     from dlrm.record.state_directory import StateDirectoryError
+    from service.access.data_roots import AccessTableError
     from service.database.url import DatabaseUnusableError, DatabaseUrlError
     from service.launchers.kubernetes.options import KubernetesError
     from service.serve import AddressError
@@ -76,7 +77,7 @@ def serve(
     save_admin_key(settings.state_directory)
     try:
         run_service(settings, ready_file or get_ready_file_path(settings.state_directory))
-    except (DatabaseUrlError, KubernetesError) as error:
+    except (DatabaseUrlError, KubernetesError, AccessTableError) as error:
         raise BadInputError(str(error)) from None
     except (StateDirectoryError, AddressError, DatabaseUnusableError) as error:
         raise CommandError(str(error)) from None

@@ -79,6 +79,7 @@ from dlrm.record.metrics import (
     find_yardsticks,
     format_auc,
 )
+from dlrm.record.numbers import MAX_TIME, replace_non_finite
 from dlrm.record.outcome import (
     EXIT_BAD_INPUT,
     EXIT_DONE,

@@ -52,7 +52,7 @@ class CheckpointReport(OpenRecord):
     num_steps: int = Field(ge=0, lt=2**63)
     num_bytes: int = Field(ge=0, lt=2**63)
     world_size: int = Field(ge=1, lt=2**31)
-    time: float = Field(allow_inf_nan=False)
+    time: float
     """Time of completion, in seconds since the epoch."""
     path: Place
     """Directory of the checkpoint, or its URI in the bucket of the run."""

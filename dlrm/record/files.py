@@ -68,9 +68,9 @@ def sync_directory(directory: Path) -> None:
 
 
 class Record(BaseModel):
-    """Content of a file or a message, as JSON. Unknown fields are errors."""
+    """Content of a file or a message, as JSON. Unknown fields are errors, and so are numbers that are not finite."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     def write(self, path: Path) -> None:
         """Write the record to `path`. Raises OSError."""
@@ -105,4 +105,4 @@ class FileRecord(Record):
 class OpenRecord(BaseModel):
     """Content of a file or a message, as JSON. Unknown fields, as later versions may have, are ignored."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)

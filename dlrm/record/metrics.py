@@ -1,7 +1,10 @@
 """Metrics of an outcome: an AUC with its standard error, the course of the run, and the results of simple models."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Literal
+
+from pydantic import ValidationError
 
 from dlrm.record.files import OpenRecord
 
@@ -84,11 +87,17 @@ class Course(OpenRecord):
 
     @classmethod
     def from_metrics(cls, metrics: Mapping[str, float | None]) -> "Course | None":
-        """Return the course that `metrics` contain; None for earlier versions and for runs without an evaluation."""
+        """Return the course that `metrics` contain.
+
+        None for earlier versions, for runs without an evaluation, and if another trainer means something else.
+        """
         if metrics.get("best_step") is None:
             return None
         rows = "evaluation" if metrics.get("validation_log_loss") is None else "validation"
-        return cls.model_validate({**metrics, "rows": rows})
+        try:
+            return cls.model_validate({**metrics, "rows": rows})
+        except ValidationError:
+            return None
 
 
 class YardstickResult(OpenRecord):
@@ -116,10 +125,10 @@ class YardstickResult(OpenRecord):
 
 
 def find_yardsticks(metrics: Mapping[str, float | None]) -> list[YardstickResult]:
-    """Return the results of simple models in the metrics of an outcome."""
+    """Return the results of simple models in the metrics of an outcome; those that lack a figure are left out."""
     results: list[YardstickResult] = []
     for name in YARDSTICKS:
         fields = {field: metrics.get(f"{name}_{field}") for field in YardstickResult.model_fields if field != "name"}
-        if fields["log_loss"] is not None:
+        with suppress(ValidationError):
             results.append(YardstickResult.model_validate({"name": name, **fields}))
     return results

@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from dlrm.record.files import Record, write_first
+from dlrm.record.numbers import Measure
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -54,7 +55,7 @@ class Outcome(Record):
     """Rank that failed first."""
     step: int | None = None
     """Number of batches consumed."""
-    metrics: dict[str, float | None] = Field(default={})
+    metrics: dict[str, Measure] = Field(default={})
     """Metrics of the last evaluation, `samples_per_second`, and metrics of simple models, such as `lightgbm_auc`."""
 
     @property

@@ -5,22 +5,24 @@ Each rank appends to two streams, `metrics` and `events`. A line's `seq` counts 
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from dlrm.record.files import Record
 from dlrm.record.metrics import is_guess
+from dlrm.record.numbers import Count, FreeJson, Measure, Time
 
 Details = TypeVar("Details", bound=BaseModel)
 
+RunSamples = Annotated[Count | None, Field(ge=1)]
 Phase = Literal["preparing", "loading", "building", "training", "evaluating", "saving"]
 
 
 class _Line(Record):
     seq: int = Field(default=0, ge=0)
     """Position in the stream, counted from 1; the writer sets it."""
-    time: float = 0.0
+    time: Time = 0.0
     """Seconds since the epoch; the writer sets it."""
 
 
@@ -28,18 +30,18 @@ class StartReport(_Line):
     """Start of an attempt: the first line of its metrics. Reports of earlier attempts on later steps are void."""
 
     kind: Literal["start"] = "start"
-    step: int
+    step: Count
     """Number of batches consumed before the attempt: 0, or the number in the checkpoint from which it resumes. Step
     reports of earlier attempts on later steps are void."""
-    evaluated_step: int
+    evaluated_step: Count
     """Number of batches consumed before the last evaluation that counts, 0 if there is none. Evaluation reports of
     earlier attempts on later steps are void: a run that stopped before the evaluation of `step` begins with that
     evaluation."""
-    num_samples: int | None = Field(default=None, ge=0)
+    num_samples: Count | None = None
     """Number of valid rows consumed before the attempt; null in reports of earlier versions, as are the others."""
-    num_run_samples: int | None = Field(default=None, ge=1)
+    num_run_samples: RunSamples = None
     """Number of rows that the whole run consumes."""
-    global_size: int | None = None
+    global_size: Count | None = None
     """Number of samples of a full batch at the last step before the attempt, or at the first one of the run."""
 
     @property
@@ -54,17 +56,17 @@ class StepReport(_Line):
     """One training step, over all ranks."""
 
     kind: Literal["step"] = "step"
-    step: int
+    step: Count
     """Number of batches consumed, this one included."""
-    num_steps: int
+    num_steps: Count
     """Number of batches of the whole run."""
-    num_samples: int
+    num_samples: Count
     """Number of valid rows consumed so far, this step included."""
-    num_run_samples: int | None = None
+    num_run_samples: RunSamples = None
     """Number of rows that the whole run consumes; null in reports of earlier versions."""
-    global_size: int | None = None
+    global_size: Count | None = None
     """Number of samples of a full batch at this step; null in reports of earlier versions."""
-    loss: float | None
+    loss: Measure
     """Mean loss over the valid rows of the global batch; null if it was not finite."""
     dense_learning_rate: float
     table_learning_rate: float
@@ -72,17 +74,17 @@ class StepReport(_Line):
     """Samples a second in this step alone."""
     dropped: bool = False
     """Whether the step was not finite, so that it has changed nothing."""
-    noise_scale: float | None = None
+    noise_scale: Measure = None
     """Noise scale in samples: the batch at which the noise of its gradient is as large as the gradient (McCandlish et
     al. 2018, arXiv 1812.06162). Smoothed, and of the dense parameters alone; null if moments are not measured, or
     the measurements are too few or too noisy."""
-    gsnr: dict[str, float | None] | None = None
+    gsnr: dict[str, Measure] | None = None
     """Signal-to-noise ratio of the gradient of one sample, squared, by layer of the dense part: the inverse of the
     layer's noise scale, smoothed in the same way."""
-    share_at_gamma: float | None = None
+    share_at_gamma: Measure = None
     """Share of the elements of the dense parameters at the smallest factor of variance reduction, before factors are
     smoothed, at the last measurement of moments; null without variance reduction."""
-    share_at_one: float | None = None
+    share_at_one: Measure = None
     """Share of the elements at factor 1, which are left unchanged, at the same measurement."""
 
     @property
@@ -104,35 +106,35 @@ class EvaluationReport(_Line):
     """One evaluation, over all evaluation rows."""
 
     kind: Literal["evaluation"] = "evaluation"
-    step: int
+    step: Count
     """Number of batches consumed before the evaluation."""
-    num_rows: int
-    auc: float | None
+    num_rows: Count
+    auc: Measure
     """Area under the ROC curve; null if the rows have one class only."""
-    auc_standard_error: float | None = None
+    auc_standard_error: Measure = None
     """Standard error of the AUC, by the choice of the evaluation rows (DeLong et al. 1988); null without an AUC, and in
     reports of earlier versions."""
     log_loss: float
-    normalized_entropy: float | None
+    normalized_entropy: Measure
     """Log-loss divided by the log-loss of the constant predictor at the label rate of the evaluation rows; null if
     these have one class only."""
-    calibration: float | None
+    calibration: Measure
     """Sum of predictions divided by the sum of labels; null if no label is 1."""
     constant_log_loss: float
     """Log-loss, on the same evaluation rows, of the constant predictor at the label rate of the training rows."""
-    best_possible_auc: float | None = None
+    best_possible_auc: Measure = None
     """AUC of the hidden teacher on the same rows; null on real data."""
-    validation_log_loss: float | None = None
+    validation_log_loss: Measure = None
     """Log-loss on the validation rows, which choose the best model; null if the run has none."""
-    validation_auc: float | None = None
+    validation_auc: Measure = None
     """AUC on the validation rows; null if there are none, or of one class only, and in reports of earlier
     versions."""
-    validation_calibration: float | None = None
+    validation_calibration: Measure = None
     """Calibration on the validation rows; null as the AUC, and if no label is 1."""
-    train_auc: float | None = None
+    train_auc: Measure = None
     """AUC on the sample of training rows of `run.num_train_eval_rows`; null if there is none, or its rows have one
     class only. Less `auc` it is the gap that training has made: in the first epoch also of rows still to come."""
-    train_log_loss: float | None = None
+    train_log_loss: Measure = None
     """Log-loss on the same sample of training rows; null if there is none."""
     seconds: float
 
@@ -157,7 +159,7 @@ class ProgressReport(_Line):
 
     kind: Literal["progress"] = "progress"
     phase: Phase
-    done_fraction: float | None = None
+    done_fraction: Measure = None
     message: str = ""
 
 
@@ -168,7 +170,7 @@ class EventReport(_Line):
     name: str
     """Short name such as `data_loaded`, `plan`, `resumed`, `checkpoint_saved`, `step_dropped`, `error`."""
     message: str
-    details: dict[str, Any] = Field(default={})
+    details: FreeJson = Field(default={})
 
     def parse_details(self, kind: type[Details]) -> Details | None:
         """Parse the details as an event of one kind has them; None if a needed one is missing."""

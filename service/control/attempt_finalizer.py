@@ -53,13 +53,26 @@ class AttemptFinalizer:
                     has_progressed=has_progressed(all_attempts[-1]),
                 )
             )
-            # A rank's error may hold NUL, which PostgreSQL refuses: its end would never be recorded.
-            verdict = replace(verdict, message=verdict.message.replace("\0", ""))
             attempts.finish(attempt.id, verdict.attempt_state, verdict.reason, verdict.message, exit_code, now())
             if outcome is not None:
                 warnings = list_quality_warnings(outcome.metrics, EvaluationSource.SHARE)
                 jobs.set_metrics(current, outcome.metrics, has_warnings=bool(warnings))
             self._apply_verdict(jobs, current, attempts.list_by_job(job.id), verdict)
+
+    def record_fault(self, job: Job, attempt: Attempt | None, message: str) -> None:
+        """Record the end of a job that the service cannot look after; a job that was cancelled is CANCELLED.
+
+        attempt: its last one; None if absent. Raises StateChangedError as `record_end`.
+        """
+        with self._leadership.write() as session:
+            current = JobRepository(session).expect(job.id, JobState(job.state))
+            if attempt is not None:
+                at, reason = now(), Reason.INTERNAL_ERROR
+                AttemptRepository(session).finish(attempt.id, AttemptState.FAILED, reason, message, None, at)
+            state = JobState.CANCELLED if job.state == JobState.CANCELLING else JobState.FAILED
+            number = None if attempt is None else attempt.number
+            change = Change(state, Reason.INTERNAL_ERROR, actor=RECONCILER, message=message, attempt=number)
+            JobRepository(session).change_state(current, change)
 
     def record_failed_launch(self, job_id: str, error: LaunchError) -> None:
         """Record an attempt that could not be started.

@@ -1,15 +1,20 @@
-"""Endpoints for monitoring, /healthz, /readyz and /metrics. They need no API key, so they expose only counts."""
+"""Endpoints for monitoring: /healthz and /readyz, which need no key and show no causes, and /metrics."""
 
-from typing import Annotated
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
+import structlog
 from fastapi import APIRouter, Response
 from pydantic import BaseModel
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
+from service.access.senders import Viewer
 from service.capacity.known import Capacities
 from service.control.loop import ControlLoop
 from service.database import Database
+from service.database.failures import get_cause
+from service.http.gate import HEALTH_PATH, METRICS_PATH
 from service.http.limits import MONITORING
 from service.http.problem_kinds import may_answer
 from service.http.problems import ProblemError
@@ -17,9 +22,13 @@ from service.http.route import ApiRoute, runs_in
 from service.observability.telemetry import Telemetry
 from service.parts import depend_on
 
-Control = Annotated[ControlLoop, depend_on(ControlLoop)]
+log = structlog.get_logger(__name__)
 
 router = APIRouter(tags=["health"], route_class=ApiRoute)
+metrics_router = APIRouter(tags=["health"], route_class=ApiRoute)
+"""Metrics for the holder of a key."""
+open_metrics_router = APIRouter(route_class=ApiRoute)
+"""Metrics for anybody, on the port for monitoring."""
 
 
 class Health(BaseModel):
@@ -31,7 +40,44 @@ class Readiness(Health):
     """Whether this process starts, watches and ends attempts; of the processes on one database one does."""
 
 
-@router.get("/healthz")
+@dataclass
+class ReadinessCheck:
+    """Check whether the service is ready. What keeps it from that goes to the log, once, and to nobody else."""
+
+    database: Database
+    control: ControlLoop
+    _last_obstacle: str | None = field(default=None, init=False)
+
+    def run(self) -> Readiness:
+        """Return the state of a service that is ready. Raises ProblemError if it is not."""
+        obstacle = self._find_obstacle()
+        if obstacle != self._last_obstacle:
+            self._last_obstacle = obstacle
+            if obstacle is None:
+                log.info("ready_again")
+            else:
+                log.warning("not_ready", why=obstacle)
+        if obstacle is not None:
+            raise ProblemError("not-ready", "the service is not ready; its log says why (not_ready)")
+        return Readiness(leads=self.control.leadership.is_held)
+
+    def _find_obstacle(self) -> str | None:
+        try:
+            with self.database.read() as session:
+                session.execute(text("SELECT 1"))
+        except DBAPIError as error:
+            return f"the database does not answer: {get_cause(error)}"
+        if not self.control.is_alive:
+            return "the control loop is not running"
+        if self.control.faults.last_round_error:
+            return f"the last round of the control loop failed: {self.control.faults.last_round_error}"
+        leadership = self.control.leadership
+        if leadership.is_stuck:
+            return f"the control loop has made no progress for more than {leadership.stuck_seconds:g} s"
+        return None
+
+
+@router.get(HEALTH_PATH)
 async def is_alive() -> Health:
     """Answer 200 as long as the process runs."""
     return Health()
@@ -40,30 +86,26 @@ async def is_alive() -> Health:
 @router.get("/readyz")
 @may_answer("not-ready")
 @runs_in(MONITORING)
-def is_ready(database: Annotated[Database, depend_on(Database)], control: Control) -> Readiness:
+def is_ready(check: Annotated[ReadinessCheck, depend_on(ReadinessCheck)]) -> Readiness:
     """Answer 200 where the database answers and the control loop gets on without failing; 503 otherwise."""
-    try:
-        with database.read() as session:
-            session.execute(text("SELECT 1"))
-    except DBAPIError as error:
-        raise ProblemError("not-ready", f"the database does not answer: {error.orig}") from error
-    if not control.is_alive:
-        raise ProblemError("not-ready", "the control loop is not running")
-    if control.faults.last_round_error:
-        raise ProblemError("not-ready", f"the last round of the control loop failed: {control.faults.last_round_error}")
-    leadership = control.leadership
-    if leadership.is_stuck:
-        raise ProblemError(
-            "not-ready", f"the control loop has made no progress for more than {leadership.stuck_seconds:g} s"
-        )
-    return Readiness(leads=leadership.is_held)
+    return check.run()
 
 
-@router.get("/metrics", responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}})
+Control = Annotated[ControlLoop, depend_on(ControlLoop)]
+Figures = Annotated[Telemetry, depend_on(Telemetry)]
+_TEXT: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
+
+
+@metrics_router.get(METRICS_PATH, responses=_TEXT)
 @runs_in(MONITORING)
-def get_figures(
-    control: Control, capacities: Capacities, telemetry: Annotated[Telemetry, depend_on(Telemetry)]
-) -> Response:
+def get_figures(_: Viewer, control: Control, capacities: Capacities, telemetry: Figures) -> Response:
+    """Return the metrics of the service in the text format of Prometheus."""
+    return get_open_figures(control, capacities, telemetry)
+
+
+@open_metrics_router.get(METRICS_PATH)
+@runs_in(MONITORING)
+def get_open_figures(control: Control, capacities: Capacities, telemetry: Figures) -> Response:
     """Return the metrics of the service in the text format of Prometheus."""
     for launcher, free in capacities.read_free(capacities.read()).items():
         if free is not None:

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import structlog
 
+from service.control.job_faults import JobFaults
 from service.control.reconciler import Reconciler
 from service.control.round_errors import Faults
 from service.control.scheduler import Scheduler
@@ -27,7 +28,7 @@ FOLLOW_SECONDS = 1.0
 class ControlLoop:
     """Loop that reconciles every job and then starts waiting jobs, while this process is the leader.
 
-    An error in one job is logged and does not affect the other jobs.
+    An error in one job is logged and does not affect the other jobs; if it stays, it ends the job.
     """
 
     leadership: Leadership
@@ -38,6 +39,7 @@ class ControlLoop:
     interval_seconds: float
     telemetry: Telemetry
     faults: Faults
+    job_faults: JobFaults
     _is_stopping: threading.Event = field(default_factory=threading.Event, init=False)
     _thread: threading.Thread | None = field(default=None, init=False)
 
@@ -79,7 +81,7 @@ class ControlLoop:
             return
         for job in self._run_guarded("look for jobs", self.reconciler.list_watched, concerns_all=True) or []:
             self._run_guarded("renew leases", self.leadership.renew_if_due, concerns_all=True)
-            self._run_guarded(job.id, lambda job=job: self.reconciler.reconcile(job))
+            self.job_faults.guard("control_failed", job.id, lambda job=job: self.reconciler.reconcile(job))
         for orphan in self._run_guarded("look for orphans", self.reconciler.list_orphans, concerns_all=True) or []:
             self._run_guarded(orphan.name.job_id, lambda orphan=orphan: self.reconciler.kill_orphan(orphan))
         self._run_guarded("delete jobs", self.deletions.finish_deletions, concerns_all=True)

@@ -4,12 +4,14 @@ import time
 from dataclasses import replace
 
 import structlog
+from sqlalchemy.exc import DBAPIError
 
 from hostinfo.sizes import format_giga, guess_size_base
 from service.control.attempt_finalizer import AttemptFinalizer
 from service.control.restart_policy import is_late
 from service.control.starter import Starter
 from service.database import Database
+from service.database.failures import are_values_refused
 from service.launchers.observed_end import ObservedEnd
 from service.launchers.protocol import Launch, LaunchError, LaunchName, LaunchPhase, LaunchStatus
 from service.launchers.registry import Launchers
@@ -21,7 +23,7 @@ from service.store.job_repository import Change, JobRepository, StateChangedErro
 from service.store.launches import make_launch
 from service.store.models import Attempt, Job
 from service.store.run_facts import RunFacts
-from service.store.states import AttemptState, JobState
+from service.store.states import ENDED, AttemptState, JobState
 from service.times import now
 
 log = structlog.get_logger(__name__)
@@ -124,6 +126,31 @@ class Reconciler:
             self._start_again(job, attempt)
         else:
             self._handle_gone(job, attempt, launch, status)
+
+    def give_up(self, job_id: str, why: str) -> None:
+        """End a job that the service cannot look after: kill its processes, and once they are gone record its end.
+
+        Call it again until then. why: message of the job; left out if the database refuses it.
+        """
+        with self._database.read() as session:
+            job = JobRepository(session).get(job_id)
+            attempt = job and AttemptRepository(session).get_by_number(job.id, job.num_attempts)
+        if job is None or job.state in ENDED:
+            return
+        if attempt is not None and attempt.finished_at is None:
+            launch = make_launch(job, attempt)
+            if not self._leadership.has_lease(attempt) or not self._launchers[launch.launcher].kill(launch):
+                return
+        try:
+            self._finalizer.record_fault(job, attempt, why)
+        except DBAPIError as error:
+            if not are_values_refused(error):
+                raise
+            self._finalizer.record_fault(job, attempt, "the service could not look after this job, and has ended it")
+        log.error("job_given_up", job=job_id, why=why)
+        if attempt is not None:
+            self._launchers[job.launcher].delete(make_launch(job, attempt))
+            self._tail.forget(attempt)
 
     def _wait_to_restart(self, job: Job) -> None:
         number = job.num_attempts + 1

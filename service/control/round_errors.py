@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import structlog
 from sqlalchemy.exc import DBAPIError
 
-from service.database.failures import is_storage_full
+from service.database.failures import are_values_refused, is_storage_full
 from service.observability.telemetry import Telemetry
 
 log = structlog.get_logger(__name__)
@@ -25,16 +25,18 @@ class Faults:
     def record(self, event: str, error: Exception, *, concerns_all: bool = False, **details: str) -> None:
         """Log a caught exception; call it inside the `except` block.
 
-        concerns_all: whether the error affects more than one job. Errors of the disk or the database always do.
+        concerns_all: whether the error affects more than one job. A full disk always does, and so does an error of the
+        database, unless it refuses the values of the job.
         """
         self.telemetry.num_errors.inc()
-        text = _format_in_one_line(error)
+        text = format_in_one_line(error)
         if text in self._errors_of_last_round | self._errors_of_this_round:
             log.error(event, error=text, repeated=True, **details)
         else:
             log.error(event, error=text, exc_info=error, **details)
         self._errors_of_this_round.add(text)
-        is_severe = concerns_all or isinstance(error, DBAPIError) or is_storage_full(error)
+        is_of_database = isinstance(error, DBAPIError) and not are_values_refused(error)
+        is_severe = concerns_all or is_of_database or is_storage_full(error)
         if is_severe and self._first_severe_error is None:
             self._first_severe_error = text
 
@@ -44,7 +46,7 @@ class Faults:
         self.last_round_error, self._first_severe_error = self._first_severe_error, None
 
 
-def _format_in_one_line(error: Exception) -> str:
+def format_in_one_line(error: Exception) -> str:
     """Return the error as one line, without parts that differ each time, such as the statement of a database error."""
     lines = str(error.orig if isinstance(error, DBAPIError) else error).splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

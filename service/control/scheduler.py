@@ -5,11 +5,11 @@ import time
 import structlog
 
 from service.control.attempt_finalizer import AttemptFinalizer
-from service.control.round_errors import Faults
+from service.control.job_faults import JobFaults
 from service.control.starter import Starter
 from service.launchers.protocol import LauncherCapacity, LaunchError
 from service.launchers.registry import Launchers
-from service.leader.leadership import Leadership, LeadershipLostError
+from service.leader.leadership import Leadership
 from service.queue.repository import QueueRepository, list_late
 from service.queue.state import QueueState
 from service.reasons import SCHEDULER, Reason
@@ -35,13 +35,13 @@ class Scheduler:
         launchers: Launchers,
         starter: Starter,
         finalizer: AttemptFinalizer,
-        faults: Faults,
+        job_faults: JobFaults,
     ) -> None:
         self._leadership = leadership
         self._launchers = launchers
         self._starter = starter
         self._finalizer = finalizer
-        self._faults = faults
+        self._job_faults = job_faults
         self._checked_capacities: dict[str, LauncherCapacity | None] = {}
         """Capacity by launcher that every waiting job fits; missing before the first check."""
         self._tried: dict[str, set[str]] = {}
@@ -69,13 +69,7 @@ class Scheduler:
             tried.add(job.id)
             # A start may wait for a cluster for seconds, and there may be many.
             self._leadership.renew_if_due()
-            try:
-                self._start(job)
-            except LeadershipLostError:
-                raise
-            except Exception as error:
-                # Catches everything: the jobs after this one must still be considered.
-                self._faults.record("schedule_failed", error, job=job.id)
+            self._job_faults.guard("schedule_failed", job.id, lambda job=job: self._start(job))
             if time.monotonic() > end:
                 return False
         tried.clear()

@@ -3,9 +3,11 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, DateTime, Dialect, Integer, MetaData
+from sqlalchemy import JSON, BigInteger, DateTime, Dialect, Integer, MetaData, Text
 from sqlalchemy.orm import DeclarativeBase
 from sqlalchemy.types import TypeDecorator
+
+from service.database.storable import make_storable
 
 NAMING = {
     "ix": "ix_%(column_0_label)s",
@@ -31,6 +33,16 @@ class UtcDateTime(TypeDecorator[datetime]):
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class ForeignText(TypeDecorator[str]):
+    """Column type of text from outside the service, such as the message of an error or the name of a file."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002
+        return None if value is None else make_storable(value)
 
 
 class JsonText(TypeDecorator[str]):

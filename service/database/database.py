@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.orm import Session
 
+from service.database.storable import dump_json
 from service.times import read_clock
 
 BUSY_TIMEOUT_SECONDS = 15
@@ -69,11 +70,15 @@ def _create_engine(url: str) -> Engine:
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite":
         patience = {} if "connect_timeout" in parsed.query else {"connect_timeout": CONNECT_TIMEOUT_SECONDS}
-        engine = create_engine(url, pool_pre_ping=True, connect_args=patience)
+        engine = create_engine(url, pool_pre_ping=True, connect_args=patience, json_serializer=dump_json)
         event.listen(engine, "connect", _prepare_postgresql)
         return engine
     engine = create_engine(
-        url, pool_size=20, max_overflow=30, connect_args={"timeout": BUSY_TIMEOUT_SECONDS, "isolation_level": None}
+        url,
+        pool_size=20,
+        max_overflow=30,
+        connect_args={"timeout": BUSY_TIMEOUT_SECONDS, "isolation_level": None},
+        json_serializer=dump_json,
     )
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)

@@ -2,7 +2,7 @@
 
 import sqlite3
 
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as NoFreeConnectionError
 
 from dlrm.record import FULL_DISK
@@ -12,6 +12,8 @@ _AWAY_SQLSTATES = ("08", "57P", "53300", "25P03")
 a transaction that the server has ended because its process was stopped."""
 _DISK_FULL = "53100"
 """SQLSTATE of PostgreSQL's error `disk_full`."""
+_VALUES_REFUSED = ("22", "23", "54")
+"""Beginnings of the SQLSTATE of values that are none of their type, break a constraint, or exceed a limit."""
 _AWAY_SQLITE = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _REFUSALS = (
     "password authentication failed",
@@ -41,6 +43,12 @@ def is_database_away(error: BaseException) -> bool:
         # The driver raises an OperationalError without a code where there is no connection.
         return error.connection_invalidated or type(cause).__name__ == "OperationalError"
     return sqlstate.startswith(_AWAY_SQLSTATES)
+
+
+def are_values_refused(error: DBAPIError) -> bool:
+    """Whether the database refuses the values of a statement, and would take others."""
+    sqlstate = getattr(error.orig, "sqlstate", None)
+    return isinstance(error, DataError | IntegrityError) or (sqlstate or "").startswith(_VALUES_REFUSED)
 
 
 def is_refused(error: DBAPIError) -> bool:

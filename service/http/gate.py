@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import structlog
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -13,19 +14,27 @@ from service.http.middleware import HttpMiddleware
 from service.http.problems import ProblemError, database_unavailable, refuse_early, unauthenticated
 from service.http.request_origin import get_address
 
+log = structlog.get_logger(__name__)
+
 API_PREFIX = "/v1/"
 INGEST_PREFIX = "/v1/ingest/"
 SESSION_COOKIE = "dlrm_session"
 SESSION_PATH = "/v1/session"
 """Path of sign-in and sign-out, the only one of the API that needs no credentials."""
+METRICS_PATH = "/metrics"
+"""Path of the metrics of the service, which need a key too."""
 HEALTH_PATH = "/healthz"
 """Path that is never refused."""
+WAIT_SECONDS = "wait_seconds"
+"""Name, in the state of a sign-in, of the seconds for which wrong credentials are refused; 0 if they are not."""
+WRONG_CREDENTIALS = "this network address, of wrong credentials"
 BURST_SECONDS = 10.0
 """Seconds whose requests may come all at once."""
 AUTHENTICATION = Turns("authentication", 2, share=1, max_waiting=500, waiting_share=100)
 """Threads that look keys, sessions and tokens up, by turns of these."""
-SUSPICIONS = Turns("authentication of suspects", 1, share=1, max_waiting=20, waiting_share=10)
-"""Thread that looks up credentials of addresses with many wrong ones, by turns of the addresses."""
+SUSPICIONS = Turns("authentication of suspects", 1, share=1, max_waiting=1000, waiting_share=1000)
+"""Thread that looks up credentials of addresses with many wrong ones, by turns of the addresses. As many may wait as
+there are connections: a right key is among them."""
 IN_PROGRESS = Shares("slots for requests", total=500, share=100, wait_seconds=0.0)
 """Requests of known senders that are in progress: half of the connections, so that others find some."""
 
@@ -47,35 +56,45 @@ Identify = Callable[[Request], Identity]
 
 
 class AddressLimit(HttpMiddleware):
-    """ASGI middleware that limits, by network address, requests without credentials and failing sign-ins."""
+    """ASGI middleware that limits, by network address, requests without credentials and failing sign-ins.
+
+    A sign-in is always tried: behind a proxy an address may be everybody's, and a right key is never refused.
+    """
 
     def __init__(self, app: ASGIApp, requests_per_second: float, suspects: Suspects) -> None:
         super().__init__(app)
         self._requests = TokenBuckets(requests_per_second, BURST_SECONDS * requests_per_second)
         self._suspects = suspects
+        self._has_warned = False
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] == HEALTH_PATH:
             await self._app(scope, receive, send)
             return
         address = get_address(scope)
-        is_sign_in = scope["path"] == SESSION_PATH and scope["method"] == "POST"
-        self._check(scope, address, is_sign_in=is_sign_in)
+        self._warn_of_proxy(scope)
+        if scope["path"] != SESSION_PATH or scope["method"] != "POST":
+            if not is_guarded(scope["path"]) or digest_credentials(Headers(scope=scope)) is None:
+                refuse_early(self._requests.take(address), "this network address")
+            await self._app(scope, receive, send)
+            return
+        scope.setdefault("state", {})[WAIT_SECONDS] = self._suspects.get_wait_seconds(address, None)
 
         async def send_and_note_failure(message: Message) -> None:
             if message["type"] == "http.response.start" and message["status"] == 401:
                 self._suspects.note_failure(address, None)
             await send(message)
 
-        await self._app(scope, receive, send_and_note_failure if is_sign_in else send)
+        await self._app(scope, receive, send_and_note_failure)
 
-    def _check(self, scope: Scope, address: str, *, is_sign_in: bool) -> None:
-        """Raise ProblemError (429) if too much came from this address."""
-        if is_guarded(scope["path"]) and digest_credentials(Headers(scope=scope)) is not None:
+    def _warn_of_proxy(self, scope: Scope) -> None:
+        """Log once that a proxy names the address of a client, and is not trusted."""
+        # The server gives a client that a trusted proxy has named the port 0.
+        if self._has_warned or not (scope["client"] or ("", 0))[1] or b"x-forwarded-for" not in dict(scope["headers"]):
             return
-        refuse_early(self._requests.take(address), "this network address")
-        if is_sign_in:
-            refuse_early(self._suspects.get_wait_seconds(address, None), "this network address, of wrong credentials")
+        self._has_warned = True
+        advice = "if this is your proxy, name it in DLRM_TRUSTED_PROXIES: all its clients share one address's limits"
+        log.warning("proxy_not_trusted", address=get_address(scope), advice=advice)
 
 
 class Gate(HttpMiddleware):
@@ -119,7 +138,7 @@ class Gate(HttpMiddleware):
         except ProblemError as problem:
             if problem.status == 401:
                 self._suspects.note_failure(address, credentials)
-                refuse_early(wait_seconds, "this network address, of wrong credentials")
+                refuse_early(wait_seconds, WRONG_CREDENTIALS)
             raise
         self._suspects.note_success(credentials)
         return identity
@@ -152,4 +171,4 @@ def get_sender_id(scope: Scope) -> str:
 
 def is_guarded(path: str) -> bool:
     """Whether requests to `path` need a sender."""
-    return path.startswith(API_PREFIX) and path != SESSION_PATH
+    return path == METRICS_PATH or (path.startswith(API_PREFIX) and path != SESSION_PATH)

@@ -59,6 +59,8 @@ LISTS = Threads("lists", 2)
 """Threads that read lists of jobs and events: 200 of them at once would hold all threads of control for seconds."""
 CURVES = Threads("curves", 1)
 """Thread that reads curves and logs: a second one would take the second of two cores from all other requests."""
+SIGN_INS = Threads("sign-ins", 2)
+"""Threads of sign-ins, which anybody may try: they hold up each other alone."""
 INGEST = Threads("ingest", 1)
 """Thread that stores the reports of ranks: the interpreter runs one thread at a time anyway."""
 PLANS = Threads("plans", 8)

@@ -31,23 +31,24 @@ def parse_document(document: Mapping[str, Any]) -> JobSpec:
     return spec
 
 
-def resolve_job_paths(job: JobSpec, launcher: Launcher, private: Sequence[Path]) -> JobSpec:
-    """Return `job` with every data path as its attempts need it. private: directories of the service itself.
+def resolve_job_paths(job: JobSpec, launcher: Launcher, roots: Sequence[str], private: Sequence[Path]) -> JobSpec:
+    """Return `job` with every data path as its attempts need it.
 
-    Raises ConfigError that names every invalid path.
+    roots: data roots that its owner may read. private: directories of the service itself. Raises ConfigError that
+    names every invalid path.
     """
-    roots = launcher.places.data_roots
     return resolve_paths(job, roots, private) if launcher.shares_files else resolve_unseen_paths(job, roots)
 
 
-def resolve_for_launcher(job: JobSpec, launcher: Launcher, *, uses_prepared: bool = True) -> ResolvedJob:
-    """Resolve a job whose paths are resolved, with the data roots of its launcher.
+def resolve_for_launcher(
+    job: JobSpec, launcher: Launcher, roots: Sequence[str], *, uses_prepared: bool = True
+) -> ResolvedJob:
+    """Resolve a job whose paths are resolved. The trainer reads below `roots` alone.
 
     uses_prepared: whether rows are looked for among the prepared ones that jobs share.
     """
-    places = launcher.places
-    roots = resolve_roots(places.data_roots) if launcher.shares_files else list(places.data_roots)
-    return resolve(job, roots, places.prepared_directory if uses_prepared else None)
+    real_roots = resolve_roots(roots) if launcher.shares_files else list(roots)
+    return resolve(job, real_roots, launcher.places.prepared_directory if uses_prepared else None)
 
 
 def resolve_launcher(spec: JobSpec, launchers: Launchers) -> str:

@@ -37,7 +37,7 @@ def resolve_paths(job: JobSpec, roots: Sequence[str], private: Sequence[Path]) -
     def resolve(pattern: str) -> str:
         return _resolve_remote(pattern, job, roots) if is_remote(pattern) else _resolve_local(pattern, job, allowed)
 
-    return _resolve_all(job, resolve, f"{valid} under {' or '.join(roots)}; DLRM_DATA_ROOTS of the service sets these")
+    return _resolve_all(job, resolve, f"{valid} under {describe_roots(roots)}")
 
 
 def resolve_unseen_paths(job: JobSpec, roots: Sequence[str]) -> JobSpec:
@@ -46,9 +46,15 @@ def resolve_unseen_paths(job: JobSpec, roots: Sequence[str]) -> JobSpec:
     A relative path is one under the only directory among the roots. Whether there are such files, and whether links
     lead out of the roots, is checked by the trainer. Raises ConfigError that names every invalid path.
     """
-    under = f"a path or URI under {' or '.join(roots)}; DLRM_DATA_ROOTS of the service sets these"
-    valid = under if roots else "data.synthetic, as no data is set up"
+    valid = f"a path or URI under {describe_roots(roots)}"
     return _resolve_all(job, lambda pattern: resolve_unseen_path(pattern, roots), valid)
+
+
+def describe_roots(roots: Sequence[str]) -> str:
+    """Name the data roots that a sender may read, for the message about another path."""
+    if not roots:
+        return "a data root, but you may read none (data.synthetic needs none); DLRM_ACCESS of the service says who may"
+    return f"{' or '.join(roots)}; DLRM_DATA_ROOTS and DLRM_ACCESS of the service set what you may read"
 
 
 def _resolve_all(job: JobSpec, resolve: Callable[[str], str], valid: str) -> JobSpec:

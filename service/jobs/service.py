@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Annotated, Any
@@ -12,7 +12,8 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from dlrm.config import JobSpec
-from service.access.principal import Principal
+from service.access.data_roots import DataAccess
+from service.access.principal import Principal, Role
 from service.access.visibility import get_visible_job
 from service.audit.log import AuditLog
 from service.audit.models import AuditAction
@@ -76,6 +77,13 @@ class Submission:
         return self.restarted.owner if self.restarted else self.principal.owner
 
     @property
+    def reader(self) -> Principal:
+        """Reader of the data: the owner of the job sees what comes of them, so a restart has his rights alone."""
+        if self.restarted is None or self.restarted.owner == self.principal.owner:
+            return self.principal
+        return replace(self.principal, owner=self.restarted.owner, role=Role.SUBMITTER)
+
+    @property
     def description(self) -> str:
         sender = actions.describe_sender(self.principal)
         return f"restart of {self.restarted.id} by {sender}" if self.restarted else f"submitted by {sender}"
@@ -94,6 +102,7 @@ class JobService:
         database: Database,
         settings: Settings,
         launchers: Launchers,
+        access: DataAccess,
         capacity: KnownCapacity,
         audit: AuditLog,
         facts: RunFacts,
@@ -106,7 +115,8 @@ class JobService:
         self._settings = settings
         self._launchers = launchers
         self._capacity = capacity
-        self._warm_starts = WarmStarts(database, settings, facts, launchers)
+        self._access = access
+        self._warm_starts = WarmStarts(database, access, settings.private_directories, facts, launchers)
         self._on_change = on_change
 
     def submit(self, submission: Submission) -> tuple[JobDetail, bool]:
@@ -186,8 +196,9 @@ class JobService:
         name = resolve_launcher(spec, self._launchers)
         launcher = self._launchers[name]
         chosen = choose_machines(spec, name)
-        absolute = resolve_job_paths(chosen, launcher, self._settings.private_directories)
-        absolute = self._warm_starts.resolve(absolute, submission.principal, name)
+        roots = self._access.list_roots(name, submission.reader)
+        absolute = resolve_job_paths(chosen, launcher, roots, self._settings.private_directories)
+        absolute = self._warm_starts.resolve(absolute, submission.reader, name)
         demand = compute_demand(chosen)
         if errors := list_faults(chosen, name, self._capacity.read().get(name)):
             raise ProblemError("cannot-fit", "; ".join(map(str, errors)), errors=errors)
@@ -221,7 +232,7 @@ class JobService:
             progress={},
             run_directory=str(launcher.places.runs_directory / job_id),
         )
-        resolved = resolve_for_launcher(absolute, launcher).model_dump(mode="json")
+        resolved = resolve_for_launcher(absolute, launcher, roots).model_dump(mode="json")
         return job, JobDocument(job_id=job_id, spec=spec.model_dump(mode="json"), resolved=resolved, metrics={})
 
     def change(self, job_id: str, principal: Principal, action: Action) -> JobDetail:

@@ -1,5 +1,6 @@
 """Resolution of a job's `run.warm_start.from`: another job of this service, or a directory under the data roots."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from sqlalchemy.orm import Session
@@ -7,14 +8,20 @@ from sqlalchemy.orm import Session
 from dlrm.config import ConfigError, FieldError, JobSpec, find_warm_start_faults, replace_warm_start_source
 from dlrm.config.patterns import is_remote
 from dlrm.record import NoModelError, TrainedModel
+from service.access.data_roots import DataAccess
 from service.access.principal import Principal
 from service.access.visibility import get_visible_job
 from service.database import Database
 from service.http.problems import ProblemError
 from service.ids import is_id
-from service.jobs.paths import PathError, check_all_below, find_directory_under_roots, resolve_unseen_path
+from service.jobs.paths import (
+    PathError,
+    check_all_below,
+    describe_roots,
+    find_directory_under_roots,
+    resolve_unseen_path,
+)
 from service.launchers.registry import Launchers
-from service.settings import Settings
 from service.store.job_repository import JobRepository
 from service.store.models import Job
 from service.store.run_facts import RunFacts
@@ -24,9 +31,13 @@ from service.store.states import JobState
 class WarmStarts:
     """Resolver of the model that a job starts from."""
 
-    def __init__(self, database: Database, settings: Settings, facts: RunFacts, launchers: Launchers) -> None:
+    def __init__(
+        self, database: Database, access: DataAccess, private: Sequence[Path], facts: RunFacts, launchers: Launchers
+    ) -> None:
+        """Read nothing in the directories `private` of the service itself."""
         self._database = database
-        self._settings = settings
+        self._access = access
+        self._private = private
         self._facts = facts
         self._launchers = launchers
 
@@ -47,20 +58,20 @@ class WarmStarts:
             message = f"{name!r} is not a job of this service, and other checkpoints are not read"
             valid = "false, or in `from` the id of a job that has SUCCEEDED"
             raise ConfigError([FieldError("run.warm_start.optimizer_state", message, valid)])
-        own = self._launchers[launcher]
+        own, roots = self._launchers[launcher], self._access.list_roots(launcher, principal)
         try:
             if is_job:
                 source = self._find_run(_find_succeeded_job(name, principal, self._database), launcher)
             else:
-                source = _find_model_in_directory(name, self._settings) if own.shares_files else None
-                source = source or resolve_unseen_path(name, own.places.data_roots)
+                source = _find_model_in_directory(name, roots, self._private) if own.shares_files else None
+                source = source or resolve_unseen_path(name, roots)
             if isinstance(source, str):
                 return replace_warm_start_source(job, source)
             record = source.read_record()
         except (NoModelError, PathError, ValueError) as error:
             message = f"{name!r} {error}" if isinstance(error, NoModelError) else str(error)
-            roots = " or ".join(map(str, own.places.data_roots))
-            valid = f"the id of a job that has SUCCEEDED, or the directory of a run or of its model under {roots}"
+            under = describe_roots(roots)
+            valid = f"the id of a job that has SUCCEEDED, or the directory of a run or of its model under {under}"
             raise ConfigError([FieldError("run.warm_start.from", message, valid)]) from None
         checkpoint = source.checkpoint if warm_start.optimizer_state else None
         identity = checkpoint and checkpoint.read_manifest().identity
@@ -121,12 +132,11 @@ def _find_reported_run(job: Job, facts: RunFacts) -> str:
     return run
 
 
-def _find_model_in_directory(path: str, settings: Settings) -> TrainedModel:
-    """Return the model in a directory under the data roots.
+def _find_model_in_directory(path: str, roots: Sequence[str], private: Sequence[Path]) -> TrainedModel:
+    """Return the model in a directory under the data roots, and in no private directory.
 
     Raises NoModelError if there is no model, and PathError if the directory is not allowed.
     """
-    roots, private = settings.data_roots, settings.private_directories
     source = TrainedModel.find(find_directory_under_roots(path, roots, private))
     check_all_below(source.path, path, roots, private)
     return source

@@ -5,11 +5,12 @@ from typing import Annotated
 from fastapi import APIRouter, Cookie, Query, Request, Response
 
 from service.access.senders import Admin, Viewer, refuse_foreign_page
-from service.http.gate import SESSION_COOKIE
+from service.http.gate import SESSION_COOKIE, WAIT_SECONDS
+from service.http.limits import SIGN_INS
 from service.http.paging import Cursor, Page, parse_id_cursor
 from service.http.problem_kinds import may_answer
 from service.http.request_origin import OriginDependency
-from service.http.route import ApiRoute
+from service.http.route import ApiRoute, runs_in
 from service.keys.schemas import CreatedKey, CreatedLink, KeyView, NewKey, NewLink, SignIn
 from service.keys.service import Keys
 from service.keys.sessions import Sessions
@@ -43,6 +44,7 @@ def revoke_key(key_id: str, keys: Keys, principal: Admin) -> None:
 
 @router.post("/session", status_code=204)
 @may_answer("unauthenticated")
+@runs_in(SIGN_INS)
 def sign_in(
     credentials: SignIn,
     sessions: Sessions,
@@ -53,7 +55,7 @@ def sign_in(
 ) -> None:
     refuse_foreign_page(request)
     # A session that somebody else may have put into this browser ends here.
-    opened = sessions.sign_in(credentials, token, origin)
+    opened = sessions.sign_in(credentials, token, origin, getattr(request.state, WAIT_SECONDS))
     response.set_cookie(
         SESSION_COOKIE,
         opened.token,

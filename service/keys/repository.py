@@ -79,6 +79,10 @@ class SessionRepository:
         )
         return token if token and token.expires_at > at else None
 
+    def get_token(self, token_hash: str) -> SignInToken | None:
+        """Return a sign-in token, which may have expired; None if it is unknown or used."""
+        return self._session.get(SignInToken, token_hash)
+
     def add(self, row: SignInToken | BrowserSession) -> None:
         self._session.add(row)
 

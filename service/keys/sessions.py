@@ -12,7 +12,8 @@ from service.access.secret import hash_secret, new_secret
 from service.audit.log import AuditLog
 from service.audit.models import AuditAction
 from service.database import Database
-from service.http.problems import forbidden, invalid_request, unauthenticated
+from service.http.gate import WRONG_CREDENTIALS
+from service.http.problems import forbidden, invalid_request, refuse_early, unauthenticated
 from service.http.request_origin import RequestOrigin
 from service.keys.models import ApiKey, BrowserSession, SignInToken
 from service.keys.repository import KeyRepository, SessionRepository
@@ -82,20 +83,27 @@ class SessionService:
             grant = _Grant(session.get_one(ApiKey, principal.key_id), owner, role)
             return self._add_link(session, grant, timedelta(minutes=new_link.minutes), principal.actor)
 
-    def sign_in(self, credentials: SignIn, old_token: str | None, origin: RequestOrigin) -> OpenedSession:
+    def sign_in(
+        self, credentials: SignIn, old_token: str | None, origin: RequestOrigin, wait_seconds: float
+    ) -> OpenedSession:
         """Open a browser session with the owner and role of a key or of a sign-in link; a link is used up.
 
-        old_token: session that the browser has had until now; it ends. Raises ProblemError if key or link are
+        old_token: session that the browser has had until now; it ends. wait_seconds: time for which the address of the
+        browser may send no more wrong credentials; they are then not recorded. Raises ProblemError if key or link are
         refused.
         """
         method = "key" if credentials.key is not None else "link"
         try:
+            with self._database.read() as session:
+                # Whoever guesses makes no other writer wait.
+                _check(session, credentials)
             with self._database.write() as session:
                 grant = _redeem(session, credentials)
                 opened = _open_session(session, grant, old_token)
                 actor = grant.make_principal(origin).actor
                 self._audit.record(session, actor, AuditAction.SIGNED_IN, grant.key.id, method=method, role=grant.role)
         except RefusedError as error:
+            refuse_early(wait_seconds, WRONG_CREDENTIALS)
             with self._database.write() as session:
                 actor, action = Actor(error.owner, error.key_id or None, origin), AuditAction.SIGN_IN_FAILED
                 self._audit.record(session, actor, action, error.key_id, method=method, why=error.why)
@@ -149,20 +157,29 @@ Sessions = Annotated[SessionService, depend_on(SessionService)]
 """Parameter type of an endpoint that needs the service."""
 
 
-def _redeem(session: Session, credentials: SignIn) -> _Grant:
-    """Return the right that a key or a link gives.
-
-    Raises RefusedError if it gives none, and ProblemError if there is not one of the two.
-    """
+def _check(session: Session, credentials: SignIn) -> None:
+    """Raise RefusedError if a key or a link is wrong, and ProblemError if there is not one of the two."""
     if credentials.key is not None and credentials.token is None:
+        find_key(session, credentials.key)
+    elif credentials.token is None or credentials.key is not None:
+        raise invalid_request([FieldError("key", "either a key or the token of a link signs in", "one of the two")])
+    elif SessionRepository(session).get_token(hash_secret(credentials.token)) is None:
+        raise _refuse_link()
+
+
+def _refuse_link() -> RefusedError:
+    message = "this sign-in link is unknown, already used or expired; `dlrm login-link` makes another one"
+    return RefusedError(message, "unknown")
+
+
+def _redeem(session: Session, credentials: SignIn) -> _Grant:
+    """Return the right that a key or a checked link gives. Raises RefusedError if it gives none."""
+    if credentials.key is not None:
         key = find_key(session, credentials.key)
         return _Grant(key, key.owner, Role(key.role))
-    if credentials.token is None or credentials.key is not None:
-        raise invalid_request([FieldError("key", "either a key or the token of a link signs in", "one of the two")])
-    link = SessionRepository(session).use_token(hash_secret(credentials.token), now())
+    link = SessionRepository(session).use_token(hash_secret(credentials.token or ""), now())
     if link is None:
-        message = "this sign-in link is unknown, already used or expired; `dlrm login-link` makes another one"
-        raise RefusedError(message, "unknown")
+        raise _refuse_link()
     return _Grant(check_key(KeyRepository(session).get(link.key_id), now()), link.owner, Role(link.role))
 
 

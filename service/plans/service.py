@@ -14,6 +14,7 @@ from dlrm.config import (
     TableOptimizerConfig,
     compute_peak_rate,
 )
+from service.access.data_roots import DataAccess
 from service.access.principal import Principal
 from service.capacity.known import KnownCapacity
 from service.database import Database
@@ -52,10 +53,17 @@ NUM_POINTS = 100
 
 class PlanService:
     def __init__(
-        self, database: Database, settings: Settings, launchers: Launchers, capacity: KnownCapacity, facts: RunFacts
+        self,
+        database: Database,
+        settings: Settings,
+        launchers: Launchers,
+        access: DataAccess,
+        capacity: KnownCapacity,
+        facts: RunFacts,
     ) -> None:
         self._database = database
-        self._warm_starts = WarmStarts(database, settings, facts, launchers)
+        self._access = access
+        self._warm_starts = WarmStarts(database, access, settings.private_directories, facts, launchers)
         self._settings = settings
         self._launchers = launchers
         self._capacity = capacity
@@ -99,14 +107,14 @@ class PlanService:
         If there are errors, the job is resolved without looking for any file, and without the model that it starts
         from.
         """
-        own = self._launchers[launcher]
+        own, roots = self._launchers[launcher], self._access.list_roots(launcher, principal)
         try:
-            absolute = resolve_job_paths(spec, own, self._settings.private_directories)
+            absolute = resolve_job_paths(spec, own, roots, self._settings.private_directories)
             absolute = self._warm_starts.resolve(absolute, principal, launcher)
         except ConfigError as error:
             without_model = spec.model_copy(update={"run": spec.run.model_copy(update={"warm_start": None})})
-            return resolve_for_launcher(without_model, own, uses_prepared=False), list(error.errors)
-        return resolve_for_launcher(absolute, own), []
+            return resolve_for_launcher(without_model, own, roots, uses_prepared=False), list(error.errors)
+        return resolve_for_launcher(absolute, own, roots), []
 
     def _check_fit(self, spec: JobSpec, launcher: str, faults: list[FieldError]) -> Fit:
         capacity = self._capacity.read().get(launcher)

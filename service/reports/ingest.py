@@ -1,6 +1,5 @@
 """Ingestion of spool file lines: each line is stored once, however often and by whichever feeder it is delivered."""
 
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -28,7 +27,6 @@ from dlrm.record import (
     StepReport,
     parse_report,
 )
-from service.http.paging import MAX_SERIAL
 from service.reasons import TRAINER
 from service.reports.attempt_ranges import METRIC_KINDS
 from service.reports.progress import ReportedProgress
@@ -54,8 +52,6 @@ SPOOLED = (Stream.METRICS, Stream.EVENTS)
 """Streams that are spool files in the run directory; the others are pushed where the service does not see that."""
 
 
-_STEP_FIELDS = ("step", "evaluated_step")
-_COUNT_FIELDS = ("num_steps", "num_samples", "num_run_samples", "global_size", "num_rows")
 _MAX_DERIVED = 100
 
 
@@ -197,20 +193,10 @@ def _lock_open_job(session: Session, attempt: Attempt | Sender) -> LockedJob:
 def _parse(line: str | bytes, seq: int, index: int) -> Report:
     try:
         report = parse_report(line)
-        datetime.fromtimestamp(report.time, UTC)
     except ValidationError as error:
         raise BadLineError(index, _describe_fault(error)) from None
-    except (OverflowError, ValueError, OSError):
-        raise BadLineError(index, "time: is not a time in seconds since the epoch") from None
     if report.seq != seq:
         raise BadLineError(index, f"seq: is {report.seq}, but this line is number {seq}")
-    values = report.__dict__
-    for field in _STEP_FIELDS:
-        if not 0 <= values.get(field, 0) <= MAX_SERIAL:
-            raise BadLineError(index, f"{field}: is not a number of batches (valid: 0 to {MAX_SERIAL})")
-    for field in _COUNT_FIELDS:
-        if not -MAX_SERIAL <= (values.get(field) or 0) <= MAX_SERIAL:
-            raise BadLineError(index, f"{field}: has more than 64 bits (valid: up to {MAX_SERIAL})")
     return report
 
 
@@ -227,10 +213,10 @@ def _make_event(attempt: Attempt | Sender, rank: int, report: EventReport) -> Ev
         time=datetime.fromtimestamp(report.time, UTC),
         actor=TRAINER,
         kind="report",
-        message=_replace_nul(report.message),
-        name=_replace_nul(report.name),
+        message=report.message,
+        name=report.name,
         rank=rank,
-        details=_to_json(report)["details"],
+        details=report.details,
     )
 
 
@@ -245,16 +231,6 @@ def _record_decided(jobs: JobRepository, job_id: str, report: EventReport) -> No
     if decided.derived:
         derived = [number.model_dump(mode="json") for number in decided.derived[:_MAX_DERIVED]]
         jobs.set_decided(job.id, derived, batch.model_dump(mode="json"))
-
-
-def _to_json(report: Report) -> dict[str, Any]:
-    """Convert a report to JSON values; a number that is not finite becomes null."""
-    return json.loads(report.model_dump_json())
-
-
-def _replace_nul(text: str) -> str:
-    """Replace NUL characters, which PostgreSQL does not store in text."""
-    return text.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def record_files(session: Session, attempt: Attempt | Sender, report: EventReport) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
-from dlrm.record import AttemptEnd, CheckpointReport
+from dlrm.record import MAX_TIME, AttemptEnd, CheckpointReport
 from service.reasons import Reason
 from service.store.models import IS_ACTIVE, Attempt, Job, ReportedCheckpoint
 from service.store.states import ACTIVE_STATES, ENDED, AttemptState
@@ -81,10 +81,9 @@ class CheckpointRepository:
     def put(self, job_id: str, attempt: int, report: CheckpointReport) -> bool:
         """Add a checkpoint of attempt `attempt`, and return True; one of the same step that was there before is
         replaced. Return False where its time is none that a calendar has."""
-        try:
-            time = datetime.fromtimestamp(report.time, UTC)
-        except (OverflowError, ValueError, OSError):
+        if not 0 <= report.time < MAX_TIME:
             return False
+        time = datetime.fromtimestamp(report.time, UTC)
         values = report.model_dump(exclude={"time"})
         self._session.merge(ReportedCheckpoint(job_id=job_id, attempt=attempt, time=time, **values))
         self._session.flush()

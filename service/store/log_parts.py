@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from sqlalchemy import ColumnElement, delete, func, select
 from sqlalchemy.orm import Session
 
+from service.database.storable import make_storable
 from service.launchers.log_files import LogText
 from service.store.models import StoredLogPart, StreamPosition
 
@@ -25,7 +26,7 @@ class LogPartRepository:
 
         The stream must be locked, so that nobody else adds lines meanwhile.
         """
-        text = "".join(f"{_make_storable(line)}\n" for line in lines)
+        text = "".join(f"{make_storable(line)}\n" for line in lines)
         start, num_bytes = self.open(attempt_id, rank, stream).end, len(text.encode())
         self._session.add(
             StoredLogPart(
@@ -91,8 +92,3 @@ def _is_of(attempt_id: str, rank: int, stream: str) -> tuple[ColumnElement[bool]
         StoredLogPart.rank == rank,
         StoredLogPart.stream == stream,
     )
-
-
-def _make_storable(line: str) -> str:
-    """Replace what no database stores: NUL, and halves of characters."""
-    return line.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()

@@ -9,7 +9,7 @@ from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, UniqueConstr
 from sqlalchemy.orm import Mapped, mapped_column
 
 from service.database import Base
-from service.database.base import SerialId
+from service.database.base import ForeignText, SerialId
 from service.store.states import ACTIVE_STATES, WATCHED
 
 
@@ -55,7 +55,7 @@ class Job(Base):
     priority: Mapped[int]
     state: Mapped[str] = mapped_column(String(16))
     reason: Mapped[str] = mapped_column(String(32))
-    message: Mapped[str] = mapped_column(Text)
+    message: Mapped[str] = mapped_column(ForeignText)
     created_at: Mapped[datetime]
     created_by: Mapped[str] = mapped_column(String(63))
     """Name of the key that submitted the job."""
@@ -97,8 +97,8 @@ class Job(Base):
     progress: Mapped[dict[str, Any]]
     has_warnings: Mapped[bool] = mapped_column(default=False, server_default=false())
     """Whether the metrics of the last outcome say something against the model."""
-    run_directory: Mapped[str] = mapped_column(Text)
-    model_path: Mapped[str | None] = mapped_column(Text)
+    run_directory: Mapped[str] = mapped_column(ForeignText)
+    model_path: Mapped[str | None] = mapped_column(ForeignText)
     """Path or URI of the model, as the run has reported it; null before, and where the service looks for itself."""
 
 
@@ -175,7 +175,7 @@ class Attempt(Base):
     """Number of the attempt within its job, counted from 1."""
     state: Mapped[str] = mapped_column(String(16))
     reason: Mapped[str | None] = mapped_column(String(32))
-    message: Mapped[str] = mapped_column(Text, default="")
+    message: Mapped[str] = mapped_column(ForeignText, default="")
     exit_code: Mapped[int | None]
     token_hash: Mapped[str] = mapped_column(String(64))
     """Hash of the token with which the ranks push their reports."""
@@ -190,7 +190,7 @@ class Attempt(Base):
     stop_reason: Mapped[str | None] = mapped_column(String(32))
     """Reason for which the service stops or kills the attempt; null while it does not. Kept here so that it survives a
     restart of the service."""
-    stop_message: Mapped[str] = mapped_column(Text, default="")
+    stop_message: Mapped[str] = mapped_column(ForeignText, default="")
     stop_requested_at: Mapped[datetime | None]
     lease_owner: Mapped[str | None] = mapped_column(String(255))
     """Process of the service that acts on this attempt; null before the first one."""
@@ -229,7 +229,7 @@ class ReportedCheckpoint(Base):
     world_size: Mapped[int]
     time: Mapped[datetime]
     """Time of completion."""
-    path: Mapped[str] = mapped_column(Text)
+    path: Mapped[str] = mapped_column(ForeignText)
     """Path or URI of its directory."""
 
 
@@ -249,8 +249,8 @@ class Event(Base):
     from_state: Mapped[str | None] = mapped_column(String(16))
     to_state: Mapped[str | None] = mapped_column(String(16))
     reason: Mapped[str | None] = mapped_column(String(32))
-    message: Mapped[str] = mapped_column(Text, default="")
-    name: Mapped[str | None] = mapped_column(Text)
+    message: Mapped[str] = mapped_column(ForeignText, default="")
+    name: Mapped[str | None] = mapped_column(ForeignText)
     rank: Mapped[int | None]
     details: Mapped[dict[str, Any]]
 

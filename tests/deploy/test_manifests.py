@@ -4,6 +4,7 @@ import re
 import shutil
 import tomllib
 from collections.abc import Iterator
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -201,9 +202,23 @@ def test_the_service_finds_its_pods(name: str) -> None:
     template = deployment["spec"]["template"]
     assert service["spec"]["selector"].items() <= template["metadata"]["labels"].items()
     assert deployment["spec"]["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
-    (port,) = template["spec"]["containers"][0]["ports"]
-    assert service["spec"]["ports"][0]["targetPort"] == port["name"]
-    assert port["containerPort"] == Settings.model_fields["port"].default
+    (container,) = template["spec"]["containers"]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    variables = {variable["name"]: variable.get("value") for variable in container["env"]}
+    monitoring_port = int(variables["DLRM_MONITORING_PORT"] or "")
+    assert ports == {"http": Settings.model_fields["port"].default, "monitoring": monitoring_port}
+    assert [port["targetPort"] for port in service["spec"]["ports"]] == list(ports)
+
+
+def test_prometheus_is_let_in_to_the_port_for_monitoring_alone() -> None:
+    objects = render("overlays/production")
+    policy = next(found for name, found in find_objects(objects, "NetworkPolicy").items() if name == "metrics")
+    (monitor,) = find_objects(objects, "ServiceMonitor").values()
+    (service,) = find_objects(objects, "Service").values()
+    (endpoint,) = monitor["spec"]["endpoints"]
+    port = next(port["port"] for port in service["spec"]["ports"] if port["name"] == endpoint["port"])
+    assert endpoint["port"] == "monitoring"
+    assert [allowed["port"] for rule in policy["spec"]["ingress"] for allowed in rule["ports"]] == [port]
 
 
 def test_the_namespace_refuses_pods_with_more_rights() -> None:
@@ -247,6 +262,14 @@ def test_the_files_that_documents_name_exist(path: str) -> None:
     named = set(re.findall(r"\bdeploy/[A-Za-z/_.-]*[A-Za-z]", (root / path).read_text()))
     # A copy that its reader makes.
     assert not [name for name in named - {"deploy/kustomize/overlays/ads"} if not (root / name).exists()]
+
+
+def test_the_production_overlay_trusts_its_ingress_controller() -> None:
+    (deployment,) = find_objects(render("overlays/production"), "Deployment").values()
+    variables = deployment["spec"]["template"]["spec"]["containers"][0]["env"]
+    (value,) = (variable["value"] for variable in variables if variable["name"] == "DLRM_TRUSTED_PROXIES")
+    networks = Settings.model_validate({"trusted_proxies": value}).trusted_proxies
+    assert any(ip_address("10.244.1.7") in ip_network(network) for network in networks.split(","))
 
 
 def test_the_kueue_example_admits_jobs_of_the_namespace() -> None:

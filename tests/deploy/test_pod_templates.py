@@ -52,7 +52,7 @@ def test_the_probes_ask_what_restarts_mend() -> None:
         assert (startup["httpGet"]["path"], liveness["httpGet"]["path"]) == ("/healthz", "/healthz")
         assert readiness["httpGet"]["path"] == "/readyz"
         for probe in (startup, liveness, readiness):
-            assert probe["httpGet"]["port"] == container["ports"][0]["name"]
+            assert probe["httpGet"]["port"] in {port["name"] for port in container["ports"]}
             assert probe["timeoutSeconds"] >= 5
         # The service waits 30 seconds for its database, and then migrates it.
         assert startup["periodSeconds"] * startup["failureThreshold"] >= 300

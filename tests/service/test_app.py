@@ -1,5 +1,6 @@
 """The application as a whole: health, metrics, pages and OpenAPI document."""
 
+import logging
 from typing import Any
 
 import pytest
@@ -12,16 +13,18 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
+from sqlalchemy.exc import OperationalError
 
 from tests.patience import wait_until
 from tests.service.api import Api
 
 
-def test_health_and_figures_need_no_key_and_tell_only_counts(live_api: Api) -> None:
+def test_health_needs_no_key_and_figures_the_key_of_a_viewer(live_api: Api) -> None:
     assert live_api.anonymous.get("/healthz").json() == {"status": "ok"}
     wait_until(lambda: live_api.anonymous.get("/readyz").json() == {"status": "ok", "leads": True})
     live_api.submit()
-    metrics = live_api.anonymous.get("/metrics")
+    assert live_api.anonymous.get("/metrics").status_code == 401
+    metrics = live_api.viewer.get("/metrics")
     assert metrics.headers["content-type"].startswith("text/plain")
     assert "dlrm_cores_free" in metrics.text
     assert "dlrm_leads 1.0" in metrics.text
@@ -33,6 +36,26 @@ def test_a_service_whose_loop_does_not_run_is_not_ready(api: Api) -> None:
     response = api.anonymous.get("/readyz")
     assert response.status_code == 503
     assert response.json()["type"] == "urn:dlrm:problem:not-ready"
+
+
+def test_nobody_learns_from_readiness_where_the_database_is(
+    live_api: Api, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse() -> None:
+        raise OperationalError("SELECT 1", {}, Exception('connection to server at "db.intern" (10.0.0.7) failed: gone'))
+
+    wait_until(lambda: live_api.anonymous.get("/readyz").status_code == 200)
+    logging.getLogger().addHandler(caplog.handler)
+    with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
+        patch.setattr(live_api.services.readiness.database, "read", refuse)
+        for client in (live_api.anonymous, live_api.admin):
+            answers = [client.get("/readyz") for _ in range(2)]
+            assert {answer.status_code for answer in answers} == {503}
+            assert not any(word in answer.text for answer in answers for word in ("db.intern", "10.0.0.7", "gone"))
+    causes = [str(record.msg) for record in caplog.records if "'not_ready'" in str(record.msg)]
+    assert len(causes) == 1
+    assert "gone" in causes[0]
+    wait_until(lambda: live_api.anonymous.get("/readyz").status_code == 200)
 
 
 def test_a_method_that_is_not_allowed_is_answered_with_all_that_are(api: Api) -> None:

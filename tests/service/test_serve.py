@@ -37,6 +37,7 @@ class ServiceProcess:
     url: str
     admin_key: str | None
     signin_link: str
+    monitoring_port: int | None = None
 
     def make_client(self, api_key: str | None = None) -> httpx.Client:
         return make_client(self.url, api_key or self.admin_key)
@@ -66,6 +67,24 @@ def start_service(settings: Settings, tmp_path: Path) -> Iterator[Callable[[], S
     for process in started:
         process.kill()
         process.communicate()
+
+
+def test_the_port_for_monitoring_needs_no_key_and_has_nothing_else(
+    start_service: Callable[[], ServiceProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DLRM_MONITORING_PORT", "0")
+    service = start_service()
+    url = f"http://127.0.0.1:{service.monitoring_port}"
+    wait_until(lambda: httpx.get(f"{url}/readyz").status_code == 200)
+    assert httpx.get(f"{url}/healthz").json() == {"status": "ok"}
+    assert "dlrm_leads 1.0" in httpx.get(f"{url}/metrics").text
+    assert httpx.get(f"{service.url}/metrics").status_code == 401
+    assert httpx.get(f"{service.url}/readyz").status_code == 200
+    key = {"Authorization": f"Bearer {service.admin_key}"}
+    for path in ("/", "/v1/jobs", "/openapi.json", "/static/style.css", "/v1/session"):
+        assert httpx.get(f"{url}{path}", headers=key).status_code == 404
+    pretended = {"Host": f"127.0.0.1:{service.monitoring_port}"}
+    assert httpx.get(f"{service.url}/metrics", headers=pretended).status_code == 401
 
 
 def get_state(client: httpx.Client, job_id: str) -> str:

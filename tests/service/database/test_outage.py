@@ -64,7 +64,7 @@ def test_a_service_outlives_a_restart_of_its_database(
     for response in (
         api.viewer.get(f"/v1/jobs/{job['id']}"),
         api.submitter.post("/v1/jobs", json=make_document()),
-        api.anonymous.get("/metrics"),
+        api.viewer.get("/metrics"),
     ):
         assert response.status_code == 503, response.text
         assert response.json()["type"] == "urn:dlrm:problem:database-unavailable"

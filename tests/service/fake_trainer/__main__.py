@@ -230,6 +230,13 @@ def bad_input(_: RunDirectory, attempt: AttemptDirectory) -> int:
     return end(attempt, Outcome(state="failed", reason=EndReason.BAD_INPUT, message=message, rank=1))
 
 
+def leave_strange_numbers(_: RunDirectory, attempt: AttemptDirectory) -> int:
+    """Succeed with metrics that are no numbers of JSON, as other trainers write them."""
+    metrics = '{"auc": NaN, "log_loss": Infinity, "calibration": 1e999, "lightgbm_log_loss": 0.5, "best_step": 1.5}'
+    attempt.outcome.write_text(f'{{"state": "succeeded", "reason": "completed", "metrics": {metrics}}}')
+    return 0
+
+
 def hog(directory: RunDirectory, attempt: AttemptDirectory) -> int:
     memory = bytearray(os.urandom(2**20) * 400)
     return wait(directory, attempt) if memory else EXIT_FAILED

@@ -1,6 +1,8 @@
 """Rate limits: by key, by attempt, and by address for those without either."""
 
+import logging
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -82,11 +84,56 @@ def test_an_address_that_guesses_is_refused_and_who_has_a_key_there_is_not(limit
 
 
 @pytest.mark.parametrize("limited", [{"failures_per_minute": 3.0}], indirect=True)
-def test_sign_ins_that_fail_too_often_are_refused(limited: Api) -> None:
+def test_sign_ins_that_fail_too_often_are_refused_and_right_ones_never(limited: Api) -> None:
     for _ in range(3):
         assert limited.anonymous.post("/v1/session", json={"token": "x"}).status_code == 401
-    check_too_many(limited.anonymous.post("/v1/session", json={"token": "x"}))
-    assert limited.viewer.get("/v1/jobs").status_code == 200
+    key = limited.services.keys.create("new", Role.VIEWER).key
+    link = limited.admin.post("/v1/session/links", json={}).json()["token"]
+    for wrong, right in (({"token": "x"}, {"key": key}), ({"key": "dlrm_wrong"}, {"token": link})):
+        check_too_many(limited.anonymous.post("/v1/session", json=wrong))
+        with limited.make_client(None) as browser:
+            assert browser.post("/v1/session", json=right).status_code == 204
+            assert browser.get("/v1/jobs").status_code == 200
+    audited = limited.admin.get("/v1/audit", params={"action": "sign_in_failed"}).json()["items"]
+    assert len(audited) == 3
+
+
+@pytest.mark.parametrize("limited", [{"failures_per_minute": 3.0}], indirect=True)
+def test_a_right_key_finds_a_turn_among_many_wrong_ones(limited: Api) -> None:
+    keys = [limited.services.keys.create(f"new-{number}", Role.VIEWER).key for number in range(10)]
+    wrong = ["dlrm_" + f"{number:043d}" for number in range(150)]
+
+    def send(key: str) -> int:
+        with limited.make_client(key) as client:
+            return client.get("/v1/jobs").status_code
+
+    with ThreadPoolExecutor(80) as pool:
+        wrong_statuses = [pool.submit(send, key) for key in wrong]
+        right_statuses = [pool.submit(send, key) for key in keys]
+        assert {future.result() for future in right_statuses} == {200}
+        assert {future.result() for future in wrong_statuses} <= {401, 429}
+
+
+@pytest.mark.parametrize("limited", [{"requests_per_second_per_address": SLOW}], indirect=True)
+def test_a_sign_in_is_not_refused_for_what_others_at_its_address_have_sent(limited: Api) -> None:
+    key = limited.services.keys.create("new", Role.VIEWER).key
+    assert limited.anonymous.get("/").status_code == 200
+    check_too_many(limited.anonymous.get("/"))
+    assert limited.anonymous.post("/v1/session", json={"key": key}).status_code == 204
+
+
+@pytest.mark.parametrize(
+    ("limited", "is_warned"), [({}, True), ({"trusted_proxies": "127.0.0.1"}, False)], indirect=["limited"]
+)
+def test_a_proxy_that_is_not_trusted_is_named_in_the_log_once(
+    limited: Api, caplog: pytest.LogCaptureFixture, *, is_warned: bool
+) -> None:
+    logging.getLogger().addHandler(caplog.handler)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            limited.anonymous.get("/", headers={"X-Forwarded-For": "192.0.2.7"})
+    named = [record for record in caplog.records if "proxy_not_trusted" in str(record.msg)]
+    assert len(named) == is_warned
 
 
 @pytest.mark.parametrize(

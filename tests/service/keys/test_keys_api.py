@@ -30,6 +30,7 @@ EVERY_ENDPOINT = [
     ("GET", "/v1/jobs/job_0/checkpoints", "viewer"),
     ("GET", "/v1/capacity", "viewer"),
     ("GET", "/v1/keys", "viewer"),
+    ("GET", "/metrics", "viewer"),
     ("POST", "/v1/session/links", "viewer"),
     ("POST", "/v1/jobs", "submitter"),
     ("POST", "/v1/plans", "submitter"),
@@ -75,7 +76,7 @@ def test_every_route_under_v1_is_in_the_list_of_roles(shared_api: Api) -> None:
         for method, path, _ in EVERY_ENDPOINT
     }
     routes = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
-    open_to_all = {"/v1/session", "/v1/ingest/{attempt_id}", "/healthz", "/readyz", "/metrics"}
+    open_to_all = {"/v1/session", "/v1/ingest/{attempt_id}", "/healthz", "/readyz"}
     assert {route for route in routes if route[1] not in open_to_all} == listed
 
 
@@ -97,6 +98,17 @@ def test_a_new_key_is_shown_once_and_stored_as_a_hash(api: Api) -> None:
     }
     database = api.services.settings.state_directory
     assert all(key["key"].encode() not in path.read_bytes() for path in database.glob("service.sqlite3*"))
+
+
+def test_a_signed_in_browser_makes_no_key_unless_it_sends_one(shared_api: Api) -> None:
+    admin = create_key(shared_api, role="admin")
+    body = {"name": "outlives", "role": "admin"}
+    with sign_in(shared_api, key=admin["key"]) as browser:
+        refused = browser.post("/v1/keys", json=body)
+        assert refused.status_code == 403
+        assert "Authorization: Bearer" in refused.json()["detail"]
+        made = browser.post("/v1/keys", json=body, headers={"Authorization": f"Bearer {admin['key']}"})
+        assert made.status_code == 201
 
 
 def test_an_owner_has_one_key_of_a_name_until_it_is_revoked(shared_api: Api) -> None:

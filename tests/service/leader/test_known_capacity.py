@@ -21,7 +21,7 @@ def test_jobs_are_accepted_by_what_the_leader_has(api: Api, num_cores: int, fits
     response = api.submitter.post("/v1/jobs", json=make_document(resources=resources))
     assert response.status_code == (201 if fits else 422), response.text
     assert api.viewer.get("/v1/capacity").json()["num_cores"] == num_cores
-    assert f'dlrm_cores_free{{launcher="local"}} {num_cores}.0' in api.anonymous.get("/metrics").text
+    assert f'dlrm_cores_free{{launcher="local"}} {num_cores}.0' in api.viewer.get("/metrics").text
     if fits:
         assert api.viewer.get(f"/v1/jobs/{response.json()['id']}").json()["queue"]["expected_start_at"]
     leader.resign()

@@ -68,6 +68,13 @@ def test_without_any_outcome_the_last_line_of_the_launch_log_is_told(attempt: At
     assert job["message"] == f"the launch process ended with exit code 3 and left no outcome{said}"
 
 
+def test_an_end_with_numbers_that_are_not_finite_is_taken_and_they_are_null(attempt: Attempt) -> None:
+    outcome = '{"state": "succeeded", "reason": "completed", "metrics": {"auc": NaN, "log_loss": Infinity, "step": 5}}'
+    assert attempt.push("outcome", [f'{{"outcome": {outcome}}}']).status_code == 200
+    job = attempt.leave(exit_code=0)
+    assert (job["state"], job["metrics"]) == ("SUCCEEDED", {"auc": None, "log_loss": None, "step": 5})
+
+
 def test_a_second_end_is_refused_and_the_first_one_counts(attempt: Attempt) -> None:
     attempt.tell_end(AttemptEnd(outcome=BAD_INPUT))
     line = AttemptEnd(outcome=SUCCEEDED).model_dump_json()

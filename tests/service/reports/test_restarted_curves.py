@@ -164,17 +164,17 @@ def test_a_start_from_the_beginning_leaves_nothing_of_earlier_attempts(api: Api)
 @pytest.mark.parametrize(
     "report",
     [
-        StartReport(step=-1, evaluated_step=0),
-        StartReport(step=0, evaluated_step=2**63),
-        make_step(2**63),
-        make_evaluation(-1),
+        START.model_copy(update={"step": -1}),
+        START.model_copy(update={"evaluated_step": 2**63}),
+        make_step(1).model_copy(update={"step": 2**63}),
+        make_evaluation(1).model_copy(update={"step": -1}),
     ],
 )
 def test_a_step_that_is_no_number_of_batches_is_refused(api: Api, report: Report) -> None:
     attempt = begin_next_attempt(api, api.submit()["id"])
     response = push(api, attempt, report)
     assert response.status_code == 422
-    assert "step: is not a number of batches" in response.text
+    assert "step: Input should be" in response.text
 
 
 def test_a_client_sees_every_step_once_though_an_attempt_begins_between_two_pages(
