@@ -1,0 +1,1 @@
+"""What runs leave: artifacts and logs, listed, searched and sent."""
