@@ -3,6 +3,7 @@
 import socket
 import threading
 import time
+import time
 from contextlib import ExitStack
 
 import httpx
@@ -68,6 +69,16 @@ def test_a_client_that_never_reads_its_answer_is_cut_off() -> None:
 def test_a_client_that_reads_gets_all_of_a_large_answer() -> None:
     with serve_app(make_app(), ConnectionLimits()) as url:
         assert len(httpx.get(f"{url}/large").content) == LARGE_BYTES
+
+
+def test_a_client_that_reads_slowly_but_steadily_gets_all_of_a_download() -> None:
+    limits = ConnectionLimits(answer_seconds=SHORT_SECONDS)
+    with serve_app(make_app(), limits) as url, httpx.stream("GET", f"{url}/download") as answer:
+        num_bytes = 0
+        for part in answer.iter_raw(2**20):
+            num_bytes += len(part)
+            time.sleep(SHORT_SECONDS / 8)
+    assert num_bytes == LARGE_BYTES
 
 
 def test_connections_without_requests_make_room_for_those_with_requests() -> None:
