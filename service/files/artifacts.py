@@ -82,15 +82,16 @@ def find_artifact(run: Path, name: str) -> FoundArtifact | None:
     Links are not followed out of the run directory, whatever they are called.
     """
     parts = PurePosixPath(name).parts
-    if "/".join(parts) != name or "\0" in name or not all(map(_is_public, parts)):
+    if "/".join(parts) != name or not all(map(_is_public, parts)):
         return None
     root = Path(os.path.realpath(run))
     for kind, pattern in _PATTERNS.items():
         depth = pattern.count("/") + 1
         if len(parts) >= depth and all(map(fnmatchcase, parts[:depth], pattern.split("/"))):
             path = root.joinpath(*parts[:depth])
-            is_directory = path.is_dir()
-            is_there = path.exists() and (is_directory or len(parts) == depth)
+            # Methods of Path raise OSError if a name is too long.
+            is_directory = os.path.isdir(path)  # noqa: PTH112
+            is_there = is_directory or (len(parts) == depth and os.path.isfile(path))  # noqa: PTH113
             if is_there and Path(os.path.realpath(path)) == path and _is_complete(kind, path):
                 return FoundArtifact(kind, "/".join(parts[:depth]), path, is_directory)
     return None

@@ -75,7 +75,7 @@ class LogService:
             return LogMatches(attempt=1, rank=name.source, items=[], next_offset=0, complete=is_over)
         has_ended = attempt.state not in ACTIVE_STATES
         with self._facts.open_log(job, attempt, name) as log:
-            matches, next_offset = _search(log, search, has_ended=has_ended)
+            matches, next_offset = search_log(log, search, has_ended=has_ended)
             is_complete = has_ended and next_offset >= log.end
         return LogMatches(
             attempt=attempt.number, rank=name.source, items=matches, next_offset=next_offset, complete=is_complete
@@ -112,7 +112,7 @@ def _find_attempt(session: Session, job: Job, number: int | None) -> Attempt | N
     return attempt
 
 
-def _search(log: LogText, search: Search, *, has_ended: bool) -> tuple[list[LogMatch], int]:
+def search_log(log: LogText, search: Search, *, has_ended: bool) -> tuple[list[LogMatch], int]:
     """Find lines of a log that contain a text; return them with the offset from which to search on.
 
     has_ended: whether a last line without its end is whole.

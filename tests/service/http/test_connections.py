@@ -3,7 +3,6 @@
 import socket
 import threading
 import time
-import time
 from contextlib import ExitStack
 
 import httpx
