@@ -282,7 +282,7 @@ class LogMatches(Answer, frozen=True):
 
 
 class Artifact(Answer, frozen=True):
-    """What a run has left for people, such as its model, a checkpoint or a log; or a file of it."""
+    """Artifact of a run, such as its model, a checkpoint or a log; or a file of one."""
 
     name: str
     """Path in the run directory, by which it is downloaded."""

@@ -15,7 +15,7 @@ from cli.local.progress import describe_progress
 from cli.render.tables import cell, cut_cell, dim, make_facts_table, make_table
 from dlrm.config import ResolvedJob, format_count, shorten_sizes
 from dlrm.record import format_auc
-from service.client import ApiKey, Attempt, BatchStage, Checkpoint, Event, Job, JobDetails, QueuePlace
+from service.client import ApiKey, Artifact, Attempt, BatchStage, Checkpoint, Event, Job, JobDetails, QueuePlace
 
 WAITING_STATES = frozenset({"QUEUED", "RECOVERING", "PAUSED"})
 SCHEDULED = "scheduled"
@@ -110,6 +110,19 @@ def make_jobs_table(jobs: Iterable[Job]) -> Table:
             "" if auc is None else f"{auc:.4f}",
             cut_cell(job.reason or "" if shows_reason else ""),
         )
+    return table
+
+
+def make_artifacts_table(artifacts: Iterable[Artifact]) -> Table:
+    """Return a table with a line for each thing that a job has left; its name is folded if the terminal is narrow."""
+    table = make_table("name", "kind", "bytes", "changed", left=("kind", "changed"), wraps=("name",))
+    now = datetime.now(UTC)
+    for artifact in artifacts:
+        size = UNKNOWN if artifact.num_bytes is None else decimal(artifact.num_bytes)
+        since = UNKNOWN if artifact.modified_at is None else f"{format_time_since(artifact.modified_at, now)} ago"
+        table.add_row(cell(artifact.name), artifact.kind, size, since)
+        if artifact.place is not None:
+            table.add_row(cell(f"  at {artifact.place}"))
     return table
 
 

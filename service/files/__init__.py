@@ -1,1 +1,1 @@
-"""What runs leave: artifacts and logs, listed, searched and sent."""
+"""Files that runs leave: artifacts and logs, listed, searched and sent."""

@@ -38,17 +38,22 @@ class ArtifactService:
         self._facts = facts
 
     def list_all(self, job_id: str, principal: Principal, below: str | None = None) -> list[Artifact]:
-        """List the artifacts of a job; with `below`, the files of the artifact with this name instead.
+        """List the artifacts of a job; with `below`, the files of an artifact, or of a directory in it, instead.
 
         Raises ProblemError if there is no such artifact on the disk of the service.
         """
         job = self._get_job(job_id, principal)
-        if below is not None:
-            found = self._find_seen(job, below)
-            return [_describe_file(file, found.kind) for file in found.files]
         if self._facts.shares_files(job):
-            return [_describe(found) for found in list_artifacts(Path(job.run_directory))]
-        return self._list_unseen(job)
+            listed = [_describe(found) for found in list_artifacts(Path(job.run_directory))] if below is None else []
+        else:
+            listed = [item for item in self._list_unseen(job) if below is None or _is_stored(item, below)]
+        if below is None or listed:
+            return listed
+        found = self._find_seen(job, below)
+        files = [file for file in found.files if f"{file.name}/".startswith(f"{below}/")]
+        if not files and below != found.name:
+            raise not_found("file", f"{below} of {job.id}")
+        return [_describe_file(file, found.kind) for file in files]
 
     def open(self, job_id: str, principal: Principal, name: str) -> Download:
         """Open an artifact, or a file of one, to be sent.
@@ -86,7 +91,7 @@ class ArtifactService:
         raise not_found("artifact", f"{name} of {job.id}")
 
     def _list_unseen(self, job: Job) -> list[Artifact]:
-        """List the files that a run has reported, which the service does not see, and the logs that it has pushed."""
+        """List what a run has reported of files that the service does not see, and the logs in the database."""
         artifacts: list[Artifact] = []
         if (model := self._facts.find_model(job)) is not None:
             artifacts.append(Artifact(name="model", kind="model", is_directory=True, place=model))
@@ -112,6 +117,10 @@ class ArtifactService:
 
 Artifacts = Annotated[ArtifactService, depend_on(ArtifactService)]
 """Parameter type of an endpoint that needs the service."""
+
+
+def _is_stored(artifact: Artifact, name: str) -> bool:
+    return artifact.name == name and artifact.place is None
 
 
 def _describe(found: FoundArtifact) -> Artifact:

@@ -1,4 +1,4 @@
-"""What a run leaves for people, found in its run directory. Nothing else there is ever listed or sent."""
+"""Files that a run leaves for people, found in its run directory. Nothing else there is ever listed or sent."""
 
 import os
 import stat
@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
-from dlrm.record import CheckpointDirectory, CheckpointFaultError, get_checkpoint_step
+from dlrm.record import COMPLETE, CheckpointDirectory, CheckpointFaultError, CheckpointManifest, get_checkpoint_step
 
 _PATTERNS = {
     "model": "model",
@@ -53,20 +53,24 @@ class FoundArtifact:
 
     @cached_property
     def files(self) -> list[FoundFile]:
-        """All files of the artifact, in the order of their names; hidden and unfinished ones and links are left out."""
-        if not self.is_directory:
-            found = FoundFile.find(self.name, self.path)
-            return [] if found is None else [found]
-        return sorted(self._walk(), key=lambda file: file.name)
+        """All files of the artifact, in the order of their names; no links.
 
-    def _walk(self) -> Iterator[FoundFile]:
+        Of a checkpoint these are the files that it lists, of other directories those whose names are not hidden.
+        """
+        paths = self._list_paths() if self.is_directory else [self.path]
+        base = self.path.parents[self.name.count("/")]
+        found = (FoundFile.find(path.relative_to(base).as_posix(), path) for path in paths)
+        return sorted(filter(None, found), key=lambda file: file.name)
+
+    def _list_paths(self) -> Iterator[Path]:
+        manifest = _read_manifest(self.path) if self.kind == "checkpoint" else None
+        if manifest is not None:
+            paths = (self.path / name for name in (COMPLETE, *manifest.files))
+            yield from (path for path in paths if path.parent == Path(os.path.realpath(path.parent)))
+            return
         for parent, directories, names in os.walk(self.path):
-            directories[:] = [name for name in directories if _is_public(name)]
-            for name in filter(_is_public, names):
-                path = Path(parent, name)
-                found = FoundFile.find(f"{self.name}/{path.relative_to(self.path).as_posix()}", path)
-                if found is not None:
-                    yield found
+            directories[:] = filter(_is_public, directories)
+            yield from (Path(parent, name) for name in names if _is_public(name))
 
 
 def list_artifacts(run: Path) -> list[FoundArtifact]:
@@ -82,12 +86,12 @@ def find_artifact(run: Path, name: str) -> FoundArtifact | None:
     Links are not followed out of the run directory, whatever they are called.
     """
     parts = PurePosixPath(name).parts
-    if "/".join(parts) != name or not all(map(_is_public, parts)):
+    if "/".join(parts) != name or ".." in parts:
         return None
     root = Path(os.path.realpath(run))
     for kind, pattern in _PATTERNS.items():
         depth = pattern.count("/") + 1
-        if len(parts) >= depth and all(map(fnmatchcase, parts[:depth], pattern.split("/"))):
+        if len(parts) >= depth and all(map(_matches, parts[:depth], pattern.split("/"))):
             path = root.joinpath(*parts[:depth])
             # Methods of Path raise OSError if a name is too long.
             is_directory = os.path.isdir(path)  # noqa: PTH112
@@ -101,11 +105,18 @@ def _is_public(name: str) -> bool:
     return not name.startswith(".") and not name.endswith(".part")
 
 
+def _matches(part: str, pattern: str) -> bool:
+    return _is_public(part) and fnmatchcase(part, pattern)
+
+
 def _is_complete(kind: str, path: Path) -> bool:
-    if kind != "checkpoint":
-        return True
+    return kind != "checkpoint" or _read_manifest(path) is not None
+
+
+def _read_manifest(path: Path) -> CheckpointManifest | None:
+    """Return the list of the files of a checkpoint; None if it is not complete."""
     step = get_checkpoint_step(path)
     try:
-        return step is not None and bool(CheckpointDirectory(path, step).read_manifest())
+        return None if step is None else CheckpointDirectory(path, step).read_manifest()
     except (CheckpointFaultError, OSError):
-        return False
+        return None

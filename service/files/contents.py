@@ -1,4 +1,4 @@
-"""Contents of downloads, of which any range of bytes can be read: files, and directories as tar archives."""
+"""Contents of downloads, readable in ranges of bytes: files, directories as tar archives, and logs that were pushed."""
 
 import hashlib
 import os

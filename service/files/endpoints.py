@@ -43,7 +43,7 @@ def list_artifacts(
     artifacts: Artifacts,
     principal: Viewer,
     below: Annotated[
-        str | None, Query(max_length=500, description="name of an artifact, the files of which are listed instead")
+        str | None, Query(max_length=500, description="name of an artifact, whose files are listed instead")
     ] = None,
 ) -> ArtifactList:
     """List what a run has left: its model, complete checkpoints, logs, profiles, scores, outcomes and its document."""

@@ -138,7 +138,7 @@ def search_log(log: LogText, search: Search, *, has_ended: bool) -> tuple[list[L
 
 
 def _find_lines(block: bytes, wanted: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines of a block that contain `wanted`, which is in lower case, each with its offset in the block."""
+    """Yield the lines of a block that contain `wanted`, in lower case, each with its offset in the block."""
     lowered = block.lower()
     found = lowered.find(wanted)
     while found >= 0:

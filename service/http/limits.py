@@ -60,7 +60,7 @@ LISTS = Threads("lists", 2)
 CURVES = Threads("curves", 1)
 """Thread that reads curves: a second one would take the second of two cores from all other requests."""
 FILES = Threads("files", 2)
-"""Threads that read logs and what runs leave, a part at a time, so that none is held by a client that is slow."""
+"""Threads that read logs and artifacts, a part at a time, so that a slow client holds none."""
 INGEST = Threads("ingest", 1)
 """Thread that stores the reports of ranks: the interpreter runs one thread at a time anyway."""
 PLANS = Threads("plans", 8)

@@ -1,5 +1,7 @@
 """Run directories with what a run leaves, and what nobody may have."""
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,12 +9,23 @@ from dlrm.record import CheckpointManifest, FileRecord, RunDirectory
 from tests.service.api import Api
 
 SECRET = "dlrm-secret"
-MODEL_FILES = {
-    "manifest.json": b"{}",
+
+
+def make_manifest(files: dict[str, bytes]) -> bytes:
+    """Make the file of a model that lists the others."""
+    records = {
+        name: {"num_bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        for name, content in files.items()
+    }
+    return json.dumps({"format": 1, "files": records}).encode()
+
+
+_WITH_CHECKSUMS = {
     "weights.safetensors": bytes(range(256)) * 2000,
     "encoders/grüezi.parquet": b"e" * 700,
     "empty": b"",
 }
+MODEL_FILES = _WITH_CHECKSUMS | {"manifest.json": make_manifest(_WITH_CHECKSUMS)}
 
 
 def fill_run(job: dict[str, Any]) -> RunDirectory:
@@ -22,6 +35,7 @@ def fill_run(job: dict[str, Any]) -> RunDirectory:
         write(run.model / name, content)
     for step, is_complete in {10: True, 20: False}.items():
         write(run.checkpoint(step) / "weights", b"w" * step)
+        write(run.checkpoint(step) / ".metadata", b"m")
         if is_complete:
             write_manifest(run.checkpoint(step), step)
     attempt = run.attempt(1)

@@ -29,6 +29,21 @@ def test_all_that_a_run_leaves_is_listed_and_nothing_else(shared_api: Api) -> No
     assert all(item["place"] is None and item["modified_at"] for item in answer)
     below = [name.removeprefix("model/") for name in list_names(shared_api, job["id"], below="model")]
     assert below == sorted(MODEL_FILES)
+    assert list_names(shared_api, job["id"], below="model/encoders") == ["model/encoders/grüezi.parquet"]
+    assert list_names(shared_api, job["id"], below="model/empty") == ["model/empty"]
+    assert shared_api.viewer.get(f"/v1/jobs/{job['id']}/artifacts", params={"below": "model/no"}).status_code == 404
+
+
+def test_a_checkpoint_is_the_files_that_it_lists_hidden_ones_too(shared_api: Api) -> None:
+    job = shared_api.submit()
+    directory = fill_run(job).checkpoint(10)
+    write(directory / "later", SECRET.encode())
+    name = "checkpoints/step-00000010"
+    listed = list_names(shared_api, job["id"], below=name)
+    assert listed == [f"{name}/{file}" for file in (".metadata", "COMPLETE", "weights")]
+    assert get(shared_api, job["id"], f"{name}/.metadata").content == b"m"
+    assert get(shared_api, job["id"], f"{name}/later").status_code == 404
+    assert SECRET.encode() not in get(shared_api, job["id"], name).content
 
 
 def test_files_are_sent_as_they_are(shared_api: Api) -> None:

@@ -146,7 +146,7 @@ def test_clients_that_do_not_read_hold_neither_threads_nor_memory(shared_api: Ap
             connection.send(make_head("GET", path, authorization=credentials))
             connection.wait_until_readable()
         # Two threads read files, and none of them waits for one of these clients.
-        assert shared_api.viewer.get(f"{path}/manifest.json").content == b"{}"
+        assert shared_api.viewer.get(f"{path}/empty").content == b""
         assert shared_api.viewer.get(f"/v1/jobs/{job['id']}/logs").status_code == 200
         assert find_peak_bytes() - before < 15 * (4 * READ_BYTES + 16 * PART_BYTES)
     # They have gone, and so have their slots: there are 20 for one key.

@@ -128,6 +128,8 @@ def test_pushed_logs_are_searched_listed_and_downloaded(attempt: Attempt) -> Non
         "attempt-1/logs/launch-node-1.log": 19,
         "attempt-1/logs/rank-0.log": len(TEXT.encode()),
     }
+    below = attempt.get("/artifacts", below="attempt-1/logs/launch.log")["items"]
+    assert [item["num_bytes"] for item in below] == [21]
     path = f"/v1/jobs/{attempt.job_id}/artifacts/attempt-1/logs"
     whole = attempt.api.viewer.get(f"{path}/rank-0.log")
     assert (whole.text, whole.headers["content-type"]) == (TEXT, "text/plain; charset=utf-8")
