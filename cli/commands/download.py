@@ -20,7 +20,7 @@ from rich.progress import (
 from cli.commands.completion import complete_artifacts
 from cli.commands.options import JobId, LineOfJson
 from cli.commands.service_access import MAX_WAIT_SECONDS, connect, make_patience
-from cli.local.console import console_on, say
+from cli.local.console import console_on, print_line, say
 from cli.local.errors import BadInputError, CommandError
 from cli.render.job_tables import make_artifacts_table
 from service.client import Artifact, DownloadError
@@ -55,9 +55,9 @@ def download(
     The model, or whatever is named, is written to the directory JOB_ID, or to the
     one of --to, under the name that --list shows. `log` stands for all logs, and
     `model/MODEL_CARD.md` for one file of the model. Models and checkpoints are
-    compared with their checksums. The command prints the path of each result. It
-    goes on where it was once a service that was away is back, and so does a new
-    call after one that was interrupted.
+    compared with their checksums. The command prints the path of each result.
+    It waits for a service that is away, and then goes on where it was. A new call
+    goes on where an interrupted one was.
 
         dlrm download job_01J…
 
@@ -115,7 +115,11 @@ def _list(artifacts: Sequence[Artifact], *, as_json: bool) -> None:
         for artifact in artifacts:
             typer.echo(artifact.model_dump_json())
     elif artifacts:
-        console_on().print(make_artifacts_table(artifacts))
+        console = console_on()
+        console.print(make_artifacts_table(artifacts))
+        for artifact in artifacts:
+            if artifact.place is not None:
+                print_line(console, f"{artifact.name} is where the service does not see it: {artifact.place}")
     else:
         say("the job has left nothing yet")
 

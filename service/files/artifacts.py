@@ -55,7 +55,7 @@ class FoundArtifact:
     def files(self) -> list[FoundFile]:
         """All files of the artifact, in the order of their names; no links.
 
-        Of a checkpoint these are the files that it lists, of other directories those whose names are not hidden.
+        A checkpoint has the files of its own list, and any other directory has all whose names are not hidden.
         """
         paths = self._list_paths() if self.is_directory else [self.path]
         base = self.path.parents[self.name.count("/")]
