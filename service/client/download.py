@@ -69,7 +69,7 @@ class Downloader:
             if self._get_tag(name) != tag:
                 raise DownloadError(f"{name} of {self.job_id} was changed meanwhile: download it again")
             _verify(part, name)
-        _replace(target, part)
+        put_in_place(target, part)
         return target
 
     def _list_files(self, name: str) -> list[Artifact]:
@@ -143,8 +143,8 @@ def _verify(directory: Path, name: str) -> None:
             raise DownloadError(f"{name}/{file} is damaged: its checksum differs; download it again")
 
 
-def _replace(target: Path, part: Path) -> None:
-    """Rename what is whole now to its name, in place of what was there."""
+def put_in_place(target: Path, part: Path) -> None:
+    """Rename `part`, which is whole now, to `target`, in place of what was there."""
     old = target.with_name(f".{target.name}.old.part")
     if target.is_dir():
         target.rename(old)

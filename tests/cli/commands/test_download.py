@@ -12,11 +12,16 @@ import pytest
 from rich.filesize import decimal
 
 from cli.commands.completion import complete_job_ids, complete_labels
+from cli.commands.download import choose_names
+from cli.local.errors import CommandError
+from cli.local.run_store import fetch_model
+from service.client import Artifact
+from tests.bucket.server import Bucket
 from tests.cli.conftest import Ended
 from tests.service.api import Api
 from tests.service.control.rounds import run_until
 from tests.service.databases import on_sqlite
-from tests.service.files.runs import MODEL_FILES, fill_run, write
+from tests.service.files.runs import MODEL_FILES, fill_run, make_manifest, write
 from tests.service.jobs.test_checkpoints_api import save_checkpoint
 from tests.service.raw import get_key
 
@@ -79,6 +84,26 @@ def test_what_there_is_not_is_said_with_what_there_is(dlrm: Command, job: dict[s
     waiting = shared_api.submit()["id"]
     assert f"{waiting} has no model (valid: nothing yet" in dlrm("download", waiting).err
     assert dlrm("download", "job_1").err == "error: there is no job job_1\n"
+
+
+def test_a_model_in_a_bucket_is_fetched_from_there_and_nothing_that_nobody_can_send(
+    dlrm: Command, bucket: Bucket, tmp_path: Path
+) -> None:
+    content = b"w" * 1000
+    bucket.write("runs/job/model/weights", content)
+    bucket.write("runs/job/model/manifest.json", make_manifest({"weights": content}))
+    bucket.write("runs/job/model/config.json", b"{}")
+    listed = [
+        Artifact(name="model", kind="model", is_directory=True, place="s3://bucket/runs/job/model"),
+        Artifact(name="checkpoints/step-00000001", kind="checkpoint", is_directory=True, place="/runs/job/checkpoints"),
+    ]
+    assert choose_names(listed, ["model"], "job_1") == {"model": "s3://bucket/runs/job/model"}
+    with pytest.raises(CommandError, match="where the service does not see it: /runs/job/checkpoints"):
+        choose_names(listed, ["checkpoint"], "job_1")
+    (tmp_path / "model").mkdir()
+    fetch_model("s3://bucket/runs/job/model", tmp_path / "model")
+    assert (tmp_path / "model" / "weights").read_bytes() == content
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 def test_a_directory_that_cannot_be_written_is_said(dlrm: Command, job: dict[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """Downloads: ranges of files and archives; files that grow, change and vanish; clients that are slow or gone."""
 
+import threading
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +14,8 @@ from service.files.artifacts import find_artifact
 from service.files.contents import TarContent
 from service.http.answers import PART_BYTES
 from service.http.downloads import READ_BYTES
+from service.reports.service import ReportService
+from tests.patience import PATIENCE_SECONDS
 from tests.service.api import Api
 from tests.service.files.runs import MODEL_FILES, fill_run, write
 from tests.service.raw import connect, make_head
@@ -158,3 +161,26 @@ def find_peak_bytes() -> int:
     """Return the largest memory that this process has had, in which the service runs."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+
+
+def test_logs_and_downloads_do_not_wait_for_curves(shared_api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = shared_api.submit()
+    fill_run(job)
+    path, may_end, has_begun = f"/v1/jobs/{job['id']}", threading.Event(), threading.Event()
+
+    def take_long(*_: object) -> str:
+        has_begun.set()
+        may_end.wait(PATIENCE_SECONDS)
+        return "{}"
+
+    monkeypatch.setattr(ReportService, "read_metrics", take_long)
+    curve = threading.Thread(target=lambda: shared_api.admin.get(f"{path}/metrics"))
+    curve.start()
+    try:
+        assert has_begun.wait(PATIENCE_SECONDS)
+        for asked in ("/logs", "/logs/matches?q=one", "/artifacts", "/artifacts/model"):
+            assert shared_api.viewer.get(f"{path}{asked}").status_code == 200
+        assert curve.is_alive()
+    finally:
+        may_end.set()
+        curve.join()
