@@ -18,8 +18,6 @@ from service.schemas import Artifact
 from service.store.models import Job
 from service.store.run_facts import RunFacts
 
-_TEXT_SUFFIXES = frozenset({".log", ".json", ".md", ".toml"})
-
 
 @dataclass(frozen=True)
 class Download:
@@ -28,6 +26,7 @@ class Download:
     content: Content
     file_name: str
     media_type: str = "application/octet-stream"
+    """Type that is not compressed on the way, as a text would be: the bytes must fit their tag."""
 
 
 class ArtifactService:
@@ -62,16 +61,14 @@ class ArtifactService:
         """
         job = self._get_job(job_id, principal)
         if not self._facts.shares_files(job) and (content := self._open_stored_log(job, name)):
-            return Download(content, _name_file(job, name), "text/plain; charset=utf-8")
+            return Download(content, _name_file(job, name))
         found = self._find_seen(job, name)
         if found.is_directory and found.name == name:
             return Download(TarContent(found.files, name), f"{_name_file(job, name)}.tar", "application/x-tar")
         file = next((file for file in found.files if file.name == name), None)
         if file is None:
             raise not_found("file", f"{name} of {job.id}")
-        is_text = file.path.suffix in _TEXT_SUFFIXES
-        media_type = "text/plain; charset=utf-8" if is_text else "application/octet-stream"
-        return Download(FileContent(file), _name_file(job, name), media_type)
+        return Download(FileContent(file), _name_file(job, name))
 
     def _get_job(self, job_id: str, principal: Principal) -> Job:
         with self._database.read() as session:

@@ -34,7 +34,7 @@ NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
     304: {"description": "The client has this answer already: `If-None-Match` names its `ETag`"}
 }
 """Response of an operation that answers with an entity tag, for its documentation."""
-IS_HEAD = "dlrm.is_head"
+IS_HEAD = "is_head"
 """Member of the scope of a request that is true if its body is not wanted: whoever would take long for it need not."""
 PART_BYTES = 2**16
 """Largest part of an answer: as much as the server buffers before it waits for the client."""

@@ -54,7 +54,7 @@ def test_files_are_sent_as_they_are(shared_api: Api) -> None:
         assert (answer.status_code, answer.content) == (200, content)
         assert answer.headers["content-length"] == str(len(content))
     log = get(shared_api, job["id"], "attempt-1/logs/rank-0.log")
-    assert (log.content, log.headers["content-type"]) == (b"one\ntwo\n", "text/plain; charset=utf-8")
+    assert (log.content, log.headers["content-type"]) == (b"one\ntwo\n", "application/octet-stream")
     assert f"{job['id']}-attempt-1-logs-rank-0.log" in log.headers["content-disposition"]
 
 
