@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from cli.commands.download import download
 from cli.commands.inspect import data
 from cli.commands.job_control import cancel, delete, hold, pause, release, restart
 from cli.commands.jobs import jobs, logs, show
@@ -30,7 +31,6 @@ from service.client import ServiceAwayError, ServiceError, ServiceUnknownError, 
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     help="""Train DLRM click-through-rate models at large batches.
@@ -40,6 +40,8 @@ With a service, in two terminals:
     dlrm serve
 
     dlrm submit examples/demo.toml --follow
+
+    dlrm download JOB_ID
 
 Without one:
 
@@ -109,7 +111,7 @@ def _begin(
 
 
 SERVICE, LOCAL, DATA = "With a service", "Without a service", "Data"
-for command in (serve, submit, jobs, show, logs, cancel, pause, hold, release, restart, delete):
+for command in (serve, submit, jobs, show, logs, download, cancel, pause, hold, release, restart, delete):
     app.command(rich_help_panel=SERVICE)(command)
 app.add_typer(keys, name="keys", rich_help_panel=SERVICE)
 app.command("login-link", rich_help_panel=SERVICE)(login_link)

@@ -32,6 +32,9 @@ from service.control.wake_up import WakeUp, make_wake_leader
 from service.dashboard import endpoints as dashboard
 from service.database import Database
 from service.database.opening import open_database
+from service.files.artifact_service import ArtifactService
+from service.files.endpoints import router as files_router
+from service.files.log_service import LogService
 from service.http.answers import AnswerHeaders, HeadAsGet, PacedAnswers
 from service.http.gate import AddressLimit, Gate, SenderLimit
 from service.http.limits import Suspects
@@ -59,7 +62,7 @@ from service.quotas.endpoints import router as quotas_router
 from service.quotas.service import QuotaService
 from service.reports.curves import CurveService
 from service.reports.endpoints import router as reports_router
-from service.reports.service import LogService, ReportService
+from service.reports.service import ReportService
 from service.settings import Settings
 from service.store.job_repository import JobRepository
 from service.store.run_facts import RunFacts
@@ -82,6 +85,7 @@ class Services:
     quotas: QuotaService
     reports: ReportService
     curves: CurveService
+    artifacts: ArtifactService
     logs: LogService
     launchers: Launchers
     control: ControlLoop
@@ -124,6 +128,7 @@ def create_app(settings: Settings) -> FastAPI:
         jobs_router,
         plans_router,
         reports_router,
+        files_router,
         keys_router,
         quotas_router,
         audit_router,
@@ -224,6 +229,7 @@ def create_services(settings: Settings) -> Services:
         plans=PlanService(database, settings, launchers, access, capacity, facts),
         reports=ReportService(database),
         curves=CurveService(database),
+        artifacts=ArtifactService(database, facts),
         logs=LogService(database, facts),
         launchers=launchers,
         control=control,

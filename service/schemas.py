@@ -312,6 +312,44 @@ class LogPart(Answer, frozen=True):
     """Whether the attempt has ended and the log was read to its end."""
 
 
+class LogMatch(Answer, frozen=True):
+    """Line of a log in which a text was found."""
+
+    offset: int
+    """Offset in bytes of the line in its log, from which `GET …/logs` reads on."""
+    text: str
+    """The line without its end, cut after some thousand characters."""
+
+
+class LogMatches(Answer, frozen=True):
+    """Lines of a part of a log that contain a text, in their order."""
+
+    attempt: int | None = None
+    rank: int | Literal["launch"]
+    items: list[LogMatch]
+    next_offset: int
+    """Offset in bytes from which to search on."""
+    complete: bool
+    """Whether the attempt has ended and the log was searched to its end."""
+
+
+class Artifact(Answer, frozen=True):
+    """Artifact of a run, such as its model, a checkpoint or a log; or a file of one."""
+
+    name: str
+    """Path in the run directory, by which it is downloaded."""
+    kind: str
+    """One of `model`, `checkpoint`, `log`, `profile`, `scores`, `outcome`, `document`."""
+    is_directory: bool = False
+    """Whether it has several files, which are downloaded as one tar archive, or one by one."""
+    num_bytes: int | None = None
+    """Bytes of its files; None if the service does not see them."""
+    modified_at: datetime | None = None
+    """Time of the last change; None if the service does not see it."""
+    place: str | None = None
+    """Path or URI of what the service does not see, and cannot send; None if it can be downloaded."""
+
+
 class Plan(Answer, frozen=True):
     """Plan of a job that is not submitted; `POST /v1/plans` has more fields."""
 

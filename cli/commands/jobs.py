@@ -2,6 +2,7 @@
 
 import re
 import time
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
@@ -9,13 +10,14 @@ from typing import Annotated
 
 import typer
 
+from cli.commands.completion import complete_labels
 from cli.commands.options import AsJson, JobId, PatienceSeconds
 from cli.commands.service_access import MAX_WAIT_SECONDS, connect, make_patience
 from cli.local.console import console_on, escape_unprintable, print_heading, print_warnings
 from cli.local.errors import BadInputError
 from cli.render.job_tables import make_derived_table, make_events_table, make_job_table, make_jobs_table
 from cli.render.quality import print_comparison
-from service.client import Client, LogPart, Patience
+from service.client import Client, LogMatch, LogPart, Patience
 from service.client.patience import DEFAULT_PATIENCE_SECONDS, MIN_ANSWER_SECONDS
 
 LOG_POLL_SECONDS = 1.0
@@ -28,7 +30,10 @@ def jobs(
         str | None, typer.Option(help="Only jobs in this state, such as RUNNING.", show_default=False)
     ] = None,
     label: Annotated[
-        str | None, typer.Option(help="Only jobs with this label, such as team:ads.", show_default=False)
+        str | None,
+        typer.Option(
+            help="Only jobs with this label, such as team:ads.", show_default=False, autocompletion=complete_labels
+        ),
     ] = None,
     owner: Annotated[str | None, typer.Option(help="Only jobs of this owner; for admins.", show_default=False)] = None,
     since: Annotated[
@@ -127,6 +132,10 @@ def logs(
     tail: Annotated[
         int | None, typer.Option(min=1, help="Print only this many of the last lines.", show_default=False)
     ] = None,
+    search: Annotated[
+        str | None,
+        typer.Option(help="Print only lines with this text; upper and lower case do not matter.", show_default=False),
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines until the job has ended.")] = False,
     patience_seconds: PatienceSeconds = DEFAULT_PATIENCE_SECONDS,
 ) -> None:
@@ -143,15 +152,22 @@ def logs(
         dlrm logs job_01J… --rank launch --attempt 1
 
         dlrm logs job_01J… --rank launch --node 2
+
+        dlrm logs job_01J… --search error
     """
     if not (rank == LAUNCH or rank.isdigit()):
         raise BadInputError(f"--rank: {rank!r} is not a rank (valid: a number, or `launch`)")
     if node is not None and rank != LAUNCH:
         raise BadInputError(f"--node: rank {rank} has one log, wherever it runs (valid: with --rank launch)")
+    if search is not None and (follow or tail is not None):
+        raise BadInputError("--search: finds lines of what is written so far (valid: without --follow and --tail)")
     process = LAUNCH if rank == LAUNCH else int(rank)
     patience = make_patience(patience_seconds)
     timeout_seconds = min(max(patience_seconds, MIN_ANSWER_SECONDS), MAX_WAIT_SECONDS) if follow else MAX_WAIT_SECONDS
     with connect(timeout_seconds) as client:
+        if search is not None:
+            _print_matches(client.search_logs(job_id, search, attempt=attempt, rank=process, node=node))
+            return
         part = client.logs(job_id, attempt=attempt, rank=process, node=node, tail_lines=tail)
         while True:
             typer.echo(escape_unprintable(part.text, keep="\n\t"), nl=False)
@@ -159,6 +175,11 @@ def logs(
                 return
             read_next = partial(_read_next, client, job_id, part, node)
             part = patience.call(read_next) if follow else read_next()
+
+
+def _print_matches(matches: Iterable[LogMatch]) -> None:
+    for match in matches:
+        typer.echo(escape_unprintable(match.text, keep="\t"))
 
 
 def _read_next(client: Client, job_id: str, part: LogPart, node: int | None) -> LogPart:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 import typer
 
+from cli.commands.completion import complete_job_ids
 from cli.local.errors import BadInputError
 from cli.local.nodes import find_own_place
 from dlrm.config import PRESETS
@@ -35,13 +36,21 @@ def _check_ids(job_ids: list[str]) -> list[str]:
 JobId = Annotated[
     str,
     typer.Argument(
-        metavar="JOB_ID", help="Id of the job, as listed by `dlrm jobs`.", show_default=False, callback=_check_id
+        metavar="JOB_ID",
+        help="Id of the job, as listed by `dlrm jobs`.",
+        show_default=False,
+        callback=_check_id,
+        autocompletion=complete_job_ids,
     ),
 ]
 JobIds = Annotated[
     list[str],
     typer.Argument(
-        metavar="JOB_ID...", help="Ids of jobs, as listed by `dlrm jobs`.", show_default=False, callback=_check_ids
+        metavar="JOB_ID...",
+        help="Ids of jobs, as listed by `dlrm jobs`.",
+        show_default=False,
+        callback=_check_ids,
+        autocompletion=complete_job_ids,
     ),
 ]
 Document = Annotated[

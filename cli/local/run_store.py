@@ -1,6 +1,7 @@
 """Runs and models in a bucket: what a command needs of one is fetched by a program of the trainer."""
 
 import os
+import shutil
 import tempfile
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from cli.local.errors import BadInputError
 from cli.local.trainer import require_trainer
 from dlrm.config.patterns import hide_credentials, is_remote, normalise_uri
 from dlrm.record import EXIT_STOPPED, RUN_STORE_VARIABLE, RunDirectory, RunStoreRecord
+from service.client.download import put_in_place
 
 MODULE = "dlrm.programs.run_store"
 
@@ -73,6 +75,14 @@ def make_fetched_path(uri: str) -> Path:
 def upload_run(directory: Path) -> str:
     """Upload what a run has left in its directory, and return the URI of the run. Raises CommandError."""
     return str(_run(["upload", str(directory)], "uploading")["uri"])
+
+
+def fetch_model(uri: str, target: Path) -> None:
+    """Fetch a model from its bucket to the directory `target`, in place of what was there. Raises CommandError."""
+    part = target.with_name(f".{target.name}.fetched.part")
+    shutil.rmtree(part, ignore_errors=True)
+    _run(["fetch", uri, str(part.absolute()), "--what", "model"], "fetching")
+    put_in_place(target, part)
 
 
 @contextmanager

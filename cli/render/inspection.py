@@ -1,5 +1,6 @@
 """Reports of `dlrm data inspect`: text on the terminal, and an HTML page, a file with its own styles and scripts."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,8 @@ def print_report(console: Console, report: Report) -> None:
         print_section(console, "dense columns", _make_dense_table(report["dense"]))
     if report["categorical"]:
         print_section(console, "categorical columns", _make_categorical_table(report["categorical"]))
-        print_section(console, f"tables: rows by min_count, {format_total_size(report)}", _make_sizes_table(report))
+        heading = f"tables: rows by min_count, {format_total_size(report)}"
+        print_section(console, heading, _make_sizes_table(report), *_list_hashes(report))
     print_section(console, "warnings", *(format_warnings(report) or ["none"]))
 
 
@@ -66,14 +68,15 @@ def _make_facts_table(report: Report) -> Table:
 
 
 def _make_dense_table(columns: Sequence[Report]) -> Table:
-    table = make_table("column", "missing", "distinct", "min", "1 %", "median", "99 %", "max", "mean", "AUC")
+    headings = ("column", "missing", "distinct", "min", "1 %", "median", "99 %", "max", "mean", "AUC")
+    table = make_table(*headings, collapse_padding=True)
     for column in columns:
         quantiles = [column["quantiles"].get(share) for share in ("0.01", "0.5", "0.99")]
         table.add_row(
             cell(column["name"]),
             format_percent(column["missing_share"]),
             f"{column['num_distinct']:,}",
-            *map(format_quantity, [column["min"], *quantiles, column["max"], column["mean"]]),
+            *map(_format_short, [column["min"], *quantiles, column["max"], column["mean"]]),
             _format_auc(column),
         )
     return table
@@ -81,7 +84,7 @@ def _make_dense_table(columns: Sequence[Report]) -> Table:
 
 def _make_categorical_table(columns: Sequence[Report]) -> Table:
     headings = ("column", "missing", "distinct", "seen once", "top 10", "top 100", "top 1000", "AUC", "most frequent")
-    table = make_table(*headings, left=("most frequent",))
+    table = make_table(*headings, left=("most frequent",), collapse_padding=True)
     for column in columns:
         table.add_row(
             cell(f"{column['name']}{' (lists)' if column['is_multi_hot'] else ''}"),
@@ -97,13 +100,26 @@ def _make_categorical_table(columns: Sequence[Report]) -> Table:
 
 def _make_sizes_table(report: Report) -> Table:
     columns: Sequence[Report] = report["categorical"]
-    headings = ["column", *(format_rows_heading(size) for size in columns[0]["tables"]), "bytes", "hash?"]
-    table = make_table(*headings, left=("hash?",))
+    counts = ["rows" if size["min_count"] is None else str(size["min_count"]) for size in columns[0]["tables"]]
+    table = make_table("column", *counts, "bytes", collapse_padding=True)
     for column in columns:
-        hashing = f"hash_size {column['hash_size']:,}: {column['why_hash']}" if column["hash_size"] else ""
         rows = [f"{entry['num_rows']:,}" for entry in column["tables"]]
-        table.add_row(cell(column["name"]), *rows, format_size(get_table_bytes(column, report["min_count"])), hashing)
+        table.add_row(cell(column["name"]), *rows, format_size(get_table_bytes(column, report["min_count"])))
     return table
+
+
+def _list_hashes(report: Report) -> list[Text]:
+    """List the columns that had better be hashed, a line each with its reason."""
+    return [
+        cell(f"{column['name']}: hash_size {column['hash_size']:,}: {column['why_hash']}")
+        for column in report["categorical"]
+        if column["hash_size"]
+    ]
+
+
+def _format_short(value: float | None) -> str:
+    """Format a number with a short exponent, such as 1.235e9."""
+    return re.sub(r"e([+-])0*", lambda match: f"e{match[1].strip('+')}", format_quantity(value))
 
 
 def format_rows_heading(table: Report) -> str:

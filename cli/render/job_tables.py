@@ -15,7 +15,7 @@ from cli.local.progress import describe_progress
 from cli.render.tables import cell, cut_cell, dim, make_facts_table, make_table
 from dlrm.config import ResolvedJob, format_count, shorten_sizes
 from dlrm.record import format_auc
-from service.client import ApiKey, Attempt, BatchStage, Checkpoint, Event, Job, JobDetails, QueuePlace
+from service.client import ApiKey, Artifact, Attempt, BatchStage, Checkpoint, Event, Job, JobDetails, QueuePlace
 
 WAITING_STATES = frozenset({"QUEUED", "RECOVERING", "PAUSED"})
 SCHEDULED = "scheduled"
@@ -70,6 +70,8 @@ def make_derived_table(numbers: Sequence[Derived], resolved: ResolvedJob | None 
     resolved: job whose decided fields come first, and take the place of numbers of the same name.
     """
     table = Table(box=None, show_header=False, pad_edge=False)
+    for _ in range(3):
+        table.add_column(overflow="fold")
     decisions = resolved.decisions if resolved is not None else []
     for decision in decisions:
         table.add_row(decision.field, format_decision(decision.value), dim(decision.reason))
@@ -95,7 +97,7 @@ def make_jobs_table(jobs: Iterable[Job]) -> Table:
     owner = ("owner",) if len({job.owner for job in shown}) > 1 else ()
     headings = ("id", *owner, "name", "state", "done", "AUC", "reason")
     texts = {"owner", "name", "state", "reason"}
-    table = make_table(*headings, left=texts, wraps=("owner", "name"), collapse_padding=True)
+    table = make_table(*headings, left=texts, wraps=("name", *owner, *(owner and ("reason",))), collapse_padding=True)
     for job in shown:
         done = job.progress.done_fraction
         auc = job.progress.auc
@@ -108,8 +110,19 @@ def make_jobs_table(jobs: Iterable[Job]) -> Table:
             format_state(job.state, has_warnings=job.has_warnings),
             "" if done is None else f"{math.floor(100 * done)}%",
             "" if auc is None else f"{auc:.4f}",
-            cut_cell(job.reason or "" if shows_reason else ""),
+            cell(job.reason or "" if shows_reason else ""),
         )
+    return table
+
+
+def make_artifacts_table(artifacts: Iterable[Artifact]) -> Table:
+    """Return a table with a line for each thing that a job has left."""
+    table = make_table("name", "kind", "bytes", "changed", left=("kind", "changed"), wraps=("name",))
+    now = datetime.now(UTC)
+    for artifact in artifacts:
+        size = UNKNOWN if artifact.num_bytes is None else decimal(artifact.num_bytes)
+        since = UNKNOWN if artifact.modified_at is None else f"{format_time_since(artifact.modified_at, now)} ago"
+        table.add_row(cell(artifact.name), artifact.kind, size, since)
     return table
 
 

@@ -21,6 +21,8 @@ Plan = Mapping[str, Any]
 
 BAR_CELLS = 30
 """Width of a full bar in characters."""
+TERM_CELLS = 12
+"""Width of the bars of terms, beside which there are words."""
 MAX_GROUPS = 40
 """Largest number of lines in the list of tables."""
 TERMS = {
@@ -269,7 +271,7 @@ def _make_terms_table(plan: Plan, part_of_term: Mapping[str, str]) -> Table:
         if name == "dense" and not step["is_dense_known"]:
             table.add_row(shown, name, "?", "", words.append(": unknown"))
         elif seconds:
-            table.add_row(shown, name, _format_seconds(seconds), draw_bar(seconds / step["seconds"]), words)
+            table.add_row(shown, name, _format_seconds(seconds), draw_bar(seconds / step["seconds"], TERM_CELLS), words)
         else:
             continue
         last_part = part
@@ -341,10 +343,10 @@ def has_caches(plan: Plan) -> bool:
     return any(table["cache_share"] < 1 for table in plan["tables"])
 
 
-def draw_bar(share: float) -> Text:
-    filled = min(BAR_CELLS, round(share * BAR_CELLS))
+def draw_bar(share: float, num_cells: int = BAR_CELLS) -> Text:
+    filled = min(num_cells, round(share * num_cells))
     text = Text("█" * filled, style="red" if share > 1 else "cyan")
-    return text.append("·" * (BAR_CELLS - filled), style="dim").append(f" {100 * share:.0f} %", style="default")
+    return text.append("·" * (num_cells - filled), style="dim").append(f" {100 * share:.0f} %", style="default")
 
 
 def _format_seconds(seconds: float) -> str:

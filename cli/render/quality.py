@@ -25,7 +25,7 @@ def make_comparison_table(metrics: Mapping[str, float | None]) -> Table:
 
     The last column is the number of training rows that a simple model used.
     """
-    table = make_table("", "AUC", "log-loss", "calibration", "seconds", "rows", wraps=())
+    table = make_table("", "AUC", "log-loss", "calibration", "seconds", "rows", collapse_padding=True)
 
     def add(name: str, figures: Mapping[str, float | None], rows: str) -> None:
         auc = figures.get("auc")

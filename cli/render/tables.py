@@ -18,12 +18,12 @@ def make_table(
     """Return a table with a heading for each column, and no lines.
 
     left: columns of text, which are not justified to the right; the first one always is text. wraps: columns whose
-    cells may be wrapped; None for all.
+    cells may be wrapped; None for all columns of text: half a number would be another one.
     """
     table = Table(box=None, pad_edge=False, header_style="bold", collapse_padding=collapse_padding)
     for number, heading in enumerate(headings):
         is_text = number == 0 or heading in left
-        no_wrap = wraps is not None and heading not in wraps
+        no_wrap = not is_text if wraps is None else heading not in wraps
         table.add_column(heading, justify="left" if is_text else "right", no_wrap=no_wrap, overflow="fold")
     return table
 

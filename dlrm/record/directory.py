@@ -88,6 +88,10 @@ class AttemptDirectory:
         """Return the path of the log of a launch process, where the nodes share no directory."""
         return self.logs / f"launch-node-{node}.log"
 
+    def find_launch_log(self, node: int) -> Path:
+        """Return the path of the log of the launch process of a node, as it is in a directory that all nodes share."""
+        return self.launch_log if node == 0 else self.node_log(node)
+
     def uploads_file(self, node: int) -> Path:
         """Return the path of the events of the process that uploads the files of a node to the run's store."""
         return self.path / "uploads" / f"node-{node}.jsonl"

@@ -12,10 +12,12 @@ with Client() as client:                      # finds the service that `dlrm ser
 
 from service.client.client import Client
 from service.client.connection import Connection, ServiceUnknownError, find_connection
+from service.client.download import DownloadError
 from service.client.errors import Problem, ServiceAwayError, ServiceError, ServiceUnreachableError
 from service.client.patience import Patience
 from service.schemas import (
     ApiKey,
+    Artifact,
     Attempt,
     AuditEvent,
     BatchStage,
@@ -31,6 +33,7 @@ from service.schemas import (
     Job,
     JobDetails,
     LoginLink,
+    LogMatch,
     LogPart,
     Metric,
     Progress,

@@ -5,16 +5,19 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
+from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel
 
 from service.client.connection import find_connection
+from service.client.download import Downloader, OnProgress
 from service.client.patience import Patience
 from service.client.transport import Transport
 from service.client.waiting import OnSilence
 from service.schemas import (
     ApiKey,
+    Artifact,
     Attempt,
     AttemptStart,
     AuditEvent,
@@ -27,6 +30,8 @@ from service.schemas import (
     Job,
     JobDetails,
     LoginLink,
+    LogMatch,
+    LogMatches,
     LogPart,
     Metric,
     MetricPage,
@@ -232,6 +237,52 @@ class Client:
             offset=offset,
             tail_lines=tail_lines,
         )
+
+    def search_logs(
+        self,
+        job_id: str,
+        text: str,
+        *,
+        attempt: int | None = None,
+        rank: int | Literal["launch"] = 0,
+        node: int | None = None,
+    ) -> Iterator[LogMatch]:
+        """Yield the lines of one log that contain a text, as far as it is written; the case does not matter.
+
+        attempt, rank, node: as in `logs`.
+        """
+        offset = 0
+        while True:
+            query = {"q": text, "attempt": attempt, "rank": rank, "node": node, "offset": offset}
+            found = self._get(LogMatches, f"/v1/jobs/{job_id}/logs/matches", **query)
+            yield from found.items
+            if found.complete or found.next_offset <= offset:
+                return
+            offset, attempt = found.next_offset, found.attempt
+
+    def artifacts(self, job_id: str) -> Iterator[Artifact]:
+        """Yield what a job has left: its model, complete checkpoints, logs, profiles, scores, outcomes and document."""
+        return self._list_items(f"/v1/jobs/{job_id}/artifacts", Page[Artifact])
+
+    def download(
+        self,
+        job_id: str,
+        name: str = "model",
+        to: Path | str | None = None,
+        *,
+        overwrite: bool = False,
+        on_progress: OnProgress = lambda _, __: None,
+        patience: Patience | None = None,
+    ) -> Path:
+        """Download an artifact, or a file of one, to `to/name`; return that path once all is there and was checked.
+
+        A download that was cut off goes on at the next call. to: the id of the job if omitted, in the present
+        directory. overwrite: replace what is there. on_progress: called with the bytes that are there, and the
+        bytes in all. patience: ten minutes with a service that is away if omitted. Raises DownloadError,
+        ServiceAwayError, and OSError if the files cannot be written.
+        """
+        downloader = Downloader(self._transport, job_id, patience or Patience(), on_progress)
+        return downloader.download(name, Path(to or job_id), overwrite=overwrite)
 
     def follow(self, job_id: str, poll_seconds: float = 1.0, patience: Patience | None = None) -> Iterator[JobDetails]:
         """Yield the job now, and again after each change, until it has ended.

@@ -72,6 +72,14 @@ class Transport:
         query = {name: value for name, value in (params or {}).items() if value is not None}
         return self._send("GET", path, is_repeatable=True, params=query)
 
+    def head(self, path: str) -> Answer:
+        """Send a HEAD request, and return the answer. Retries if the service does not answer."""
+        return self._send("HEAD", path, is_repeatable=True)
+
+    def stream(self, path: str, headers: Mapping[str, str]) -> httpx.Response:
+        """Send a GET request, and return the answer, whose body is yet to be read. Retries until it begins."""
+        return self._send("GET", path, is_repeatable=True, streams=True, headers=headers).response
+
     def post(self, path: str, body: Mapping[str, Any] | None = None, idempotency_key: str | None = None) -> Answer:
         """Send a POST request, and return the answer.
 
@@ -83,13 +91,16 @@ class Transport:
     def delete(self, path: str) -> Answer:
         return self._send("DELETE", path, is_repeatable=False)
 
-    def _send(self, method: str, path: str, *, is_repeatable: bool, **arguments: Any) -> Answer:
+    def _send(self, method: str, path: str, *, is_repeatable: bool, streams: bool = False, **arguments: Any) -> Answer:
         wait = begin_wait(self._timeout_seconds, self._on_silence)
         with wait.tell_of_silence(self._url):
             for pause_seconds in (*RETRY_WAITS_SECONDS, math.inf):
                 try_seconds = max(wait.seconds_left, MIN_TRY_SECONDS)
                 try:
-                    response = self._http.request(method, path, timeout=try_seconds, **arguments)
+                    request = self._http.build_request(method, path, timeout=try_seconds, **arguments)
+                    response = self._http.send(request, stream=streams)
+                    if not response.is_success:
+                        response.read()
                 except httpx.TransportError as error:
                     # A request whose connection failed never reached the service, so any method may be repeated.
                     may_repeat = is_repeatable or isinstance(error, httpx.ConnectError)

@@ -34,6 +34,8 @@ NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
     304: {"description": "The client has this answer already: `If-None-Match` names its `ETag`"}
 }
 """Response of an operation that answers with an entity tag, for its documentation."""
+IS_HEAD = "is_head"
+"""Member of the scope of a request that is true if its body is not wanted: whoever would take long for it need not."""
 PART_BYTES = 2**16
 """Largest part of an answer: as much as the server buffers before it waits for the client."""
 SLOT_SECONDS = 30.0
@@ -83,7 +85,7 @@ class HeadAsGet(HttpMiddleware):
             await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
 
         if scope["method"] == "HEAD":
-            await self._app({**scope, "method": "GET"}, receive, send_without_body)
+            await self._app({**scope, "method": "GET", IS_HEAD: True}, receive, send_without_body)
         else:
             await self._app(scope, receive, send)
 
@@ -118,10 +120,15 @@ def answer_with_tag(request: Request, model: BaseModel) -> Response:
     """Answer with the JSON of `model` and a tag of its content; with 304 and no body if the client has that tag."""
     body = model.model_dump_json().encode()
     tag = f'"{hashlib.sha256(body).hexdigest()[:TAG_CHARACTERS]}"'
-    names = request.headers.get("if-none-match", "").split(",")
-    if any(name.strip().removeprefix("W/") in (tag, "*") for name in names):
+    if has_tag(request, tag):
         return Response(status_code=304, headers={"ETag": tag})
     return Response(body, media_type="application/json", headers={"ETag": tag})
+
+
+def has_tag(request: Request, tag: str) -> bool:
+    """Whether the client has the answer with this tag already, as `If-None-Match` says."""
+    names = request.headers.get("if-none-match", "").split(",")
+    return any(name.strip().removeprefix("W/") in (tag, "*") for name in names)
 
 
 def need_slot(name: str, total: int, share: int) -> Any:

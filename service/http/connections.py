@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import struct
+import sys
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from typing import Any, ClassVar, cast
@@ -25,6 +26,10 @@ MAX_CLOSED_AT_ONCE = 256
 """Connections to close before existing ones are served again."""
 RESET = struct.pack("ii", 1, 0)
 """Value of SO_LINGER with which a closed connection keeps nothing of the kernel's memory."""
+MIN_READ_BYTES = 2**20
+"""Bytes of an answer that a client must take within the time for it to get as much time again."""
+BYTES_ACKED = 120
+"""Offset of the number of bytes that the other side has acknowledged, in the kernel's `tcp_info`."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,7 @@ class ConnectionLimits:
     idle_seconds: int = 20
     """Time that a connection stays open without a request."""
     answer_seconds: float = 60.0
-    """Time for a client to read an answer that does not fit into the buffers of the connection."""
+    """Time for a client to read an answer that does not fit into the buffers of the connection, or MIN_READ_BYTES."""
 
 
 class BoundedProtocol(H11Protocol):
@@ -53,6 +58,8 @@ class BoundedProtocol(H11Protocol):
 
     _header_timer: asyncio.TimerHandle | None = None
     _answer_timer: asyncio.TimerHandle | None = None
+    _num_bytes_read: int = 0
+    """Bytes that the client had taken when the timer was started."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         super().connection_made(transport)
@@ -118,12 +125,24 @@ class BoundedProtocol(H11Protocol):
 
     def _start_answer_timer(self) -> None:
         if self._answer_timer is None:
+            self._num_bytes_read = self._count_bytes_read()
             self._answer_timer = self.loop.call_later(self.limits.answer_seconds, self._abort_unless_read)
 
     def _abort_unless_read(self) -> None:
         self._answer_timer = None
-        if self.transport.get_write_buffer_size():
+        if not self.transport.get_write_buffer_size():
+            return
+        if self._count_bytes_read() - self._num_bytes_read >= MIN_READ_BYTES:
+            # A download of an hour is no reason to end it.
+            self._start_answer_timer()
+        else:
             self._abort()
+
+    def _count_bytes_read(self) -> int:
+        """Return the bytes that the client has taken over this connection; 0 if the kernel does not say."""
+        connected = self.transport.get_extra_info("socket")
+        info = connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, BYTES_ACKED + 8) if connected else b""
+        return int.from_bytes(info[BYTES_ACKED:], sys.byteorder)
 
     def _abort(self) -> None:
         """Close the connection at once, without sending what is left."""

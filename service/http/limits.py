@@ -58,7 +58,9 @@ CONTROL = Threads("control", 8)
 LISTS = Threads("lists", 2)
 """Threads that read lists of jobs and events: 200 of them at once would hold all threads of control for seconds."""
 CURVES = Threads("curves", 1)
-"""Thread that reads curves and logs: a second one would take the second of two cores from all other requests."""
+"""Thread that reads curves: a second one would take the second of two cores from all other requests."""
+FILES = Threads("files", 2)
+"""Threads that read logs and artifacts, a part at a time, so that a slow client holds none."""
 SIGN_INS = Threads("sign-ins", 2)
 """Threads of sign-ins, which anybody may try: they hold up each other alone."""
 INGEST = Threads("ingest", 1)

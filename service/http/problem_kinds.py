@@ -79,6 +79,12 @@ KINDS = {
             "Conflict with the current state",
             "job_01JAR8Z3M5T2Q7W9X4Y6V1N0KD has already ended: SUCCEEDED",
         ),
+        ProblemKind(
+            "files-elsewhere",
+            409,
+            "The service does not see these files",
+            "model of job_01JAR8Z3M5T2Q7W9X4Y6V1N0KD is where the service does not see it: s3://ads/runs/ads/model",
+        ),
         ProblemKind("attempt-ended", 410, "The attempt has ended", "attempt 1 has ended: its reports are closed"),
         ProblemKind("too-large", 413, "The body is too large", "the body exceeds the limit of 1,048,576 bytes"),
         ProblemKind(
@@ -86,6 +92,12 @@ KINDS = {
             415,
             "The body has another type than it should",
             "the content type is text/plain (valid: application/json)",
+        ),
+        ProblemKind(
+            "range-not-satisfiable",
+            416,
+            "There are no such bytes",
+            "there are 1,024 bytes, and bytes=2048- asks for none of them (valid: bytes=0-)",
         ),
         ProblemKind(
             "invalid-request",

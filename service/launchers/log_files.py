@@ -40,13 +40,6 @@ class LogFile(LogText):
             return b""
 
 
-def read_log(path: Path, part: LogRange) -> LogPart:
-    """Read a part of the file `path` as `read_part` does; empty if there is no file yet."""
-    if not path.exists():
-        return LogPart("", part.offset, is_at_end=True)
-    return read_part(LogFile(path), part)
-
-
 def read_part(log: LogText, part: LogRange) -> LogPart:
     """Read a part of a log as UTF-8 text, beginning with the first byte that is left.
 

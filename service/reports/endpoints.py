@@ -1,6 +1,6 @@
-"""Endpoints under /v1/ingest, and for the metrics and logs of a job."""
+"""Endpoints under /v1/ingest, and for the metrics of a job."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
@@ -10,18 +10,17 @@ from service.http.limits import CURVES, INGEST
 from service.http.paging import MAX_SERIAL, Cursor
 from service.http.problem_kinds import may_answer
 from service.http.route import ApiRoute, runs_in
-from service.launchers.protocol import LogName, LogRange
 from service.reports.attempt_ranges import MetricKind
 from service.reports.curves import CurveQuery, CurveReader, parse_names
 from service.reports.ingest import Stream
 from service.reports.pages import MetricQuery, parse_place
 from service.reports.schemas import MAX_INT32, Acknowledged, NewReports
-from service.reports.service import Logs, Reports
-from service.schemas import Curves, LogPart, MetricPage
+from service.reports.service import Reports
+from service.schemas import Curves, MetricPage
 
 router = APIRouter(prefix="/v1", tags=["reports"], route_class=ApiRoute)
 
-LargeAnswer = need_slot("slots for curves and logs", total=4, share=2)
+LargeAnswer = need_slot("slots for curves", total=4, share=2)
 """Dependency of endpoints whose answers may take some megabytes each."""
 AttemptNumber = Annotated[int | None, Query(ge=1, le=MAX_INT32)]
 Rank = Annotated[int, Query(ge=0, le=MAX_INT32)]
@@ -70,20 +69,3 @@ def get_curves(
 ) -> Response:
     query = CurveQuery(*parse_names(names), resolution, since, attempt)
     return Response(curves.read(job_id, principal, query), media_type="application/json")
-
-
-@router.get("/jobs/{job_id}/logs", dependencies=[LargeAnswer])
-@runs_in(CURVES)
-def get_logs(
-    job_id: str,
-    logs: Logs,
-    principal: Viewer,
-    attempt: AttemptNumber = None,
-    rank: Rank | Literal["launch"] = 0,
-    node: Annotated[int, Query(ge=0, le=MAX_INT32, description="with rank=launch: number of the machine")] = 0,
-    offset: Annotated[int, Query(ge=0, le=MAX_SERIAL)] = 0,
-    limit_bytes: Annotated[int, Query(ge=4, le=2**20)] = 65_536,
-    tail_lines: Annotated[int | None, Query(ge=1, le=100_000)] = None,
-) -> LogPart:
-    part = LogRange(offset, limit_bytes, tail_lines)
-    return logs.read(job_id, principal, attempt, LogName(rank, node), part)

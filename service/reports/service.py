@@ -1,4 +1,4 @@
-"""Ingestion of pushed reports; queries of metrics and logs."""
+"""Ingestion of pushed reports; queries of metrics."""
 
 import secrets
 from typing import Annotated
@@ -7,22 +7,18 @@ from sqlalchemy.orm import Session
 
 from dlrm.config import FieldError
 from service.access.principal import Principal
+from service.access.ranks import check_rank
 from service.access.secret import hash_secret
 from service.access.visibility import get_visible_job
 from service.database import Database
-from service.http.problems import ProblemError, conflict, invalid_request, not_found, unauthenticated
+from service.http.problems import ProblemError, conflict, invalid_request, unauthenticated
 from service.ids import is_id
-from service.launchers.protocol import LogName, LogRange
 from service.parts import depend_on
 from service.reports.ingest import AttemptEndedError, BadLineError, GapError, Stream, check_is_open, ingest
 from service.reports.pages import MetricQuery, read_page
 from service.reports.repository import ReportRepository, Sender
 from service.reports.schemas import NewReports
-from service.schemas import AttemptStart, LogPart, MetricPage
-from service.store.attempt_repository import AttemptRepository
-from service.store.models import Attempt, Job
-from service.store.run_facts import RunFacts
-from service.store.states import ACTIVE_STATES
+from service.schemas import AttemptStart, MetricPage
 
 
 class ReportService:
@@ -103,59 +99,3 @@ def _authenticate(session: Session, attempt_id: str, token: str | None) -> Sende
     if sender is None or not is_right:
         raise unauthenticated("the token is not that of this attempt")
     return sender
-
-
-def check_rank(world_size: int, rank: int) -> None:
-    """Raise ProblemError if a job of `world_size` ranks has no such rank."""
-    if rank >= world_size:
-        raise invalid_request([FieldError("rank", f"there is no rank {rank}", f"0 to {world_size - 1}")])
-
-
-class LogService:
-    def __init__(self, database: Database, facts: RunFacts) -> None:
-        self._database = database
-        self._facts = facts
-
-    def read(
-        self, job_id: str, principal: Principal, attempt_number: int | None, name: LogName, part: LogRange
-    ) -> LogPart:
-        """Read a part of a log of the given attempt; None means the last one.
-
-        Raises ProblemError if there is no such job that `principal` may know of, or no such attempt or rank.
-        """
-        with self._database.read() as session:
-            job = get_visible_job(session, job_id, principal)
-            if name.source != "launch":
-                check_rank(job.world_size, name.source)
-                if name.node:
-                    raise invalid_request([FieldError("node", "is for the logs of launch processes", "rank=launch")])
-            attempt = _find_attempt(session, job, attempt_number)
-        if attempt is None:
-            # The job has not started yet, so nothing was written.
-            return LogPart(attempt=1, rank=name.source, text="", next_offset=0, complete=job.finished_at is not None)
-        log_part = self._facts.read_log(job, attempt, name, part)
-        return LogPart(
-            attempt=attempt.number,
-            rank=name.source,
-            text=log_part.text,
-            next_offset=log_part.next_offset,
-            complete=log_part.is_at_end and attempt.state not in ACTIVE_STATES,
-        )
-
-
-Logs = Annotated[LogService, depend_on(LogService)]
-"""Parameter type of an endpoint that needs the service."""
-
-
-def _find_attempt(session: Session, job: Job, number: int | None) -> Attempt | None:
-    """Return the attempt with this number, or the last one where `number` is None; None before the first attempt.
-
-    Raises ProblemError if there is no attempt with this number.
-    """
-    attempts = AttemptRepository(session)
-    if number is None or job.num_attempts == 0 == number - 1:
-        return attempts.get_by_number(job.id, job.num_attempts)
-    attempt = attempts.get_by_number(job.id, number)
-    if attempt is None:
-        raise not_found("attempt", f"{number} of {job.id}")
-    return attempt

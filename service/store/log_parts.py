@@ -1,18 +1,37 @@
 """Logs of attempts whose run directory the service does not see, stored as they were pushed."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
 
 from sqlalchemy import ColumnElement, delete, func, select
 from sqlalchemy.orm import Session
 
+from dlrm.record import RunDirectory
 from service.database.storable import make_storable
 from service.launchers.log_files import LogText
-from service.store.models import StoredLogPart, StreamPosition
+from service.store.models import Attempt, StoredLogPart, StreamPosition
 
 LOG, LAUNCH = "log", "launch"
 """Streams of the logs of ranks, and of launch processes."""
 MAX_LOG_BYTES = 2**22
 """Bytes at the end of each log that are kept at least; what is before them is removed as lines are added."""
+
+
+@dataclass(frozen=True)
+class StoredLogName:
+    """A log in the database, with what is left of it at a time: its bytes from `start` to before `end`."""
+
+    attempt_id: str
+    rank: int
+    stream: str
+    start: int
+    end: int
+
+    @property
+    def num_bytes(self) -> int:
+        return self.end - self.start
 
 
 class LogPartRepository:
@@ -50,6 +69,34 @@ class LogPartRepository:
         last = self._session.execute(parts.order_by(StoredLogPart.start_byte.desc()).limit(1)).one_or_none()
         start, end = first.start_byte if first else 0, last.start_byte + last.num_bytes if last else 0
         return StoredLog(self._session, attempt_id, rank, stream, start, end)
+
+    def list_by_job(self, job_id: str) -> dict[str, StoredLogName]:
+        """Return all logs of a job by their names: the paths that their files have in a run directory."""
+        own = (
+            StoredLogPart.attempt_id == StreamPosition.attempt_id,
+            StoredLogPart.rank == StreamPosition.rank,
+            StoredLogPart.stream == StreamPosition.stream,
+        )
+        part_end = select(StoredLogPart.start_byte + StoredLogPart.num_bytes).where(*own)
+        start = select(func.min(StoredLogPart.start_byte)).where(*own).scalar_subquery()
+        end = part_end.order_by(StoredLogPart.start_byte.desc()).limit(1).scalar_subquery()
+        rows = self._session.execute(
+            select(Attempt.number, Attempt.id, StreamPosition.rank, StreamPosition.stream, start, end)
+            .join(StreamPosition, StreamPosition.attempt_id == Attempt.id)
+            .where(Attempt.job_id == job_id, StreamPosition.stream.in_((LOG, LAUNCH)))
+            .order_by(Attempt.number, StreamPosition.stream, StreamPosition.rank)
+        )
+        nodes: dict[int, count[int]] = {}
+        logs: dict[str, StoredLogName] = {}
+        for number, attempt_id, rank, stream, first, after in rows:
+            directory = RunDirectory(Path()).attempt(number)
+            if stream == LOG:
+                path = directory.rank_log(rank)
+            else:
+                node = next(nodes.setdefault(number, count()))
+                path = directory.find_launch_log(node)
+            logs[path.as_posix()] = StoredLogName(attempt_id, rank, stream, first or 0, after or 0)
+        return logs
 
     def find_launch_rank(self, attempt_id: str, node: int) -> int | None:
         """Return the first rank of a machine, under which its launch process pushes; None if it has not pushed yet.

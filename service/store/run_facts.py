@@ -1,5 +1,7 @@
 """Facts about the runs of jobs: found in their directories where the service sees these, else as they were reported."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,12 +11,12 @@ from pydantic import BaseModel
 from dlrm.config.patterns import is_remote
 from dlrm.record import CheckpointFaultError, CheckpointReport, Outcome, RunDirectory, list_checkpoints
 from service.database import Database
-from service.launchers.log_files import LogFile, find_last_line, read_log, read_part
+from service.launchers.log_files import LogFile, LogText, find_last_line, read_part
 from service.launchers.protocol import LaunchStatus, LogName, LogPart, LogRange
 from service.launchers.registry import Launchers
 from service.store.attempt_repository import AttemptRepository, CheckpointRepository
 from service.store.launches import read_placement
-from service.store.log_parts import LAUNCH, LOG, LogPartRepository
+from service.store.log_parts import LAUNCH, LOG, LogPartRepository, StoredLog, StoredLogName
 from service.store.models import Attempt, Job
 
 
@@ -84,15 +86,32 @@ class RunFacts:
 
     def read_log(self, job: Job, attempt: Attempt, name: LogName, part: LogRange) -> LogPart:
         """Read a part of the log of a rank or of a launch process; empty if nothing was written."""
+        with self.open_log(job, attempt, name) as log:
+            return read_part(log, part) if log.end else LogPart("", part.offset, is_at_end=True)
+
+    @contextmanager
+    def open_log(self, job: Job, attempt: Attempt, name: LogName) -> Generator[LogText]:
+        """Open the log of a rank or of a launch process, which has no bytes if nothing was written."""
         if self.shares_files(job):
-            return read_log(_find_log_file(job, attempt, name), part)
+            directory = RunDirectory(Path(job.run_directory)).attempt(attempt.number)
+            source, node = name.source, name.node
+            yield LogFile(directory.find_launch_log(node) if source == "launch" else directory.rank_log(source))
+            return
         with self._database.read() as session:
             logs = LogPartRepository(session)
             if name.source != "launch":
-                return read_part(logs.open(attempt.id, name.source, LOG), part)
-            if (rank := logs.find_launch_rank(attempt.id, name.node)) is None:
-                return LogPart("", part.offset, is_at_end=True)
-            return read_part(logs.open(attempt.id, rank, LAUNCH), part)
+                yield logs.open(attempt.id, name.source, LOG)
+            elif (rank := logs.find_launch_rank(attempt.id, name.node)) is not None:
+                yield logs.open(attempt.id, rank, LAUNCH)
+            else:
+                yield StoredLog(session, attempt.id, 0, LAUNCH, 0, 0)
+
+    def list_stored_logs(self, job: Job) -> dict[str, StoredLogName]:
+        """Return the logs that a job has pushed, by the names of such files; none if the service sees its files."""
+        if self.shares_files(job):
+            return {}
+        with self._database.read() as session:
+            return LogPartRepository(session).list_by_job(job.id)
 
     def list_checkpoints(self, job: Job) -> list[Checkpoint]:
         """List the complete checkpoints of a job, newest first."""
@@ -134,13 +153,6 @@ class RunFacts:
     def find_image(self, job: Job) -> str | None:
         """Return the container image of the next attempt of a job; None if it runs in none."""
         return self._launchers[job.launcher].find_image(read_placement(job))
-
-
-def _find_log_file(job: Job, attempt: Attempt, name: LogName) -> Path:
-    directory = RunDirectory(Path(job.run_directory)).attempt(attempt.number)
-    if name.source != "launch":
-        return directory.rank_log(name.source)
-    return directory.launch_log if name.node == 0 else directory.node_log(name.node)
 
 
 def _get_parent(place: str) -> str:

@@ -4,6 +4,7 @@ import { showAttempts, sumSeconds } from "./attempts.js";
 import { get, keepUpToDate, request, showCapacity, startHeader } from "./api.js";
 import { Chart } from "./charts.js";
 import { Curves } from "./curves.js";
+import { showDownloads } from "./downloads.js";
 import { showDerived } from "./derived.js";
 import { Events } from "./events.js";
 import {
@@ -120,7 +121,9 @@ async function update() {
   if (page.hidden) showDocument(job);
   page.hidden = false;
   log ??= new Log(byId("log"), byId("rank"), path, job);
+  const version = `${job.state} ${job.num_attempts} ${checkpoints.items[0]?.step}`;
   await Promise.all([showCurves(job), events.update(), log.update(job.num_attempts), showCapacity(bytes)]);
+  await showDownloads(byId("downloads"), path, version);
   showWarnings(byId("warnings"), job, events);
   showAdvice(byId("advice"), events.findLast(BATCH_ADVICE));
   showDerived(byId("derived"), events.findLast("decided")?.details.decisions ?? [], job.derived);

@@ -221,3 +221,13 @@ def test_a_job_is_paused_and_resumed_with_buttons(page: Page, site: Site) -> Non
     expect(page.locator("#attempts tbody tr")).to_have_count(2)
     site.client.cancel(job.id)
     expect(page.locator("#state")).to_have_text("cancelled")
+
+
+def test_what_a_job_has_left_can_be_downloaded(page: Page, site: Site, tmp_path: Path) -> None:
+    job = open_page(page, site, "succeed", "succeeded")
+    page.locator("#downloads summary").click()
+    with page.expect_download() as download:
+        page.locator("#downloads").get_by_role("link", name="attempt-1/logs/rank-0.log").click()
+    assert download.value.suggested_filename == f"{job.id}-attempt-1-logs-rank-0.log"
+    download.value.save_as(tmp_path / "log")
+    assert "grüezi" in (tmp_path / "log").read_text(encoding="utf-8")

@@ -8,10 +8,11 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from service.http.answers import PART_BYTES
 from service.http.connections import ConnectionLimits
 from service.http.request_body import BodyGuard, BodyLimits
 from service.serve import bind_socket, make_server_config
@@ -26,7 +27,7 @@ def make_app(limits: BodyLimits | None = None, is_waiting: threading.Event | Non
     """Make an application that answers `/v1/size` with the size of the body.
 
     `/v1/wait` sets `is_waiting` and is answered after a request to `/go`; the answer of `/large` is more than fits into
-    the buffers of a connection.
+    the buffers of a connection, and `/download` sends as much in parts.
     """
     may_go = threading.Event()
 
@@ -46,11 +47,15 @@ def make_app(limits: BodyLimits | None = None, is_waiting: threading.Event | Non
     def send_much(_: Request) -> Response:
         return Response(b"x" * LARGE_BYTES)
 
+    def send_parts(_: Request) -> Response:
+        return StreamingResponse(b"x" * PART_BYTES for _ in range(LARGE_BYTES // PART_BYTES))
+
     routes = [
         Route("/v1/size", count_bytes, methods=["POST"]),
         Route("/v1/wait", wait, methods=["POST"]),
         Route("/go", go),
         Route("/large", send_much),
+        Route("/download", send_parts),
     ]
     return Starlette(routes=routes, middleware=[Middleware(BodyGuard, limits=limits or BodyLimits())])
 

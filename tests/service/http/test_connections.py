@@ -70,6 +70,16 @@ def test_a_client_that_reads_gets_all_of_a_large_answer() -> None:
         assert len(httpx.get(f"{url}/large").content) == LARGE_BYTES
 
 
+def test_a_client_that_reads_slowly_but_steadily_gets_all_of_a_download() -> None:
+    limits = ConnectionLimits(answer_seconds=SHORT_SECONDS)
+    with serve_app(make_app(), limits) as url, httpx.stream("GET", f"{url}/download") as answer:
+        num_bytes = 0
+        for part in answer.iter_raw(2**20):
+            num_bytes += len(part)
+            time.sleep(SHORT_SECONDS / 8)
+    assert num_bytes == LARGE_BYTES
+
+
 def test_connections_without_requests_make_room_for_those_with_requests() -> None:
     with serve_app(make_app(), ConnectionLimits(max_connections=5)) as url, ExitStack() as stack:
         silent = [stack.enter_context(connect(url)) for _ in range(20)]

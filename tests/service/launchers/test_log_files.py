@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.launchers.log_files import LogFile, find_last_line, read_log
+from service.launchers.log_files import LogFile, find_last_line, read_part
 from service.launchers.protocol import LogRange
 
 
@@ -16,7 +16,7 @@ def test_parts_put_together_are_the_whole_log(
     path.write_bytes(text.encode())
     parts, offset = "", 0
     while True:
-        part = read_log(path, LogRange(offset, limit_bytes))
+        part = read_part(LogFile(path), LogRange(offset, limit_bytes))
         parts, offset = parts + part.text, part.next_offset
         if part.is_at_end:
             break
@@ -26,23 +26,23 @@ def test_parts_put_together_are_the_whole_log(
 def test_half_a_character_at_the_end_is_left_for_the_next_part(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes("grü".encode()[:-1])
-    part = read_log(path, LogRange())
+    part = read_part(LogFile(path), LogRange())
     assert (part.text, part.next_offset) == ("gr", 2)
     path.write_bytes("grüezi".encode())
-    assert read_log(path, LogRange(offset=2)).text == "üezi"
+    assert read_part(LogFile(path), LogRange(offset=2)).text == "üezi"
 
 
 def test_the_last_lines_are_those_that_fit(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text("".join(f"line {number}\n" for number in range(10)))
-    assert read_log(path, LogRange(tail_lines=2)).text == "line 8\nline 9\n"
-    assert read_log(path, LogRange(tail_lines=5, limit_bytes=10)).text == "line 9\n"
-    assert read_log(path, LogRange(tail_lines=99)).text.startswith("line 0\n")
+    assert read_part(LogFile(path), LogRange(tail_lines=2)).text == "line 8\nline 9\n"
+    assert read_part(LogFile(path), LogRange(tail_lines=5, limit_bytes=10)).text == "line 9\n"
+    assert read_part(LogFile(path), LogRange(tail_lines=99)).text.startswith("line 0\n")
 
 
 def test_a_log_that_is_not_there_yet_is_empty(tmp_path: Path) -> None:
-    part = read_log(tmp_path / "log", LogRange(offset=5))
-    assert (part.text, part.next_offset, part.is_at_end) == ("", 5, True)
+    part = read_part(LogFile(tmp_path / "log"), LogRange(offset=5))
+    assert (part.text, part.is_at_end) == ("", True)
     assert find_last_line(LogFile(tmp_path / "log")) == ""
 
 

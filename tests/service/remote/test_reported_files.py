@@ -64,6 +64,20 @@ def test_a_checkpoint_that_is_not_in_the_bucket_yet_does_not_count(attempt: Atte
     assert [item["step"] for item in list_checkpoints(attempt)] == [5]
 
 
+def test_files_that_the_service_does_not_see_are_listed_with_their_place(attempt: Attempt) -> None:
+    attempt.tell("uploaded", **make_checkpoint(5, BUCKET))
+    listed = attempt.get("/artifacts")["items"]
+    place = f"{BUCKET}/checkpoints/step-00000005"
+    assert [(item["name"], item["num_bytes"], item["place"]) for item in listed] == [
+        ("checkpoints/step-00000005", 50, place)
+    ]
+    for name in ("checkpoints/step-00000005", "checkpoints/step-00000005/COMPLETE"):
+        answer = attempt.api.viewer.get(f"/v1/jobs/{attempt.job_id}/artifacts/{name}")
+        assert (answer.status_code, answer.json()["place"]) == (409, place)
+        assert answer.json()["type"] == "urn:dlrm:problem:files-elsewhere"
+    assert attempt.api.viewer.get(f"/v1/jobs/{attempt.job_id}/artifacts/model").status_code == 404
+
+
 def test_removed_checkpoints_are_gone_and_fill_no_list_of_events(attempt: Attempt) -> None:
     for step in (1, 2, 3):
         attempt.tell("checkpoint_saved", **make_checkpoint(step))

@@ -112,3 +112,39 @@ def test_nothing_is_read_or_written_where_the_run_directory_would_be(attempt: At
     push_log(attempt, ["one"])
     directory = Path(attempt.get_job()["run_directory"])
     assert not directory.exists()
+
+
+def test_pushed_logs_are_searched_listed_and_downloaded(attempt: Attempt) -> None:
+    push_log(attempt, LINES)
+    push_log(attempt, ["of the first machine"], stream="launch")
+    push_log(attempt, ["of another machine"], rank=1, stream="launch")
+    found = attempt.get("/logs/matches", q="LINE 7")
+    assert [match["text"] for match in found["items"]] == ["line 7: grüezi \U0001f600"]
+    assert TEXT.encode()[found["items"][0]["offset"] :].startswith(b"line 7")
+    assert not attempt.get("/logs/matches", q="machine", rank="launch", node=5)["items"]
+    listed = {item["name"]: item["num_bytes"] for item in attempt.get("/artifacts")["items"]}
+    assert listed == {
+        "attempt-1/logs/launch.log": 21,
+        "attempt-1/logs/launch-node-1.log": 19,
+        "attempt-1/logs/rank-0.log": len(TEXT.encode()),
+    }
+    below = attempt.get("/artifacts", below="attempt-1/logs/launch.log")["items"]
+    assert [item["num_bytes"] for item in below] == [21]
+    path = f"/v1/jobs/{attempt.job_id}/artifacts/attempt-1/logs"
+    whole = attempt.api.viewer.get(f"{path}/rank-0.log")
+    assert whole.content == TEXT.encode()
+    end = {"Range": "bytes=30-", "If-Range": whole.headers["etag"]}
+    assert attempt.api.viewer.get(f"{path}/rank-0.log", headers=end).content == TEXT.encode()[30:]
+    assert attempt.api.viewer.get(f"{path}/launch-node-1.log").text == "of another machine\n"
+    assert attempt.api.viewer.get(f"{path}/rank-1.log").status_code == 404
+
+
+def test_what_is_left_of_a_log_is_downloaded(attempt: Attempt, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_parts, "MAX_LOG_BYTES", 100)
+    push_log(attempt, LINES, size=1)
+    content = attempt.api.viewer.get(f"/v1/jobs/{attempt.job_id}/artifacts/attempt-1/logs/rank-0.log").content
+    assert TEXT.encode().endswith(content)
+    assert 100 <= len(content) < len(TEXT.encode())
+    assert [match["offset"] for match in attempt.get("/logs/matches", q="line 11")["items"]] == [
+        TEXT.encode().rfind(b"line")
+    ]

@@ -1,0 +1,1 @@
+"""Files that runs leave: artifacts and logs, listed, searched and sent."""
