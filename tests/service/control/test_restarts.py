@@ -12,7 +12,7 @@ import pytest
 import service.launchers.local
 from service.app import Services, create_services
 from service.jobs import actions
-from service.reports.repository import MetricQuery
+from service.reports.pages import MetricQuery
 from service.settings import Settings
 from service.store.models import Job
 from tests.patience import wait_until
