@@ -1,9 +1,9 @@
 """Reports a second that a service stores, and whether a kill loses any: `python -m benchmarks.service_ingest`.
 
-Starts a real service (on SQLite, or on a PostgreSQL server of its own that writes to disk as a real one does) with jobs
-that do nothing. A process pushes reports of steps for all jobs at once, each as soon as its last push is acknowledged.
-Halfway the service is killed and started again; the senders try again. In the end every acknowledged line must be there
-once. All of it shares this machine.
+Starts a real service with jobs that do nothing, on SQLite, or on a PostgreSQL server of its own with fsync. A process
+pushes reports of steps for all jobs at once, each as soon as its last push is acknowledged. Halfway the service is
+killed and started again; the senders try again. In the end every acknowledged line must be there once. All of it shares
+this machine.
 """
 
 import argparse
@@ -12,6 +12,7 @@ import json
 import multiprocessing
 import os
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Generator
@@ -35,13 +36,11 @@ WARM_UP_SECONDS = 3.0
 
 @dataclass(frozen=True)
 class Sending:
-    """What the senders do, for as long as the service has not been told to end."""
+    """Pushes of all jobs to the service at `url`."""
 
     url: str
     num_lines: int
     """Lines of one push."""
-    num_pushes: int
-    """Pushes of each job at most."""
 
 
 class Senders:
@@ -74,8 +73,8 @@ def _send_all(
 
     async def send(job: RunningJob) -> None:
         connection, result = Connection(sending.url, job.token), Result("push")
-        for number in range(sending.num_pushes):
-            first = 1 + number * sending.num_lines
+        while not must_end.value:
+            first = 1 + last_lines[job.job_id]
             lines = [f'{start % seq}"step":{seq},{end}' for seq in range(first, first + sending.num_lines)]
             body = json.dumps({"rank": 0, "stream": "metrics", "first_seq": first, "lines": lines}).encode()
             while True:
@@ -86,8 +85,6 @@ def _send_all(
                 await asyncio.sleep(RETRY_SECONDS)
             last_lines[job.job_id] += sending.num_lines
             num_acknowledged.value += sending.num_lines
-            if must_end.value:
-                return
 
     async def gather() -> None:
         await asyncio.gather(*map(send, jobs))
@@ -131,7 +128,7 @@ def _read_cpu(pid: int, server_pid: int | None) -> tuple[float, float]:
 
 @contextmanager
 def lend_database(kind: str) -> Generator[tuple[str | None, int | None]]:
-    """Lend a database by its URL, None for SQLite, and the id of its server's process."""
+    """Yield the URL of a new database, None for SQLite, and the id of its server's process."""
     if kind == "sqlite":
         yield None, None
         return
@@ -150,6 +147,8 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=100, help="lines of a push")
     parser.add_argument("--seconds", type=float, default=20.0, help="seconds before the kill, and again after it")
     arguments = parser.parse_args()
+    # So that everything that was started is ended here too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory() as name, lend_database(arguments.database) as (url, server_pid):
         directory = Path(name)
         service = make_service(directory, url)
@@ -162,7 +161,7 @@ def main() -> None:
             with service:
                 client = make_client(service.url, service.admin_key)
                 jobs = start_jobs(client, 1, 0, arguments.jobs)
-                senders = Senders(Sending(service.url, arguments.lines, 10**6), jobs)
+                senders = Senders(Sending(service.url, arguments.lines), jobs)
                 time.sleep(WARM_UP_SECONDS)
                 print(measure(senders, service, server_pid, arguments.seconds))  # noqa: T201
                 service.kill()

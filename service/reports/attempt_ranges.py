@@ -1,4 +1,4 @@
-"""Which reports of which attempts count: everything after the start of a later attempt is void."""
+"""Ranges of reports that count: everything after the start of a later attempt is void."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

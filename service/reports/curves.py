@@ -37,7 +37,7 @@ class CurveQuery:
     resolution: int
     since: int
     attempt: int | None
-    """Number of one attempt, everything of which counts; None for what is not void of all attempts."""
+    """Number of one attempt, with its void reports; None for the valid reports of all attempts."""
 
 
 @dataclass

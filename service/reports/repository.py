@@ -49,7 +49,7 @@ class Sender:
 
 @dataclass(frozen=True)
 class LockedJob:
-    """What reports change of a job, and the number of its attempts."""
+    """Columns of a locked job: its progress, which reports change, and the number of its attempts."""
 
     num_attempts: int
     progress: dict[str, Any]

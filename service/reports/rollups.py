@@ -123,7 +123,7 @@ class RollupRepository:
             level += 1
 
     def cut(self, job_id: str, own: AttemptRange) -> None:
-        """Part the buckets of an attempt in which its valid steps end."""
+        """Divide the buckets of an attempt in which its valid steps end into two parts."""
         for level in range(1, self.count_levels(job_id, own.attempt) + 1):
             self._make_level(job_id, own, level, own.last_step, own.last_step)
 

@@ -22,7 +22,7 @@ EVALUATION_NUMBERS = (
     *("train_auc", "train_log_loss", "seconds"),
 )
 STATISTICS = ("min", "max", "mean", "count", "last")
-"""What a bucket has of each number: `count` is the number of values that are not null."""
+"""Statistics of each number of a bucket; `count` is the number of values other than null."""
 
 
 def _make_key(*names: str) -> list[Column[int]]:

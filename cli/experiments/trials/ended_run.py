@@ -34,7 +34,7 @@ CHECKSUM_LETTERS = 12
 
 
 class KnownStep(NamedTuple):
-    """What a curve of evaluations needs of a training step: samples consumed up to it, and the noise scale."""
+    """Training step of a curve of evaluations: samples consumed up to it, and its noise scale."""
 
     step: int
     num_samples: int

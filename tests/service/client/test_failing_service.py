@@ -46,6 +46,7 @@ REQUESTS: dict[str, Callable[[Client], Any]] = {
     "delete": lambda client: client.delete("job_1"),
     "revoke_key": lambda client: client.revoke_key("key_1"),
     "metrics": lambda client: list(client.metrics("job_1")),
+    "curves": lambda client: client.curves("job_1"),
 }
 WAIT_SECONDS = 0.3
 

@@ -8,6 +8,7 @@ from alembic import command
 from sqlalchemy import inspect, text
 from sqlalchemy.orm import Session
 
+from dlrm.record import EvaluationReport, StepReport
 from service.database import Database
 from service.database.migrate import make_config, migrate
 from service.reports.attempt_ranges import AttemptRange
@@ -54,7 +55,7 @@ def fill_old_tables(database: Database) -> None:
 
 
 def add_reports(session: Session, number: int, start: int) -> None:
-    reports = [
+    reports: list[StepReport | EvaluationReport] = [
         make_step(step, seq=step, time=1e9, loss=float(step + number)) for step in range(start + 1, NUM_STEPS + 1)
     ]
     # A step that came twice, a number that was not finite, one that no column holds, and an old trainer's fields.

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from dlrm.record import StartReport, StepReport
+from service.access.principal import Role
+from service.client import Client
 from service.reports import rollups
 from service.reports.repository import ReportRepository
 from service.store.models import Attempt
-from tests.service.api import Api
+from tests.service.api import TEAM, Api
 from tests.service.databases import on_both_databases
 from tests.service.reports.attempts import begin_next_attempt
 from tests.service.reports.steps import make_evaluation, make_step
@@ -214,3 +216,17 @@ def test_a_number_of_more_than_64_bits_is_a_bad_line(api: Api) -> None:
     response = push(api, begin(api), make_step(1, num_samples=2**63))
     assert response.status_code == 422
     assert "num_samples: Input should be less than 9223372036854775808" in response.text
+
+
+def test_the_client_reads_curves_by_their_names(api: Api) -> None:
+    attempt = begin(api)
+    push(api, attempt, StartReport(step=0, evaluated_step=0), *(make_step(step) for step in range(1, 65)))
+    secret = api.services.keys.create("curves", Role.VIEWER, owner=TEAM).key
+    with Client(api.url, secret) as client:
+        curves = client.curves(attempt.job_id, ("num_samples", "loss"), resolution=4, since=20)
+    assert curves.training is not None
+    assert curves.evaluation is None
+    assert (curves.training.steps_per_point, curves.training.steps) == (16, [32, 48, 64])
+    assert curves.training.curves["num_samples"].last == [64 * 32, 64 * 48, 64 * 64]
+    assert curves.training.curves["loss"].max == [0.05882353, 0.03030303, 0.02040816]
+    assert [start.attempt for start in curves.starts] == [1]

@@ -113,8 +113,8 @@ _RECORD_TYPES = {**dict.fromkeys(WHOLE, "numeric"), "dropped": "boolean", "gsnr"
 
 
 def _read_field(name: str, value: str, least: str, greatest: str) -> str:
-    """Return the SQL of a field of a report. Numbers that its column does not hold, or whose sums would not be finite,
-    become the nearest one or null."""
+    """Return the SQL of a field of a report. Whole numbers beyond 64 bits become the nearest one, others beyond LARGEST
+    null, so that their sums are finite."""
     if name == "dropped":
         return f"CASE WHEN {value} THEN 1 ELSE 0 END"
     if name == "gsnr":
