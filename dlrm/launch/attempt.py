@@ -25,6 +25,7 @@ from dlrm.launch.store_process import StoreRefusedError
 from dlrm.launch.watchdog import LOOK_SECONDS, Watchdog
 from dlrm.record import AttemptDirectory, EndReason, Outcome, RunDirectory, sync_directory
 from dlrm.run_store.messages import MessageKind
+from dlrm.trackers.packages import check_packages
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
@@ -64,6 +65,8 @@ def _prepare_and_train(
     check_environment()
     resolved = read_spec(directory, number)
     resources = resolved.job.resources
+    if watchdog.tracking is not None:
+        check_packages(resolved.job.run.trackers)
     check_devices(resources.gpus_per_worker * resources.workers_per_node)
     start_import()
     ranks = list_node_ranks(resources.workers_per_node, watchdog.group)

@@ -40,6 +40,7 @@ from dlrm.record.event_names import (
     SCORES_LOST,
     SHORT_EPOCH,
     TABLES_RESET,
+    TRACKING_FAILED,
     UNREADABLE_REPORT,
     UPLOAD_EVENTS,
     UPLOAD_FAILED,

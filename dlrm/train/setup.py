@@ -160,4 +160,4 @@ def _make_saver(context: RunContext, state: TrainingState, identity: RunIdentity
         run.checkpoint_every_seconds, run.keep_checkpoints, resources.memory, resources.workers_per_node
     )
     ranks, sharers = context.ranks, context.sharers
-    return Saver(directory, state, identity, ranks, reporter, settings, saved_step, context.uploads, sharers)
+    return Saver(directory, state, identity, ranks, reporter, settings, saved_step, context.relay, sharers)

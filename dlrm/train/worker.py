@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlrm.record import EXIT_DONE, EXIT_FAILED, AttemptDirectory, EndReason, Outcome, RunDirectory
-from dlrm.reporting.reporter import NODE_VARIABLE, Reporter, UploadRelay
+from dlrm.reporting.reporter import NODE_VARIABLE, EventRelay, Reporter
 from dlrm.train.stop_request import StopRequest
 from hostinfo.heartbeat import start_heartbeats
 from hostinfo.stop_signals import ignore_stop_signals
@@ -76,16 +76,20 @@ def _join_run(
     resolved = ResolvedJob.model_validate_json(directory.spec.read_bytes())
     torch.set_num_threads(resolved.job.resources.threads_per_worker)
     with join_process_groups(use_cuda=resolved.job.resources.gpus_per_worker > 0) as ranks:
-        uploads = _make_upload_relay(directory, attempt, reporter)
-        yield RunContext(resolved, directory, attempt.profile, ranks, reporter, stop, uploads)
+        files = _list_relayed_files(directory, attempt, has_trackers=bool(resolved.job.run.trackers.names))
+        relay = EventRelay(files, reporter) if files else None
+        yield RunContext(resolved, directory, attempt.profile, ranks, reporter, stop, relay)
 
 
-def _make_upload_relay(directory: RunDirectory, attempt: AttemptDirectory, reporter: Reporter) -> UploadRelay | None:
-    """Return the relay of the uploader's events, on the first rank of a node whose run is kept in a bucket."""
-    if os.environ["LOCAL_RANK"] != "0" or not directory.run_store.exists():
-        return None
-    node = int(os.environ.get(NODE_VARIABLE, "0"))
-    return UploadRelay(attempt, node, reporter)
+def _list_relayed_files(directory: RunDirectory, attempt: AttemptDirectory, *, has_trackers: bool) -> list[Path]:
+    """List the files with events that this rank passes on: the uploader's, on the first rank of a node whose run is
+    kept in a bucket, and on rank 0 the trackers'."""
+    files: list[Path] = []
+    if os.environ["LOCAL_RANK"] == "0" and directory.run_store.exists():
+        files.append(attempt.uploads_file(int(os.environ.get(NODE_VARIABLE, "0"))))
+    if has_trackers and os.environ["RANK"] == "0":
+        files.append(attempt.tracking_events)
+    return files
 
 
 def _report_failure(error: Exception, attempt: AttemptDirectory, rank: int, reporter: Reporter) -> None:

@@ -1,0 +1,20 @@
+"""The packages of trackers, which are installed only where they are wanted."""
+
+from importlib.util import find_spec
+
+from dlrm.config import ConfigError, FieldError, TrackersConfig
+
+
+def check_packages(trackers: TrackersConfig) -> None:
+    """Raise ConfigError if a tracker that a job uses is not installed here; each package has its tracker's name."""
+    errors = [
+        FieldError(
+            f"run.trackers.{name}",
+            f"the package {name} is not installed where the job trains",
+            f"false, or after: pip install 'dlrm-service[{name}]'",
+        )
+        for name in trackers.names
+        if find_spec(name) is None
+    ]
+    if errors:
+        raise ConfigError(errors)
