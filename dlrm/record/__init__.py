@@ -76,6 +76,7 @@ from dlrm.record.metrics import (
     MIN_STEPS_OF_RUN,
     YARDSTICKS,
     Course,
+    YardstickProgress,
     YardstickResult,
     find_yardsticks,
     format_auc,

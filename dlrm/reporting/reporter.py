@@ -47,11 +47,14 @@ class Reporter:
         elif isinstance(report, EvaluationReport):
             self._metric_log.add_evaluation(report)
 
-    def progress(self, phase: Phase, message: str, done_fraction: float | None = None) -> None:
-        """Report that a phase of the whole run has started, or its progress."""
+    def progress(
+        self, phase: Phase, message: str, done_fraction: float | None = None, eta_seconds: float | None = None
+    ) -> None:
+        """Report that a phase of the whole run has started, or its progress. eta_seconds: to the end of the run."""
         if self._is_first_rank:
             log.info("%s %s", phase, message)
-            self._events.write(ProgressReport(phase=phase, done_fraction=done_fraction, message=message))
+            report = ProgressReport(phase=phase, done_fraction=done_fraction, eta_seconds=eta_seconds, message=message)
+            self._events.write(report)
 
     def event(self, name: str, message: str, **details: Any) -> None:
         """Report something that happened to the whole run."""

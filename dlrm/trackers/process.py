@@ -47,7 +47,7 @@ _USER = re.compile(r"//[^/@\s]+@")
 CREDENTIALS = ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN")
 
 
-class _Reports:
+class ReportReader:
     """Steps and evaluations of rank 0, of the earlier attempts first, each once."""
 
     def __init__(self, directory: RunDirectory, number: int) -> None:
@@ -72,7 +72,12 @@ class Feed:
     """
 
     def __init__(
-        self, name: str, make: Callable[[], Tracker], run: TrackedRun, reports: _Reports, warn: Callable[[str], None]
+        self,
+        name: str,
+        make: Callable[[], Tracker],
+        run: TrackedRun,
+        reports: ReportReader,
+        warn: Callable[[str], None],
     ) -> None:
         """Prepare to feed the tracker `name`. warn: called at most once, with a sentence."""
         self._make, self._run, self._reports = make, run, reports
@@ -149,7 +154,7 @@ def make_trackers(config: TrackersConfig) -> dict[str, Callable[[], Tracker]]:
     if config.mlflow is not None:
         trackers["mlflow"] = lambda: import_module("dlrm.trackers.mlflow").Mlflow(config.mlflow)
     if config.wandb is not None:
-        trackers["wandb"] = lambda: import_module("dlrm.trackers.wandb").Wandb(config.wandb)
+        trackers["wandb"] = lambda: import_module("dlrm.trackers.weights_biases").Wandb(config.wandb)
     return trackers
 
 
@@ -200,7 +205,7 @@ def track(directory: RunDirectory, number: int) -> None:
             events.write(EventReport(name=TRACKING_FAILED, message=message))
 
     feeds = [
-        Feed(name, make, run, _Reports(directory, number), warn)
+        Feed(name, make, run, ReportReader(directory, number), warn)
         for name, make in make_trackers(resolved.job.run.trackers).items()
     ]
     for feed in feeds:

@@ -39,6 +39,8 @@ class ReportedProgress(Progress, frozen=True):
                 "message": report.message or None,
                 "done_fraction": self._compute_done_fraction(report),
             }
+            if report.phase == "finishing":
+                changes["eta_seconds"] = report.eta_seconds
         # JSON has no infinite numbers: PostgreSQL would refuse the whole progress.
         finite = {
             name: value for name, value in changes.items() if not isinstance(value, float) or math.isfinite(value)
