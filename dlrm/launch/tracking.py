@@ -21,7 +21,7 @@ what they lack."""
 class Tracking:
     """The process that feeds trackers, from the first report of training to the end of the attempt.
 
-    It starts only then, and with the lowest priority: its imports take no time from the start of the training.
+    It starts only then, and with low priority: its imports take no time from the start of the training.
     """
 
     def __init__(self, directory: RunDirectory, number: int) -> None:
@@ -67,7 +67,7 @@ class Tracking:
         try:
             with self._attempt.tracking_log.open("ab") as output:
                 self._child = subprocess.Popen(
-                    ["nice", "-n", "19", *make_child_command("dlrm.trackers.process", arguments)],
+                    ["nice", *make_child_command("dlrm.trackers.process", arguments)],
                     stdin=subprocess.PIPE,
                     stdout=output,
                     stderr=output,

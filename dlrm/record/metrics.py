@@ -100,7 +100,7 @@ class YardstickProgress(OpenRecord):
     done_fraction: float = 0.0
     """Share that is done, at most: a model may be finished earlier. 0 at its beginning."""
     detail: str = ""
-    """Its work in figures; empty if there is nothing to count."""
+    """Figures of its work; empty if there is nothing to count."""
 
 
 class YardstickResult(OpenRecord):

@@ -91,6 +91,6 @@ class EventRelay:
 
 
 def count_told(attempt: AttemptDirectory, rank: int, names: Collection[str] = UPLOAD_EVENTS - {UPLOADS_LEFT}) -> int:
-    """Count the events with these names that `rank` has passed on: by default those of uploads."""
+    """Count the events with these names that `rank` has passed on; by default they are events of uploads."""
     reports = map(parse_report, SpoolReader(attempt.spool_file(rank, "events")).read(max_lines=10**9))
     return sum(isinstance(report, EventReport) and report.name in names for report in reports)

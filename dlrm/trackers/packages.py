@@ -1,4 +1,4 @@
-"""The packages of trackers, which are installed only where they are wanted."""
+"""The packages of trackers: they are optional."""
 
 from importlib.util import find_spec
 

@@ -1,8 +1,8 @@
 """Writes what a run reports to its trackers: `python -m dlrm.trackers.process RUN_DIRECTORY --attempt N`.
 
 The launch process of rank 0's node starts this program once training has begun, and closes its standard input at the
-end. It reads the spool files of rank 0, those of earlier attempts first, from where each tracker is: nothing waits for
-a tracker, and nothing is lost while one cannot be reached. Its priority is the lowest.
+end. It reads the spool files of rank 0, earlier attempts first, from where each tracker is: nothing waits for a
+tracker, and nothing is lost while one cannot be reached. Its priority is low.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What a tracker does, and what it gets: the description of a run, figures of its reports, and its end."""
+"""The protocol of trackers, and what they get: the description of a run, figures of its reports, and its end."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -23,7 +23,7 @@ class Part:
     name: str
     """BLEND, EXPORT, or the name of a simple model."""
     what: str
-    """What is done, as a phrase."""
+    """Phrase that says what is done."""
     weight: float
     """Time in comparison with the other parts, as measured on logs of 0.3 to 1 million rows."""
 

@@ -1,12 +1,14 @@
 """One rank of a run: `python -m dlrm.train.worker RUN_DIRECTORY --attempt N`, started by `dlrm.launch`."""
 
 import argparse
+import json
 import logging
 import os
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,12 +28,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run_directory", type=Path)
     parser.add_argument("--attempt", type=int, required=True)
+    parser.add_argument("--wait", action="store_true", help="wait for the environment, a line of JSON on stdin")
     arguments = parser.parse_args()
     directory = RunDirectory(arguments.run_directory)
     attempt = directory.attempt(arguments.attempt)
     rank = int(os.environ["RANK"])
-    start_heartbeats(rank)
     _redirect_output(attempt.rank_log(rank))
+    if arguments.wait and not _wait_for_start():
+        return EXIT_DONE
+    start_heartbeats(rank)
     stop = StopRequest()
     stop.listen()
     stop.is_requested |= attempt.stop_request.exists()
@@ -58,6 +63,19 @@ def main() -> int:
     # A signal during the interpreter's shutdown would kill it, and a rank that ended well would count as killed.
     ignore_stop_signals()
     return code
+
+
+def _wait_for_start() -> bool:
+    """Import what takes seconds, wait for the environment of the attempt, and return whether it came."""
+    # An error comes again, and is reported, where the module is needed.
+    with suppress(Exception):
+        for module in ("dlrm.train.run", "sharding.comm.process_groups"):
+            import_module(module)
+    line = sys.stdin.readline()
+    if not line:
+        return False
+    os.environ.update(json.loads(line))
+    return True
 
 
 @contextmanager

@@ -121,22 +121,22 @@ def find_boosted_trees() -> str | None:
 
 
 def fit_boosted_trees(
-    name: str, source: RowSource, max_bytes: int, num_threads: int, tell: Callable[[int], None] = lambda _: None
+    name: str, source: RowSource, max_bytes: int, num_threads: int, on_tree: Callable[[int], None] = lambda _: None
 ) -> BoostedTrees:
     """Fit boosted trees on up to MAX_ROWS rows of `source`. name: the library's, see `find_boosted_trees`.
 
-    max_bytes: bytes of packed rows that are used, at most; the fit takes a few times as much memory. tell: called with
+    max_bytes: bytes of packed rows that are used, at most; the fit takes a few times as much memory. on_tree: called with
     the number of each tree.
     """
     row_numbers = choose_rows(source.num_rows, min(MAX_ROWS, max_bytes // source.row_bytes))
     rows = source.read(row_numbers)
     inputs, matrix = make_tree_inputs(source.schema, rows)
     fit = _fit_lightgbm if name == "lightgbm" else _fit_hist_gradient_boosting
-    return BoostedTrees(inputs, fit(inputs, matrix, rows, num_threads, tell), len(row_numbers))
+    return BoostedTrees(inputs, fit(inputs, matrix, rows, num_threads, on_tree), len(row_numbers))
 
 
 def _fit_lightgbm(
-    inputs: TreeInputs, matrix: Matrix, rows: Rows, num_threads: int, tell: Callable[[int], None]
+    inputs: TreeInputs, matrix: Matrix, rows: Rows, num_threads: int, on_tree: Callable[[int], None]
 ) -> Predict:
     import lightgbm  # pyright: ignore[reportMissingImports]
 
@@ -160,19 +160,19 @@ def _fit_lightgbm(
         for mask in (~is_held_out, is_held_out)
     )
 
-    def tell_tree(environment: Any) -> None:
-        tell(environment.iteration + 1)
+    def count_tree(environment: Any) -> None:
+        on_tree(environment.iteration + 1)
 
     early_stopping = lightgbm.early_stopping(PATIENCE, verbose=False)
     held_out = held_out.set_reference(fitted_on)
     booster = lightgbm.train(
-        settings, fitted_on, MAX_TREES, valid_sets=[held_out], callbacks=[early_stopping, tell_tree]
+        settings, fitted_on, MAX_TREES, valid_sets=[held_out], callbacks=[early_stopping, count_tree]
     )
     return lambda encoded: np.asarray(booster.predict(encoded, raw_score=True))
 
 
 def _fit_hist_gradient_boosting(
-    inputs: TreeInputs, matrix: Matrix, rows: Rows, num_threads: int, tell: Callable[[int], None]
+    inputs: TreeInputs, matrix: Matrix, rows: Rows, num_threads: int, on_tree: Callable[[int], None]
 ) -> Predict:
     from sklearn.ensemble import HistGradientBoostingClassifier
     from threadpoolctl import threadpool_limits
@@ -189,16 +189,16 @@ def _fit_hist_gradient_boosting(
         **settings,
     )
     # It says the number of a tree in its output alone.
-    with threadpool_limits(num_threads, "openmp"), redirect_stdout(_TreeCounter(tell)):
+    with threadpool_limits(num_threads, "openmp"), redirect_stdout(_TreeCounter(on_tree)):
         trees.fit(matrix, rows.labels, sample_weight=rows.weights)
     return trees.decision_function
 
 
 class _TreeCounter(io.TextIOBase):
-    """Output of scikit-learn, of which the lines that begin with the number of a tree, `[7/500]`, are counted."""
+    """Output of scikit-learn that counts the lines with the number of a tree, such as `[7/500]`."""
 
-    def __init__(self, tell: Callable[[int], None]) -> None:
-        self._tell = tell
+    def __init__(self, on_tree: Callable[[int], None]) -> None:
+        self._on_tree = on_tree
         self._num_trees = 0
         self._output = sys.stdout
 
@@ -206,5 +206,5 @@ class _TreeCounter(io.TextIOBase):
         if text.startswith("["):
             self._num_trees += 1
             with redirect_stdout(self._output):
-                self._tell(self._num_trees)
+                self._on_tree(self._num_trees)
         return len(text)

@@ -16,15 +16,15 @@ MAX_EVALUATION_ROWS = 2_000_000
 
 
 def measure_yardsticks(
-    job: JobSpec, dataset: Dataset, tell: Callable[[YardstickProgress], None] = lambda _: None
+    job: JobSpec, dataset: Dataset, on_progress: Callable[[YardstickProgress], None] = lambda _: None
 ) -> Iterator[YardstickResult]:
     """Train the yardsticks that `job` names, one after the other, and yield the result of each.
 
-    tell: called at the beginning of each, and with each tree.
+    on_progress: called at the beginning of each, and with each tree.
     """
     max_bytes = compute_max_bytes(job.resources.memory)
     started = time.monotonic()
-    tell(YardstickProgress(name=LOGISTIC_REGRESSION))
+    on_progress(YardstickProgress(name=LOGISTIC_REGRESSION))
     is_mean = job.model.pooling == "mean"
     logistic = fit_logistic_regression(dataset.train, max_bytes, is_mean=is_mean)
     yield _evaluate(LOGISTIC_REGRESSION, logistic, dataset, started)
@@ -32,13 +32,13 @@ def measure_yardsticks(
     name = find_boosted_trees()
     if job.run.yardsticks == "all" and name is not None:
         started = time.monotonic()
-        tell(YardstickProgress(name=name))
+        on_progress(YardstickProgress(name=name))
 
-        def tell_tree(number: int) -> None:
+        def report_tree(number: int) -> None:
             detail = f"tree {number} of at most {MAX_TREES}"
-            tell(YardstickProgress(name=name, done_fraction=number / MAX_TREES, detail=detail))
+            on_progress(YardstickProgress(name=name, done_fraction=number / MAX_TREES, detail=detail))
 
-        trees = fit_boosted_trees(name, dataset.train, max_bytes, job.resources.num_cores, tell_tree)
+        trees = fit_boosted_trees(name, dataset.train, max_bytes, job.resources.num_cores, report_tree)
         yield _evaluate(name, trees, dataset, started)
 
 

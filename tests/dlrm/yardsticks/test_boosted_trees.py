@@ -52,7 +52,7 @@ def test_trees_learn_what_no_linear_model_can_and_are_counted(capsys: pytest.Cap
     dense = random.normal(size=(3000, 3)).astype(np.float32)
     labels = (dense[:, 0] * dense[:, 1] > 0).astype(np.float32)
     rows = Rows(labels, dense, source.rows.ids, random.exponential(size=3000).astype(np.float32))
-    trees = fit_boosted_trees(name, type(source)(source.schema, rows), 1 << 30, num_threads=1, tell=print)
+    trees = fit_boosted_trees(name, type(source)(source.schema, rows), 1 << 30, num_threads=1, on_tree=print)
     told = capsys.readouterr().out.split()
     assert told == [str(number) for number in range(1, len(told) + 1)]
     assert len(told) > 20
