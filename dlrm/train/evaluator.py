@@ -72,8 +72,8 @@ class Evaluator:
         """Choose the size of evaluation batches.
 
         rows: rows of `dataset` to evaluate on. share_size: samples of a training batch on one rank. keep: takes the
-        step and the scores of each evaluation, on rank 0. on_rows: called with the number of rows that are scored, after
-        each batch.
+        step and the scores of each evaluation, on rank 0. on_rows: called after each batch, with the number of scored
+        rows.
 
         An evaluation batch is no larger, except for MIN_BATCH_SIZE: memory that is enough for training is enough here.
         """

@@ -125,8 +125,8 @@ def fit_boosted_trees(
 ) -> BoostedTrees:
     """Fit boosted trees on up to MAX_ROWS rows of `source`. name: the library's, see `find_boosted_trees`.
 
-    max_bytes: bytes of packed rows that are used, at most; the fit takes a few times as much memory. on_tree: called with
-    the number of each tree.
+    max_bytes: bytes of packed rows that are used, at most; the fit takes a few times as much memory. on_tree: called
+    with the number of each tree.
     """
     row_numbers = choose_rows(source.num_rows, min(MAX_ROWS, max_bytes // source.row_bytes))
     rows = source.read(row_numbers)

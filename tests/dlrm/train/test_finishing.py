@@ -44,7 +44,7 @@ def test_every_part_after_the_last_step_says_what_comes_next_and_moves(
         "comparing the model with LightGBM, 2 of 2 simple models: tree 250 of at most 500; then writing the model",
         "writing the model",
     ]
-    fractions = [report.done_fraction for report in reports]
+    fractions = [report.done_fraction or 0.0 for report in reports]
     assert fractions == sorted(set(fractions))
     assert fractions[0] == 0.0
     assert fractions[-1] < 1.0
