@@ -49,6 +49,8 @@ class Tracking:
         if self._thread.is_alive() and self._child is not None:
             self._failure = "they took too long at the end"
             self._child.kill()
+        if self._failure is None and not self._attempt.tracking_events.exists():
+            return
         try:
             with closing(Reporter(self._attempt, 0)) as reporter:
                 num_told = count_told(self._attempt, 0, {TRACKING_FAILED})

@@ -14,7 +14,13 @@ def check_packages(trackers: TrackersConfig) -> None:
             f"false, or after: pip install 'dlrm-service[{name}]'",
         )
         for name in trackers.names
-        if find_spec(name) is None
+        if not _is_installed(name)
     ]
     if errors:
         raise ConfigError(errors)
+
+
+def _is_installed(name: str) -> bool:
+    """Whether a package is installed: a directory of its name, as trackers leave one, is no package."""
+    spec = find_spec(name)
+    return spec is not None and spec.origin is not None
