@@ -21,7 +21,7 @@ from dlrm.record import EndReason, EvaluationReport, EventReport, PreparedData, 
 from dlrm.reporting.reporter import Reporter
 from tests.dlrm.data.packed_files import prepare_in_cache
 from tests.dlrm.exported_model.model_factory import signed
-from tests.e2e.launching import ONE_RANK, ended, reports_of, start, start_attempt
+from tests.e2e.launching import ONE_RANK, ended, ranks_of, reports_of, start, start_attempt
 from tests.e2e.raw_rows import data_of, write_rows
 from tests.patience import wait_until
 
@@ -211,7 +211,8 @@ def test_a_killed_preparation_is_a_crash_and_the_next_attempt_goes_on(tmp_path: 
     data = data_of(write_rows(tmp_path / "rows.csv", 100_000))
     directory, process = start(tmp_path / "run", data=data, resources=ONE_RANK)
     wait_until(lambda: is_preparing(directory), process)
-    (preparation,) = psutil.Process(process.pid).children()
+    waiting = ranks_of(process).values()
+    (preparation,) = (child for child in psutil.Process(process.pid).children() if child not in waiting)
     os.kill(preparation.pid, signal.SIGKILL)
     code, outcome = ended(directory, process)
     assert (code, outcome.reason) == (1, EndReason.WORKER_CRASHED)
