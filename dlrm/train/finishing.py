@@ -24,20 +24,22 @@ class Part:
     """BLEND, EXPORT, or the name of a simple model."""
     what: str
     """Phrase that says what is done."""
+    number: str
+    """Place among the simple models, such as ", 1 of 2 simple models"; empty if there is no other."""
     weight: float
     """Time in comparison with the other parts, as measured on logs of 0.3 to 1 million rows."""
 
 
 def list_parts(job: JobConfig) -> list[Part]:
     """List the parts of the work after the last step of a job, in their order."""
-    parts = [Part(BLEND, "blending the model with logistic regression", 4.0)] if job.run.blend != "none" else []
+    parts = [Part(BLEND, "blending the model with logistic regression", "", 4.0)] if job.run.blend != "none" else []
     trees = find_boosted_trees() if job.run.yardsticks == "all" else None
     names = [] if job.run.yardsticks == "none" else [LOGISTIC_REGRESSION, *([trees] if trees else [])]
     for number, name in enumerate(names, start=1):
         count = f", {number} of {len(names)} simple models" if len(names) > 1 else ""
         weight = 4.0 if name == LOGISTIC_REGRESSION else 20.0
-        parts.append(Part(name, f"comparing the model with {YARDSTICKS[name]}{count}", weight))
-    return [*parts, Part(EXPORT, "writing the model", 1.0)]
+        parts.append(Part(name, f"comparing the model with {YARDSTICKS[name]}", count, weight))
+    return [*parts, Part(EXPORT, "writing the model", "", 1.0)]
 
 
 class Finishing:
@@ -65,7 +67,7 @@ class Finishing:
         before = sum(earlier.weight for earlier in self._parts[: self._index])
         done = (before + part.weight * done_fraction) / sum(each.weight for each in self._parts)
         eta = (self._reported - self._started) * (1 - done) / done if done >= MIN_ESTIMATE_FRACTION else None
-        message = f"{part.what}: {detail}" if detail else part.what
+        message = f"{part.what}{part.number}" + (f": {detail}" if detail else "")
         message += f"; then {following[0].what}" if following else ""
         self._reporter.progress("finishing", message, done, eta)
 

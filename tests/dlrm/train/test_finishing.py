@@ -36,10 +36,8 @@ def test_every_part_after_the_last_step_says_what_comes_next_and_moves(
     progress.begin(EXPORT)
     reports = read_progress(attempt)
     assert [report.message for report in reports] == [
-        "blending the model with logistic regression; then comparing the model with logistic regression, 1 of 2 simple "
-        "models",
-        "comparing the model with logistic regression, 1 of 2 simple models; then comparing the model with LightGBM, 2 "
-        "of 2 simple models",
+        "blending the model with logistic regression; then comparing the model with logistic regression",
+        "comparing the model with logistic regression, 1 of 2 simple models; then comparing the model with LightGBM",
         "comparing the model with LightGBM, 2 of 2 simple models; then writing the model",
         "comparing the model with LightGBM, 2 of 2 simple models: tree 250 of at most 500; then writing the model",
         "writing the model",
