@@ -5,7 +5,7 @@ TORCH ?= cpu
 VENV := .venv$(if $(filter cuda,$(TORCH)),-cuda)
 BIN := $(VENV)/bin
 NATIVE := sharding/native sharding/native/tables dlrm/native
-LOCKS := $(patsubst %,requirements/%.txt,service kubernetes postgres tables experiments $(TORCH) dev)
+LOCKS := $(patsubst %,requirements/%.txt,service kubernetes postgres tables trackers experiments $(TORCH) dev)
 OPERATORS := setup.py $(wildcard $(patsubst %,%/*.cpp,$(NATIVE)) $(patsubst %,%/*.h,$(NATIVE)))
 READY := $(VENV)/.ready
 # Many tests wait for processes, and leave a core to others. A file is run in one piece: its tests share what they set up.

@@ -7,7 +7,7 @@ queued       from the submission to the decision to start it
 process      to the launch process
 interpreter  to the first report of the preparation: Python, the document, the start of the preparation
 preparation  to the end of the preparation
-ranks        to the first report of rank 0 in training: torch is imported, ranks find each other
+ranks        to the first report of rank 0 in training: the rest of its imports, ranks find each other
 building     to the start of training: rows, plan, model, tables
 step         to the end of the first step
 """

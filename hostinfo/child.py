@@ -38,13 +38,14 @@ def run_child(
     errors: IO[Any] | None = None,
     environment: Mapping[str, str] | None = None,
     is_stopped: Callable[[], bool] = lambda: False,
+    watch: Callable[[], None] = lambda: None,
     max_seconds: float = math.inf,
 ) -> int:
     """Run `module` to its end as a child that never outlives this process, and return its exit code.
 
     output, errors: files for what it prints; None for the output of this process. environment: None for its own.
-    is_stopped: the child is killed once this is true. Raises TimeoutError if it was killed after `max_seconds`, and
-    OSError if it cannot be started.
+    is_stopped: the child is killed once this is true. watch: called several times a second while it runs. Raises
+    TimeoutError if it was killed after `max_seconds`, and OSError if it cannot be started.
     """
     deadline = time.monotonic() + max_seconds
     process = subprocess.Popen(make_child_command(module, arguments), stdout=output, stderr=errors, env=environment)
@@ -53,6 +54,7 @@ def run_child(
             try:
                 return process.wait(POLL_SECONDS)
             except subprocess.TimeoutExpired:
+                watch()
                 if is_stopped():
                     return -signal.SIGKILL
                 if time.monotonic() > deadline:

@@ -339,7 +339,7 @@ class Artifact(Answer, frozen=True):
     name: str
     """Path in the run directory, by which it is downloaded."""
     kind: str
-    """One of `model`, `checkpoint`, `log`, `profile`, `scores`, `outcome`, `document`."""
+    """One of `model`, `checkpoint`, `log`, `profile`, `scores`, `trackers`, `outcome`, `document`."""
     is_directory: bool = False
     """Whether it has several files, which are downloaded as one tar archive, or one by one."""
     num_bytes: int | None = None

@@ -157,6 +157,12 @@ def test_the_service_and_the_command_work_without_torch(binaries: Path) -> None:
     assert "dlrm submit" in run(binaries / "dlrm", "submit", "--help")
 
 
+def test_trackers_are_whole_with_what_is_pinned_for_them(wheel: Path, tmp_path: Path) -> None:
+    binaries = installed(wheel, tmp_path / "environment", "trackers.txt")
+    assert "No broken requirements" in run(binaries / "pip", "check")
+    run(binaries / "python", "-c", "import dlrm.trackers.mlflow, dlrm.trackers.process, dlrm.trackers.tensorboard")
+
+
 def test_a_report_is_made_beside_the_libraries_of_experiments_alone(wheel: Path, tmp_path: Path) -> None:
     binaries = installed(wheel, tmp_path / "environment", "service.txt", "experiments.txt")
     assert "No broken requirements" in run(binaries / "pip", "check")

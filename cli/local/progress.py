@@ -12,8 +12,12 @@ from service.client import Progress
 
 NUM_PLAIN_LINES = 10
 """Number of progress lines during training where stderr is not a terminal, in addition to one line per phase."""
+BEFORE_STEPS = ("starting", "preparing", "loading", "building")
+"""Names of the phases before the first step: their messages say how far they are."""
 PREPARING = "preparing"
-"""Name of the phase whose message contains its progress, in rows."""
+"""Name of the phase in which raw rows are read."""
+FINISHING = "finishing"
+"""Name of the phase after the last step, with a progress of its own."""
 EVALUATING = "evaluating"
 """Name of the phase at whose end the AUC is known."""
 
@@ -52,7 +56,9 @@ class ProgressLine:
             progress = progress.model_copy(update={"auc": None})
         fraction, figures = progress.done_fraction, describe_progress(progress, has_ended=has_ended)
         self._bar.update(self._task, description=f"{label:<10}", completed=fraction or 0.0, figures=figures)
-        work = (progress.message or "") if _is_past_last_step(progress) else ""
+        work = (progress.message or "") if _is_past_last_step(progress) or progress.phase in BEFORE_STEPS else ""
+        # Figures of the work change all the time.
+        work = work.partition(":")[0]
         current = (label, int((fraction or 0.0) * NUM_PLAIN_LINES), work)
         # An evaluation within the run is followed by a line that has its result.
         is_awaited = label == EVALUATING and (fraction or 0.0) < 1.0
@@ -68,14 +74,17 @@ class ProgressLine:
 
 def _is_past_last_step(progress: Progress) -> bool:
     """Whether all steps are made, while the model is measured, compared and written."""
-    return progress.done_fraction is not None and progress.done_fraction >= 1.0
+    return progress.phase == FINISHING or (progress.done_fraction is not None and progress.done_fraction >= 1.0)
 
 
 def describe_progress(progress: Progress, *, has_ended: bool = False) -> str:
     """Format the known values in a fixed order; without the remaining time if the job has ended."""
-    if progress.phase == PREPARING and not has_ended:
+    if progress.phase in BEFORE_STEPS and not has_ended:
         # Any other values come from an earlier attempt.
         return escape_unprintable(progress.message or "")
+    if progress.phase == FINISHING and not has_ended:
+        left = [] if progress.eta_seconds is None else [f"about {format_duration(progress.eta_seconds)} left"]
+        return " · ".join([*left, escape_unprintable(progress.message or "")])
     figures: list[str] = []
     if progress.step is not None and progress.num_steps:
         figures.append(f"step {progress.step:,}/{progress.num_steps:,}")
@@ -86,7 +95,7 @@ def describe_progress(progress: Progress, *, has_ended: bool = False) -> str:
     if progress.samples_per_second is not None:
         figures.append(f"{progress.samples_per_second:,.0f} samples/s")
     if _is_past_last_step(progress) and not has_ended:
-        # Nobody knows how long this takes.
+        # The steps say nothing about how long this takes.
         figures.extend([escape_unprintable(progress.message)] if progress.message else [])
     elif progress.eta_seconds is not None and not has_ended:
         figures.append(f"{format_duration(progress.eta_seconds)} left")

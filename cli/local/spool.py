@@ -101,6 +101,8 @@ class SpoolProgress:
         is_within_run = report.phase in {"training", "evaluating", "saving"}
         done_fraction = self._progress.done_fraction if is_within_run and self._progress.step else report.done_fraction
         self._update(phase=report.phase, message=report.message or None, done_fraction=done_fraction)
+        if report.phase == "finishing":
+            self._update(eta_seconds=report.eta_seconds)
 
     def _resume_at(self, start: StartReport) -> None:
         """Set the progress at the start of training: at a step that an earlier attempt has reached.

@@ -25,11 +25,11 @@ from dlrm.record import (
     RunDirectory,
     are_files_reported,
 )
-from dlrm.reporting.reporter import Reporter, UploadRelay
+from dlrm.reporting.reporter import EventRelay, Reporter
 from hostinfo.process_memory import reset_peak
 from sharding.comm.process_groups import Ranks
 
-TELL_UPLOADS_SECONDS = 1.0
+RELAY_SECONDS = 1.0
 """Seconds between two looks for events of uploads."""
 LOST_PEER_SECONDS = 10.0
 """Seconds that a writing thread gets to finish when the run ends in an error, since other ranks may be gone then."""
@@ -62,14 +62,13 @@ class Saver:
         reporter: Reporter,
         settings: SaveSettings,
         saved_step: int | None = None,
-        uploads: UploadRelay | None = None,
+        relay: EventRelay | None = None,
         sharers: DirectoryRanks | None = None,
     ) -> None:
         """Prepare the first checkpoint.
 
-        saved_step: step of the checkpoint from which the run resumes, if any. uploads: relay of the uploader's events;
-        None on all ranks but the first one of a node, and if the run is not kept in a bucket. sharers: ranks that have
-        the same `directory`; None for all.
+        saved_step: step of the checkpoint from which the run resumes, if any. relay: of the events of processes beside
+        the ranks; None if this rank passes none on. sharers: ranks that have the same `directory`; None for all.
         """
         self._directory = directory
         self._state = state
@@ -81,9 +80,9 @@ class Saver:
         self._writing: _WriteThread | None = None
         self._has_reported_wait = False
         self._saved_step = saved_step
-        self._uploads = uploads
+        self._relay = relay
         self._sharers = sharers or DirectoryRanks.of_all(ranks.rank, ranks.world_size)
-        self._uploads_told_at = 0.0
+        self._relayed_at = 0.0
 
     @property
     def is_ready(self) -> bool:
@@ -171,10 +170,10 @@ class Saver:
         return False
 
     def _collect_finished(self) -> None:
-        """Report the checkpoint that was written meanwhile, or its error, and the events of uploads."""
-        if self._uploads is not None and time.monotonic() - self._uploads_told_at > TELL_UPLOADS_SECONDS:
-            self._uploads_told_at = time.monotonic()
-            self._uploads.tell_new()
+        """Report the checkpoint that was written meanwhile, or its error, and the events of processes beside it."""
+        if self._relay is not None and time.monotonic() - self._relayed_at > RELAY_SECONDS:
+            self._relayed_at = time.monotonic()
+            self._relay.tell_new()
         if self._writing is None or self._writing.is_alive():
             return
         writing, self._writing = self._writing, None

@@ -32,7 +32,7 @@ from dlrm.config.derived import (
 )
 from dlrm.config.document_text import DocumentTextError, decode_document, describe_odd_character, find_line
 from dlrm.config.errors import ConfigError, FieldError, list_constraints, parse_document, translate_errors
-from dlrm.config.identity import EXECUTION_SETTINGS, list_differences, make_identity
+from dlrm.config.identity import EXECUTION_SETTINGS, flatten, list_differences, make_identity
 from dlrm.config.job import JobConfig, JobSpec, parse_job
 from dlrm.config.messages import format_count, format_epochs, format_some
 from dlrm.config.model import ModelConfig
@@ -59,4 +59,5 @@ from dlrm.config.stages import (
     count_validation_rows,
     list_stages,
 )
+from dlrm.config.trackers import MlflowConfig, TrackersConfig, WandbConfig
 from dlrm.config.warm_start_fit import find_warm_start_faults, replace_warm_start_source

@@ -6,6 +6,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from dlrm.config.base import MAX_ROWS, MAX_SECONDS, Auto, Config
 from dlrm.config.errors import invalid
+from dlrm.config.trackers import TrackersConfig
 
 NumEpochs = Annotated[float, Field(gt=0.0, le=1000.0)]
 ValidationFraction = Annotated[float, Field(ge=0.0, le=0.5)]
@@ -74,6 +75,8 @@ class RunSpec(Config):
     yardsticks: Literal["all", "logistic", "none"] = "all"
     """Simple models that the trained one is compared with at the end, on the same evaluation rows. logistic: logistic
     regression; all: boosted trees too, where LightGBM or scikit-learn is installed; none: no comparison."""
+    trackers: TrackersConfig = TrackersConfig()
+    """Experiment trackers that get the run's figures too, such as TensorBoard."""
     seed: int = Field(default=0, ge=0, le=2**63 - 1)
     """Seed of the initial weights and of the order of samples."""
 

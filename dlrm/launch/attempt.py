@@ -3,9 +3,11 @@
 import logging
 import time
 from collections.abc import Collection, Mapping
+from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING
 
-from dlrm.config import ConfigError, ResolvedJob, parse_document
+from dlrm.config import ConfigError, ResolvedJob, format_count, parse_document
 from dlrm.launch.environment import MixedInstallError, NoDeviceError, check_devices, check_environment
 from dlrm.launch.nodes.own_directory import take_document
 from dlrm.launch.nodes.state import NodeResult
@@ -20,11 +22,14 @@ from dlrm.launch.outcomes import (
 from dlrm.launch.preparation import decide_open_fields, fetch_source, prepare_data
 from dlrm.launch.ranks import list_node_ranks, run_ranks, start_import
 from dlrm.launch.reports import ServiceReports
+from dlrm.launch.standby import StandbyRanks
 from dlrm.launch.stopper import Stopper
 from dlrm.launch.store_process import StoreRefusedError
 from dlrm.launch.watchdog import LOOK_SECONDS, Watchdog
 from dlrm.record import AttemptDirectory, EndReason, Outcome, RunDirectory, sync_directory
+from dlrm.reporting.reporter import Reporter
 from dlrm.run_store.messages import MessageKind
+from dlrm.trackers.packages import check_packages
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
@@ -64,18 +69,29 @@ def _prepare_and_train(
     check_environment()
     resolved = read_spec(directory, number)
     resources = resolved.job.resources
+    if watchdog.tracking is not None:
+        check_packages(resolved.job.run.trackers)
     check_devices(resources.gpus_per_worker * resources.workers_per_node)
     start_import()
     ranks = list_node_ranks(resources.workers_per_node, watchdog.group)
-    with reports.push_ranks(ranks):
+    with reports.push_ranks(ranks), closing(StandbyRanks(directory, number, resolved, ranks)) as standby:
+        tell = partial(_tell_start, directory.attempt(number), ranks[0])
+        tell("starting processes")
         prepared = _prepare_in_turn(directory, number, resolved, ranks[0], stopper, watchdog)
         if isinstance(prepared, Outcome):
             result = make_result(prepared, is_cause=not watchdog.has_given_up)
         else:
-            failures = None if watchdog.has_given_up else run_ranks(directory, prepared, number, stopper, watchdog)
+            tell(f"starting {format_count(len(ranks), 'rank')}")
+            failures = None if watchdog.has_given_up else run_ranks(prepared, stopper, watchdog, standby)
             result = _make_part_result(directory.attempt(number), failures, watchdog)
         _wait_for_uploads(result, ranks[0], stopper, watchdog)
     return result
+
+
+def _tell_start(attempt: AttemptDirectory, first_rank: int, message: str) -> None:
+    """Report what is started now; a rank continues in the same reports."""
+    with closing(Reporter(attempt, first_rank)) as reporter:
+        reporter.progress("starting", message)
 
 
 def _wait_for_uploads(result: NodeResult, rank: int, stopper: Stopper, watchdog: Watchdog) -> None:

@@ -25,6 +25,7 @@ from dlrm.launch.nodes.state import Announcement, NodeResult, NodeState
 from dlrm.launch.outcomes import decide_outcome, make_stopped_outcome
 from dlrm.launch.stopper import Stopper
 from dlrm.launch.store_process import StoreProcess, StoreRefusedError
+from dlrm.launch.tracking import Tracking
 from dlrm.launch.watchdog import Watchdog
 from dlrm.record import (
     EXIT_FAILED,
@@ -126,6 +127,7 @@ def _run_in_store(invocation: Invocation, store: StoreProcess | None) -> int:
             settle(attempt, Outcome(state="failed", reason=EndReason.BAD_INPUT, message=str(error)), [])
         )
     timeout_seconds = resolved.job.run.peer_timeout_seconds
+    tracking = Tracking(directory, number) if resolved.job.run.trackers.names else None
     if place is None:
         _write_spec_for_nodes(directory, number, resolved, 1)
 
@@ -133,7 +135,7 @@ def _run_in_store(invocation: Invocation, store: StoreProcess | None) -> int:
             states = {0: NodeState(host=find_host_name(), result=result)}
             return settle(attempt, decide_outcome(states, None), result.rank_ends)
 
-        return invocation.run_watched(number, Watchdog(timeout_seconds, None, stopper, store), settle_alone)
+        return invocation.run_watched(number, Watchdog(timeout_seconds, None, stopper, store, tracking), settle_alone)
     try:
         allowed = list_allowed_numbers(resolved)
         announcement = make_announcement(directory, number, allowed[-1], timeout_seconds)
@@ -149,7 +151,7 @@ def _run_in_store(invocation: Invocation, store: StoreProcess | None) -> int:
         return invocation.finish(settle(attempt, Outcome(state="failed", reason=reason, message=str(error)), []))
     return invocation.run_watched(
         number,
-        Watchdog(timeout_seconds, group, stopper, store),
+        Watchdog(timeout_seconds, group, stopper, store, tracking),
         lambda result: conclude(group, attempt, result, timeout_seconds),
     )
 

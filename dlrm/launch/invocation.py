@@ -86,7 +86,10 @@ class Invocation:
         watchdog.close()
         # Never both: the one that comes later waits for the end of the process.
         is_concluding.acquire()
-        return self.finish(conclude(result))
+        outcome = conclude(result)
+        if watchdog.tracking is not None:
+            watchdog.tracking.close(outcome)
+        return self.finish(outcome)
 
 
 def parse_arguments(description: str) -> argparse.Namespace:

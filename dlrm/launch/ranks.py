@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from dlrm.config import ResolvedJob
 from dlrm.launch.nodes.group import NodeGroup, get_index
 from dlrm.launch.nodes.rendezvous import get_announcement
+from dlrm.launch.standby import WORKER, StandbyRanks
 from dlrm.launch.stopper import Stopper
 from dlrm.launch.watchdog import Watchdog
-from dlrm.record import RunDirectory
 from dlrm.reporting.reporter import NODE_VARIABLE
 from hostinfo.child import make_child_command
 
@@ -43,10 +43,10 @@ def _import_elastic() -> None:
 
 
 def run_ranks(
-    directory: RunDirectory, resolved: ResolvedJob, attempt: int, stopper: Stopper, watchdog: Watchdog
+    resolved: ResolvedJob, stopper: Stopper, watchdog: Watchdog, standby: StandbyRanks
 ) -> "dict[int, ProcessFailure] | None":
     """Run the ranks of this node to their end, and return the failures by rank; None if a stop was requested before
-    they started."""
+    they started. standby: ranks that wait to begin."""
     if stopper.is_requested:
         return None
     # Imported late: importing torch takes seconds, and an error in the document is reported before that.
@@ -60,9 +60,10 @@ def run_ranks(
     if stopper.is_requested or watchdog.has_given_up:
         return None
     with watchdog.watch_ranks(list_node_ranks(resources.workers_per_node, watchdog.group)):
-        program, *arguments = make_child_command("dlrm.train.worker", [str(directory.path), "--attempt", str(attempt)])
+        program, *arguments = make_child_command(WORKER, standby.arguments)
         try:
-            elastic_launch(config, program)(*arguments)
+            with standby.serve_elastic():
+                elastic_launch(config, program)(*arguments)
         except ChildFailedError as error:
             return error.failures
     return {}

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pydantic import ValidationError
 
 from dlrm.record import UPLOADS_LEFT, RunDirectory
-from dlrm.reporting.reporter import Reporter, UploadRelay, count_told
+from dlrm.reporting.reporter import EventRelay, Reporter, count_told
 from dlrm.run_store.messages import Message, MessageKind
 from hostinfo.child import make_child_command
 
@@ -101,7 +101,8 @@ class StoreProcess:
         deadline, tell_at = time.monotonic() + limit_seconds, 0.0
         self._ask()
         reporter = Reporter(self._attempt, rank)
-        relay = UploadRelay(self._attempt, self.node, reporter, num_told=count_told(self._attempt, rank))
+        num_told = count_told(self._attempt, rank)
+        relay = EventRelay([self._attempt.uploads_file(self.node)], reporter, num_told)
         message: Message | None = None
         try:
             while time.monotonic() < deadline and not self._is_over and not is_stopped():

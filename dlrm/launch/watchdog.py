@@ -12,6 +12,7 @@ import psutil
 from dlrm.launch.nodes.group import LostNode, NodeGroup
 from dlrm.launch.stopper import Stopper
 from dlrm.launch.store_process import StoreProcess
+from dlrm.launch.tracking import Tracking
 from hostinfo.heartbeat import RankMonitor, SilentRank
 
 log = logging.getLogger(__name__)
@@ -29,16 +30,23 @@ class Watchdog:
     """The silence that was noticed, if any; whoever waits for ranks or other nodes asks here whether to go on."""
 
     def __init__(
-        self, timeout_seconds: float, group: NodeGroup | None, stopper: Stopper, store: StoreProcess | None = None
+        self,
+        timeout_seconds: float,
+        group: NodeGroup | None,
+        stopper: Stopper,
+        store: StoreProcess | None = None,
+        tracking: Tracking | None = None,
     ) -> None:
         """Prepare to watch.
 
         timeout_seconds: silence from which on a rank or node counts as lost. group: the nodes of the attempt; None for
         a single node. store: process that keeps the run in a bucket; None if it is not kept in one.
+        tracking: process that feeds trackers; None if it feeds none.
         """
         self.timeout_seconds = timeout_seconds
         self.group = group
         self.store = store
+        self.tracking = tracking
         self._stopper = stopper
         self._has_passed_on = False
         self._monitor: RankMonitor | None = None
@@ -114,10 +122,10 @@ class Watchdog:
             self._stopper.pass_on()
 
     def _kill_children(self) -> None:
-        """Kill all children, except for the one that uploads what the ranks have left."""
-        spared = None if self.store is None else self.store.pid
+        """Kill all children, except for those that upload what the ranks have left and feed trackers."""
+        spared = [helper.pid for helper in (self.store, self.tracking) if helper is not None]
         for child in psutil.Process().children():
-            if child.pid == spared:
+            if child.pid in spared:
                 continue
             with contextlib.suppress(psutil.Error):
                 child.kill()

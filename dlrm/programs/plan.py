@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypedDict
 
-from dlrm.config import DataFacts, ModelConfig, ResolvedJob, resolve_with_rows
+from dlrm.config import ConfigError, DataFacts, ModelConfig, ResolvedJob, resolve_with_rows
 from dlrm.config.patterns import is_remote
 from dlrm.data.errors import DataError
 from dlrm.planning.machine_resources import (
@@ -42,6 +42,7 @@ from dlrm.planning.sizes import Sizes, UnknownSizesError
 from dlrm.planning.table_sizes import Place, find_table_sizes
 from dlrm.programs.json_lines import fail
 from dlrm.record import NoModelError, RunDirectory, TrainedModel
+from dlrm.trackers.packages import check_packages
 from hostinfo.fast_exit import skip_last_collection
 from hostinfo.process_memory import limit_memory
 from sharding.planner import PlanError
@@ -91,8 +92,10 @@ RESULT_FIELDS = (
 def make_plan_line(
     resolved: ResolvedJob, run_directory: RunDirectory | None, limits: Limits | None = None, place: Place = "here"
 ) -> str:
-    """Plan a job and return the result line. Raises DataError, TooLargeError and ImportError."""
+    """Plan a job and return the result line. Raises ConfigError, DataError, TooLargeError and ImportError."""
     started = time.perf_counter()
+    if place == "here":
+        check_packages(resolved.job.run.trackers)
     fields: dict[str, Any] = dict.fromkeys(RESULT_FIELDS)
     try:
         sizes = find_table_sizes(resolved, run_directory, place)
@@ -193,7 +196,7 @@ def main() -> int:
     try:
         resolved = ResolvedJob.model_validate(request["resolved"])
         line = make_plan_line(resolved, run_directory, request["limits"], request["place"])
-    except (DataError, TooLargeError) as error:
+    except (ConfigError, DataError, TooLargeError) as error:
         return fail(error)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] in ("dlrm", "sharding"):

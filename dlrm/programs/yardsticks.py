@@ -1,6 +1,7 @@
 """Measures simple models on the rows of a run: `python -m dlrm.programs.yardsticks RUN_DIRECTORY`.
 
-Prints one line of JSON for each model once it is measured, a `dlrm.record.YardstickResult`. Which ones is a setting of
+Prints one line of JSON for each model once it is measured, a `dlrm.record.YardstickResult`, and lines of progress
+before it, `dlrm.record.YardstickProgress`. Which ones is a setting of
 the run, `run.yardsticks`. A run starts this program at its end; a stop signal ends it at once, and so does the kernel
 where memory is short, before it ends the run.
 """
@@ -33,7 +34,7 @@ def main() -> int:
     resolved = ResolvedJob.model_validate_json(directory.spec.read_bytes())
     prepared = PreparedData.read(directory.data)
     dataset = open_data(resolved.job.data, resolved.data_roots, prepared and Path(prepared.directory))
-    for result in measure_yardsticks(resolved.job, dataset):
+    for result in measure_yardsticks(resolved.job, dataset, lambda progress: print_line(progress.model_dump())):
         print_line(result.model_dump())
     return EXIT_DONE
 

@@ -7,6 +7,7 @@
   run-store.json  uploaded/step-00001200  source/
   checkpoints/step-00001200/…  COMPLETE
   blend.safetensors
+  trackers/tensorboard/  trackers/mlflow.db  trackers/wandb/
   scores/step-00001200.npy  labels.npy  scores.json
   model/
 """
@@ -96,6 +97,15 @@ class AttemptDirectory:
         """Return the path of the events of the process that uploads the files of a node to the run's store."""
         return self.path / "uploads" / f"node-{node}.jsonl"
 
+    @property
+    def tracking_events(self) -> Path:
+        """File with the warnings of the process that feeds trackers; absent without any."""
+        return self.path / "tracking.jsonl"
+
+    @property
+    def tracking_log(self) -> Path:
+        return self.logs / "trackers.log"
+
     def create(self) -> None:
         self.logs.mkdir(parents=True, exist_ok=True)
         self.spool.mkdir(parents=True, exist_ok=True)
@@ -174,6 +184,11 @@ class RunDirectory:
     def scores(self) -> ScoresDirectory:
         """Directory of the scores of the evaluation rows, absent where the job does not ask for them."""
         return ScoresDirectory(self.path / "scores")
+
+    @property
+    def trackers(self) -> Path:
+        """Directory of the files of experiment trackers; absent where the job uses none."""
+        return self.path / "trackers"
 
     @property
     def model(self) -> Path:

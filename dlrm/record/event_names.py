@@ -55,6 +55,8 @@ CHECKPOINT_SAVED, CHECKPOINTS_REMOVED, MODEL_SAVED = "checkpoint_saved", "checkp
 reported only if the service does not see the run directory."""
 UPLOAD_EVENTS = frozenset({UPLOADED, UPLOAD_RECOVERED, UPLOAD_FAILED, UPLOADS_LEFT, CHECKPOINTS_REMOVED})
 """Events of the uploading process; a rank or the launch process passes them on."""
+TRACKING_FAILED = "tracking_failed"
+"""Name of the warning that an experiment tracker lacks figures of the run."""
 UNREADABLE_REPORT = "unreadable_report"
 """Name of the event in the place of a line that the service could not read."""
 
@@ -67,6 +69,7 @@ WARNINGS = frozenset(
         CANNOT_GROW,
         GRAPHS_NOT_USED,
         SCORES_LOST,
+        TRACKING_FAILED,
         UPLOAD_FAILED,
         UPLOADS_LEFT,
         "bad_row",

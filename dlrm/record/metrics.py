@@ -100,6 +100,18 @@ class Course(OpenRecord):
             return None
 
 
+class YardstickProgress(OpenRecord):
+    """Progress of one simple model, in a line before its result."""
+
+    kind: Literal["progress"] = "progress"
+    name: str
+    """Name of the model, a key of YARDSTICKS."""
+    done_fraction: float = 0.0
+    """Share that is done, at most: a model may be finished earlier. 0 at its beginning."""
+    detail: str = ""
+    """Figures of its work; empty if there is nothing to count."""
+
+
 class YardstickResult(OpenRecord):
     """Quality of one simple model on the evaluation rows of a run, and what it took."""
 

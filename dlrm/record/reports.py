@@ -16,7 +16,9 @@ from dlrm.record.numbers import Count, FreeJson, Measure, Time
 Details = TypeVar("Details", bound=BaseModel)
 
 RunSamples = Annotated[Count | None, Field(ge=1)]
-Phase = Literal["preparing", "loading", "building", "training", "evaluating", "saving"]
+Phase = Literal["starting", "preparing", "loading", "building", "training", "evaluating", "saving", "finishing"]
+"""Phases of an attempt. starting: its processes start; finishing: what comes after the last step, until the model is
+written."""
 
 
 class _Line(Record):
@@ -155,12 +157,16 @@ class EvaluationReport(_Line):
 
 
 class ProgressReport(_Line):
-    """Progress of a phase before or after training."""
+    """Progress of a phase before training, after it, or of an evaluation or checkpoint within it."""
 
     kind: Literal["progress"] = "progress"
     phase: Phase
     done_fraction: Measure = None
+    """Share of the phase that is done; null if it is not known."""
+    eta_seconds: Measure = None
+    """Estimated seconds to the end of the run; null if they are not known, and in reports of earlier versions."""
     message: str = ""
+    """Work that is done now, and what comes next."""
 
 
 class EventReport(_Line):

@@ -1,6 +1,8 @@
-"""Reports of one rank, written to its spool files; events of the process that uploads are passed on there."""
+"""Reports of one rank, written to its spool files; events of processes beside the ranks are passed on there."""
 
 import logging
+from collections.abc import Collection, Iterable
+from pathlib import Path
 from typing import Any
 
 from dlrm.record import (
@@ -45,11 +47,14 @@ class Reporter:
         elif isinstance(report, EvaluationReport):
             self._metric_log.add_evaluation(report)
 
-    def progress(self, phase: Phase, message: str, done_fraction: float | None = None) -> None:
-        """Report that a phase of the whole run has started, or its progress."""
+    def progress(
+        self, phase: Phase, message: str, done_fraction: float | None = None, eta_seconds: float | None = None
+    ) -> None:
+        """Report that a phase of the whole run has started, or its progress. eta_seconds: to the end of the run."""
         if self._is_first_rank:
             log.info("%s %s", phase, message)
-            self._events.write(ProgressReport(phase=phase, done_fraction=done_fraction, message=message))
+            report = ProgressReport(phase=phase, done_fraction=done_fraction, eta_seconds=eta_seconds, message=message)
+            self._events.write(report)
 
     def event(self, name: str, message: str, **details: Any) -> None:
         """Report something that happened to the whole run."""
@@ -70,24 +75,22 @@ class Reporter:
                 log.error("the disk is full: the last %d report(s) of %s are lost", writer.num_unwritten, writer.path)
 
 
-class UploadRelay:
-    """Passes the events of the process that uploads on to the reports of a rank, each once."""
+class EventRelay:
+    """Passes the events of processes beside the ranks on to the reports of a rank, each once."""
 
-    def __init__(self, attempt: AttemptDirectory, node: int, reporter: Reporter, num_told: int = 0) -> None:
-        """Start after the first `num_told` events."""
-        self._reader = SpoolReader(attempt.uploads_file(node), num_told)
+    def __init__(self, files: Iterable[Path], reporter: Reporter, num_told: int = 0) -> None:
+        """Start after the first `num_told` events of each of `files`, which may be absent yet."""
+        self._readers = [SpoolReader(file, num_told) for file in files]
         self._reporter = reporter
 
     def tell_new(self) -> None:
         """Report the events that have come since the last call."""
-        for line in self._reader.read():
-            report = parse_report(line)
+        for report in (parse_report(line) for reader in self._readers for line in reader.read()):
             if isinstance(report, EventReport):
                 self._reporter.rank_event(report.name, report.message, **report.details)
 
 
-def count_told(attempt: AttemptDirectory, rank: int) -> int:
-    """Count the events of uploads that `rank` has passed on."""
+def count_told(attempt: AttemptDirectory, rank: int, names: Collection[str] = UPLOAD_EVENTS - {UPLOADS_LEFT}) -> int:
+    """Count the events with these names that `rank` has passed on; by default they are events of uploads."""
     reports = map(parse_report, SpoolReader(attempt.spool_file(rank, "events")).read(max_lines=10**9))
-    names = [report.name for report in reports if isinstance(report, EventReport)]
-    return sum(name in UPLOAD_EVENTS and name != UPLOADS_LEFT for name in names)
+    return sum(isinstance(report, EventReport) and report.name in names for report in reports)

@@ -11,6 +11,7 @@ from dlrm.model import FirstOrder
 from dlrm.record import BLEND_FAILED, BLEND_SHARE, BLENDED
 from dlrm.train.child_program import STOPPED, run_program
 from dlrm.train.context import RunContext
+from dlrm.train.finishing import BLEND, Finishing
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ class BlendedModel:
     evaluation rows, and its log-loss on the validation rows."""
 
 
-def blend_chosen_model(context: RunContext, schema: DataSchema, checkpoint: Path) -> BlendedModel:
+def blend_chosen_model(context: RunContext, schema: DataSchema, checkpoint: Path, finishing: Finishing) -> BlendedModel:
     """Blend the model of a checkpoint, if the job asks for it and a blend can be chosen. Not collective.
 
     A failure is reported, and never raised. Raises BlendStoppedError at once if a stop is requested: a model that
@@ -39,7 +40,7 @@ def blend_chosen_model(context: RunContext, schema: DataSchema, checkpoint: Path
     reporter = context.reporter
     if context.resolved.job.run.blend == "none":
         return BlendedModel()
-    reporter.progress("evaluating", "blending the model with logistic regression")
+    finishing.begin(BLEND)
     try:
         output = _run_program(context, schema, checkpoint)
     except BlendStoppedError:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from dlrm.checkpoint.sharing import DirectoryRanks
 from dlrm.config import ResolvedJob
 from dlrm.record import ProfileDirectory, RunDirectory
-from dlrm.reporting.reporter import Reporter, UploadRelay
+from dlrm.reporting.reporter import EventRelay, Reporter
 from dlrm.train.stop_request import StopRequest
 from sharding.comm.process_groups import Ranks
 
@@ -21,9 +21,8 @@ class RunContext:
     ranks: Ranks
     reporter: Reporter
     stop: StopRequest
-    uploads: UploadRelay | None = None
-    """Relay of the uploader's events; None on all ranks but the first one of a node, and if the run is not kept in a
-    bucket."""
+    relay: EventRelay | None = None
+    """Relay of the events of processes beside the ranks; None if this rank passes none on."""
 
     @property
     def sharers(self) -> DirectoryRanks:

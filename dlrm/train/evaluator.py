@@ -67,11 +67,13 @@ class Evaluator:
         chunk_size: int,
         stop: StopRequest,
         keep: Callable[[int, Scores], None] | None = None,
+        on_rows: Callable[[int], None] = lambda _: None,
     ) -> None:
         """Choose the size of evaluation batches.
 
         rows: rows of `dataset` to evaluate on. share_size: samples of a training batch on one rank. keep: takes the
-        step and the scores of each evaluation, on rank 0.
+        step and the scores of each evaluation, on rank 0. on_rows: called after each batch, with the number of scored
+        rows.
 
         An evaluation batch is no larger, except for MIN_BATCH_SIZE: memory that is enough for training is enough here.
         """
@@ -84,6 +86,7 @@ class Evaluator:
         self._chunk_size = chunk_size
         self._stop = stop
         self._keep = keep
+        self._on_rows = on_rows
         self._share_size = _choose_share_size(self._rows.num_rows, ranks.world_size, share_size)
         self._baselines: dict[str, float | None] = {}
         """Metrics of trivial models by name, the same at every evaluation; empty before the first one."""
@@ -135,6 +138,7 @@ class Evaluator:
                 for start in range(0, self._share_size, self._chunk_size):
                     end = min(start + self._chunk_size, self._share_size)
                     logits.append(self._model(batch.dense[start:end], pooled.read_chunk(start, end)))
+                self._on_rows(min((len(labels) + 1) * self._share_size * world_size, self._rows.num_rows))
                 labels.append(torch.where(batch.mask > 0, batch.labels, torch.nan))
                 # A copy: on a GPU the weights are a part of the batch's block, which would stay.
                 weights.append(batch.weights.clone())

@@ -1,20 +1,25 @@
 """Compares the model of a run with simple models, and warns where it is worse."""
 
+import json
 import logging
 import os
 import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 
 from dlrm.record import (
     FEW_EVALUATION_ROWS,
     YARDSTICKS,
     EvaluationSource,
+    SpoolReader,
+    YardstickProgress,
     YardstickResult,
     format_auc,
     list_quality_warnings,
 )
 from dlrm.train.child_program import run_program
 from dlrm.train.context import RunContext
+from dlrm.train.finishing import Finishing
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +29,9 @@ YARDSTICK, YARDSTICKS_FAILED = "yardstick", "yardsticks_failed"
 """Names of the events."""
 
 
-def compare_with_yardsticks(context: RunContext, metrics: Mapping[str, float | None]) -> dict[str, float | None]:
+def compare_with_yardsticks(
+    context: RunContext, metrics: Mapping[str, float | None], finishing: Finishing
+) -> dict[str, float | None]:
     """Measure simple models on the rows of a run, and return `metrics` with their figures.
 
     metrics: final metrics of the run. Reports each result, and what the figures say against the model of the run. A
@@ -33,9 +40,8 @@ def compare_with_yardsticks(context: RunContext, metrics: Mapping[str, float | N
     reporter = context.reporter
     merged = dict(metrics)
     if context.resolved.job.run.yardsticks != "none":
-        reporter.progress("evaluating", "comparing the model with simple ones")
         try:
-            for result in _measure(context):
+            for result in _measure(context, finishing):
                 merged |= result.to_metrics()
                 reporter.event(YARDSTICK, _describe(result), **result.to_metrics())
         except Exception as error:
@@ -50,24 +56,36 @@ def compare_with_yardsticks(context: RunContext, metrics: Mapping[str, float | N
     return merged
 
 
-def _measure(context: RunContext) -> list[YardstickResult]:
+def _measure(context: RunContext, finishing: Finishing) -> list[YardstickResult]:
     """Run the program that measures simple models, and return what it has measured by its end.
 
     Raises OSError if it cannot be started, and ValueError if it prints what is no result.
     """
     # elastic sets the threads of a rank; the other ranks are idle by now.
     environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
-    with tempfile.TemporaryFile() as output:
+    results: list[YardstickResult] = []
+    with tempfile.NamedTemporaryFile() as output:
+        lines = SpoolReader(Path(output.name))
+
+        def read() -> None:
+            for line in lines.read():
+                if "kind" not in json.loads(line):
+                    results.append(YardstickResult.model_validate_json(line))
+                elif (progress := YardstickProgress.model_validate_json(line)).done_fraction:
+                    finishing.move(progress.done_fraction, progress.detail)
+                else:
+                    finishing.begin(progress.name)
+
         failure = run_program(
             "dlrm.programs.yardsticks",
             [str(context.directory.path)],
             context.stop,
             output=output,
             environment=environment,
+            watch=read,
             max_seconds=MAX_SECONDS,
         )
-        output.seek(0)
-        results = [YardstickResult.model_validate_json(line) for line in output if line.endswith(b"\n")]
+        read()
     if failure is not None:
         context.reporter.event(YARDSTICKS_FAILED, f"the comparison of the model with simple ones {failure}")
     return results

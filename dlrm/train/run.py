@@ -26,6 +26,7 @@ from dlrm.train.best_model import choose_model
 from dlrm.train.blend import BlendStoppedError, blend_chosen_model
 from dlrm.train.context import RunContext
 from dlrm.train.final_metrics import make_final_metrics
+from dlrm.train.finishing import EXPORT, Finishing, list_parts
 from dlrm.train.kept_scores import choose_scores
 from dlrm.train.quality import compare_with_yardsticks
 from dlrm.train.run_events import report_advice, report_step_parts
@@ -68,12 +69,13 @@ def run(context: RunContext) -> Outcome:
     if context.ranks.rank == 0:
         if job.run.keep_scores and chosen.evaluation is not None:
             choose_scores(directory.scores, reporter, chosen.evaluation.step)
+        finishing = Finishing(reporter, list_parts(job))
         try:
-            blended = blend_chosen_model(context, dataset.schema, chosen.checkpoint)
+            blended = blend_chosen_model(context, dataset.schema, chosen.checkpoint, finishing)
         except BlendStoppedError:
             return _make_stopped_outcome(progress, f"stopped before the model was blended; checkpoint: {checkpoint}")
-        metrics = compare_with_yardsticks(context, metrics | blended.metrics)
-        reporter.progress("saving", "writing the model")
+        metrics = compare_with_yardsticks(context, metrics | blended.metrics, finishing)
+        finishing.begin(EXPORT)
         export_model(chosen.checkpoint, directory.model, resolved, dataset, metrics, blended.first_order)
         _report_model(reporter, directory)
     return Outcome(state="succeeded", reason=reason, message=message, step=progress.step, metrics=metrics)

@@ -23,6 +23,7 @@ from dlrm.record import GRAPHS_NOT_USED
 from dlrm.train.build import Parts, PlannedTables, TrainRows, build_parts, plan_tables
 from dlrm.train.context import RunContext
 from dlrm.train.evaluator import Evaluator
+from dlrm.train.finishing import EvaluationProgress
 from dlrm.train.kept_scores import keep_scores
 from dlrm.train.profiler import create_on_all_machines, make_profiler
 from dlrm.train.run_events import (
@@ -42,6 +43,7 @@ from sharding.comm.collectives import run_on_all_ranks
 @contextmanager
 def open_trainer(context: RunContext, dataset: Dataset, identity: RunIdentity) -> Iterator[Trainer]:
     """Set up a trainer, and end its threads after the block. Collective. Raises DataError, CheckpointError."""
+    context.reporter.progress("building", "planning the tables")
     planned = _plan_on_rank0(context, dataset)
     context = replace(context, resolved=planned.resolved)
     resolved, ranks, reporter = context.resolved, context.ranks, context.reporter
@@ -75,19 +77,26 @@ def _make_trainer(
     run = resolved.job.run
     keep = partial(keep_scores, context.directory.scores, context.reporter) if run.keep_scores else None
 
-    def make_evaluator(rows: RowSource) -> Evaluator:
-        sizes = resolved.share_size, resolved.chunk_size
-        is_kept = rows is dataset.evaluation
+    def make_evaluator(rows: RowSource, what: str) -> Evaluator:
         return Evaluator(
-            parts.model, parts.tables, dataset, rows, ranks, *sizes, context.stop, keep if is_kept else None
+            parts.model,
+            parts.tables,
+            dataset,
+            rows,
+            ranks,
+            resolved.share_size,
+            resolved.chunk_size,
+            context.stop,
+            keep if rows is dataset.evaluation else None,
+            EvaluationProgress(context.reporter, rows.num_rows, what),
         )
 
     train_sample = sample_train_rows(dataset, run.num_train_eval_rows)
     return Trainer(
         step=parts.step,
-        evaluate=make_evaluator(dataset.evaluation),
-        validate=None if dataset.validation is None else make_evaluator(dataset.validation),
-        measure_train=None if train_sample is None else make_evaluator(train_sample),
+        evaluate=make_evaluator(dataset.evaluation, "evaluation rows"),
+        validate=None if dataset.validation is None else make_evaluator(dataset.validation, "validation rows"),
+        measure_train=None if train_sample is None else make_evaluator(train_sample, "training rows"),
         rates=LearningRates(resolved.job, stages.num_run_rows, stages.stages[0]),
         reporter=context.reporter,
         stop=context.stop,
@@ -160,4 +169,4 @@ def _make_saver(context: RunContext, state: TrainingState, identity: RunIdentity
         run.checkpoint_every_seconds, run.keep_checkpoints, resources.memory, resources.workers_per_node
     )
     ranks, sharers = context.ranks, context.sharers
-    return Saver(directory, state, identity, ranks, reporter, settings, saved_step, context.uploads, sharers)
+    return Saver(directory, state, identity, ranks, reporter, settings, saved_step, context.relay, sharers)

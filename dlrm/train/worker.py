@@ -1,17 +1,19 @@
 """One rank of a run: `python -m dlrm.train.worker RUN_DIRECTORY --attempt N`, started by `dlrm.launch`."""
 
 import argparse
+import json
 import logging
 import os
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlrm.record import EXIT_DONE, EXIT_FAILED, AttemptDirectory, EndReason, Outcome, RunDirectory
-from dlrm.reporting.reporter import NODE_VARIABLE, Reporter, UploadRelay
+from dlrm.reporting.reporter import NODE_VARIABLE, EventRelay, Reporter
 from dlrm.train.stop_request import StopRequest
 from hostinfo.heartbeat import start_heartbeats
 from hostinfo.stop_signals import ignore_stop_signals
@@ -26,12 +28,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run_directory", type=Path)
     parser.add_argument("--attempt", type=int, required=True)
+    parser.add_argument("--wait", action="store_true", help="wait for the environment, a line of JSON on stdin")
     arguments = parser.parse_args()
     directory = RunDirectory(arguments.run_directory)
     attempt = directory.attempt(arguments.attempt)
     rank = int(os.environ["RANK"])
-    start_heartbeats(rank)
     _redirect_output(attempt.rank_log(rank))
+    if arguments.wait and not _wait_for_start():
+        return EXIT_DONE
+    start_heartbeats(rank)
     stop = StopRequest()
     stop.listen()
     stop.is_requested |= attempt.stop_request.exists()
@@ -60,6 +65,19 @@ def main() -> int:
     return code
 
 
+def _wait_for_start() -> bool:
+    """Import what takes seconds, wait for the environment of the attempt, and return whether it came."""
+    # An error comes again, and is reported, where the module is needed.
+    with suppress(Exception):
+        for module in ("dlrm.train.run", "sharding.comm.process_groups"):
+            import_module(module)
+    line = sys.stdin.readline()
+    if not line:
+        return False
+    os.environ.update(json.loads(line))
+    return True
+
+
 @contextmanager
 def _join_run(
     directory: RunDirectory, attempt: AttemptDirectory, reporter: Reporter, stop: StopRequest
@@ -76,16 +94,20 @@ def _join_run(
     resolved = ResolvedJob.model_validate_json(directory.spec.read_bytes())
     torch.set_num_threads(resolved.job.resources.threads_per_worker)
     with join_process_groups(use_cuda=resolved.job.resources.gpus_per_worker > 0) as ranks:
-        uploads = _make_upload_relay(directory, attempt, reporter)
-        yield RunContext(resolved, directory, attempt.profile, ranks, reporter, stop, uploads)
+        files = _list_relayed_files(directory, attempt, has_trackers=bool(resolved.job.run.trackers.names))
+        relay = EventRelay(files, reporter) if files else None
+        yield RunContext(resolved, directory, attempt.profile, ranks, reporter, stop, relay)
 
 
-def _make_upload_relay(directory: RunDirectory, attempt: AttemptDirectory, reporter: Reporter) -> UploadRelay | None:
-    """Return the relay of the uploader's events, on the first rank of a node whose run is kept in a bucket."""
-    if os.environ["LOCAL_RANK"] != "0" or not directory.run_store.exists():
-        return None
-    node = int(os.environ.get(NODE_VARIABLE, "0"))
-    return UploadRelay(attempt, node, reporter)
+def _list_relayed_files(directory: RunDirectory, attempt: AttemptDirectory, *, has_trackers: bool) -> list[Path]:
+    """List the files with events that this rank passes on: the uploader's, on the first rank of a node whose run is
+    kept in a bucket, and on rank 0 the trackers'."""
+    files: list[Path] = []
+    if os.environ["LOCAL_RANK"] == "0" and directory.run_store.exists():
+        files.append(attempt.uploads_file(int(os.environ.get(NODE_VARIABLE, "0"))))
+    if has_trackers and os.environ["RANK"] == "0":
+        files.append(attempt.tracking_events)
+    return files
 
 
 def _report_failure(error: Exception, attempt: AttemptDirectory, rank: int, reporter: Reporter) -> None:

@@ -6,7 +6,10 @@ ids is the number of its ids.
 """
 
 import importlib.util
+import io
+import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,19 +120,24 @@ def find_boosted_trees() -> str | None:
     return "hist_gradient_boosting" if importlib.util.find_spec("sklearn") is not None else None
 
 
-def fit_boosted_trees(name: str, source: RowSource, max_bytes: int, num_threads: int) -> BoostedTrees:
+def fit_boosted_trees(
+    name: str, source: RowSource, max_bytes: int, num_threads: int, on_tree: Callable[[int], None] = lambda _: None
+) -> BoostedTrees:
     """Fit boosted trees on up to MAX_ROWS rows of `source`. name: the library's, see `find_boosted_trees`.
 
-    max_bytes: bytes of packed rows that are used, at most; the fit takes a few times as much memory.
+    max_bytes: bytes of packed rows that are used, at most; the fit takes a few times as much memory. on_tree: called
+    with the number of each tree.
     """
     row_numbers = choose_rows(source.num_rows, min(MAX_ROWS, max_bytes // source.row_bytes))
     rows = source.read(row_numbers)
     inputs, matrix = make_tree_inputs(source.schema, rows)
     fit = _fit_lightgbm if name == "lightgbm" else _fit_hist_gradient_boosting
-    return BoostedTrees(inputs, fit(inputs, matrix, rows, num_threads), len(row_numbers))
+    return BoostedTrees(inputs, fit(inputs, matrix, rows, num_threads, on_tree), len(row_numbers))
 
 
-def _fit_lightgbm(inputs: TreeInputs, matrix: Matrix, rows: Rows, num_threads: int) -> Predict:
+def _fit_lightgbm(
+    inputs: TreeInputs, matrix: Matrix, rows: Rows, num_threads: int, on_tree: Callable[[int], None]
+) -> Predict:
     import lightgbm  # pyright: ignore[reportMissingImports]
 
     settings = {
@@ -151,13 +159,21 @@ def _fit_lightgbm(inputs: TreeInputs, matrix: Matrix, rows: Rows, num_threads: i
         )
         for mask in (~is_held_out, is_held_out)
     )
+
+    def count_tree(environment: Any) -> None:
+        on_tree(environment.iteration + 1)
+
     early_stopping = lightgbm.early_stopping(PATIENCE, verbose=False)
     held_out = held_out.set_reference(fitted_on)
-    booster = lightgbm.train(settings, fitted_on, MAX_TREES, valid_sets=[held_out], callbacks=[early_stopping])
+    booster = lightgbm.train(
+        settings, fitted_on, MAX_TREES, valid_sets=[held_out], callbacks=[early_stopping, count_tree]
+    )
     return lambda encoded: np.asarray(booster.predict(encoded, raw_score=True))
 
 
-def _fit_hist_gradient_boosting(inputs: TreeInputs, matrix: Matrix, rows: Rows, num_threads: int) -> Predict:
+def _fit_hist_gradient_boosting(
+    inputs: TreeInputs, matrix: Matrix, rows: Rows, num_threads: int, on_tree: Callable[[int], None]
+) -> Predict:
     from sklearn.ensemble import HistGradientBoostingClassifier
     from threadpoolctl import threadpool_limits
 
@@ -169,8 +185,26 @@ def _fit_hist_gradient_boosting(inputs: TreeInputs, matrix: Matrix, rows: Rows, 
         validation_fraction=HELD_OUT_FRACTION,
         n_iter_no_change=PATIENCE,
         random_state=0,
+        verbose=2,
         **settings,
     )
-    with threadpool_limits(num_threads, "openmp"):
+    # It says the number of a tree in its output alone.
+    with threadpool_limits(num_threads, "openmp"), redirect_stdout(_TreeCounter(on_tree)):
         trees.fit(matrix, rows.labels, sample_weight=rows.weights)
     return trees.decision_function
+
+
+class _TreeCounter(io.TextIOBase):
+    """Output of scikit-learn that counts the lines with the number of a tree, such as `[7/500]`."""
+
+    def __init__(self, on_tree: Callable[[int], None]) -> None:
+        self._on_tree = on_tree
+        self._num_trees = 0
+        self._output = sys.stdout
+
+    def write(self, text: str) -> int:
+        if text.startswith("["):
+            self._num_trees += 1
+            with redirect_stdout(self._output):
+                self._on_tree(self._num_trees)
+        return len(text)

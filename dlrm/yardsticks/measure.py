@@ -1,13 +1,13 @@
 """Measures yardsticks: trains one and evaluates it on the evaluation rows of a run."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from dlrm.config import JobSpec
 from dlrm.data.dataset import Dataset
 from dlrm.metrics.binary import compute_binary_metrics
-from dlrm.record import LOGISTIC_REGRESSION, YardstickResult
-from dlrm.yardsticks.boosted_trees import BoostedTrees, find_boosted_trees, fit_boosted_trees
+from dlrm.record import LOGISTIC_REGRESSION, YardstickProgress, YardstickResult
+from dlrm.yardsticks.boosted_trees import MAX_TREES, BoostedTrees, find_boosted_trees, fit_boosted_trees
 from dlrm.yardsticks.logistic import LogisticRegression, fit_logistic_regression
 from dlrm.yardsticks.rows import choose_rows, compute_max_bytes, score_rows
 
@@ -15,10 +15,16 @@ MAX_EVALUATION_ROWS = 2_000_000
 """Evaluation rows that are used, at most."""
 
 
-def measure_yardsticks(job: JobSpec, dataset: Dataset) -> Iterator[YardstickResult]:
-    """Train the yardsticks that `job` names, one after the other, and yield the result of each."""
+def measure_yardsticks(
+    job: JobSpec, dataset: Dataset, on_progress: Callable[[YardstickProgress], None] = lambda _: None
+) -> Iterator[YardstickResult]:
+    """Train the yardsticks that `job` names, one after the other, and yield the result of each.
+
+    on_progress: called at the beginning of each, and with each tree.
+    """
     max_bytes = compute_max_bytes(job.resources.memory)
     started = time.monotonic()
+    on_progress(YardstickProgress(name=LOGISTIC_REGRESSION))
     is_mean = job.model.pooling == "mean"
     logistic = fit_logistic_regression(dataset.train, max_bytes, is_mean=is_mean)
     yield _evaluate(LOGISTIC_REGRESSION, logistic, dataset, started)
@@ -26,7 +32,13 @@ def measure_yardsticks(job: JobSpec, dataset: Dataset) -> Iterator[YardstickResu
     name = find_boosted_trees()
     if job.run.yardsticks == "all" and name is not None:
         started = time.monotonic()
-        trees = fit_boosted_trees(name, dataset.train, max_bytes, job.resources.num_cores)
+        on_progress(YardstickProgress(name=name))
+
+        def report_tree(number: int) -> None:
+            detail = f"tree {number} of at most {MAX_TREES}"
+            on_progress(YardstickProgress(name=name, done_fraction=number / MAX_TREES, detail=detail))
+
+        trees = fit_boosted_trees(name, dataset.train, max_bytes, job.resources.num_cores, report_tree)
         yield _evaluate(name, trees, dataset, started)
 
 

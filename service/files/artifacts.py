@@ -16,6 +16,7 @@ _PATTERNS = {
     "log": "attempt-*/logs/*.log",
     "profile": "attempt-*/profile",
     "scores": "scores",
+    "trackers": "trackers",
     "outcome": "attempt-*/outcome.json",
     "document": "spec.json",
 }

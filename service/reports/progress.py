@@ -63,6 +63,8 @@ class ReportedProgress(Progress, frozen=True):
                 "message": report.message or None,
                 "done_fraction": self._compute_done_fraction(report),
             }
+            if report.phase == "finishing":
+                changes["eta_seconds"] = report.eta_seconds
         return self._change(changes)
 
     def carry_over(self) -> "ReportedProgress":

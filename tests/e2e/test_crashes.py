@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from dlrm.record import EndReason, read_rank_ends
-from tests.e2e.launching import ended, processes_of, reports_of, start
+from tests.e2e.launching import ended, processes_of, ranks_of, reports_of, start
+from tests.e2e.raw_rows import data_of, write_rows
 from tests.patience import wait_until
 
 ENDLESS = {"epochs": 500, "eval_every_fraction": 1.0}
@@ -57,6 +58,19 @@ def test_the_first_rank_to_fail_is_named_and_not_the_one_that_lost_it(
     assert outcome.rank == 1
     end = next(end for end in read_rank_ends(directory.attempt(1).rank_ends) if end.rank == 1)
     assert end.exit_code == {"exit": 3, "abort": -signal.SIGABRT}.get(fault, 1)
+
+
+@pytest.mark.slow
+def test_a_rank_that_is_killed_while_it_waits_for_the_rows_ends_the_attempt(tmp_path: Path):
+    rows = data_of(write_rows(tmp_path / "rows.csv", 50_000))
+    directory, process = start(tmp_path / "run", data=rows, resources={"workers_per_node": 2})
+    ranks = wait_until(lambda: len(found := ranks_of(process)) == 2 and found, process)
+    assert not directory.data.exists(), "the rows are not prepared yet"
+    ranks[1].kill()
+    code, outcome = ended(directory, process)
+    assert (code, outcome.reason, outcome.rank) == (1, EndReason.WORKER_CRASHED, 1)
+    assert "SIGKILL" in outcome.message
+    assert processes_of(directory) == []
 
 
 @pytest.mark.slow

@@ -97,13 +97,19 @@ function restartText(job) {
   return `attempt ${job.num_attempts + 1} starts ${seconds > 0 ? `in ${duration(seconds)}` : "now"}`;
 }
 
+/** Phases before the first step and after the last one, whose messages say how far they are. */
+const PHASES_WITHOUT_STEPS = new Set(["starting", "preparing", "loading", "building", "finishing"]);
+
 /** Describe the progress of a job: phase, its message, step and time left. */
 export function progressText(job) {
   const { phase, message, step, num_steps, eta_seconds } = job.progress;
   const parts = [];
   const isStarted = job.state === "STARTING" || job.state === "RUNNING";
   if (isStarted && phase !== "training") parts.push(phase ?? "starting");
-  if (isStarted && phase === "preparing") return [...parts, message].filter(Boolean).join(" · ");
+  if (isStarted && PHASES_WITHOUT_STEPS.has(phase)) {
+    const left = phase === "finishing" && isKnown(eta_seconds) ? `about ${duration(eta_seconds)} left` : "";
+    return [...parts, message, left].filter(Boolean).join(" · ");
+  }
   if (isKnown(step) && num_steps) parts.push(`step ${integer(step)} of ${integer(num_steps)}`);
   if (isStarted && isKnown(eta_seconds)) parts.push(`${duration(eta_seconds)} left`);
   if (isKnown(job.restarts_at)) parts.push(restartText(job));

@@ -173,3 +173,13 @@ def test_what_people_should_see_is_kept_apart_from_what_is_merely_noted(
         assert spool.progress.read().noise_scale == 900.0
     assert (spool.said, spool.progress.warnings) == (said, warnings)
     assert (spool.progress.advice and spool.progress.advice.message) == ("a" if name == "batch_advice" else None)
+
+
+def test_work_after_the_last_step_is_shown_with_what_it_does_and_its_remaining_time(tmp_path: Path) -> None:
+    with spool_in(tmp_path) as spool:
+        message = "comparing the model with LightGBM: tree 9 of at most 500; then writing the model"
+        spool.report(step(10))
+        spool.report(ProgressReport(phase="finishing", done_fraction=0.4, eta_seconds=30.0, message=message))
+        seen = spool.progress.read()
+        assert seen.done_fraction == 0.4
+        assert describe_progress(seen) == f"about 30 s left · {message}"

@@ -6,9 +6,10 @@ import pytest
 
 from dlrm.config import JobConfig, resolve
 from dlrm.data.open import open_data
-from dlrm.record import EventReport, RunDirectory, find_yardsticks
+from dlrm.record import EventReport, ProgressReport, RunDirectory, SpoolReader, find_yardsticks, parse_report
 from dlrm.reporting.reporter import Reporter
 from dlrm.train.context import RunContext
+from dlrm.train.finishing import Finishing, list_parts
 from dlrm.train.quality import compare_with_yardsticks
 from dlrm.train.stop_request import StopRequest
 from sharding.comm.process_groups import Ranks
@@ -37,7 +38,8 @@ def make_context(ranks: Ranks, path: Path, *, is_stop_requested: bool = False) -
 
 
 def compare(ranks: Ranks, path: Path, is_stop_requested: bool) -> dict[str, float | None]:
-    return compare_with_yardsticks(make_context(ranks, path, is_stop_requested=is_stop_requested), METRICS)
+    context = make_context(ranks, path, is_stop_requested=is_stop_requested)
+    return compare_with_yardsticks(context, METRICS, Finishing(context.reporter, list_parts(JOB.job)))
 
 
 def read_events(path: Path) -> dict[str, EventReport]:
@@ -58,6 +60,14 @@ def test_the_metrics_of_a_run_get_those_of_logistic_regression(rank_pools: RankP
     assert f"{result.auc:.4f}" in events["worse_than_logistic_regression"].message
     assert "0.6000" in events["worse_than_constant"].message
     assert "yardsticks_failed" not in events
+    [told] = [
+        parse_report(line) for line in SpoolReader(RunDirectory(tmp_path).attempt(1).spool_file(0, "events")).read(1)
+    ]
+    assert isinstance(told, ProgressReport)
+    assert (told.phase, told.message) == (
+        "finishing",
+        "comparing the model with logistic regression; then writing the model",
+    )
 
 
 def test_a_comparison_that_fails_changes_nothing_and_is_reported(rank_pools: RankPools, tmp_path: Path) -> None:

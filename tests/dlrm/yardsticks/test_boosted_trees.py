@@ -43,7 +43,7 @@ def test_the_label_rate_of_a_training_row_comes_from_rows_of_other_folds() -> No
         assert encoded[row, 1] == pytest.approx(rate, rel=1e-5)
 
 
-def test_trees_learn_what_no_linear_model_can() -> None:
+def test_trees_learn_what_no_linear_model_can_and_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     name = find_boosted_trees()
     if name is None:
         pytest.skip("neither LightGBM nor scikit-learn is installed")
@@ -52,7 +52,10 @@ def test_trees_learn_what_no_linear_model_can() -> None:
     dense = random.normal(size=(3000, 3)).astype(np.float32)
     labels = (dense[:, 0] * dense[:, 1] > 0).astype(np.float32)
     rows = Rows(labels, dense, source.rows.ids, random.exponential(size=3000).astype(np.float32))
-    trees = fit_boosted_trees(name, type(source)(source.schema, rows), 1 << 30, num_threads=1)
+    trees = fit_boosted_trees(name, type(source)(source.schema, rows), 1 << 30, num_threads=1, on_tree=print)
+    told = capsys.readouterr().out.split()
+    assert told == [str(number) for number in range(1, len(told) + 1)]
+    assert len(told) > 20
     assert trees.num_rows == 3000
     area = auc(labels, trees.predict(rows))
     assert area is not None

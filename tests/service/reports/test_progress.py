@@ -86,3 +86,13 @@ def test_a_number_that_json_does_not_have_changes_nothing() -> None:
     endless = STEP.model_copy(update={"step": 4, "samples_per_second": float("inf"), "loss": float("nan")})
     progress = ReportedProgress().apply(STEP).apply(endless)
     assert (progress.step, progress.samples_per_second, progress.loss) == (4, 50.0, 0.5)
+
+
+def test_work_after_the_last_step_has_a_progress_and_a_remaining_time_of_its_own() -> None:
+    last = STEP.model_copy(update={"step": 4, "num_samples": 400})
+    comparing = ProgressReport(time=3.0, phase="finishing", done_fraction=0.3, eta_seconds=40.0, message="comparing")
+    progress = ReportedProgress().apply(last).apply(comparing)
+    assert (progress.phase, progress.done_fraction, progress.eta_seconds) == ("finishing", 0.3, 40.0)
+    # The estimate of the steps says nothing about it.
+    unknown = ReportedProgress().apply(STEP).apply(comparing.model_copy(update={"eta_seconds": None}))
+    assert unknown.eta_seconds is None

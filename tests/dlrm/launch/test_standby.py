@@ -1,0 +1,47 @@
+"""Ranks that wait for their attempt to begin."""
+
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+import pytest
+
+from dlrm.config import JobConfig, ResolvedJob, resolve
+from dlrm.launch.standby import StandbyRanks
+from dlrm.record import RunDirectory
+from tests.patience import wait_until
+
+
+def make_run(path: Path, memory: str) -> tuple[RunDirectory, ResolvedJob]:
+    document = {"data": {"format": "synthetic"}, "resources": {"workers_per_node": 2, "memory": memory}}
+    resolved = resolve(JobConfig.model_validate(document))
+    directory = RunDirectory(path)
+    directory.attempt(1).create()
+    directory.spec.write_text(resolved.model_dump_json())
+    return directory, resolved
+
+
+def list_waiting(directory: RunDirectory) -> list[psutil.Process]:
+    return [child for child in psutil.Process().children() if str(directory.path) in child.cmdline()]
+
+
+def test_ranks_that_wait_have_imported_what_they_need_and_end_with_the_attempt(tmp_path: Path):
+    directory, resolved = make_run(tmp_path, "4GiB")
+    with closing(StandbyRanks(directory, 1, resolved, range(4, 6))):
+        waiting = list_waiting(directory)
+        assert sorted(process.environ()["RANK"] for process in waiting) == ["4", "5"]
+        wait_until(lambda: all(has_torch(process) for process in waiting))
+    assert not any(process.is_running() for process in waiting)
+    # The preparation writes to the same reports meanwhile.
+    assert list(directory.attempt(1).spool.iterdir()) == []
+
+
+def has_torch(process: psutil.Process) -> bool:
+    return any("libtorch_cpu" in region.path for region in process.memory_maps())
+
+
+@pytest.mark.parametrize("memory", ["1GiB", "2047MiB"])
+def test_none_waits_where_the_memory_is_needed_for_the_rows(tmp_path: Path, memory: str):
+    directory, resolved = make_run(tmp_path, memory)
+    with closing(StandbyRanks(directory, 1, resolved, range(2))):
+        assert list_waiting(directory) == []
