@@ -25,6 +25,7 @@ from service.control.restart_policy import BackOff
 from service.control.round_errors import Faults
 from service.control.scheduler import Scheduler
 from service.control.starter import Starter
+from service.control.upkeep import Upkeep
 from service.control.wake_up import WakeUp, make_wake_leader
 from service.dashboard import endpoints as dashboard
 from service.database import Database
@@ -194,7 +195,7 @@ def create_services(settings: Settings) -> Services:
             leadership,
             reconciler,
             Scheduler(leadership, launchers, starter, finalizer, faults),
-            deletions,
+            Upkeep(leadership, [deletions.finish_deletions], telemetry),
             wake_up,
             settings.reconcile_interval_seconds,
             telemetry,

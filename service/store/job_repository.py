@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Text, cast, delete, func, inspect, select, tuple_, union_all, update
+from sqlalchemy import ColumnElement, Text, cast, func, select, union_all, update
 from sqlalchemy.orm import Session, defer
 
 from service.launchers.protocol import Capacity
 from service.reasons import RECONCILER, Reason
 from service.store.filters import JobFilter, select_ids
-from service.store.models import Attempt, Event, Job, Metric, ReportedCheckpoint, StoredLogPart
+from service.store.models import Event, Job
 from service.store.states import ENDED, HOLDING, NOT_ENDED, JobState, check_transition
 from service.times import now
 
@@ -210,37 +210,11 @@ class JobRepository:
         word = None if reason is None else reason.value
         self._add_event(job_id, "repair", RECONCILER, message, attempt=attempt, reason=word)
 
-    def list_deleting(self) -> list[Job]:
-        """List the jobs that are being deleted, in the order of the requests."""
-        query = select(Job).where(Job.deleting_at.is_not(None)).order_by(Job.deleting_at, Job.id)
-        return list(self._session.scalars(query))
-
     def find_heir(self, job_id: str) -> Job | None:
         """Return a job that has not ended and starts from the model of the job `job_id`; None if absent."""
         source = Job.spec["run"]["warm_start"]["from"].as_string()
         query = select(Job).where(Job.state.in_(NOT_ENDED), source == job_id).order_by(Job.id).limit(1)
         return self._session.scalar(query)
-
-    def remove_some_rows(self, job_id: str, limit: int) -> bool:
-        """Remove at most `limit` reports, parts of logs, checkpoints and events of a job; return if there were any."""
-        attempts = select(Attempt.id).where(Attempt.job_id == job_id)
-        chosen = (
-            (Metric, Metric.job_id == job_id),
-            (StoredLogPart, StoredLogPart.attempt_id.in_(attempts)),
-            (ReportedCheckpoint, ReportedCheckpoint.job_id == job_id),
-            (Event, Event.job_id == job_id),
-        )
-        num_removed = 0
-        for table, is_own in chosen:
-            key = inspect(table).primary_key
-            some = select(*key).where(is_own).limit(limit)
-            removed = delete(table).where(tuple_(*key).in_(some)).returning(key[0])
-            num_removed += len(self._session.execute(removed.execution_options(synchronize_session=False)).all())
-        return num_removed > 0
-
-    def remove(self, job_id: str) -> None:
-        """Remove a job, with all rows that belong to it."""
-        self._session.execute(delete(Job).where(Job.id == job_id))
 
 
 def find_deadline(job: Job, start: datetime) -> datetime | None:

@@ -1,0 +1,56 @@
+"""SQL statements that remove the rows of deleted jobs, a bounded number in each transaction."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import ColumnElement, delete, inspect, select, tuple_
+from sqlalchemy.orm import Session, lazyload, load_only
+
+from service.store.models import Attempt, Event, Job, Metric, ReportedCheckpoint, StoredLogPart
+
+SHOWN = load_only(Job.id, Job.owner, Job.launcher, Job.run_directory, Job.deleting_at)
+"""Columns of a job that its removal needs: documents may be large."""
+JOB_ROWS = 10
+"""Rows that a job stands for beside its reports: labels, attempts and positions go with it."""
+
+
+class RemovalRepository:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def list_deleting(self, limit: int) -> list[Job]:
+        """List at most `limit` jobs that are being deleted, in the order of the requests."""
+        query = select(Job).where(Job.deleting_at.is_not(None)).order_by(Job.deleting_at, Job.id).limit(limit)
+        return list(self._session.scalars(query.options(SHOWN, lazyload(Job.labels))))
+
+    def remove_some(self, job_ids: Sequence[str], max_rows: int) -> list[str]:
+        """Remove jobs, one after the other, with all rows that belong to them, as far as `max_rows` go.
+
+        Returns the ids of the jobs of which nothing is left.
+        """
+        removed: list[str] = []
+        for job_id in job_ids:
+            max_rows -= self._remove_reports(job_id, max_rows)
+            if max_rows <= 0:
+                break
+            self._session.execute(delete(Job).where(Job.id == job_id))
+            removed.append(job_id)
+            max_rows -= JOB_ROWS
+        return removed
+
+    def _remove_reports(self, job_id: str, limit: int) -> int:
+        """Remove at most `limit` reports, parts of logs, checkpoints and events of a job; return how many."""
+        attempts = select(Attempt.id).where(Attempt.job_id == job_id)
+        chosen: tuple[tuple[type, ColumnElement[bool]], ...] = (
+            (Metric, Metric.job_id == job_id),
+            (StoredLogPart, StoredLogPart.attempt_id.in_(attempts)),
+            (ReportedCheckpoint, ReportedCheckpoint.job_id == job_id),
+            (Event, Event.job_id == job_id),
+        )
+        num_left = limit
+        for table, is_own in chosen:
+            if num_left > 0:
+                key = inspect(table).primary_key
+                some = select(*key).where(is_own).limit(num_left)
+                removed = delete(table).where(tuple_(*key).in_(some)).returning(key[0])
+                num_left -= len(self._session.execute(removed.execution_options(synchronize_session=False)).all())
+        return limit - num_left
