@@ -16,6 +16,7 @@ from cli.commands.plan import plan
 from cli.commands.prepare import prepare
 from cli.commands.report import report
 from cli.commands.resume import resume
+from cli.commands.retention import retention
 from cli.commands.scoring import evaluate, export, predict
 from cli.commands.serve import serve
 from cli.commands.submit import submit
@@ -109,7 +110,7 @@ def _begin(
 
 
 SERVICE, LOCAL, DATA = "With a service", "Without a service", "Data"
-for command in (serve, submit, jobs, show, logs, cancel, pause, hold, release, restart, delete):
+for command in (serve, submit, jobs, show, logs, cancel, pause, hold, release, restart, delete, retention):
     app.command(rich_help_panel=SERVICE)(command)
 app.add_typer(keys, name="keys", rich_help_panel=SERVICE)
 app.command("login-link", rich_help_panel=SERVICE)(login_link)

@@ -57,6 +57,9 @@ from service.quotas.endpoints import router as quotas_router
 from service.quotas.service import QuotaService
 from service.reports.endpoints import router as reports_router
 from service.reports.service import LogService, ReportService
+from service.retention.endpoints import router as retention_router
+from service.retention.rules import RetentionRules
+from service.retention.service import RetentionService
 from service.settings import Settings
 from service.store.job_repository import JobRepository
 from service.store.run_facts import RunFacts
@@ -74,6 +77,7 @@ class Services:
     sessions: SessionService
     jobs: JobService
     deletions: DeletionService
+    retention: RetentionService
     capacity: KnownCapacity
     plans: PlanService
     quotas: QuotaService
@@ -122,6 +126,7 @@ def create_app(settings: Settings) -> FastAPI:
         keys_router,
         quotas_router,
         audit_router,
+        retention_router,
         capacity_router,
         health_router,
     ):
@@ -173,6 +178,8 @@ def create_services(settings: Settings) -> Services:
     back_off = BackOff(settings.restart_delay_seconds, settings.max_restart_delay_seconds)
     audit = AuditLog(database, timedelta(days=settings.audit_retention_days))
     deletions = DeletionService(database, settings.runs_directory, audit, facts, on_change=wake_leader)
+    rules = RetentionRules(settings.retention_days, settings.retention_jobs_per_owner, settings.retention_run_bytes)
+    retention = RetentionService(database, rules, settings.retention_point_days, audit, facts)
     starter, finalizer = Starter(leadership, launchers), AttemptFinalizer(leadership, facts, back_off)
     reconciler = Reconciler(database, leadership, launchers, facts, starter, finalizer, settings.grace_period_seconds)
     key_uses = UseRecorder(database)
@@ -185,6 +192,7 @@ def create_services(settings: Settings) -> Services:
         sessions=SessionService(database, audit, key_uses),
         jobs=JobService(database, settings, launchers, capacity, audit, facts, on_change=wake_leader),
         deletions=deletions,
+        retention=retention,
         capacity=capacity,
         quotas=QuotaService(database, audit),
         plans=PlanService(database, settings, launchers, capacity, facts),
@@ -195,7 +203,7 @@ def create_services(settings: Settings) -> Services:
             leadership,
             reconciler,
             Scheduler(leadership, launchers, starter, finalizer, faults),
-            Upkeep(leadership, [deletions.finish_deletions], telemetry),
+            Upkeep(leadership, [retention.run, deletions.finish_deletions], telemetry),
             wake_up,
             settings.reconcile_interval_seconds,
             telemetry,

@@ -23,6 +23,7 @@ from service.schemas import (
     Checkpoint,
     DeletedJob,
     DerivedNumber,
+    DueJob,
     EvaluationMetric,
     Event,
     Job,
@@ -32,6 +33,7 @@ from service.schemas import (
     Metric,
     Progress,
     QueuePlace,
+    RetentionPreview,
     RoleName,
     StepMetric,
 )

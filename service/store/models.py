@@ -22,6 +22,15 @@ class Job(Base):
         Index("ix_jobs_state", "state", "id"),
         Index("ix_jobs_name", "name", "id"),
         Index(
+            "ix_jobs_finished_at",
+            "finished_at",
+            "id",
+            "owner",
+            "state",
+            sqlite_where=text("finished_at IS NOT NULL AND deleting_at IS NULL"),
+            postgresql_where=text("finished_at IS NOT NULL AND deleting_at IS NULL"),
+        ),
+        Index(
             "ix_jobs_deleting_at",
             "deleting_at",
             sqlite_where=text("deleting_at IS NOT NULL"),

@@ -12,6 +12,7 @@ from sqlalchemy.exc import IntegrityError
 import service.audit.models
 import service.keys.models
 import service.leader.models
+import service.retention.models
 import service.store.models
 from service.database import Base, Database
 from service.database.migrate import ForeignRevisionError, migrate
@@ -20,10 +21,11 @@ from tests.service.databases import on_both_databases
 
 pytestmark = on_both_databases
 
-NEWEST_REVISION = "0007"
+NEWEST_REVISION = "0013"
 MODELS = (
     service.audit.models,
     service.leader.models,
+    service.retention.models,
     service.store.models,
     service.keys.models,
 )

@@ -1,0 +1,1 @@
+"""Retention: which jobs that have ended are removed by themselves, and when."""

@@ -1,0 +1,94 @@
+"""SQL statements of retention: which jobs the rules choose, and their marks."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, and_, case, delete, false, func, insert, or_, select, update
+from sqlalchemy.orm import Session
+
+from service.retention.models import RunSize
+from service.retention.rules import KEEP_LABEL, DueJob, RetentionReason, RetentionRules
+from service.store.models import IdempotencyKey, Job, JobLabel
+from service.store.removal import RAW_POINTS
+from service.store.states import ENDED, NOT_ENDED
+
+_SOURCE: ColumnElement[str] = Job.spec["run"]["warm_start"]["from"].as_string()
+_HAS_ENDED = and_(Job.finished_at.is_not(None), Job.deleting_at.is_(None), Job.state.in_(ENDED))
+
+
+class RetentionRepository:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def list_due(self, rules: RetentionRules, now: datetime, limit: int) -> list[DueJob]:
+        """List at most `limit` jobs that the rules choose, in the order in which they ended."""
+        chosen = _select_due(rules, now).subquery()
+        rows = self._session.execute(select(chosen).order_by(chosen.c.finished_at, chosen.c.id).limit(limit))
+        return [DueJob(row.id, row.owner, row.finished_at, RetentionReason(row.reason), row.num_bytes) for row in rows]
+
+    def sum_due(self, rules: RetentionRules, now: datetime) -> tuple[int, int]:
+        """Return the number of jobs that the rules choose, and the bytes of their run directories."""
+        chosen = _select_due(rules, now).subquery()
+        number, num_bytes = self._session.execute(select(func.count(), func.sum(chosen.c.num_bytes))).one()
+        return number, int(num_bytes or 0)
+
+    def mark(self, job_ids: Sequence[str], now: datetime) -> list[Job]:
+        """Hide jobs, whose files and rows are removed from then on, and return them.
+
+        Jobs that must stay after all are left out: looked at again, while nobody else can change them.
+        """
+        locked = select(Job.id).where(Job.id.in_(job_ids), _HAS_ENDED).order_by(Job.id).with_for_update()
+        ids = self._session.scalars(locked).all()
+        # Only now: a label or an heir may have come while the rows were waited for.
+        marked = update(Job).where(Job.id.in_(ids), _is_free()).values(deleting_at=now).returning(Job.id)
+        ids = self._session.scalars(marked.execution_options(synchronize_session=False)).all()
+        self._session.execute(delete(IdempotencyKey).where(IdempotencyKey.job_id.in_(ids)))
+        return list(self._session.scalars(select(Job).where(Job.id.in_(ids)).order_by(Job.id)))
+
+    def list_unmeasured(self, limit: int) -> list[Job]:
+        """List at most `limit` jobs that have ended and whose run directories were not measured yet."""
+        query = select(Job).outerjoin(RunSize, RunSize.job_id == Job.id).where(_HAS_ENDED, RunSize.job_id.is_(None))
+        return list(self._session.scalars(query.order_by(Job.finished_at, Job.id).limit(limit)))
+
+    def add_sizes(self, sizes: dict[str, int]) -> None:
+        """Record the bytes of run directories by job. Jobs that were deleted or measured meanwhile are left out."""
+        stored = select(RunSize.job_id)
+        known = select(Job.id).where(Job.id.in_(sizes), Job.id.not_in(stored)).with_for_update(read=True, of=Job)
+        rows = [{"job_id": job_id, "num_bytes": sizes[job_id]} for job_id in self._session.scalars(known).all()]
+        if rows:
+            self._session.execute(insert(RunSize), rows)
+
+    def list_with_points(self, before: datetime, limit: int) -> list[str]:
+        """List at most `limit` jobs that ended before a time, may be touched, and have raw points."""
+        table, is_raw = RAW_POINTS
+        has_points = select(table.job_id).where(table.job_id == Job.id, is_raw).exists()
+        query = select(Job.id).where(_HAS_ENDED, _is_free(), Job.finished_at < before, has_points)
+        return list(self._session.scalars(query.order_by(Job.finished_at, Job.id).limit(limit)))
+
+
+def _is_free() -> ColumnElement[bool]:
+    """Return the condition that a job is not kept, and no job that has not ended starts from its model."""
+    name, value = KEEP_LABEL
+    kept = select(JobLabel.job_id).where(JobLabel.name == name, JobLabel.value == value)
+    sources = select(_SOURCE).where(Job.state.in_(NOT_ENDED), _SOURCE.is_not(None))
+    return and_(Job.id.not_in(kept), Job.id.not_in(sources.correlate(None)))
+
+
+def _select_due(rules: RetentionRules, now: datetime) -> Select[*tuple[Any, ...]]:
+    """Select id, owner, end, bytes and reason of the jobs that the rules choose."""
+    newest_first = (Job.finished_at.desc(), Job.id.desc())
+    place = func.row_number().over(partition_by=Job.owner, order_by=newest_first)
+    total = func.sum(func.coalesce(RunSize.num_bytes, 0)).over(order_by=newest_first, rows=(None, 0))
+    ended = (
+        select(Job.id, Job.owner, Job.finished_at, RunSize.num_bytes, place.label("place"), total.label("total"))
+        .outerjoin(RunSize, RunSize.job_id == Job.id)
+        .where(_HAS_ENDED, _is_free())
+        .subquery()
+    )
+    is_old = false() if rules.days is None else ended.c.finished_at < now - timedelta(days=rules.days)
+    is_beyond = false() if rules.jobs_per_owner is None else ended.c.place > rules.jobs_per_owner
+    is_large = false() if rules.run_bytes is None else ended.c.total > rules.run_bytes
+    reason = case((is_old, RetentionReason.AGE), (is_beyond, RetentionReason.COUNT), else_=RetentionReason.BYTES)
+    columns = (ended.c.id, ended.c.owner, ended.c.finished_at, ended.c.num_bytes, reason.label("reason"))
+    return select(*columns).where(or_(is_old, is_beyond, is_large))
