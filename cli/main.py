@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from cli.commands.backup import backup, restore
 from cli.commands.inspect import data
 from cli.commands.job_control import cancel, delete, hold, pause, release, restart
 from cli.commands.jobs import jobs, logs, show
@@ -110,7 +111,22 @@ def _begin(
 
 
 SERVICE, LOCAL, DATA = "With a service", "Without a service", "Data"
-for command in (serve, submit, jobs, show, logs, cancel, pause, hold, release, restart, delete, retention):
+for command in (
+    serve,
+    submit,
+    jobs,
+    show,
+    logs,
+    cancel,
+    pause,
+    hold,
+    release,
+    restart,
+    delete,
+    retention,
+    backup,
+    restore,
+):
     app.command(rich_help_panel=SERVICE)(command)
 app.add_typer(keys, name="keys", rich_help_panel=SERVICE)
 app.command("login-link", rich_help_panel=SERVICE)(login_link)

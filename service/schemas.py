@@ -339,7 +339,7 @@ class DueJob(Answer, frozen=True):
 
 
 class RetentionPreview(Answer, frozen=True):
-    """What rules of retention would remove now."""
+    """Jobs that rules of retention would remove now."""
 
     days: float | None = None
     """Days after its end for which a job stays; None: no such rule."""

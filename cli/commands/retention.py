@@ -25,7 +25,7 @@ def retention(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the rules by which the service deletes jobs that have ended, or what they would delete now.
+    """Show the rules by which the service deletes old jobs, or the jobs due for deletion now.
 
     The rules are settings of the service (DLRM_RETENTION_DAYS and others), and
     are off by default. Options try out other ones. Only an admin sees them.

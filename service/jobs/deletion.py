@@ -100,7 +100,7 @@ class DeletionService:
             self._remove_rows(without_files, pace)
 
     def _list_due(self, time_now: float) -> list[Job]:
-        """List jobs that are being deleted, without those whose removal has failed and is not yet tried again."""
+        """List jobs that are being deleted, without failed ones before their next try."""
         with self._database.read() as session:
             jobs = RemovalRepository(session).list_deleting(MAX_JOBS + len(self._retry_times))
         self._retry_times = {job.id: self._retry_times[job.id] for job in jobs if job.id in self._retry_times}

@@ -1,1 +1,1 @@
-"""Retention: which jobs that have ended are removed by themselves, and when."""
+"""Retention: rules by which the service removes ended jobs by itself."""

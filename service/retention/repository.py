@@ -22,7 +22,7 @@ class RetentionRepository:
         self._session = session
 
     def list_due(self, rules: RetentionRules, now: datetime, limit: int) -> list[DueJob]:
-        """List at most `limit` jobs that the rules choose, in the order in which they ended."""
+        """List at most `limit` jobs that the rules choose, first the one with the earliest end."""
         chosen = _select_due(rules, now).subquery()
         rows = self._session.execute(select(chosen).order_by(chosen.c.finished_at, chosen.c.id).limit(limit))
         return [DueJob(row.id, row.owner, row.finished_at, RetentionReason(row.reason), row.num_bytes) for row in rows]
@@ -34,7 +34,7 @@ class RetentionRepository:
         return number, int(num_bytes or 0)
 
     def mark(self, job_ids: Sequence[str], now: datetime) -> list[Job]:
-        """Hide jobs, whose files and rows are removed from then on, and return them.
+        """Hide jobs until their files and rows are removed, and return them.
 
         Jobs that must stay after all are left out: looked at again, while nobody else can change them.
         """
@@ -47,7 +47,7 @@ class RetentionRepository:
         return list(self._session.scalars(select(Job).where(Job.id.in_(ids)).order_by(Job.id)))
 
     def list_unmeasured(self, limit: int) -> list[Job]:
-        """List at most `limit` jobs that have ended and whose run directories were not measured yet."""
+        """List at most `limit` ended jobs whose run directories were not measured yet."""
         query = select(Job).outerjoin(RunSize, RunSize.job_id == Job.id).where(_HAS_ENDED, RunSize.job_id.is_(None))
         return list(self._session.scalars(query.order_by(Job.finished_at, Job.id).limit(limit)))
 
@@ -68,7 +68,7 @@ class RetentionRepository:
 
 
 def _is_free() -> ColumnElement[bool]:
-    """Return the condition that a job is not kept, and no job that has not ended starts from its model."""
+    """Return the condition that a job is neither kept nor needed as a start by a job without an end."""
     name, value = KEEP_LABEL
     kept = select(JobLabel.job_id).where(JobLabel.name == name, JobLabel.value == value)
     sources = select(_SOURCE).where(Job.state.in_(NOT_ENDED), _SOURCE.is_not(None))

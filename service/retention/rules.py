@@ -18,14 +18,14 @@ class RetentionReason(StrEnum):
 
 @dataclass(frozen=True)
 class RetentionRules:
-    """Rules by which jobs that have ended go; None if there is no such rule."""
+    """Rules by which ended jobs go; None if there is no such rule."""
 
     days: float | None = None
     """Days after its end for which a job stays."""
     jobs_per_owner: int | None = None
-    """Ended jobs of one owner that stay, the ones that ended last."""
+    """Ended jobs of one owner that stay: the latest."""
     run_bytes: int | None = None
-    """Bytes that the run directories of ended jobs may have together; the ones that ended last stay."""
+    """Bytes that the run directories of ended jobs may have together; the latest stay."""
 
     @property
     def are_off(self) -> bool:

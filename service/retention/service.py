@@ -31,7 +31,7 @@ log = structlog.get_logger(__name__)
 INTERVAL_SECONDS = 60.0
 """Seconds between two rounds; one that had more to do than it may is followed by the next at once."""
 MAX_JOBS = 1000
-"""Jobs that a round hides at most, and jobs that it measures."""
+"""Jobs that a round hides at most; it measures as many."""
 PIECE_JOBS = 50
 """Jobs of one transaction."""
 NUM_SHOWN = 100
@@ -95,7 +95,7 @@ class RetentionService:
         return len(jobs) < MAX_JOBS
 
     def _hide(self, pace: Pace) -> bool:
-        """Hide jobs that the rules choose; return whether that was all of them."""
+        """Hide jobs that the rules choose; return whether none is left to hide."""
         with self._database.read() as session:
             due = RetentionRepository(session).list_due(self._rules, now(), MAX_JOBS)
         num_before = self.num_removed

@@ -11,7 +11,7 @@ MIN_ROWS, MAX_ROWS = 50, 5000
 
 
 class Pace:
-    """Pace that chooses how many rows the next transaction changes, by the time that the last one took."""
+    """Pace that chooses how many rows the next transaction changes, by the time of the last one."""
 
     def __init__(self, is_over: Callable[[], bool], wait: Callable[[float], object] = time.sleep) -> None:
         """Call `is_over` to find whether to leave the rest to a later time, and `wait` to pause for some seconds."""

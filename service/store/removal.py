@@ -31,7 +31,7 @@ class RemovalRepository:
     def remove_some(self, job_ids: Sequence[str], max_rows: int) -> list[str]:
         """Remove jobs, one after the other, with all rows that belong to them, as far as `max_rows` go.
 
-        Returns the ids of the jobs of which nothing is left.
+        Returns the ids of jobs without any rows left.
         """
         removed: list[str] = []
         for job_id in job_ids:
