@@ -18,6 +18,7 @@ from service.authentication import identify
 from service.capacity.endpoints import router as capacity_router
 from service.capacity.known import KnownCapacity, dump_capacities, measure_capacities
 from service.control.attempt_finalizer import AttemptFinalizer
+from service.control.figures import Figures
 from service.control.health import router as health_router
 from service.control.loop import ControlLoop
 from service.control.reconciler import Reconciler
@@ -61,7 +62,6 @@ from service.retention.endpoints import router as retention_router
 from service.retention.rules import RetentionRules
 from service.retention.service import RetentionService
 from service.settings import Settings
-from service.store.job_repository import JobRepository
 from service.store.run_facts import RunFacts
 
 
@@ -166,7 +166,6 @@ def create_services(settings: Settings) -> Services:
     _make_directories(settings)
     database = open_database(settings.database_url)
     telemetry = Telemetry()
-    telemetry.count_jobs(lambda: _count_jobs_by_state(database))
     wake_up, faults = WakeUp(), Faults(telemetry)
     wake_leader = make_wake_leader(wake_up, database)
     launchers = make_launchers(settings, find_service_id(database), on_change=wake_up)
@@ -174,14 +173,20 @@ def create_services(settings: Settings) -> Services:
     measure = partial(measure_capacities, launchers)
     leadership = Leadership(database, make_lock(database, wake_up), lease_seconds, lambda: dump_capacities(measure()))
     capacity = KnownCapacity(database, measure)
+    Figures(database, settings, capacity).register(telemetry)
     facts = RunFacts(database, launchers)
     back_off = BackOff(settings.restart_delay_seconds, settings.max_restart_delay_seconds)
     audit = AuditLog(database, timedelta(days=settings.audit_retention_days))
     deletions = DeletionService(database, settings.runs_directory, audit, facts, on_change=wake_leader)
     rules = RetentionRules(settings.retention_days, settings.retention_jobs_per_owner, settings.retention_run_bytes)
-    retention = RetentionService(database, rules, settings.retention_point_days, audit, facts)
-    starter, finalizer = Starter(leadership, launchers), AttemptFinalizer(leadership, facts, back_off)
-    reconciler = Reconciler(database, leadership, launchers, facts, starter, finalizer, settings.grace_period_seconds)
+    retention = RetentionService(database, rules, settings.retention_point_days, audit, facts, telemetry)
+    starter, finalizer = (
+        Starter(leadership, launchers, telemetry),
+        AttemptFinalizer(leadership, facts, back_off, telemetry),
+    )
+    reconciler = Reconciler(
+        database, leadership, launchers, facts, starter, finalizer, telemetry, settings.grace_period_seconds
+    )
     key_uses = UseRecorder(database)
     return Services(
         settings=settings,
@@ -196,7 +201,7 @@ def create_services(settings: Settings) -> Services:
         capacity=capacity,
         quotas=QuotaService(database, audit),
         plans=PlanService(database, settings, launchers, capacity, facts),
-        reports=ReportService(database),
+        reports=ReportService(database, telemetry),
         logs=LogService(database, facts),
         launchers=launchers,
         control=ControlLoop(
@@ -217,8 +222,3 @@ def _make_directories(settings: Settings) -> None:
     make_state_directory(settings.state_directory)
     make_state_directory(settings.runs_directory, "DLRM_RUNS_DIRECTORY")
     make_state_directory(settings.prepared_directory, "DLRM_PREPARED_DIRECTORY")
-
-
-def _count_jobs_by_state(database: Database) -> dict[str, int]:
-    with database.read() as session:
-        return JobRepository(session).count_by_state()

@@ -67,13 +67,15 @@ class ControlLoop:
         try:
             if not self._run_guarded("lead", self.leadership.acquire, concerns_all=True):
                 return False
-            self._run_round()
+            with self.telemetry.round_seconds.time():
+                self._run_round()
         except LeadershipLostError as error:
             log.warning("leadership_lost", reason=str(error))
             return False
         finally:
             self.faults.end_round()
         self.telemetry.num_rounds.inc()
+        self.telemetry.last_round.set_to_current_time()
         return True
 
     def _run_round(self) -> None:

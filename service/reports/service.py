@@ -13,6 +13,7 @@ from service.database import Database
 from service.http.problems import ProblemError, conflict, invalid_request, not_found, unauthenticated
 from service.ids import is_id
 from service.launchers.protocol import LogName, LogRange
+from service.observability.telemetry import Telemetry
 from service.parts import depend_on
 from service.reports.ingest import AttemptEndedError, BadLineError, GapError, Stream, check_is_open, ingest
 from service.reports.repository import MetricQuery, ReportRepository
@@ -25,7 +26,8 @@ from service.store.run_facts import RunFacts
 
 
 class ReportService:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, telemetry: Telemetry) -> None:
+        self._telemetry = telemetry
         self._database = database
 
     def check_token(self, attempt_id: str, token: str | None) -> None:
@@ -40,7 +42,7 @@ class ReportService:
         a valid report.
         """
         try:
-            with self._database.write() as session:
+            with self._telemetry.ingest("push", reports.lines), self._database.write() as session:
                 attempt = _authenticate(session, attempt_id, token)
                 check_rank(JobRepository(session).get_world_size(attempt.job_id), reports.rank)
                 return ingest(session, attempt, reports.rank, reports.stream, reports.first_seq, reports.lines)

@@ -14,6 +14,7 @@ from service.access.principal import SERVICE
 from service.audit.log import AuditLog
 from service.audit.models import AuditAction
 from service.database import Database
+from service.observability.telemetry import Telemetry
 from service.parts import depend_on
 from service.retention.repository import RetentionRepository
 from service.retention.rules import DueJob, RetentionRules
@@ -46,6 +47,7 @@ class RetentionService:
         point_days: float | None,
         audit: AuditLog,
         facts: RunFacts,
+        telemetry: Telemetry,
     ) -> None:
         """Remove jobs by `rules`, and raw points of jobs that ended more than `point_days` ago; None keeps them."""
         self._database = database
@@ -53,10 +55,8 @@ class RetentionService:
         self._point_days = point_days
         self._audit = audit
         self._facts = facts
+        self._telemetry = telemetry
         self._due_at = 0.0
-        self.num_removed = 0
-        """Jobs that this process has hidden."""
-        self.num_bytes_removed = 0
 
     def preview(self, rules: RetentionRules | None) -> RetentionPreview:
         """Return what `rules` would remove now; None: the rules of the service. Nothing is removed."""
@@ -98,15 +98,16 @@ class RetentionService:
         """Hide jobs that the rules choose; return whether none is left to hide."""
         with self._database.read() as session:
             due = RetentionRepository(session).list_due(self._rules, now(), MAX_JOBS)
-        num_before = self.num_removed
+        num_hidden = 0
         for some in _until_over(due, pace):
             with pace.piece():
-                self._hide_some({job.id: job for job in some})
-        if self.num_removed > num_before:
-            log.info("retention", jobs=self.num_removed - num_before, **vars(self._rules))
+                num_hidden += self._hide_some({job.id: job for job in some})
+        if num_hidden:
+            log.info("retention", jobs=num_hidden, **vars(self._rules))
         return len(due) < MAX_JOBS
 
-    def _hide_some(self, due: dict[str, DueJob]) -> None:
+    def _hide_some(self, due: dict[str, DueJob]) -> int:
+        """Hide the jobs that may still go; return how many."""
         with self._database.write() as session:
             hidden = RetentionRepository(session).mark(list(due), now())
             for job in hidden:
@@ -122,8 +123,9 @@ class RetentionService:
                     num_bytes=due[job.id].num_bytes,
                     files_left_at=self._facts.describe_place(job) if is_left else None,
                 )
-        self.num_removed += len(hidden)
-        self.num_bytes_removed += sum(due[job.id].num_bytes or 0 for job in hidden)
+        self._telemetry.removed_jobs.inc(len(hidden))
+        self._telemetry.removed_bytes.inc(sum(due[job.id].num_bytes or 0 for job in hidden))
+        return len(hidden)
 
     def _remove_points(self, pace: Pace, days: float) -> None:
         """Remove raw points of at most MAX_JOBS jobs that ended more than so many days ago."""

@@ -56,9 +56,8 @@ def add_job(api: Api, days_ago: float | None, num_bytes: int = 0, *, has_points:
 
 def make_retention(api: Api, rules: RetentionRules, point_days: float | None = None) -> RetentionService:
     services = api.services
-    return RetentionService(
-        services.database, rules, point_days, services.audit, RunFacts(services.database, services.launchers)
-    )
+    facts = RunFacts(services.database, services.launchers)
+    return RetentionService(services.database, rules, point_days, services.audit, facts, services.telemetry)
 
 
 def apply(api: Api, rules: RetentionRules) -> None:
@@ -144,15 +143,15 @@ def test_a_job_that_gets_an_heir_after_it_was_chosen_stays(api: Api, monkeypatch
     retention = make_retention(api, RetentionRules(days=1))
     hide = retention._hide_some
 
-    def submit_heir_first(due: Any) -> None:
+    def submit_heir_first(due: Any) -> int:
         response = api.submitter.post("/v1/jobs", json=add_warm_start(make_document(), source))
         assert response.status_code == 201
-        hide(due)
+        return hide(due)
 
     monkeypatch.setattr(retention, "_hide_some", submit_heir_first)
     retention.run(make_pace())
     assert source in list_ids(api)
-    assert retention.num_removed == 0
+    assert "dlrm_retention_jobs_total 0.0" in api.services.telemetry.render().decode()
 
 
 def test_a_round_hides_a_bounded_number_and_the_next_goes_on(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +164,7 @@ def test_a_round_hides_a_bounded_number_and_the_next_goes_on(api: Api, monkeypat
         retention.run(make_pace())
         numbers.append(len(list_ids(api)))
     assert numbers == [3, 1, 0, 0]
-    assert retention.num_removed == len(jobs)
+    assert f"dlrm_retention_jobs_total {len(jobs)}.0" in api.services.telemetry.render().decode()
 
 
 def test_without_rules_nothing_goes(api: Api) -> None:

@@ -140,7 +140,7 @@ def test_a_row_without_objects_is_started_by_the_next_service(scene: Scene) -> N
     scene.services.control.leadership.acquire()
     with scene.services.database.read() as session:
         job = session.get_one(Job, job_id)
-    Starter(scene.services.control.leadership, scene.services.launchers).begin(job)
+    Starter(scene.services.control.leadership, scene.services.launchers, scene.services.telemetry).begin(job)
     second = scene.replace_service()
     assert second.wait_for(job_id, "RUNNING").num_attempts == 1
     stop_service(second)
