@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from service.retention.models import RunSize
 from service.retention.rules import KEEP_LABEL, DueJob, RetentionReason, RetentionRules
 from service.store.models import IdempotencyKey, Job, JobLabel
-from service.store.removal import RAW_POINTS
+from service.store.removal import RAW_POINTS, SHOWN
 from service.store.states import ENDED, NOT_ENDED
 
 _SOURCE: ColumnElement[str] = Job.spec["run"]["warm_start"]["from"].as_string()
@@ -44,12 +44,12 @@ class RetentionRepository:
         marked = update(Job).where(Job.id.in_(ids), _is_free()).values(deleting_at=now).returning(Job.id)
         ids = self._session.scalars(marked.execution_options(synchronize_session=False)).all()
         self._session.execute(delete(IdempotencyKey).where(IdempotencyKey.job_id.in_(ids)))
-        return list(self._session.scalars(select(Job).where(Job.id.in_(ids)).order_by(Job.id)))
+        return list(self._session.scalars(select(Job).where(Job.id.in_(ids)).order_by(Job.id).options(*SHOWN)))
 
     def list_unmeasured(self, limit: int) -> list[Job]:
         """List at most `limit` ended jobs whose run directories were not measured yet."""
         query = select(Job).outerjoin(RunSize, RunSize.job_id == Job.id).where(_HAS_ENDED, RunSize.job_id.is_(None))
-        return list(self._session.scalars(query.order_by(Job.finished_at, Job.id).limit(limit)))
+        return list(self._session.scalars(query.order_by(Job.finished_at, Job.id).limit(limit).options(*SHOWN)))
 
     def add_sizes(self, sizes: dict[str, int]) -> None:
         """Record the bytes of run directories by job. Jobs that were deleted or measured meanwhile are left out."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import structlog
 
@@ -20,6 +20,7 @@ from service.retention.repository import RetentionRepository
 from service.retention.rules import DueJob, RetentionRules
 from service.schemas import DueJob as DueJobView
 from service.schemas import RetentionPreview
+from service.store.models import Job
 from service.store.pace import Pace
 from service.store.removal import RemovalRepository
 from service.store.run_facts import RunFacts
@@ -110,22 +111,18 @@ class RetentionService:
         """Hide the jobs that may still go; return how many."""
         with self._database.write() as session:
             hidden = RetentionRepository(session).mark(list(due), now())
-            for job in hidden:
-                is_left = job.num_attempts > 0 and not self._facts.shares_files(job)
-                self._audit.record(
-                    session,
-                    SERVICE,
-                    AuditAction.JOB_EXPIRED,
-                    job.id,
-                    owner=job.owner,
-                    name=job.name,
-                    reason=due[job.id].reason,
-                    num_bytes=due[job.id].num_bytes,
-                    files_left_at=self._facts.describe_place(job) if is_left else None,
-                )
+            details = {job.id: self._describe(job, due[job.id]) for job in hidden}
+            self._audit.record_all(session, SERVICE, AuditAction.JOB_EXPIRED, details)
         self._telemetry.removed_jobs.inc(len(hidden))
         self._telemetry.removed_bytes.inc(sum(due[job.id].num_bytes or 0 for job in hidden))
         return len(hidden)
+
+    def _describe(self, job: Job, due: DueJob) -> dict[str, Any]:
+        """Return what the audit log keeps of a job that goes."""
+        is_left = job.num_attempts > 0 and not self._facts.shares_files(job)
+        left_at = self._facts.describe_place(job) if is_left else None
+        facts = {"owner": job.owner, "name": job.name, "reason": due.reason, "num_bytes": due.num_bytes}
+        return {**facts, "files_left_at": left_at}
 
     def _remove_points(self, pace: Pace, days: float) -> None:
         """Remove raw points of at most MAX_JOBS jobs that ended more than so many days ago."""

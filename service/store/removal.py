@@ -9,8 +9,14 @@ from sqlalchemy.orm import Session, lazyload, load_only
 from service.database import Base
 from service.store.models import Attempt, Event, Job, Metric, ReportedCheckpoint, StoredLogPart
 
-SHOWN = load_only(Job.id, Job.owner, Job.launcher, Job.run_directory, Job.deleting_at)
-"""Columns of a job that its removal needs: documents may be large."""
+SHOWN = (
+    load_only(
+        *(Job.id, Job.name, Job.owner, Job.launcher, Job.num_attempts, Job.run_directory, Job.model_path),
+        raiseload=True,
+    ),
+    lazyload(Job.labels),
+)
+"""Options of a query for jobs with the columns that their removal needs: documents may be large."""
 JOB_ROWS = 10
 """Rows that a job stands for beside its reports: labels, attempts and positions go with it."""
 
@@ -26,37 +32,27 @@ class RemovalRepository:
     def list_deleting(self, limit: int) -> list[Job]:
         """List at most `limit` jobs that are being deleted, in the order of the requests."""
         query = select(Job).where(Job.deleting_at.is_not(None)).order_by(Job.deleting_at, Job.id).limit(limit)
-        return list(self._session.scalars(query.options(SHOWN, lazyload(Job.labels))))
+        return list(self._session.scalars(query.options(*SHOWN)))
 
     def remove_some(self, job_ids: Sequence[str], max_rows: int) -> list[str]:
-        """Remove jobs, one after the other, with all rows that belong to them, as far as `max_rows` go.
+        """Remove the first of some jobs with all rows that belong to them, or a part of these, as far as `max_rows` go.
 
         Returns the ids of jobs without any rows left.
         """
-        removed: list[str] = []
-        for job_id in job_ids:
-            max_rows -= self._remove_reports(job_id, max_rows)
-            if max_rows <= 0:
-                break
-            self._session.execute(delete(Job).where(Job.id == job_id))
-            removed.append(job_id)
-            max_rows -= JOB_ROWS
-        return removed
-
-    def _remove_reports(self, job_id: str, limit: int) -> int:
-        """Remove at most `limit` reports, parts of logs, checkpoints and events of a job; return how many."""
-        attempts = select(Attempt.id).where(Attempt.job_id == job_id)
+        some = job_ids[: max(1, max_rows // JOB_ROWS)]
+        attempts = select(Attempt.id).where(Attempt.job_id.in_(some))
         chosen: tuple[tuple[type[Base], ColumnElement[bool]], ...] = (
-            (Metric, Metric.job_id == job_id),
+            (Metric, Metric.job_id.in_(some)),
             (StoredLogPart, StoredLogPart.attempt_id.in_(attempts)),
-            (ReportedCheckpoint, ReportedCheckpoint.job_id == job_id),
-            (Event, Event.job_id == job_id),
+            (ReportedCheckpoint, ReportedCheckpoint.job_id.in_(some)),
+            (Event, Event.job_id.in_(some)),
         )
-        num_left = limit
         for table, is_own in chosen:
-            if num_left > 0:
-                num_left -= self._remove_rows(table, is_own, num_left)
-        return limit - num_left
+            max_rows -= self._remove_rows(table, is_own, max_rows)
+            if max_rows <= 0:
+                return []
+        self._session.execute(delete(Job).where(Job.id.in_(some)).execution_options(synchronize_session=False))
+        return list(some)
 
     def remove_points(self, job_ids: Sequence[str], max_rows: int) -> list[str]:
         """Remove raw points of jobs, one after the other, as far as `max_rows` go.
