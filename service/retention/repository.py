@@ -4,17 +4,18 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, case, delete, false, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Select, and_, case, delete, false, func, insert, literal, or_, select, update
 from sqlalchemy.orm import Session
 
 from service.retention.models import RunSize
 from service.retention.rules import KEEP_LABEL, DueJob, RetentionReason, RetentionRules
 from service.store.models import IdempotencyKey, Job, JobLabel
 from service.store.removal import RAW_POINTS, SHOWN
-from service.store.states import ENDED, NOT_ENDED
+from service.store.states import NOT_ENDED
 
 _SOURCE: ColumnElement[str] = Job.spec["run"]["warm_start"]["from"].as_string()
-_HAS_ENDED = and_(Job.finished_at.is_not(None), Job.deleting_at.is_(None), Job.state.in_(ENDED))
+_HAS_ENDED = and_(Job.finished_at.is_not(None), Job.deleting_at.is_(None), Job.state.not_in(NOT_ENDED))
+"""Condition that a job has ended, in the words of the index by end: with `in`, the one by state would be chosen."""
 
 
 class RetentionRepository:
@@ -80,15 +81,21 @@ def _select_due(rules: RetentionRules, now: datetime) -> Select[*tuple[Any, ...]
     newest_first = (Job.finished_at.desc(), Job.id.desc())
     place = func.row_number().over(partition_by=Job.owner, order_by=newest_first)
     total = func.sum(func.coalesce(RunSize.num_bytes, 0)).over(order_by=newest_first, rows=(None, 0))
-    ended = (
-        select(Job.id, Job.owner, Job.finished_at, RunSize.num_bytes, place.label("place"), total.label("total"))
-        .outerjoin(RunSize, RunSize.job_id == Job.id)
-        .where(_HAS_ENDED, _is_free())
-        .subquery()
-    )
-    is_old = false() if rules.days is None else ended.c.finished_at < now - timedelta(days=rules.days)
+    query = select(Job.id, Job.owner, Job.finished_at, RunSize.num_bytes).outerjoin(RunSize, RunSize.job_id == Job.id)
+    query = query.where(_HAS_ENDED, _is_free())
+    before = None if rules.days is None else now - timedelta(days=rules.days)
+    if before is not None and rules.jobs_per_owner is None and rules.run_bytes is None:
+        # The index has the old ones, and no others are read.
+        query = query.where(Job.finished_at < before)
+    ended = query.add_columns(
+        (literal(0) if rules.jobs_per_owner is None else place).label("place"),
+        (literal(0) if rules.run_bytes is None else total).label("total"),
+    ).subquery()
+    is_old = false() if before is None else ended.c.finished_at < before
     is_beyond = false() if rules.jobs_per_owner is None else ended.c.place > rules.jobs_per_owner
     is_large = false() if rules.run_bytes is None else ended.c.total > rules.run_bytes
-    reason = case((is_old, RetentionReason.AGE), (is_beyond, RetentionReason.COUNT), else_=RetentionReason.BYTES)
+    reason = case(
+        (is_old, RetentionReason.AGE.value), (is_beyond, RetentionReason.COUNT.value), else_=RetentionReason.BYTES.value
+    )
     columns = (ended.c.id, ended.c.owner, ended.c.finished_at, ended.c.num_bytes, reason.label("reason"))
     return select(*columns).where(or_(is_old, is_beyond, is_large))

@@ -190,9 +190,10 @@ def test_only_an_admin_sees_what_would_go(api: Api) -> None:
 
 
 def count_points(api: Api, job_id: str) -> dict[str, int]:
-    statement = text("SELECT kind, count(*) FROM metrics WHERE job_id = :id GROUP BY kind")
+    statement = text("SELECT kind, count(*) AS number FROM metrics WHERE job_id = :id GROUP BY kind")
     with api.services.database.read() as session:
-        return {kind: number for kind, number in session.execute(statement, {"id": job_id})}
+        rows = session.execute(statement, {"id": job_id})
+        return {str(row.kind): int(row.number) for row in rows}
 
 
 def test_raw_points_go_earlier_than_their_job_and_evaluations_stay(api: Api) -> None:
