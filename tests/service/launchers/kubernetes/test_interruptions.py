@@ -11,8 +11,8 @@ from service.access.secret import hash_secret
 from service.control.starter import Starter
 from service.launchers.kubernetes.api import KubernetesApi
 from service.store.attempt_repository import AttemptRepository
-from service.store.job_repository import JobRepository
 from service.store.models import Job
+from service.store.removal import RemovalRepository
 from service.times import now
 from tests.kubernetes.fake.faults import (
     Answer,
@@ -151,7 +151,7 @@ def test_objects_without_a_row_are_removed(scene: Scene, monkeypatch: pytest.Mon
     job_id = scene.submit()
     scene.wait_for(job_id, "RUNNING")
     with scene.services.database.write() as session:
-        JobRepository(session).remove(job_id)
+        RemovalRepository(session).remove_some([job_id], 1000)
     scene.wait_until_empty()
 
 
