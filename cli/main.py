@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from cli.commands.backup import backup, restore
 from cli.commands.download import download
 from cli.commands.inspect import data
 from cli.commands.job_control import cancel, delete, hold, pause, release, restart
@@ -17,6 +18,7 @@ from cli.commands.plan import plan
 from cli.commands.prepare import prepare
 from cli.commands.report import report
 from cli.commands.resume import resume
+from cli.commands.retention import retention
 from cli.commands.scoring import evaluate, export, predict
 from cli.commands.serve import serve
 from cli.commands.submit import submit
@@ -111,7 +113,23 @@ def _begin(
 
 
 SERVICE, LOCAL, DATA = "With a service", "Without a service", "Data"
-for command in (serve, submit, jobs, show, logs, download, cancel, pause, hold, release, restart, delete):
+for command in (
+    serve,
+    submit,
+    jobs,
+    show,
+    logs,
+    download,
+    cancel,
+    pause,
+    hold,
+    release,
+    restart,
+    delete,
+    retention,
+    backup,
+    restore,
+):
     app.command(rich_help_panel=SERVICE)(command)
 app.add_typer(keys, name="keys", rich_help_panel=SERVICE)
 app.command("login-link", rich_help_panel=SERVICE)(login_link)

@@ -19,6 +19,7 @@ from service.authentication import identify
 from service.capacity.endpoints import router as capacity_router
 from service.capacity.known import KnownCapacity, dump_capacities, measure_capacities
 from service.control.attempt_finalizer import AttemptFinalizer
+from service.control.figures import Figures
 from service.control.health import ReadinessCheck, metrics_router, open_metrics_router
 from service.control.health import router as health_router
 from service.control.job_faults import JobFaults
@@ -28,6 +29,7 @@ from service.control.restart_policy import BackOff
 from service.control.round_errors import Faults
 from service.control.scheduler import Scheduler
 from service.control.starter import Starter
+from service.control.upkeep import Upkeep
 from service.control.wake_up import WakeUp, make_wake_leader
 from service.dashboard import endpoints as dashboard
 from service.database import Database
@@ -63,8 +65,10 @@ from service.quotas.service import QuotaService
 from service.reports.curves import CurveService
 from service.reports.endpoints import router as reports_router
 from service.reports.service import ReportService
+from service.retention.endpoints import router as retention_router
+from service.retention.rules import RetentionRules
+from service.retention.service import RetentionService
 from service.settings import Settings
-from service.store.job_repository import JobRepository
 from service.store.run_facts import RunFacts
 
 
@@ -80,6 +84,7 @@ class Services:
     sessions: SessionService
     jobs: JobService
     deletions: DeletionService
+    retention: RetentionService
     capacity: KnownCapacity
     plans: PlanService
     quotas: QuotaService
@@ -132,6 +137,7 @@ def create_app(settings: Settings) -> FastAPI:
         keys_router,
         quotas_router,
         audit_router,
+        retention_router,
         capacity_router,
         health_router,
         metrics_router,
@@ -187,7 +193,6 @@ def create_services(settings: Settings) -> Services:
     _make_directories(settings)
     database = open_database(settings.database_url)
     telemetry = Telemetry()
-    telemetry.count_jobs(lambda: _count_jobs_by_state(database))
     wake_up, faults = WakeUp(), Faults(telemetry)
     wake_leader = make_wake_leader(wake_up, database)
     launchers = make_launchers(settings, find_service_id(database), on_change=wake_up)
@@ -196,19 +201,25 @@ def create_services(settings: Settings) -> Services:
     measure = partial(measure_capacities, launchers)
     leadership = Leadership(database, make_lock(database, wake_up), lease_seconds, lambda: dump_capacities(measure()))
     capacity = KnownCapacity(database, measure)
+    Figures(database, settings, capacity).register(telemetry)
     facts = RunFacts(database, launchers)
     back_off = BackOff(settings.restart_delay_seconds, settings.max_restart_delay_seconds)
     audit = AuditLog(database, timedelta(days=settings.audit_retention_days))
     deletions = DeletionService(database, settings.runs_directory, audit, facts, on_change=wake_leader)
-    starter, finalizer = Starter(leadership, launchers), AttemptFinalizer(leadership, facts, back_off)
-    reconciler = Reconciler(database, leadership, launchers, facts, starter, finalizer, settings.grace_period_seconds)
+    rules = RetentionRules(settings.retention_days, settings.retention_jobs_per_owner, settings.retention_run_bytes)
+    retention = RetentionService(database, rules, settings.retention_point_days, audit, facts, telemetry)
+    starter = Starter(leadership, launchers, telemetry)
+    finalizer = AttemptFinalizer(leadership, facts, back_off, telemetry)
+    reconciler = Reconciler(
+        database, leadership, launchers, facts, starter, finalizer, telemetry, settings.grace_period_seconds
+    )
     key_uses, job_faults = UseRecorder(database), JobFaults(faults, reconciler.give_up)
     scheduler = Scheduler(leadership, launchers, starter, finalizer, job_faults)
     control = ControlLoop(
         leadership,
         reconciler,
         scheduler,
-        deletions,
+        Upkeep(leadership, [retention.run, deletions.finish_deletions], telemetry),
         wake_up,
         settings.reconcile_interval_seconds,
         telemetry,
@@ -224,10 +235,11 @@ def create_services(settings: Settings) -> Services:
         sessions=SessionService(database, audit, key_uses),
         jobs=JobService(database, settings, launchers, access, capacity, audit, facts, on_change=wake_leader),
         deletions=deletions,
+        retention=retention,
         capacity=capacity,
         quotas=QuotaService(database, audit),
         plans=PlanService(database, settings, launchers, access, capacity, facts),
-        reports=ReportService(database),
+        reports=ReportService(database, telemetry),
         curves=CurveService(database),
         artifacts=ArtifactService(database, facts),
         logs=LogService(database, facts),
@@ -242,8 +254,3 @@ def _make_directories(settings: Settings) -> None:
     make_state_directory(settings.state_directory)
     make_state_directory(settings.runs_directory, "DLRM_RUNS_DIRECTORY")
     make_state_directory(settings.prepared_directory, "DLRM_PREPARED_DIRECTORY")
-
-
-def _count_jobs_by_state(database: Database) -> dict[str, int]:
-    with database.read() as session:
-        return JobRepository(session).count_by_state()

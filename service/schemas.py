@@ -414,3 +414,34 @@ class AuditEvent(Answer, frozen=True):
     """Network address of the client."""
     request_id: str = ""
     details: dict[str, Any] = {}
+
+
+class DueJob(Answer, frozen=True):
+    """Job that a rule of retention chooses."""
+
+    id: str
+    owner: str
+    finished_at: datetime
+    reason: str
+    """Rule: `age`, `count` or `bytes`."""
+    num_bytes: int | None = None
+    """Bytes of its run directory; None if it was not measured yet."""
+
+
+class RetentionPreview(Answer, frozen=True):
+    """Jobs that rules of retention would remove now."""
+
+    days: float | None = None
+    """Days after its end for which a job stays; None: no such rule."""
+    jobs_per_owner: int | None = None
+    """Ended jobs of one owner that stay; None: no such rule."""
+    run_bytes: int | None = None
+    """Bytes that the run directories of ended jobs may have together; None: no such rule."""
+    point_days: float | None = None
+    """Days after the end of a job for which its raw points stay; None: as long as the job."""
+    num_jobs: int
+    """Jobs that would go."""
+    num_bytes: int
+    """Bytes of their run directories, as far as these were measured."""
+    items: list[DueJob]
+    """The first of these jobs, in the order in which they ended."""

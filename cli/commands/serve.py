@@ -73,7 +73,7 @@ def serve(
     try:
         settings = Settings(**options.list_given())
     except ValidationError as error:
-        raise BadInputError(*_format_errors(error)) from None
+        raise BadInputError(*format_errors(error)) from None
     save_admin_key(settings.state_directory)
     try:
         run_service(settings, ready_file or get_ready_file_path(settings.state_directory))
@@ -83,7 +83,7 @@ def serve(
         raise CommandError(str(error)) from None
 
 
-def _format_errors(error: ValidationError) -> list[str]:
+def format_errors(error: ValidationError) -> list[str]:
     """Format validation errors, one line per setting, which is named by its environment variable."""
     errors = error.errors(include_url=False)
     # Leave out defaults that could not be computed because another setting is invalid.

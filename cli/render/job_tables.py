@@ -15,7 +15,8 @@ from cli.local.progress import describe_progress
 from cli.render.tables import cell, cut_cell, dim, make_facts_table, make_table
 from dlrm.config import ResolvedJob, format_count, shorten_sizes
 from dlrm.record import format_auc
-from service.client import ApiKey, Artifact, Attempt, BatchStage, Checkpoint, Event, Job, JobDetails, QueuePlace
+from hostinfo.sizes import format_size
+from service.client import ApiKey, Artifact, Attempt, BatchStage, Checkpoint, DueJob, Event, Job, JobDetails, QueuePlace
 
 WAITING_STATES = frozenset({"QUEUED", "RECOVERING", "PAUSED"})
 SCHEDULED = "scheduled"
@@ -219,6 +220,15 @@ def make_keys_table(keys: Iterable[ApiKey]) -> Table:
     for key in keys:
         used = format_time_since(key.last_used_at, now)
         table.add_row(key.id, cut_cell(key.owner), cut_cell(key.name), key.role, _format_expiry(key, now), used)
+    return table
+
+
+def make_due_table(jobs: Iterable[DueJob]) -> Table:
+    """Return a table with a line per job that retention would remove."""
+    table = make_table("id", "owner", "ended", "size", "rule", left={"id", "owner", "rule"}, wraps=("owner",))
+    for job in jobs:
+        size = UNKNOWN if job.num_bytes is None else format_size(job.num_bytes)
+        table.add_row(job.id, cut_cell(job.owner), f"{job.finished_at:%Y-%m-%d}", size, job.reason)
     return table
 
 

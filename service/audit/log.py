@@ -1,5 +1,6 @@
 """Audit log: rows that are written in the transaction of what they record, and removed when they are old."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Any
 
@@ -29,21 +30,28 @@ class AuditLog:
 
         target: id or name of what was changed. details: values that JSON has.
         """
+        self.record_all(session, actor, action, {target: details})
+
+    def record_all(
+        self, session: Session, actor: Actor, action: AuditAction, targets: Mapping[str, dict[str, Any]]
+    ) -> None:
+        """Add a row for each target, as `record` does. targets: details by id or name."""
         time = now()
         events = AuditRepository(session)
         events.remove_older(time - self._retention, NUM_REMOVED)
-        events.add(
-            AuditEvent(
-                time=time,
-                actor=actor.owner,
-                key_id=actor.key_id,
-                action=action.value,
-                target=_fit(target, 255),
-                address=_fit(actor.origin.address, 64),
-                request_id=_fit(actor.origin.request_id, 64),
-                details=details,
+        for target, details in targets.items():
+            events.add(
+                AuditEvent(
+                    time=time,
+                    actor=actor.owner,
+                    key_id=actor.key_id,
+                    action=action.value,
+                    target=_fit(target, 255),
+                    address=_fit(actor.origin.address, 64),
+                    request_id=_fit(actor.origin.request_id, 64),
+                    details=details,
+                )
             )
-        )
 
     def record_foreign(
         self, session: Session, actor: Actor, action: AuditAction, job_id: str, owner: str, **details: Any

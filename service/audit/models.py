@@ -48,3 +48,5 @@ class AuditAction(StrEnum):
     JOB_HELD = "job_held"
     JOB_RELEASED = "job_released"
     JOB_DELETED = "job_deleted"
+    JOB_EXPIRED = "job_expired"
+    """Retention has removed the job."""

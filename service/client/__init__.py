@@ -28,6 +28,7 @@ from service.schemas import (
     Curves,
     DeletedJob,
     DerivedNumber,
+    DueJob,
     EvaluationMetric,
     Event,
     Job,
@@ -38,6 +39,7 @@ from service.schemas import (
     Metric,
     Progress,
     QueuePlace,
+    RetentionPreview,
     RoleName,
     StepMetric,
 )

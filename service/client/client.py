@@ -37,6 +37,7 @@ from service.schemas import (
     MetricPage,
     Page,
     Plan,
+    RetentionPreview,
     RoleName,
 )
 
@@ -355,6 +356,13 @@ class Client:
         begin, end = (moment.isoformat() if moment else None for moment in (since, until))
         filters = {"actor": actor, "action": action, "target": target, "since": begin, "until": end}
         return self._list_items("/v1/audit", Page[AuditEvent], **filters)
+
+    def retention(
+        self, *, days: float | None = None, jobs_per_owner: int | None = None, run_bytes: int | None = None
+    ) -> RetentionPreview:
+        """Return what retention would remove now, by these rules; by the service's own if all are omitted."""
+        rules = {"days": days, "jobs_per_owner": jobs_per_owner, "run_bytes": run_bytes}
+        return self._get(RetentionPreview, "/v1/retention", **rules)
 
     def _get(self, model: type[Model], path: str, **params: Any) -> Model:
         return self._transport.get(path, params).parse(model)

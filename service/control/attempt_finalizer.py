@@ -11,17 +11,19 @@ from service.control.restart_policy import UNCOUNTED, BackOff, count_restarts_le
 from service.control.verdict import ExitObservation, Verdict, decide
 from service.launchers.protocol import LaunchError, LaunchStatus
 from service.leader.leadership import Leadership
+from service.observability.telemetry import Telemetry
 from service.reasons import RECONCILER, Reason
 from service.store.attempt_repository import AttemptRepository, CheckpointRepository
 from service.store.job_repository import Change, JobRepository
 from service.store.models import Attempt, Job
 from service.store.run_facts import RunFacts
-from service.store.states import AttemptState, JobState
+from service.store.states import ENDED, AttemptState, JobState
 from service.times import now
 
 
 class AttemptFinalizer:
-    def __init__(self, leadership: Leadership, facts: RunFacts, back_off: BackOff) -> None:
+    def __init__(self, leadership: Leadership, facts: RunFacts, back_off: BackOff, telemetry: Telemetry) -> None:
+        self._telemetry = telemetry
         self._leadership = leadership
         self._facts = facts
         self._back_off = back_off
@@ -58,6 +60,7 @@ class AttemptFinalizer:
                 warnings = list_quality_warnings(outcome.metrics, EvaluationSource.SHARE)
                 jobs.set_metrics(current, outcome.metrics, has_warnings=bool(warnings))
             self._apply_verdict(jobs, current, attempts.list_by_job(job.id), verdict)
+        self._count_end(attempt, verdict.attempt_state, verdict.reason, is_repeated=verdict.job_state not in ENDED)
 
     def record_fault(self, job: Job, attempt: Attempt | None, message: str) -> None:
         """Record the end of a job that the service cannot look after; a job that was cancelled is CANCELLED.
@@ -90,6 +93,12 @@ class AttemptFinalizer:
             if reason in UNCOUNTED or count_restarts_left(all_attempts, job.max_restarts) > 0:
                 change = self._with_restart(replace(change, to_state=JobState.QUEUED), job, all_attempts)
             jobs.change_state(job, change)
+        self._count_end(attempt, AttemptState.FAILED, reason, is_repeated=change.to_state not in ENDED)
+
+    def _count_end(self, attempt: Attempt, state: AttemptState, reason: Reason, *, is_repeated: bool) -> None:
+        self._telemetry.end_attempt(attempt.id, state, reason)
+        if is_repeated and state is AttemptState.FAILED:
+            self._telemetry.restarts.inc()
 
     def _apply_verdict(self, jobs: JobRepository, job: Job, attempts: Sequence[Attempt], verdict: Verdict) -> None:
         number = attempts[-1].number

@@ -11,8 +11,8 @@ from service.control.job_faults import JobFaults
 from service.control.reconciler import Reconciler
 from service.control.round_errors import Faults
 from service.control.scheduler import Scheduler
+from service.control.upkeep import Upkeep
 from service.control.wake_up import WakeUp
-from service.jobs.deletion import DeletionService
 from service.leader.leadership import Leadership, LeadershipLostError
 from service.observability.telemetry import Telemetry
 
@@ -34,7 +34,7 @@ class ControlLoop:
     leadership: Leadership
     reconciler: Reconciler
     scheduler: Scheduler
-    deletions: DeletionService
+    upkeep: Upkeep
     wake_up: WakeUp
     interval_seconds: float
     telemetry: Telemetry
@@ -50,6 +50,7 @@ class ControlLoop:
     def start(self) -> None:
         self._thread = threading.Thread(target=self._run, name="control", daemon=True)
         self._thread.start()
+        self.upkeep.start()
 
     def stop(self) -> None:
         """Stop the loop and return when its thread has ended; jobs continue to run, and another process may lead."""
@@ -57,6 +58,7 @@ class ControlLoop:
         self.wake_up()
         if self._thread is not None:
             self._thread.join()
+        self.upkeep.stop()
         self.leadership.resign()
 
     def run_once(self) -> bool:
@@ -67,13 +69,15 @@ class ControlLoop:
         try:
             if not self._run_guarded("lead", self.leadership.acquire, concerns_all=True):
                 return False
-            self._run_round()
+            with self.telemetry.round_seconds.time():
+                self._run_round()
         except LeadershipLostError as error:
             log.warning("leadership_lost", reason=str(error))
             return False
         finally:
             self.faults.end_round()
         self.telemetry.num_rounds.inc()
+        self.telemetry.last_round.set_to_current_time()
         return True
 
     def _run_round(self) -> None:
@@ -84,7 +88,7 @@ class ControlLoop:
             self.job_faults.guard("control_failed", job.id, lambda job=job: self.reconciler.reconcile(job))
         for orphan in self._run_guarded("look for orphans", self.reconciler.list_orphans, concerns_all=True) or []:
             self._run_guarded(orphan.name.job_id, lambda orphan=orphan: self.reconciler.kill_orphan(orphan))
-        self._run_guarded("delete jobs", self.deletions.finish_deletions, concerns_all=True)
+        self.upkeep.wake()
         if self._run_guarded("schedule", self.scheduler.run_once, concerns_all=True) is False:
             # Others wait to be started: the next round begins at once.
             self.wake_up()

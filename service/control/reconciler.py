@@ -16,6 +16,7 @@ from service.launchers.observed_end import ObservedEnd
 from service.launchers.protocol import Launch, LaunchError, LaunchName, LaunchPhase, LaunchStatus
 from service.launchers.registry import Launchers
 from service.leader.leadership import Leadership
+from service.observability.telemetry import Telemetry
 from service.reasons import RECONCILER, Reason
 from service.reports.spool_tail import SpoolTail
 from service.store.attempt_repository import AttemptRepository
@@ -41,6 +42,7 @@ class Reconciler:
         facts: RunFacts,
         starter: Starter,
         finalizer: AttemptFinalizer,
+        telemetry: Telemetry,
         grace_period_seconds: float,
     ) -> None:
         """Wait `grace_period_seconds` between asking an attempt to stop and killing it."""
@@ -51,7 +53,8 @@ class Reconciler:
         self._starter = starter
         self._finalizer = finalizer
         self._grace_period_seconds = grace_period_seconds
-        self._tail = SpoolTail(database)
+        self._telemetry = telemetry
+        self._tail = SpoolTail(database, telemetry)
         self._orphans_due_at = 0.0
         self._reported_orphans: set[LaunchName] = set()
         """Orphans of the last look whose jobs have reported the kill."""
@@ -85,6 +88,7 @@ class Reconciler:
             return
         self._reported_orphans.add(launch.name)
         job_id, number = launch.name.job_id, launch.attempt
+        self._telemetry.repairs.labels("orphan").inc()
         log.warning("orphan_killed", job=job_id, attempt=number)
         with self._leadership.write() as session:
             jobs = JobRepository(session)
@@ -203,6 +207,8 @@ class Reconciler:
             self._change(
                 job, Change(JobState.RUNNING, Reason.PROCESS_STARTED, actor=RECONCILER, attempt=attempt.number)
             )
+        if job.progress.get("samples_per_second") is not None:
+            self._telemetry.record_step(attempt.id, job.launcher)
         if attempt.node != status.node:
             with self._leadership.write() as session:
                 AttemptRepository(session).update(attempt.id, node=status.node)
@@ -238,6 +244,7 @@ class Reconciler:
                 jobs = JobRepository(session)
                 jobs.set_reason(job, reason, status.message)
                 jobs.add_repair(job.id, attempt.number, status.message, reason)
+            self._telemetry.repairs.labels(reason).inc()
 
     def _stop(self, attempt: Attempt, launch: Launch, reason: Reason, message: str) -> None:
         # Signal first: an attempt with a recorded stop but no signal would run until the grace period is over.

@@ -44,6 +44,7 @@ class Faults:
         """End the current round. An error that did not occur in it is logged in full if it comes back."""
         self._errors_of_last_round, self._errors_of_this_round = self._errors_of_this_round, set()
         self.last_round_error, self._first_severe_error = self._first_severe_error, None
+        self.telemetry.is_round_failed.set(self.last_round_error is not None)
 
 
 def format_in_one_line(error: Exception) -> str:

@@ -9,6 +9,7 @@ from service.ids import new_id
 from service.launchers.protocol import LaunchFiles
 from service.launchers.registry import Launchers
 from service.leader.leadership import Leadership
+from service.observability.telemetry import Telemetry
 from service.reasons import SCHEDULER, Reason
 from service.reports.progress import ReportedProgress
 from service.store.attempt_repository import AttemptRepository
@@ -20,7 +21,8 @@ from service.times import now
 
 
 class Starter:
-    def __init__(self, leadership: Leadership, launchers: Launchers) -> None:
+    def __init__(self, leadership: Leadership, launchers: Launchers, telemetry: Telemetry) -> None:
+        self._telemetry = telemetry
         self._leadership = leadership
         self._launchers = launchers
 
@@ -54,6 +56,8 @@ class Starter:
             attempts.add(attempt)
             progress = ReportedProgress.model_validate(current.progress).carry_over()
             jobs.update(job.id, num_attempts=number, progress=progress.model_dump())
+        waited = (attempt.started_at - job.created_at).total_seconds() if number == 1 else None
+        self._telemetry.begin_attempt(attempt.id, job.launcher, waited)
         return attempt
 
     def launch(self, job: Job, attempt: Attempt) -> None:

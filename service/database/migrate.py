@@ -12,6 +12,9 @@ ADVISORY_LOCK = 0x646C726D
 """Key of the PostgreSQL lock that this program's migrations hold."""
 
 
+_LOCATION = "service.database:migrations"
+
+
 class ForeignRevisionError(Exception):
     """Error raised where another version of this program has made the tables; the message says which one can help."""
 
@@ -31,7 +34,7 @@ def migrate(database: Database) -> None:
 
 def make_config(connection: Connection) -> Config:
     config = Config()
-    config.set_main_option("script_location", "service.database:migrations")
+    config.set_main_option("script_location", _LOCATION)
     config.attributes["connection"] = connection
     return config
 
@@ -39,15 +42,24 @@ def make_config(connection: Connection) -> Config:
 def _is_newest(connection: Connection, known: ScriptDirectory) -> bool:
     """Return whether no migration is missing. Raises ForeignRevisionError."""
     revision = MigrationContext.configure(connection).get_current_revision()
+    if revision is not None:
+        check_revision(revision)
+    return revision == known.get_current_head()
+
+
+def check_revision(revision: str) -> None:
+    """Raise ForeignRevisionError if this version of the program cannot use tables of a revision."""
+    config = Config()
+    config.set_main_option("script_location", _LOCATION)
+    known = ScriptDirectory.from_config(config)
     first, newest = known.get_base() or "", known.get_current_head() or ""
-    if revision is not None and revision > newest:
+    if revision > newest:
         raise ForeignRevisionError(
             f"a later version of this program has changed its tables to revision {revision}, of which this version "
             f"knows up to {newest}; start that version, or restore a backup from before the upgrade"
         )
-    if revision is not None and revision < first:
+    if revision < first:
         raise ForeignRevisionError(
             f"its tables are at revision {revision}, and this version upgrades them from {first} on; start once the "
             "last version before this one, which upgrades them to that"
         )
-    return revision == newest

@@ -6,7 +6,7 @@ So a job is never half shown, wherever the service is killed: what is hidden sta
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -25,13 +25,15 @@ from service.parts import depend_on
 from service.store.idempotency_repository import IdempotencyRepository
 from service.store.job_repository import JobRepository
 from service.store.models import Job
+from service.store.pace import Pace
+from service.store.removal import RemovalRepository
 from service.store.run_facts import RunFacts
 from service.times import now
 
 log = structlog.get_logger(__name__)
 
-ROUND_SECONDS = 0.5
-"""Seconds after which a round removes no more, about: the control loop waits for it."""
+MAX_JOBS = 100
+"""Jobs whose files are removed before their rows are, at most."""
 
 
 class DeletionService:
@@ -44,12 +46,10 @@ class DeletionService:
         on_change: Callable[[], None],
         *,
         retry_seconds: float = 60.0,
-        batch_size: int = 5000,
     ) -> None:
         """Call `on_change` where `finish_deletions` has something to do.
 
-        retry_seconds: time for which it leaves a job alone after failing to remove it. batch_size: rows that it removes
-        in one transaction.
+        retry_seconds: time for which it leaves a job alone after failing to remove it.
         """
         self._database = database
         self._runs_directory = runs_directory
@@ -57,7 +57,6 @@ class DeletionService:
         self._facts = facts
         self._on_change = on_change
         self._retry_seconds = retry_seconds
-        self._batch_size = batch_size
         self._retry_times: dict[str, float] = {}
 
     def delete(self, job_id: str, principal: Principal) -> DeletedJobView:
@@ -89,53 +88,46 @@ class DeletionService:
         self._on_change()
         return DeletedJobView(**view, files_left_at=left_at)
 
-    def finish_deletions(self) -> None:
-        """Remove the files and rows of the jobs that are being deleted, or a part of them if it takes long.
+    def finish_deletions(self, pace: Pace) -> None:
+        """Remove the files and rows of the jobs that are being deleted, until `pace` is over.
 
-        What fails in one job is logged and tried again later, and holds up no other job. The leader calls this in every
-        round; calls at the same time do no harm.
+        What fails in one job is logged and tried again later, and holds up no other job. The leader calls this again
+        and again; calls at the same time do no harm.
         """
-        give_up_at = time.monotonic() + ROUND_SECONDS
+        begun = time.monotonic()
+        while not pace.is_over() and (jobs := self._list_due(begun)):
+            without_files = [job for job in jobs if not pace.is_over() and self._remove_files(job, pace.is_over)]
+            self._remove_rows(without_files, pace)
 
-        def is_over() -> bool:
-            return time.monotonic() >= give_up_at
-
+    def _list_due(self, time_now: float) -> list[Job]:
+        """List jobs that are being deleted, without failed ones before their next try."""
         with self._database.read() as session:
-            jobs = JobRepository(session).list_deleting()
+            jobs = RemovalRepository(session).list_deleting(MAX_JOBS + len(self._retry_times))
         self._retry_times = {job.id: self._retry_times[job.id] for job in jobs if job.id in self._retry_times}
-        for job in jobs:
-            if time.monotonic() < self._retry_times.get(job.id, 0.0):
-                continue
-            try:
-                is_removed = self._remove(job, is_over)
-            except (OSError, RunDirectoryError, RecursionError) as error:
-                self._retry_times[job.id] = time.monotonic() + self._retry_seconds
-                log.error("deletion_failed", job=job.id, error=str(error))
-                continue
-            if is_removed:
-                log.info("job_deleted", job=job.id, owner=job.owner)
-            if is_over():
-                self._on_change()
-                return
+        return [job for job in jobs if time_now >= self._retry_times.get(job.id, 0.0)][:MAX_JOBS]
 
-    def _remove(self, job: Job, is_over: Callable[[], bool]) -> bool:
-        """Remove the files of a job, then its rows; return whether nothing is left of it.
+    def _remove_files(self, job: Job, is_over: Callable[[], bool]) -> bool:
+        """Remove the files of a job that the service sees; return whether none is left."""
+        try:
+            if not self._facts.shares_files(job):
+                return True
+            return remove_directory(find_run_directory(job, self._runs_directory), is_over)
+        except (OSError, RunDirectoryError, RecursionError) as error:
+            self._retry_times[job.id] = time.monotonic() + self._retry_seconds
+            log.error("deletion_failed", job=job.id, error=str(error))
+            return False
+
+    def _remove_rows(self, jobs: Sequence[Job], pace: Pace) -> None:
+        """Remove the rows of jobs without files, a few in each transaction.
 
         A job with many reports has many rows: removed at once, they would hold up the reports of others.
         """
-        if self._facts.shares_files(job):
-            directory = find_run_directory(job, self._runs_directory)
-            if not remove_directory(directory, is_over):
-                return False
-        is_left = True
-        while is_left:
-            with self._database.write() as session:
-                is_left = JobRepository(session).remove_some_rows(job.id, self._batch_size)
-            if is_left and is_over():
-                return False
-        with self._database.write() as session:
-            JobRepository(session).remove(job.id)
-        return True
+        owners = {job.id: job.owner for job in jobs}
+        while owners and not pace.is_over():
+            with pace.piece(), self._database.write() as session:
+                removed = RemovalRepository(session).remove_some(list(owners), pace.num_rows)
+            for job_id in removed:
+                log.info("job_deleted", job=job_id, owner=owners.pop(job_id))
 
 
 Deletions = Annotated[DeletionService, depend_on(DeletionService)]

@@ -25,7 +25,6 @@ from sqlalchemy.orm import Session
 from dlrm.record import EvaluationReport, StepReport
 from service.reports.attempt_ranges import AttemptRange, MetricKind, StartedAttempt, list_valid_ranges
 from service.reports.rollups import RollupRepository
-from service.store.metric_removal import remove_some_metrics
 from service.store.metric_tables import EVALUATIONS, ROLLUPS, STEPS
 from service.store.models import Attempt, Job, StreamPosition
 
@@ -157,13 +156,6 @@ class ReportRepository:
     def are_steps_removed(self, job_id: str) -> bool:
         """Whether the reports of steps of a job were removed, so that only the levels of its curves are left."""
         return bool(self._connection.scalar(_ARE_STEPS_REMOVED, {"job_id": job_id}))
-
-    def remove_some_steps(self, job_id: str, limit: int) -> int:
-        """Remove at most `limit` reports of steps of a job; its curves stay. Return how many were removed.
-
-        They are removed in their order, so that `are_steps_removed` is true from the first one on.
-        """
-        return remove_some_metrics(self._session, STEPS, job_id, limit)
 
     def _add(self, table: Table, job_id: str, attempt: int, reports: Iterable[StepReport | EvaluationReport]) -> None:
         """Store reports in one statement; of several ones of one step the last one counts."""

@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import TextClause, text
 from sqlalchemy.orm import Session
 
+from service.http.paging import MAX_SERIAL
 from service.reports.attempt_ranges import AttemptRange
 from service.store.metric_tables import (
     BUCKET_FACTOR,
@@ -180,7 +181,7 @@ class RollupRepository:
             "level": level - 1,
             "bucket_steps": below_steps,
             "start": _find_start(before, below_steps),
-            "end": (_find_position(last_step, bucket_steps) + 1) * BUCKET_FACTOR,
+            "end": min((_find_position(last_step, bucket_steps) + 1) * BUCKET_FACTOR, MAX_SERIAL),
             "last_valid_step": own.last_step,
             "width": BUCKET_FACTOR,
         }

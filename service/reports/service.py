@@ -13,6 +13,7 @@ from service.access.visibility import get_visible_job
 from service.database import Database
 from service.http.problems import ProblemError, conflict, invalid_request, unauthenticated
 from service.ids import is_id
+from service.observability.telemetry import Telemetry
 from service.parts import depend_on
 from service.reports.ingest import AttemptEndedError, BadLineError, GapError, Stream, check_is_open, ingest
 from service.reports.pages import MetricQuery, read_page
@@ -22,7 +23,8 @@ from service.schemas import AttemptStart, MetricPage
 
 
 class ReportService:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, telemetry: Telemetry) -> None:
+        self._telemetry = telemetry
         self._database = database
 
     def check_token(self, attempt_id: str, token: str | None) -> None:
@@ -37,7 +39,7 @@ class ReportService:
         a valid report.
         """
         try:
-            with self._database.write() as session:
+            with self._telemetry.ingest("push", reports.lines), self._database.write() as session:
                 sender = _authenticate(session, attempt_id, token)
                 check_rank(sender.world_size, reports.rank)
                 return ingest(session, sender, reports.rank, reports.stream, reports.first_seq, reports.lines)

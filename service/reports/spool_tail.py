@@ -8,6 +8,7 @@ import structlog
 from dlrm.record import UNREADABLE_REPORT, AttemptDirectory, EventReport, SpoolReader
 from service.database import Database
 from service.launchers.protocol import Launch
+from service.observability.telemetry import Telemetry
 from service.reports.ingest import SPOOLED, AttemptEndedError, BadLineError, Stream, ingest
 from service.reports.repository import ReportRepository
 from service.store.models import Attempt, Job
@@ -28,7 +29,8 @@ class _Position:
 class SpoolTail:
     """Reader that ingests new lines of spool files and remembers how far it has read."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, telemetry: Telemetry) -> None:
+        self._telemetry = telemetry
         self._database = database
         self._positions: dict[tuple[str, int, Stream], _Position] = {}
 
@@ -72,7 +74,7 @@ class SpoolTail:
         """Ingest `lines`; replace each invalid line by an event that says so."""
         while True:
             try:
-                with self._database.write() as session:
+                with self._telemetry.ingest("spool", lines), self._database.write() as session:
                     ingest(session, attempt, rank, stream, first_seq, lines)
             except BadLineError as error:
                 seq = first_seq + error.index

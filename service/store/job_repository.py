@@ -5,24 +5,19 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Text, cast, delete, func, inspect, select, tuple_, update
+from sqlalchemy import ColumnElement, Text, cast, delete, func, select, update
 from sqlalchemy.orm import Session
 
 from service.launchers.protocol import Capacity
 from service.reasons import RECONCILER, Reason
 from service.store.job_texts import make_text
-from service.store.metric_removal import remove_some_metrics
-from service.store.metric_tables import METRIC_TABLES
 from service.store.models import (
     IS_WATCHED,
-    Attempt,
     Event,
     Job,
     JobDocument,
     JobLabel,
     JobText,
-    ReportedCheckpoint,
-    StoredLogPart,
 )
 from service.store.states import ENDED, HOLDING, NOT_ENDED, JobState, check_transition
 from service.times import now
@@ -226,35 +221,10 @@ class JobRepository:
         word = None if reason is None else reason.value
         self._add_event(job_id, "repair", RECONCILER, message, attempt=attempt, reason=word)
 
-    def list_deleting(self) -> list[Job]:
-        """List the jobs that are being deleted, in the order of the requests."""
-        query = select(Job).where(Job.deleting_at.is_not(None)).order_by(Job.deleting_at, Job.id)
-        return list(self._session.scalars(query))
-
     def find_heir(self, job_id: str) -> Job | None:
         """Return a job that has not ended and starts from the model of the job `job_id`; None if absent."""
         query = select(Job).where(Job.state.in_(NOT_ENDED), Job.warm_start_job_id == job_id).order_by(Job.id).limit(1)
         return self._session.scalar(query)
-
-    def remove_some_rows(self, job_id: str, limit: int) -> bool:
-        """Remove at most `limit` reports, parts of logs, checkpoints and events of a job; return if there were any."""
-        attempts = select(Attempt.id).where(Attempt.job_id == job_id)
-        chosen = (
-            (StoredLogPart, StoredLogPart.attempt_id.in_(attempts)),
-            (ReportedCheckpoint, ReportedCheckpoint.job_id == job_id),
-            (Event, Event.job_id == job_id),
-        )
-        num_removed = sum(remove_some_metrics(self._session, table, job_id, limit) for table in METRIC_TABLES)
-        for table, is_own in chosen:
-            key = inspect(table).primary_key
-            some = select(*key).where(is_own).limit(limit)
-            removed = delete(table).where(tuple_(*key).in_(some)).returning(key[0])
-            num_removed += len(self._session.execute(removed.execution_options(synchronize_session=False)).all())
-        return num_removed > 0
-
-    def remove(self, job_id: str) -> None:
-        """Remove a job, with all rows that belong to it."""
-        self._session.execute(delete(Job).where(Job.id == job_id))
 
 
 def find_deadline(job: Job, start: datetime) -> datetime | None:

@@ -34,8 +34,16 @@ class Job(Base):
         Index("ix_jobs_owner_state", "owner", "state", "id"),
         Index("ix_jobs_state", "state", "id"),
         Index("ix_jobs_name", "name", "id"),
-        Index("ix_jobs_finished_at", "finished_at"),
         Index("ix_jobs_watched", "launcher", sqlite_where=text(_WATCHED), postgresql_where=text(_WATCHED)),
+        Index(
+            "ix_jobs_finished_at",
+            "finished_at",
+            "id",
+            "owner",
+            "state",
+            sqlite_where=text("finished_at IS NOT NULL AND deleting_at IS NULL"),
+            postgresql_where=text("finished_at IS NOT NULL AND deleting_at IS NULL"),
+        ),
         Index(
             "ix_jobs_deleting_at",
             "deleting_at",

@@ -36,6 +36,11 @@ _FLAVOR = _make_object(
 )
 _GROUP = _make_object({"coveredResources": _make_list({"type": "string"}), "flavors": _make_list(_FLAVOR)})
 
+_ALERT = _make_object(
+    {"alert": {"type": "string"}, "expr": {"type": "string"}, "labels": _TEXTS, "annotations": _TEXTS},
+    **{"for": {"type": "string", "pattern": "^[0-9]+[smh]$"}},
+)
+
 SPECS: dict[tuple[str, str], Schema] = {
     ("kueue.x-k8s.io/v1beta2", "ResourceFlavor"): _make_object({}, nodeLabels=_TEXTS),
     ("kueue.x-k8s.io/v1beta2", "ClusterQueue"): _make_object(
@@ -44,6 +49,9 @@ SPECS: dict[tuple[str, str], Schema] = {
         preemption=_make_object({}, withinClusterQueue=_PREEMPTION),
     ),
     ("kueue.x-k8s.io/v1beta2", "LocalQueue"): _make_object({"clusterQueue": _NAME}),
+    ("monitoring.coreos.com/v1", "PrometheusRule"): _make_object(
+        {"groups": _make_list(_make_object({"name": _NAME, "rules": _make_list(_ALERT)}))}
+    ),
     ("monitoring.coreos.com/v1", "ServiceMonitor"): _make_object(
         {
             "selector": _SELECTOR,

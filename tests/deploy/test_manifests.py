@@ -290,7 +290,8 @@ def find_groups(queues: Any) -> Iterator[dict[str, Any]]:
 
 
 def read_launcher_settings(objects: list[dict[str, Any]]) -> dict[str, Any]:
-    (settings,) = find_objects(objects, "ConfigMap").values()
+    maps = find_objects(objects, "ConfigMap")
+    (settings,) = (found for name, found in maps.items() if name.startswith("dlrm-kubernetes"))
     (deployment,) = find_objects(objects, "Deployment").values()
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     variables = {variable["name"]: variable.get("value") for variable in container["env"]}

@@ -77,7 +77,6 @@ def own_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 def rounds_without_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let one round do all that is to be done: on a busy machine one start or removal may take its whole time."""
     monkeypatch.setattr("service.control.scheduler.START_SECONDS", 600.0)
-    monkeypatch.setattr("service.jobs.deletion.ROUND_SECONDS", 600.0)
 
 
 @pytest.fixture(scope="module", params=KINDS)

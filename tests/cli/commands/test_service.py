@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -350,3 +351,35 @@ def test_without_a_service_a_command_fails(dlrm: Command, monkeypatch: pytest.Mo
     ended = dlrm("login-link")
     assert (ended.code, ended.err.count("\n")) == (1, 1)
     assert ended.err.startswith("error: the service at http://127.0.0.1:9")
+
+
+def test_a_dry_run_of_retention_lists_what_would_go_and_nothing_goes(dlrm: Command, job_file: str) -> None:
+    job_id = dlrm("submit", job_file, "--follow").out.strip()
+    rules = dlrm("retention")
+    assert (rules.code, "for ever" in rules.out) == (0, True)
+    shown = dlrm("retention", "--dry-run", "--days", "0")
+    assert [line.split()[-1] for line in shown.out.splitlines() if job_id in line] == ["age"]
+    assert "would go; nothing was removed" in shown.err
+    assert json.loads(dlrm("retention", "--dry-run", "--json").out)["num_jobs"] == 0
+    assert is_there(job_id)
+    refused = dlrm("retention", "--days", "3")
+    assert (refused.code, "--days: tries out a rule, so give --dry-run too" in refused.err) == (2, True)
+
+
+def test_a_running_service_is_saved_and_not_replaced(
+    dlrm: Command, job_file: str, state_directory: Path, tmp_path: Path
+) -> None:
+    job_id = dlrm("submit", job_file, "--follow").out.strip()
+    saved = dlrm("backup", str(tmp_path / "saved"))
+    assert (saved.code, saved.out.strip()) == (0, str(tmp_path / "saved"))
+    again = dlrm("backup", str(tmp_path / "saved"))
+    assert (again.code, "exists already; name a new directory" in again.err) == (1, True)
+    refused = dlrm("restore", str(tmp_path / "saved"), "--force")
+    assert (refused.code, f"is using {state_directory}" in refused.err) == (1, True)
+    other = tmp_path / "other"
+    restored = dlrm("restore", str(tmp_path / "saved"), "--state-directory", str(other))
+    assert (restored.code, "jobs, as they were at" in restored.err) == (0, True)
+    # No part of a backup, which has no secrets.
+    shutil.copy(state_directory / "admin-key", other)
+    with run_service(other, SETTINGS):
+        assert job_id in dlrm("jobs", "--json").out

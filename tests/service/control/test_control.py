@@ -276,7 +276,7 @@ def test_a_service_that_ended_between_row_and_process_starts_the_same_attempt(se
     with services.database.read() as session:
         job = session.get_one(Job, job_id)
     services.control.leadership.acquire()
-    Starter(services.control.leadership, services.launchers).begin(job)
+    Starter(services.control.leadership, services.launchers, services.telemetry).begin(job)
     services.control.stop()
     restarted = create_services(settings)
     restarted.control.run_once()
@@ -324,7 +324,7 @@ def test_a_job_without_a_process_is_cancelled_too(settings: Settings, state: str
         with services.database.read() as session:
             job = session.get_one(Job, job_id)
         services.control.leadership.acquire()
-        Starter(services.control.leadership, services.launchers).begin(job)
+        Starter(services.control.leadership, services.launchers, services.telemetry).begin(job)
     else:
         services.control.run_once()
 

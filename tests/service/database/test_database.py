@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import inspect, text
@@ -12,18 +13,23 @@ from sqlalchemy.exc import IntegrityError
 import service.audit.models
 import service.keys.models
 import service.leader.models
+import service.retention.models
 import service.store.models
 from service.database import Base, Database
-from service.database.migrate import ForeignRevisionError, migrate
+from service.database.migrate import ForeignRevisionError, make_config, migrate
 from service.keys.models import ApiKey
+from service.retention.repository import RetentionRepository
+from service.retention.rules import RetentionRules
+from service.store.removal import RemovalRepository
 from tests.service.databases import on_both_databases
 
 pytestmark = on_both_databases
 
-NEWEST_REVISION = "0009"
+NEWEST_REVISION = "0013"
 MODELS = (
     service.audit.models,
     service.leader.models,
+    service.retention.models,
     service.store.models,
     service.keys.models,
 )
@@ -49,6 +55,29 @@ def test_migrations_make_exactly_the_tables_of_the_models(database: Database) ->
         differences = compare_metadata(MigrationContext.configure(connection, opts=options), Base.metadata)
     assert MODELS
     assert differences == []
+
+
+def test_a_job_of_the_first_revision_can_be_measured_and_removed(database: Database) -> None:
+    with database.engine.begin() as connection:
+        command.upgrade(make_config(connection), "0007")
+    values = {
+        **{"id": "job_0", "name": "old", "priority": 0, "state": "SUCCEEDED", "reason": "completed", "message": ""},
+        **{"created_by": "k", "owner": "o", "num_attempts": 0, "is_held": False, "launcher": "local", "world_size": 1},
+        **{"num_nodes": 1, "min_nodes": 1, "num_cores": 1, "memory_bytes": 1, "num_gpus": 0, "run_directory": "/runs"},
+        **dict.fromkeys(("spec", "resolved", "progress", "metrics"), "{}"),
+        **dict.fromkeys(("created_at", "finished_at"), "2026-01-01 00:00:00+00:00"),
+    }
+    with database.write() as session:
+        names = ", ".join(values)
+        session.execute(text(f"INSERT INTO jobs ({names}) VALUES (:{names.replace(', ', ', :')})"), values)
+    migrate(database)
+    with database.write() as session:
+        retention = RetentionRepository(session)
+        retention.add_sizes({"job_0": 7})
+        (due,) = retention.list_due(RetentionRules(days=1), datetime(2026, 2, 1, tzinfo=UTC), 10)
+        assert (due.id, due.num_bytes) == ("job_0", 7)
+        RemovalRepository(session).remove_some(["job_0"], 100)
+        assert session.scalar(text("SELECT count(*) FROM run_sizes")) == 0
 
 
 def test_services_that_start_at_once_migrate_once(database: Database) -> None:

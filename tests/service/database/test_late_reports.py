@@ -11,6 +11,7 @@ from service.database import Database
 from service.database.migrate import migrate
 from service.http.problems import ProblemError
 from service.ids import new_id
+from service.observability.telemetry import Telemetry
 from service.reasons import Reason
 from service.reports.ingest import Stream
 from service.reports.repository import ReportRepository
@@ -65,7 +66,7 @@ def is_somebody_waiting(database: Database) -> bool:
 def test_a_push_that_meets_the_end_of_its_attempt_stores_nothing(database: Database) -> None:
     migrate(database)
     attempt = add_running_attempt(database)
-    reports = ReportService(database)
+    reports = ReportService(database, Telemetry())
 
     def push(first_seq: int) -> int:
         lines = [make_step_line(first_seq)]

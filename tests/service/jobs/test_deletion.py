@@ -4,9 +4,10 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import count, pairwise
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -23,7 +24,10 @@ from service.jobs.deletion import DeletionService
 from service.jobs.service import Submission
 from service.reports.repository import ReportRepository
 from service.settings import Settings
+from service.store.pace import Pace
+from service.store.removal import RemovalRepository
 from service.store.run_facts import RunFacts
+from tests.patience import wait_until
 from tests.service.api import Api, make_document
 from tests.service.control.rounds import USER
 from tests.service.databases import on_both_databases, on_sqlite
@@ -79,16 +83,24 @@ def is_shown(api: Api, job: dict[str, Any]) -> bool:
     return listed
 
 
-def make_deletions(api: Api, on_change: Callable[[], None] = lambda: None, **settings: float) -> DeletionService:
+def make_deletions(api: Api, **settings: float) -> DeletionService:
     """Make the part of the service that deletes, with other limits."""
     return DeletionService(
         api.services.database,
         api.services.settings.runs_directory,
         api.services.audit,
         RunFacts(api.services.database, api.services.launchers),
-        on_change,
+        lambda: None,
         **settings,
     )
+
+
+def make_pace(max_looks: int = 10**9, num_rows: int = 1000) -> Pace:
+    """Make a pace that is over after so many looks at whether it is, and that does not pause."""
+    looks = count(1)
+    pace = Pace(lambda: next(looks) > max_looks, lambda _: None)
+    pace.num_rows = num_rows
+    return pace
 
 
 def test_a_deleted_job_is_hidden_at_once_and_its_files_and_rows_go(api: Api) -> None:
@@ -97,7 +109,7 @@ def test_a_deleted_job_is_hidden_at_once_and_its_files_and_rows_go(api: Api) -> 
     delete(api, job)
     assert not is_shown(api, job)
     assert Path(job["run_directory"]).exists()
-    api.services.deletions.finish_deletions()
+    api.services.deletions.finish_deletions(make_pace())
     assert not Path(job["run_directory"]).exists()
     assert count_rows(api) == {table: number // 2 for table, number in num_rows.items()}
     assert is_shown(api, other)
@@ -163,27 +175,41 @@ def test_a_deletion_that_is_killed_at_any_line_shows_nothing_half_and_is_finishe
         job = end_job(api)
         delete(api, job)
         with kill_at_line(number) as lines:
-            make_deletions(api, batch_size=2).finish_deletions()
+            make_deletions(api).finish_deletions(make_pace(num_rows=2))
         was_killed = len(lines) == number
         assert not is_shown(api, job)
-        make_deletions(api).finish_deletions()
+        make_deletions(api).finish_deletions(make_pace())
         assert not Path(job["run_directory"]).exists()
         assert set(count_rows(api).values()) == {0}
     assert number > 20
 
 
-def test_a_deletion_that_takes_long_is_continued_in_the_next_rounds(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.jobs.deletion.ROUND_SECONDS", 0.0)
+def test_a_deletion_that_is_interrupted_is_continued_later(api: Api) -> None:
     jobs = [end_job(api) for _ in range(2)]
     for job in jobs:
         delete(api, job)
-    num_calls, woken = 0, list[None]()
-    deletions = make_deletions(api, lambda: woken.append(None))
-    while count_rows(api)["jobs"]:
-        deletions.finish_deletions()
+    num_left, num_calls = [count_rows(api)], 0
+    while num_left[-1]["jobs"]:
         num_calls += 1
+        make_deletions(api).finish_deletions(make_pace(max_looks=3 + num_calls, num_rows=1))
+        num_left.append(count_rows(api))
     assert num_calls > len(jobs)
-    assert len(woken) >= num_calls - 1
+    assert all(later[table] <= row[table] for row, later in pairwise(num_left) for table in TABLES)
+
+
+def test_no_transaction_removes_more_rows_than_the_pace_allows(api: Api) -> None:
+    job = end_job(api)
+    with api.services.database.write() as session:
+        before = session.execute(text("SELECT count(*) FROM steps")).scalar_one()
+        assert RemovalRepository(session).remove_some([job["id"]], 2) == []
+        assert session.execute(text("SELECT count(*) FROM steps")).scalar_one() == before - 2
+
+
+def test_the_upkeep_of_a_running_service_removes_what_was_deleted(live_api: Api) -> None:
+    job = live_api.wait_for(live_api.submit(labels={"behaviour": "succeed"})["id"], "SUCCEEDED")
+    delete(live_api, job)
+    wait_until(lambda: count_rows(live_api)["jobs"] == 0)
+    assert not Path(job["run_directory"]).exists()
 
 
 @on_sqlite
@@ -198,7 +224,7 @@ def test_links_are_removed_and_not_followed(api: Api, tmp_path: Path) -> None:
     (run / "broken").symlink_to(run / "nowhere")
     (run / "checkpoints" / "deep").symlink_to(outside)
     delete(api, job)
-    api.services.deletions.finish_deletions()
+    api.services.deletions.finish_deletions(make_pace())
     assert not run.exists()
     assert (outside / "kept").read_text() == "kept"
     assert count_rows(api)["jobs"] == 0
@@ -227,7 +253,7 @@ def test_what_is_not_the_directory_of_the_run_is_never_removed(
     put(run, outside)
     if is_marked_before:
         delete(api, other)
-        api.services.deletions.finish_deletions()
+        api.services.deletions.finish_deletions(make_pace())
         assert not Path(other["run_directory"]).exists()
         assert count_rows(api)["jobs"] == 1
     else:
@@ -250,7 +276,7 @@ def test_a_run_directory_elsewhere_is_not_removed_and_it_is_said_why(api: Api, t
     assert f"{directory} is not a directory of {api.services.settings.runs_directory}" in problem["detail"]
     with api.services.database.write() as session:
         session.execute(text("UPDATE jobs SET deleting_at = '2026-01-01 00:00:00'"))
-    api.services.deletions.finish_deletions()
+    api.services.deletions.finish_deletions(make_pace())
     assert (directory / "kept").read_text() == "kept"
     assert count_rows(api)["jobs"] == 1
 
@@ -280,7 +306,7 @@ def test_a_file_that_cannot_be_removed_is_tried_again_while_others_go_on(
     run = RunDirectory(Path(stuck["run_directory"]))
     deletions = make_deletions(api, retry_seconds=0.0)
     with protect(run.model / "config.json"):
-        deletions.finish_deletions()
+        deletions.finish_deletions(make_pace())
         assert (run.model / "config.json").exists()
         assert not run.checkpoints.exists()
         assert not Path(fine["run_directory"]).exists()
@@ -289,7 +315,7 @@ def test_a_file_that_cannot_be_removed_is_tried_again_while_others_go_on(
     (line,) = [record.getMessage() for record in caplog.records if "deletion_failed" in record.getMessage()]
     assert stuck["id"] in line
     assert "config.json" in line
-    deletions.finish_deletions()
+    deletions.finish_deletions(make_pace())
     assert not run.path.exists()
     assert count_rows(api)["jobs"] == 0
 
@@ -299,7 +325,7 @@ def test_after_an_error_a_job_is_left_alone_for_a_while(api: Api, caplog: pytest
     delete(api, job)
     put_file(Path(job["run_directory"]), Path(job["run_directory"] + "-moved"))
     for _ in range(3):
-        api.services.deletions.finish_deletions()
+        api.services.deletions.finish_deletions(make_pace())
     assert sum("deletion_failed" in record.getMessage() for record in caplog.records) == 1
 
 
@@ -308,7 +334,7 @@ def test_files_that_are_gone_already_are_no_error(api: Api) -> None:
     job = end_job(api)
     shutil.rmtree(job["run_directory"])
     delete(api, job)
-    api.services.deletions.finish_deletions()
+    api.services.deletions.finish_deletions(make_pace())
     assert count_rows(api)["jobs"] == 0
 
 
@@ -322,7 +348,7 @@ def test_a_model_that_a_job_still_starts_from_is_not_deleted(api: Api) -> None:
     )
     api.submitter.post(f"/v1/jobs/{heir['id']}/cancel")
     delete(api, source)
-    api.services.deletions.finish_deletions()
+    api.services.deletions.finish_deletions(make_pace())
     shown = api.viewer.get(f"/v1/jobs/{heir['id']}").json()
     assert shown["spec"]["run"]["warm_start"]["from"] == source["id"]
     problem = check_problem(api.submitter.post(f"/v1/jobs/{heir['id']}/restart"), 422, "invalid-job")
@@ -380,5 +406,5 @@ def test_the_directory_of_runs_may_be_a_link_itself(settings: Settings, api: Api
     shutil.move(settings.runs_directory, tmp_path / "large-disk")
     settings.runs_directory.symlink_to(tmp_path / "large-disk")
     delete(api, job)
-    api.services.deletions.finish_deletions()
+    api.services.deletions.finish_deletions(make_pace())
     assert list((tmp_path / "large-disk").iterdir()) == []

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from dlrm.record import AttemptEnd, CheckpointReport, EndReason, Outcome
+from service.store.pace import Pace
 from tests.service.api import Api
 from tests.service.remote.reporting import Attempt, SilentLauncher, start_attempt
 
@@ -164,7 +165,7 @@ def test_a_deleted_job_leaves_no_rows_and_says_which_files_stay(
     assert answer.status_code == 202
     assert "diverged" in answer.json()["reason"]
     assert answer.json()["files_left_at"] == (RUN if has_reported else str(directory))
-    api.services.deletions.finish_deletions()
+    api.services.deletions.finish_deletions(Pace(lambda: False))
     assert api.viewer.get(f"/v1/jobs/{attempt.job_id}").status_code == 404
     with api.services.database.read() as session:
         for query in (

@@ -24,7 +24,7 @@ def begin_next_attempt(api: Api, job_id: str) -> Attempt:
     if job.num_attempts:
         services.control.reconciler._finalizer.record_failed_launch(job_id, LaunchError("a cable was loose"))
         job = get_job(api, job_id)
-    attempt = Starter(services.control.leadership, services.launchers).begin(job)
+    attempt = Starter(services.control.leadership, services.launchers, services.telemetry).begin(job)
     with services.database.write() as session:
         AttemptRepository(session).update(attempt.id, token_hash=hash_secret(TOKEN))
     return attempt

@@ -13,6 +13,7 @@ from service.client import Client
 from service.reports import rollups
 from service.reports.repository import ReportRepository
 from service.store.models import Attempt
+from service.store.removal import RemovalRepository
 from tests.service.api import TEAM, Api
 from tests.service.databases import on_both_databases
 from tests.service.reports.attempts import begin_next_attempt
@@ -184,13 +185,13 @@ def test_curves_outlive_the_reports_of_their_steps_which_go_in_pieces(api: Api) 
     before = get_training(api, job_id, resolution=40)
     page = api.viewer.get(f"/v1/jobs/{job_id}/metrics", params={"limit": 2}).json()
     assert (len(page["items"]), page["are_steps_removed"]) == (2, False)
-    sizes: list[int] = []
-    while not sizes or sizes[-1]:
+    done: list[list[str]] = []
+    while not done or not done[-1]:
         with api.services.database.write() as session:
-            sizes.append(ReportRepository(session).remove_some_steps(job_id, 400))
+            done.append(RemovalRepository(session).remove_points([job_id], 400))
         page = api.viewer.get(f"/v1/jobs/{job_id}/metrics").json()
         assert page["are_steps_removed"]
-    assert sizes == [400, 400, 200, 0]
+    assert done == [[], [], [job_id]]
     assert [(item["kind"], item["step"]) for item in page["items"]] == [("evaluation", 1000)]
     assert get_training(api, job_id, resolution=40) == before
     fine = get_training(api, job_id, resolution=2000)

@@ -102,7 +102,7 @@ def test_what_a_spool_has_after_the_end_stays_in_the_spool(
     writer = SpoolWriter(launch.run_directory.attempt(1).spool_file(0, "metrics"))
     for number in (1, 2):
         writer.write(make_step(number))
-    tail = SpoolTail(api.services.database)
+    tail = SpoolTail(api.services.database, api.services.telemetry)
     tail.ingest_new_lines(job, attempt, launch)
     writer.write(make_evaluation(499))
     end(api, attempt, AttemptState.SUCCEEDED)

@@ -239,7 +239,7 @@ def test_both_feeders_at_once_double_and_lose_nothing(api: Api, attempt: Attempt
         writer.write(StepReport.model_validate_json(line))
 
     def tail(_: int) -> None:
-        SpoolTail(api.services.database).ingest_new_lines(job, attempt, launch)
+        SpoolTail(api.services.database, api.services.telemetry).ingest_new_lines(job, attempt, launch)
 
     def push_from(first: int) -> int:
         return push(api, attempt, first, lines[first - 1 : first + 49]).status_code
@@ -257,7 +257,7 @@ def test_an_unreadable_line_in_the_spool_becomes_an_event_and_holds_nothing_up(a
     spool = launch.run_directory.attempt(1).spool_file(1, "metrics")
     spool.parent.mkdir(parents=True)
     spool.write_text(f"{make_step_line(1)}\nnonsense\n{make_step_line(3)}\n")
-    tail = SpoolTail(api.services.database)
+    tail = SpoolTail(api.services.database, api.services.telemetry)
     tail.ingest_new_lines(job, attempt, launch)
     assert list_known_seqs(api, attempt) == [1, 3]
     with spool.open("a") as file:

@@ -15,8 +15,8 @@ from service.reports.attempt_ranges import AttemptRange
 from service.reports.pages import MetricQuery, ReportPlace, read_page
 from service.reports.repository import ReportRepository
 from service.reports.rollups import PointRange, RollupRepository
-from service.store.metric_removal import remove_some_metrics
 from service.store.metric_tables import METRIC_TABLES
+from service.store.removal import RemovalRepository
 from tests.service.database.test_late_reports import add_running_attempt
 from tests.service.databases import lend_database, on_both_databases
 from tests.service.reports.steps import make_evaluation, make_step
@@ -45,8 +45,8 @@ STATEMENTS: dict[str, Callable[[Session, str], object]] = {
     "new steps": lambda session, job: ReportRepository(session).add_steps(job, 1, [make_step(2001), make_step(2002)]),
     "new evaluations": lambda session, job: ReportRepository(session).add_evaluations(job, 1, [make_evaluation(2002)]),
     "new start": lambda session, job: RollupRepository(session).cut(job, AttemptRange(1, 1000)),
-    "retention": lambda session, job: ReportRepository(session).remove_some_steps(job, 100),
-    "deletion": lambda session, job: [remove_some_metrics(session, table, job, 100) for table in METRIC_TABLES],
+    "retention": lambda session, job: RemovalRepository(session).remove_points([job], 100),
+    "deletion": lambda session, job: RemovalRepository(session).remove_some([job], 100),
 }
 NAMES = "|".join(table.name for table in METRIC_TABLES)
 

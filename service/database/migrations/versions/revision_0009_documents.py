@@ -8,12 +8,11 @@ from itertools import groupby
 from typing import Any
 
 import sqlalchemy as sa
-import structlog
 from alembic import op
-from sqlalchemy.exc import DBAPIError
 
 from dlrm.record import EvaluationSource, list_quality_warnings
 from service.database.base import NAMING, SerialId
+from service.database.trigrams import index_texts
 
 revision = "0009"
 down_revision = "0008"
@@ -67,12 +66,6 @@ SQLITE_TEXT_INDEX = (
     "CREATE TRIGGER job_texts_removed AFTER DELETE ON job_texts BEGIN "
     "INSERT INTO job_text_index (job_text_index, rowid, text) VALUES ('delete', old.id, old.text); END",
 )
-POSTGRESQL_TEXT_INDEX = (
-    "CREATE EXTENSION IF NOT EXISTS pg_trgm",
-    "CREATE INDEX ix_job_texts_text ON job_texts USING gin (text gin_trgm_ops)",
-)
-
-log = structlog.get_logger(__name__)
 
 
 def upgrade() -> None:
@@ -99,7 +92,6 @@ def upgrade() -> None:
     op.drop_index("ix_jobs_queue", "jobs")
     columns = ["state", "launcher", "priority", "created_at", "id", "is_held", "restarts_at", "owner"]
     op.create_index("ix_jobs_queue", "jobs", columns)
-    op.create_index("ix_jobs_finished_at", "jobs", ["finished_at"])
     watched = sa.text("state IN ('CANCELLING', 'PAUSING', 'RECOVERING', 'RUNNING', 'STARTING')")
     op.create_index("ix_jobs_watched", "jobs", ["launcher"], sqlite_where=watched, postgresql_where=watched)
     active = sa.text("state IN ('RUNNING', 'STARTING')")
@@ -159,7 +151,7 @@ def _make_texts(connection: sa.Connection) -> None:
     for start in range(0, len(rows), TEXTS_AT_ONCE):
         connection.execute(sa.insert(texts), rows[start : start + TEXTS_AT_ONCE])
     if connection.dialect.name == "postgresql":
-        _index_texts(connection)
+        index_texts(connection)
 
 
 def _list_texts(connection: sa.Connection) -> Iterator[dict[str, str]]:
@@ -169,13 +161,3 @@ def _list_texts(connection: sa.Connection) -> Iterator[dict[str, str]]:
     for (job_id, name, owner), rows in groupby(found, key=lambda row: row[:3]):
         values = [row.value for row in rows if row.value is not None]
         yield {"job_id": job_id, "text": "".join("\n\n" + part for part in (name, owner, job_id, *values)).lower()}
-
-
-def _index_texts(connection: sa.Connection) -> None:
-    """Index the trigrams of the texts, if this server has the extension for that, and this user may add it."""
-    try:
-        with connection.begin_nested():
-            for statement in POSTGRESQL_TEXT_INDEX:
-                connection.execute(sa.text(statement))
-    except DBAPIError as error:
-        log.warning("text_search_without_index", extension="pg_trgm", error=str(error.orig).partition("\n")[0])

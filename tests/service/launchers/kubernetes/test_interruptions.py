@@ -11,8 +11,8 @@ from service.access.secret import hash_secret
 from service.control.starter import Starter
 from service.launchers.kubernetes.api import KubernetesApi
 from service.store.attempt_repository import AttemptRepository
-from service.store.job_repository import JobRepository
 from service.store.models import Job
+from service.store.removal import RemovalRepository
 from service.times import now
 from tests.kubernetes.fake.faults import (
     Answer,
@@ -140,7 +140,7 @@ def test_a_row_without_objects_is_started_by_the_next_service(scene: Scene) -> N
     scene.services.control.leadership.acquire()
     with scene.services.database.read() as session:
         job = session.get_one(Job, job_id)
-    Starter(scene.services.control.leadership, scene.services.launchers).begin(job)
+    Starter(scene.services.control.leadership, scene.services.launchers, scene.services.telemetry).begin(job)
     second = scene.replace_service()
     assert second.wait_for(job_id, "RUNNING").num_attempts == 1
     stop_service(second)
@@ -151,7 +151,7 @@ def test_objects_without_a_row_are_removed(scene: Scene, monkeypatch: pytest.Mon
     job_id = scene.submit()
     scene.wait_for(job_id, "RUNNING")
     with scene.services.database.write() as session:
-        JobRepository(session).remove(job_id)
+        RemovalRepository(session).remove_some([job_id], 1000)
     scene.wait_until_empty()
 
 

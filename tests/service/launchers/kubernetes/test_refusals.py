@@ -4,7 +4,7 @@ import pytest
 
 from service.launchers.kubernetes.api import ApiError
 from service.launchers.kubernetes.refusals import explain_refusal
-from service.store.job_repository import JobRepository
+from service.store.removal import RemovalRepository
 from tests.kubernetes.fake.deletion import DeleteOptions
 from tests.kubernetes.fake.faults import Answer, LoseAnswer
 from tests.kubernetes.fake.resources import SECRETS
@@ -122,5 +122,5 @@ def test_a_secret_without_an_owner_goes_with_an_attempt_that_the_database_does_n
     job_id = scene.submit(resources={"nodes": 1})
     scene.wait_for(job_id, "RUNNING")
     with scene.services.database.write() as session:
-        JobRepository(session).remove(job_id)
+        RemovalRepository(session).remove_some([job_id], 1000)
     scene.wait_until_empty()

@@ -1,0 +1,1 @@
+"""Backup of the database of a service, while it runs, and its restoration."""

@@ -1,0 +1,1 @@
+"""Retention: rules by which the service removes ended jobs by itself."""

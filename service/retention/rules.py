@@ -1,0 +1,44 @@
+"""Rules of retention, and what they choose."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+KEEP_LABEL = ("keep", "true")
+"""Name and value of the label of jobs that no rule touches."""
+
+
+class RetentionReason(StrEnum):
+    """Rule by which a job goes."""
+
+    AGE = "age"
+    COUNT = "count"
+    BYTES = "bytes"
+
+
+@dataclass(frozen=True)
+class RetentionRules:
+    """Rules by which ended jobs go; None if there is no such rule."""
+
+    days: float | None = None
+    """Days after its end for which a job stays."""
+    jobs_per_owner: int | None = None
+    """Ended jobs of one owner that stay: the latest."""
+    run_bytes: int | None = None
+    """Bytes that the run directories of ended jobs may have together; the latest stay."""
+
+    @property
+    def are_off(self) -> bool:
+        return self == RetentionRules()
+
+
+@dataclass(frozen=True)
+class DueJob:
+    """Job that a rule chooses."""
+
+    id: str
+    owner: str
+    finished_at: datetime
+    reason: RetentionReason
+    num_bytes: int | None
+    """Bytes of its run directory; None if it was not measured yet."""

@@ -1,0 +1,282 @@
+"""Backup and restoration: a running job is found again, and what would lose something is refused."""
+
+import json
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from sqlalchemy import text
+
+from service.backup.manifest import BackupError, Manifest
+from service.backup.postgresql import _find_program
+from service.backup.service import back_up, restore
+from service.database import Database
+from service.lock import AlreadyServingError, lock_state
+from service.settings import Settings
+from tests.patience import wait_until
+from tests.service.api import Api, serve_api
+from tests.service.databases import dump_rows, on_both_databases, on_sqlite
+from tests.service.postgres import IS_INSTALLED
+from tests.service.service_process import find_launch_processes
+
+pytestmark = on_both_databases
+
+
+def wipe(settings: Settings) -> None:
+    """Lose the database, as by a disk that is broken."""
+    database = Database(settings.database_url)
+    if database.is_sqlite:
+        file = settings.state_directory / "service.sqlite3"
+        # Its log is left, as it may be.
+        file.unlink()
+        file.with_name(f"{file.name}-wal").write_bytes(b"left")
+    else:
+        with database.write() as session:
+            session.execute(text("DROP SCHEMA public CASCADE"))
+            session.execute(text("CREATE SCHEMA public"))
+    database.close()
+
+
+def forget_keys(settings: Settings) -> None:
+    """Remove the keys, of which the next service makes new ones with the same names."""
+    database = Database(settings.database_url)
+    with database.write() as session:
+        session.execute(text("DELETE FROM api_keys"))
+    database.close()
+
+
+def read_rows(settings: Settings) -> str:
+    database = Database(settings.database_url)
+    rows = dump_rows(database)
+    database.close()
+    return rows
+
+
+def submit(api: Api) -> dict[str, Any]:
+    """Submit a job that trains until it is told to finish, and return it once it has trained a step."""
+    job = api.submit(labels={"behaviour": "succeed_when_told"})
+    wait_until(lambda: api.viewer.get(f"/v1/jobs/{job['id']}").json()["progress"]["step"] == 1)
+    return job
+
+
+def finish(api: Api, job: dict[str, Any]) -> dict[str, Any]:
+    """Tell a job to finish, and return it once it has succeeded."""
+    Path(job["run_directory"], "go").touch()
+    return api.wait_for(job["id"], "SUCCEEDED")
+
+
+def list_steps(api: Api, job: dict[str, Any]) -> list[int]:
+    items = api.viewer.get(f"/v1/jobs/{job['id']}/metrics", params={"kind": "step"}).json()["items"]
+    return [item["step"] for item in items]
+
+
+def test_running_jobs_are_found_again_in_a_restored_database(settings: Settings, tmp_path: Path) -> None:
+    target = tmp_path / "backup"
+    with serve_api(settings, runs_control_loop=True) as api:
+        running, ending = submit(api), submit(api)
+        back_up(api.services.settings, target)
+        # What comes after the backup: one job ends, another begins.
+        finish(api, ending)
+        later = submit(api)
+        steps = list_steps(api, ending)
+    wipe(settings)
+    restore(settings, target, force=False)
+    forget_keys(settings)
+    with serve_api(settings, runs_control_loop=True) as api:
+        assert {job["id"] for job in api.admin.get("/v1/jobs").json()["items"]} == {running["id"], ending["id"]}
+        ended = api.wait_for(ending["id"], "SUCCEEDED")
+        assert (ended["num_attempts"], list_steps(api, ending)) == (1, steps)
+        # The process of a job that the database does not know is killed; its files stay.
+        runs = settings.runs_directory
+        wait_until(lambda: [find_job_id(process) for process in find_launch_processes(runs)] == [running["id"]])
+        assert Path(later["run_directory"]).is_dir()
+        ended = finish(api, running)
+        assert (ended["num_attempts"], list_steps(api, running)) == (1, steps)
+
+
+def find_job_id(process: psutil.Process) -> str:
+    """Return the job that a launch process works for."""
+    return next(Path(part).name for part in process.cmdline() if Path(part).name.startswith("job_"))
+
+
+def test_a_backup_has_the_rows_of_one_moment_while_jobs_are_submitted(live_api: Api, tmp_path: Path) -> None:
+    stop = threading.Event()
+
+    def submit_many() -> None:
+        while not stop.is_set():
+            live_api.submit(priority=-1)
+
+    writer = threading.Thread(target=submit_many)
+    writer.start()
+    settings, target = live_api.services.settings, tmp_path / "backup"
+    wait_until(lambda: len(live_api.admin.get("/v1/jobs").json()["items"]) > 3)
+    manifest = back_up(settings, target)
+    stop.set()
+    writer.join()
+    assert manifest == Manifest.read(target)
+    other = settings.model_copy(update={"state_directory": tmp_path / "other"})
+    if live_api.services.database.is_sqlite:
+        other = other.model_copy(update={"database_url": f"sqlite:///{tmp_path / 'other.sqlite3'}"})
+        restore(other, target, force=False)
+        database = Database(other.database_url)
+        with database.read() as session:
+            count = "SELECT count(*) FROM {} UNION ALL SELECT count(*) FROM events WHERE to_state = 'QUEUED'"
+            assert session.scalars(text(count.format("jobs"))).all() == [manifest.num_jobs, manifest.num_jobs]
+        database.close()
+    else:
+        assert manifest.num_jobs > 0
+
+
+def test_a_restored_database_is_the_one_that_was_saved(api: Api, settings: Settings, tmp_path: Path) -> None:
+    for _ in range(3):
+        api.submit()
+    before = read_rows(settings)
+    back_up(settings, tmp_path / "backup")
+    api.submit()
+    api.services.database.close()
+    _, aside = restore(settings, tmp_path / "backup", force=True)
+    assert read_rows(settings) == before
+    assert aside is not None
+    # Numbers that the database makes go on.
+    api.submit()
+    place = f"{aside}.jobs" if not api.services.database.is_sqlite else "jobs"
+    url = settings.database_url if not api.services.database.is_sqlite else f"sqlite:///{aside}"
+    kept = Database(url)
+    with kept.read() as session:
+        assert session.execute(text(f"SELECT count(*) FROM {place}")).scalar_one() == 4
+    kept.close()
+
+
+def test_a_database_that_is_there_is_not_replaced_unless_forced(api: Api, settings: Settings, tmp_path: Path) -> None:
+    back_up(settings, tmp_path / "backup")
+    api.submit()
+    before = read_rows(settings)
+    with pytest.raises(BackupError, match=r"already.*--force moves"):
+        restore(settings, tmp_path / "backup", force=False)
+    assert read_rows(settings) == before
+
+
+def test_nothing_is_restored_under_a_running_service(settings: Settings, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        if settings.database_url.startswith("sqlite"):
+            stack.enter_context(lock_state(settings))
+        api = stack.enter_context(serve_api(settings, runs_control_loop=True))
+        wait_until(lambda: api.services.control.leadership.is_held)
+        back_up(settings, tmp_path / "backup")
+        before = api.submit()["id"]
+        with pytest.raises((BackupError, AlreadyServingError), match="is using"):
+            restore(settings, tmp_path / "backup", force=True)
+        assert api.viewer.get(f"/v1/jobs/{before}").status_code == 200
+
+
+def damage_file(target: Path) -> None:
+    (file,) = target.glob("service.*")
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+def lose_file(target: Path) -> None:
+    next(target.glob("service.*")).unlink()
+
+
+def lose_manifest(target: Path) -> None:
+    (target / "manifest.json").unlink()
+
+
+def damage_manifest(target: Path) -> None:
+    (target / "manifest.json").write_text("{")
+
+
+def come_from_a_later_version(target: Path) -> None:
+    manifest = json.loads((target / "manifest.json").read_text())
+    (target / "manifest.json").write_text(json.dumps({**manifest, "revision": "9999"}))
+
+
+def name_a_file_elsewhere(target: Path) -> None:
+    manifest = json.loads((target / "manifest.json").read_text())
+    (target / "manifest.json").write_text(json.dumps({**manifest, "file": "../../etc/passwd"}))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (damage_file, "is damaged: its size or checksum"),
+        (lose_file, "not complete"),
+        (lose_manifest, "is no backup"),
+        (damage_manifest, "is damaged, or of a later version"),
+        (come_from_a_later_version, "a later version of this program"),
+        (name_a_file_elsewhere, "file: String should match"),
+    ],
+)
+def test_what_is_not_a_whole_backup_of_this_version_changes_nothing(
+    api: Api, settings: Settings, tmp_path: Path, spoil: Callable[[Path], None], message: str
+) -> None:
+    back_up(settings, tmp_path / "backup")
+    before = read_rows(settings)
+    spoil(tmp_path / "backup")
+    with pytest.raises(BackupError, match=message):
+        restore(settings, tmp_path / "backup", force=True)
+    assert read_rows(settings) == before
+
+
+def test_a_restoration_that_fails_leaves_the_database_that_was_there(
+    api: Api, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.submit()
+    back_up(settings, tmp_path / "backup")
+    before = read_rows(settings)
+    api.services.database.close()
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    if api.services.database.is_sqlite:
+        monkeypatch.setattr("service.backup.sqlite.shutil.copyfile", fail)
+    else:
+        file = tmp_path / "backup" / "service.pgdump"
+        file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+        monkeypatch.setattr("service.backup.service.Manifest.read", read_unchecked)
+    with pytest.raises(BackupError, match=r"No space left|pg_restore failed"):
+        restore(settings, tmp_path / "backup", force=True)
+    assert read_rows(settings) == before
+
+
+def read_unchecked(target: Path) -> Manifest:
+    return Manifest.model_validate_json((target / "manifest.json").read_bytes())
+
+
+def test_a_backup_overwrites_nothing_and_one_that_fails_leaves_nothing(
+    api: Api, settings: Settings, tmp_path: Path
+) -> None:
+    target = tmp_path / "backups" / "today"
+    with pytest.raises(BackupError, match="cannot write to"):
+        back_up(settings, target)
+    target.mkdir(parents=True)
+    back_up(settings, target)
+    with pytest.raises(BackupError, match="exists already"):
+        back_up(settings, target)
+    missing = settings.model_copy(update={"database_url": f"sqlite:///{tmp_path / 'missing.sqlite3'}"})
+    with pytest.raises(BackupError, match="there is no database"):
+        back_up(missing, target.with_name("tomorrow"))
+    assert [path.name for path in target.parent.iterdir()] == ["today"]
+    assert {path.stat().st_mode & 0o077 for path in target.iterdir()} == {0}
+
+
+@pytest.mark.skipif(not IS_INSTALLED, reason="PostgreSQL is not installed: apt-get install postgresql")
+def test_programs_of_another_version_than_the_server_are_refused() -> None:
+    with pytest.raises(BackupError, match=r"needs pg_dump of PostgreSQL 7, .*is of version \d+.*postgresql-client-7"):
+        _find_program("pg_dump", 7)
+
+
+@on_sqlite
+def test_a_backup_of_the_other_kind_of_database_is_refused(api: Api, settings: Settings, tmp_path: Path) -> None:
+    back_up(settings, tmp_path / "backup")
+    other = settings.model_copy(update={"database_url": "postgresql+psycopg://me:secret@localhost/x"})
+    with pytest.raises(BackupError, match="is of sqlite") as error:
+        restore(other, tmp_path / "backup", force=True)
+    assert "secret" not in str(error.value)
