@@ -127,7 +127,7 @@ def create_app(settings: Settings) -> FastAPI:
         app.include_router(router)
     app.include_router(dashboard.router, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=dashboard.static_directory), name="static")
-    document_openapi(app)
+    app.state.render_openapi = document_openapi(app)
     return app
 
 

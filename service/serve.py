@@ -7,6 +7,7 @@ import resource
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
@@ -60,7 +61,12 @@ def serve(settings: Settings, ready_file: Path | None = None) -> None:
         # must do nothing.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _, __: None)
-        _Server(config, lambda: _announce(app.state.services, ready_file)).run(sockets=[listener])
+
+        def on_ready() -> None:
+            _announce(app.state.services, ready_file)
+            threading.Thread(target=app.state.render_openapi, name="openapi", daemon=True).start()
+
+        _Server(config, on_ready).run(sockets=[listener])
 
 
 class _Server(uvicorn.Server):

@@ -91,7 +91,7 @@ class Course(OpenRecord):
         return cls.model_validate({**metrics, "rows": rows})
 
 
-class YardstickResult(OpenRecord):
+class YardstickResult(OpenRecord, use_attribute_docstrings=True):
     """Quality of one simple model on the evaluation rows of a run, and what it took."""
 
     name: str
@@ -101,6 +101,7 @@ class YardstickResult(OpenRecord):
     auc_standard_error: float | None
     """Standard error of the AUC; null without an AUC."""
     log_loss: float
+    """Mean log-loss over the evaluation rows."""
     calibration: float | None
     """Sum of predictions divided by the sum of labels; null if no label is 1."""
     seconds: float

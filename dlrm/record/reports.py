@@ -17,7 +17,7 @@ Details = TypeVar("Details", bound=BaseModel)
 Phase = Literal["preparing", "loading", "building", "training", "evaluating", "saving"]
 
 
-class _Line(Record):
+class _Line(Record, use_attribute_docstrings=True):
     seq: int = Field(default=0, ge=0)
     """Position in the stream, counted from 1; the writer sets it."""
     time: float = 0.0
@@ -54,6 +54,7 @@ class StepReport(_Line):
     """One training step, over all ranks."""
 
     kind: Literal["step"] = "step"
+    """Always `step`."""
     step: int
     """Number of batches consumed, this one included."""
     num_steps: int
@@ -67,7 +68,9 @@ class StepReport(_Line):
     loss: float | None
     """Mean loss over the valid rows of the global batch; null if it was not finite."""
     dense_learning_rate: float
+    """Learning rate of the dense parameters at this step."""
     table_learning_rate: float
+    """Learning rate of the tables at this step."""
     samples_per_second: float
     """Samples a second in this step alone."""
     dropped: bool = False
@@ -104,15 +107,18 @@ class EvaluationReport(_Line):
     """One evaluation, over all evaluation rows."""
 
     kind: Literal["evaluation"] = "evaluation"
+    """Always `evaluation`."""
     step: int
     """Number of batches consumed before the evaluation."""
     num_rows: int
+    """Number of evaluation rows."""
     auc: float | None
     """Area under the ROC curve; null if the rows have one class only."""
     auc_standard_error: float | None = None
     """Standard error of the AUC, by the choice of the evaluation rows (DeLong et al. 1988); null without an AUC, and in
     reports of earlier versions."""
     log_loss: float
+    """Mean log-loss over the evaluation rows."""
     normalized_entropy: float | None
     """Log-loss divided by the log-loss of the constant predictor at the label rate of the evaluation rows; null if
     these have one class only."""
@@ -135,6 +141,7 @@ class EvaluationReport(_Line):
     train_log_loss: float | None = None
     """Log-loss on the same sample of training rows; null if there is none."""
     seconds: float
+    """Seconds that the evaluation took."""
 
     @property
     def choice_log_loss(self) -> float:

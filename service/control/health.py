@@ -3,7 +3,6 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Response
-from pydantic import BaseModel
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
@@ -16,17 +15,23 @@ from service.http.problems import ProblemError
 from service.http.route import ApiRoute, runs_in
 from service.observability.telemetry import Telemetry
 from service.parts import depend_on
+from service.schemas import Answer
 
 Control = Annotated[ControlLoop, depend_on(ControlLoop)]
 
 router = APIRouter(tags=["health"], route_class=ApiRoute)
 
 
-class Health(BaseModel):
+class Health(Answer, frozen=True):
+    """Answer of a process that runs."""
+
     status: str = "ok"
+    """Always `ok`; other answers are problems."""
 
 
-class Readiness(Health):
+class Readiness(Health, frozen=True):
+    """Answer of a process that is ready for requests."""
+
     leads: bool
     """Whether this process starts, watches and ends attempts; of the processes on one database one does."""
 

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from pydantic import BaseModel
-
 from dlrm.record import EvaluationSource, find_yardsticks, list_quality_warnings
 from service import schemas
 from service.jobs.batch_stages import list_batch_stages
@@ -19,6 +17,7 @@ class JobView(schemas.Job, frozen=True):
     """A job without its document, as lists show it."""
 
     state: JobState
+    """State of the job."""
 
     @classmethod
     def from_job(cls, job: Job, facts: RunFacts, wait: Wait | None = None) -> "JobView":
@@ -53,18 +52,25 @@ class EventView(schemas.Event, frozen=True, coerce_numbers_to_str=True):
     """A change of state, or a report of a rank."""
 
     id: str
+    """Number of the event, as text; later events of a job have higher numbers."""
     from_state: JobState | None = None
+    """State before the change; None for other kinds."""
     to_state: JobState | None = None
+    """State after the change; None for other kinds."""
 
 
 class AttemptView(schemas.Attempt, frozen=True):
     """One start of a job."""
 
     state: AttemptState
+    """State of the attempt."""
 
 
-class AttemptList(BaseModel):
+class AttemptList(schemas.Answer, frozen=True):
+    """Attempts of a job."""
+
     items: list[AttemptView]
+    """Attempts, oldest first."""
 
 
 class CheckpointView(schemas.Checkpoint, frozen=True):
@@ -80,8 +86,11 @@ class CheckpointView(schemas.Checkpoint, frozen=True):
         return cls.model_validate(vars(checkpoint) | {"done_fraction": done_fraction})
 
 
-class CheckpointList(BaseModel):
+class CheckpointList(schemas.Answer, frozen=True):
+    """Checkpoints of a job."""
+
     items: list[CheckpointView]
+    """Checkpoints, newest first."""
 
 
 def _list_warnings(job: Job) -> list[str]:

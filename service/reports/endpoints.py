@@ -29,6 +29,7 @@ Rank = Annotated[int, Query(ge=0, le=MAX_INT32)]
 @may_answer("conflict", "attempt-ended")
 @runs_in(INGEST)
 def push_reports(attempt_id: str, pushed: NewReports, request: Request, reports: Reports) -> Acknowledged:
+    """Store lines of a stream of one rank, and return the number of the last known one. Lines may come twice."""
     return Acknowledged(acknowledged_seq=reports.push(attempt_id, get_bearer_token(request), pushed))
 
 
@@ -36,6 +37,7 @@ def push_reports(attempt_id: str, pushed: NewReports, request: Request, reports:
 @may_answer("attempt-ended")
 @runs_in(INGEST)
 def get_acknowledged(attempt_id: str, rank: Rank, stream: Stream, request: Request, reports: Reports) -> Acknowledged:
+    """Return the number of the last known line of a stream, after which a sender continues."""
     token = get_bearer_token(request)
     return Acknowledged(acknowledged_seq=reports.get_acknowledged_seq(attempt_id, token, rank, stream))
 
@@ -54,6 +56,7 @@ def list_metrics(
         int | None, Query(ge=1, le=10_000, description="all points, thinned evenly to this number")
     ] = None,
 ) -> Response:
+    """List the metrics of training steps and evaluations, oldest first; `starts` says which are void."""
     query = MetricQuery(kind, attempt, parse_serial_cursor(cursor), limit, max_points)
     return Response(reports.read_metrics(job_id, principal, query), media_type="application/json")
 
@@ -71,5 +74,6 @@ def get_logs(
     limit_bytes: Annotated[int, Query(ge=4, le=2**20)] = 65_536,
     tail_lines: Annotated[int | None, Query(ge=1, le=100_000)] = None,
 ) -> LogPart:
+    """Return a part of the log of one rank or launch process, from a byte on or the last lines."""
     part = LogRange(offset, limit_bytes, tail_lines)
     return logs.read(job_id, principal, attempt, LogName(rank, node), part)
