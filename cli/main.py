@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from cli.commands.inspect import data
-from cli.commands.job_control import cancel, delete, hold, pause, release, restart
+from cli.commands.job_control import cancel, delete, edit, hold, pause, release, restart
 from cli.commands.jobs import jobs, logs, show
 from cli.commands.keys import keys, login_link
 from cli.commands.plan import plan
@@ -109,7 +109,7 @@ def _begin(
 
 
 SERVICE, LOCAL, DATA = "With a service", "Without a service", "Data"
-for command in (serve, submit, jobs, show, logs, cancel, pause, hold, release, restart, delete):
+for command in (serve, submit, jobs, show, logs, cancel, pause, hold, release, edit, restart, delete):
     app.command(rich_help_panel=SERVICE)(command)
 app.add_typer(keys, name="keys", rich_help_panel=SERVICE)
 app.command("login-link", rich_help_panel=SERVICE)(login_link)

@@ -372,6 +372,23 @@ class ApiKey(KeyView, frozen=True):
     """Secret of the key; None but in the answer that creates it."""
 
 
+class Me(Answer, frozen=True):
+    """Sender of a request, and its rights."""
+
+    key_id: str
+    """Id of the key; in a browser, of the key that opened the session or made its link."""
+    name: str
+    """Name of the key; of the owner, if a browser signed in with a link for another owner than the key's."""
+    owner: str
+    """Owner whose jobs the sender sees."""
+    role: str
+    """Role: `viewer`, `submitter` or `admin`."""
+    is_browser: bool = False
+    """Whether the sender is a browser session."""
+    expires_at: datetime | None = None
+    """Time from which on the key is refused; None if it never expires."""
+
+
 class LoginLink(Answer, frozen=True):
     """Link that signs a browser in once: `URL of the service/signin#token=…`."""
 

@@ -47,4 +47,5 @@ class AuditAction(StrEnum):
     JOB_RESTARTED = "job_restarted"
     JOB_HELD = "job_held"
     JOB_RELEASED = "job_released"
+    JOB_EDITED = "job_edited"
     JOB_DELETED = "job_deleted"

@@ -29,6 +29,7 @@ from service.schemas import (
     JobDetails,
     LoginLink,
     LogPart,
+    Me,
     Metric,
     Progress,
     QueuePlace,

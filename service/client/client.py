@@ -27,6 +27,7 @@ from service.schemas import (
     JobDetails,
     LoginLink,
     LogPart,
+    Me,
     Metric,
     MetricPage,
     Page,
@@ -112,6 +113,17 @@ class Client:
 
     def job(self, job_id: str) -> JobDetails:
         return self._get(JobDetails, f"/v1/jobs/{job_id}")
+
+    def me(self) -> Me:
+        """Return the key, owner and role of this client."""
+        return self._get(Me, "/v1/me")
+
+    def edit(self, job_id: str, *, labels: Mapping[str, str | None] | None = None, priority: int | None = None) -> Job:
+        """Change labels of a job and, while it has not ended, its priority.
+
+        labels: values by name; None removes a label, and others stay. priority: left as it is if omitted.
+        """
+        return self._transport.patch(f"/v1/jobs/{job_id}", {"labels": labels, "priority": priority}).parse(Job)
 
     def cancel(self, job_id: str) -> Job:
         """Ask a job to stop. This returns at once; the job becomes CANCELLED soon after."""

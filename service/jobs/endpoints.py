@@ -16,7 +16,7 @@ from service.http.request_body import JSON, TOML
 from service.http.route import ApiRoute, runs_in
 from service.jobs import actions
 from service.jobs.deletion import Deletions
-from service.jobs.schemas import AttemptList, CheckpointList, DeletedJobView, EventView, JobDetail, JobView
+from service.jobs.schemas import AttemptList, CheckpointList, DeletedJobView, EventView, JobChanges, JobDetail, JobView
 from service.jobs.service import Jobs, Submission
 from service.store.filters import JobFilter
 from service.store.states import JobState
@@ -122,6 +122,13 @@ def list_jobs(
 def get_job(job_id: str, request: Request, jobs: Jobs, principal: Viewer) -> Response:
     """Return a job with its document, derived numbers, and place in the queue."""
     return answer_with_tag(request, jobs.get(job_id, principal))
+
+
+@router.patch("/{job_id}")
+@may_answer("conflict")
+def edit_job(job_id: str, changes: JobChanges, jobs: Jobs, principal: Submitter) -> JobView:
+    """Change labels of a job and, while it has not ended, its priority. An event says what was changed."""
+    return jobs.edit(job_id, principal, changes)
 
 
 @router.post("/{job_id}/cancel", status_code=202)

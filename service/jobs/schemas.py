@@ -1,9 +1,13 @@
 """Jobs, events, attempts and checkpoints as the API returns them."""
 
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import ConfigDict, Field
+
+from dlrm.config import MAX_LABELS, MAX_PRIORITY, LabelValue, Name
 from dlrm.record import EvaluationSource, find_yardsticks, list_quality_warnings
 from service import schemas
+from service.http.body import Body
 from service.jobs.batch_stages import list_batch_stages
 from service.queue.place import Wait
 from service.reports.progress import CLEARED_PROGRESS
@@ -23,6 +27,19 @@ class JobView(schemas.Job, frozen=True):
     def from_job(cls, job: Job, facts: RunFacts, wait: Wait | None = None) -> "JobView":
         """Build the schema. wait: what the job waits for, if that is not in its row."""
         return cls.model_validate(_collect_fields(job, facts, wait))
+
+
+class JobChanges(Body):
+    """Changes of a job."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"labels": {"team": "ads", "draft": None}, "priority": 10}]}
+    )
+
+    labels: Annotated[dict[Name, LabelValue | None], Field(max_length=2 * MAX_LABELS)] | None = None
+    """Labels to set, by name; one that is null is removed, and others stay."""
+    priority: Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY, strict=True)] | None = None
+    """Priority, while the job has not ended; null leaves it as it is."""
 
 
 class DeletedJobView(JobView, schemas.DeletedJob, frozen=True):

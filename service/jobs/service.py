@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Annotated, Any
 
 from sqlalchemy.exc import IntegrityError
@@ -29,7 +30,7 @@ from service.jobs.document import (
     resolve_job_paths,
     resolve_launcher,
 )
-from service.jobs.schemas import AttemptView, CheckpointView, EventView, JobDetail, JobView
+from service.jobs.schemas import AttemptView, CheckpointView, EventView, JobChanges, JobDetail, JobView
 from service.jobs.warm_start import WarmStarts, hold_source
 from service.launchers.registry import Launchers
 from service.parts import depend_on
@@ -217,8 +218,14 @@ class JobService:
             labels=[JobLabel(name=name, value=value) for name, value in spec.labels.items()],
         )
 
-    def change(self, job_id: str, principal: Principal, action: Action) -> JobView:
+    def edit(self, job_id: str, principal: Principal, changes: JobChanges) -> JobView:
+        """Change labels and priority of a job. Raises ProblemError as `change` does."""
+        return self.change(job_id, principal, partial(actions.edit, changes=changes), AuditAction.JOB_EDITED)
+
+    def change(self, job_id: str, principal: Principal, action: Action, audited: AuditAction | None = None) -> JobView:
         """Apply `action`, such as `actions.cancel`, to the current state of a job.
+
+        audited: its name in the audit log; None for one of _AUDITED.
 
         It is repeated if the state was changed at the same time. Raises ProblemError if the state does not allow it.
         """
@@ -227,7 +234,8 @@ class JobService:
                 with self._database.write() as session:
                     job = get_visible_job(session, job_id, principal)
                     action(JobRepository(session), job, principal)
-                    self._audit.record_foreign(session, principal.actor, _AUDITED[action], job.id, job.owner)
+                    name = audited or _AUDITED[action]
+                    self._audit.record_foreign(session, principal.actor, name, job.id, job.owner)
                     view = JobView.from_job(job, self._facts)
             except StateChangedError:
                 continue

@@ -13,6 +13,7 @@ from service.http.route import ApiRoute
 from service.keys.schemas import CreatedKey, CreatedLink, KeyView, NewKey, NewLink, SignIn
 from service.keys.service import Keys
 from service.keys.sessions import Sessions
+from service.schemas import Me
 
 router = APIRouter(prefix="/v1", tags=["keys"], route_class=ApiRoute)
 
@@ -28,6 +29,12 @@ def list_keys(
 ) -> Page[KeyView]:
     """List the keys without their secrets, oldest first: all for an admin, else the keys of the same owner."""
     return keys.list_page(principal, cursor=parse_id_cursor(cursor, "key"), limit=limit)
+
+
+@router.get("/me")
+def get_me(keys: Keys, principal: Viewer) -> Me:
+    """Return the sender of this request: its key, owner and role."""
+    return keys.describe(principal)
 
 
 @router.post("/keys", status_code=201)

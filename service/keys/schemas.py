@@ -4,6 +4,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field, StringConstraints
 
+from dlrm.config import Name
 from service import schemas
 from service.access.principal import Role
 from service.http.body import Body
@@ -14,7 +15,6 @@ MAX_KEY_DAYS = 3650
 MAX_LINK_MINUTES = 24 * 60
 """Longest time until a sign-in link expires, in minutes."""
 
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")]
 Secret = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 

@@ -1,6 +1,6 @@
 """SQL statements on jobs and their events."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session, defer
 from service.launchers.protocol import Capacity
 from service.reasons import RECONCILER, Reason
 from service.store.filters import JobFilter, select_ids
-from service.store.models import Attempt, Event, Job, Metric, ReportedCheckpoint, StoredLogPart
+from service.store.models import Attempt, Event, Job, JobLabel, Metric, ReportedCheckpoint, StoredLogPart
 from service.store.states import ENDED, HOLDING, NOT_ENDED, JobState, check_transition
 from service.times import now
 
@@ -156,6 +156,19 @@ class JobRepository:
         if not self._update_guarded([Job.id == job.id, Job.state == JobState.QUEUED], values):
             raise StateChangedError(f"{job.id} is no longer {JobState.QUEUED}")
         self._add_event(job.id, "action", actor, message, name=reason.value, reason=reason.value)
+        self._session.flush()
+        self._session.refresh(job)
+
+    def edit(self, job: Job, labels: Mapping[str, str], priority: int, actor: str, message: str) -> None:
+        """Set the labels and the priority of `job`, a locked row of this session, and add the event of that."""
+        self._session.execute(delete(JobLabel).where(JobLabel.job_id == job.id))
+        self._session.add_all(JobLabel(job_id=job.id, name=name, value=value) for name, value in labels.items())
+        if job.priority != priority:
+            # Whoever is the first one now has waited for no room yet.
+            job.priority, job.at_head_since = priority, None
+        # A restart repeats the document.
+        job.spec = {**job.spec, "labels": dict(labels), "priority": priority}
+        self._add_event(job.id, "action", actor, message, name=Reason.EDITED.value, reason=Reason.EDITED.value)
         self._session.flush()
         self._session.refresh(job)
 

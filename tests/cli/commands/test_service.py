@@ -89,6 +89,16 @@ def test_a_job_is_submitted_followed_shown_and_restarted(dlrm: Command, job_file
     assert ["restarted", "from", old] in [line.split() for line in dlrm("show", new).out.splitlines()]
 
 
+def test_a_job_gets_another_priority_and_other_labels(dlrm: Command, job_file: str) -> None:
+    job_id = dlrm("submit", job_file).out.strip()
+    edited = dlrm("edit", job_id, "--label", "stage=final", "--label", "a=b=c", "--remove-label", "team")
+    assert edited.out.strip() == f"{job_id} priority 0, a=b=c stage=final"
+    assert "label stage = final" in dlrm("show", job_id).out
+    for arguments, message in ((("--label", "stage"), "'stage' has no value"), ((), "nothing to change")):
+        refused = dlrm("edit", job_id, *arguments)
+        assert (refused.code, message in refused.err) == (2, True)
+
+
 def test_jobs_are_found_by_owner_time_text_and_label(dlrm: Command, job_file: str) -> None:
     ids = [dlrm("submit", job_file).out.strip() for _ in range(2)]
     assert ids[1] in dlrm("jobs").out

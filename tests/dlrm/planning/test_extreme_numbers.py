@@ -18,7 +18,6 @@ def test_each_number_at_its_extremes_is_refused_or_planned(path: Path) -> None:
         document: dict[str, Any] = set_value(BASE, path, value)
         try:
             job = parse_job(document)
-        except ConfigError as error:
-            assert all(fault.field for fault in error.errors)
+        except ConfigError:
             continue
         assert json.loads(make_plan_line(resolve(job, [], None), None))

@@ -29,6 +29,8 @@ EVERY_ENDPOINT = [
     ("GET", "/v1/jobs/job_0/checkpoints", "viewer"),
     ("GET", "/v1/capacity", "viewer"),
     ("GET", "/v1/keys", "viewer"),
+    ("GET", "/v1/me", "viewer"),
+    ("PATCH", "/v1/jobs/job_0", "submitter"),
     ("POST", "/v1/session/links", "viewer"),
     ("POST", "/v1/jobs", "submitter"),
     ("POST", "/v1/plans", "submitter"),
@@ -76,6 +78,20 @@ def test_every_route_under_v1_is_in_the_list_of_roles(shared_api: Api) -> None:
     routes = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
     open_to_all = {"/v1/session", "/v1/ingest/{attempt_id}", "/healthz", "/readyz", "/metrics"}
     assert {route for route in routes if route[1] not in open_to_all} == listed
+
+
+def test_a_sender_learns_who_it_is(shared_api: Api) -> None:
+    key = create_key(shared_api, name="laptop", role="viewer", owner="ann", expires_in_days=3)
+    with shared_api.make_client(key["key"]) as client:
+        me = client.get("/v1/me").json()
+    assert me == {
+        "key_id": key["id"],
+        "name": "laptop",
+        "owner": "ann",
+        "role": "viewer",
+        "is_browser": False,
+        "expires_at": key["expires_at"],
+    }
 
 
 def test_a_new_key_is_shown_once_and_stored_as_a_hash(api: Api) -> None:
