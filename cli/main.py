@@ -23,6 +23,7 @@ from cli.commands.sweep import sweep
 from cli.commands.train import train
 from cli.commands.tune import tune
 from cli.commands.upload import upload
+from cli.commands.webhooks import webhooks
 from cli.local.child_program import ProgramStopped
 from cli.local.console import escape_unprintable
 from cli.local.errors import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_SERVICE_AWAY, CommandError
@@ -112,6 +113,7 @@ SERVICE, LOCAL, DATA = "With a service", "Without a service", "Data"
 for command in (serve, submit, jobs, show, logs, cancel, pause, hold, release, edit, restart, delete):
     app.command(rich_help_panel=SERVICE)(command)
 app.add_typer(keys, name="keys", rich_help_panel=SERVICE)
+app.add_typer(webhooks, name="webhooks", rich_help_panel=SERVICE)
 app.command("login-link", rich_help_panel=SERVICE)(login_link)
 for command in (train, resume, tune, sweep, report, plan, evaluate, predict, export, upload):
     app.command(rich_help_panel=LOCAL)(command)

@@ -59,6 +59,10 @@ from service.reports.service import LogService, ReportService
 from service.settings import Settings
 from service.store.job_repository import JobRepository
 from service.store.run_facts import RunFacts
+from service.webhooks.endpoints import router as webhooks_router
+from service.webhooks.post import parse_networks
+from service.webhooks.sender import WebhookSender
+from service.webhooks.service import WebhookService
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,8 @@ class Services:
     quotas: QuotaService
     reports: ReportService
     logs: LogService
+    webhooks: WebhookService
+    webhook_sender: WebhookSender
     launchers: Launchers
     control: ControlLoop
     telemetry: Telemetry
@@ -94,7 +100,9 @@ def create_app(settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
         services.control.start()
+        services.webhook_sender.start()
         yield
+        services.webhook_sender.stop()
         await to_thread.run_sync(services.control.stop)
         services.launchers.close()
         services.key_uses.close()
@@ -122,6 +130,7 @@ def create_app(settings: Settings) -> FastAPI:
         quotas_router,
         audit_router,
         capacity_router,
+        webhooks_router,
         health_router,
     ):
         app.include_router(router)
@@ -189,6 +198,13 @@ def create_services(settings: Settings) -> Services:
         plans=PlanService(database, settings, launchers, capacity, facts),
         reports=ReportService(database),
         logs=LogService(database, facts),
+        webhooks=WebhookService(database, audit),
+        webhook_sender=WebhookSender(
+            database,
+            parse_networks(settings.webhook_networks),
+            settings.reconcile_interval_seconds,
+            lambda: leadership.is_held,
+        ),
         launchers=launchers,
         control=ControlLoop(
             leadership,

@@ -402,6 +402,40 @@ class LoginLink(Answer, frozen=True):
     """Time until which the link works."""
 
 
+class Webhook(Answer, frozen=True):
+    """Webhook: a URL that gets a signed request for each chosen change of a job's state."""
+
+    id: str
+    """Id of the webhook: `whk_` and a ULID."""
+    owner: str
+    """Owner of the jobs; `*` for all owners."""
+    url: str
+    """URL that gets the requests."""
+    states: list[str]
+    """States whose beginning is sent."""
+    labels: dict[str, str] = {}
+    """Labels that a job must all have."""
+    created_at: datetime
+    """Time at which it was made."""
+    num_waiting: int = 0
+    """Number of requests that are still to be answered with success."""
+    stopped_because: str | None = None
+    """Reason why nothing is sent any more; None otherwise."""
+    last_tried_at: datetime | None = None
+    """Time of the last request; None before the first one."""
+    last_result: str | None = None
+    """Status of the last request, or why there was none; None before the first one."""
+    secret: str | None = Field(default=None, repr=False)
+    """Secret of the signatures; None but in the answer that makes the webhook."""
+
+
+class WebhookList(Answer, frozen=True):
+    """Webhooks that the sender may know of."""
+
+    items: list[Webhook]
+    """Webhooks, oldest first."""
+
+
 class AuditEvent(Answer, frozen=True):
     """Row of the audit log: an action on keys, sessions, quotas or jobs."""
 

@@ -138,6 +138,9 @@ class Settings(StateSettings):
     trusted_proxies: Annotated[str, AfterValidator(_check_addresses)] = ""
     """Addresses or networks of reverse proxies, separated by commas, whose X-Forwarded-For and X-Forwarded-Proto are
     believed; from anybody else they are ignored."""
+    webhook_networks: Annotated[str, AfterValidator(_check_addresses)] = ""
+    """Addresses or networks, separated by commas, to which webhooks may send although they are not public, such as
+    10.0.0.0/8."""
     log_format: Literal["console", "json"] = "console"
     """Format of the service's log."""
 

@@ -61,31 +61,23 @@ class JobSpec(Config):
     """Point from which `deadline_seconds` count: the first start of the job, or its submission, so that they include
     the time for which it waits."""
     model: ModelSpec = ModelSpec()
-    """Architecture of the model."""
     data: DataConfig
-    """Training and evaluation rows."""
     batch: BatchSpec = BatchSpec()
-    """Batch over all ranks, its chunks, and how it grows."""
     moments: Annotated[MomentsConfig | None, FALSE_IS_NULL] = MomentsConfig()
     """Measurement of gradient moments. null (false in TOML, which has no null) measures none: then there is no noise
     scale, and no advice on the batch."""
     variance_reduction: Annotated[VarianceReductionConfig | None, FALSE_IS_NULL] = None
     """Variance reduction of the dense gradient; null or false: the optimizer uses the gradient as it is."""
     dense_optimizer: DenseOptimizerSpec = DenseOptimizerSpec()
-    """Optimizer of the dense parameters."""
     table_optimizer: TableOptimizerSpec = TableOptimizerSpec()
-    """Optimizer of the embedding tables."""
     averaging: Annotated[AveragingConfig | None, FALSE_IS_NULL] = None
     """Average of the weights over the steps, which is evaluated and exported; null or false: the weights of a step
     are."""
     sharding: ShardingConfig = ShardingConfig()
-    """Sharding plan of the embedding tables, and their transport."""
     precision: Literal["fp32", "bf16"] = "fp32"
     """Number format of the matrix products in the dense part; weights and sums are always fp32."""
     run: RunSpec = RunSpec()
-    """Start, length, evaluations, checkpoints and end of the run."""
     resources: ResourcesConfig = ResourcesConfig()
-    """Machines, ranks, cores, memory and GPUs of the job."""
 
     @model_validator(mode="before")
     @classmethod

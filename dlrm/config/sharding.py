@@ -77,4 +77,3 @@ class ShardingConfig(Config):
     Tables stay there only if GPUs have no room for all of them: a step then waits for the rows that are not cached. 1:
     never, such a job is refused. Without effect on CPUs."""
     topology: TopologyConfig = TopologyConfig()
-    """Bandwidths and memory that plans reckon with."""

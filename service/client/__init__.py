@@ -35,4 +35,5 @@ from service.schemas import (
     QueuePlace,
     RoleName,
     StepMetric,
+    Webhook,
 )

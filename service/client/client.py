@@ -33,6 +33,8 @@ from service.schemas import (
     Page,
     Plan,
     RoleName,
+    Webhook,
+    WebhookList,
 )
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -260,6 +262,34 @@ class Client:
     def revoke_key(self, key_id: str) -> None:
         """Revoke an API key, which ends its browser sessions too."""
         self._transport.delete(f"/v1/keys/{key_id}").expect_nothing()
+
+    def webhooks(self) -> list[Webhook]:
+        """List the webhooks, oldest first: all for an admin, else those for jobs of the own owner."""
+        return self._get(WebhookList, "/v1/webhooks").items
+
+    def create_webhook(
+        self,
+        url: str,
+        *,
+        states: Sequence[str] | None = None,
+        labels: Mapping[str, str] | None = None,
+        owner: str | None = None,
+    ) -> Webhook:
+        """Make a webhook. Only this answer contains the secret of its signatures, in `secret`.
+
+        states: those whose beginning is sent; the ends of a job if omitted. labels: labels that a job must all have.
+        owner: owner of the jobs, for an admin; `*` for all.
+        """
+        body = {"url": url, "states": states, "labels": labels, "owner": owner}
+        known = {name: value for name, value in body.items() if value is not None}
+        return self._transport.post("/v1/webhooks", known).parse(Webhook)
+
+    def delete_webhook(self, webhook_id: str) -> None:
+        self._transport.delete(f"/v1/webhooks/{webhook_id}").expect_nothing()
+
+    def test_webhook(self, webhook_id: str) -> Webhook:
+        """Have a test sent; `last_result` of the webhook has the answer soon after."""
+        return self._transport.post(f"/v1/webhooks/{webhook_id}/test").parse(Webhook)
 
     def create_login_link(
         self,

@@ -99,6 +99,23 @@ def test_a_job_gets_another_priority_and_other_labels(dlrm: Command, job_file: s
         assert (refused.code, message in refused.err) == (2, True)
 
 
+def test_a_webhook_is_made_listed_tried_and_deleted(dlrm: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = dlrm("webhooks", "create", "https://hooks.example/dlrm", "--state", "FAILED", "--label", "team=none")
+    assert made.out.startswith("whsec_")
+    webhook_id = made.err.split(":")[0]
+    [shown] = [json.loads(line) for line in dlrm("webhooks", "list", "--json").out.splitlines()]
+    assert (shown["id"], shown["states"], shown["labels"]) == (webhook_id, ["FAILED"], {"team": "none"})
+    at_terminal(monkeypatch)
+    lines = dlrm("webhooks", "list").out.splitlines()
+    assert webhook_id in lines[1]
+    assert max(map(len, lines)) <= 80
+    assert dlrm("webhooks", "test", webhook_id).code == 0
+    assert dlrm("webhooks", "delete", webhook_id).code == 0
+    assert dlrm("webhooks", "list", "--json").out == ""
+    refused = dlrm("webhooks", "create", "hooks")
+    assert (refused.code, "url: should be a URL" in refused.err) == (2, True)
+
+
 def test_jobs_are_found_by_owner_time_text_and_label(dlrm: Command, job_file: str) -> None:
     ids = [dlrm("submit", job_file).out.strip() for _ in range(2)]
     assert ids[1] in dlrm("jobs").out

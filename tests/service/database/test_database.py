@@ -13,6 +13,7 @@ import service.audit.models
 import service.keys.models
 import service.leader.models
 import service.store.models
+import service.webhooks.models
 from service.database import Base, Database
 from service.database.migrate import ForeignRevisionError, migrate
 from service.keys.models import ApiKey
@@ -20,12 +21,13 @@ from tests.service.databases import on_both_databases
 
 pytestmark = on_both_databases
 
-NEWEST_REVISION = "0007"
+NEWEST_REVISION = "0014"
 MODELS = (
     service.audit.models,
     service.leader.models,
     service.store.models,
     service.keys.models,
+    service.webhooks.models,
 )
 
 
