@@ -24,10 +24,8 @@ webhooks = typer.Typer(
 def _check_webhook_id(webhook_id: str) -> str:
     """Check that the id can be part of a URL, and return it. Raises BadInputError if it cannot."""
     if not re.fullmatch(r"[\w-]+", webhook_id, re.ASCII):
-        message = (
-            f"WEBHOOK_ID: {webhook_id!r} is not the id of a webhook (valid: whk_01J…, as `dlrm webhooks list` shows)"
-        )
-        raise BadInputError(message)
+        valid = "whk_01J…, as listed by `dlrm webhooks list`"
+        raise BadInputError(f"WEBHOOK_ID: {webhook_id!r} is not the id of a webhook (valid: {valid})")
     return webhook_id
 
 
@@ -44,7 +42,7 @@ WebhookId = Annotated[
 
 @webhooks.command("list")
 def list_webhooks(as_json: AsJson = False) -> None:
-    """List the webhooks: all for an admin, those of one's own owner for others.
+    """List the webhooks: all for an admin, others see only the webhooks of their owner.
 
     With --json, each webhook is one line of JSON.
 
@@ -68,9 +66,7 @@ def create(
     ] = None,
     labels: Annotated[
         list[str] | None,
-        typer.Option(
-            "--label", metavar="NAME=VALUE", help="Label that a job must have; repeatable.", show_default=False
-        ),
+        typer.Option("--label", metavar="NAME=VALUE", help="Label of the jobs; repeatable.", show_default=False),
     ] = None,
     owner: Annotated[
         str | None, typer.Option(help="Owner of the jobs, or * for all; for admins.", show_default="yours")
