@@ -16,6 +16,7 @@ from cli.commands.plan import plan
 from cli.commands.prepare import prepare
 from cli.commands.report import report
 from cli.commands.resume import resume
+from cli.commands.schedule import schedule
 from cli.commands.scoring import evaluate, export, predict
 from cli.commands.serve import serve
 from cli.commands.submit import submit
@@ -113,6 +114,7 @@ SERVICE, LOCAL, DATA = "With a service", "Without a service", "Data"
 for command in (serve, submit, jobs, show, logs, cancel, pause, hold, release, edit, restart, delete):
     app.command(rich_help_panel=SERVICE)(command)
 app.add_typer(keys, name="keys", rich_help_panel=SERVICE)
+app.add_typer(schedule, name="schedule", rich_help_panel=SERVICE)
 app.add_typer(webhooks, name="webhooks", rich_help_panel=SERVICE)
 app.command("login-link", rich_help_panel=SERVICE)(login_link)
 for command in (train, resume, tune, sweep, report, plan, evaluate, predict, export, upload):

@@ -56,6 +56,9 @@ from service.quotas.endpoints import router as quotas_router
 from service.quotas.service import QuotaService
 from service.reports.endpoints import router as reports_router
 from service.reports.service import LogService, ReportService
+from service.schedules.endpoints import router as schedules_router
+from service.schedules.runner import ScheduleRunner
+from service.schedules.service import ScheduleService
 from service.settings import Settings
 from service.store.job_repository import JobRepository
 from service.store.run_facts import RunFacts
@@ -76,6 +79,7 @@ class Services:
     keys: KeyService
     sessions: SessionService
     jobs: JobService
+    schedules: ScheduleService
     deletions: DeletionService
     capacity: KnownCapacity
     plans: PlanService
@@ -130,6 +134,7 @@ def create_app(settings: Settings) -> FastAPI:
         quotas_router,
         audit_router,
         capacity_router,
+        schedules_router,
         webhooks_router,
         health_router,
     ):
@@ -184,6 +189,7 @@ def create_services(settings: Settings) -> Services:
     starter, finalizer = Starter(leadership, launchers), AttemptFinalizer(leadership, facts, back_off)
     reconciler = Reconciler(database, leadership, launchers, facts, starter, finalizer, settings.grace_period_seconds)
     key_uses = UseRecorder(database)
+    jobs = JobService(database, settings, launchers, capacity, audit, facts, on_change=wake_leader)
     return Services(
         settings=settings,
         database=database,
@@ -191,7 +197,8 @@ def create_services(settings: Settings) -> Services:
         key_uses=key_uses,
         keys=KeyService(database, audit, key_uses),
         sessions=SessionService(database, audit, key_uses),
-        jobs=JobService(database, settings, launchers, capacity, audit, facts, on_change=wake_leader),
+        jobs=jobs,
+        schedules=ScheduleService(database, audit),
         deletions=deletions,
         capacity=capacity,
         quotas=QuotaService(database, audit),
@@ -211,6 +218,7 @@ def create_services(settings: Settings) -> Services:
             reconciler,
             Scheduler(leadership, launchers, starter, finalizer, faults),
             deletions,
+            ScheduleRunner(database, leadership, jobs),
             wake_up,
             settings.reconcile_interval_seconds,
             telemetry,

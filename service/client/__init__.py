@@ -34,6 +34,7 @@ from service.schemas import (
     Progress,
     QueuePlace,
     RoleName,
+    Schedule,
     StepMetric,
     Webhook,
 )

@@ -33,6 +33,8 @@ from service.schemas import (
     Page,
     Plan,
     RoleName,
+    Schedule,
+    ScheduleList,
     Webhook,
     WebhookList,
 )
@@ -262,6 +264,41 @@ class Client:
     def revoke_key(self, key_id: str) -> None:
         """Revoke an API key, which ends its browser sessions too."""
         self._transport.delete(f"/v1/keys/{key_id}").expect_nothing()
+
+    def schedules(self) -> list[Schedule]:
+        """List the schedules by name: an admin sees all, others see the schedules of their owner."""
+        return self._get(ScheduleList, "/v1/schedules").items
+
+    def schedule(self, schedule_id: str) -> Schedule:
+        return self._get(Schedule, f"/v1/schedules/{schedule_id}")
+
+    def create_schedule(
+        self,
+        name: str,
+        cron: str,
+        document: Mapping[str, Any],
+        *,
+        time_zone: str = "UTC",
+        previous_job_id: str | None = None,
+    ) -> Schedule:
+        """Make a schedule, which submits `document` at the times of a cron expression.
+
+        previous_job_id: job that `{previous_job}` in the document stands for, until one of the schedule has succeeded.
+        """
+        body = {"name": name, "cron": cron, "time_zone": time_zone, "document": document}
+        return self._transport.post("/v1/schedules", {**body, "previous_job_id": previous_job_id}).parse(Schedule)
+
+    def change_schedule(self, schedule_id: str, **changes: Any) -> Schedule:
+        """Change `cron`, `time_zone`, `document`, `is_paused` or `previous_job_id` of a schedule."""
+        return self._transport.patch(f"/v1/schedules/{schedule_id}", changes).parse(Schedule)
+
+    def run_schedule(self, schedule_id: str) -> Schedule:
+        """Make a schedule due at once; `last_result` says soon what became of it."""
+        return self._transport.post(f"/v1/schedules/{schedule_id}/run").parse(Schedule)
+
+    def delete_schedule(self, schedule_id: str) -> None:
+        """Remove a schedule. Its jobs stay."""
+        self._transport.delete(f"/v1/schedules/{schedule_id}").expect_nothing()
 
     def webhooks(self) -> list[Webhook]:
         """List the webhooks, oldest first: all for an admin, else those for jobs of the own owner."""

@@ -14,6 +14,7 @@ from service.control.wake_up import WakeUp
 from service.jobs.deletion import DeletionService
 from service.leader.leadership import Leadership, LeadershipLostError
 from service.observability.telemetry import Telemetry
+from service.schedules.runner import ScheduleRunner
 
 Result = TypeVar("Result")
 
@@ -34,6 +35,7 @@ class ControlLoop:
     reconciler: Reconciler
     scheduler: Scheduler
     deletions: DeletionService
+    schedules: ScheduleRunner
     wake_up: WakeUp
     interval_seconds: float
     telemetry: Telemetry
@@ -83,6 +85,7 @@ class ControlLoop:
         for orphan in self._run_guarded("look for orphans", self.reconciler.list_orphans, concerns_all=True) or []:
             self._run_guarded(orphan.name.job_id, lambda orphan=orphan: self.reconciler.kill_orphan(orphan))
         self._run_guarded("delete jobs", self.deletions.finish_deletions, concerns_all=True)
+        self._run_guarded("run schedules", self.schedules.run_due, concerns_all=True)
         if self._run_guarded("schedule", self.scheduler.run_once, concerns_all=True) is False:
             # Others wait to be started: the next round begins at once.
             self.wake_up()

@@ -68,6 +68,8 @@ class Submission:
     idempotency_key: str | None = None
     restarted: Job | None = None
     """Job whose document and owner the new job takes over; None if the sender wrote the document."""
+    schedule_note: str = ""
+    """Schedule that submits the job, and its time; empty if none does. Its idempotency key says which job is meant."""
 
     @property
     def owner(self) -> str:
@@ -76,11 +78,17 @@ class Submission:
     @property
     def description(self) -> str:
         sender = actions.describe_sender(self.principal)
+        if self.schedule_note:
+            return f"submitted by {self.schedule_note}, of {sender}"
         return f"restart of {self.restarted.id} by {sender}" if self.restarted else f"submitted by {sender}"
 
     @property
     def request_hash(self) -> str:
-        content = {"restart": self.restarted.id} if self.restarted else self.document
+        if self.schedule_note:
+            # The document depends on what else has happened until it is sent again.
+            content: object = {"schedule": self.idempotency_key}
+        else:
+            content = {"restart": self.restarted.id} if self.restarted else self.document
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

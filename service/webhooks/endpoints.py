@@ -14,7 +14,7 @@ router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], route_class=ApiRout
 
 @router.get("")
 def list_webhooks(webhooks: Webhooks, principal: Viewer) -> WebhookList:
-    """List the webhooks without their secrets: all for an admin, else those for jobs of the own owner."""
+    """List the webhooks without their secrets: an admin sees all, others see the webhooks of their owner."""
     return WebhookList(items=webhooks.list_visible(principal))
 
 

@@ -18,6 +18,7 @@ from cli.experiments.trials.results import read_results
 from cli.render.job_tables import format_time_since
 from service.client import Client
 from tests.cli.conftest import Ended
+from tests.patience import wait_until
 from tests.service.jobs.test_checkpoints_api import save_checkpoint
 
 Command = Callable[..., Ended]
@@ -97,6 +98,33 @@ def test_a_job_gets_another_priority_and_other_labels(dlrm: Command, job_file: s
     for arguments, message in ((("--label", "stage"), "'stage' has no value"), ((), "nothing to change")):
         refused = dlrm("edit", job_id, *arguments)
         assert (refused.code, message in refused.err) == (2, True)
+
+
+def test_a_schedule_is_added_run_paused_resumed_and_deleted(
+    dlrm: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "job.json"
+    path.write_text(json.dumps({**DOCUMENT, "name": "first-{due:%Y%m%d}"}))
+    added = dlrm("schedule", "add", str(path), "--name", "nightly", "--cron", "0 2 * * *", "--set", "priority=5")
+    schedule_id = added.out.strip()
+    assert dlrm("schedule", "run", schedule_id).code == 0
+
+    def find_job() -> str | None:
+        return json.loads(dlrm("schedule", "show", schedule_id, "--json").out)["last_job_id"]
+
+    job_id = wait_until(find_job)
+    assert json.loads(dlrm("jobs", "--label", "schedule:nightly", "--json").out)["id"] == job_id
+    assert job_id in dlrm("schedule", "show", schedule_id).out
+    at_terminal(monkeypatch)
+    lines = dlrm("schedule", "list").out.splitlines()
+    assert lines[1].startswith(f"{schedule_id} nightly")
+    assert max(map(len, lines)) <= 80
+    assert dlrm("schedule", "pause", schedule_id).out.strip() == f"{schedule_id} paused"
+    assert "next at " in dlrm("schedule", "resume", schedule_id).out
+    assert dlrm("schedule", "delete", schedule_id).code == 0
+    assert dlrm("schedule", "list", "--json").out == ""
+    refused = dlrm("schedule", "add", str(path), "--name", "x", "--cron", "daily")
+    assert (refused.code, "cron: is no cron expression" in refused.err) == (2, True)
 
 
 def test_a_webhook_is_made_listed_tried_and_deleted(dlrm: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from sqlalchemy.exc import IntegrityError
 import service.audit.models
 import service.keys.models
 import service.leader.models
+import service.schedules.models
 import service.store.models
 import service.webhooks.models
 from service.database import Base, Database
@@ -27,6 +28,7 @@ MODELS = (
     service.leader.models,
     service.store.models,
     service.keys.models,
+    service.schedules.models,
     service.webhooks.models,
 )
 

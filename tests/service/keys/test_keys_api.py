@@ -29,6 +29,12 @@ EVERY_ENDPOINT = [
     ("GET", "/v1/capacity", "viewer"),
     ("GET", "/v1/keys", "viewer"),
     ("GET", "/v1/me", "viewer"),
+    ("GET", "/v1/schedules", "viewer"),
+    ("POST", "/v1/schedules", "submitter"),
+    ("GET", "/v1/schedules/sch_0", "viewer"),
+    ("PATCH", "/v1/schedules/sch_0", "submitter"),
+    ("DELETE", "/v1/schedules/sch_0", "submitter"),
+    ("POST", "/v1/schedules/sch_0/run", "submitter"),
     ("GET", "/v1/webhooks", "viewer"),
     ("POST", "/v1/webhooks", "submitter"),
     ("DELETE", "/v1/webhooks/whk_0", "submitter"),
@@ -74,7 +80,8 @@ def test_every_endpoint_wants_a_key_of_at_least_its_role(shared_api: Api, method
 
 def test_every_route_under_v1_is_in_the_list_of_roles(shared_api: Api) -> None:
     document = shared_api.anonymous.get("/openapi.json").json()
-    names = {"job_0": "{job_id}", "key_0": "{key_id}", "whk_0": "{webhook_id}", "owner_0": "{owner}"}
+    ids = {f"{kind[:3]}_0": f"{{{kind}_id}}" for kind in ("job", "key", "schedule")}
+    names = {**ids, "whk_0": "{webhook_id}", "owner_0": "{owner}"}
     listed = {
         (method, "/".join(names.get(part, part) for part in path.split("/"))) for method, path, _ in EVERY_ENDPOINT
     }

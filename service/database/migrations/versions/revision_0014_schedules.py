@@ -25,7 +25,6 @@ new = [
         sa.Column("cron", sa.String(100), nullable=False),
         sa.Column("time_zone", sa.String(64), nullable=False),
         sa.Column("document", sa.JSON, nullable=False),
-        sa.Column("overlap", sa.String(8), nullable=False),
         sa.Column("is_paused", sa.Boolean, nullable=False),
         sa.Column("created_at", TIME, nullable=False),
         sa.Column("next_at", TIME),
