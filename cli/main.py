@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from cli.commands.compare import compare
 from cli.commands.inspect import data
 from cli.commands.job_control import cancel, delete, edit, hold, pause, release, restart
 from cli.commands.jobs import jobs, logs, show
@@ -111,7 +112,7 @@ def _begin(
 
 
 SERVICE, LOCAL, DATA = "With a service", "Without a service", "Data"
-for command in (serve, submit, jobs, show, logs, cancel, pause, hold, release, edit, restart, delete):
+for command in (serve, submit, jobs, show, compare, logs, cancel, pause, hold, release, edit, restart, delete):
     app.command(rich_help_panel=SERVICE)(command)
 app.add_typer(keys, name="keys", rich_help_panel=SERVICE)
 app.add_typer(schedule, name="schedule", rich_help_panel=SERVICE)

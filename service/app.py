@@ -17,6 +17,7 @@ from service.audit.log import AuditLog
 from service.authentication import identify
 from service.capacity.endpoints import router as capacity_router
 from service.capacity.known import KnownCapacity, dump_capacities, measure_capacities
+from service.compare.endpoints import router as compare_router
 from service.control.attempt_finalizer import AttemptFinalizer
 from service.control.health import router as health_router
 from service.control.loop import ControlLoop
@@ -134,6 +135,7 @@ def create_app(settings: Settings) -> FastAPI:
         quotas_router,
         audit_router,
         capacity_router,
+        compare_router,
         schedules_router,
         webhooks_router,
         health_router,

@@ -57,7 +57,7 @@ def make_identity(job: JobConfig) -> dict[str, Any]:
         excluded["moments"] = True
     if job.data.format != "synthetic":
         excluded["data"] = {"train": True, "eval": True}
-    identity = dict(_flatten(job.model_dump(mode="json", exclude=excluded)))
+    identity = dict(flatten_document(job.model_dump(mode="json", exclude=excluded)))
     if identity.get("moments.every") == "auto" and job.variance_reduction is not None:
         identity["moments.every"] = 1
     return identity
@@ -115,10 +115,11 @@ def _fill_defaults(identity: Mapping[str, Any]) -> dict[str, Any]:
     return {field: value for field, value in defaults.items() if field not in given} | dict(identity)
 
 
-def _flatten(document: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+def flatten_document(document: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """List the fields of a document with their dotted paths; a list counts as one value."""
     fields: list[tuple[str, Any]] = []
     for name, value in document.items():
         # A list of columns counts as one setting.
         section = cast("dict[str, Any]", value) if isinstance(value, dict) else None
-        fields += _flatten(section, f"{prefix}{name}.") if section else [(f"{prefix}{name}", value)]
+        fields += flatten_document(section, f"{prefix}{name}.") if section else [(f"{prefix}{name}", value)]
     return fields

@@ -21,6 +21,7 @@ from service.schemas import (
     BatchStage,
     Capacity,
     Checkpoint,
+    Comparison,
     DeletedJob,
     DerivedNumber,
     EvaluationMetric,

@@ -20,6 +20,7 @@ from service.schemas import (
     AuditEvent,
     Capacity,
     Checkpoint,
+    Comparison,
     DeletedJob,
     EvaluationMetric,
     Event,
@@ -128,6 +129,10 @@ class Client:
         labels: values by name; None removes a label, and others stay. priority: left as it is if omitted.
         """
         return self._transport.patch(f"/v1/jobs/{job_id}", {"labels": labels, "priority": priority}).parse(Job)
+
+    def compare(self, job_ids: Sequence[str]) -> Comparison:
+        """Compare 2 to 20 jobs: differing settings and final figures; those that differ in seeds are one group."""
+        return self._get(Comparison, "/v1/compare", ids=",".join(job_ids))
 
     def cancel(self, job_id: str) -> Job:
         """Ask a job to stop. This returns at once; the job becomes CANCELLED soon after."""

@@ -100,6 +100,19 @@ def test_a_job_gets_another_priority_and_other_labels(dlrm: Command, job_file: s
         assert (refused.code, message in refused.err) == (2, True)
 
 
+def test_jobs_are_compared_in_80_columns(dlrm: Command, job_file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = [
+        dlrm("submit", job_file, "--set", change).out.strip() for change in ("run.seed=1", "run.seed=2", "priority=3")
+    ]
+    ids.append(dlrm("submit", job_file, "--set", "dense_optimizer.name=lamb").out.strip())
+    groups = [job["group"] for job in json.loads(dlrm("compare", *ids, "--json").out)["jobs"]]
+    assert groups == [0, 0, 0, 1]
+    at_terminal(monkeypatch)
+    lines = dlrm("compare", *ids).out.splitlines()
+    assert ["dense_optimizer.name", "A", "adam"] in [line.split() for line in lines]
+    assert max(map(len, lines)) <= 80
+
+
 def test_a_schedule_is_added_run_paused_resumed_and_deleted(
     dlrm: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,6 +29,7 @@ EVERY_ENDPOINT = [
     ("GET", "/v1/capacity", "viewer"),
     ("GET", "/v1/keys", "viewer"),
     ("GET", "/v1/me", "viewer"),
+    ("GET", "/v1/compare", "viewer"),
     ("GET", "/v1/schedules", "viewer"),
     ("POST", "/v1/schedules", "submitter"),
     ("GET", "/v1/schedules/sch_0", "viewer"),
