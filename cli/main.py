@@ -9,9 +9,10 @@ import typer
 from rich.console import Console
 
 from cli.commands.backup import backup, restore
+from cli.commands.compare import compare
 from cli.commands.download import download
 from cli.commands.inspect import data
-from cli.commands.job_control import cancel, delete, hold, pause, release, restart
+from cli.commands.job_control import cancel, delete, edit, hold, pause, release, restart
 from cli.commands.jobs import jobs, logs, show
 from cli.commands.keys import keys, login_link
 from cli.commands.plan import plan
@@ -19,6 +20,7 @@ from cli.commands.prepare import prepare
 from cli.commands.report import report
 from cli.commands.resume import resume
 from cli.commands.retention import retention
+from cli.commands.schedule import schedule
 from cli.commands.scoring import evaluate, export, predict
 from cli.commands.serve import serve
 from cli.commands.submit import submit
@@ -26,6 +28,7 @@ from cli.commands.sweep import sweep
 from cli.commands.train import train
 from cli.commands.tune import tune
 from cli.commands.upload import upload
+from cli.commands.webhooks import webhooks
 from cli.local.child_program import ProgramStopped
 from cli.local.console import escape_unprintable
 from cli.local.errors import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_SERVICE_AWAY, CommandError
@@ -118,12 +121,14 @@ for command in (
     submit,
     jobs,
     show,
+    compare,
     logs,
     download,
     cancel,
     pause,
     hold,
     release,
+    edit,
     restart,
     delete,
     retention,
@@ -132,6 +137,8 @@ for command in (
 ):
     app.command(rich_help_panel=SERVICE)(command)
 app.add_typer(keys, name="keys", rich_help_panel=SERVICE)
+app.add_typer(schedule, name="schedule", rich_help_panel=SERVICE)
+app.add_typer(webhooks, name="webhooks", rich_help_panel=SERVICE)
 app.command("login-link", rich_help_panel=SERVICE)(login_link)
 for command in (train, resume, tune, sweep, report, plan, evaluate, predict, export, upload):
     app.command(rich_help_panel=LOCAL)(command)

@@ -18,6 +18,7 @@ from service.audit.log import AuditLog
 from service.authentication import identify
 from service.capacity.endpoints import router as capacity_router
 from service.capacity.known import KnownCapacity, dump_capacities, measure_capacities
+from service.compare.endpoints import router as compare_router
 from service.control.attempt_finalizer import AttemptFinalizer
 from service.control.figures import Figures
 from service.control.health import ReadinessCheck, metrics_router, open_metrics_router
@@ -68,8 +69,15 @@ from service.reports.service import ReportService
 from service.retention.endpoints import router as retention_router
 from service.retention.rules import RetentionRules
 from service.retention.service import RetentionService
+from service.schedules.endpoints import router as schedules_router
+from service.schedules.runner import ScheduleRunner
+from service.schedules.service import ScheduleService
 from service.settings import Settings
 from service.store.run_facts import RunFacts
+from service.webhooks.endpoints import router as webhooks_router
+from service.webhooks.post import parse_networks
+from service.webhooks.sender import WebhookSender
+from service.webhooks.service import WebhookService
 
 
 @dataclass(frozen=True)
@@ -83,6 +91,7 @@ class Services:
     keys: KeyService
     sessions: SessionService
     jobs: JobService
+    schedules: ScheduleService
     deletions: DeletionService
     retention: RetentionService
     capacity: KnownCapacity
@@ -92,6 +101,8 @@ class Services:
     curves: CurveService
     artifacts: ArtifactService
     logs: LogService
+    webhooks: WebhookService
+    webhook_sender: WebhookSender
     launchers: Launchers
     control: ControlLoop
     readiness: ReadinessCheck
@@ -109,7 +120,9 @@ def create_app(settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
         services.control.start()
+        services.webhook_sender.start()
         yield
+        services.webhook_sender.stop()
         await to_thread.run_sync(services.control.stop)
         services.launchers.close()
         services.key_uses.close()
@@ -139,13 +152,16 @@ def create_app(settings: Settings) -> FastAPI:
         audit_router,
         retention_router,
         capacity_router,
+        compare_router,
+        schedules_router,
+        webhooks_router,
         health_router,
         metrics_router,
     ):
         app.include_router(router)
     app.include_router(dashboard.router, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=dashboard.static_directory), name="static")
-    document_openapi(app)
+    app.state.render_openapi = document_openapi(app)
     return app
 
 
@@ -215,11 +231,13 @@ def create_services(settings: Settings) -> Services:
     )
     key_uses, job_faults = UseRecorder(database), JobFaults(faults, reconciler.give_up)
     scheduler = Scheduler(leadership, launchers, starter, finalizer, job_faults)
+    jobs = JobService(database, settings, launchers, access, capacity, audit, facts, on_change=wake_leader)
     control = ControlLoop(
         leadership,
         reconciler,
         scheduler,
         Upkeep(leadership, [retention.run, deletions.finish_deletions], telemetry),
+        ScheduleRunner(database, leadership, jobs),
         wake_up,
         settings.reconcile_interval_seconds,
         telemetry,
@@ -233,7 +251,8 @@ def create_services(settings: Settings) -> Services:
         key_uses=key_uses,
         keys=KeyService(database, audit, key_uses),
         sessions=SessionService(database, audit, key_uses),
-        jobs=JobService(database, settings, launchers, access, capacity, audit, facts, on_change=wake_leader),
+        jobs=jobs,
+        schedules=ScheduleService(database, audit),
         deletions=deletions,
         retention=retention,
         capacity=capacity,
@@ -243,6 +262,13 @@ def create_services(settings: Settings) -> Services:
         curves=CurveService(database),
         artifacts=ArtifactService(database, facts),
         logs=LogService(database, facts),
+        webhooks=WebhookService(database, audit),
+        webhook_sender=WebhookSender(
+            database,
+            parse_networks(settings.webhook_networks),
+            settings.reconcile_interval_seconds,
+            lambda: leadership.is_held,
+        ),
         launchers=launchers,
         control=control,
         readiness=ReadinessCheck(database, control),

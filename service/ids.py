@@ -10,7 +10,7 @@ NUM_TIME_LETTERS = 10
 """Letters at the beginning of a ULID that are its time; the others are random."""
 
 
-def new_id(prefix: Literal["job", "att", "key", "req", "svc"]) -> str:
+def new_id(prefix: Literal["job", "att", "key", "req", "svc", "sch", "whk", "msg"]) -> str:
     return f"{prefix}_{ULID()}"
 
 

@@ -14,6 +14,8 @@ class Reason(StrEnum):
     UNSCHEDULABLE = "unschedulable"
     HELD = "held"
     RELEASED = "released"
+    # Reason of an event that changes no state.
+    EDITED = "edited"
     # Reasons why a job starts or waits again.
     SCHEDULED = "scheduled"
     PROCESS_STARTED = "process_started"

@@ -22,13 +22,19 @@ Item = TypeVar("Item")
 class Answer(BaseModel, frozen=True):
     """Base of all answers."""
 
-    model_config = ConfigDict(extra="ignore", from_attributes=True, json_schema_serialization_defaults_required=True)
+    model_config = ConfigDict(
+        extra="ignore",
+        from_attributes=True,
+        json_schema_serialization_defaults_required=True,
+        use_attribute_docstrings=True,
+    )
 
 
 class AttemptStart(Answer, frozen=True):
     """Point at which an attempt began to train. It repeats everything after that point."""
 
     attempt: int
+    """Number of the attempt, counted from 1."""
     step: int
     """Batches consumed before the attempt; training steps of earlier attempts after this one are void."""
     evaluated_step: int
@@ -39,7 +45,9 @@ class Page(Answer, Generic[Item], frozen=True):
     """One page of a list; `next_cursor` is null on the last one."""
 
     items: list[Item]
+    """Items of this page, in the order of the list."""
     next_cursor: str | None = None
+    """Value of `cursor` that asks for the next page; None on the last one."""
 
 
 class BriefProgress(Answer, frozen=True):
@@ -48,11 +56,13 @@ class BriefProgress(Answer, frozen=True):
     phase: str | None = None
     """Current phase, such as `training`; `phase` and `eta_seconds` are None while no attempt runs."""
     step: int | None = None
+    """Number of batches consumed."""
     num_steps: int | None = None
     """Batches of the whole run; an estimate if the batch grows by its noise scale."""
     done_fraction: float | None = None
     """Share of the run that is done, by samples."""
     loss: float | None = None
+    """Mean loss of the last step that was reported."""
     auc: float | None = None
     """AUC of the last evaluation; once an attempt has ended, the AUC of its outcome."""
     samples_per_second: float | None = None
@@ -76,10 +86,15 @@ class Job(Answer, frozen=True):
     """Job, as in the list of jobs: a small part of its `JobDetails`."""
 
     id: str
+    """Id of the job: `job_` and a ULID, so that ids sort by time."""
     name: str
+    """Name of the job, from its document; several jobs may have it."""
     labels: dict[str, str] = {}
+    """Labels of the job, by name."""
     priority: int = 0
+    """Priority from -100 to 100; jobs of higher priority start first."""
     state: str
+    """State of the job."""
     reason: str = ""
     """Reason why the job waits or has ended, as a short identifier."""
     message: str = ""
@@ -89,19 +104,25 @@ class Job(Answer, frozen=True):
     is_held: bool = False
     """Whether the job, while it is queued, waits until it is released."""
     created_at: datetime
+    """Time of submission."""
     started_at: datetime | None = None
+    """Time of the first start; None before it."""
     finished_at: datetime | None = None
+    """Time at which the job has ended; None before it."""
     restarts_at: datetime | None = None
     """Earliest time of the next restart; None while the job does not wait for one."""
     owner: str = ""
     """Owner of the job; all keys of the same owner see it, and so do the keys of admins."""
     num_attempts: int = 0
+    """Number of attempts so far."""
     launcher: str = "local"
     """Launcher of the job: `local`, processes on the machine of the service, or `kubernetes`, pods of a cluster."""
     num_nodes: int = 1
     """Number of machines; the largest one if the document leaves a range."""
     world_size: int
+    """Number of ranks; the largest one if the document leaves a range."""
     progress: BriefProgress = BriefProgress()
+    """Progress of the last attempt, in short."""
 
     @property
     def has_ended(self) -> bool:
@@ -112,9 +133,13 @@ class DerivedNumber(Answer, frozen=True):
     """Number that the service derived from the job document, with the reason."""
 
     name: str
+    """Name of the number."""
     value: int | float
+    """Value of the number, in `unit`."""
     unit: str = ""
+    """Unit in words; empty if it has none."""
     reason: str = ""
+    """Formula or rule by which it was derived, in words."""
 
 
 class LabelCount(Answer, frozen=True):
@@ -141,6 +166,7 @@ class BatchStage(Answer, frozen=True):
     """Consecutive batches of one size of a job whose batch grows."""
 
     global_size: int
+    """Number of samples of a full batch."""
     until_fraction: float | None = None
     """Share of the run's samples at which it ends; None if that is its end, or depends on the noise scale."""
     is_current: bool = False
@@ -172,7 +198,9 @@ class JobDetails(Job, frozen=True):
     image: str | None = None
     """Container image of the next attempt; None if the job runs in no container."""
     spec: dict[str, Any] = {}
+    """Job document with all defaults filled in."""
     derived: list[DerivedNumber] = []
+    """Numbers that were derived from the document."""
     batch_stages: list[BatchStage] = []
     """Sizes of a batch that grows, in order; empty for a batch of one size."""
     queue: QueuePlace | None = None
@@ -190,30 +218,50 @@ class Event(Answer, frozen=True):
     """Event of a job: a change of state, or a report of a rank."""
 
     id: int | str
+    """Number of the event; later events of a job have higher ones."""
     time: datetime
+    """Time of the event."""
     actor: str = ""
+    """Owner of the key that acted, or the part of the service."""
     kind: str
+    """Kind of the event: `state` for a change of state, `rank` for a report of a rank, `action` for others."""
     from_state: str | None = None
+    """State before the change; None for other kinds."""
     to_state: str | None = None
+    """State after the change; None for other kinds."""
     reason: str | None = None
+    """Reason of the change, as a short identifier; None for other kinds."""
     message: str = ""
+    """Event in words."""
     name: str | None = None
+    """Name of a reported event, such as `checkpoint_saved`; None for a change of state."""
     rank: int | None = None
+    """Rank that reported it; None if no rank did."""
     attempt: int | None = None
+    """Number of the attempt; None if it concerns none."""
     details: dict[str, Any] = {}
+    """Further values, by the kind of the event."""
 
 
 class Attempt(Answer, frozen=True):
     """Attempt of a job: one start of its processes."""
 
     id: str
+    """Id of the attempt: `att_` and a ULID."""
     number: int
+    """Number of the attempt within its job, counted from 1."""
     state: str
+    """State of the attempt."""
     reason: str | None = None
+    """Reason of its end, as a short identifier; None until it has ended."""
     message: str = ""
+    """Reason in words."""
     exit_code: int | None = None
+    """Exit code of its launch process; None until it has ended, or if it is not known."""
     started_at: datetime
+    """Time of its start."""
     finished_at: datetime | None = None
+    """Time of its end; None before it."""
     start_step: int | None = None
     """Batches consumed before the attempt: 0, or the number in the checkpoint it resumed from; None until it trains."""
     saved_step: int | None = None
@@ -230,11 +278,15 @@ class Checkpoint(Answer, frozen=True):
     step: int
     """Batches consumed."""
     num_samples: int
+    """Number of samples consumed."""
     done_fraction: float
     """Fraction of the run's samples that was done."""
     time: datetime
+    """Time at which it was complete."""
     num_bytes: int
+    """Size of its files in bytes."""
     world_size: int
+    """Number of ranks that wrote it."""
     path: str
     """Path of its directory, on the machines of the run if the service does not see it; or its URI in a bucket."""
 
@@ -245,6 +297,7 @@ class StepMetric(StepReport):
     model_config = ConfigDict(extra="ignore")
 
     attempt: int
+    """Number of the attempt that reported it, counted from 1."""
 
 
 class EvaluationMetric(EvaluationReport):
@@ -253,6 +306,7 @@ class EvaluationMetric(EvaluationReport):
     model_config = ConfigDict(extra="ignore")
 
     attempt: int
+    """Number of the attempt that reported it, counted from 1."""
 
 
 Metric = Annotated[StepMetric | EvaluationMetric, Field(discriminator="kind")]
@@ -299,15 +353,83 @@ class Curves(Answer, frozen=True):
     evaluation: CurvePoints | None = None
     """Numbers of evaluations; null if none was asked for."""
     starts: list[AttemptStart] = []
+    """Starts of all attempts of the job, oldest first."""
+
+
+class ComparedJob(Answer, frozen=True):
+    """Job of a comparison."""
+
+    id: str
+    """Id of the job."""
+    name: str
+    """Name of the job."""
+    labels: dict[str, str]
+    """Labels of the job, by name."""
+    state: str
+    """State of the job; only those that have succeeded have figures."""
+    seed: int
+    """Seed of the run, `run.seed`."""
+    group: int
+    """Number of its group, counted from 0; jobs of one group differ in their seeds alone."""
+
+
+class ComparedSetting(Answer, frozen=True):
+    """Setting in which groups differ."""
+
+    field: str
+    """Dotted path in the job document."""
+    values: list[Any]
+    """Values of the groups, in their order, with defaults filled in; None for a group without the field."""
+
+
+class ComparedValue(Answer, frozen=True):
+    """Figure of a group."""
+
+    mean: float
+    """Mean over the jobs of the group that have succeeded."""
+    low: float | None = None
+    """Lower end of the 95 % interval; None if nothing is known of the chance."""
+    high: float | None = None
+    """Upper end of the 95 % interval; None if nothing is known of the chance."""
+    source: str = "none"
+    """Source of the chance that the interval covers: `seeds`, `rows` (the choice of evaluation rows), or `none`."""
+    num_jobs: int
+    """Number of jobs in the mean."""
+
+
+class ComparedFigure(Answer, frozen=True):
+    """Figure by group."""
+
+    name: str
+    """Name of the figure, as in the metrics of a job; `seconds` count from the first start to the end."""
+    values: list[ComparedValue | None]
+    """Values of the groups, in their order; None for a group without the figure."""
+    best: int | None = None
+    """Number of the group with the best mean, which need not be significant; None with a single value."""
+
+
+class Comparison(Answer, frozen=True):
+    """Comparison of jobs."""
+
+    jobs: list[ComparedJob]
+    """Jobs in the order of the request."""
+    settings: list[ComparedSetting]
+    """Settings in which groups differ."""
+    figures: list[ComparedFigure]
+    """Final figures of the groups."""
 
 
 class LogPart(Answer, frozen=True):
     """Part of one log file."""
 
     attempt: int | None = None
+    """Number of the attempt; None if the job has none yet."""
     rank: int | Literal["launch"]
+    """Rank whose log it is, or `launch` for the launch process."""
     text: str
+    """Text of this part, in whole characters."""
     next_offset: int
+    """Value of `offset` that continues after this part, in bytes."""
     complete: bool
     """Whether the attempt has ended and the log was read to its end."""
 
@@ -361,59 +483,172 @@ class Capacity(Answer, frozen=True):
     """Resources that jobs of one launcher may use, in total and free; empty if the service does not know them."""
 
     num_cores: int | None
+    """CPU cores in all."""
     num_cores_free: int | None
+    """CPU cores that no job holds."""
     memory_bytes: int | None
+    """Bytes of memory in all."""
     memory_bytes_free: int | None
+    """Bytes of memory that no job holds."""
     num_gpus: int | None = None
+    """GPUs in all."""
     num_gpus_free: int | None = None
+    """GPUs that no job holds."""
 
 
 class KeyView(Answer, frozen=True):
     """API key, without its secret."""
 
     id: str
+    """Id of the key: `key_` and a ULID."""
     name: str
+    """Name of the key, such as `laptop`; unique among the valid keys of its owner."""
     owner: str
     """Person, team or program that the key belongs to. All keys of one owner see the same jobs."""
     role: str
+    """Role of the key: `viewer`, `submitter` or `admin`."""
     created_at: datetime
+    """Time at which it was created."""
     expires_at: datetime | None = None
     """Time from which on the key is refused; None if it never expires."""
     last_used_at: datetime | None = None
     """Time of the last use, to the minute; None before the first one."""
     revoked_at: datetime | None = None
+    """Time at which it was revoked; None otherwise."""
 
 
 class ApiKey(KeyView, frozen=True):
     """API key; the secret `key` is present only in the answer that creates it."""
 
     key: str | None = Field(default=None, repr=False)
+    """Secret of the key; None but in the answer that creates it."""
+
+
+class Me(Answer, frozen=True):
+    """Sender of a request, and its rights."""
+
+    key_id: str
+    """Id of the key; in a browser, of the key that opened the session or made its link."""
+    name: str
+    """Name of the key; of the owner, if a browser signed in with a link for another owner than the key's."""
+    owner: str
+    """Owner whose jobs the sender sees."""
+    role: str
+    """Role: `viewer`, `submitter` or `admin`."""
+    is_browser: bool = False
+    """Whether the sender is a browser session."""
+    expires_at: datetime | None = None
+    """Time from which on the key is refused; None if it never expires."""
 
 
 class LoginLink(Answer, frozen=True):
     """Link that signs a browser in once: `URL of the service/signin#token=…`."""
 
     token: str = Field(repr=False)
+    """Token of the link, which works once."""
     owner: str
+    """Owner that the session acts for."""
     role: str
+    """Role of the session."""
     expires_at: datetime
+    """Time until which the link works."""
+
+
+class Schedule(Answer, frozen=True):
+    """Schedule: a job document that is submitted at the times of a cron expression."""
+
+    id: str
+    """Id of the schedule: `sch_` and a ULID."""
+    name: str
+    """Name of the schedule, which its jobs have as the label `schedule`."""
+    owner: str
+    """Owner of the schedule and of its jobs."""
+    cron: str
+    """Cron expression: minute, hour, day of the month, month, day of the week."""
+    time_zone: str
+    """Time zone of the expression and of the document."""
+    document: dict[str, Any]
+    """Job document, with placeholders."""
+    is_paused: bool
+    """Whether nothing is submitted."""
+    created_at: datetime
+    """Time at which it was made."""
+    next_at: datetime | None = None
+    """Time of the next submission; None while it is paused."""
+    last_due_at: datetime | None = None
+    """Time that was due last; None before the first one."""
+    last_result: str | None = None
+    """Result of that time in words, such as a job or why there is none; None before the first one."""
+    last_job_id: str | None = None
+    """Job that was submitted last; None before the first one."""
+    previous_job_id: str | None = None
+    """Job that `{previous_job}` stands for: the last one that has succeeded; None before the first one."""
+    previous_due_at: datetime | None = None
+    """Time up to which the rows of that job reach; None before the first one."""
+
+
+class ScheduleList(Answer, frozen=True):
+    """Schedules that the sender may know of."""
+
+    items: list[Schedule]
+    """Schedules, by owner and name."""
+
+
+class Webhook(Answer, frozen=True):
+    """Webhook: a URL that gets a signed request for each chosen change of a job's state."""
+
+    id: str
+    """Id of the webhook: `whk_` and a ULID."""
+    owner: str
+    """Owner of the jobs; `*` for all owners."""
+    url: str
+    """URL that gets the requests."""
+    states: list[str]
+    """States whose beginning is sent."""
+    labels: dict[str, str] = {}
+    """Labels that a job must all have."""
+    created_at: datetime
+    """Time at which it was made."""
+    num_waiting: int = 0
+    """Number of requests that are still to be answered with success."""
+    stopped_because: str | None = None
+    """Reason why nothing is sent any more; None otherwise."""
+    last_tried_at: datetime | None = None
+    """Time of the last request; None before the first one."""
+    last_result: str | None = None
+    """Status of the last request, or why there was none; None before the first one."""
+    secret: str | None = Field(default=None, repr=False)
+    """Secret of the signatures; None but in the answer that makes the webhook."""
+
+
+class WebhookList(Answer, frozen=True):
+    """Webhooks that the sender may know of."""
+
+    items: list[Webhook]
+    """Webhooks, oldest first."""
 
 
 class AuditEvent(Answer, frozen=True):
     """Row of the audit log: an action on keys, sessions, quotas or jobs."""
 
     id: int
+    """Number of the row; later rows have higher ones."""
     time: datetime
+    """Time of the action."""
     actor: str
     """Owner of the key that acted; empty if nobody was signed in, or the service acted by itself."""
     key_id: str | None = None
+    """Id of the key that acted; None if nobody was signed in, or the service acted by itself."""
     action: str
+    """Action, such as `key_created`."""
     target: str
     """Id or name of what was changed."""
     address: str = ""
     """Network address of the client."""
     request_id: str = ""
+    """Id of the request, as in the log of the service."""
     details: dict[str, Any] = {}
+    """Further values, by the action."""
 
 
 class DueJob(Answer, frozen=True):

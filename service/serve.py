@@ -7,6 +7,7 @@ import resource
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -70,7 +71,12 @@ def serve(settings: Settings, ready_file: Path | None = None) -> None:
         # must do nothing.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _, __: None)
-        _Server(server, lambda: _announce(app.state.services, ready_file)).run(sockets=listeners)
+
+        def on_ready() -> None:
+            _announce(app.state.services, ready_file)
+            threading.Thread(target=app.state.render_openapi, name="openapi", daemon=True).start()
+
+        _Server(server, on_ready).run(sockets=listeners)
 
 
 def add_monitoring(app: FastAPI, settings: Settings) -> ASGIApp:

@@ -157,6 +157,9 @@ class Settings(StateSettings):
     """Addresses or networks of reverse proxies, separated by commas, whose X-Forwarded-For and X-Forwarded-Proto are
     believed; from anybody else they are ignored, and the log says so once. Without them all users behind a proxy share
     the limits of its address."""
+    webhook_networks: Annotated[str, AfterValidator(_check_addresses)] = ""
+    """Addresses or networks, separated by commas, to which webhooks may send although they are not public, such as
+    10.0.0.0/8."""
     log_format: Literal["console", "json"] = "console"
     """Format of the service's log."""
 

@@ -61,6 +61,40 @@ def release(job_id: JobId) -> None:
     typer.echo(f"{job.id} released")
 
 
+def edit(
+    job_id: JobId,
+    labels: Annotated[
+        list[str] | None,
+        typer.Option("--label", metavar="NAME=VALUE", help="Label to set; repeatable.", show_default=False),
+    ] = None,
+    removed: Annotated[
+        list[str] | None,
+        typer.Option("--remove-label", metavar="NAME", help="Label to remove; repeatable.", show_default=False),
+    ] = None,
+    priority: Annotated[
+        int | None, typer.Option(min=-100, max=100, help="Priority, while the job has not ended.", show_default=False)
+    ] = None,
+) -> None:
+    """Edit the labels of a job and, while it has not ended, its priority.
+
+    The job itself goes on as it is. Its events say what was changed.
+
+        dlrm edit job_01J… --label team=ads --remove-label draft
+
+        dlrm edit job_01J… --priority 50
+    """
+    if not (labels or removed or priority is not None):
+        raise BadInputError("nothing to change: give --label, --remove-label or --priority")
+    pairs = [label.partition("=") for label in labels or ()]
+    if unset := [name for name, separator, _ in pairs if not separator]:
+        raise BadInputError(*(f"--label: {name!r} has no value (valid: NAME=VALUE)" for name in unset))
+    changed = {name: value for name, _, value in pairs} | dict.fromkeys(removed or ())
+    with connect() as client:
+        job = client.edit(job_id, labels=changed, priority=priority)
+    shown = " ".join(f"{name}={value}" for name, value in job.labels.items())
+    typer.echo(f"{job.id} priority {job.priority}" + (f", {shown}" if shown else ""))
+
+
 def restart(job_id: JobId) -> None:
     """Restart a job that has ended: submit its document again, as a new job.
 

@@ -9,11 +9,11 @@ from rich.text import Text
 from cli.experiments.sweep.loop import Entry, Standing
 from cli.experiments.sweep.summary import Row
 from cli.experiments.trials.fields import format_cell, format_settings, format_value, shorten_fields
-from cli.experiments.trials.intervals import Estimate
 from cli.experiments.trials.results import TrialResult
 from cli.local.console import UNKNOWN, escape_unprintable, format_duration
 from cli.render.tables import make_table
 from dlrm.config import format_count
+from dlrm.record.intervals import Estimate
 
 
 def format_result(result: TrialResult, standing: Standing) -> str:

@@ -33,7 +33,7 @@ from dlrm.config.derived import (
 from dlrm.config.document_text import DocumentTextError, decode_document, describe_odd_character, find_line
 from dlrm.config.errors import ConfigError, FieldError, list_constraints, parse_document, translate_errors
 from dlrm.config.identity import EXECUTION_SETTINGS, flatten, list_differences, make_identity
-from dlrm.config.job import JobConfig, JobSpec, parse_job
+from dlrm.config.job import MAX_LABELS, MAX_PRIORITY, JobConfig, JobSpec, LabelValue, Name, parse_job
 from dlrm.config.messages import format_count, format_epochs, format_some
 from dlrm.config.model import ModelConfig
 from dlrm.config.moments import MomentsConfig, VarianceReductionConfig

@@ -81,7 +81,9 @@ class Decision(Config):
     field: str
     """Dotted path in the job document."""
     value: int | float | str | list[int] | None
+    """Value that was decided."""
     reason: str
+    """Reason in words."""
 
     def describe(self) -> str:
         """Describe the decision in one line, as in "run.patience = none: run.epochs is set"."""

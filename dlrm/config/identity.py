@@ -117,7 +117,7 @@ def _fill_defaults(identity: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def flatten(document: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """List the settings of a document with their dotted fields."""
+    """List the fields of a document with their dotted paths; a list counts as one value."""
     fields: list[tuple[str, Any]] = []
     for name, value in document.items():
         # A list of columns counts as one setting.

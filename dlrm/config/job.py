@@ -30,7 +30,10 @@ ORDER_BYTES_PER_ROW = 8
 """Bytes of a row's number; every rank that reads a synthetic log holds the numbers of all rows."""
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")]
+"""Name of a job, a label, a key or an owner."""
 LabelValue = Annotated[str, StringConstraints(max_length=63)]
+MAX_LABELS = 32
+MAX_PRIORITY = 100
 
 
 class JobSpec(Config):
@@ -38,7 +41,7 @@ class JobSpec(Config):
 
     name: Name = "dlrm"
     """Name of the job; need not be unique."""
-    labels: dict[Name, LabelValue] = Field(default={}, max_length=32)
+    labels: dict[Name, LabelValue] = Field(default={}, max_length=MAX_LABELS)
     """Free key-value pairs by which jobs can be found."""
     preset: PresetName | None = None
     """Name of a set of values for the fields that the document leaves out; null: their defaults. large_batch: the
@@ -47,7 +50,7 @@ class JobSpec(Config):
     """Dotted paths of the fields whose values come from the preset and not from the document: written when a document
     is read, for later readers. null: not recorded. Leave it out: only fields that have the preset's value count
     here."""
-    priority: int = Field(default=0, ge=-100, le=100)
+    priority: int = Field(default=0, ge=-MAX_PRIORITY, le=MAX_PRIORITY)
     """Priority of the job; jobs of higher priority start first."""
     max_restarts: int = Field(default=3, ge=0, le=100)
     """Largest number of new attempts in a row after a worker has crashed; an attempt that wrote a later checkpoint

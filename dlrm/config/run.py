@@ -2,14 +2,24 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from dlrm.config.base import MAX_ROWS, MAX_SECONDS, Auto, Config
 from dlrm.config.errors import invalid
 from dlrm.config.trackers import TrackersConfig
 
+MIN_VALIDATION_FRACTION = 1e-12
+"""Smallest fraction above 0 that may be held out: of MAX_ROWS rows it is one."""
+
+
+def _check_validation_fraction(fraction: float) -> float:
+    if 0.0 < fraction < MIN_VALIDATION_FRACTION:
+        raise invalid("", f"{fraction} holds out no row of any data", f"0, or {MIN_VALIDATION_FRACTION} to 0.5")
+    return fraction
+
+
 NumEpochs = Annotated[float, Field(gt=0.0, le=1000.0)]
-ValidationFraction = Annotated[float, Field(ge=0.0, le=0.5)]
+ValidationFraction = Annotated[float, Field(ge=0.0, le=0.5), AfterValidator(_check_validation_fraction)]
 Patience = Annotated[int, Field(ge=1, le=1000)]
 Blend = Literal["logistic", "none"]
 

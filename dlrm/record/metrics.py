@@ -112,7 +112,7 @@ class YardstickProgress(OpenRecord):
     """Figures of its work; empty if there is nothing to count."""
 
 
-class YardstickResult(OpenRecord):
+class YardstickResult(OpenRecord, use_attribute_docstrings=True):
     """Quality of one simple model on the evaluation rows of a run, and what it took."""
 
     name: str
@@ -122,6 +122,7 @@ class YardstickResult(OpenRecord):
     auc_standard_error: float | None
     """Standard error of the AUC; null without an AUC."""
     log_loss: float
+    """Mean log-loss over the evaluation rows."""
     calibration: float | None
     """Sum of predictions divided by the sum of labels; null if no label is 1."""
     seconds: float

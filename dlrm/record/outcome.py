@@ -75,10 +75,11 @@ class Outcome(Record):
             return None
 
 
-class RankEnd(Record):
+class RankEnd(Record, use_attribute_docstrings=True):
     """End of one rank that failed; those that ended only because it did are left out."""
 
     rank: int
+    """Number of the rank."""
     exit_code: int
     """Exit code of the process; a negative one is the number of the signal that killed it."""
     message: str

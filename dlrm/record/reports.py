@@ -21,7 +21,7 @@ Phase = Literal["starting", "preparing", "loading", "building", "training", "eva
 written."""
 
 
-class _Line(Record):
+class _Line(Record, use_attribute_docstrings=True):
     seq: int = Field(default=0, ge=0)
     """Position in the stream, counted from 1; the writer sets it."""
     time: Time = 0.0
@@ -58,6 +58,7 @@ class StepReport(_Line):
     """One training step, over all ranks."""
 
     kind: Literal["step"] = "step"
+    """Always `step`."""
     step: Count
     """Number of batches consumed, this one included."""
     num_steps: Count
@@ -71,7 +72,9 @@ class StepReport(_Line):
     loss: Measure
     """Mean loss over the valid rows of the global batch; null if it was not finite."""
     dense_learning_rate: float
+    """Learning rate of the dense parameters at this step."""
     table_learning_rate: float
+    """Learning rate of the tables at this step."""
     samples_per_second: float
     """Samples a second in this step alone."""
     dropped: bool = False
@@ -108,15 +111,18 @@ class EvaluationReport(_Line):
     """One evaluation, over all evaluation rows."""
 
     kind: Literal["evaluation"] = "evaluation"
+    """Always `evaluation`."""
     step: Count
     """Number of batches consumed before the evaluation."""
     num_rows: Count
+    """Number of evaluation rows."""
     auc: Measure
     """Area under the ROC curve; null if the rows have one class only."""
     auc_standard_error: Measure = None
     """Standard error of the AUC, by the choice of the evaluation rows (DeLong et al. 1988); null without an AUC, and in
     reports of earlier versions."""
     log_loss: float
+    """Mean log-loss over the evaluation rows."""
     normalized_entropy: Measure
     """Log-loss divided by the log-loss of the constant predictor at the label rate of the evaluation rows; null if
     these have one class only."""
@@ -139,6 +145,7 @@ class EvaluationReport(_Line):
     train_log_loss: Measure = None
     """Log-loss on the same sample of training rows; null if there is none."""
     seconds: float
+    """Seconds that the evaluation took."""
 
     @property
     def choice_log_loss(self) -> float:

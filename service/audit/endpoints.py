@@ -41,6 +41,7 @@ def list_audit_events(
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 200,
 ) -> Page[AuditEvent]:
+    """List the rows of the audit log, newest first."""
     before = None if cursor is None else parse_serial_cursor(cursor)
     chosen = AuditFilter(actor=actor, action=action, target=target, since=since, until=until)
     return audit.list_page(chosen, before=before, limit=limit)

@@ -32,7 +32,7 @@ class AuditEvent(Base):
 
 
 class AuditAction(StrEnum):
-    """Action on a key, a session, a quota or a job."""
+    """Action on a key, a session, a quota, a job, a schedule or a webhook."""
 
     KEY_CREATED = "key_created"
     KEY_REVOKED = "key_revoked"
@@ -47,6 +47,12 @@ class AuditAction(StrEnum):
     JOB_RESTARTED = "job_restarted"
     JOB_HELD = "job_held"
     JOB_RELEASED = "job_released"
+    JOB_EDITED = "job_edited"
+    SCHEDULE_CREATED = "schedule_created"
+    SCHEDULE_CHANGED = "schedule_changed"
+    SCHEDULE_REMOVED = "schedule_removed"
+    WEBHOOK_CREATED = "webhook_created"
+    WEBHOOK_REMOVED = "webhook_removed"
     JOB_DELETED = "job_deleted"
     JOB_EXPIRED = "job_expired"
     """Retention has removed the job."""

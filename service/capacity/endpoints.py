@@ -19,13 +19,16 @@ class CapacitiesView(schemas.Capacity, frozen=True):
     """Resources of the launcher of jobs that name none, and the resources of each launcher by name."""
 
     launcher: str
+    """Launcher of jobs that name none."""
     launchers: dict[str, schemas.Capacity]
+    """Resources of each launcher, by its name."""
 
 
 @router.get("/capacity")
 def get_capacity(
     capacities: Capacities, launchers: Annotated[Launchers, depend_on(Launchers)], _: Viewer
 ) -> CapacitiesView:
+    """Return cores, memory and GPUs of each launcher, in all and free."""
     known = capacities.read()
     free = capacities.read_free(known)
     views = {

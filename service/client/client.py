@@ -23,6 +23,7 @@ from service.schemas import (
     AuditEvent,
     Capacity,
     Checkpoint,
+    Comparison,
     Curves,
     DeletedJob,
     EvaluationMetric,
@@ -33,12 +34,17 @@ from service.schemas import (
     LogMatch,
     LogMatches,
     LogPart,
+    Me,
     Metric,
     MetricPage,
     Page,
     Plan,
     RetentionPreview,
     RoleName,
+    Schedule,
+    ScheduleList,
+    Webhook,
+    WebhookList,
 )
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -119,6 +125,23 @@ class Client:
 
     def job(self, job_id: str) -> JobDetails:
         return self._get(JobDetails, f"/v1/jobs/{job_id}")
+
+    def me(self) -> Me:
+        """Return the key, owner and role of this client."""
+        return self._get(Me, "/v1/me")
+
+    def edit(
+        self, job_id: str, *, labels: Mapping[str, str | None] | None = None, priority: int | None = None
+    ) -> JobDetails:
+        """Change labels of a job and, while it has not ended, its priority.
+
+        labels: values by name; None removes a label, and others stay. priority: left as it is if omitted.
+        """
+        return self._transport.patch(f"/v1/jobs/{job_id}", {"labels": labels, "priority": priority}).parse(JobDetails)
+
+    def compare(self, job_ids: Sequence[str]) -> Comparison:
+        """Compare 2 to 20 jobs: differing settings and final figures; those that differ in seeds are one group."""
+        return self._get(Comparison, "/v1/compare", ids=",".join(job_ids))
 
     def cancel(self, job_id: str) -> JobDetails:
         """Ask a job to stop. This returns at once; the job becomes CANCELLED soon after."""
@@ -324,6 +347,69 @@ class Client:
     def revoke_key(self, key_id: str) -> None:
         """Revoke an API key, which ends its browser sessions too."""
         self._transport.delete(f"/v1/keys/{key_id}").expect_nothing()
+
+    def schedules(self) -> list[Schedule]:
+        """List the schedules by name: an admin sees all, others see the schedules of their owner."""
+        return self._get(ScheduleList, "/v1/schedules").items
+
+    def schedule(self, schedule_id: str) -> Schedule:
+        return self._get(Schedule, f"/v1/schedules/{schedule_id}")
+
+    def create_schedule(
+        self,
+        name: str,
+        cron: str,
+        document: Mapping[str, Any],
+        *,
+        time_zone: str = "UTC",
+        previous_job_id: str | None = None,
+    ) -> Schedule:
+        """Make a schedule, which submits `document` at the times of a cron expression.
+
+        previous_job_id: job that `{previous_job}` in the document stands for, until one of the schedule has succeeded.
+        """
+        body = {"name": name, "cron": cron, "time_zone": time_zone, "document": document}
+        return self._transport.post("/v1/schedules", {**body, "previous_job_id": previous_job_id}).parse(Schedule)
+
+    def change_schedule(self, schedule_id: str, **changes: Any) -> Schedule:
+        """Change `cron`, `time_zone`, `document`, `is_paused` or `previous_job_id` of a schedule."""
+        return self._transport.patch(f"/v1/schedules/{schedule_id}", changes).parse(Schedule)
+
+    def run_schedule(self, schedule_id: str) -> Schedule:
+        """Make a schedule due at once; `last_result` says soon what became of it."""
+        return self._transport.post(f"/v1/schedules/{schedule_id}/run").parse(Schedule)
+
+    def delete_schedule(self, schedule_id: str) -> None:
+        """Remove a schedule. Its jobs stay."""
+        self._transport.delete(f"/v1/schedules/{schedule_id}").expect_nothing()
+
+    def webhooks(self) -> list[Webhook]:
+        """List the webhooks, oldest first: all for an admin, else those for jobs of the own owner."""
+        return self._get(WebhookList, "/v1/webhooks").items
+
+    def create_webhook(
+        self,
+        url: str,
+        *,
+        states: Sequence[str] | None = None,
+        labels: Mapping[str, str] | None = None,
+        owner: str | None = None,
+    ) -> Webhook:
+        """Make a webhook. Only this answer contains the secret of its signatures, in `secret`.
+
+        states: those whose beginning is sent; the ends of a job if omitted. labels: labels that a job must all have.
+        owner: owner of the jobs, for an admin; `*` for all.
+        """
+        body = {"url": url, "states": states, "labels": labels, "owner": owner}
+        known = {name: value for name, value in body.items() if value is not None}
+        return self._transport.post("/v1/webhooks", known).parse(Webhook)
+
+    def delete_webhook(self, webhook_id: str) -> None:
+        self._transport.delete(f"/v1/webhooks/{webhook_id}").expect_nothing()
+
+    def test_webhook(self, webhook_id: str) -> Webhook:
+        """Have a test sent; `last_result` of the webhook has the answer soon after."""
+        return self._transport.post(f"/v1/webhooks/{webhook_id}/test").parse(Webhook)
 
     def create_login_link(
         self,

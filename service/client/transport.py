@@ -88,6 +88,10 @@ class Transport:
         headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
         return self._send("POST", path, is_repeatable=idempotency_key is not None, json=body, headers=headers)
 
+    def patch(self, path: str, body: Mapping[str, Any]) -> Answer:
+        """Send a PATCH request, which may be repeated: it sets values, whatever they were."""
+        return self._send("PATCH", path, is_repeatable=True, json=body)
+
     def delete(self, path: str) -> Answer:
         return self._send("DELETE", path, is_repeatable=False)
 

@@ -5,7 +5,6 @@ from typing import Annotated, Any
 
 import structlog
 from fastapi import APIRouter, Response
-from pydantic import BaseModel
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
@@ -21,6 +20,7 @@ from service.http.problems import ProblemError
 from service.http.route import ApiRoute, runs_in
 from service.observability.telemetry import Telemetry
 from service.parts import depend_on
+from service.schemas import Answer
 
 log = structlog.get_logger(__name__)
 
@@ -31,11 +31,16 @@ open_metrics_router = APIRouter(route_class=ApiRoute)
 """Metrics for anybody, on the port for monitoring."""
 
 
-class Health(BaseModel):
+class Health(Answer, frozen=True):
+    """Answer of a process that runs."""
+
     status: str = "ok"
+    """Always `ok`; other answers are problems."""
 
 
-class Readiness(Health):
+class Readiness(Health, frozen=True):
+    """Answer of a process that is ready for requests."""
+
     leads: bool
     """Whether this process starts, watches and ends attempts; of the processes on one database one does."""
 

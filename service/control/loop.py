@@ -15,6 +15,7 @@ from service.control.upkeep import Upkeep
 from service.control.wake_up import WakeUp
 from service.leader.leadership import Leadership, LeadershipLostError
 from service.observability.telemetry import Telemetry
+from service.schedules.runner import ScheduleRunner
 
 Result = TypeVar("Result")
 
@@ -35,6 +36,7 @@ class ControlLoop:
     reconciler: Reconciler
     scheduler: Scheduler
     upkeep: Upkeep
+    schedules: ScheduleRunner
     wake_up: WakeUp
     interval_seconds: float
     telemetry: Telemetry
@@ -89,6 +91,7 @@ class ControlLoop:
         for orphan in self._run_guarded("look for orphans", self.reconciler.list_orphans, concerns_all=True) or []:
             self._run_guarded(orphan.name.job_id, lambda orphan=orphan: self.reconciler.kill_orphan(orphan))
         self.upkeep.wake()
+        self._run_guarded("run schedules", self.schedules.run_due, concerns_all=True)
         if self._run_guarded("schedule", self.scheduler.run_once, concerns_all=True) is False:
             # Others wait to be started: the next round begins at once.
             self.wake_up()

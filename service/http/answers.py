@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import AsyncGenerator
+from importlib.metadata import version
 from typing import Any
 
 from fastapi import Depends, Request
@@ -17,7 +18,8 @@ from service.http.request_body import has_body
 from service.http.request_log import REQUEST_ID
 
 STATIC_PREFIX = "/static/"
-SECURITY_HEADERS = {
+COMMON_HEADERS = {
+    "dlrm-version": version("dlrm-service"),
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
     "referrer-policy": "no-referrer",
@@ -26,7 +28,8 @@ SECURITY_HEADERS = {
     "content-security-policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "cache-control": "no-store",
 }
-"""Headers of an answer that is not a page: a browser must not show, embed or keep it."""
+"""Headers of an answer that is not a page: the version of the service, and a browser must not show, embed or keep
+it."""
 HTTPS_ONLY = "max-age=31536000"
 """Strict-Transport-Security: seconds for which a browser uses https alone once it has come over https."""
 TAG_CHARACTERS = 40
@@ -71,7 +74,7 @@ def _complete(headers: MutableHeaders, scope: Scope) -> None:
     if scope["path"].startswith(STATIC_PREFIX):
         # Kept by browsers, which ask each time whether it has changed.
         headers.setdefault("cache-control", "no-cache")
-    for name, value in SECURITY_HEADERS.items():
+    for name, value in COMMON_HEADERS.items():
         headers.setdefault(name, value)
     if scope["scheme"] == "https":
         headers["strict-transport-security"] = HTTPS_ONLY

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, cast
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from service.http.answers import SECURITY_HEADERS
+from service.http.answers import COMMON_HEADERS
 from service.http.limits import TokenBuckets
 from service.http.problems import ProblemError
 from service.http.request_log import REQUEST_ID, begin_request
@@ -96,7 +96,7 @@ class BoundedProtocol(H11Protocol):
         request_id = new_id("req")
         begin_request(request_id)
         problem = ProblemError("malformed-request", msg).to_response()
-        headers = {**SECURITY_HEADERS, REQUEST_ID: request_id, "connection": "close"}
+        headers = {**COMMON_HEADERS, REQUEST_ID: request_id, "connection": "close"}
         encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
         head = h11.Response(status_code=400, headers=[*problem.raw_headers, *encoded], reason=b"Bad Request")
         for event in (head, h11.Data(data=bytes(problem.body)), h11.EndOfMessage()):

@@ -61,7 +61,8 @@ def _convert(error: Mapping[str, Any], route: APIRoute | None) -> FieldError:
     if kind in NUMBER_KINDS:
         return FieldError(field, f"{shown} is not a valid number", _describe_range(place, context))
     if kind == "string_pattern_mismatch":
-        return FieldError(field, f"{shown} is not valid", _describe(place) or _NAME)
+        # The description of a parameter says what is valid, and that of a field what it means.
+        return FieldError(field, f"{shown} is not valid", (source != "body" and _describe(place)) or _NAME)
     if kind in ("string_too_long", "too_long"):
         noun = "character" if kind == "string_too_long" else "item"
         return FieldError(field, "is too long", f"at most {format_count(context['max_length'], noun)}")

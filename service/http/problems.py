@@ -32,22 +32,30 @@ READ_METHODS = frozenset({"GET", "HEAD"})
 """Methods of requests that change nothing; no body of theirs is wanted."""
 
 
-class FieldProblem(BaseModel):
+class FieldProblem(BaseModel, use_attribute_docstrings=True):
     """Invalid field of a request, with what would be valid."""
 
     field: str
+    """Dotted path of the field, or name of the parameter; empty for the whole request."""
     message: str
+    """Fault in words."""
     valid: str
+    """Values that would be valid; empty if the message says so."""
 
 
-class ProblemDocument(BaseModel):
+class ProblemDocument(BaseModel, use_attribute_docstrings=True):
     """Response body of a failed request."""
 
     type: str
+    """URI of the kind of problem, `urn:dlrm:problem:…`; programs decide by it."""
     title: str
+    """Kind of problem in words."""
     status: int
+    """Status of the answer."""
     detail: str
+    """Sentence on this request, with what would be valid."""
     errors: list[FieldProblem] = []
+    """Fields at fault; empty for problems that are of no field."""
     request_id: str | None = None
     """Id of the request, under which the service's log has more."""
 

@@ -1,7 +1,9 @@
 """Changes that a user asks of one job, each refused by ProblemError if the state of the job does not allow it."""
 
+from dlrm.config import MAX_LABELS, FieldError
 from service.access.principal import Principal
-from service.http.problems import conflict
+from service.http.problems import conflict, invalid_request
+from service.jobs.schemas import JobChanges
 from service.reasons import Reason
 from service.store.job_repository import Change, JobRepository
 from service.store.models import Job
@@ -57,6 +59,25 @@ def _set_held(jobs: JobRepository, job: Job, principal: Principal, reason: Reaso
         raise conflict(f"{job.id} is {job.state}: only a QUEUED job can be {reason}", state=job.state)
     if job.is_held != (reason is Reason.HELD):
         jobs.set_held(job, reason, principal.owner, f"{reason} by {describe_sender(principal)}")
+
+
+def edit(jobs: JobRepository, job: Job, principal: Principal, changes: JobChanges) -> None:
+    """Change labels of a job and, until it has ended, its priority. Nothing is recorded if nothing changes."""
+    job = jobs.lock(job.id)
+    before = jobs.get_labels(job.id)
+    wanted = before | (changes.labels or {})
+    labels = {name: value for name, value in wanted.items() if value is not None}
+    priority = job.priority if changes.priority is None else changes.priority
+    if len(labels) > MAX_LABELS:
+        raise invalid_request([FieldError("labels", f"the job would have {len(labels)}", f"at most {MAX_LABELS}")])
+    if priority != job.priority and job.state in ENDED:
+        raise conflict(f"{job.id} has already ended: {job.state}; only its labels can be changed", state=job.state)
+    words = [f"priority {job.priority} -> {priority}"] if priority != job.priority else []
+    words += [f"label {name} = {value}" for name, value in labels.items() if before.get(name) != value]
+    words += [f"no label {name}" for name in before if name not in labels]
+    if words:
+        message = f"{', '.join(words)} by {describe_sender(principal)}"
+        jobs.edit(job, labels, priority, principal.owner, message)
 
 
 _ADVICE = {JobState.CANCELLING: "wait for its end", JobState.PAUSED: "resume it, or cancel it first"}

@@ -16,7 +16,7 @@ from service.http.request_body import JSON, TOML
 from service.http.route import ApiRoute, runs_in
 from service.jobs import actions
 from service.jobs.deletion import Deletions
-from service.jobs.schemas import AttemptList, CheckpointList, DeletedJobView, EventView, JobDetail, JobView
+from service.jobs.schemas import AttemptList, CheckpointList, DeletedJobView, EventView, JobChanges, JobDetail, JobView
 from service.jobs.service import Jobs, Submission
 from service.schemas import LabelCount
 from service.store.filters import JobFilter
@@ -31,9 +31,38 @@ LongList = need_slot("slots for lists", total=8, share=4)
 IdempotencyKey = Annotated[
     str | None, Header(pattern=r"^[ -~]{1,255}$", description="1 to 255 printable ASCII characters")
 ]
-EXAMPLE_DOCUMENT = 'a job document, such as {"data": {"train": ["day_0.tsv"]}}'
-_SCHEMA = {"schema": {"$ref": "#/components/schemas/JobSpec"}}
-JOB_DOCUMENT = {"requestBody": {"required": True, "content": {JSON: _SCHEMA, TOML: _SCHEMA}}}
+DESCRIPTION = 'a job document, such as {"data": {"train": ["day_0.tsv"]}}'
+_EXAMPLE = {
+    "name": "clicks",
+    "labels": {"team": "ads"},
+    "data": {"train": ["day_*.tsv"]},
+    "batch": {"global_size": 16384},
+    "resources": {"workers_per_node": 2, "memory": 2 * 2**30},
+}
+_EXAMPLE_TOML = """\
+name = "clicks"
+labels = { team = "ads" }
+
+[data]
+train = ["day_*.tsv"]
+
+[batch]
+global_size = 16384
+
+[resources]
+workers_per_node = 2
+memory = "2GiB"
+"""
+_SCHEMA = {"$ref": "#/components/schemas/JobSpec"}
+JOB_DOCUMENT = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            JSON: {"schema": _SCHEMA, "example": _EXAMPLE},
+            TOML: {"schema": _SCHEMA, "example": _EXAMPLE_TOML},
+        },
+    }
+}
 """Documentation of a body that is a job document."""
 
 CREATED_BEFORE: dict[int | str, dict[str, Any]] = {
@@ -44,12 +73,16 @@ CREATED_BEFORE: dict[int | str, dict[str, Any]] = {
 @router.post("", status_code=201, openapi_extra=JOB_DOCUMENT, responses=CREATED_BEFORE)
 @may_answer("malformed-toml", "invalid-job", "cannot-fit", "idempotency-mismatch", "quota-exceeded")
 async def submit_job(
-    document: Annotated[dict[str, Any], Body(description=EXAMPLE_DOCUMENT)],
+    document: Annotated[dict[str, Any], Body(description=DESCRIPTION)],
     jobs: Jobs,
     principal: Submitter,
     response: Response,
     idempotency_key: IdempotencyKey = None,
 ) -> JobDetail:
+    """Submit a job document, in JSON or TOML; it is checked and queued.
+
+    With `Idempotency-Key`, the same document returns the same job for 24 hours, with 200.
+    """
     submission = Submission(document, principal, idempotency_key)
     return _announce(response, *await SUBMISSIONS.run(principal.owner, jobs.submit, submission))
 
@@ -79,6 +112,7 @@ def list_jobs(
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> Response:
+    """List the jobs that the sender may know of, newest first: the jobs of its owner, and all for an admin."""
     labels = tuple(_parse_label(text) for text in label or [])
     chosen = JobFilter(
         states=tuple(dict.fromkeys(state or ())),
@@ -111,36 +145,49 @@ def list_labels(
 
 @router.get("/{job_id}", response_model=JobDetail, responses=NOT_MODIFIED)
 def get_job(job_id: str, request: Request, jobs: Jobs, principal: Viewer) -> Response:
+    """Return a job with its document, derived numbers, and place in the queue."""
     return answer_with_tag(request, jobs.get(job_id, principal))
+
+
+@router.patch("/{job_id}")
+@may_answer("conflict")
+def edit_job(job_id: str, changes: JobChanges, jobs: Jobs, principal: Submitter) -> JobDetail:
+    """Change labels of a job and, while it has not ended, its priority. An event says what was changed."""
+    return jobs.edit(job_id, principal, changes)
 
 
 @router.post("/{job_id}/cancel", status_code=202)
 @may_answer("conflict")
 def cancel_job(job_id: str, jobs: Jobs, principal: Submitter) -> JobDetail:
+    """Cancel a job: at once if it waits, else after the step and, if time allows, a checkpoint."""
     return jobs.change(job_id, principal, actions.cancel)
 
 
 @router.post("/{job_id}/pause", status_code=202)
 @may_answer("conflict")
 def pause_job(job_id: str, jobs: Jobs, principal: Submitter) -> JobDetail:
+    """Stop a running job after a checkpoint, from which it continues once it is resumed."""
     return jobs.change(job_id, principal, actions.pause)
 
 
 @router.post("/{job_id}/resume", status_code=202)
 @may_answer("conflict")
 def resume_job(job_id: str, jobs: Jobs, principal: Submitter) -> JobDetail:
+    """Queue a paused job again."""
     return jobs.change(job_id, principal, actions.resume)
 
 
 @router.post("/{job_id}/hold", status_code=202)
 @may_answer("conflict")
 def hold_job(job_id: str, jobs: Jobs, principal: Submitter) -> JobDetail:
+    """Keep a queued job from starting until it is released."""
     return jobs.change(job_id, principal, actions.hold)
 
 
 @router.post("/{job_id}/release", status_code=202)
 @may_answer("conflict")
 def release_job(job_id: str, jobs: Jobs, principal: Submitter) -> JobDetail:
+    """Let a held job start when its turn comes."""
     return jobs.change(job_id, principal, actions.release)
 
 
@@ -153,6 +200,7 @@ async def restart_job(
     response: Response,
     idempotency_key: IdempotencyKey = None,
 ) -> JobDetail:
+    """Create a job with the document of one that has ended; its paths are looked for anew."""
     restart = jobs.restart
     return _announce(response, *await SUBMISSIONS.run(principal.owner, restart, job_id, principal, idempotency_key))
 
@@ -160,6 +208,7 @@ async def restart_job(
 @router.delete("/{job_id}", status_code=202)
 @may_answer("conflict")
 def delete_job(job_id: str, deletions: Deletions, principal: Submitter) -> DeletedJobView:
+    """Delete a job that has ended; its files, events and metrics are removed soon after."""
     return deletions.delete(job_id, principal)
 
 
@@ -172,17 +221,20 @@ def list_events(
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 200,
 ) -> Response:
+    """List the events of a job, oldest first: changes of state and actions, and reports of ranks."""
     page = jobs.list_events(job_id, principal, parse_serial_cursor(cursor), limit)
     return Response(page.model_dump_json(), media_type=JSON)
 
 
 @router.get("/{job_id}/attempts")
 def list_attempts(job_id: str, jobs: Jobs, principal: Viewer) -> AttemptList:
+    """List the attempts of a job, oldest first."""
     return AttemptList(items=jobs.list_attempts(job_id, principal))
 
 
 @router.get("/{job_id}/checkpoints")
 def list_checkpoints(job_id: str, jobs: Jobs, principal: Viewer) -> CheckpointList:
+    """List the complete checkpoints of a job, newest first."""
     return CheckpointList(items=jobs.list_checkpoints(job_id, principal))
 
 

@@ -253,10 +253,18 @@ def _matches_files(candidate: str, pattern: str, job: JobSpec, allowed: _Allowed
     return has_files
 
 
+_NO_MATCH, _NO_FILE = "matches no file", "is neither a file nor a directory with files"
+
+
+def is_about_missing_files(error: FieldError) -> bool:
+    """Whether an error of `resolve_paths` says that an allowed path names no files."""
+    return any(f" {words}: " in error.message for words in (_NO_MATCH, _NO_FILE))
+
+
 def _describe_missing(pattern: str, job: JobSpec) -> str:
     if _is_packed(job):
         return f"is not a directory with a {PACKED_META}"
-    return "matches no file" if glob.has_magic(pattern) else "is neither a file nor a directory with files"
+    return _NO_MATCH if glob.has_magic(pattern) else _NO_FILE
 
 
 def _is_packed(job: JobSpec) -> bool:

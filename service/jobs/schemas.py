@@ -1,14 +1,16 @@
 """Jobs, events, attempts and checkpoints as the API returns them."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel
+from pydantic import ConfigDict, Field
 from pydantic_core import to_json
 from sqlalchemy.orm import Session
 
+from dlrm.config import MAX_LABELS, MAX_PRIORITY, LabelValue, Name
 from dlrm.record import EvaluationSource, find_yardsticks, list_quality_warnings
 from service import schemas
+from service.http.body import Body
 from service.jobs.batch_stages import list_batch_stages
 from service.queue.place import Wait
 from service.reports.progress import CLEARED_PROGRESS
@@ -55,6 +57,7 @@ class JobDetail(schemas.JobDetails, frozen=True):
     """A job with its document."""
 
     state: JobState
+    """State of the job."""
 
     @classmethod
     def read(
@@ -91,22 +94,42 @@ class DeletedJobView(JobDetail, schemas.DeletedJob, frozen=True):
     """A job that was deleted."""
 
 
+class JobChanges(Body):
+    """Changes of a job."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"labels": {"team": "ads", "draft": None}, "priority": 10}]}
+    )
+
+    labels: Annotated[dict[Name, LabelValue | None], Field(max_length=2 * MAX_LABELS)] | None = None
+    """Labels to set, by name; one that is null is removed, and others stay."""
+    priority: Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY, strict=True)] | None = None
+    """Priority, while the job has not ended; null leaves it as it is."""
+
+
 class EventView(schemas.Event, frozen=True, coerce_numbers_to_str=True):
     """A change of state, or a report of a rank."""
 
     id: str
+    """Number of the event, as text; later events of a job have higher numbers."""
     from_state: JobState | None = None
+    """State before the change; None for other kinds."""
     to_state: JobState | None = None
+    """State after the change; None for other kinds."""
 
 
 class AttemptView(schemas.Attempt, frozen=True):
     """One start of a job."""
 
     state: AttemptState
+    """State of the attempt."""
 
 
-class AttemptList(BaseModel):
+class AttemptList(schemas.Answer, frozen=True):
+    """Attempts of a job."""
+
     items: list[AttemptView]
+    """Attempts, oldest first."""
 
 
 class CheckpointView(schemas.Checkpoint, frozen=True):
@@ -122,8 +145,11 @@ class CheckpointView(schemas.Checkpoint, frozen=True):
         return cls.model_validate(vars(checkpoint) | {"done_fraction": done_fraction})
 
 
-class CheckpointList(BaseModel):
+class CheckpointList(schemas.Answer, frozen=True):
+    """Checkpoints of a job."""
+
     items: list[CheckpointView]
+    """Checkpoints, newest first."""
 
 
 def _list_warnings(document: JobDocument) -> list[str]:

@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from typing import Annotated, Any
 
 from sqlalchemy.exc import IntegrityError
@@ -31,7 +31,7 @@ from service.jobs.document import (
     resolve_job_paths,
     resolve_launcher,
 )
-from service.jobs.schemas import AttemptView, CheckpointView, EventView, JobDetail, dump_page
+from service.jobs.schemas import AttemptView, CheckpointView, EventView, JobChanges, JobDetail, dump_page
 from service.jobs.warm_start import WarmStarts, hold_source
 from service.launchers.registry import Launchers
 from service.parts import depend_on
@@ -71,6 +71,8 @@ class Submission:
     idempotency_key: str | None = None
     restarted: Job | None = None
     """Job whose document and owner the new job takes over; None if the sender wrote the document."""
+    schedule_note: str = ""
+    """Schedule that submits the job, and its time; empty if none does. Its idempotency key says which job is meant."""
 
     @property
     def owner(self) -> str:
@@ -86,11 +88,17 @@ class Submission:
     @property
     def description(self) -> str:
         sender = actions.describe_sender(self.principal)
+        if self.schedule_note:
+            return f"submitted by {self.schedule_note}, of {sender}"
         return f"restart of {self.restarted.id} by {sender}" if self.restarted else f"submitted by {sender}"
 
     @property
     def request_hash(self) -> str:
-        content = {"restart": self.restarted.id} if self.restarted else self.document
+        if self.schedule_note:
+            # The document depends on what else has happened until it is sent again.
+            content: object = {"schedule": self.idempotency_key}
+        else:
+            content = {"restart": self.restarted.id} if self.restarted else self.document
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
@@ -235,8 +243,16 @@ class JobService:
         resolved = resolve_for_launcher(absolute, launcher, roots).model_dump(mode="json")
         return job, JobDocument(job_id=job_id, spec=spec.model_dump(mode="json"), resolved=resolved, metrics={})
 
-    def change(self, job_id: str, principal: Principal, action: Action) -> JobDetail:
+    def edit(self, job_id: str, principal: Principal, changes: JobChanges) -> JobDetail:
+        """Change labels and priority of a job. Raises ProblemError as `change` does."""
+        return self.change(job_id, principal, partial(actions.edit, changes=changes), AuditAction.JOB_EDITED)
+
+    def change(
+        self, job_id: str, principal: Principal, action: Action, audited: AuditAction | None = None
+    ) -> JobDetail:
         """Apply `action`, such as `actions.cancel`, to the current state of a job.
+
+        audited: its name in the audit log; None for one of _AUDITED.
 
         It is repeated if the state was changed at the same time. Raises ProblemError if the state does not allow it.
         """
@@ -245,7 +261,8 @@ class JobService:
                 with self._database.write() as session:
                     job = get_visible_job(session, job_id, principal)
                     action(JobRepository(session), job, principal)
-                    self._audit.record_foreign(session, principal.actor, _AUDITED[action], job.id, job.owner)
+                    name = audited or _AUDITED[action]
+                    self._audit.record_foreign(session, principal.actor, name, job.id, job.owner)
                     view = JobDetail.read(session, job, self._facts)
             except StateChangedError:
                 continue

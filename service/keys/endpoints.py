@@ -14,6 +14,7 @@ from service.http.route import ApiRoute, runs_in
 from service.keys.schemas import CreatedKey, CreatedLink, KeyView, NewKey, NewLink, SignIn
 from service.keys.service import Keys
 from service.keys.sessions import Sessions
+from service.schemas import Me
 
 router = APIRouter(prefix="/v1", tags=["keys"], route_class=ApiRoute)
 
@@ -27,18 +28,27 @@ def list_keys(
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> Page[KeyView]:
+    """List the keys without their secrets, oldest first: all for an admin, else the keys of the same owner."""
     return keys.list_page(principal, cursor=parse_id_cursor(cursor, "key"), limit=limit)
+
+
+@router.get("/me")
+def get_me(keys: Keys, principal: Viewer) -> Me:
+    """Return the sender of this request: its key, owner and role."""
+    return keys.describe(principal)
 
 
 @router.post("/keys", status_code=201)
 @may_answer("conflict")
 def create_key(new_key: NewKey, keys: Keys, principal: Admin) -> CreatedKey:
+    """Create a key, and return its secret, which is shown only this once."""
     return keys.create_requested(new_key, principal)
 
 
 @router.delete("/keys/{key_id}", status_code=204)
 @may_answer("conflict")
 def revoke_key(key_id: str, keys: Keys, principal: Admin) -> None:
+    """Revoke a key: it is refused from now on, and its browser sessions and links end."""
     keys.revoke(key_id, principal.actor)
 
 
@@ -53,6 +63,7 @@ def sign_in(
     response: Response,
     token: SessionCookie = None,
 ) -> None:
+    """Open a browser session with an API key or the token of a link; the answer sets its cookie."""
     refuse_foreign_page(request)
     # A session that somebody else may have put into this browser ends here.
     opened = sessions.sign_in(credentials, token, origin, getattr(request.state, WAIT_SECONDS))
@@ -74,6 +85,7 @@ def sign_out(
     response: Response,
     token: SessionCookie = None,
 ) -> None:
+    """End the browser session of the cookie."""
     refuse_foreign_page(request)
     if token:
         sessions.sign_out(token, origin)
@@ -82,6 +94,7 @@ def sign_out(
 
 @router.post("/session/links", status_code=201)
 def create_link(new_link: NewLink, sessions: Sessions, principal: Viewer) -> CreatedLink:
+    """Create a link that signs one browser in, once, with the sender's role or a lower one."""
     return sessions.create_link(new_link, principal)
 
 

@@ -24,6 +24,7 @@ from service.keys.schemas import MAX_KEY_DAYS, CreatedKey, KeyView, NewKey
 from service.keys.use_recorder import UseRecorder
 from service.parts import depend_on
 from service.reasons import PARTS
+from service.schemas import Me
 from service.times import now
 
 FOUND_SECONDS = 1.0
@@ -103,6 +104,14 @@ class KeyService:
             rows = KeyRepository(session).list_page(owner=principal.visible_owner, after=cursor, limit=limit + 1)
         views = [KeyView.model_validate(key) for key in rows[:limit]]
         return Page(items=views, next_cursor=views[-1].id if len(rows) > limit else None)
+
+    def describe(self, principal: Principal) -> Me:
+        """Describe the sender of a request."""
+        with self._database.read() as session:
+            key = KeyRepository(session).get(principal.key_id)
+        expires_at = None if key is None else key.expires_at
+        fields = {name: getattr(principal, name) for name in Me.model_fields if name != "expires_at"}
+        return Me(**fields, expires_at=expires_at)
 
     def revoke(self, key_id: str, actor: Actor = SERVICE) -> None:
         """Revoke a key, and remove its sign-in links and browser sessions.

@@ -2,14 +2,12 @@
 
 from typing import Any
 
-from pydantic import BaseModel
-
 from dlrm.config import Decision
 from service.http.problems import FieldProblem
-from service.schemas import DerivedNumber
+from service.schemas import Answer, DerivedNumber
 
 
-class Fit(BaseModel):
+class Fit(Answer, frozen=True):
     """Answer whether the job could run on this machine."""
 
     now: bool
@@ -19,9 +17,10 @@ class Fit(BaseModel):
     reason: str | None
     """Reason that the job would have while it cannot start; null if it would start at once."""
     why: list[FieldProblem]
+    """Faults and shortages, by field; empty if it would start at once."""
 
 
-class Memory(BaseModel):
+class Memory(Answer, frozen=True):
     """Memory in bytes: of one GPU where the job uses GPUs, else of one machine."""
 
     asked_bytes: int
@@ -30,7 +29,7 @@ class Memory(BaseModel):
     """Bytes of tables, optimizer state, buffers and dense part on the GPU or machine with most; null without a plan."""
 
 
-class RatePoint(BaseModel):
+class RatePoint(Answer, frozen=True):
     """Learning rates at one point of the run."""
 
     done_fraction: float
@@ -38,21 +37,27 @@ class RatePoint(BaseModel):
     global_size: int
     """Number of samples of one step at this point."""
     dense: float
+    """Learning rate of the dense parameters."""
     table: float
+    """Learning rate of the tables."""
 
 
-class Refusal(BaseModel):
+class Refusal(Answer, frozen=True):
     """Reason why the tables do not fit, or cannot be split as the document asks."""
 
     field: str
+    """Dotted path of the field at fault."""
     table: str | None
+    """Table that does not fit; null if it is not one alone."""
     message: str
+    """Reason in words."""
     short_bytes: int | None
+    """Bytes that are missing; null if memory is not the reason."""
     valid: list[str]
     """Alternatives that would fit; the planner has tried each of them."""
 
 
-class PlanView(BaseModel):
+class PlanView(Answer, frozen=True):
     """Plan of a job that was not submitted."""
 
     document: dict[str, Any]
@@ -61,6 +66,7 @@ class PlanView(BaseModel):
     """Values of the fields that the document leaves open or its preset fills; empty while the rows that decide them are
     unknown."""
     derived: list[DerivedNumber]
+    """Numbers that were derived from the document."""
     num_steps: int | None
     """Number of steps of the run; null if its rows are unknown, or the noise scale decides how its batch grows."""
     num_samples: int | None
@@ -77,8 +83,14 @@ class PlanView(BaseModel):
     """Estimates and assumptions of the plan, and obstacles to a run of it on this machine, such as more threads than
     cores; null if `plan` is null."""
     sizes_from: str | None
+    """Source of the sizes of tables, in words; null if they are unknown."""
     refusal: Refusal | None
+    """Reason why there is no plan though the sizes of tables are known; null otherwise."""
     unknown_sizes: str | None
+    """Reason why the sizes of tables are unknown; null if they are known."""
     memory: Memory
+    """Memory of the document, and memory of the plan."""
     learning_rates: list[RatePoint]
+    """Learning rates at points that are evenly spaced over the run."""
     fits: Fit
+    """Answer whether the job could run on this machine."""

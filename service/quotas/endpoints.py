@@ -34,4 +34,5 @@ def put_quota(owner: Owner, quota: NewQuota, quotas: Quotas, principal: Admin) -
 
 @router.delete("/{owner}", status_code=204)
 def remove_quota(owner: Owner, quotas: Quotas, principal: Admin) -> None:
+    """Remove the limits of an owner; the limits of `*` hold for it from now on."""
     quotas.remove(owner, principal)

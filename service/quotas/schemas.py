@@ -2,16 +2,19 @@
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
+
+from service.http.body import Body
+from service.schemas import Answer
 
 MAX_NUMBER = 2**31 - 1
 Limit = Annotated[int | None, Field(ge=0, le=MAX_NUMBER, strict=True)]
 
 
-class NewQuota(BaseModel):
+class NewQuota(Body):
     """Limits on all jobs of one owner together; null sets none."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(json_schema_extra={"examples": [{"num_cores": 64, "num_queued": 100}]})
 
     num_cores: Limit = None
     """Cores that running jobs occupy together."""
@@ -28,10 +31,14 @@ class NewQuota(BaseModel):
 class QuotaView(NewQuota):
     """Limits of one owner; the limits of `*` hold for every owner without limits of its own."""
 
-    model_config = ConfigDict(extra="forbid", from_attributes=True)
+    model_config = ConfigDict(from_attributes=True)
 
     owner: str
+    """Owner of the jobs, or `*`."""
 
 
-class QuotaList(BaseModel):
+class QuotaList(Answer, frozen=True):
+    """Quotas that the sender may know of."""
+
     items: list[QuotaView]
+    """Quotas, one for each owner."""

@@ -30,6 +30,7 @@ Rank = Annotated[int, Query(ge=0, le=MAX_INT32)]
 @may_answer("conflict", "attempt-ended")
 @runs_in(INGEST)
 def push_reports(attempt_id: str, pushed: NewReports, request: Request, reports: Reports) -> Acknowledged:
+    """Store lines of a stream of one rank, and return the number of the last known one. Lines may come twice."""
     return Acknowledged(acknowledged_seq=reports.push(attempt_id, get_bearer_token(request), pushed))
 
 
@@ -37,6 +38,7 @@ def push_reports(attempt_id: str, pushed: NewReports, request: Request, reports:
 @may_answer("attempt-ended")
 @runs_in(INGEST)
 def get_acknowledged(attempt_id: str, rank: Rank, stream: Stream, request: Request, reports: Reports) -> Acknowledged:
+    """Return the number of the last known line of a stream, after which a sender continues."""
     token = get_bearer_token(request)
     return Acknowledged(acknowledged_seq=reports.get_acknowledged_seq(attempt_id, token, rank, stream))
 
@@ -52,6 +54,7 @@ def list_metrics(
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
 ) -> Response:
+    """List the metrics of training steps and evaluations, oldest first; `starts` says which are void."""
     query = MetricQuery(kind, attempt, parse_place(cursor), limit)
     return Response(reports.read_metrics(job_id, principal, query), media_type="application/json")
 
@@ -67,5 +70,6 @@ def get_curves(
     since: Annotated[int, Query(ge=0, le=MAX_SERIAL, description="step after which points must end")] = 0,
     attempt: AttemptNumber = None,
 ) -> Response:
+    """Return curves of a job: chosen numbers over the steps, with the extremes of each point."""
     query = CurveQuery(*parse_names(names), resolution, since, attempt)
     return Response(curves.read(job_id, principal, query), media_type="application/json")

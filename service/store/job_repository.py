@@ -160,6 +160,19 @@ class JobRepository:
         self._session.flush()
         self._session.refresh(job)
 
+    def edit(self, job: Job, labels: Mapping[str, str], priority: int, actor: str, message: str) -> None:
+        """Set the labels and the priority of `job`, a locked row of this session, and add the event of that."""
+        self.set_labels(job, labels)
+        if job.priority != priority:
+            # Whoever is the first one now has waited for no room yet.
+            job.priority, job.at_head_since = priority, None
+        # A restart repeats the document.
+        document = self.get_document(job.id)
+        document.spec = {**document.spec, "labels": dict(labels), "priority": priority}
+        self._add_event(job.id, "action", actor, message, name=Reason.EDITED.value, reason=Reason.EDITED.value)
+        self._session.flush()
+        self._session.refresh(job)
+
     def _add_event(self, job_id: str, kind: str, actor: str, message: str, **values: Any) -> None:
         """Add an event of the service itself. values: further columns; its time is now unless they have another."""
         values.setdefault("time", now())

@@ -61,7 +61,7 @@ def test_nobody_learns_from_readiness_where_the_database_is(
 def test_a_method_that_is_not_allowed_is_answered_with_all_that_are(api: Api) -> None:
     for path, allowed in (
         ("/v1/jobs", "GET, HEAD, POST"),
-        ("/v1/jobs/job_0", "DELETE, GET, HEAD"),
+        ("/v1/jobs/job_0", "DELETE, GET, HEAD, PATCH"),
         ("/v1/keys", "GET, HEAD, POST"),
     ):
         response = api.admin.put(path, json={})

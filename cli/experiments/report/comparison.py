@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from cli.experiments.report.cells import ReportCell, are_equal
 from cli.experiments.report.load import LoadedTrial
 from cli.experiments.report.scores import MeasuredScores
-from cli.experiments.trials.intervals import Estimate, combine_differences
 from cli.local.errors import BadInputError
+from dlrm.record.intervals import Estimate, combine_differences
 
 MIN_WIDTH = 1e-9
 """Width of an interval below which it is no more than rounding."""

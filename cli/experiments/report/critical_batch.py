@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from cli.experiments.trials.intervals import find_student_quantile
 from cli.experiments.trials.results import TrialResult
+from dlrm.record.intervals import find_student_quantile
 
 MIN_BATCHES = 3
 """Number of batches below which there is no fit: it has two parameters."""

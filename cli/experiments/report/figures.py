@@ -4,8 +4,8 @@ import math
 
 from cli.experiments.report.batches import TrialBatch
 from cli.experiments.report.critical_batch import NoiseScale
-from cli.experiments.trials.intervals import Estimate
 from cli.local.console import UNKNOWN
+from dlrm.record.intervals import Estimate
 
 ROWS_MARK = "†"
 """Mark of an interval that covers the choice of evaluation rows alone."""

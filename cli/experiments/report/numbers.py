@@ -16,7 +16,7 @@ from cli.experiments.report.courses import (
 from cli.experiments.report.critical_batch import CriticalBatchFit, NoiseScale, find_median_noise, fit_critical_batch
 from cli.experiments.report.load import LoadedResults
 from cli.experiments.report.scores import MeasuredScores, find_missing_scores, measure_scores
-from cli.experiments.trials.intervals import Estimate, estimate_mean
+from dlrm.record.intervals import Estimate, estimate_mean
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from cli.experiments.report.cells import ReportCell
 from cli.experiments.report.comparison import Difference
 from cli.experiments.report.courses import Reached, TrainingCurve, name_series
 from cli.experiments.report.numbers import MainRow, Scaling, SweepReport
-from cli.experiments.trials.intervals import Estimate
+from dlrm.record.intervals import Estimate
 
 
 def make_report_record(report: SweepReport) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from cli.experiments.report.critical_batch import AGREEMENT_FACTOR, MIN_BATCHES,
 from cli.experiments.report.figures import DIGITS, format_batch, format_count, format_noise, format_rough
 from cli.experiments.report.numbers import MainRow, Scaling, SweepReport
 from cli.experiments.report.plot import Axis, Point, Series, make_plot
-from cli.experiments.trials.intervals import Estimate
 from cli.local.console import UNKNOWN
+from dlrm.record.intervals import Estimate
 
 NUM_CURVE_POINTS = 40
 _FIT_NOTE = (

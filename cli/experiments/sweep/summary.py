@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from cli.experiments.sweep.plan import Cell, Plan
 from cli.experiments.trials.fields import Settings, list_edges
-from cli.experiments.trials.intervals import Estimate, estimate_mean
 from cli.experiments.trials.results import TrialResult, index_results
+from dlrm.record.intervals import Estimate, estimate_mean
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from cli.experiments.trials.results import read_results
 from cli.render.job_tables import format_time_since
 from service.client import Client
 from tests.cli.conftest import Ended
+from tests.patience import wait_until
 from tests.service.jobs.test_checkpoints_api import save_checkpoint
 
 Command = Callable[..., Ended]
@@ -88,6 +89,73 @@ def test_a_job_is_submitted_followed_shown_and_restarted(dlrm: Command, job_file
     new = dlrm("restart", old).out.strip()
     assert new != old
     assert ["restarted", "from", old] in [line.split() for line in dlrm("show", new).out.splitlines()]
+
+
+def test_a_job_gets_another_priority_and_other_labels(dlrm: Command, job_file: str) -> None:
+    job_id = dlrm("submit", job_file).out.strip()
+    edited = dlrm("edit", job_id, "--label", "stage=final", "--label", "a=b=c", "--remove-label", "team")
+    assert edited.out.strip() == f"{job_id} priority 0, a=b=c stage=final"
+    assert "label stage = final" in dlrm("show", job_id).out
+    for arguments, message in ((("--label", "stage"), "'stage' has no value"), ((), "nothing to change")):
+        refused = dlrm("edit", job_id, *arguments)
+        assert (refused.code, message in refused.err) == (2, True)
+
+
+def test_jobs_are_compared_in_80_columns(dlrm: Command, job_file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = [
+        dlrm("submit", job_file, "--set", change).out.strip() for change in ("run.seed=1", "run.seed=2", "priority=3")
+    ]
+    ids.append(dlrm("submit", job_file, "--set", "dense_optimizer.name=lamb").out.strip())
+    groups = [job["group"] for job in json.loads(dlrm("compare", *ids, "--json").out)["jobs"]]
+    assert groups == [0, 0, 0, 1]
+    at_terminal(monkeypatch)
+    lines = dlrm("compare", *ids).out.splitlines()
+    assert ["dense_optimizer.name", "A", "adam"] in [line.split() for line in lines]
+    assert max(map(len, lines)) <= 80
+
+
+def test_a_schedule_is_added_run_paused_resumed_and_deleted(
+    dlrm: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "job.json"
+    path.write_text(json.dumps({**DOCUMENT, "name": "first-{due:%Y%m%d}"}))
+    added = dlrm("schedule", "add", str(path), "--name", "nightly", "--cron", "0 2 * * *", "--set", "priority=5")
+    schedule_id = added.out.strip()
+    assert dlrm("schedule", "run", schedule_id).code == 0
+
+    def find_job() -> str | None:
+        return json.loads(dlrm("schedule", "show", schedule_id, "--json").out)["last_job_id"]
+
+    job_id = wait_until(find_job)
+    assert json.loads(dlrm("jobs", "--label", "schedule:nightly", "--json").out)["id"] == job_id
+    assert job_id in dlrm("schedule", "show", schedule_id).out
+    at_terminal(monkeypatch)
+    lines = dlrm("schedule", "list").out.splitlines()
+    assert lines[1].startswith(f"{schedule_id} nightly")
+    assert max(map(len, lines)) <= 80
+    assert dlrm("schedule", "pause", schedule_id).out.strip() == f"{schedule_id} paused"
+    assert "next at " in dlrm("schedule", "resume", schedule_id).out
+    assert dlrm("schedule", "delete", schedule_id).code == 0
+    assert dlrm("schedule", "list", "--json").out == ""
+    refused = dlrm("schedule", "add", str(path), "--name", "x", "--cron", "daily")
+    assert (refused.code, "cron: is no cron expression" in refused.err) == (2, True)
+
+
+def test_a_webhook_is_made_listed_tried_and_deleted(dlrm: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = dlrm("webhooks", "create", "https://hooks.example/dlrm", "--state", "FAILED", "--label", "team=none")
+    assert made.out.startswith("whsec_")
+    webhook_id = made.err.split(":")[0]
+    [shown] = [json.loads(line) for line in dlrm("webhooks", "list", "--json").out.splitlines()]
+    assert (shown["id"], shown["states"], shown["labels"]) == (webhook_id, ["FAILED"], {"team": "none"})
+    at_terminal(monkeypatch)
+    lines = dlrm("webhooks", "list").out.splitlines()
+    assert webhook_id in lines[1]
+    assert max(map(len, lines)) <= 80
+    assert dlrm("webhooks", "test", webhook_id).code == 0
+    assert dlrm("webhooks", "delete", webhook_id).code == 0
+    assert dlrm("webhooks", "list", "--json").out == ""
+    refused = dlrm("webhooks", "create", "hooks")
+    assert (refused.code, "url: should be a URL" in refused.err) == (2, True)
 
 
 def test_jobs_are_found_by_owner_time_text_and_label(dlrm: Command, job_file: str) -> None:

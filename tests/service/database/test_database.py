@@ -14,7 +14,9 @@ import service.audit.models
 import service.keys.models
 import service.leader.models
 import service.retention.models
+import service.schedules.models
 import service.store.models
+import service.webhooks.models
 from service.database import Base, Database
 from service.database.migrate import ForeignRevisionError, make_config, migrate
 from service.keys.models import ApiKey
@@ -25,13 +27,15 @@ from tests.service.databases import on_both_databases
 
 pytestmark = on_both_databases
 
-NEWEST_REVISION = "0013"
+NEWEST_REVISION = "0014"
 MODELS = (
     service.audit.models,
     service.leader.models,
     service.retention.models,
     service.store.models,
     service.keys.models,
+    service.schedules.models,
+    service.webhooks.models,
 )
 
 

@@ -1,6 +1,7 @@
 """Headers of answers: security, request ids, entity tags."""
 
 import re
+from importlib.metadata import version
 
 import httpx
 import pytest
@@ -41,6 +42,7 @@ def check_headers(headers: httpx.Headers) -> None:
     assert headers["referrer-policy"] == "no-referrer"
     assert headers["cross-origin-resource-policy"] == "same-origin"
     assert headers["x-request-id"]
+    assert headers["dlrm-version"] == version("dlrm-service")
     policy = headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "frame-ancestors 'none'" in policy

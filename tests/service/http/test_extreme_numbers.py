@@ -34,6 +34,7 @@ def planning_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
         (("dense_optimizer", "learning_rate"), 10**400),
         (("dense_optimizer", "schedule", "base_batch"), 10**400),
         (("deadline_seconds",), 10**18),
+        (("run", "validation_fraction"), 5e-324),
     ],
 )
 def test_a_number_beyond_what_can_be_computed_is_refused_with_its_field(

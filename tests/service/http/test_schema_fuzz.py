@@ -21,7 +21,6 @@ SHORT_SECONDS, LONG_SECONDS = 60, 600
 """Seconds of one role; a database is tested with two."""
 OVERTIME_SECONDS = 240
 SETTINGS = {
-    "DLRM_TRAINER_PYTHON": "/bin/false",
     "DLRM_RECONCILE_INTERVAL_SECONDS": "0.5",
     # An answer 429 would say nothing of the request.
     "DLRM_REQUESTS_PER_SECOND": "1e6",
@@ -43,12 +42,15 @@ MAX_LINE = 300
 
 @pytest.fixture
 def client(database_kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Client]:
-    """Client, with an admin key, of a service whose jobs fail at once."""
-    directory = tmp_path / "state"
+    """Client, with an admin key, of a service that plans jobs, and whose jobs fail at once."""
+    directory, trainer = tmp_path / "state", tmp_path / "python"
     directory.mkdir()
+    trainer.write_text(f'#!/bin/sh\ncase "$*" in *dlrm.programs.plan*) exec "{sys.executable}" "$@" ;; esac\nexit 1\n')
+    trainer.chmod(0o755)
+    settings = {**SETTINGS, "DLRM_TRAINER_PYTHON": str(trainer)}
     with (
         lend_database(database_kind, directory, request) as url,
-        run_service(directory, {**SETTINGS, "DLRM_DATABASE_URL": url}) as client,
+        run_service(directory, {**settings, "DLRM_DATABASE_URL": url}) as client,
     ):
         yield client
 

@@ -1,6 +1,5 @@
 """Keys: who may make, list and revoke which, and when one is refused."""
 
-import re
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +30,19 @@ EVERY_ENDPOINT = [
     ("GET", "/v1/capacity", "viewer"),
     ("GET", "/v1/keys", "viewer"),
     ("GET", "/metrics", "viewer"),
+    ("GET", "/v1/me", "viewer"),
+    ("GET", "/v1/compare", "viewer"),
+    ("GET", "/v1/schedules", "viewer"),
+    ("POST", "/v1/schedules", "submitter"),
+    ("GET", "/v1/schedules/sch_0", "viewer"),
+    ("PATCH", "/v1/schedules/sch_0", "submitter"),
+    ("DELETE", "/v1/schedules/sch_0", "submitter"),
+    ("POST", "/v1/schedules/sch_0/run", "submitter"),
+    ("GET", "/v1/webhooks", "viewer"),
+    ("POST", "/v1/webhooks", "submitter"),
+    ("DELETE", "/v1/webhooks/whk_0", "submitter"),
+    ("POST", "/v1/webhooks/whk_0/test", "submitter"),
+    ("PATCH", "/v1/jobs/job_0", "submitter"),
     ("POST", "/v1/session/links", "viewer"),
     ("POST", "/v1/jobs", "submitter"),
     ("POST", "/v1/plans", "submitter"),
@@ -71,13 +83,28 @@ def test_every_endpoint_wants_a_key_of_at_least_its_role(shared_api: Api, method
 
 def test_every_route_under_v1_is_in_the_list_of_roles(shared_api: Api) -> None:
     document = shared_api.anonymous.get("/openapi.json").json()
+    ids = {f"{kind[:3]}_0": f"{{{kind}_id}}" for kind in ("job", "key", "schedule")}
+    names = {**ids, "whk_0": "{webhook_id}", "owner_0": "{owner}"}
     listed = {
-        (method, re.sub(r"(job|key)_0", r"{\1_id}", path).replace("owner_0", "{owner}"))
-        for method, path, _ in EVERY_ENDPOINT
+        (method, "/".join(names.get(part, part) for part in path.split("/"))) for method, path, _ in EVERY_ENDPOINT
     }
     routes = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
     open_to_all = {"/v1/session", "/v1/ingest/{attempt_id}", "/healthz", "/readyz"}
     assert {route for route in routes if route[1] not in open_to_all} == listed
+
+
+def test_a_sender_learns_who_it_is(shared_api: Api) -> None:
+    key = create_key(shared_api, name="laptop", role="viewer", owner="bea", expires_in_days=3)
+    with shared_api.make_client(key["key"]) as client:
+        me = client.get("/v1/me").json()
+    assert me == {
+        "key_id": key["id"],
+        "name": "laptop",
+        "owner": "bea",
+        "role": "viewer",
+        "is_browser": False,
+        "expires_at": key["expires_at"],
+    }
 
 
 def test_a_new_key_is_shown_once_and_stored_as_a_hash(api: Api) -> None:

@@ -6,7 +6,7 @@ import statistics
 import pytest
 from scipy import stats
 
-from cli.experiments.trials.intervals import combine_differences, estimate_mean
+from dlrm.record.intervals import combine_differences, estimate_mean, find_student_quantile
 
 
 def test_a_mean_over_seeds_has_students_interval_and_one_seed_the_interval_of_the_rows() -> None:
@@ -17,6 +17,11 @@ def test_a_mean_over_seeds_has_students_interval_and_one_seed_the_interval_of_th
     lone = estimate_mean([0.7], row_error=0.01)
     assert (lone.half_width, lone.source) == (pytest.approx(0.0196, rel=1e-4), "rows")
     assert (estimate_mean([0.7]).half_width, estimate_mean([0.7]).source) == (None, "none")
+
+
+@pytest.mark.parametrize("num_free", [*range(1, 12), 30, 99, 1000])
+def test_students_quantile_is_that_of_scipy(num_free: int) -> None:
+    assert find_student_quantile(num_free) == pytest.approx(stats.t.ppf(0.975, num_free), rel=1e-11)
 
 
 def test_the_variance_of_a_combined_difference_adds_seeds_and_rows() -> None:

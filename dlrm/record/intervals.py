@@ -15,11 +15,26 @@ Source = Literal["seeds", "rows", "seeds and rows", "none"]
 
 @cache
 def find_student_quantile(num_free: int) -> float:
-    """Find the 0.975 quantile of Student's t distribution with `num_free` degrees of freedom."""
-    # Not before it is needed: other commands run without the library.
-    from scipy.special import stdtrit  # pyright: ignore[reportMissingTypeStubs]
+    """Find the 0.975 quantile of Student's t distribution with `num_free` degrees of freedom, by bisection.
 
-    return float(stdtrit(num_free, 0.975))
+    The probability within -t to t is a finite sum in the angle atan(t / sqrt(num_free)) (Abramowitz and Stegun 1964,
+    26.7.3 and 26.7.4).
+    """
+    low, high = 0.0, math.pi / 2
+    while low < (middle := (low + high) / 2) < high:
+        low, high = (middle, high) if _compute_student_share(middle, num_free) < 0.95 else (low, middle)
+    return math.sqrt(num_free) * math.tan(low)
+
+
+def _compute_student_share(angle: float, num_free: int) -> float:
+    """Compute the probability of a value of Student's t within -t to t, where tan(angle) = t / sqrt(num_free)."""
+    sine, cosine = math.sin(angle), math.cos(angle)
+    is_odd = num_free % 2
+    term, total = (cosine, 0.0) if is_odd else (1.0, 0.0)
+    for power in range(1 + is_odd, num_free, 2):
+        total += term
+        term *= power / (power + 1) * cosine**2
+    return 2 / math.pi * (angle + sine * total) if is_odd else sine * total
 
 
 @dataclass(frozen=True)

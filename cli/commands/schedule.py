@@ -1,0 +1,146 @@
+"""Commands `dlrm schedule add`, `list`, `show`, `pause`, `resume`, `run` and `delete`: jobs that recur."""
+
+import re
+from typing import Annotated
+
+import typer
+
+from cli.commands.options import AsJson, Document, SetOption
+from cli.commands.service_access import connect
+from cli.local.console import console_on
+from cli.local.documents import read_document
+from cli.local.errors import BadInputError
+from cli.local.set_option import apply_settings, parse_settings
+from cli.render.schedule_table import make_schedule_table, make_schedules_table
+
+schedule = typer.Typer(
+    no_args_is_help=True,
+    help="""Submit a job again and again, such as the retraining of every night.
+
+    The document of a schedule may have {previous_job}, the last job that has
+    succeeded, and in data.train {day}, for every day that came since
+    (docs/retraining.md).
+    """,
+)
+
+
+def _check_schedule_id(schedule_id: str) -> str:
+    """Check that the id can be part of a URL, and return it. Raises BadInputError if it cannot."""
+    if not re.fullmatch(r"[\w-]+", schedule_id, re.ASCII):
+        valid = "sch_01J…, as listed by `dlrm schedule list`"
+        raise BadInputError(f"SCHEDULE_ID: {schedule_id!r} is not the id of a schedule (valid: {valid})")
+    return schedule_id
+
+
+ScheduleId = Annotated[
+    str,
+    typer.Argument(
+        metavar="SCHEDULE_ID",
+        help="Id of the schedule, as listed by `dlrm schedule list`.",
+        show_default=False,
+        callback=_check_schedule_id,
+    ),
+]
+
+
+@schedule.command()
+def add(
+    job: Document,
+    *,
+    name: Annotated[str, typer.Option(help="Name of the schedule.", show_default=False)],
+    cron: Annotated[str, typer.Option(help='Cron expression, such as "0 2 * * *".', show_default=False)],
+    time_zone: Annotated[str, typer.Option(help="Time zone of the expression.")] = "UTC",
+    previous: Annotated[
+        str | None,
+        typer.Option("--previous-job", metavar="JOB_ID", help="Job to continue from first.", show_default="none"),
+    ] = None,
+    settings: SetOption = None,
+) -> None:
+    """Add a schedule for a job document, and print its id.
+
+    A time is skipped while the last job has not ended. Times that were missed
+    while the service was down are made up for by one job.
+
+        dlrm schedule add retrain.toml --name nightly --cron "0 2 * * *"
+
+        dlrm schedule add retrain.toml --name nightly --cron "0 2 * * *" --time-zone Europe/Berlin
+    """
+    document = apply_settings(read_document(job), parse_settings(settings))
+    with connect() as client:
+        made = client.create_schedule(name, cron, document, time_zone=time_zone, previous_job_id=previous)
+    typer.echo(made.id)
+
+
+@schedule.command("list")
+def list_schedules(as_json: AsJson = False) -> None:
+    """List the schedules: an admin sees all, others see the schedules of their owner.
+
+    With --json, each schedule is one line of JSON.
+
+        dlrm schedule list
+    """
+    with connect() as client:
+        found = client.schedules()
+    if as_json:
+        for one in found:
+            typer.echo(one.model_dump_json())
+    else:
+        console_on().print(make_schedules_table(found))
+
+
+@schedule.command()
+def show(schedule_id: ScheduleId, as_json: AsJson = False) -> None:
+    """Show a schedule: its next time, and the result of the last one.
+
+    dlrm schedule show sch_01J…
+    """
+    with connect() as client:
+        found = client.schedule(schedule_id)
+    if as_json:
+        typer.echo(found.model_dump_json())
+    else:
+        console_on().print(make_schedule_table(found))
+
+
+@schedule.command()
+def pause(schedule_id: ScheduleId) -> None:
+    """Pause a schedule: it submits nothing until it is resumed.
+
+    dlrm schedule pause sch_01J…
+    """
+    with connect() as client:
+        client.change_schedule(schedule_id, is_paused=True)
+    typer.echo(f"{schedule_id} paused")
+
+
+@schedule.command()
+def resume(schedule_id: ScheduleId) -> None:
+    """Resume a paused schedule, with your key. Times that have passed are not made up for.
+
+    dlrm schedule resume sch_01J…
+    """
+    with connect() as client:
+        resumed = client.change_schedule(schedule_id, is_paused=False)
+    typer.echo(f"{schedule_id} next at {resumed.next_at:%Y-%m-%d %H:%M} UTC")
+
+
+@schedule.command()
+def run(schedule_id: ScheduleId) -> None:
+    """Run a schedule now, even if it is paused. `dlrm schedule show` says soon what became of it.
+
+    dlrm schedule run sch_01J…
+    """
+    with connect() as client:
+        client.run_schedule(schedule_id)
+    typer.echo(f"{schedule_id} is due")
+
+
+@schedule.command()
+def delete(schedule_id: ScheduleId) -> None:
+    """Delete a schedule. Its jobs stay.
+
+    dlrm schedule delete sch_01J…
+    """
+    with connect() as client:
+        client.delete_schedule(schedule_id)
+    typer.echo(f"{schedule_id} deleted")

@@ -1,0 +1,1 @@
+"""Comparison of jobs: their differing settings and final figures."""

@@ -1,0 +1,170 @@
+"""Thread of the leader for webhooks: makes deliveries of new events, and sends them.
+
+One transaction makes deliveries and moves the webhook's last event on: no change of state is left out or comes as two
+deliveries, whenever the service stops. A delivery is removed once a receiver has answered with success. So a request
+may come twice, with the same id.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+import structlog
+
+from service.database import Database
+from service.keys.repository import KeyRepository
+from service.keys.service import RefusedError, check_key
+from service.store.job_repository import JobRepository
+from service.times import now
+from service.webhooks.messages import make_change
+from service.webhooks.models import Delivery, Webhook
+from service.webhooks.post import Network, UndeliveredError, post, sign
+from service.webhooks.repository import DeliveryRepository, WebhookRepository
+
+log = structlog.get_logger(__name__)
+
+FIRST_RETRY = timedelta(seconds=5)
+"""Time until the second try; it doubles with every further one."""
+LAST_RETRY = timedelta(hours=1)
+"""Longest time between two tries."""
+LIFETIME = timedelta(days=1)
+"""Time after which a delivery is given up."""
+MAX_CHANGES = 500
+"""Number of events that one transaction makes deliveries of at most."""
+MAX_IN_A_ROW = 20
+"""Number of deliveries that one webhook gets in a round at most; a round ends for it with the first failure."""
+MAX_AT_ONCE = 16
+"""Number of webhooks that are sent to at the same time."""
+MAX_RESULT = 300
+"""Characters of the result of a try that are kept."""
+GONE = 410
+"""Status by which a receiver says that it wants nothing any more."""
+
+
+class WebhookSender:
+    """Sender of all deliveries, in a thread of its own, so that a slow receiver holds up nothing else."""
+
+    def __init__(
+        self, database: Database, networks: Sequence[Network], interval_seconds: float, is_leader: Callable[[], bool]
+    ) -> None:
+        """Look for new events every `interval_seconds` while `is_leader` says so.
+
+        networks: where requests may go although it is not public.
+        """
+        self._database = database
+        self._networks = networks
+        self._interval_seconds = interval_seconds
+        self._is_leader = is_leader
+        self._is_stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="webhooks", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop sending. A request on its way is left to itself: its delivery stays, and is sent again."""
+        self._is_stopping.set()
+
+    def _run(self) -> None:
+        while not self._is_stopping.wait(self._interval_seconds):
+            try:
+                if self._is_leader():
+                    self.run_once()
+            except Exception as error:
+                # Catches everything: the next round tries again.
+                log.error("webhooks_failed", exc_info=error)
+
+    def run_once(self) -> None:
+        """Make the deliveries of all new events, and send what is due, once each."""
+        self._collect()
+        with self._database.read() as session:
+            due = DeliveryRepository(session).list_webhooks_with_due(now())
+        if due:
+            asyncio.run(self._send_all(due))
+
+    def _collect(self) -> None:
+        with self._database.read() as session:
+            newest = WebhookRepository(session).get_newest_event_id()
+            behind = [
+                webhook.id for webhook in WebhookRepository(session).list_active() if webhook.last_event_id < newest
+            ]
+        for webhook_id in behind:
+            while not self._collect_some(webhook_id, newest):
+                pass
+
+    def _collect_some(self, webhook_id: str, newest: int) -> bool:
+        """Make deliveries of some events up to `newest`; return whether that is done."""
+        with self._database.write() as session:
+            webhooks = WebhookRepository(session)
+            webhook = webhooks.get(webhook_id)
+            if webhook is None:
+                return True
+            try:
+                check_key(KeyRepository(session).get(webhook.key_id), now())
+            except RefusedError as refusal:
+                webhooks.stop(webhook_id, f"the key that made it: {refusal}")
+                return True
+            changes = webhooks.list_changes(webhook, newest, MAX_CHANGES)
+            labels = {job.id: JobRepository(session).get_labels(job.id) for _, job in changes}
+            DeliveryRepository(session).add(
+                [
+                    make_change(webhook, event, job, labels[job.id])
+                    for event, job in changes
+                    if webhook.labels.items() <= labels[job.id].items()
+                ]
+            )
+            is_done = len(changes) < MAX_CHANGES
+            webhooks.update(webhook_id, last_event_id=newest if is_done else changes[-1][0].id)
+            return is_done
+
+    async def _send_all(self, webhooks: Sequence[Webhook]) -> None:
+        slots = asyncio.Semaphore(MAX_AT_ONCE)
+
+        async def send(webhook: Webhook) -> None:
+            async with slots:
+                await self._send_in_turn(webhook)
+
+        await asyncio.gather(*(send(webhook) for webhook in webhooks))
+
+    async def _send_in_turn(self, webhook: Webhook) -> None:
+        """Send the deliveries of a webhook that are due, oldest first, up to the first failure."""
+        with self._database.read() as session:
+            due = DeliveryRepository(session).list_due(webhook.id, now(), MAX_IN_A_ROW)
+        for delivery in due:
+            if self._is_stopping.is_set() or not await self._send(webhook, delivery):
+                return
+
+    async def _send(self, webhook: Webhook, delivery: Delivery) -> bool:
+        """Send one delivery, record the result, and return whether it succeeded."""
+        timestamp = int(now().timestamp())
+        headers = {
+            "webhook-id": delivery.id,
+            "webhook-timestamp": str(timestamp),
+            "webhook-signature": sign(webhook.secret, delivery.id, timestamp, delivery.body),
+            "user-agent": "dlrm-service",
+        }
+        failure: UndeliveredError | None = None
+        result = ""
+        try:
+            result = str(await post(webhook.url, headers, delivery.body, self._networks))
+        except UndeliveredError as error:
+            failure, result = error, str(error)[:MAX_RESULT]
+            log.info("webhook_failed", webhook=webhook.id, delivery=delivery.id, result=result)
+        self._record(webhook, delivery, result, failure)
+        return failure is None
+
+    def _record(self, webhook: Webhook, delivery: Delivery, result: str, failure: UndeliveredError | None) -> None:
+        at = now()
+        with self._database.write() as session:
+            webhooks, deliveries = WebhookRepository(session), DeliveryRepository(session)
+            webhooks.update(webhook.id, last_tried_at=at, last_result=result)
+            if failure is not None and failure.status == GONE:
+                webhooks.stop(webhook.id, f"the receiver answered {GONE}")
+            if failure is None or at - delivery.created_at >= LIFETIME:
+                deliveries.remove(delivery.id)
+                return
+            num_tries = delivery.num_tries + 1
+            wait = min(LAST_RETRY, FIRST_RETRY * 2**delivery.num_tries)
+            deliveries.postpone(delivery.id, num_tries, at + wait)

@@ -1,0 +1,95 @@
+"""Comparison of jobs over the API: settings, figures, and seeds as one method."""
+
+from typing import Any
+
+import pytest
+from scipy import stats
+from sqlalchemy import update
+
+from service.access.principal import Role
+from service.store.models import Job
+from service.times import now
+from tests.service.api import Api
+from tests.service.jobs.keys import make_key
+from tests.service.jobs.test_jobs_api import check_problem
+
+
+def add_job(api: Api, auc: float | None = None, **changes: Any) -> str:
+    """Submit a job; one with an AUC has succeeded."""
+    job_id = api.submit(**changes)["id"]
+    if auc is not None:
+        metrics = {"auc": auc, "auc_standard_error": 0.002, "log_loss": 1 - auc}
+        values = {"state": "SUCCEEDED", "metrics": metrics, "started_at": now(), "finished_at": now()}
+        with api.services.database.write() as session:
+            session.execute(update(Job).where(Job.id == job_id).values(values))
+    return job_id
+
+
+def compare(api: Api, *ids: str) -> dict[str, Any]:
+    response = api.viewer.get("/v1/compare", params={"ids": ",".join(ids)})
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def test_jobs_that_differ_in_seeds_alone_are_one_group_with_students_interval(api: Api) -> None:
+    aucs = [0.70, 0.72, 0.74]
+    seeds = [
+        add_job(
+            api,
+            auc,
+            name=f"seed-{seed}",
+            priority=seed,
+            run={"seed": seed},
+            labels={"behaviour": "x", "seed": str(seed)},
+        )
+        for seed, auc in enumerate(aucs)
+    ]
+    other = add_job(api, 0.75, labels={"behaviour": "x"}, batch={"global_size": 128}, precision="bf16")
+    found = compare(api, seeds[0], other, *seeds[1:])
+    assert [(job["id"], job["group"], job["seed"]) for job in found["jobs"]] == [
+        (seeds[0], 0, 0),
+        (other, 1, 0),
+        (seeds[1], 0, 1),
+        (seeds[2], 0, 2),
+    ]
+    assert {setting["field"]: setting["values"] for setting in found["settings"]} == {
+        "batch.global_size": [64, 128],
+        "precision": ["fp32", "bf16"],
+    }
+    figures = {figure["name"]: figure for figure in found["figures"]}
+    of_seeds, single = figures["auc"]["values"]
+    low, high = stats.t.interval(0.95, 2, loc=0.72, scale=stats.sem(aucs))
+    assert of_seeds == {
+        "mean": pytest.approx(0.72),
+        "low": pytest.approx(low),
+        "high": pytest.approx(high),
+        "source": "seeds",
+        "num_jobs": 3,
+    }
+    assert (single["source"], single["high"]) == ("rows", pytest.approx(0.75 + 1.95996 * 0.002))
+    assert (figures["auc"]["best"], figures["log_loss"]["best"]) == (1, 1)
+    assert figures["seconds"]["values"][0]["num_jobs"] == 3
+    assert "calibration" not in figures
+
+
+def test_a_label_that_is_no_seed_and_the_same_seed_again_make_groups_of_their_own(api: Api) -> None:
+    ids = [
+        add_job(api, 0.7, labels={"set": "a"}),
+        add_job(api, 0.7, labels={"set": "b"}),
+        add_job(api, 0.7, labels={"set": "a"}),
+        add_job(api, None, labels={"set": "a"}, run={"seed": 1}),
+    ]
+    found = compare(api, *ids)
+    assert [job["group"] for job in found["jobs"]] == [0, 1, 2, 0]
+    assert found["settings"] == []
+    # The queued job has no figures.
+    assert found["figures"][0]["values"][0]["num_jobs"] == 1
+
+
+def test_only_some_visible_jobs_are_compared(api: Api) -> None:
+    job_id = add_job(api)
+    for ids in (job_id, f"{job_id},{job_id}", ",".join(f"job_{number}" for number in range(21))):
+        refused = api.viewer.get("/v1/compare", params={"ids": ids})
+        assert check_problem(refused, 422, "invalid-request")["errors"][0]["field"] == "ids"
+    with make_key(api, "other", Role.VIEWER) as other:
+        check_problem(other.get("/v1/compare", params={"ids": f"{job_id},job_0"}), 404, "not-found")
