@@ -2,7 +2,7 @@
 
 import sqlite3
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
@@ -21,6 +21,13 @@ IDLE_TRANSACTION_SECONDS = 20.0
 """Seconds until PostgreSQL ends a transaction whose process sends nothing: it is stopped, and its locks would hold up
 all others. Transactions here make one statement after the other."""
 SQLITE_BEGIN = "sqlite_begin"
+_LAST_ACTS = "last_acts"
+"""Key of a session's `info`: what it does just before its commit, by the function that does it."""
+_CHANGED_JOBS = "changed_jobs"
+"""Key of a session's `info`: the ids of the jobs that it changes."""
+
+OnChange = Callable[[frozenset[str]], None]
+"""Function of the ids of the jobs that a transaction has changed."""
 
 
 class Database:
@@ -32,6 +39,8 @@ class Database:
     def __init__(self, url: str) -> None:
         self.engine = _create_engine(url)
         self._write_engine = self.engine.execution_options(**{SQLITE_BEGIN: "BEGIN IMMEDIATE"})
+        self.on_change: OnChange | None = None
+        """Called after each transaction of this process that has changed jobs, in the thread of that; None: nobody."""
 
     @contextmanager
     def read(self) -> Generator[Session]:
@@ -44,6 +53,11 @@ class Database:
         """Open a session in a transaction. Commit it at the end of the block, or roll it back if the block raises."""
         with Session(self._write_engine, expire_on_commit=False) as session, session.begin():
             yield session
+            for act, values in session.info.get(_LAST_ACTS, {}).items():
+                act(session, values)
+        changed = session.info.get(_CHANGED_JOBS)
+        if changed and self.on_change is not None:
+            self.on_change(frozenset(changed))
 
     @property
     def is_sqlite(self) -> bool:
@@ -63,6 +77,19 @@ class Database:
 
     def close(self) -> None:
         self.engine.dispose()
+
+
+def add_last_act(session: Session, act: Callable[[Session, list[Any]], None], value: object) -> None:
+    """Let the transaction of `Database.write` call `act` once, as the last thing before its commit.
+
+    value: one of the values that `act` gets, in the order of these calls.
+    """
+    session.info.setdefault(_LAST_ACTS, {}).setdefault(act, []).append(value)
+
+
+def note_change(session: Session, job_id: str) -> None:
+    """Note that the transaction of a session changes a job, for `Database.on_change`."""
+    session.info.setdefault(_CHANGED_JOBS, set()).add(job_id)
 
 
 def _create_engine(url: str) -> Engine:

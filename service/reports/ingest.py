@@ -34,6 +34,7 @@ from service.reasons import TRAINER
 from service.reports.progress import ReportedProgress
 from service.reports.repository import ReportRepository
 from service.store.attempt_repository import AttemptRepository, CheckpointRepository
+from service.store.events import add_event
 from service.store.job_repository import JobRepository
 from service.store.log_parts import LAUNCH, LOG, LogPartRepository
 from service.store.models import Attempt, Event, Job
@@ -163,7 +164,7 @@ def _store_event(session: Session, job: Job, attempt: Attempt, rank: int, report
     """Store an event, unless it is about removed checkpoints: there is such an event for every checkpoint."""
     jobs = JobRepository(session)
     if report.name != CHECKPOINTS_REMOVED:
-        session.add(_make_event(job, attempt, rank, report))
+        add_event(session, _make_event(job, attempt, rank, report))
     if rank == 0:
         record_files(session, job, attempt, report)
         if report.name == DECIDED:

@@ -8,8 +8,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, Text, cast, delete, func, inspect, select, tuple_, union_all, update
 from sqlalchemy.orm import Session, defer
 
+from service.database.database import note_change
 from service.launchers.protocol import Capacity
 from service.reasons import RECONCILER, Reason
+from service.store.events import add_event
 from service.store.filters import JobFilter, select_ids
 from service.store.models import Attempt, Event, Job, Metric, ReportedCheckpoint, StoredLogPart
 from service.store.states import ENDED, HOLDING, NOT_ENDED, JobState, check_transition
@@ -162,7 +164,9 @@ class JobRepository:
     def _add_event(self, job_id: str, kind: str, actor: str, message: str, **values: Any) -> None:
         """Add an event of the service itself. values: further columns; its time is now unless they have another."""
         values.setdefault("time", now())
-        self._session.add(Event(job_id=job_id, kind=kind, actor=actor, message=message, details={}, **values))
+        add_event(
+            self._session, Event(job_id=job_id, kind=kind, actor=actor, message=message, details={}, **values)
+        )
 
     def _update_guarded(self, guard: Sequence[ColumnElement[bool]], values: dict[str, Any]) -> bool:
         """Update the job for which all of `guard` holds; return whether there is one."""
@@ -173,6 +177,7 @@ class JobRepository:
 
     def update(self, job_id: str, **values: Any) -> None:
         """Set columns of a job, whatever they were; `change_state` alone sets its state."""
+        note_change(self._session, job_id)
         self._session.execute(update(Job).where(Job.id == job_id).values(values))
 
     def set_decided(self, job: Job, derived: list[dict[str, Any]], batch: dict[str, Any]) -> None:
@@ -197,8 +202,14 @@ class JobRepository:
         query = select(Event).where(*chosen, Event.id <= fitting[-1]).order_by(Event.id)
         return list(self._session.scalars(query)), len(ids) > len(fitting)
 
+    def list_by_ids(self, job_ids: Sequence[str]) -> list[Job]:
+        """List the jobs with these ids that are not being deleted, without their documents."""
+        query = select(Job).where(Job.id.in_(job_ids), Job.deleting_at.is_(None))
+        return list(self._session.scalars(query.options(defer(Job.spec), defer(Job.resolved))))
+
     def set_reason(self, job: Job, reason: Reason, message: str) -> None:
         """Set the reason of a job's state, unless that has changed since `job` was read."""
+        note_change(self._session, job.id)
         unchanged = (Job.id == job.id, Job.state == job.state)
         self._session.execute(update(Job).where(*unchanged).values(reason=reason.value, message=message))
 
