@@ -59,6 +59,10 @@ from service.reports.service import LogService, ReportService
 from service.settings import Settings
 from service.store.job_repository import JobRepository
 from service.store.run_facts import RunFacts
+from service.streams.endpoints import Streams
+from service.streams.endpoints import router as streams_router
+from service.streams.feed import Feed
+from service.streams.reader import ChangeReader
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,7 @@ class Services:
     launchers: Launchers
     control: ControlLoop
     telemetry: Telemetry
+    streams: Streams
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -95,6 +100,7 @@ def create_app(settings: Settings) -> FastAPI:
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
         services.control.start()
         yield
+        services.streams.feed.close()
         await to_thread.run_sync(services.control.stop)
         services.launchers.close()
         services.key_uses.close()
@@ -115,6 +121,7 @@ def create_app(settings: Settings) -> FastAPI:
     _add_middleware(app, services)
     add_problem_handlers(app, settings.state_directory)
     for router in (
+        streams_router,
         jobs_router,
         plans_router,
         reports_router,
@@ -175,6 +182,10 @@ def create_services(settings: Settings) -> Services:
     starter, finalizer = Starter(leadership, launchers), AttemptFinalizer(leadership, facts, back_off)
     reconciler = Reconciler(database, leadership, launchers, facts, starter, finalizer, settings.grace_period_seconds)
     key_uses = UseRecorder(database)
+    jobs = JobService(database, settings, launchers, capacity, audit, facts, on_change=wake_leader)
+    reader = ChangeReader(database, jobs, facts)
+    streams = Streams(Feed(reader), reader)
+    database.on_change = streams.feed.note
     return Services(
         settings=settings,
         database=database,
@@ -182,7 +193,7 @@ def create_services(settings: Settings) -> Services:
         key_uses=key_uses,
         keys=KeyService(database, audit, key_uses),
         sessions=SessionService(database, audit, key_uses),
-        jobs=JobService(database, settings, launchers, capacity, audit, facts, on_change=wake_leader),
+        jobs=jobs,
         deletions=deletions,
         capacity=capacity,
         quotas=QuotaService(database, audit),
@@ -201,6 +212,7 @@ def create_services(settings: Settings) -> Services:
             faults,
         ),
         telemetry=telemetry,
+        streams=streams,
     )
 
 

@@ -60,15 +60,17 @@ def serve(settings: Settings, ready_file: Path | None = None) -> None:
         # must do nothing.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _, __: None)
-        _Server(config, lambda: _announce(app.state.services, ready_file)).run(sockets=[listener])
+        services: Services = app.state.services
+        _Server(config, lambda: _announce(services, ready_file), services.streams.feed.close).run(sockets=[listener])
 
 
 class _Server(uvicorn.Server):
-    """uvicorn server that calls `on_ready` once it accepts requests."""
+    """uvicorn server that calls `on_ready` once it accepts requests, and `on_stop` once it does so no more."""
 
-    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None], on_stop: Callable[[], None]) -> None:
         super().__init__(config)
         self._on_ready = on_ready
+        self._on_stop = on_stop
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -80,6 +82,11 @@ class _Server(uvicorn.Server):
             gc.collect()
             gc.freeze()
             self._on_ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # Streams would go on for as long as open requests have.
+        self._on_stop()
+        await super().shutdown(sockets)
 
 
 def make_server_config(

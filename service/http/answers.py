@@ -83,7 +83,7 @@ class HeadAsGet(HttpMiddleware):
             await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
 
         if scope["method"] == "HEAD":
-            await self._app({**scope, "method": "GET"}, receive, send_without_body)
+            await self._app({**scope, "method": "GET", "is_head": True}, receive, send_without_body)
         else:
             await self._app(scope, receive, send)
 

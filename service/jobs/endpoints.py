@@ -71,7 +71,7 @@ def list_jobs(
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> Page[JobView]:
-    labels = tuple(_parse_label(text) for text in label or [])
+    labels = tuple(parse_label(text) for text in label or [])
     chosen = JobFilter(
         states=tuple(dict.fromkeys(state or ())),
         labels=labels,
@@ -167,7 +167,7 @@ def _announce(response: Response, job: JobView, is_new: bool) -> JobView:
     return job
 
 
-def _parse_label(text: str) -> tuple[str, str]:
+def parse_label(text: str) -> tuple[str, str]:
     name, separator, value = text.partition(":")
     if not separator:
         raise invalid_request([FieldError("label", f"{text!r} has no value", "name:value, such as team:ads")])

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any
@@ -252,12 +252,25 @@ class JobService:
     def get(self, job_id: str, principal: Principal) -> JobDetail:
         """Return a job with its document."""
         with self._database.read() as session:
-            job = get_visible_job(session, job_id, principal)
-            capacities = self._capacity.read()
-            wait = explain_waits(session, [job], capacities).get(job.id)
-            return JobDetail.from_job(
-                job, self._facts, wait, find_place(session, job, wait, capacities.get(job.launcher))
-            )
+            return self._view_detail(session, get_visible_job(session, job_id, principal))
+
+    def view_details(self, job_ids: Sequence[str]) -> list[JobDetail]:
+        """Return the jobs with these ids that are not being deleted, with their documents, whoever may know of them."""
+        with self._database.read() as session:
+            jobs = [JobRepository(session).get(job_id) for job_id in job_ids]
+            return [self._view_detail(session, job) for job in jobs if job is not None and job.deleting_at is None]
+
+    def view_rows(self, job_ids: Sequence[str]) -> list[JobView]:
+        """Return the jobs with these ids that are not being deleted, as lists have them, whoever may know of them."""
+        with self._database.read() as session:
+            jobs = JobRepository(session).list_by_ids(job_ids)
+            waits = explain_waits(session, jobs, self._capacity.read())
+            return [JobView.from_job(job, self._facts, waits.get(job.id)) for job in jobs]
+
+    def _view_detail(self, session: Session, job: Job) -> JobDetail:
+        capacities = self._capacity.read()
+        wait = explain_waits(session, [job], capacities).get(job.id)
+        return JobDetail.from_job(job, self._facts, wait, find_place(session, job, wait, capacities.get(job.launcher)))
 
     def list_events(self, job_id: str, principal: Principal, after: int, limit: int) -> Page[EventView]:
         """Return one page of a job's events with ids above `after`, oldest first."""

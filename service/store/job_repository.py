@@ -164,9 +164,7 @@ class JobRepository:
     def _add_event(self, job_id: str, kind: str, actor: str, message: str, **values: Any) -> None:
         """Add an event of the service itself. values: further columns; its time is now unless they have another."""
         values.setdefault("time", now())
-        add_event(
-            self._session, Event(job_id=job_id, kind=kind, actor=actor, message=message, details={}, **values)
-        )
+        add_event(self._session, Event(job_id=job_id, kind=kind, actor=actor, message=message, details={}, **values))
 
     def _update_guarded(self, guard: Sequence[ColumnElement[bool]], values: dict[str, Any]) -> bool:
         """Update the job for which all of `guard` holds; return whether there is one."""
@@ -201,6 +199,19 @@ class JobRepository:
             return [], False
         query = select(Event).where(*chosen, Event.id <= fitting[-1]).order_by(Event.id)
         return list(self._session.scalars(query)), len(ids) > len(fitting)
+
+    def find_newest_event(self) -> int:
+        """Return the id of the newest event of all jobs; 0 if there is none."""
+        return self._session.scalar(select(func.max(Event.id))) or 0
+
+    def list_new_events(self, after: int, limit: int) -> list[tuple[int, str]]:
+        """List ids and jobs of at most `limit` events of all jobs, oldest first, with ids above `after`."""
+        query = select(Event.id, Event.job_id).where(Event.id > after).order_by(Event.id).limit(limit)
+        return [(row.id, row.job_id) for row in self._session.execute(query)]
+
+    def list_events_by_ids(self, event_ids: Sequence[int]) -> list[Event]:
+        """List the events with these ids, oldest first."""
+        return list(self._session.scalars(select(Event).where(Event.id.in_(event_ids)).order_by(Event.id)))
 
     def list_by_ids(self, job_ids: Sequence[str]) -> list[Job]:
         """List the jobs with these ids that are not being deleted, without their documents."""

@@ -6,7 +6,7 @@ from sqlalchemy import ColumnElement, delete, func, select
 from sqlalchemy.orm import Session
 
 from service.launchers.log_files import LogText
-from service.store.models import StoredLogPart, StreamPosition
+from service.store.models import Attempt, StoredLogPart, StreamPosition
 
 LOG, LAUNCH = "log", "launch"
 """Streams of the logs of ranks, and of launch processes."""
@@ -58,6 +58,12 @@ class LogPartRepository:
         pushed = (StreamPosition.attempt_id == attempt_id, StreamPosition.stream == LAUNCH)
         query = select(StreamPosition.rank).where(*pushed).order_by(StreamPosition.rank)
         return self._session.scalar(query.offset(node).limit(1))
+
+    def count_lines(self, job_id: str, attempt: int) -> int:
+        """Count the lines that the processes of an attempt have pushed."""
+        lines = select(func.coalesce(func.sum(StreamPosition.acknowledged_seq), 0))
+        is_own = (Attempt.job_id == job_id, Attempt.number == attempt, StreamPosition.stream.in_((LOG, LAUNCH)))
+        return self._session.scalars(lines.join(Attempt, Attempt.id == StreamPosition.attempt_id).where(*is_own)).one()
 
 
 class StoredLog(LogText):
