@@ -63,6 +63,7 @@ from service.streams.endpoints import Streams
 from service.streams.endpoints import router as streams_router
 from service.streams.feed import Feed
 from service.streams.reader import ChangeReader
+from service.streams.relay import Relay
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ class Services:
     control: ControlLoop
     telemetry: Telemetry
     streams: Streams
+    relay: Relay
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -99,9 +101,11 @@ def create_app(settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
         services.control.start()
+        services.relay.start()
         yield
         services.streams.feed.close()
         await to_thread.run_sync(services.control.stop)
+        await to_thread.run_sync(services.relay.close)
         services.launchers.close()
         services.key_uses.close()
         services.database.close()
@@ -185,7 +189,8 @@ def create_services(settings: Settings) -> Services:
     jobs = JobService(database, settings, launchers, capacity, audit, facts, on_change=wake_leader)
     reader = ChangeReader(database, jobs, facts)
     streams = Streams(Feed(reader), reader)
-    database.on_change = streams.feed.note
+    relay = Relay(database, streams.feed)
+    database.on_change = relay.note
     return Services(
         settings=settings,
         database=database,
@@ -213,6 +218,7 @@ def create_services(settings: Settings) -> Services:
         ),
         telemetry=telemetry,
         streams=streams,
+        relay=relay,
     )
 
 

@@ -49,6 +49,7 @@ def serve(settings: Settings, ready_file: Path | None = None) -> None:
     KubernetesError and AddressError.
     """
     configure_logging(settings.log_format)
+    _raise_file_limit()
     for name, nearest in settings.find_unknown_variables(os.environ).items():
         hint = f"did you mean {nearest}?" if nearest else "docs/settings.md lists the settings"
         log.warning("unknown_setting", variable=name, hint=hint)
@@ -115,6 +116,16 @@ def make_server_config(
         timeout_keep_alive=limits.idle_seconds,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
+
+
+def _raise_file_limit() -> None:
+    """Let this process open as many files as its connections need, as far as it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * ConnectionLimits.max_connections
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _choose_max_connections() -> int:

@@ -13,6 +13,8 @@ with Client() as client:                      # finds the service that `dlrm ser
 from service.client.client import Client
 from service.client.connection import Connection, ServiceUnknownError, find_connection
 from service.client.errors import Problem, ServiceAwayError, ServiceError, ServiceUnreachableError
+from service.client.following import StreamUnusableError
+from service.client.messages import Message
 from service.client.patience import Patience
 from service.schemas import (
     ApiKey,

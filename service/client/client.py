@@ -3,13 +3,18 @@
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from itertools import chain
 from typing import Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel
 
 from service.client.connection import find_connection
+from service.client.errors import ServiceError, ServiceUnreachableError
+from service.client.following import JobState, Position, StreamUnusableError
+from service.client.messages import Message
 from service.client.patience import Patience
 from service.client.transport import Transport
 from service.client.waiting import OnSilence
@@ -209,18 +214,50 @@ class Client:
             tail_lines=tail_lines,
         )
 
+    def stream(
+        self, job_id: str, *, last_id: str | None = None, events: bool = True, patience: Patience | None = None
+    ) -> Iterator[Message]:
+        """Yield the messages of a job's stream, until it has ended; each event once, however often it is cut.
+
+        last_id: id of an event after which to begin. events: whether there are messages of events, too. patience: with
+        a service that is away; ten minutes if omitted. Raises ServiceAwayError, and StreamUnusableError if something
+        on the way holds streams back.
+        """
+        patience = patience or Patience()
+        position = Position(last_id)
+        path, params = f"/v1/jobs/{job_id}/stream", {"events": None if events else "false"}
+        while not position.is_at_end:
+            position.begin()
+            stream = patience.call(lambda: self._transport.open_stream(path, params, position.last_id))
+            # Where it is cut, or the service stops, it goes on after the last message.
+            with suppress(ServiceUnreachableError):
+                for message in stream.read():
+                    position.note(message)
+                    yield message
+
     def follow(self, job_id: str, poll_seconds: float = 1.0, patience: Patience | None = None) -> Iterator[JobDetails]:
         """Yield the job now, and again after each change, until it has ended.
 
-        poll_seconds: seconds between two requests. patience: with a service that is away, at every request; if
-        omitted, ten minutes at every request but the first one. Raises ServiceAwayError if it stays away for longer.
+        poll_seconds: seconds between two requests, if the service is an older one or something on the way holds its
+        streams back. patience: with a service that is away, at every request; if omitted, ten minutes at every request
+        but the first one. Raises ServiceAwayError if it stays away for longer.
         """
         job = patience.call(lambda: self.job(job_id)) if patience else self.job(job_id)
         yield job
         patience = patience or Patience()
+        if not job.has_ended:
+            state = JobState(job)
+            try:
+                yield from filter(None, map(state.add, self.stream(job_id, events=False, patience=patience)))
+            except (ServiceError, StreamUnusableError):
+                yield from self._poll(state.newest, poll_seconds, patience)
+
+    def _poll(self, job: JobDetails, poll_seconds: float, patience: Patience) -> Iterator[JobDetails]:
+        """Yield a job after each change, until it has ended."""
+        read = partial(self.job, job.id)
         while not job.has_ended:
             time.sleep(poll_seconds)
-            previous, job = job, patience.call(lambda: self.job(job_id))
+            previous, job = job, patience.call(read)
             if job != previous:
                 yield job
 

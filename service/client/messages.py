@@ -12,7 +12,7 @@ class Message:
     data: str
     """Content as JSON."""
     last_id: str | None
-    """Id with which a client that comes back gets what follows; None before the first one."""
+    """Id of the newest message that has one, to go on after it; None before the first one."""
 
 
 class MessageDecoder:

@@ -69,11 +69,14 @@ class Database:
             return read_clock()
         return session.execute(text("SELECT clock_timestamp()")).scalar_one()
 
-    def notify(self, channel: str) -> None:
-        """Send a notification to all processes that listen on `channel` of a PostgreSQL server; nothing on SQLite."""
+    def notify(self, channel: str, payload: str = "") -> None:
+        """Send a notification to all processes that listen on `channel` of a PostgreSQL server; nothing on SQLite.
+
+        payload: text that they get, of less than 8,000 bytes.
+        """
         if not self.is_sqlite:
             with self.write() as session:
-                session.execute(text("SELECT pg_notify(:channel, '')"), {"channel": channel})
+                session.execute(text("SELECT pg_notify(:channel, :payload)"), {"channel": channel, "payload": payload})
 
     def close(self) -> None:
         self.engine.dispose()

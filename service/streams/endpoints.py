@@ -38,7 +38,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Streams:
-    """What streams are made of."""
+    """Parts that streams need."""
 
     feed: Feed
     reader: ChangeReader
@@ -62,13 +62,19 @@ LastId = Annotated[str | None, Depends(_find_last_id)]
 
 @router.get("/jobs/{job_id}/stream", response_class=StreamingResponse, responses=_RESPONSES)
 async def stream_one_job(
-    job_id: str, request: Request, streams: StreamsDependency, principal: Viewer, last_id: LastId = None
+    job_id: str,
+    request: Request,
+    streams: StreamsDependency,
+    principal: Viewer,
+    last_id: LastId = None,
+    events: Annotated[bool, Query(description="whether there are messages of events, too")] = True,
 ) -> Response:
     """Stream the events of a job, the fields of it that change, and that its curves and log go on, until its end."""
     job = await STREAMS.run(streams.reader.get_job, job_id, principal)
     await streams.feed.start()
     after = _parse_event_id(last_id, streams.feed.position)
-    return _answer(request, stream_job(streams.feed, streams.reader, job, after, _make_check(request)))
+    chosen = after if events else None
+    return _answer(request, stream_job(streams.feed, streams.reader, job, chosen, _make_check(request)))
 
 
 @router.get("/stream", response_class=StreamingResponse, responses=_RESPONSES)

@@ -25,7 +25,7 @@ LINGER_SECONDS = 60.0
 MAX_JOBS = 200
 """Changed jobs that one look reads for lists; of more, clients read the list again."""
 MAX_REMEMBERED = 10_000
-"""Changes of jobs that are remembered for clients that come back."""
+"""Largest number of changes that are remembered for returning clients."""
 
 STREAMS = Threads("streams", 2)
 """Threads that read what streams send."""
@@ -46,7 +46,7 @@ class Place:
 
 @dataclass
 class _Memory:
-    """Changes that clients who come back may have missed."""
+    """Changes that returning clients may have missed."""
 
     epoch: str = field(default_factory=lambda: secrets.token_hex(6))
     number: int = 0
@@ -130,7 +130,7 @@ class Feed:
 
     @contextmanager
     def watch_job(self, job_id: str) -> Generator[JobWatcher]:
-        """Lend a watcher of one job; it gets the job's present state first."""
+        """Watch one job while the block lasts; its present state comes first."""
         watcher = JobWatcher(is_closed=self._is_closed)
         self._job_watchers[job_id].add(watcher)
         self.note(frozenset({job_id}))
@@ -225,7 +225,7 @@ class Feed:
 
 
 def _hand_to(watcher: JobWatcher, job_id: str, changes: Changes) -> None:
-    """Hand what has changed of one job to one of its watchers."""
+    """Give the changes of one job to one of its watchers."""
     if job_id in changes.details:
         watcher.job = changes.details[job_id]
         watcher.is_gone = watcher.job is None

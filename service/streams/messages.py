@@ -11,7 +11,7 @@ from service.http.problems import ProblemError
 from service.schemas import ENDED_STATES
 from service.streams.feed import STREAMS, Feed, Place
 from service.streams.reader import ChangeReader
-from service.streams.watchers import ListFilter, Row, Watcher
+from service.streams.watchers import JobWatcher, ListFilter, Row, Watcher
 
 HEARTBEAT_SECONDS = 15.0
 """Longest time without a message: proxies cut connections on which nothing comes for a minute or so."""
@@ -19,16 +19,18 @@ CHECK_SECONDS = 60.0
 """Time between two checks of whether the receiver may still read."""
 EVENTS_PER_PAGE = 200
 RETRY_MILLISECONDS = (1000, 3000)
-"""Range of the time after which a client comes back: those of one restart come one after the other."""
+"""Range of the time after which a client comes back: after a restart not all come at once."""
 
 Check = Callable[[], Awaitable[object]]
 """Check of whether the receiver may still read. Raises ProblemError if not."""
 
 
-async def stream_job(feed: Feed, reader: ChangeReader, job: Row, after: int, check: Check) -> AsyncGenerator[bytes]:
+async def stream_job(
+    feed: Feed, reader: ChangeReader, job: Row, after: int | None, check: Check
+) -> AsyncGenerator[bytes]:
     """Yield the messages of a job from the event with the id `after` on, until it has ended and all was sent.
 
-    job: state of the job that was read just now.
+    job: state of the job that was read just now. after: None for no events.
     """
     yield _make_opening()
     job_id: str = job["id"]
@@ -41,20 +43,12 @@ async def stream_job(feed: Feed, reader: ChangeReader, job: Row, after: int, che
             if not is_new:
                 yield format_sse_event(comment="")
                 continue
-            # Whoever has ended adds no more events, and its last ones are as old as its state.
-            has_ended = watcher.job is not None and watcher.job["state"] in ENDED_STATES
-            if watcher.is_behind or has_ended:
-                watcher.is_behind = False
-                watcher.events.clear()
-                async for event_id, text in _read_events(reader, job_id, after):
-                    yield format_sse_event(data_str=text, event="event", id=str(event_id))
-                    after = event_id
-            while watcher.events:
-                event_id, text = watcher.events.popleft()
-                if event_id > after:
-                    yield format_sse_event(data_str=text, event="event", id=str(event_id))
-                    after = event_id
             newest, watcher.job = watcher.job, None
+            has_ended = newest is not None and newest["state"] in ENDED_STATES
+            if after is not None:
+                async for event_id, text in _take_events(reader, watcher, job_id, after, is_last=has_ended):
+                    yield format_sse_event(data_str=text, event="event", id=str(event_id))
+                    after = event_id
             if newest is not None:
                 for message in _describe_change(sent, newest):
                     yield message
@@ -67,13 +61,27 @@ async def stream_job(feed: Feed, reader: ChangeReader, job: Row, after: int, che
                 return
 
 
-async def _read_events(reader: ChangeReader, job_id: str, after: int) -> AsyncGenerator[tuple[int, str]]:
-    has_more = True
+async def _take_events(
+    reader: ChangeReader, watcher: JobWatcher, job_id: str, after: int, *, is_last: bool
+) -> AsyncGenerator[tuple[int, str]]:
+    """Yield ids and JSON of the events with ids above `after`: those that wait; if some are missing, from the table.
+
+    is_last: whether the job has ended, so that the table has all its events.
+    """
+    has_more = watcher.is_behind or is_last
+    if has_more:
+        # What comes from now on waits again.
+        watcher.is_behind = False
+        watcher.events.clear()
     while has_more:
         events, has_more = await STREAMS.run(reader.list_events, job_id, after, EVENTS_PER_PAGE)
         for event_id, text in events:
             yield event_id, text
             after = event_id
+    while watcher.events:
+        event_id, text = watcher.events.popleft()
+        if event_id > after:
+            yield event_id, text
 
 
 def _describe_change(sent: Row, job: Row) -> list[bytes]:

@@ -23,7 +23,7 @@ MAX_EVENTS = 2000
 
 @dataclass(frozen=True)
 class Changes:
-    """What has changed since the last look."""
+    """Changes since the last look."""
 
     newest_event: int
     """Id of the last event that was read."""

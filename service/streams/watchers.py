@@ -1,4 +1,4 @@
-"""What a stream waits for: the newest state of a job, its events, and the jobs of a list that have changed."""
+"""Watchers of streams: the newest state of a job, its events, and the changed jobs of a list, until they are sent."""
 
 import asyncio
 from collections import deque
@@ -17,7 +17,7 @@ MAX_WAITING_JOBS = 1000
 
 @dataclass(eq=False)
 class Watcher:
-    """What a stream has yet to send. Only the event loop touches it."""
+    """Things that a stream has yet to send. Only the event loop touches them."""
 
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once there is something to send, or the stream should end."""
@@ -31,7 +31,7 @@ class Watcher:
 
 @dataclass(eq=False)
 class JobWatcher(Watcher):
-    """What the stream of one job has yet to send."""
+    """Things that the stream of one job has yet to send."""
 
     events: deque[tuple[int, str]] = field(default_factory=deque[tuple[int, str]])
     """Ids and JSON of new events, in their order."""
@@ -79,7 +79,7 @@ class ListFilter:
 
 @dataclass(eq=False)
 class ListWatcher(Watcher):
-    """What the stream of a list has yet to send."""
+    """Things that the stream of a list has yet to send."""
 
     chosen: ListFilter = ListFilter()
     jobs: dict[str, Row | None] = field(default_factory=dict[str, Row | None])

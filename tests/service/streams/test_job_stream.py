@@ -23,7 +23,8 @@ def test_a_job_is_streamed_to_its_end_with_every_event_and_the_last_state(api: A
         ended = run_until(api.services, job_id, "SUCCEEDED")
         read += list(messages)
     assert list_ids(read) == [event["id"] for event in api.viewer.get(f"/v1/jobs/{job_id}/events").json()["items"]]
-    assert read[-1].name == "end" and parse(read[-1]) == {"state": "SUCCEEDED"}
+    assert read[-1].name == "end"
+    assert parse(read[-1]) == {"state": "SUCCEEDED"}
     merged = {name: value for message in read if message.name == "job" for name, value in parse(message).items()}
     assert merged == api.viewer.get(f"/v1/jobs/{job_id}").json()
     assert ended.state == merged["state"]
@@ -56,7 +57,8 @@ def test_a_job_message_has_only_what_changed_and_new_steps_are_announced(api: Ap
         with api.services.database.write() as session:
             ingest(session, attempt, 0, Stream.METRICS, 2, [make_step_line(2)])
         changed = parse(read_until(messages, "job")[-1])
-    assert first["spec"]["name"] and set(changed) == {"progress"}
+    assert first["spec"]["name"]
+    assert set(changed) == {"progress"}
     assert changed["progress"]["step"] == 2
 
 
