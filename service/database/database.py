@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.orm import Session
 
+from service.database.interruption import hold_session
 from service.times import read_clock
 
 BUSY_TIMEOUT_SECONDS = 15
@@ -44,8 +45,8 @@ class Database:
 
     @contextmanager
     def read(self) -> Generator[Session]:
-        """Open a session that only reads."""
-        with Session(self.engine, expire_on_commit=False) as session:
+        """Open a session that only reads. Its statements may be interrupted, see `service.database.interruption`."""
+        with Session(self.engine, expire_on_commit=False) as session, hold_session(session):
             yield session
 
     @contextmanager

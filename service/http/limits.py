@@ -57,8 +57,6 @@ CONTROL = Threads("control", 8)
 """Threads of all endpoints that name no others."""
 LISTS = Threads("lists", 2)
 """Threads that read lists of jobs and events: 200 of them at once would hold all threads of control for seconds."""
-CURVES = Threads("curves", 1)
-"""Thread that reads curves and logs: a second one would take the second of two cores from all other requests."""
 INGEST = Threads("ingest", 1)
 """Thread that stores the reports of ranks: the interpreter runs one thread at a time anyway."""
 PLANS = Threads("plans", 8)
@@ -171,6 +169,12 @@ def _forget_turns(queues: _Queues, sender: str) -> None:
     """Forget when a sender had its last turn, if it has no calls here any more."""
     if not queues.running[sender] and sender not in queues.waiting:
         queues.last_turns.pop(sender, None)
+
+
+CURVES = Turns("curves", 1, share=1, max_waiting=500, waiting_share=100)
+"""Thread that reads curves, by turns of their readers: a second one would take the second of two cores from others."""
+LOGS = Turns("logs", 1, share=1, max_waiting=500, waiting_share=100)
+"""Thread that reads logs, by turns of their readers, so that none waits for a long curve."""
 
 
 @dataclass

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from service.access.senders import Viewer, get_bearer_token
 from service.http.answers import need_slot
-from service.http.limits import CURVES, INGEST
+from service.http.limits import CURVES, INGEST, LOGS
 from service.http.paging import MAX_SERIAL, Cursor, parse_serial_cursor
 from service.http.problem_kinds import may_answer
 from service.http.route import ApiRoute, runs_in
@@ -19,8 +19,9 @@ from service.schemas import LogPart, MetricPage
 
 router = APIRouter(prefix="/v1", tags=["reports"], route_class=ApiRoute)
 
-LargeAnswer = need_slot("slots for curves and logs", total=4, share=2)
+LargeAnswer = need_slot("slots for curves", total=4, share=2)
 """Dependency of endpoints whose answers may take some megabytes each."""
+LogAnswer = need_slot("slots for logs", total=4, share=2)
 AttemptNumber = Annotated[int | None, Query(ge=1, le=MAX_INT32)]
 Rank = Annotated[int, Query(ge=0, le=MAX_INT32)]
 
@@ -58,8 +59,8 @@ def list_metrics(
     return Response(reports.read_metrics(job_id, principal, query), media_type="application/json")
 
 
-@router.get("/jobs/{job_id}/logs", dependencies=[LargeAnswer])
-@runs_in(CURVES)
+@router.get("/jobs/{job_id}/logs", dependencies=[LogAnswer])
+@runs_in(LOGS)
 def get_logs(
     job_id: str,
     logs: Logs,
