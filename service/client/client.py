@@ -187,7 +187,7 @@ class Client:
         pages = list(self._list_pages(f"/v1/jobs/{job_id}/metrics", MetricPage, **query))
         # The starts on the last page decide, because another attempt may have begun after the first page.
         items, starts = chain.from_iterable(page.items for page in pages), pages[-1].starts
-        yield from (item for item in items if attempt is not None or _is_valid(item, starts))
+        yield from (item for item in items if attempt is not None or is_valid(item, starts))
 
     def logs(
         self,
@@ -336,7 +336,8 @@ class Client:
                 return
 
 
-def _is_valid(metric: Metric, starts: Sequence[AttemptStart]) -> bool:
+def is_valid(metric: Metric, starts: Sequence[AttemptStart]) -> bool:
+    """Whether no later attempt has repeated a metric. starts: of all attempts."""
     is_evaluation = isinstance(metric, EvaluationMetric)
     return all(
         metric.step <= (start.evaluated_step if is_evaluation else start.step)

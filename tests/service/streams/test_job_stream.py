@@ -144,8 +144,10 @@ def test_streams_end_when_the_service_stops(api: Api) -> None:
 @on_sqlite
 def test_a_stream_whose_client_has_left_is_forgotten(api: Api) -> None:
     job_id = api.submit()["id"]
-    with httpx.Client(base_url=api.url, headers=api.viewer.headers) as client:
-        with listen(client, f"/v1/jobs/{job_id}/stream") as messages:
-            read_until(messages, "job")
-            assert api.services.streams.feed._job_watchers
+    with (
+        httpx.Client(base_url=api.url, headers=api.viewer.headers) as client,
+        listen(client, f"/v1/jobs/{job_id}/stream") as messages,
+    ):
+        read_until(messages, "job")
+        assert api.services.streams.feed._job_watchers
     wait_until(lambda: not api.services.streams.feed._job_watchers)
