@@ -29,7 +29,7 @@ from service.control.wake_up import WakeUp, make_wake_leader
 from service.dashboard import endpoints as dashboard
 from service.database import Database
 from service.database.opening import open_database
-from service.http.answers import AnswerHeaders, HeadAsGet, PacedAnswers
+from service.http.answers import AnswerHeaders, CompressedAnswers, HeadAsGet, PacedAnswers
 from service.http.gate import AddressLimit, Gate, SenderLimit
 from service.http.limits import Suspects
 from service.http.middleware import Failures
@@ -156,6 +156,7 @@ def _add_middleware(app: FastAPI, services: Services) -> None:
     app.add_middleware(AddressLimit, requests_per_second=settings.requests_per_second_per_address, suspects=suspects)
     app.add_middleware(RequestGuard)
     app.add_middleware(Failures)
+    app.add_middleware(CompressedAnswers)
     app.add_middleware(AnswerHeaders)
     app.add_middleware(PacedAnswers)
     app.add_middleware(RequestLog, telemetry=services.telemetry)
