@@ -138,7 +138,9 @@ class AsyncTransport(BaseTransport):
 
     def __init__(self, connection: Connection, timeout_seconds: float, on_silence: OnSilence | None = None) -> None:
         super().__init__(connection, timeout_seconds, on_silence)
-        self._http = httpx.AsyncClient(**self._options)
+        # A program may have as many streams as it likes.
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
+        self._http = httpx.AsyncClient(limits=limits, **self._options)
 
     async def close(self) -> None:
         await self._http.aclose()

@@ -72,7 +72,7 @@ async def stream_one_job(
     """Stream the events of a job, the fields of it that change, and that its curves and log go on, until its end."""
     job = await STREAMS.run(streams.reader.get_job, job_id, principal)
     await streams.feed.start()
-    after = _parse_event_id(last_id, streams.feed.position)
+    after = 0 if last_id is None else await _parse_event_id(last_id, streams.reader)
     chosen = after if events else None
     return _answer(request, stream_job(streams.feed, streams.reader, job, chosen, _make_check(request)))
 
@@ -115,11 +115,10 @@ def _make_check(request: Request) -> Check:
     return check
 
 
-def _parse_event_id(text: str | None, newest: int) -> int:
-    """Parse the id of an event; 0, before all, if it is None. Raises ProblemError (422) if it is none."""
-    if text is None:
-        return 0
-    if not (text.isascii() and text.isdigit()) or not int(text) <= min(newest, MAX_SERIAL):
+async def _parse_event_id(text: str, reader: ChangeReader) -> int:
+    """Parse the id of an event, or 0, before all. Raises ProblemError (422) if it is none."""
+    is_serial = text.isascii() and text.isdigit() and int(text) <= MAX_SERIAL
+    if not is_serial or int(text) > await STREAMS.run(reader.find_newest_event):
         raise invalid_request([_make_fault(text, "the id of an event of the job")])
     return int(text)
 

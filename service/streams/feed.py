@@ -87,11 +87,6 @@ class Feed:
         self._is_closed = False
 
     @property
-    def position(self) -> int:
-        """Id of the newest event, as far as this process has seen."""
-        return self._position or 0
-
-    @property
     def place(self) -> Place:
         return Place(self._memory.epoch, self._memory.number)
 

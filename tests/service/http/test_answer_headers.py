@@ -137,7 +137,7 @@ def test_a_job_is_sent_again_only_once_it_has_changed(api: Api) -> None:
     assert tag != queued_tag
     # From here on the job is at rest; a queued one changes with each minute, as its expected start does.
     assert re.fullmatch('W/"[0-9a-f]{32,}"', tag)
-    for given in (tag, f"W/{tag}", f'"other", {tag}', "*"):
+    for given in (tag, tag.removeprefix("W/"), f'"other", {tag}', "*"):
         again = api.viewer.get(path, headers={"If-None-Match": given})
         assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
     assert api.viewer.head(path).headers["etag"] == tag
