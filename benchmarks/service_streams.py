@@ -1,7 +1,7 @@
 """Streams of a service: `python -m benchmarks.service_streams`.
 
-Starts a real service (SQLite unless `--postgresql` starts a server of its own), opens many streams of jobs that wait,
-lets these jobs change and end, and checks that every stream has every event once and the end. Meanwhile one more stream
+Starts a real service (SQLite unless `--postgresql` starts a server of its own), opens many streams of waiting jobs,
+and lets these jobs change and end. Checks that every stream has every event once and the end. Meanwhile one more stream
 is cut again and again, at random moments. Prints the memory of the service before and after the streams were opened.
 """
 
@@ -27,7 +27,7 @@ NUM_ROUNDS = 10
 """Times that each job is held and released."""
 NUM_CUTS = 20
 MAX_READ_SECONDS = 1.0
-"""Longest time for which the stream that is cut is read at a time."""
+"""Longest time from one cut to the next."""
 
 
 @contextmanager
@@ -86,7 +86,7 @@ def note(message: Message, ids: list[str], last_id: str | None) -> str | None:
 
 
 async def submit_waiting(client: AsyncClient, number: int) -> list[str]:
-    """Submit jobs that wait for another one, which has all cores, and return their ids; its id comes first."""
+    """Submit one job for all cores, then jobs that wait for it, and return their ids in this order."""
     document = make_document(resources={"workers_per_node": 4, "memory": "1GiB"})
     blocker = await client.submit(document)
     async for job in client.follow(blocker.id):

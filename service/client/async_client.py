@@ -1,4 +1,4 @@
-"""The client for programs with an event loop. Its operations are those of `Client`, which it sends in its own way."""
+"""The client for programs with an event loop. It shares the operations of `Client`, and sends them in its own way."""
 
 import asyncio
 import contextlib
@@ -113,7 +113,7 @@ def _iterated(
 
 
 class AsyncClient:
-    """Client of one service, whose methods are those of `Client`. Lists are asynchronous iterators."""
+    """Client of one service with the methods of `Client`. Lists are asynchronous iterators."""
 
     def __init__(self, url: str | None = None, api_key: str | None = None, timeout_seconds: float = 30.0) -> None:
         """Connect to a service, see `Client`."""

@@ -97,7 +97,7 @@ class HeadAsGet(HttpMiddleware):
 
 
 class CompressedAnswers(GZipMiddleware):
-    """ASGI middleware that compresses answers to requests that only read.
+    """ASGI middleware that compresses answers, except to changes.
 
     The length of a compressed answer says something about a secret in it, if somebody else chooses a part of the
     answer. So answers with new keys and links, which are answers to changes, stay as they are.
