@@ -57,7 +57,7 @@ _current: ContextVar[Interruptible | None] = ContextVar("interruptible", default
 
 @contextmanager
 def let_be_interrupted(interruptible: Interruptible) -> Generator[None]:
-    """Let the sessions of the block be interrupted, in this thread or in those of its calls."""
+    """Let the sessions of the block be interrupted, even in threads of its calls."""
     token = _current.set(interruptible)
     try:
         yield
