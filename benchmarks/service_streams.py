@@ -87,10 +87,17 @@ def note(message: Message, ids: list[str], last_id: str | None) -> str | None:
 
 
 async def submit_waiting(client: AsyncClient, api_key: str) -> list[str]:
-    """Submit jobs that a quota keeps in the queue, and return their ids."""
+    """Submit jobs that wait for another one, and that a quota then keeps in the queue, and return their ids."""
+    document = make_document(resources={"workers_per_node": 4, "memory": "1GiB"})
+    blocker = await client.submit(document)
+    async for job in client.follow(blocker.id):
+        if job.state == "RUNNING":
+            break
+    job_ids = [(await client.submit(document)).id for _ in range(NUM_JOBS)]
     headers = {"Authorization": f"Bearer {api_key}"}
     httpx.put(f"{client.url}/v1/quotas/*", headers=headers, json={"num_running": 0}).raise_for_status()
-    return [(await client.submit(make_document())).id for _ in range(NUM_JOBS)]
+    await client.cancel(blocker.id)
+    return job_ids
 
 
 async def change(client: AsyncClient, job_ids: list[str], is_cut_over: asyncio.Event) -> None:
@@ -123,6 +130,7 @@ async def measure(process: ServiceProcess, api_key: str, num_streams: int) -> No
         say(f"{num_streams} streams: {before / 1e6:.1f} MB, then {after / 1e6:.1f} MB: {each / 1000:.1f} kB each")
         is_cut_over, start, cpu = asyncio.Event(), time.monotonic(), sum(service.cpu_times()[:2])
         cut = asyncio.create_task(read_with_cuts(client, job_ids[0], is_cut_over))
+        cut.add_done_callback(lambda _: is_cut_over.set())
         await change(client, job_ids, is_cut_over)
         results = await asyncio.gather(*readers)
         cut_ids, num_cuts = await cut
