@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from service.access.principal import Role
+from service.app import create_services
 from service.store.job_repository import JobRepository
-from tests.service.api import Api, make_settings, serve_api
+from tests.service.api import Api, make_settings
 from tests.service.databases import on_postgresql, on_sqlite
 from tests.service.streams.listening import listen, parse, read_until
 
@@ -80,15 +81,15 @@ def test_a_list_with_too_many_changes_at_once_is_read_again(api: Api, monkeypatc
 def test_changes_of_other_processes_are_streamed(api: Api, tmp_path: Path) -> None:
     directory = tmp_path / "other"
     directory.mkdir()
-    settings = make_settings(directory, api.services.settings.database_url)
-    with serve_api(settings, runs_control_loop=False) as other:
-        for relay in (api.services.relay, other.services.relay):
-            relay.start()
-        job = api.submit()
-        with listen(other.admin, "/v1/stream") as messages:
-            read_until(messages, "reset")
-            with api.services.database.write() as session:
-                JobRepository(session).update(job["id"], message="changed elsewhere")
-            read_until(messages, "job", id=job["id"], message="changed elsewhere")
-        for relay in (api.services.relay, other.services.relay):
-            relay.close()
+    other = create_services(make_settings(directory, api.services.settings.database_url))
+    job = api.submit()
+    for relay in (api.services.relay, other.relay):
+        relay.start()
+    with listen(api.viewer, "/v1/stream") as messages:
+        read_until(messages, "reset")
+        with other.database.write() as session:
+            JobRepository(session).update(job["id"], message="changed elsewhere")
+        read_until(messages, "job", id=job["id"], message="changed elsewhere")
+    for relay in (api.services.relay, other.relay):
+        relay.close()
+    other.database.close()
