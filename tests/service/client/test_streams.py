@@ -8,6 +8,7 @@ import pytest
 
 from service.access.principal import Role
 from service.client import Client, Message, Problem, ServiceError
+from tests.patience import wait_until
 from tests.service.api import Api, make_document, make_environment, make_settings
 from tests.service.databases import lend_database, on_sqlite
 from tests.service.service_process import ServiceProcess
@@ -36,11 +37,20 @@ def test_events_come_once_each_though_the_service_is_killed_and_started_again(
         blocker = client.submit(make_document(resources={"workers_per_node": 4, "memory": "1GiB"}))
         job = client.submit(make_document(resources={"workers_per_node": 4, "memory": "1GiB"}))
         read: list[Message] = []
-        thread = threading.Thread(target=lambda: read.extend(follower.stream(job.id)))
         followed: list[str] = []
-        other = threading.Thread(target=lambda: followed.extend(each.state for each in client.follow(job.id)))
+
+        def listen() -> None:
+            for message in follower.stream(job.id):
+                read.append(message)
+
+        def follow() -> None:
+            for each in client.follow(job.id):
+                followed.append(each.state)
+
+        thread, other = threading.Thread(target=listen), threading.Thread(target=follow)
         thread.start()
         other.start()
+        wait_until(lambda: read and followed)
         for _ in range(2):
             client.hold(job.id)
             service.kill()
