@@ -1,7 +1,7 @@
 """The training program: configuration, data, model, optimizers, step, loop and checkpoints; and trained models.
 
-What users import is here: `load_model`, and `Client`, the client of the service. Importing this package imports neither
-torch nor the service; `dlrm.config` and `dlrm.record` never import torch.
+What users import is here: `load_model`, and the clients of the service, `Client` and `AsyncClient`. Importing this
+package imports neither torch nor the service; `dlrm.config` and `dlrm.record` never import torch.
 """
 
 from importlib import import_module
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dlrm.exported_model.model import SavedModel
-    from service.client import Client
+    from service.client import AsyncClient, Client
 
-__all__ = ["Client", "load_model"]
+__all__ = ["AsyncClient", "Client", "load_model"]
 
 _OWN_PACKAGES = ("dlrm", "sharding", "service", "cli")
 
@@ -37,7 +37,7 @@ def load_model(path: "Path | str") -> "SavedModel":
 
 
 def __getattr__(name: str) -> object:
-    """Return the client of the service once it is asked for: the training program itself knows no service."""
-    if name != "Client":
+    """Return a client of the service once it is asked for: the training program itself knows no service."""
+    if name not in ("AsyncClient", "Client"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return import_module("service.client").Client
+    return getattr(import_module("service.client"), name)

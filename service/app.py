@@ -38,7 +38,7 @@ from service.database.opening import open_database
 from service.files.artifact_service import ArtifactService
 from service.files.endpoints import router as files_router
 from service.files.log_service import LogService
-from service.http.answers import AnswerHeaders, HeadAsGet, PacedAnswers
+from service.http.answers import AnswerHeaders, CompressedAnswers, HeadAsGet, PacedAnswers
 from service.http.gate import AddressLimit, Gate, SenderLimit
 from service.http.limits import Suspects
 from service.http.middleware import Failures
@@ -74,6 +74,11 @@ from service.schedules.runner import ScheduleRunner
 from service.schedules.service import ScheduleService
 from service.settings import Settings
 from service.store.run_facts import RunFacts
+from service.streams.endpoints import Streams
+from service.streams.endpoints import router as streams_router
+from service.streams.feed import Feed
+from service.streams.reader import ChangeReader
+from service.streams.relay import Relay
 from service.webhooks.endpoints import router as webhooks_router
 from service.webhooks.post import parse_networks
 from service.webhooks.sender import WebhookSender
@@ -107,6 +112,8 @@ class Services:
     control: ControlLoop
     readiness: ReadinessCheck
     telemetry: Telemetry
+    streams: Streams
+    relay: Relay
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -120,10 +127,13 @@ def create_app(settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
         services.control.start()
+        services.relay.start()
         services.webhook_sender.start()
         yield
         services.webhook_sender.stop()
+        services.streams.feed.close()
         await to_thread.run_sync(services.control.stop)
+        await to_thread.run_sync(services.relay.close)
         services.launchers.close()
         services.key_uses.close()
         services.database.close()
@@ -143,6 +153,7 @@ def create_app(settings: Settings) -> FastAPI:
     _add_middleware(app, services)
     add_problem_handlers(app, settings.state_directory)
     for router in (
+        streams_router,
         jobs_router,
         plans_router,
         reports_router,
@@ -194,6 +205,7 @@ def _add_middleware(app: FastAPI, services: Services) -> None:
     app.add_middleware(AddressLimit, requests_per_second=settings.requests_per_second_per_address, suspects=suspects)
     app.add_middleware(RequestGuard)
     app.add_middleware(Failures)
+    app.add_middleware(CompressedAnswers)
     app.add_middleware(AnswerHeaders)
     app.add_middleware(PacedAnswers)
     app.add_middleware(RequestLog, telemetry=services.telemetry)
@@ -232,6 +244,10 @@ def create_services(settings: Settings) -> Services:
     key_uses, job_faults = UseRecorder(database), JobFaults(faults, reconciler.give_up)
     scheduler = Scheduler(leadership, launchers, starter, finalizer, job_faults)
     jobs = JobService(database, settings, launchers, access, capacity, audit, facts, on_change=wake_leader)
+    reader = ChangeReader(database, jobs, facts)
+    streams = Streams(Feed(reader), reader)
+    relay = Relay(database, streams.feed)
+    database.on_change = relay.note
     control = ControlLoop(
         leadership,
         reconciler,
@@ -273,6 +289,8 @@ def create_services(settings: Settings) -> Services:
         control=control,
         readiness=ReadinessCheck(database, control),
         telemetry=telemetry,
+        streams=streams,
+        relay=relay,
     )
 
 

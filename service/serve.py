@@ -54,6 +54,7 @@ def serve(settings: Settings, ready_file: Path | None = None) -> None:
     KubernetesError, AccessTableError and AddressError.
     """
     configure_logging(settings.log_format)
+    _raise_file_limit()
     for name, nearest in settings.find_unknown_variables(os.environ).items():
         hint = f"did you mean {nearest}?" if nearest else "docs/settings.md lists the settings"
         log.warning("unknown_setting", variable=name, hint=hint)
@@ -72,11 +73,13 @@ def serve(settings: Settings, ready_file: Path | None = None) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _, __: None)
 
+        services: Services = app.state.services
+
         def on_ready() -> None:
-            _announce(app.state.services, ready_file)
+            _announce(services, ready_file)
             threading.Thread(target=app.state.render_openapi, name="openapi", daemon=True).start()
 
-        _Server(server, on_ready).run(sockets=listeners)
+        _Server(server, on_ready, services.streams.feed.close).run(sockets=listeners)
 
 
 def add_monitoring(app: FastAPI, settings: Settings) -> ASGIApp:
@@ -92,11 +95,12 @@ def get_port(listener: socket.socket) -> int:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn server that calls `on_ready` once it accepts requests."""
+    """uvicorn server that calls `on_ready` once it accepts requests, and `on_stop` once it does so no more."""
 
-    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None], on_stop: Callable[[], None]) -> None:
         super().__init__(config)
         self._on_ready = on_ready
+        self._on_stop = on_stop
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -108,6 +112,11 @@ class _Server(uvicorn.Server):
             gc.collect()
             gc.freeze()
             self._on_ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # Streams would go on for as long as open requests have.
+        self._on_stop()
+        await super().shutdown(sockets)
 
 
 def make_server_config(
@@ -136,6 +145,16 @@ def make_server_config(
         timeout_keep_alive=limits.idle_seconds,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
+
+
+def _raise_file_limit() -> None:
+    """Let this process open as many files as its connections need, as far as it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * ConnectionLimits.max_connections
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _choose_max_connections() -> int:

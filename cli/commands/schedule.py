@@ -80,7 +80,7 @@ def list_schedules(as_json: AsJson = False) -> None:
         dlrm schedule list
     """
     with connect() as client:
-        found = client.schedules()
+        found = list(client.schedules())
     if as_json:
         for one in found:
             typer.echo(one.model_dump_json())

@@ -49,7 +49,7 @@ def list_webhooks(as_json: AsJson = False) -> None:
         dlrm webhooks list
     """
     with connect() as client:
-        found = client.webhooks()
+        found = list(client.webhooks())
     if as_json:
         for webhook in found:
             typer.echo(webhook.model_dump_json(exclude={"secret"}))

@@ -1,4 +1,4 @@
-"""Typed, synchronous Python client of the service.
+"""Typed Python client of the service. `AsyncClient` has the same methods for programs with an event loop.
 
 from dlrm import Client
 
@@ -10,10 +10,13 @@ with Client() as client:                      # finds the service that `dlrm ser
 
 # pyright: reportUnusedImport=false
 
+from service.client.async_client import AsyncClient
 from service.client.client import Client
 from service.client.connection import Connection, ServiceUnknownError, find_connection
 from service.client.download import DownloadError
 from service.client.errors import Problem, ServiceAwayError, ServiceError, ServiceUnreachableError
+from service.client.following import StreamUnusableError
+from service.client.messages import Message
 from service.client.patience import Patience
 from service.schemas import (
     ApiKey,

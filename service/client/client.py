@@ -3,7 +3,10 @@
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
@@ -12,6 +15,9 @@ from pydantic import BaseModel
 
 from service.client.connection import find_connection
 from service.client.download import Downloader, OnProgress
+from service.client.errors import ServiceError, ServiceUnreachableError
+from service.client.following import JobState, Position, StreamUnusableError
+from service.client.messages import Message
 from service.client.patience import Patience
 from service.client.transport import Transport
 from service.client.waiting import OnSilence
@@ -42,9 +48,7 @@ from service.schemas import (
     RetentionPreview,
     RoleName,
     Schedule,
-    ScheduleList,
     Webhook,
-    WebhookList,
 )
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -211,7 +215,7 @@ class Client:
         pages = list(self._list_pages(f"/v1/jobs/{job_id}/metrics", MetricPage, **query))
         # The starts on the last page decide, because another attempt may have begun after the first page.
         items, starts = chain.from_iterable(page.items for page in pages), pages[-1].starts
-        yield from (item for item in items if attempt is not None or _is_valid(item, starts))
+        yield from (item for item in items if attempt is not None or is_valid(item, starts))
 
     def curves(
         self,
@@ -275,14 +279,11 @@ class Client:
 
         attempt, rank, node: as in `logs`.
         """
-        offset = 0
-        while True:
-            query = {"q": text, "attempt": attempt, "rank": rank, "node": node, "offset": offset}
-            found = self._get(LogMatches, f"/v1/jobs/{job_id}/logs/matches", **query)
+        search: LogSearch | None = LogSearch(job_id, text, attempt, rank, node)
+        while search is not None:
+            found = self._get(LogMatches, search.path, **search.params)
             yield from found.items
-            if found.complete or found.next_offset <= offset:
-                return
-            offset, attempt = found.next_offset, found.attempt
+            search = search.go_on(found)
 
     def artifacts(self, job_id: str) -> Iterator[Artifact]:
         """Yield what a job has left: its model, complete checkpoints, logs, profiles, scores, outcomes and document."""
@@ -308,18 +309,50 @@ class Client:
         downloader = Downloader(self._transport, job_id, patience or Patience(), on_progress)
         return downloader.download(name, Path(to or job_id), overwrite=overwrite)
 
+    def stream(
+        self, job_id: str, *, last_id: str | None = None, events: bool = True, patience: Patience | None = None
+    ) -> Iterator[Message]:
+        """Yield the messages of a job's stream, until it has ended; each event once, however often it is cut.
+
+        last_id: id of an event after which to begin. events: whether there are messages of events, too. patience: with
+        a service that is away; ten minutes if omitted. Raises ServiceAwayError, and StreamUnusableError if something
+        on the way holds streams back.
+        """
+        patience = patience or Patience()
+        position = Position(last_id)
+        path, params = f"/v1/jobs/{job_id}/stream", {"events": None if events else "false"}
+        while not position.is_at_end:
+            position.begin()
+            stream = patience.call(lambda: self._transport.open_stream(path, params, position.last_id))
+            # Where it is cut, or the service stops, it goes on after the last message.
+            with suppress(ServiceUnreachableError):
+                for message in stream.read():
+                    position.note(message)
+                    yield message
+
     def follow(self, job_id: str, poll_seconds: float = 1.0, patience: Patience | None = None) -> Iterator[JobDetails]:
         """Yield the job now, and again after each change, until it has ended.
 
-        poll_seconds: seconds between two requests. patience: with a service that is away, at every request; if
-        omitted, ten minutes at every request but the first one. Raises ServiceAwayError if it stays away for longer.
+        poll_seconds: seconds between two requests, if the service is an older one or something on the way holds its
+        streams back. patience: with a service that is away, at every request; if omitted, ten minutes at every request
+        but the first one. Raises ServiceAwayError if it stays away for longer.
         """
         job = patience.call(lambda: self.job(job_id)) if patience else self.job(job_id)
         yield job
         patience = patience or Patience()
+        if not job.has_ended:
+            state = JobState(job)
+            try:
+                yield from filter(None, map(state.add, self.stream(job_id, events=False, patience=patience)))
+            except (ServiceError, StreamUnusableError):
+                yield from self._poll(state.newest, poll_seconds, patience)
+
+    def _poll(self, job: JobDetails, poll_seconds: float, patience: Patience) -> Iterator[JobDetails]:
+        """Yield a job after each change, until it has ended."""
+        read = partial(self.job, job.id)
         while not job.has_ended:
             time.sleep(poll_seconds)
-            previous, job = job, patience.call(lambda: self.job(job_id))
+            previous, job = job, patience.call(read)
             if job != previous:
                 yield job
 
@@ -348,9 +381,9 @@ class Client:
         """Revoke an API key, which ends its browser sessions too."""
         self._transport.delete(f"/v1/keys/{key_id}").expect_nothing()
 
-    def schedules(self) -> list[Schedule]:
-        """List the schedules by name: an admin sees all, others see the schedules of their owner."""
-        return self._get(ScheduleList, "/v1/schedules").items
+    def schedules(self) -> Iterator[Schedule]:
+        """Yield the schedules by name: an admin sees all, others see the schedules of their owner."""
+        return self._list_items("/v1/schedules", Page[Schedule])
 
     def schedule(self, schedule_id: str) -> Schedule:
         return self._get(Schedule, f"/v1/schedules/{schedule_id}")
@@ -383,9 +416,9 @@ class Client:
         """Remove a schedule. Its jobs stay."""
         self._transport.delete(f"/v1/schedules/{schedule_id}").expect_nothing()
 
-    def webhooks(self) -> list[Webhook]:
-        """List the webhooks, oldest first: all for an admin, else those for jobs of the own owner."""
-        return self._get(WebhookList, "/v1/webhooks").items
+    def webhooks(self) -> Iterator[Webhook]:
+        """Yield the webhooks, oldest first: all for an admin, else those for jobs of the own owner."""
+        return self._list_items("/v1/webhooks", Page[Webhook])
 
     def create_webhook(
         self,
@@ -468,7 +501,35 @@ class Client:
                 return
 
 
-def _is_valid(metric: Metric, starts: Sequence[AttemptStart]) -> bool:
+@dataclass(frozen=True)
+class LogSearch:
+    """Request for lines of a log from byte `offset` on that contain a text."""
+
+    job_id: str
+    text: str
+    attempt: int | None
+    rank: int | Literal["launch"]
+    node: int | None
+    offset: int = 0
+
+    @property
+    def path(self) -> str:
+        return f"/v1/jobs/{self.job_id}/logs/matches"
+
+    @property
+    def params(self) -> dict[str, Any]:
+        own = {"attempt": self.attempt, "rank": self.rank, "node": self.node, "offset": self.offset}
+        return {"q": self.text, **own}
+
+    def go_on(self, found: LogMatches) -> "LogSearch | None":
+        """Return the next request after an answer; None if all was searched."""
+        if found.complete or found.next_offset <= self.offset:
+            return None
+        return replace(self, offset=found.next_offset, attempt=found.attempt)
+
+
+def is_valid(metric: Metric, starts: Sequence[AttemptStart]) -> bool:
+    """Whether no later attempt has repeated a metric. starts: of all attempts."""
     is_evaluation = isinstance(metric, EvaluationMetric)
     return all(
         metric.step <= (start.evaluated_step if is_evaluation else start.step)

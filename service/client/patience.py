@@ -1,7 +1,8 @@
 """Patience with a service that is away for a while, for example because it is stopped and started again."""
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -42,23 +43,27 @@ class Patience:
         Raises ServiceAwayError if it stays away for too long.
         """
         absence = _Absence(self)
-        wait_seconds = FIRST_WAIT_SECONDS
-        with limit_wait(Wait(absence.start + max(self.seconds, MIN_ANSWER_SECONDS), absence.note_silence)):
+        with limit_wait(absence.wait):
             while True:
                 try:
                     result = request()
                 except (ServiceError, ServiceUnreachableError) as error:
-                    if not _is_away(error):
-                        raise
-                    seconds_left = absence.start + self.seconds - time.monotonic()
-                    if seconds_left <= 0:
-                        raise ServiceAwayError(error, absence.since) from error
-                    absence.note(error)
-                    time.sleep(min(wait_seconds, seconds_left))
-                    wait_seconds = min(2 * wait_seconds, MAX_WAIT_SECONDS)
+                    time.sleep(absence.judge(error))
                 else:
-                    if absence.is_noted:
-                        self.on_back()
+                    absence.end()
+                    return result
+
+    async def call_async(self, request: Callable[[], Awaitable[Result]]) -> Result:
+        """Return the result of `request`, as `call` does, in a program with an event loop."""
+        absence = _Absence(self)
+        with limit_wait(absence.wait):
+            while True:
+                try:
+                    result = await request()
+                except (ServiceError, ServiceUnreachableError) as error:
+                    await asyncio.sleep(absence.judge(error))
+                else:
+                    absence.end()
                     return result
 
 
@@ -66,21 +71,46 @@ class _Absence:
     """Possible absence of a service since a first request to it."""
 
     def __init__(self, patience: Patience) -> None:
-        self.start = time.monotonic()
-        self.since = datetime.now(UTC).astimezone()
-        self.is_noted = False
+        self._start = time.monotonic()
+        self._since = datetime.now(UTC).astimezone()
+        self._is_noted = False
         self._patience = patience
+        self._pause_seconds = FIRST_WAIT_SECONDS
+
+    @property
+    def wait(self) -> Wait:
+        """Limit of the time that all requests together wait."""
+        return Wait(self._start + max(self._patience.seconds, MIN_ANSWER_SECONDS), self.note_silence)
+
+    def judge(self, error: ServiceError | ServiceUnreachableError) -> float:
+        """Note an error of a request, and return the seconds until the next one.
+
+        Raises the error if the service is not away, and ServiceAwayError if it stays away for too long.
+        """
+        if not _is_away(error):
+            raise error
+        seconds_left = self._start + self._patience.seconds - time.monotonic()
+        if seconds_left <= 0:
+            raise ServiceAwayError(error, self._since) from error
+        self._note(error)
+        pause_seconds, self._pause_seconds = self._pause_seconds, min(2 * self._pause_seconds, MAX_WAIT_SECONDS)
+        return min(pause_seconds, seconds_left)
+
+    def end(self) -> None:
+        """Note that the service has answered."""
+        if self._is_noted:
+            self._patience.on_back()
 
     def note_silence(self, url: str, seconds_left: float) -> None:  # noqa: ARG002
         """Note that the service has not answered for some seconds."""
         if self._patience.seconds > SILENCE_SECONDS:
-            self.note(ServiceUnreachableError(url, TimeoutError(f"nothing for {SILENCE_SECONDS:.0f} s")))
+            self._note(ServiceUnreachableError(url, TimeoutError(f"nothing for {SILENCE_SECONDS:.0f} s")))
 
-    def note(self, error: ServiceError | ServiceUnreachableError) -> None:
+    def _note(self, error: ServiceError | ServiceUnreachableError) -> None:
         """Note that the service is away; `on_away` is called only the first time."""
-        if not self.is_noted:
-            self.is_noted = True
-            self._patience.on_away(ServiceAwayError(error, self.since))
+        if not self._is_noted:
+            self._is_noted = True
+            self._patience.on_away(ServiceAwayError(error, self._since))
 
 
 def _is_away(error: ServiceError | ServiceUnreachableError) -> bool:

@@ -2,7 +2,7 @@
 
 import sqlite3
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.orm import Session
 
+from service.database.interruption import hold_session
 from service.database.storable import dump_json
 from service.times import read_clock
 
@@ -22,6 +23,13 @@ IDLE_TRANSACTION_SECONDS = 20.0
 """Seconds until PostgreSQL ends a transaction whose process sends nothing: it is stopped, and its locks would hold up
 all others. Transactions here make one statement after the other."""
 SQLITE_BEGIN = "sqlite_begin"
+_LAST_ACTS = "last_acts"
+"""Key of a session's `info`: what it does just before its commit, by the function that does it."""
+_CHANGED_JOBS = "changed_jobs"
+"""Key of a session's `info`: the ids of the jobs that it changes."""
+
+OnChange = Callable[[frozenset[str]], None]
+"""Function of the ids of the jobs that a transaction has changed."""
 
 
 class Database:
@@ -33,11 +41,13 @@ class Database:
     def __init__(self, url: str) -> None:
         self.engine = _create_engine(url)
         self._write_engine = self.engine.execution_options(**{SQLITE_BEGIN: "BEGIN IMMEDIATE"})
+        self.on_change: OnChange | None = None
+        """Called after each transaction of this process that has changed jobs, in the thread of that; None: nobody."""
 
     @contextmanager
     def read(self) -> Generator[Session]:
-        """Open a session that only reads."""
-        with Session(self.engine, expire_on_commit=False) as session:
+        """Open a session that only reads. Its statements may be interrupted, see `service.database.interruption`."""
+        with Session(self.engine, expire_on_commit=False) as session, hold_session(session):
             yield session
 
     @contextmanager
@@ -45,6 +55,11 @@ class Database:
         """Open a session in a transaction. Commit it at the end of the block, or roll it back if the block raises."""
         with Session(self._write_engine, expire_on_commit=False) as session, session.begin():
             yield session
+            for act, values in session.info.get(_LAST_ACTS, {}).items():
+                act(session, values)
+        changed = session.info.get(_CHANGED_JOBS)
+        if changed and self.on_change is not None:
+            self.on_change(frozenset(changed))
 
     @property
     def is_sqlite(self) -> bool:
@@ -56,14 +71,30 @@ class Database:
             return read_clock()
         return session.execute(text("SELECT clock_timestamp()")).scalar_one()
 
-    def notify(self, channel: str) -> None:
-        """Send a notification to all processes that listen on `channel` of a PostgreSQL server; nothing on SQLite."""
+    def notify(self, channel: str, payload: str = "") -> None:
+        """Send a notification to all processes that listen on `channel` of a PostgreSQL server; nothing on SQLite.
+
+        payload: text that they get, of less than 8,000 bytes.
+        """
         if not self.is_sqlite:
             with self.write() as session:
-                session.execute(text("SELECT pg_notify(:channel, '')"), {"channel": channel})
+                session.execute(text("SELECT pg_notify(:channel, :payload)"), {"channel": channel, "payload": payload})
 
     def close(self) -> None:
         self.engine.dispose()
+
+
+def add_last_act(session: Session, act: Callable[[Session, list[Any]], None], value: object) -> None:
+    """Let the transaction of `Database.write` call `act` once, as the last thing before its commit.
+
+    value: one of the values that `act` gets, in the order of these calls.
+    """
+    session.info.setdefault(_LAST_ACTS, {}).setdefault(act, []).append(value)
+
+
+def note_change(session: Session, job_id: str) -> None:
+    """Note that the transaction of a session changes a job, for `Database.on_change`."""
+    session.info.setdefault(_CHANGED_JOBS, set()).add(job_id)
 
 
 def _create_engine(url: str) -> Engine:

@@ -10,7 +10,7 @@ from service.files.log_service import Logs, Search
 from service.files.schemas import ArtifactList
 from service.http.answers import need_slot
 from service.http.downloads import DOWNLOAD, send_content
-from service.http.limits import FILES
+from service.http.limits import FILES, LOGS
 from service.http.paging import MAX_SERIAL
 from service.http.problem_kinds import may_answer
 from service.http.route import ApiRoute, runs_in
@@ -64,7 +64,7 @@ def download_artifact(job_id: str, name: str, request: Request, artifacts: Artif
 
 
 @router.get("/logs", dependencies=[LogSlot])
-@runs_in(FILES)
+@runs_in(LOGS)
 def get_logs(
     job_id: str,
     logs: Logs,
@@ -84,7 +84,7 @@ def get_logs(
 
 
 @router.get("/logs/matches", dependencies=[LogSlot])
-@runs_in(FILES)
+@runs_in(LOGS)
 def search_logs(
     job_id: str,
     q: Annotated[

@@ -36,7 +36,7 @@ BYTES_ACKED = 120
 class ConnectionLimits:
     """Limits of the connections of a service."""
 
-    max_connections: int = 1000
+    max_connections: int = 1500
     header_seconds: float = 10.0
     """Time from the first byte of a request, or from the beginning of the connection, to the end of its headers."""
     idle_seconds: int = 20

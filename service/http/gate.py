@@ -23,6 +23,8 @@ SESSION_PATH = "/v1/session"
 """Path of sign-in and sign-out, the only one of the API that needs no credentials."""
 METRICS_PATH = "/metrics"
 """Path of the metrics of the service, which need a key too."""
+STREAM_SUFFIX = "/stream"
+"""End of the paths of streams."""
 HEALTH_PATH = "/healthz"
 """Path that is never refused."""
 WAIT_SECONDS = "wait_seconds"
@@ -36,7 +38,10 @@ SUSPICIONS = Turns("authentication of suspects", 1, share=1, max_waiting=1000, w
 """Thread that looks up credentials of addresses with many wrong ones, by turns of the addresses. As many may wait as
 there are connections: a right key is among them."""
 IN_PROGRESS = Shares("slots for requests", total=500, share=100, wait_seconds=0.0)
-"""Requests of known senders that are in progress: half of the connections, so that others find some."""
+"""Requests of known senders that are in progress: a third of the connections, so that others find some."""
+
+OPEN_STREAMS = Shares("streams", total=500, share=250, wait_seconds=0.0)
+"""Open streams of known senders, which are no requests in progress: those end soon."""
 
 
 @dataclass(frozen=True)
@@ -160,13 +165,18 @@ class SenderLimit(HttpMiddleware):
         is_push = scope["path"].startswith(INGEST_PREFIX)
         wait_seconds = (self._pushes if is_push else self._requests).take(sender_id)
         refuse_early(wait_seconds, "this attempt" if is_push else "this key")
-        async with IN_PROGRESS.take(1, sender_id):
+        async with (OPEN_STREAMS if is_stream(scope["path"]) else IN_PROGRESS).take(1, sender_id):
             await self._app(scope, receive, send)
 
 
 def get_sender_id(scope: Scope) -> str:
     """Return the id of a request's sender: its network address if it needs no credentials."""
     return scope.get("state", {}).get("sender_id", get_address(scope))
+
+
+def is_stream(path: str) -> bool:
+    """Whether an answer of the API to `path` goes on until its client leaves or the service ends it."""
+    return path.startswith(API_PREFIX) and path.endswith(STREAM_SUFFIX)
 
 
 def is_guarded(path: str) -> bool:

@@ -57,10 +57,8 @@ CONTROL = Threads("control", 8)
 """Threads of all endpoints that name no others."""
 LISTS = Threads("lists", 2)
 """Threads that read lists of jobs and events: 200 of them at once would hold all threads of control for seconds."""
-CURVES = Threads("curves", 1)
-"""Thread that reads curves: a second one would take the second of two cores from all other requests."""
 FILES = Threads("files", 2)
-"""Threads that read logs and artifacts, a part at a time, so that a slow client holds none."""
+"""Threads that read artifacts, a part at a time, so that a slow client holds none."""
 SIGN_INS = Threads("sign-ins", 2)
 """Threads of sign-ins, which anybody may try: they hold up each other alone."""
 INGEST = Threads("ingest", 1)
@@ -175,6 +173,12 @@ def _forget_turns(queues: _Queues, sender: str) -> None:
     """Forget when a sender had its last turn, if it has no calls here any more."""
     if not queues.running[sender] and sender not in queues.waiting:
         queues.last_turns.pop(sender, None)
+
+
+CURVES = Turns("curves", 1, share=1, max_waiting=500, waiting_share=100)
+"""Thread that reads curves, by turns of their readers: a second one would take the second of two cores from others."""
+LOGS = Turns("logs", 1, share=1, max_waiting=500, waiting_share=100)
+"""Thread that reads logs, by turns of their readers, so that none waits for a long curve."""
 
 
 @dataclass

@@ -8,7 +8,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bind_contextvars, clear_contextvars
 
-from service.http.gate import INGEST_PREFIX
+from service.http.gate import INGEST_PREFIX, is_stream
 from service.http.limits import TokenBuckets
 from service.http.middleware import HttpMiddleware
 from service.http.problems import METHODS, READ_METHODS
@@ -65,18 +65,21 @@ class RequestLog(HttpMiddleware):
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         start_seconds = time.perf_counter()
         status, num_bytes = GONE, 0
+        begun_seconds: float | None = None
 
         async def send_and_note(message: Message) -> None:
-            nonlocal status, num_bytes
+            nonlocal status, num_bytes, begun_seconds
             if message["type"] == "http.response.start":
-                status = message["status"]
+                status, begun_seconds = message["status"], time.perf_counter()
             num_bytes += len(message.get("body", b""))
             await send(message)
 
         try:
             await self._app(scope, receive, send_and_note)
         finally:
-            self._record(scope, status, num_bytes, time.perf_counter() - start_seconds)
+            # A stream has answered once it begins.
+            end_seconds = begun_seconds if begun_seconds and is_stream(scope["path"]) else time.perf_counter()
+            self._record(scope, status, num_bytes, end_seconds - start_seconds)
 
     def _record(self, scope: Scope, status: int, num_bytes: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", NO_ROUTE)

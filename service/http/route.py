@@ -2,26 +2,41 @@
 
 import inspect
 from collections.abc import Callable, Coroutine, Iterator
-from functools import wraps
+from contextvars import ContextVar
+from functools import partial, wraps
 from typing import Any, TypeVar
 
+from anyio import CancelScope, create_task_group, sleep
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from starlette.datastructures import Headers
 
+from service.database.interruption import Interruptible, let_be_interrupted
 from service.http.body_text import TOML_BODIES, has_toml, parse_json, parse_toml
 from service.http.gate import API_PREFIX, HEALTH_PATH, INGEST_PREFIX, get_sender_id, is_guarded
-from service.http.limits import CONTROL, Threads
+from service.http.limits import CONTROL, Threads, Turns
 from service.http.problem_kinds import document_problems, get_own_kinds
+from service.http.problems import READ_METHODS
 from service.http.query import check_query, list_parameters
 from service.http.request_body import JSON
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 _THREADS = "__threads__"
 """Attribute of an endpoint with the threads in which it runs."""
+GONE = 499
+"""Status that is recorded if the client has gone before it was answered."""
+INTERRUPT_SECONDS = 0.1
+"""Time between two interruptions of a call whose client has left."""
+INTERRUPTIONS = Threads("interruptions", 4)
+"""Threads that interrupt calls."""
+_request: ContextVar[Request] = ContextVar("request")
 
 
-def runs_in(threads: Threads) -> Callable[[Endpoint], Endpoint]:
+class ClientGoneError(Exception):
+    """Leave of a client before it was answered."""
+
+
+def runs_in(threads: Threads | Turns) -> Callable[[Endpoint], Endpoint]:
     """Let an endpoint run in `threads`; without this it runs in `CONTROL`."""
 
     def mark(endpoint: Endpoint) -> Endpoint:
@@ -47,7 +62,13 @@ class ApiRoute(APIRoute):
         async def handle_strictly(request: Request) -> Response:
             check_query(request.query_params, parameters)
             strict = _TomlRequest if has_toml(request.headers) else _JsonRequest
-            return await handle(strict(request.scope, request.receive))
+            token = _request.set(request)
+            try:
+                return await handle(strict(request.scope, request.receive))
+            except ClientGoneError:
+                return Response(status_code=GONE)
+            finally:
+                _request.reset(token)
 
         return handle_strictly
 
@@ -93,10 +114,58 @@ def _run_in_threads(endpoint: Callable[..., Any]) -> Callable[..., Any]:
     """Return an endpoint that runs `endpoint` in its threads; itself if it needs none."""
     if inspect.iscoroutinefunction(endpoint):
         return endpoint
-    threads: Threads = getattr(endpoint, _THREADS, CONTROL)
+    threads: Threads | Turns = getattr(endpoint, _THREADS, CONTROL)
 
     @wraps(endpoint)
     async def run(**arguments: Any) -> Any:
-        return await threads.run(endpoint, **arguments)
+        request = _request.get()
+        sender = get_sender_id(request.scope)
+        start = partial(threads.run, sender) if isinstance(threads, Turns) else threads.run
+        if request.method not in READ_METHODS:
+            # Whoever changes something may leave without waiting for the answer.
+            return await start(endpoint, **arguments)
+        return await _run_for(request, partial(start, endpoint, **arguments))
 
     return run
+
+
+async def _run_for(request: Request, call: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    """Run a call that only reads for as long as its client waits; its body has been read.
+
+    If the client leaves, the call is dropped if it has no thread yet, or else its statements are interrupted. Raises
+    ClientGoneError then.
+    """
+    interruptible, has_left = Interruptible(), False
+    result: Any = None
+    failure: Exception | None = None
+    async with create_task_group() as group:
+        with CancelScope() as working, let_be_interrupted(interruptible):
+
+            async def stop() -> None:
+                nonlocal has_left
+                await _wait_for_leave(request)
+                has_left = True
+                working.cancel()
+                while True:
+                    # Again and again: a statement may be about to begin.
+                    await INTERRUPTIONS.run(interruptible.interrupt)
+                    await sleep(INTERRUPT_SECONDS)
+
+            group.start_soon(stop)
+            try:
+                result = await call()
+            except Exception as error:
+                # Otherwise it would come as one of a group.
+                failure = error
+        group.cancel_scope.cancel()
+    if has_left:
+        raise ClientGoneError
+    if failure is not None:
+        raise failure
+    return result
+
+
+async def _wait_for_leave(request: Request) -> None:
+    """Wait until the client of a request has left."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

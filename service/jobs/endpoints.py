@@ -113,7 +113,7 @@ def list_jobs(
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> Response:
     """List the jobs that the sender may know of, newest first: the jobs of its owner, and all for an admin."""
-    labels = tuple(_parse_label(text) for text in label or [])
+    labels = tuple(parse_label(text) for text in label or [])
     chosen = JobFilter(
         states=tuple(dict.fromkeys(state or ())),
         labels=labels,
@@ -139,7 +139,7 @@ def list_labels(
     limit: Annotated[int, Query(ge=1, le=1000)] = 200,
 ) -> Page[LabelCount]:
     """List the labels of jobs by name and value, each with its number of jobs."""
-    after = None if cursor is None else _parse_label(cursor, "cursor")
+    after = None if cursor is None else parse_label(cursor, "cursor")
     return jobs.list_labels(name, principal, after=after, limit=limit)
 
 
@@ -245,7 +245,7 @@ def _announce(response: Response, job: JobDetail, is_new: bool) -> JobDetail:
     return job
 
 
-def _parse_label(text: str, parameter: str = "label") -> tuple[str, str]:
+def parse_label(text: str, parameter: str = "label") -> tuple[str, str]:
     name, separator, value = text.partition(":")
     if not separator:
         raise invalid_request([FieldError(parameter, f"{text!r} has no value", "name:value, such as team:ads")])

@@ -1,5 +1,6 @@
 """Jobs, events, attempts and checkpoints as the API returns them."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -30,6 +31,11 @@ class JobView(schemas.Job, frozen=True):
 
 _ROW_FIELDS = tuple(name for name in JobView.model_fields if name not in ("has_warnings", "progress"))
 _PROGRESS_FIELDS = tuple(BriefProgress.model_fields)
+
+
+def dump_rows(rows: Sequence[JobRow], waits: Mapping[str, Wait]) -> list[dict[str, Any]]:
+    """Return rows of jobs as JSON values. waits: as in `dump_page`."""
+    return json.loads(to_json([_make_item(row, waits.get(row.id)) for row in rows], inf_nan_mode="null"))
 
 
 def dump_page(rows: Sequence[JobRow], waits: Mapping[str, Wait], *, next_cursor: str | None) -> bytes:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cache, partial
@@ -31,7 +31,7 @@ from service.jobs.document import (
     resolve_job_paths,
     resolve_launcher,
 )
-from service.jobs.schemas import AttemptView, CheckpointView, EventView, JobChanges, JobDetail, dump_page
+from service.jobs.schemas import AttemptView, CheckpointView, EventView, JobChanges, JobDetail, dump_page, dump_rows
 from service.jobs.warm_start import WarmStarts, hold_source
 from service.launchers.registry import Launchers
 from service.parts import depend_on
@@ -302,11 +302,28 @@ class JobService:
     def get(self, job_id: str, principal: Principal) -> JobDetail:
         """Return a job with its document."""
         with self._database.read() as session:
-            job = get_visible_job(session, job_id, principal)
-            read_capacities = cache(self._capacity.read)
-            wait = explain_waits(session, [job], read_capacities).get(job.id)
-            place = find_place(session, job, wait, read_capacities)
-            return JobDetail.read(session, job, self._facts, wait, place)
+            return self._view_detail(session, get_visible_job(session, job_id, principal))
+
+    def view_details(self, job_ids: Sequence[str]) -> list[JobDetail]:
+        """Return the jobs with these ids that are not being deleted, with their documents, whoever may know of them."""
+        with self._database.read() as session:
+            jobs = [JobRepository(session).get(job_id) for job_id in job_ids]
+            return [self._view_detail(session, job) for job in jobs if job is not None and job.deleting_at is None]
+
+    def view_rows(self, job_ids: Sequence[str]) -> list[dict[str, Any]]:
+        """Return the rows of the jobs with these ids that are not being deleted, as JSON values of lists.
+
+        Whoever may know of them is left to the caller.
+        """
+        with self._database.read() as session:
+            rows = JobLists(session).list_by_ids(job_ids)
+            return dump_rows(rows, explain_waits(session, rows, self._capacity.read))
+
+    def _view_detail(self, session: Session, job: Job) -> JobDetail:
+        read_capacities = cache(self._capacity.read)
+        wait = explain_waits(session, [job], read_capacities).get(job.id)
+        place = find_place(session, job, wait, read_capacities)
+        return JobDetail.read(session, job, self._facts, wait, place)
 
     def list_events(self, job_id: str, principal: Principal, after: int, limit: int) -> Page[EventView]:
         """Return one page of a job's events with ids above `after`, oldest first."""

@@ -81,3 +81,27 @@ class AdvisoryLock:
                 connection.execute("SELECT pg_advisory_unlock(%s)", [LOCK_KEY])
                 connection.close()
             self._on_notify()
+
+
+def listen(
+    database: Database,
+    channel: str,
+    on_start: Callable[[], None],
+    on_notify: Callable[[str], None],
+    is_over: Callable[[], bool],
+) -> None:
+    """Call `on_notify` with the text of each notification on a channel, until `is_over` or the connection is lost.
+
+    on_start: called once notifications are received.
+    """
+    url = database.engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
+    conninfo = make_conninfo(url, connect_timeout=CONNECT_SECONDS, application_name=f"dlrm {channel}", **KEEPALIVES)
+    try:
+        with psycopg.connect(conninfo, autocommit=True) as connection:
+            connection.execute(f"LISTEN {channel}".encode())
+            on_start()
+            while not is_over():
+                for notification in connection.notifies(timeout=POLL_SECONDS, stop_after=1):
+                    on_notify(notification.payload)
+    except psycopg.Error as error:
+        log.warning("notifications_lost", channel=channel, error=str(error).strip())

@@ -32,6 +32,7 @@ from service.reports.attempt_ranges import METRIC_KINDS
 from service.reports.progress import ReportedProgress
 from service.reports.repository import LockedJob, ReportRepository, Sender
 from service.store.attempt_repository import AttemptRepository, CheckpointRepository
+from service.store.events import add_event
 from service.store.job_repository import JobRepository
 from service.store.log_parts import LAUNCH, LOG, LogPartRepository
 from service.store.models import Attempt, Event
@@ -164,7 +165,7 @@ def _store_reports(
 def _store_event(session: Session, attempt: Attempt | Sender, rank: int, report: EventReport) -> None:
     """Store an event, unless it is about removed checkpoints: there is such an event for every checkpoint."""
     if report.name != CHECKPOINTS_REMOVED:
-        session.add(_make_event(attempt, rank, report))
+        add_event(session, _make_event(attempt, rank, report))
     if rank == 0:
         record_files(session, attempt, report)
         if report.name == DECIDED:

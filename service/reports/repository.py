@@ -23,6 +23,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session
 
 from dlrm.record import EvaluationReport, StepReport
+from service.database.database import note_change
 from service.reports.attempt_ranges import AttemptRange, MetricKind, StartedAttempt, list_valid_ranges
 from service.reports.rollups import RollupRepository
 from service.store.metric_tables import EVALUATIONS, ROLLUPS, STEPS
@@ -83,6 +84,7 @@ class ReportRepository:
         self._connection.execute(_SET_POSITION, values)
 
     def set_progress(self, job_id: str, progress: dict[str, Any]) -> None:
+        note_change(self._session, job_id)
         self._connection.execute(_SET_PROGRESS, {"chosen": job_id, "progress": progress})
 
     def add_steps(self, job_id: str, attempt: int, reports: Sequence[StepReport]) -> None:

@@ -1,5 +1,6 @@
 """Lists of jobs, newest first. Each statement reads an index in its order, or few rows, however many jobs there are."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -52,6 +53,11 @@ class JobLists:
             query = select(*columns).where(JOBS.id.in_(sorted(found)[-limit:])).order_by(JOBS.id.desc())
         elif chosen.states:
             query = query.where(JOBS.state == chosen.states[0])
+        return [JobRow(*row) for row in self._session.execute(query)]
+
+    def list_by_ids(self, job_ids: Sequence[str]) -> list[JobRow]:
+        """List the jobs with these ids that are not being deleted."""
+        query = select(*get_columns(self._session)).where(JOBS.id.in_(job_ids), JOBS.deleting_at.is_(None))
         return [JobRow(*row) for row in self._session.execute(query)]
 
     def list_labels(

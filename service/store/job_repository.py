@@ -8,8 +8,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, Text, cast, delete, func, select, update
 from sqlalchemy.orm import Session
 
+from service.database.database import note_change
 from service.launchers.protocol import Capacity
 from service.reasons import RECONCILER, Reason
+from service.store.events import add_event
 from service.store.job_texts import make_text
 from service.store.models import (
     IS_WATCHED,
@@ -176,7 +178,7 @@ class JobRepository:
     def _add_event(self, job_id: str, kind: str, actor: str, message: str, **values: Any) -> None:
         """Add an event of the service itself. values: further columns; its time is now unless they have another."""
         values.setdefault("time", now())
-        self._session.add(Event(job_id=job_id, kind=kind, actor=actor, message=message, details={}, **values))
+        add_event(self._session, Event(job_id=job_id, kind=kind, actor=actor, message=message, details={}, **values))
 
     def _update_guarded(self, guard: Sequence[ColumnElement[bool]], values: dict[str, Any]) -> bool:
         """Update the job for which all of `guard` holds; return whether there is one."""
@@ -187,6 +189,7 @@ class JobRepository:
 
     def update(self, job_id: str, **values: Any) -> None:
         """Set columns of a job, whatever they were; `change_state` alone sets its state."""
+        note_change(self._session, job_id)
         self._session.execute(update(Job).where(Job.id == job_id).values(values))
 
     def set_decided(self, job_id: str, derived: list[dict[str, Any]], batch: dict[str, Any]) -> None:
@@ -221,8 +224,26 @@ class JobRepository:
         query = select(Event).where(*chosen, Event.id <= fitting[-1]).order_by(Event.id)
         return list(self._session.scalars(query)), len(ids) > len(fitting)
 
+    def find_newest_event(self) -> int:
+        """Return the id of the newest event of all jobs; 0 if there is none."""
+        return self._session.scalar(select(func.max(Event.id))) or 0
+
+    def list_new_events(self, after: int, limit: int) -> list[tuple[int, str]]:
+        """List ids and jobs of at most `limit` events of all jobs, oldest first, with ids above `after`."""
+        query = select(Event.id, Event.job_id).where(Event.id > after).order_by(Event.id).limit(limit)
+        return [(row.id, row.job_id) for row in self._session.execute(query)]
+
+    def list_events_by_ids(self, event_ids: Sequence[int]) -> list[Event]:
+        """List the events with these ids, oldest first."""
+        return list(self._session.scalars(select(Event).where(Event.id.in_(event_ids)).order_by(Event.id)))
+
+    def list_by_ids(self, job_ids: Sequence[str]) -> list[Job]:
+        """List the jobs with these ids that are not being deleted."""
+        return list(self._session.scalars(select(Job).where(Job.id.in_(job_ids), Job.deleting_at.is_(None))))
+
     def set_reason(self, job: Job, reason: Reason, message: str) -> None:
         """Set the reason of a job's state, unless that has changed since `job` was read."""
+        note_change(self._session, job.id)
         unchanged = (Job.id == job.id, Job.state == job.state)
         self._session.execute(update(Job).where(*unchanged).values(reason=reason.value, message=message))
 

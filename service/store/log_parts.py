@@ -107,6 +107,12 @@ class LogPartRepository:
         query = select(StreamPosition.rank).where(*pushed).order_by(StreamPosition.rank)
         return self._session.scalar(query.offset(node).limit(1))
 
+    def count_lines(self, job_id: str, attempt: int) -> int:
+        """Count the lines that the processes of an attempt have pushed."""
+        lines = select(func.coalesce(func.sum(StreamPosition.acknowledged_seq), 0))
+        is_own = (Attempt.job_id == job_id, Attempt.number == attempt, StreamPosition.stream.in_((LOG, LAUNCH)))
+        return self._session.scalars(lines.join(Attempt, Attempt.id == StreamPosition.attempt_id).where(*is_own)).one()
+
 
 class StoredLog(LogText):
     """A log in the database; its beginning may be gone."""

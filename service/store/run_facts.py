@@ -113,6 +113,15 @@ class RunFacts:
         with self._database.read() as session:
             return LogPartRepository(session).list_by_job(job.id)
 
+    def measure_logs(self, job: Job) -> int:
+        """Measure how much the processes of the last attempt have logged: a number that grows with each new line."""
+        if self.shares_files(job):
+            directory = RunDirectory(Path(job.run_directory)).attempt(job.num_attempts)
+            logs = [directory.launch_log, *map(directory.rank_log, range(job.world_size))]
+            return sum(log.stat().st_size for log in logs if log.exists())
+        with self._database.read() as session:
+            return LogPartRepository(session).count_lines(job.id, job.num_attempts)
+
     def list_checkpoints(self, job: Job) -> list[Checkpoint]:
         """List the complete checkpoints of a job, newest first."""
         if self.shares_files(job):

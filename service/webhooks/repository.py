@@ -45,10 +45,6 @@ class WebhookRepository:
         """Remove a webhook, with what is still to be delivered to it."""
         self._session.execute(delete(Webhook).where(Webhook.id == webhook_id))
 
-    def get_newest_event_id(self) -> int:
-        """Return the highest id of an event; 0 if there is none."""
-        return self._session.scalar(select(func.max(Event.id))) or 0
-
     def list_changes(self, webhook: Webhook, until: int, limit: int) -> list[tuple[Event, Job]]:
         """List at most `limit` changes of state that a webhook reports, of events after its last one up to `until`.
 

@@ -86,7 +86,7 @@ class WebhookSender:
 
     def _collect(self) -> None:
         with self._database.read() as session:
-            newest = WebhookRepository(session).get_newest_event_id()
+            newest = JobRepository(session).find_newest_event()
             behind = [
                 webhook.id for webhook in WebhookRepository(session).list_active() if webhook.last_event_id < newest
             ]

@@ -15,6 +15,7 @@ from service.database import Database
 from service.http.problems import conflict, forbidden, not_found
 from service.ids import new_id
 from service.parts import depend_on
+from service.store.job_repository import JobRepository
 from service.times import now
 from service.webhooks.messages import make_test
 from service.webhooks.models import Webhook
@@ -57,7 +58,7 @@ class WebhookService:
                 states=[state.value for state in new.states],
                 labels=dict(new.labels),
                 created_at=now(),
-                last_event_id=webhooks.get_newest_event_id(),
+                last_event_id=JobRepository(session).find_newest_event(),
             )
             webhooks.add(webhook)
             self._audit.record(

@@ -1,6 +1,5 @@
-// Requests to the REST API with the session's cookie, and the loop that keeps a page up to date.
+// Requests to the REST API with the session's cookie.
 
-const POLL_MILLISECONDS = 2000;
 const NEXT_PAGE = "dlrm.next-page";
 
 /** Failed request; its message is readable text. errors: fields at fault, each with a message and what would be valid. */
@@ -51,32 +50,6 @@ export function nextPage() {
   const path = sessionStorage.getItem(NEXT_PAGE) ?? "/";
   sessionStorage.removeItem(NEXT_PAGE);
   return path;
-}
-
-/** Call `update` now and every two seconds while the page is visible, until it returns false. */
-export function keepUpToDate(update) {
-  const trouble = document.getElementById("trouble");
-  let isUpdating = false;
-  const updateOnce = async () => {
-    if (document.hidden || isUpdating) return;
-    isUpdating = true;
-    try {
-      const mayContinue = await update();
-      trouble.hidden = true;
-      if (mayContinue === false) clearInterval(timer);
-    } catch (error) {
-      trouble.hidden = false;
-      trouble.textContent =
-        error instanceof ApiError ? error.message : "The service does not answer; trying again.";
-      if (error instanceof ApiError && error.status < 500 && error.status !== 429) clearInterval(timer);
-    } finally {
-      isUpdating = false;
-    }
-  };
-  const timer = setInterval(updateOnce, POLL_MILLISECONDS);
-  document.addEventListener("visibilitychange", updateOnce);
-  updateOnce();
-  return updateOnce;
 }
 
 /** Start the sign-out button, which every signed-in page has. */

@@ -12,22 +12,29 @@ export class Events {
     this.all = all;
     this.path = path;
     this.cursor = null;
+    /** Id of the newest event. */
+    this.newest = null;
     this.events = new Map();
     all.addEventListener("change", () => this.show());
   }
 
+  /** Add an event, newer than all others; `show` is yet to be called. */
+  add(event) {
+    this.events.set(event.id, event);
+    this.newest = event.id;
+  }
+
   async update() {
-    const numShown = this.events.size;
     for (;;) {
       const query = new URLSearchParams({ limit: PAGE_SIZE });
       if (this.cursor) query.set("cursor", this.cursor);
       const page = await get(`${this.path}/events?${query}`);
-      for (const event of page.items) this.events.set(event.id, event);
+      page.items.forEach((event) => this.add(event));
       // The last page has no cursor yet: it is read again until it is full.
       if (!page.next_cursor) break;
       this.cursor = page.next_cursor;
     }
-    if (this.events.size > numShown) this.show();
+    this.show();
   }
 
   /** Return the last event with this name that arrived. */

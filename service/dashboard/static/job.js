@@ -1,7 +1,7 @@
 // Page of one job: header, figures, curves, events and log, updated until the job has ended.
 import { BATCH_ADVICE, showAdvice } from "./advice.js";
 import { showAttempts, sumSeconds } from "./attempts.js";
-import { get, keepUpToDate, request, showCapacity, startHeader } from "./api.js";
+import { get, request, showCapacity, startHeader } from "./api.js";
 import { Chart } from "./charts.js";
 import { Curves } from "./curves.js";
 import { showDownloads } from "./downloads.js";
@@ -14,6 +14,7 @@ import {
 import { Log } from "./log.js";
 import { findBatch, NOISE_NAMES, NoiseCharts } from "./noise.js";
 import { showPlan } from "./plan.js";
+import { ALL, Updates } from "./updates.js";
 import { showWarnings, showYardsticks } from "./yardsticks.js";
 
 const byId = (id) => document.getElementById(id);
@@ -111,19 +112,38 @@ function showDocument(job) {
   byId("document").textContent = JSON.stringify(job.spec, null, 2);
 }
 
-async function update() {
-  const [job, checkpoints, attempts] = await Promise.all([path, `${path}/checkpoints`, `${path}/attempts`].map(get));
+let job = {};
+let checkpoints = [];
+let attempts = [];
+
+function take(name, content) {
+  // The first message of a job has all its fields, later ones those that have changed.
+  if (name === "job") job = { ...job, ...content };
+  if (name === "event") events.add(content);
+}
+
+async function update(changed) {
+  const isAll = changed.has(ALL);
+  if (isAll) job = await get(path);
+  if (isAll || changed.has("event")) {
+    const lists = await Promise.all([`${path}/checkpoints`, `${path}/attempts`].map(get));
+    [checkpoints, attempts] = lists.map((list) => list.items);
+    await showCapacity(bytes);
+  }
   showHeader(job);
-  showFigures(job, checkpoints.items[0], attempts.items);
-  showAttempts(byId("attempts"), attempts.items);
-  showFiles(job, attempts.items);
+  showFigures(job, checkpoints[0], attempts);
+  showAttempts(byId("attempts"), attempts);
+  showFiles(job, attempts);
   showYardsticks(byId("yardsticks"), job);
   if (page.hidden) showDocument(job);
   page.hidden = false;
   log ??= new Log(byId("log"), byId("rank"), path, job);
-  const version = `${job.state} ${job.num_attempts} ${checkpoints.items[0]?.step}`;
-  await Promise.all([showCurves(job), events.update(), log.update(job.num_attempts), showCapacity(bytes)]);
-  await showDownloads(byId("downloads"), path, version);
+  await Promise.all([
+    isAll || changed.has("curves") ? showCurves(job) : null,
+    isAll ? events.update() : changed.has("event") && events.show(),
+    isAll || changed.has("log") ? log.update(job.num_attempts) : null,
+  ]);
+  await showDownloads(byId("downloads"), path, `${job.state} ${job.num_attempts} ${checkpoints[0]?.step}`);
   showWarnings(byId("warnings"), job, events);
   showAdvice(byId("advice"), events.findLast(BATCH_ADVICE));
   showDerived(byId("derived"), events.findLast("decided")?.details.decisions ?? [], job.derived);
@@ -132,7 +152,8 @@ async function update() {
 }
 
 startHeader();
-const updateNow = keepUpToDate(update);
+const streamPath = () => (events.newest ? `${path}/stream?last_event_id=${events.newest}` : `${path}/stream`);
+const updates = new Updates(update, { path: streamPath, names: ["job", "event", "curves", "log"], take });
 
 async function requestAction(action) {
   try {
@@ -141,7 +162,7 @@ async function requestAction(action) {
     byId("trouble").hidden = false;
     byId("trouble").textContent = error.message;
   }
-  updateNow();
+  updates.updateNow();
 }
 
 byId("pause").addEventListener("click", () => requestAction("pause"));

@@ -1,8 +1,9 @@
 // Page of all jobs. Rows are created once and refilled at every update, so that focus and selection stay.
-import { get, keepUpToDate, showCapacity, startHeader } from "./api.js";
+import { get, showCapacity, startHeader } from "./api.js";
 import {
   ago, bytes, element, figure, labelChips, progressText, rate, reasonText, showProgress, showState,
 } from "./format.js";
+import { ALL, Updates } from "./updates.js";
 
 const PAGE_SIZE = 50;
 const MAX_SHOWN = 200;
@@ -53,11 +54,45 @@ function fillRow(parts, job) {
   parts.created.title = job.created_at;
 }
 
-async function update() {
+/** Jobs of the page by their ids. */
+let jobs = new Map();
+/** Messages that came while the list was being read, which may be older than they are. */
+let late = null;
+let hasOlder = false;
+let isCapacityOld = true;
+
+function take(name, content) {
+  if (name === "reset") return;
+  late?.push([name, content]);
+  if (name === "gone") {
+    isCapacityOld ||= jobs.delete(content.id);
+    return;
+  }
+  isCapacityOld ||= jobs.get(content.id)?.state !== content.state;
+  // Jobs older than the shown ones stay out.
+  const isShown = jobs.has(content.id) || !hasOlder || [...jobs.keys()].some((id) => id < content.id);
+  if (isShown) jobs.set(content.id, content);
+}
+
+async function readList() {
   const query = new URLSearchParams({ limit });
   if (stateFilter.value) query.set("state", stateFilter.value);
+  late = [];
   const page = await get(`/v1/jobs?${query}`);
-  const shown = page.items.map((job) => {
+  jobs = new Map(page.items.map((job) => [job.id, job]));
+  hasOlder = page.next_cursor !== null;
+  isCapacityOld = true;
+  const missed = late;
+  late = null;
+  for (const [name, content] of missed) take(name, content);
+}
+
+async function update(changed) {
+  if (changed.has(ALL) || changed.has("reset") || (hasOlder && jobs.size < PAGE_SIZE)) await readList();
+  const newest = [...jobs.values()].sort((one, other) => (one.id < other.id ? 1 : -1));
+  if (newest.length > limit) hasOlder = true;
+  for (const { id } of newest.splice(limit)) jobs.delete(id);
+  const shown = newest.map((job) => {
     if (!rows.has(job.id)) rows.set(job.id, makeRow(job));
     fillRow(rows.get(job.id), job);
     return rows.get(job.id).row;
@@ -67,14 +102,16 @@ async function update() {
   if (!isSame) body.replaceChildren(...shown);
   table.hidden = shown.length === 0;
   empty.hidden = shown.length > 0;
-  older.hidden = page.next_cursor === null || limit >= MAX_SHOWN;
-  await showCapacity(bytes);
+  older.hidden = !hasOlder || limit >= MAX_SHOWN;
+  if (isCapacityOld) await showCapacity(bytes);
+  isCapacityOld = false;
 }
 
 startHeader();
-const updateNow = keepUpToDate(update);
-stateFilter.addEventListener("change", updateNow);
+const path = () => `/v1/stream?${new URLSearchParams(stateFilter.value ? { state: stateFilter.value } : {})}`;
+const updates = new Updates(update, { path, names: ["job", "gone", "reset"], take });
+stateFilter.addEventListener("change", () => updates.restart());
 older.addEventListener("click", () => {
   limit = MAX_SHOWN;
-  updateNow();
+  updates.updateNow();
 });

@@ -1,9 +1,10 @@
 // Page of a new job: a document in TOML that the service checks, and makes a job of.
-import { ApiError, keepUpToDate, postToml, showCapacity, startHeader } from "./api.js";
+import { ApiError, postToml, showCapacity, startHeader } from "./api.js";
 import { describeFault, showCheck, showList } from "./check.js";
 import { forgetKey, getKey, loadText, saveText } from "./draft.js";
 import { bytes, element, fileSize } from "./format.js";
 import { getPreset, setPreset } from "./preset.js";
+import { Updates } from "./updates.js";
 
 const LINES_ABOVE = 3;
 const MALFORMED_LINE = /\(at line (\d+), column \d+\)/;
@@ -136,7 +137,7 @@ async function openFile() {
 }
 
 startHeader();
-keepUpToDate(() => showCapacity(bytes));
+new Updates(() => showCapacity(bytes));
 showText(loadText());
 field.addEventListener("input", noteChange);
 field.addEventListener("keydown", (event) => {

@@ -8,7 +8,7 @@ import pytest
 
 from service.http.connections import ConnectionLimits
 from service.settings import Settings
-from tests.service.api import Api, serve_api
+from tests.service.api import Api, make_document, serve_api
 from tests.service.http.server import make_app, serve_app
 from tests.service.jobs.test_jobs_api import check_problem
 from tests.service.raw import connect, get_key, make_head
@@ -138,9 +138,31 @@ def test_a_job_is_sent_again_only_once_it_has_changed(api: Api) -> None:
     assert first.status_code == 200
     assert tag != queued_tag
     # From here on the job is at rest; a queued one changes with each minute, as its expected start does.
-    assert re.fullmatch('"[0-9a-f]{32,}"', tag)
-    for given in (tag, f"W/{tag}", f'"other", {tag}', "*"):
+    assert re.fullmatch('W/"[0-9a-f]{32,}"', tag)
+    for given in (tag, tag.removeprefix("W/"), f'"other", {tag}', "*"):
         again = api.viewer.get(path, headers={"If-None-Match": given})
         assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
     assert api.viewer.head(path).headers["etag"] == tag
     assert api.viewer.get(path, headers={"If-None-Match": '"other"'}).json() == first.json()
+
+
+def test_long_answers_are_compressed_for_whoever_can_read_that(shared_api: Api) -> None:
+    for _ in range(3):
+        shared_api.submit()
+    compressed, plain = (
+        shared_api.viewer.get("/v1/jobs", headers={"Accept-Encoding": encoding}) for encoding in ("gzip", "identity")
+    )
+    assert compressed.headers["content-encoding"] == "gzip"
+    assert "Accept-Encoding" in compressed.headers["vary"]
+    assert int(compressed.headers["content-length"]) < len(plain.content) / 2
+    assert "content-encoding" not in plain.headers
+    assert compressed.json()["items"][0]["id"] == plain.json()["items"][0]["id"]
+
+
+def test_answers_with_secrets_and_streams_are_not_compressed(shared_api: Api) -> None:
+    job_id = shared_api.submit()["id"]
+    key = shared_api.admin.post("/v1/keys", json={"name": "k" * 60, "role": "viewer", "owner": "o" * 60})
+    job = shared_api.submitter.post("/v1/jobs", json=make_document(labels={f"label-{n}": "x" * 60 for n in range(20)}))
+    assert len(job.content) > 1000
+    stream = shared_api.viewer.head(f"/v1/jobs/{job_id}/stream")
+    assert not [answer for answer in (key, job, stream) if "content-encoding" in answer.headers]

@@ -1,0 +1,124 @@
+// The loop that keeps a page up to date: through a stream of the service, or by asking again where that fails.
+import { ApiError } from "./api.js";
+
+const POLL_MILLISECONDS = 2000;
+/** Time after which a page that asks again tries the stream once more. */
+const STREAM_MILLISECONDS = 60_000;
+const AWAY = "The service does not answer; trying again.";
+/** Name of what has changed where that is not known: everything. */
+export const ALL = "all";
+
+/** Keep a page up to date while it is visible.
+ *
+ * update: called with the set of what has changed since its last call, names of messages or ALL; it returns false once
+ * nothing will change any more. stream: its path, a function; the names of its messages; and `take`, which gets each
+ * message before `update` is called: its name, content and id. Without a stream the page asks every two seconds. */
+export class Updates {
+  constructor(update, stream = null) {
+    this.trouble = document.getElementById("trouble");
+    this.update = update;
+    this.stream = stream;
+    this.changed = new Set([ALL]);
+    this.source = null;
+    this.poll = null;
+    this.isUpdating = false;
+    this.isOver = false;
+    document.addEventListener("visibilitychange", () => (document.hidden ? this.#disconnect() : this.restart()));
+    this.restart();
+  }
+
+  /** Look at everything now, and open the stream anew. */
+  restart() {
+    this.#disconnect();
+    this.updateNow();
+  }
+
+  /** Look at everything now. */
+  updateNow() {
+    this.#note(ALL);
+  }
+
+  #note(name) {
+    this.changed.add(name);
+    // After all messages that have come together.
+    setTimeout(() => this.#run());
+  }
+
+  async #run() {
+    if (document.hidden || this.isUpdating || this.isOver || this.changed.size === 0) return;
+    const changed = this.changed;
+    this.changed = new Set();
+    this.isUpdating = true;
+    let pause = 0;
+    try {
+      if ((await this.update(changed)) === false) this.#stop();
+      this.trouble.hidden = true;
+    } catch (error) {
+      this.trouble.hidden = false;
+      this.trouble.textContent = error instanceof ApiError ? error.message : AWAY;
+      if (error instanceof ApiError && error.status < 500 && error.status !== 429) this.#stop();
+      changed.forEach((name) => this.changed.add(name));
+      pause = POLL_MILLISECONDS;
+    } finally {
+      this.isUpdating = false;
+      if (this.changed.size) setTimeout(() => this.#run(), pause);
+      // Only now, so that the stream begins where this look has ended.
+      if (this.source === null && this.poll === null) this.#connect();
+    }
+  }
+
+  #connect() {
+    if (this.isOver || document.hidden) return;
+    if (this.stream === null) {
+      this.#startPolling();
+      return;
+    }
+    const source = new EventSource(this.stream.path());
+    this.source = source;
+    source.addEventListener("open", () => this.#stopPolling());
+    source.addEventListener("error", () => {
+      if (source !== this.source) return;
+      // The browser opens it again by itself, unless the service or a proxy has refused it.
+      if (source.readyState === EventSource.CLOSED) setTimeout(() => this.#reopen(source), STREAM_MILLISECONDS);
+      this.#startPolling();
+      this.updateNow();
+    });
+    for (const name of this.stream.names) {
+      source.addEventListener(name, (message) => {
+        if (source !== this.source) return;
+        this.stream.take(name, JSON.parse(message.data), message.lastEventId);
+        this.#note(name);
+      });
+    }
+    source.addEventListener("end", () => {
+      this.#disconnect();
+      // Something may come late, such as the last lines of a log.
+      this.#startPolling();
+      this.updateNow();
+    });
+  }
+
+  #reopen(source) {
+    if (source === this.source) this.restart();
+  }
+
+  #startPolling() {
+    this.poll ??= setInterval(() => this.updateNow(), POLL_MILLISECONDS);
+  }
+
+  #stopPolling() {
+    clearInterval(this.poll);
+    this.poll = null;
+  }
+
+  #disconnect() {
+    this.source?.close();
+    this.source = null;
+    this.#stopPolling();
+  }
+
+  #stop() {
+    this.isOver = true;
+    this.#disconnect();
+  }
+}

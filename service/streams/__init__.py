@@ -1,0 +1,1 @@
+"""Server-sent events: what happens to one job, and to the jobs of the list."""
