@@ -39,6 +39,7 @@ from service.http.request_body import BodyGuard, BodyLimits
 from service.http.request_guard import RequestGuard
 from service.http.request_log import RequestIds, RequestLog
 from service.jobs.deletion import DeletionService
+from service.jobs.endpoints import labels_router
 from service.jobs.endpoints import router as jobs_router
 from service.jobs.service import JobService
 from service.keys.endpoints import router as keys_router
@@ -116,6 +117,7 @@ def create_app(settings: Settings) -> FastAPI:
     add_problem_handlers(app, settings.state_directory)
     for router in (
         jobs_router,
+        labels_router,
         plans_router,
         reports_router,
         keys_router,

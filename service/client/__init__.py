@@ -27,6 +27,7 @@ from service.schemas import (
     Event,
     Job,
     JobDetails,
+    LabelCount,
     LoginLink,
     LogPart,
     Metric,

@@ -22,6 +22,7 @@ from tests.service.keys.holders import create_key, expire_key, get_key, list_key
 EVERY_ENDPOINT = [
     ("GET", "/v1/jobs", "viewer"),
     ("GET", "/v1/jobs/job_0", "viewer"),
+    ("GET", "/v1/labels", "viewer"),
     ("GET", "/v1/jobs/job_0/events", "viewer"),
     ("GET", "/v1/jobs/job_0/attempts", "viewer"),
     ("GET", "/v1/jobs/job_0/metrics", "viewer"),
