@@ -17,10 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+from sqlalchemy import delete
 
 from benchmarks.service_load import Connection, Result, make_service
 from service.database import Database
 from service.database.migrate import migrate
+from service.keys.models import ApiKey
 from service.store.filters import JobFilter
 from service.store.job_lists import JobLists
 from service.store.states import JobState
@@ -152,6 +154,9 @@ def fill(directory: Path, arguments: argparse.Namespace) -> tuple[str, str]:
     directory.joinpath("state").mkdir(mode=0o700, parents=True, exist_ok=True)
     database = Database(arguments.database_url or f"sqlite:///{directory}/state/service.sqlite3")
     migrate(database)
+    with database.write() as session:
+        # The service makes an admin key at a start where there is none.
+        session.execute(delete(ApiKey))
     ids = [_find_newest(database, state) for state in (JobState.RUNNING, JobState.QUEUED)]
     if None in ids:
         start = time.perf_counter()

@@ -98,7 +98,7 @@ class Client:
     ) -> Iterator[Job]:
         """Yield all jobs that match the filters, newest first.
 
-        state: one, or several of which a job has one. label: written `key:value`; of several, a job has all.
+        state: one or several; one must match. label: written `key:value`, one or several; all must match.
         created_after, created_before: earliest time of submission, and the one before which it was. finished_after,
         finished_before: the same of its end. search: part of the name, the owner, the id or the value of a label.
         """

@@ -100,9 +100,9 @@ def upgrade() -> None:
     columns = ["state", "launcher", "priority", "created_at", "id", "is_held", "restarts_at", "owner"]
     op.create_index("ix_jobs_queue", "jobs", columns)
     op.create_index("ix_jobs_finished_at", "jobs", ["finished_at"])
-    watched = sa.text("state IN ('CANCELLING', 'PAUSING', 'RECOVERING', 'RUNNING', 'STARTING')")
+    watched = sa.text("state NOT IN ('CANCELLED', 'FAILED', 'PAUSED', 'QUEUED', 'SUCCEEDED')")
     op.create_index("ix_jobs_watched", "jobs", ["launcher"], sqlite_where=watched, postgresql_where=watched)
-    active = sa.text("state IN ('RUNNING', 'STARTING')")
+    active = sa.text("state NOT IN ('FAILED', 'STOPPED', 'SUCCEEDED')")
     op.create_index("ix_attempts_active", "attempts", ["lease_token"], sqlite_where=active, postgresql_where=active)
     _make_texts(connection)
 
@@ -172,7 +172,7 @@ def _list_texts(connection: sa.Connection) -> Iterator[dict[str, str]]:
 
 
 def _index_texts(connection: sa.Connection) -> None:
-    """Index the trigrams of the texts, if this server has the extension for that, and this user may add it."""
+    """Index the trigrams of the texts if this server has the extension, and this user may add it."""
     try:
         with connection.begin_nested():
             for statement in POSTGRESQL_TEXT_INDEX:
