@@ -172,7 +172,7 @@ def _list_texts(connection: sa.Connection) -> Iterator[dict[str, str]]:
 
 
 def _index_texts(connection: sa.Connection) -> None:
-    """Index the trigrams of the texts if this server has the extension, and this user may add it."""
+    """Make the index of texts if this server has the extension for it, and this user may add that."""
     try:
         with connection.begin_nested():
             for statement in POSTGRESQL_TEXT_INDEX:
