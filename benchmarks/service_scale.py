@@ -152,6 +152,8 @@ def _print(line: str) -> None:
 def fill(directory: Path, arguments: argparse.Namespace) -> tuple[str, str]:
     """Fill the database, unless it has jobs; return the ids of the running job and of the last one of the queue."""
     directory.joinpath("state").mkdir(mode=0o700, parents=True, exist_ok=True)
+    for stale in directory.glob("ready-*.json"):
+        stale.unlink()
     database = Database(arguments.database_url or f"sqlite:///{directory}/state/service.sqlite3")
     migrate(database)
     with database.write() as session:
