@@ -80,7 +80,8 @@ def test_a_list_reads_about_as_many_jobs_as_it_returns(full_database: Database) 
     for name, chosen in FILTERS.items():
         for owner in (None, "alice", "bob", "nobody"):
             num_rows = count_rows_of_list(full_database, chosen, owner)
-            assert num_rows < 4000, f"{name}, {owner}: {num_rows}"
+            # The steps of a plan of PostgreSQL each count the rows that they pass on.
+            assert num_rows < NUM_JOBS / 3, f"{name}, {owner}: {num_rows}"
 
 
 @pytest.mark.slow
