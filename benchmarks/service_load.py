@@ -199,7 +199,7 @@ def make_step_line(seq: int) -> str:
 
 def make_service(directory: Path, database_url: str | None) -> ServiceProcess:
     """Make a service whose jobs hold no cores and run `sleep`."""
-    (directory / "data").mkdir()
+    (directory / "data").mkdir(exist_ok=True)
     (directory / "data" / "day_0.tsv").write_text("0\t" + "\t".join(["1"] * 39) + "\n")
     trainer = directory / "python"
     trainer.write_text(f"#!/bin/sh\nexec sleep {10 * WAIT_SECONDS:.0f}\n")

@@ -17,10 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+from sqlalchemy import delete
 
 from benchmarks.service_load import Connection, Result, make_service
 from service.database import Database
 from service.database.migrate import migrate
+from service.keys.models import ApiKey
 from service.store.filters import JobFilter
 from service.store.job_lists import JobLists
 from service.store.states import JobState
@@ -51,7 +53,7 @@ def list_kinds(long_job: str, waiting_job: str) -> list[Kind]:
         Kind("jobs with a label", "/v1/jobs?label=sweep:sweep-3"),
         Kind("text that few jobs have", "/v1/jobs?q=weep-77"),
         Kind("text that no job has", "/v1/jobs?q=nothing-like-it"),
-        Kind("labels", "/v1/jobs/labels?name=sweep&limit=50"),
+        Kind("labels", "/v1/labels?name=sweep&limit=50"),
         Kind("running job", job),
         Kind("waiting job", f"/v1/jobs/{waiting_job}"),
         Kind("events", f"{job}/events"),
@@ -148,6 +150,35 @@ def _print(line: str) -> None:
     print(line, flush=True)  # noqa: T201
 
 
+def fill(directory: Path, arguments: argparse.Namespace) -> tuple[str, str]:
+    """Fill the database, unless it has jobs; return the ids of the running job and of the last one of the queue."""
+    directory.joinpath("state").mkdir(mode=0o700, parents=True, exist_ok=True)
+    for stale in directory.glob("ready-*.json"):
+        stale.unlink()
+    database = Database(arguments.database_url or f"sqlite:///{directory}/state/service.sqlite3")
+    migrate(database)
+    with database.write() as session:
+        # The service makes an admin key at a start where there is none.
+        session.execute(delete(ApiKey))
+    ids = [_find_newest(database, state) for state in (JobState.RUNNING, JobState.QUEUED)]
+    if None in ids:
+        start = time.perf_counter()
+        seed(database, arguments.jobs, arguments.steps)
+        _print(f"{arguments.jobs:,} jobs in {time.perf_counter() - start:.0f} s")
+        ids = [_find_newest(database, state) for state in (JobState.RUNNING, JobState.QUEUED)]
+    database.close()
+    running, waiting = ids
+    assert running is not None
+    assert waiting is not None
+    return running, waiting
+
+
+def _find_newest(database: Database, state: JobState) -> str | None:
+    with database.read() as session:
+        found = JobLists(session).list_page(JobFilter(states=(state,)), visible_owner=None, before=None, limit=1)
+    return found[0].id if found else None
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=100_000)
@@ -157,24 +188,16 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0, help="length of a run of the mix")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--no-curve", action="store_true", help="leave the curve of the long job out")
+    parser.add_argument("--directory", type=Path, help="keeps the database, for a further run (default: temporary)")
     parser.add_argument("--database-url", help="an empty database (default: SQLite in a temporary directory)")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        directory = Path(name)
-        directory.joinpath("state").mkdir(mode=0o700)
-        database = Database(arguments.database_url or f"sqlite:///{directory}/state/service.sqlite3")
-        migrate(database)
-        start = time.perf_counter()
-        long_job = seed(database, arguments.jobs, arguments.steps)
-        with database.read() as session:
-            queued = JobFilter(states=(JobState.QUEUED,))
-            waiting = JobLists(session).list_page(queued, visible_owner=None, before=None, limit=1)
-        database.close()
-        _print(f"{arguments.jobs:,} jobs in {time.perf_counter() - start:.0f} s")
+        directory = arguments.directory or Path(name)
+        long_job, waiting_job = fill(directory, arguments)
         service = make_service(directory, arguments.database_url)
         service.environment |= HURRY
         kinds = [
-            kind for kind in list_kinds(long_job, waiting[0].id) if not (arguments.no_curve and kind.name == "curve")
+            kind for kind in list_kinds(long_job, waiting_job) if not (arguments.no_curve and kind.name == "curve")
         ]
         with service:
             asyncio.run(measure(service, kinds, arguments))

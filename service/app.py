@@ -48,6 +48,7 @@ from service.http.request_body import BodyGuard, BodyLimits
 from service.http.request_guard import RequestGuard
 from service.http.request_log import RequestIds, RequestLog
 from service.jobs.deletion import DeletionService
+from service.jobs.endpoints import labels_router
 from service.jobs.endpoints import router as jobs_router
 from service.jobs.service import JobService
 from service.keys.endpoints import router as keys_router
@@ -155,6 +156,7 @@ def create_app(settings: Settings) -> FastAPI:
     for router in (
         streams_router,
         jobs_router,
+        labels_router,
         plans_router,
         reports_router,
         files_router,

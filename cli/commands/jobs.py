@@ -27,12 +27,15 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 
 def jobs(
     state: Annotated[
-        str | None, typer.Option(help="Only jobs in this state, such as RUNNING.", show_default=False)
+        list[str] | None,
+        typer.Option(help="Only jobs in this state, such as RUNNING; may be repeated.", show_default=False),
     ] = None,
     label: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            help="Only jobs with this label, such as team:ads.", show_default=False, autocompletion=complete_labels
+            help="Only jobs with this label, such as team:ads; may be repeated.",
+            show_default=False,
+            autocompletion=complete_labels,
         ),
     ] = None,
     owner: Annotated[str | None, typer.Option(help="Only jobs of this owner; for admins.", show_default=False)] = None,
@@ -42,7 +45,9 @@ def jobs(
     until: Annotated[str | None, typer.Option(help="Only jobs submitted before then.", show_default=False)] = None,
     search: Annotated[
         str | None,
-        typer.Option(help="Only jobs with this text in the name, the id or a label's value.", show_default=False),
+        typer.Option(
+            help="Only jobs with this text in the name, the owner, the id or a label's value.", show_default=False
+        ),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Largest number of jobs to list.")] = 20,
     as_json: AsJson = False,

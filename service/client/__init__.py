@@ -37,6 +37,7 @@ from service.schemas import (
     Event,
     Job,
     JobDetails,
+    LabelCount,
     LoginLink,
     LogMatch,
     LogPart,

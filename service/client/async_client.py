@@ -141,6 +141,7 @@ class AsyncClient:
     submit = _awaited(Client.submit)
     plan = _awaited(Client.plan)
     jobs = _iterated(Client.jobs)
+    labels = _iterated(Client.labels)
     job = _awaited(Client.job)
     me = _awaited(Client.me)
     edit = _awaited(Client.edit)

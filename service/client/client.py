@@ -36,6 +36,7 @@ from service.schemas import (
     Event,
     Job,
     JobDetails,
+    LabelCount,
     LoginLink,
     LogMatch,
     LogMatches,
@@ -102,18 +103,21 @@ class Client:
     def jobs(
         self,
         *,
-        state: str | None = None,
-        label: str | None = None,
+        state: str | Sequence[str] | None = None,
+        label: str | Sequence[str] | None = None,
         name: str | None = None,
         owner: str | None = None,
         created_after: datetime | None = None,
         created_before: datetime | None = None,
+        finished_after: datetime | None = None,
+        finished_before: datetime | None = None,
         search: str | None = None,
     ) -> Iterator[Job]:
         """Yield all jobs that match the filters, newest first.
 
-        label: written `key:value`. created_after, created_before: earliest time of submission, and the one before which
-        it was. search: part of the name, of the id, or of the value of a label.
+        state: one or several; one must match. label: written `key:value`, one or several; all must match.
+        created_after, created_before: earliest time of submission, and the one before which it was. finished_after,
+        finished_before: the same of its end. search: part of the name, the owner, the id or the value of a label.
         """
         return self._list_items(
             "/v1/jobs",
@@ -124,8 +128,17 @@ class Client:
             owner=owner,
             created_after=created_after and created_after.isoformat(),
             created_before=created_before and created_before.isoformat(),
+            finished_after=finished_after and finished_after.isoformat(),
+            finished_before=finished_before and finished_before.isoformat(),
             q=search,
         )
+
+    def labels(self, name: str | None = None) -> Iterator[LabelCount]:
+        """Yield the labels of jobs, by name and value, each with its number of jobs.
+
+        name: only the values of this label; all labels if omitted.
+        """
+        return self._list_items("/v1/labels", Page[LabelCount], name=name)
 
     def job(self, job_id: str) -> JobDetails:
         return self._get(JobDetails, f"/v1/jobs/{job_id}")

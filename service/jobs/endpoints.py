@@ -23,6 +23,7 @@ from service.store.filters import JobFilter
 from service.store.states import JobState
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=ApiRoute)
+labels_router = APIRouter(prefix="/v1/labels", tags=["jobs"], route_class=ApiRoute)
 
 SUBMISSIONS = Turns("submissions", 2, share=1, max_waiting=200, waiting_share=50)
 """Threads that check job documents: a document may name many files."""
@@ -129,7 +130,7 @@ def list_jobs(
     return Response(page, media_type=JSON)
 
 
-@router.get("/labels", dependencies=[LongList])
+@labels_router.get("", dependencies=[LongList])
 @runs_in(LISTS)
 def list_labels(
     jobs: Jobs,

@@ -37,7 +37,7 @@ class JobLists:
             conditions.append(JOBS.owner == visible_owner)
         query = select(*columns).where(*conditions)
         job_id, labels = JOBS.id, list(chosen.labels)
-        if labels and not self._are_states_rare(chosen):
+        if labels and not self._is_choice_small(chosen, visible_owner):
             # The index of the labels has the jobs of one in order.
             name, value = labels.pop()
             query = query.join(JobLabel.__table__, LABELS.job_id == JOBS.id)
@@ -97,8 +97,11 @@ class JobLists:
             conditions.append(JOBS.id.in_(ids) if self._are_few(ids) else contains(chosen.text))
         return conditions
 
-    def _are_states_rare(self, chosen: JobFilter) -> bool:
-        """Whether few jobs have the states of a filter; False if it has none."""
+    def _is_choice_small(self, chosen: JobFilter, visible_owner: str | None) -> bool:
+        """Whether few jobs have the owner, or few have the states, of a choice; False if it has neither."""
+        owner = chosen.owner or visible_owner
+        if owner is not None and self._are_few(select(JOBS.id).where(JOBS.owner == owner)):
+            return True
         return bool(chosen.states) and all(
             self._are_few(select(JOBS.id).where(JOBS.state == state)) for state in chosen.states
         )

@@ -199,7 +199,7 @@ class JobRepository:
         document.resolved = {**resolved, "job": {**resolved["job"], "batch": batch}, "derived": derived}
 
     def set_metrics(self, job: Job, metrics: Mapping[str, float | None], *, has_warnings: bool) -> None:
-        """Record the metrics of an outcome. The AUC and speed of the outcome, if any, replace those of the progress.
+        """Record the metrics of an outcome; its AUC and speed, if any, replace the figures of the progress.
 
         has_warnings: whether the metrics say something against the model.
         """

@@ -38,7 +38,7 @@ def select_containing(session: Session, text: str) -> Select[str]:
 
 
 def contains(text: str) -> ColumnElement[bool]:
-    """Return the condition that a job contains a text, for a query that looks at few jobs."""
+    """Return the condition on jobs with a text, for queries of few jobs."""
     is_found = _TEXTS.text.contains(_make_needle(text), autoescape=True)
     # The offset keeps PostgreSQL from reading all texts first.
     return exists(select(_TEXTS.id).where(_TEXTS.job_id == JOBS.id, is_found).offset(0))

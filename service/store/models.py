@@ -10,14 +10,15 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from service.database import Base
 from service.database.base import ForeignText, SerialId
-from service.store.states import ACTIVE_STATES, WATCHED
+from service.store.states import ACTIVE_STATES, WATCHED, AttemptState, JobState
 
 
-def _is_one_of(states: Collection[StrEnum]) -> str:
-    return f"state IN ({', '.join(repr(state.value) for state in sorted(states))})"
+def _exclude(states: Collection[StrEnum]) -> str:
+    """Return the condition that a state is none of these; for `IN`, SQLite would not use an index with a condition."""
+    return f"state NOT IN ({', '.join(repr(state.value) for state in sorted(states))})"
 
 
-_WATCHED, _ACTIVE = _is_one_of(WATCHED), _is_one_of(ACTIVE_STATES)
+_WATCHED, _ACTIVE = _exclude(frozenset(JobState) - WATCHED), _exclude(frozenset(AttemptState) - ACTIVE_STATES)
 
 
 class Job(Base):

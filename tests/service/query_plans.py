@@ -91,6 +91,14 @@ def _list_parts(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from _list_parts(part)
 
 
+def explain(database: Database, statement: Statement) -> str:
+    """Return the plan of a statement as text."""
+    words = "EXPLAIN QUERY PLAN" if database.is_sqlite else "EXPLAIN"
+    with database.engine.connect() as connection:
+        rows = connection.exec_driver_sql(f"{words} {statement.sql}", statement.parameters)
+        return "\n".join(str(row[-1]) for row in rows)
+
+
 def check_plans(database: Database, statements: list[Statement], tables: tuple[str, ...] = LARGE_TABLES) -> None:
     """Assert that no statement reads the whole of one of `tables`, and that there are any statements."""
     assert statements

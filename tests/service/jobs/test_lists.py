@@ -4,11 +4,15 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import httpx
 import pytest
+from sqlalchemy import func, select
 
+from service.access.principal import Role
 from service.store.job_rows import MAX_MESSAGE_CHARACTERS
-from service.store.models import Job, JobDocument
-from tests.service.api import Api
+from service.store.job_texts import select_containing
+from service.store.models import Job, JobDocument, JobText
+from tests.service.api import Api, make_document
 from tests.service.databases import on_both_databases
 from tests.service.jobs.test_jobs_api import check_problem
 
@@ -156,3 +160,67 @@ def test_the_final_figures_of_a_job_are_in_the_list(live_api: Api) -> None:
     (item,) = live_api.viewer.get("/v1/jobs").json()["items"]
     assert (item["progress"]["auc"], job["metrics"]["auc"]) == (0.75, 0.75)
     assert item["has_warnings"] == job["has_warnings"] == bool(job["warnings"])
+
+
+def test_jobs_are_found_by_the_time_of_their_end(api: Api) -> None:
+    ids = {name: api.submit(name=name)["id"] for name in ("early", "late", "waiting")}
+    ended = [
+        datetime.fromisoformat(api.submitter.post(f"/v1/jobs/{ids[name]}/cancel").json()["finished_at"])
+        for name in ("early", "late")
+    ]
+    assert find(api, finished_after=ended[0].isoformat()) == {"early", "late"}
+    assert find(api, finished_after=ended[1].isoformat()) == {"late"}
+    assert find(api, finished_before=ended[1].isoformat()) == {"early"}
+    assert find(api, finished_before=ended[1].isoformat(), label="behaviour:wait", q="late") == set()
+
+
+def test_what_many_jobs_have_is_found_as_what_few_have(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    queries: list[dict[str, Any]] = [
+        {"q": "feed"},
+        {"q": "feed", "label": ["team:feed", "behaviour:wait"]},
+        {"state": ["QUEUED", "CANCELLED"], "label": "team:feed", "q": "fe"},
+        {"label": "team:feed", "finished_before": "2100-01-01"},
+    ]
+    for number, labels in enumerate(({"team": "feed"}, {"team": "ads"}, {"team": "feed", "place": "feed"})):
+        job = api.submit(name=f"job-{number}", labels={"behaviour": "wait", **labels})
+        if number:
+            api.submitter.post(f"/v1/jobs/{job['id']}/cancel")
+    expected = [{"job-0", "job-2"}, {"job-0", "job-2"}, {"job-0", "job-2"}, {"job-2"}]
+    assert [find(api, **query) for query in queries] == expected
+    monkeypatch.setattr("service.store.job_lists.FEW", 0)
+    assert [find(api, **query) for query in queries] == expected
+
+
+def test_labels_are_listed_with_the_number_of_jobs_that_the_sender_may_see(api: Api) -> None:
+    for labels in ({"team": "ads"}, {"team": "ads", "stage": "a:b"}, {"team": "feed"}):
+        api.submit(labels=labels)
+    api.admin.post("/v1/jobs", json=make_document(labels={"team": "ads"}))
+    other = api.make_client(api.services.keys.create("other", Role.SUBMITTER, owner="others").key)
+    other.post("/v1/jobs", json=make_document(labels={"team": "secret"}))
+
+    def list_labels(client: httpx.Client, **params: Any) -> list[tuple[str, str, int]]:
+        page = client.get("/v1/labels", params=params).raise_for_status().json()
+        assert page["next_cursor"] is None
+        return [(item["name"], item["value"], item["num_jobs"]) for item in page["items"]]
+
+    own = [("stage", "a:b", 1), ("team", "ads", 3), ("team", "feed", 1)]
+    assert list_labels(api.viewer) == own
+    assert list_labels(api.viewer, limit=1, name="stage") == own[:1]
+    assert list_labels(other) == [("team", "secret", 1)]
+    assert list_labels(api.admin, name="team") == [*own[1:], ("team", "secret", 1)]
+    first = api.viewer.get("/v1/labels", params={"limit": 1}).json()
+    assert first["next_cursor"] == "stage:a:b"
+    rest = api.viewer.get("/v1/labels", params={"cursor": "stage:a:b"}).json()["items"]
+    assert [item["value"] for item in rest] == ["ads", "feed"]
+    assert check_problem(api.viewer.get("/v1/labels?cursor=team"), 422, "invalid-request")
+
+
+def test_a_deleted_job_is_not_found_by_its_text_any_more(api: Api) -> None:
+    job_id = api.submit(name="doomed")["id"]
+    api.submitter.post(f"/v1/jobs/{job_id}/cancel")
+    assert api.submitter.delete(f"/v1/jobs/{job_id}").status_code == 202
+    api.services.deletions.finish_deletions()
+    assert find(api, q="doomed") == set()
+    with api.services.database.read() as session:
+        assert session.scalar(select(func.count()).select_from(JobText)) == 0
+        assert session.scalar(select_containing(session, "doomed")) is None

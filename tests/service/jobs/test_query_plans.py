@@ -1,5 +1,6 @@
 """Whatever is asked of many jobs, an index has the answer."""
 
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from itertools import combinations
@@ -10,7 +11,7 @@ import pytest
 from service.settings import Settings
 from tests.service.api import Api, serve_api
 from tests.service.databases import on_both_databases
-from tests.service.query_plans import check_plans, record_statements
+from tests.service.query_plans import check_plans, explain, record_statements
 from tests.service.seeding import INTERVAL, OWNERS, START, seed
 
 pytestmark = on_both_databases
@@ -51,7 +52,7 @@ def test_every_request_about_jobs_uses_an_index(full_api: Api) -> None:
     paths = [
         *(f"/v1/jobs/{job_id}" for job_id in (long_job, waiting[0]["id"])),
         *(f"/v1/jobs/{long_job}/{part}" for part in ("events", "attempts", "checkpoints")),
-        *("/v1/jobs/labels", "/v1/jobs/labels?name=team&cursor=team:ads", "/v1/capacity"),
+        *("/v1/labels", "/v1/labels?name=team&cursor=team:ads", "/v1/capacity"),
     ]
     requests: list[tuple[str, dict[str, Any]]] = [(path, {}) for path in paths] + [
         ("/v1/jobs", query) for query in list_queries()
@@ -70,3 +71,6 @@ def test_every_round_uses_an_index(full_api: Api) -> None:
     with record_statements(services.database) as statements:
         assert services.control.run_once()
     check_plans(services.database, statements)
+    plans = "\n".join(explain(services.database, statement) for statement in statements)
+    # What runs has indexes of its own, however many jobs have ended.
+    assert {"ix_jobs_watched", "ix_attempts_active"} <= set(re.findall(r"\bix_\w+", plans))

@@ -23,6 +23,7 @@ EVERY_ENDPOINT = [
     ("GET", "/v1/jobs/job_0", "viewer"),
     ("GET", "/v1/jobs/job_0/stream", "viewer"),
     ("GET", "/v1/stream", "viewer"),
+    ("GET", "/v1/labels", "viewer"),
     ("GET", "/v1/jobs/job_0/events", "viewer"),
     ("GET", "/v1/jobs/job_0/attempts", "viewer"),
     ("GET", "/v1/jobs/job_0/metrics", "viewer"),

@@ -92,9 +92,9 @@ def upgrade() -> None:
     op.drop_index("ix_jobs_queue", "jobs")
     columns = ["state", "launcher", "priority", "created_at", "id", "is_held", "restarts_at", "owner"]
     op.create_index("ix_jobs_queue", "jobs", columns)
-    watched = sa.text("state IN ('CANCELLING', 'PAUSING', 'RECOVERING', 'RUNNING', 'STARTING')")
+    watched = sa.text("state NOT IN ('CANCELLED', 'FAILED', 'PAUSED', 'QUEUED', 'SUCCEEDED')")
     op.create_index("ix_jobs_watched", "jobs", ["launcher"], sqlite_where=watched, postgresql_where=watched)
-    active = sa.text("state IN ('RUNNING', 'STARTING')")
+    active = sa.text("state NOT IN ('FAILED', 'STOPPED', 'SUCCEEDED')")
     op.create_index("ix_attempts_active", "attempts", ["lease_token"], sqlite_where=active, postgresql_where=active)
     _make_texts(connection)
 
