@@ -22,7 +22,7 @@ from typing import Any
 
 from cli.demo.service_process import run_service
 from dlrm.record import RunDirectory
-from service.client import Client, Job
+from service.client import Client, JobDetails
 
 NUM_ROWS = 20_000
 STAGES = ("queued", "process", "interpreter", "preparation", "ranks", "building", "step")
@@ -61,7 +61,7 @@ def measure(client: Client, directory: Path, number: int, num_workers: int) -> d
     return stages | {"total": times[-1] - times[0]}
 
 
-def list_times(client: Client, job: Job) -> list[float]:
+def list_times(client: Client, job: JobDetails) -> list[float]:
     """List the times between which the stages lie."""
     scheduled = next(event for event in client.events(job.id) if event.to_state == "STARTING")
     (attempt,) = client.attempts(job.id)

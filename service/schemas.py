@@ -146,7 +146,9 @@ class LabelCount(Answer, frozen=True):
     """Label that jobs have."""
 
     name: str
+    """Name of the label."""
     value: str
+    """Value of the label."""
     num_jobs: int
     """Number of jobs with this label that the sender may know of."""
 
@@ -319,6 +321,7 @@ class MetricPage(Page[Metric], frozen=True):
     """
 
     starts: list[AttemptStart] = []
+    """Starts of all attempts of the job, oldest first."""
     are_steps_removed: bool = False
     """Whether retention has removed the reports of steps, so that the job's curves alone are left of them."""
 
@@ -331,7 +334,9 @@ class Curve(Answer, frozen=True):
     mean: list[float | None] | None = None
     """Mean over the reported steps of each point; absent, as the next two, if each point is one step."""
     min: list[float | None] | None = None
+    """Smallest value of each point."""
     max: list[float | None] | None = None
+    """Largest value of each point."""
 
 
 class CurvePoints(Answer, frozen=True):
@@ -447,8 +452,11 @@ class LogMatches(Answer, frozen=True):
     """Lines of a part of a log that contain a text, in their order."""
 
     attempt: int | None = None
+    """Number of the attempt, counted from 1."""
     rank: int | Literal["launch"]
+    """Rank whose log it is, or `launch`."""
     items: list[LogMatch]
+    """Lines that contain the text."""
     next_offset: int
     """Offset in bytes from which to search on."""
     complete: bool
@@ -655,8 +663,11 @@ class DueJob(Answer, frozen=True):
     """Job that a rule of retention chooses."""
 
     id: str
+    """Id of the job."""
     owner: str
+    """Owner of the job."""
     finished_at: datetime
+    """Time at which the job has ended."""
     reason: str
     """Rule: `age`, `count` or `bytes`."""
     num_bytes: int | None = None

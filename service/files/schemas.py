@@ -1,11 +1,10 @@
 """Artifacts as the API returns them."""
 
-from pydantic import BaseModel
-
-from service.schemas import Artifact
+from service.schemas import Answer, Artifact
 
 
-class ArtifactList(BaseModel):
+class ArtifactList(Answer, frozen=True):
     """Artifacts of a job, or the files of one."""
 
     items: list[Artifact]
+    """Artifacts, kind by kind; or the files of the one that was asked for."""

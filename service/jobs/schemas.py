@@ -27,6 +27,7 @@ class JobView(schemas.Job, frozen=True):
     """A job as lists show it."""
 
     state: JobState
+    """State of the job."""
 
 
 _ROW_FIELDS = tuple(name for name in JobView.model_fields if name not in ("has_warnings", "progress"))

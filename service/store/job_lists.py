@@ -90,7 +90,7 @@ class JobLists:
         if chosen.created_before is not None:
             conditions.append(JOBS.created_at < chosen.created_before)
         if finished := _limit_finish(chosen):
-            ids = select(JOBS.id).where(*finished)
+            ids = select(JOBS.id).where(JOBS.deleting_at.is_(None), *finished)
             conditions += [JOBS.id.in_(ids)] if self._are_few(ids) else finished
         if chosen.text is not None:
             ids = select_containing(self._session, chosen.text)

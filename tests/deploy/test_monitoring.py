@@ -44,7 +44,7 @@ def expressions() -> list[str]:
 def test_every_metric_and_label_of_the_board_and_the_alerts_exists(live_api: Api, expressions: list[str]) -> None:
     job = live_api.submit(labels={"behaviour": "crash_once"})
     live_api.wait_for(job["id"], "SUCCEEDED")
-    families = list(text_string_to_metric_families(live_api.anonymous.get("/metrics").text))
+    families = list(text_string_to_metric_families(live_api.viewer.get("/metrics").text))
     names = {sample.name for family in families for sample in family.samples}
     # Without a value there is no series of a metric with labels, only its name.
     names |= {f"{family.name}_total" for family in families if family.type == "counter"}

@@ -17,6 +17,7 @@ import { showPlan } from "./plan.js";
 import { ALL, Updates } from "./updates.js";
 import { showWarnings, showYardsticks } from "./yardsticks.js";
 
+const CLOCK_MILLISECONDS = 1000;
 const byId = (id) => document.getElementById(id);
 const page = byId("job");
 const path = `/v1/jobs/${encodeURIComponent(page.dataset.jobId)}`;
@@ -154,6 +155,9 @@ async function update(changed) {
 startHeader();
 const streamPath = () => (events.newest ? `${path}/stream?last_event_id=${events.newest}` : `${path}/stream`);
 const updates = new Updates(update, { path: streamPath, names: ["job", "event", "curves", "log"], take });
+
+// What is said of times changes without a message.
+setInterval(() => page.hidden || showHeader(job), CLOCK_MILLISECONDS);
 
 async function requestAction(action) {
   try {

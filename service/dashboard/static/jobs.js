@@ -7,6 +7,7 @@ import { ALL, Updates } from "./updates.js";
 
 const PAGE_SIZE = 50;
 const MAX_SHOWN = 200;
+const CLOCK_MILLISECONDS = 10_000;
 
 const table = document.getElementById("jobs");
 const empty = document.getElementById("empty");
@@ -108,6 +109,8 @@ async function update(changed) {
 }
 
 startHeader();
+// Ages and times to a restart grow without a message.
+setInterval(() => jobs.forEach((job, id) => rows.has(id) && fillRow(rows.get(id), job)), CLOCK_MILLISECONDS);
 const path = () => `/v1/stream?${new URLSearchParams(stateFilter.value ? { state: stateFilter.value } : {})}`;
 const updates = new Updates(update, { path, names: ["job", "gone", "reset"], take });
 stateFilter.addEventListener("change", () => updates.restart());

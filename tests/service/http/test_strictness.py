@@ -52,7 +52,12 @@ def test_head_is_refused_where_get_is(shared_api: Api) -> None:
 @pytest.mark.parametrize(
     ("path", "name", "message", "valid"),
     [
-        ("/v1/jobs?limt=5", "limt", "did you mean limit?", "cursor, label, limit, name, owner, q, state"),
+        (
+            "/v1/jobs?limt=5",
+            "limt",
+            "did you mean limit?",
+            "cursor, finished_after, finished_before, label, limit, name, owner, q, state",
+        ),
         ("/v1/jobs/{job}?x=", "x", "is not a parameter", "no parameters"),
         ("/v1/jobs/{job}/curves?name=loss", "name", "did you mean names?", "attempt, names"),
         ("/v1/jobs?limit=5&limit=6", "limit", "is given 2 times", "limit once"),

@@ -16,7 +16,7 @@ from service.jobs import paths
 from service.jobs.document import parse_document
 from service.launchers.protocol import FilePlaces
 from service.settings import Settings
-from service.store.models import Job
+from service.store.models import JobDocument
 from tests.service.api import ROWS, Api, make_document, serve_api
 from tests.service.jobs.keys import make_key
 from tests.service.jobs.test_warm_start import add_warm_start, write_model
@@ -114,7 +114,7 @@ def test_the_trainer_of_a_job_reads_only_what_its_owner_may(guarded: Api, closed
         with make_key(guarded, owner, Role.SUBMITTER) as client:
             job = client.post("/v1/jobs", json=make_job("day_0.tsv")).json()
         with guarded.services.database.read() as session:
-            roots[owner] = session.get_one(Job, job["id"]).resolved["data_roots"]
+            roots[owner] = session.get_one(JobDocument, job["id"]).resolved["data_roots"]
     assert roots == {"ann": [str(data_root), str(closed)], "carl": [str(data_root)]}
 
 

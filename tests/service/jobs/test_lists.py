@@ -14,6 +14,7 @@ from service.store.job_texts import select_containing
 from service.store.models import Job, JobDocument, JobText
 from tests.service.api import Api, make_document
 from tests.service.databases import on_both_databases
+from tests.service.jobs.test_deletion import make_pace
 from tests.service.jobs.test_jobs_api import check_problem
 
 pytestmark = on_both_databases
@@ -219,7 +220,7 @@ def test_a_deleted_job_is_not_found_by_its_text_any_more(api: Api) -> None:
     job_id = api.submit(name="doomed")["id"]
     api.submitter.post(f"/v1/jobs/{job_id}/cancel")
     assert api.submitter.delete(f"/v1/jobs/{job_id}").status_code == 202
-    api.services.deletions.finish_deletions()
+    api.services.deletions.finish_deletions(make_pace())
     assert find(api, q="doomed") == set()
     with api.services.database.read() as session:
         assert session.scalar(select(func.count()).select_from(JobText)) == 0

@@ -33,6 +33,10 @@ EVERY_ENDPOINT = [
     ("GET", "/v1/capacity", "viewer"),
     ("GET", "/v1/keys", "viewer"),
     ("GET", "/metrics", "viewer"),
+    ("GET", "/v1/jobs/job_0/logs/matches", "viewer"),
+    ("GET", "/v1/jobs/job_0/artifacts", "viewer"),
+    ("GET", "/v1/jobs/job_0/artifacts/model", "viewer"),
+    ("GET", "/v1/retention", "admin"),
     ("GET", "/v1/me", "viewer"),
     ("GET", "/v1/compare", "viewer"),
     ("GET", "/v1/schedules", "viewer"),
@@ -89,7 +93,7 @@ def test_every_endpoint_wants_a_key_of_at_least_its_role(shared_api: Api, method
 def test_every_route_under_v1_is_in_the_list_of_roles(shared_api: Api) -> None:
     document = shared_api.anonymous.get("/openapi.json").json()
     ids = {f"{kind[:3]}_0": f"{{{kind}_id}}" for kind in ("job", "key", "schedule")}
-    names = {**ids, "whk_0": "{webhook_id}", "owner_0": "{owner}"}
+    names = {**ids, "whk_0": "{webhook_id}", "owner_0": "{owner}", "model": "{name}"}
     listed = {
         (method, "/".join(names.get(part, part) for part in path.split("/"))) for method, path, _ in EVERY_ENDPOINT
     }

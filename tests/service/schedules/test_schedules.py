@@ -154,7 +154,8 @@ def test_after_a_failed_job_its_rows_come_again(api: Api, data_root: Path) -> No
         session.execute(update(Job).values(state="FAILED"))
     second = run(api, schedule_id)
     assert second["last_job_id"] != first
-    assert [job.spec["data"]["train"] for job in list_jobs(api.services)] == [[yesterday], [yesterday]]
+    documents = [api.viewer.get(f"/v1/jobs/{job.id}").json()["spec"] for job in list_jobs(api.services)]
+    assert [document["data"]["train"] for document in documents] == [[yesterday], [yesterday]]
 
 
 def test_a_job_that_cannot_be_submitted_leaves_its_reason_and_the_schedule_goes_on(api: Api) -> None:
