@@ -187,7 +187,6 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=100.0, help="requests of the mix in a second")
     parser.add_argument("--seconds", type=float, default=20.0, help="length of a run of the mix")
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--no-curve", action="store_true", help="leave the curve of the long job out")
     parser.add_argument("--directory", type=Path, help="keeps the database, for a further run (default: temporary)")
     parser.add_argument("--database-url", help="an empty database (default: SQLite in a temporary directory)")
     arguments = parser.parse_args()
@@ -196,11 +195,8 @@ def main() -> None:
         long_job, waiting_job = fill(directory, arguments)
         service = make_service(directory, arguments.database_url)
         service.environment |= HURRY
-        kinds = [
-            kind for kind in list_kinds(long_job, waiting_job) if not (arguments.no_curve and kind.name == "curve")
-        ]
         with service:
-            asyncio.run(measure(service, kinds, arguments))
+            asyncio.run(measure(service, list_kinds(long_job, waiting_job), arguments))
     _print(f"load average {os.getloadavg()[0]:.1f}")
 
 

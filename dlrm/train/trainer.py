@@ -28,7 +28,7 @@ from sharding.comm.step_vote import StepVote, all_reduce_votes
 
 MAX_DROPPED_IN_A_ROW = 3
 """Dropped steps in a row that end a run as diverged."""
-MAX_STEP_REPORTS = 10_000
+MAX_STEP_REPORTS = 1_000_000
 """Step reports of a run; a longer one reports every k-th step."""
 
 
