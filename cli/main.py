@@ -20,7 +20,7 @@ from cli.commands.prepare import prepare
 from cli.commands.report import report
 from cli.commands.resume import resume
 from cli.commands.retention import retention
-from cli.commands.schedule import schedule
+from cli.commands.schedules import schedules
 from cli.commands.scoring import evaluate, export, predict
 from cli.commands.serve import serve
 from cli.commands.submit import submit
@@ -137,7 +137,7 @@ for command in (
 ):
     app.command(rich_help_panel=SERVICE)(command)
 app.add_typer(keys, name="keys", rich_help_panel=SERVICE)
-app.add_typer(schedule, name="schedule", rich_help_panel=SERVICE)
+app.add_typer(schedules, name="schedules", rich_help_panel=SERVICE)
 app.add_typer(webhooks, name="webhooks", rich_help_panel=SERVICE)
 app.command("login-link", rich_help_panel=SERVICE)(login_link)
 for command in (train, resume, tune, sweep, report, plan, evaluate, predict, export, upload):

@@ -595,13 +595,6 @@ class Schedule(Answer, frozen=True):
     """Time up to which the rows of that job reach; None before the first one."""
 
 
-class ScheduleList(Answer, frozen=True):
-    """Schedules that the sender may know of."""
-
-    items: list[Schedule]
-    """Schedules, by owner and name."""
-
-
 class Webhook(Answer, frozen=True):
     """Webhook: a URL that gets a signed request for each chosen change of a job's state."""
 
@@ -627,13 +620,6 @@ class Webhook(Answer, frozen=True):
     """Status of the last request, or why there was none; None before the first one."""
     secret: str | None = Field(default=None, repr=False)
     """Secret of the signatures; None but in the answer that makes the webhook."""
-
-
-class WebhookList(Answer, frozen=True):
-    """Webhooks that the sender may know of."""
-
-    items: list[Webhook]
-    """Webhooks, oldest first."""
 
 
 class AuditEvent(Answer, frozen=True):

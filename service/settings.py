@@ -131,15 +131,15 @@ class Settings(StateSettings):
     audit_retention_days: int = Field(default=365, ge=1, le=36_500)
     """Days after which rows of the audit log are removed."""
     retention_days: float | None = Field(default=None, ge=0.0, le=36_500.0)
-    """Days after its end for which a job stays; then the service deletes it. None: for ever. A job with the label
+    """Days after its end for which a job stays; then the service deletes it. Null: for ever. A job with the label
     `keep = "true"` always stays, and so does one whose model a later job still needs."""
     retention_jobs_per_owner: int | None = Field(default=None, ge=0)
-    """Ended jobs of one owner that stay, the latest; the service deletes further ones. None: all."""
+    """Ended jobs of one owner that stay, the latest; the service deletes further ones. Null: all."""
     retention_run_bytes: int | None = Field(default=None, ge=0)
     """Bytes that the run directories of ended jobs may have together on the disk of the service; beyond that it deletes
-    the oldest ones. None: no limit."""
+    the oldest ones. Null: no limit."""
     retention_point_days: float | None = Field(default=None, ge=0.0, le=36_500.0)
-    """Days after the end of a job for which the raw points of its curves stay. None: as long as the job."""
+    """Days after the end of a job for which the raw points of its curves stay. Null: as long as the job."""
     requests_per_second: float = Field(default=100.0, gt=0.0)
     """Requests a second that one key may send; ten seconds' worth may come at once."""
     requests_per_second_per_address: float = Field(default=50.0, gt=0.0)

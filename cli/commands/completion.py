@@ -11,7 +11,9 @@ from service.client import Client
 Item = TypeVar("Item")
 
 MAX_JOBS = 100
-"""Newest jobs whose ids and labels are completed."""
+"""Newest jobs whose ids are completed."""
+MAX_LABELS = 1000
+"""Labels that are completed."""
 WAIT_SECONDS = 1.0
 """Longest time that a key press waits for the service."""
 
@@ -24,9 +26,8 @@ def complete_job_ids(incomplete: str) -> list[tuple[str, str]]:
 
 def complete_labels(incomplete: str) -> list[str]:
     """List labels that begin so: names with a colon, or names with their values once there is a colon."""
-    jobs = _ask(lambda client: islice(client.jobs(), MAX_JOBS))
-    labels = {(name, value) for job in jobs for name, value in job.labels.items()}
-    texts = {f"{name}:{value}" if ":" in incomplete else f"{name}:" for name, value in labels}
+    labels = _ask(lambda client: islice(client.labels(), MAX_LABELS))
+    texts = {f"{label.name}:{label.value}" if ":" in incomplete else f"{label.name}:" for label in labels}
     return sorted(text for text in texts if text.startswith(incomplete))
 
 

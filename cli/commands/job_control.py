@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cli.commands.options import JobId, JobIds
+from cli.commands.options import JobId, JobIds, parse_labels
 from cli.commands.service_access import connect
 from cli.local.console import console_on, say
 from cli.local.errors import BadInputError, CommandError
@@ -65,7 +65,7 @@ def edit(
     job_id: JobId,
     labels: Annotated[
         list[str] | None,
-        typer.Option("--label", metavar="NAME=VALUE", help="Label to set; repeatable.", show_default=False),
+        typer.Option("--label", metavar="NAME:VALUE", help="Label to set; repeatable.", show_default=False),
     ] = None,
     removed: Annotated[
         list[str] | None,
@@ -79,19 +79,16 @@ def edit(
 
     The job itself goes on as it is. Its events say what was changed.
 
-        dlrm edit job_01J… --label team=ads --remove-label draft
+        dlrm edit job_01J… --label team:ads --remove-label draft
 
         dlrm edit job_01J… --priority 50
     """
     if not (labels or removed or priority is not None):
         raise BadInputError("nothing to change: give --label, --remove-label or --priority")
-    pairs = [label.partition("=") for label in labels or ()]
-    if unset := [name for name, separator, _ in pairs if not separator]:
-        raise BadInputError(*(f"--label: {name!r} has no value (valid: NAME=VALUE)" for name in unset))
-    changed = {name: value for name, _, value in pairs} | dict.fromkeys(removed or ())
+    changed = parse_labels(labels) | dict.fromkeys(removed or ())
     with connect() as client:
         job = client.edit(job_id, labels=changed, priority=priority)
-    shown = " ".join(f"{name}={value}" for name, value in job.labels.items())
+    shown = " ".join(f"{name}:{value}" for name, value in job.labels.items())
     typer.echo(f"{job.id} priority {job.priority}" + (f", {shown}" if shown else ""))
 
 

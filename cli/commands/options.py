@@ -22,34 +22,52 @@ JOB_ID = re.compile(r"job_\w+", re.ASCII)
 """Form of the ids of jobs of a service."""
 
 
-def _check_id(job_id: str) -> str:
+def _check_id(given: str, kind: str, example: str, command: str) -> str:
     """Check that the id can be part of a URL, and return it. Raises BadInputError if it cannot."""
-    if not re.fullmatch(r"[\w-]+", job_id, re.ASCII):
-        raise BadInputError(f"JOB_ID: {job_id!r} is not a job id (valid: job_01J…, as listed by `dlrm jobs`)")
-    return job_id
+    if not re.fullmatch(r"[\w-]+", given, re.ASCII):
+        message = f"{given!r} is not the id of a {kind} (valid: {example}, as listed by `{command}`)"
+        raise BadInputError(f"{kind.upper()}_ID: {message}")
+    return given
 
 
-def _check_ids(job_ids: list[str]) -> list[str]:
-    return [_check_id(job_id) for job_id in job_ids]
+def make_id_argument(kind: str, example: str, command: str, **options: Any) -> Any:
+    """Make the argument of an id of `kind`, such as a webhook, that `command` lists."""
 
+    def check(given: str) -> str:
+        return _check_id(given, kind, example, command)
 
-JobId = Annotated[
-    str,
-    typer.Argument(
-        metavar="JOB_ID",
-        help="Id of the job, as listed by `dlrm jobs`.",
+    return typer.Argument(
+        metavar=f"{kind.upper()}_ID",
+        help=f"Id of the {kind}, as listed by `{command}`.",
         show_default=False,
-        callback=_check_id,
-        autocompletion=complete_job_ids,
-    ),
-]
+        callback=check,
+        **options,
+    )
+
+
+def parse_labels(labels: list[str] | None) -> dict[str, str]:
+    """Parse labels, written NAME:VALUE. Raises BadInputError."""
+    parsed: dict[str, str] = {}
+    for label in labels or ():
+        name, separator, value = label.partition(":")
+        if not separator:
+            raise BadInputError(f"--label: {label!r} has no value (valid: NAME:VALUE, such as team:ads)")
+        parsed[name] = value
+    return parsed
+
+
+def _check_job_ids(job_ids: list[str]) -> list[str]:
+    return [_check_id(job_id, "job", "job_01J…", "dlrm jobs") for job_id in job_ids]
+
+
+JobId = Annotated[str, make_id_argument("job", "job_01J…", "dlrm jobs", autocompletion=complete_job_ids)]
 JobIds = Annotated[
     list[str],
     typer.Argument(
         metavar="JOB_ID...",
         help="Ids of jobs, as listed by `dlrm jobs`.",
         show_default=False,
-        callback=_check_ids,
+        callback=_check_job_ids,
         autocompletion=complete_job_ids,
     ),
 ]

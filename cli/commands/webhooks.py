@@ -1,14 +1,12 @@
 """Commands `dlrm webhooks list`, `create`, `delete` and `test`: who hears of changes of jobs."""
 
-import re
 from typing import Annotated
 
 import typer
 
-from cli.commands.options import AsJson
+from cli.commands.options import AsJson, make_id_argument, parse_labels
 from cli.commands.service_access import connect
 from cli.local.console import console_on, say
-from cli.local.errors import BadInputError
 from cli.render.webhook_table import make_webhooks_table
 
 webhooks = typer.Typer(
@@ -21,23 +19,7 @@ webhooks = typer.Typer(
 )
 
 
-def _check_webhook_id(webhook_id: str) -> str:
-    """Check that the id can be part of a URL, and return it. Raises BadInputError if it cannot."""
-    if not re.fullmatch(r"[\w-]+", webhook_id, re.ASCII):
-        valid = "whk_01J…, as listed by `dlrm webhooks list`"
-        raise BadInputError(f"WEBHOOK_ID: {webhook_id!r} is not the id of a webhook (valid: {valid})")
-    return webhook_id
-
-
-WebhookId = Annotated[
-    str,
-    typer.Argument(
-        metavar="WEBHOOK_ID",
-        help="Id of the webhook, as listed by `dlrm webhooks list`.",
-        show_default=False,
-        callback=_check_webhook_id,
-    ),
-]
+WebhookId = Annotated[str, make_id_argument("webhook", "whk_01J…", "dlrm webhooks list")]
 
 
 @webhooks.command("list")
@@ -66,7 +48,7 @@ def create(
     ] = None,
     labels: Annotated[
         list[str] | None,
-        typer.Option("--label", metavar="NAME=VALUE", help="Label of the jobs; repeatable.", show_default=False),
+        typer.Option("--label", metavar="NAME:VALUE", help="Label of the jobs; repeatable.", show_default=False),
     ] = None,
     owner: Annotated[
         str | None, typer.Option(help="Owner of the jobs, or * for all; for admins.", show_default="yours")
@@ -79,13 +61,10 @@ def create(
 
         dlrm webhooks create https://hooks.example.com/dlrm
 
-        dlrm webhooks create https://hooks.example.com/dlrm --state FAILED --label team=ads
+        dlrm webhooks create https://hooks.example.com/dlrm --state FAILED --label team:ads
     """
-    pairs = [label.partition("=") for label in labels or ()]
     with connect() as client:
-        webhook = client.create_webhook(
-            url, states=states, labels={name: value for name, _, value in pairs}, owner=owner
-        )
+        webhook = client.create_webhook(url, states=states, labels=parse_labels(labels), owner=owner)
     if as_json:
         typer.echo(webhook.model_dump_json())
         return

@@ -69,7 +69,7 @@ class Scheduler:
             tried.add(job.id)
             # A start may wait for a cluster for seconds, and there may be many.
             self._leadership.renew_if_due()
-            self._job_faults.guard("schedule_failed", job.id, lambda job=job: self._start(job))
+            self._job_faults.guard("control_failed", job.id, lambda job=job: self._start(job))
             if time.monotonic() > end:
                 return False
         tried.clear()

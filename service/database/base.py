@@ -45,16 +45,6 @@ class ForeignText(TypeDecorator[str]):
         return None if value is None else make_storable(value)
 
 
-class JsonText(TypeDecorator[str]):
-    """Type of a value of a JSON column that is JSON already, and is stored as it is."""
-
-    impl = JSON
-    cache_ok = True
-
-    def bind_processor(self, dialect: Dialect) -> None:  # noqa: ARG002
-        return None
-
-
 class Base(DeclarativeBase):
     metadata = MetaData(naming_convention=NAMING)
     type_annotation_map = {datetime: UtcDateTime, dict[str, Any]: JSON, list[dict[str, Any]]: JSON}  # noqa: RUF012

@@ -7,7 +7,6 @@ from fastapi import APIRouter, Query, Request, Response
 from service.access.senders import Viewer
 from service.files.artifact_service import Artifacts
 from service.files.log_service import Logs, Search
-from service.files.schemas import ArtifactList
 from service.http.answers import need_slot
 from service.http.downloads import DOWNLOAD, send_content
 from service.http.limits import FILES, LOGS
@@ -15,7 +14,7 @@ from service.http.paging import MAX_SERIAL
 from service.http.problem_kinds import may_answer
 from service.http.route import ApiRoute, runs_in
 from service.launchers.protocol import LogName, LogRange
-from service.schemas import LogMatches, LogPart
+from service.schemas import Artifact, LogMatches, LogPart, Page
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["files"], route_class=ApiRoute)
 
@@ -45,9 +44,9 @@ def list_artifacts(
     below: Annotated[
         str | None, Query(max_length=500, description="name of an artifact, whose files are listed instead")
     ] = None,
-) -> ArtifactList:
+) -> Page[Artifact]:
     """List what a run has left: its model, complete checkpoints, logs, profiles, scores, outcomes and its document."""
-    return ArtifactList(items=artifacts.list_all(job_id, principal, below))
+    return Page(items=artifacts.list_all(job_id, principal, below))
 
 
 @router.get("/artifacts/{name:path}", response_class=Response, responses=DOWNLOAD, dependencies=[DownloadSlot])

@@ -16,7 +16,7 @@ from service.http.request_body import JSON, TOML
 from service.http.route import ApiRoute, runs_in
 from service.jobs import actions
 from service.jobs.deletion import Deletions
-from service.jobs.schemas import AttemptList, CheckpointList, DeletedJobView, EventView, JobChanges, JobDetail, JobView
+from service.jobs.schemas import AttemptView, CheckpointView, DeletedJobView, EventView, JobChanges, JobDetail, JobView
 from service.jobs.service import Jobs, Submission
 from service.schemas import LabelCount
 from service.store.filters import JobFilter
@@ -228,15 +228,15 @@ def list_events(
 
 
 @router.get("/{job_id}/attempts")
-def list_attempts(job_id: str, jobs: Jobs, principal: Viewer) -> AttemptList:
+def list_attempts(job_id: str, jobs: Jobs, principal: Viewer) -> Page[AttemptView]:
     """List the attempts of a job, oldest first."""
-    return AttemptList(items=jobs.list_attempts(job_id, principal))
+    return Page(items=jobs.list_attempts(job_id, principal))
 
 
 @router.get("/{job_id}/checkpoints")
-def list_checkpoints(job_id: str, jobs: Jobs, principal: Viewer) -> CheckpointList:
+def list_checkpoints(job_id: str, jobs: Jobs, principal: Viewer) -> Page[CheckpointView]:
     """List the complete checkpoints of a job, newest first."""
-    return CheckpointList(items=jobs.list_checkpoints(job_id, principal))
+    return Page(items=jobs.list_checkpoints(job_id, principal))
 
 
 def _announce(response: Response, job: JobDetail, is_new: bool) -> JobDetail:

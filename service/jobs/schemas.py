@@ -132,13 +132,6 @@ class AttemptView(schemas.Attempt, frozen=True):
     """State of the attempt."""
 
 
-class AttemptList(schemas.Answer, frozen=True):
-    """Attempts of a job."""
-
-    items: list[AttemptView]
-    """Attempts, oldest first."""
-
-
 class CheckpointView(schemas.Checkpoint, frozen=True):
     """A complete checkpoint."""
 
@@ -150,13 +143,6 @@ class CheckpointView(schemas.Checkpoint, frozen=True):
         else:
             done_fraction = checkpoint.step / max(checkpoint.num_steps, 1)
         return cls.model_validate(vars(checkpoint) | {"done_fraction": done_fraction})
-
-
-class CheckpointList(schemas.Answer, frozen=True):
-    """Checkpoints of a job."""
-
-    items: list[CheckpointView]
-    """Checkpoints, newest first."""
 
 
 def _list_warnings(document: JobDocument) -> list[str]:

@@ -5,8 +5,9 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 
 from service.access.senders import Admin, Viewer
+from service.http.paging import Page
 from service.http.route import ApiRoute
-from service.quotas.schemas import NewQuota, QuotaList, QuotaView
+from service.quotas.schemas import NewQuota, QuotaView
 from service.quotas.service import Quotas
 
 router = APIRouter(prefix="/v1/quotas", tags=["quotas"], route_class=ApiRoute)
@@ -21,9 +22,9 @@ Owner = Annotated[
 
 
 @router.get("")
-def list_quotas(quotas: Quotas, principal: Viewer) -> QuotaList:
+def list_quotas(quotas: Quotas, principal: Viewer) -> Page[QuotaView]:
     """List the quotas: all of them for an admin, otherwise those that hold for oneself."""
-    return QuotaList(items=quotas.list_visible(principal))
+    return Page(items=quotas.list_visible(principal))
 
 
 @router.put("/{owner}")

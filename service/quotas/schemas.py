@@ -5,7 +5,6 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from service.http.body import Body
-from service.schemas import Answer
 
 MAX_NUMBER = 2**31 - 1
 Limit = Annotated[int | None, Field(ge=0, le=MAX_NUMBER, strict=True)]
@@ -35,10 +34,3 @@ class QuotaView(NewQuota):
 
     owner: str
     """Owner of the jobs, or `*`."""
-
-
-class QuotaList(Answer, frozen=True):
-    """Quotas that the sender may know of."""
-
-    items: list[QuotaView]
-    """Quotas, one for each owner."""

@@ -22,7 +22,6 @@ router = APIRouter(prefix="/v1", tags=["reports"], route_class=ApiRoute)
 
 LargeAnswer = need_slot("slots for curves", total=4, share=2)
 """Dependency of endpoints whose answers may take some megabytes each."""
-LogAnswer = need_slot("slots for logs", total=4, share=2)
 AttemptNumber = Annotated[int | None, Query(ge=1, le=MAX_INT32)]
 Rank = Annotated[int, Query(ge=0, le=MAX_INT32)]
 

@@ -7,15 +7,15 @@ from service.http.problem_kinds import may_answer
 from service.http.route import ApiRoute
 from service.schedules.schemas import NewSchedule, ScheduleChanges
 from service.schedules.service import Schedules
-from service.schemas import Schedule, ScheduleList
+from service.schemas import Page, Schedule
 
 router = APIRouter(prefix="/v1/schedules", tags=["schedules"], route_class=ApiRoute)
 
 
 @router.get("")
-def list_schedules(schedules: Schedules, principal: Viewer) -> ScheduleList:
+def list_schedules(schedules: Schedules, principal: Viewer) -> Page[Schedule]:
     """List the schedules by name: an admin sees all, others see the schedules of their owner."""
-    return ScheduleList(items=schedules.list_visible(principal))
+    return Page(items=schedules.list_visible(principal))
 
 
 @router.post("", status_code=201)

@@ -30,7 +30,7 @@ HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 _PLACE = re.compile(r"([0-9a-f]{12})-([0-9]{1,18})")
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "Server-sent events, see docs/rest.md",
+        "description": "Server-sent events, see docs/api.md#streams",
         "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
     }
 }

@@ -5,7 +5,7 @@ from fastapi import APIRouter
 from service.access.senders import Submitter, Viewer
 from service.http.problem_kinds import may_answer
 from service.http.route import ApiRoute
-from service.schemas import Webhook, WebhookList
+from service.schemas import Page, Webhook
 from service.webhooks.schemas import NewWebhook
 from service.webhooks.service import Webhooks
 
@@ -13,9 +13,9 @@ router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], route_class=ApiRout
 
 
 @router.get("")
-def list_webhooks(webhooks: Webhooks, principal: Viewer) -> WebhookList:
+def list_webhooks(webhooks: Webhooks, principal: Viewer) -> Page[Webhook]:
     """List the webhooks without their secrets: an admin sees all, others see the webhooks of their owner."""
-    return WebhookList(items=webhooks.list_visible(principal))
+    return Page(items=webhooks.list_visible(principal))
 
 
 @router.post("", status_code=201)

@@ -195,10 +195,10 @@ def test_a_listed_job_is_one_line_whatever_its_name(
     [
         (("show", "job_nowhere"), "job_nowhere"),
         (("jobs", "--since", "yesterday"), "--since: 'yesterday' is not a time"),
-        *((("pause", job_id), f"JOB_ID: {job_id!r} is not a job id") for job_id in ("", "..", "job/1")),
+        *((("pause", job_id), f"JOB_ID: {job_id!r} is not the id of a job") for job_id in ("", "..", "job/1")),
         (("resume", "job_1", "--set", "run.epochs=2"), "job_1: a job of the service resumes as it is"),
         (("resume", "job/1"), "job/1: not the directory of a run"),
-        (("delete", "job_1", "../keys/key_1", "--yes"), "JOB_ID: '../keys/key_1' is not a job id"),
+        (("delete", "job_1", "../keys/key_1", "--yes"), "JOB_ID: '../keys/key_1' is not the id of a job"),
         (("serve", "--port", "99999", "--state-directory", "."), "error: DLRM_PORT: "),
         (("keys", "create", "a b", "--role", "viewer"), "name: "),
         (("keys", "create", "x", "--role", "viewer", "--owner", "-"), "owner: "),

@@ -1,19 +1,17 @@
-"""Commands `dlrm schedule add`, `list`, `show`, `pause`, `resume`, `run` and `delete`: jobs that recur."""
+"""Commands `dlrm schedules create`, `list`, `show`, `pause`, `resume`, `run` and `delete`: jobs that recur."""
 
-import re
 from typing import Annotated
 
 import typer
 
-from cli.commands.options import AsJson, Document, SetOption
+from cli.commands.options import AsJson, Document, SetOption, make_id_argument
 from cli.commands.service_access import connect
 from cli.local.console import console_on
 from cli.local.documents import read_document
-from cli.local.errors import BadInputError
 from cli.local.set_option import apply_settings, parse_settings
 from cli.render.schedule_table import make_schedule_table, make_schedules_table
 
-schedule = typer.Typer(
+schedules = typer.Typer(
     no_args_is_help=True,
     help="""Submit a job again and again, such as the retraining of every night.
 
@@ -24,27 +22,11 @@ schedule = typer.Typer(
 )
 
 
-def _check_schedule_id(schedule_id: str) -> str:
-    """Check that the id can be part of a URL, and return it. Raises BadInputError if it cannot."""
-    if not re.fullmatch(r"[\w-]+", schedule_id, re.ASCII):
-        valid = "sch_01J…, as listed by `dlrm schedule list`"
-        raise BadInputError(f"SCHEDULE_ID: {schedule_id!r} is not the id of a schedule (valid: {valid})")
-    return schedule_id
+ScheduleId = Annotated[str, make_id_argument("schedule", "sch_01J…", "dlrm schedules list")]
 
 
-ScheduleId = Annotated[
-    str,
-    typer.Argument(
-        metavar="SCHEDULE_ID",
-        help="Id of the schedule, as listed by `dlrm schedule list`.",
-        show_default=False,
-        callback=_check_schedule_id,
-    ),
-]
-
-
-@schedule.command()
-def add(
+@schedules.command()
+def create(
     job: Document,
     *,
     name: Annotated[str, typer.Option(help="Name of the schedule.", show_default=False)],
@@ -61,9 +43,9 @@ def add(
     A time is skipped while the last job has not ended. Times that were missed
     while the service was down are made up for by one job.
 
-        dlrm schedule add retrain.toml --name nightly --cron "0 2 * * *"
+        dlrm schedules create retrain.toml --name nightly --cron "0 2 * * *"
 
-        dlrm schedule add retrain.toml --name nightly --cron "0 2 * * *" --time-zone Europe/Berlin
+        dlrm schedules create retrain.toml --name nightly --cron "0 2 * * *" --time-zone Europe/Berlin
     """
     document = apply_settings(read_document(job), parse_settings(settings))
     with connect() as client:
@@ -71,13 +53,13 @@ def add(
     typer.echo(made.id)
 
 
-@schedule.command("list")
+@schedules.command("list")
 def list_schedules(as_json: AsJson = False) -> None:
     """List the schedules: an admin sees all, others see the schedules of their owner.
 
     With --json, each schedule is one line of JSON.
 
-        dlrm schedule list
+        dlrm schedules list
     """
     with connect() as client:
         found = list(client.schedules())
@@ -88,11 +70,11 @@ def list_schedules(as_json: AsJson = False) -> None:
         console_on().print(make_schedules_table(found))
 
 
-@schedule.command()
+@schedules.command()
 def show(schedule_id: ScheduleId, as_json: AsJson = False) -> None:
     """Show a schedule: its next time, and the result of the last one.
 
-    dlrm schedule show sch_01J…
+    dlrm schedules show sch_01J…
     """
     with connect() as client:
         found = client.schedule(schedule_id)
@@ -102,44 +84,44 @@ def show(schedule_id: ScheduleId, as_json: AsJson = False) -> None:
         console_on().print(make_schedule_table(found))
 
 
-@schedule.command()
+@schedules.command()
 def pause(schedule_id: ScheduleId) -> None:
     """Pause a schedule: it submits nothing until it is resumed.
 
-    dlrm schedule pause sch_01J…
+    dlrm schedules pause sch_01J…
     """
     with connect() as client:
         client.change_schedule(schedule_id, is_paused=True)
     typer.echo(f"{schedule_id} paused")
 
 
-@schedule.command()
+@schedules.command()
 def resume(schedule_id: ScheduleId) -> None:
     """Resume a paused schedule, with your key. Times that have passed are not made up for.
 
-    dlrm schedule resume sch_01J…
+    dlrm schedules resume sch_01J…
     """
     with connect() as client:
         resumed = client.change_schedule(schedule_id, is_paused=False)
     typer.echo(f"{schedule_id} next at {resumed.next_at:%Y-%m-%d %H:%M} UTC")
 
 
-@schedule.command()
+@schedules.command()
 def run(schedule_id: ScheduleId) -> None:
-    """Run a schedule now, even if it is paused. `dlrm schedule show` says soon what became of it.
+    """Run a schedule now, even if it is paused. `dlrm schedules show` says soon what became of it.
 
-    dlrm schedule run sch_01J…
+    dlrm schedules run sch_01J…
     """
     with connect() as client:
         client.run_schedule(schedule_id)
     typer.echo(f"{schedule_id} is due")
 
 
-@schedule.command()
+@schedules.command()
 def delete(schedule_id: ScheduleId) -> None:
     """Delete a schedule. Its jobs stay.
 
-    dlrm schedule delete sch_01J…
+    dlrm schedules delete sch_01J…
     """
     with connect() as client:
         client.delete_schedule(schedule_id)
