@@ -250,6 +250,8 @@ def create_services(settings: Settings) -> Services:
     streams = Streams(Feed(reader), reader)
     relay = Relay(database, streams.feed)
     database.on_change = relay.note
+    telemetry.streams_open.set_function(streams.feed.count_streams)
+    telemetry.leads.set_function(lambda: leadership.is_held)
     control = ControlLoop(
         leadership,
         reconciler,

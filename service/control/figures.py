@@ -72,8 +72,7 @@ class Figures:
     def _read_capacity(self) -> Sequence[GaugeMetricFamily]:
         known = self.capacities.read()
         totals = {name: capacity.total for name, capacity in known.items() if capacity is not None}
-        free = self.capacities.read_free(known)
-        gpus_free = {name: capacity.num_gpus for name, capacity in free.items() if capacity is not None}
+        free = {name: capacity for name, capacity in self.capacities.read_free(known).items() if capacity is not None}
         return [
             _make(
                 "dlrm_cores", "Cores for jobs", "launcher", ((name, total.num_cores) for name, total in totals.items())
@@ -85,7 +84,24 @@ class Figures:
                 ((name, total.memory_bytes) for name, total in totals.items()),
             ),
             _make("dlrm_gpus", "GPUs for jobs", "launcher", ((name, total.num_gpus) for name, total in totals.items())),
-            _make("dlrm_gpus_free", "GPUs that no job occupies", "launcher", gpus_free.items()),
+            _make(
+                "dlrm_cores_free",
+                "Cores that no job occupies",
+                "launcher",
+                ((name, left.num_cores) for name, left in free.items()),
+            ),
+            _make(
+                "dlrm_memory_bytes_free",
+                "Memory that no job occupies",
+                "launcher",
+                ((name, left.memory_bytes) for name, left in free.items()),
+            ),
+            _make(
+                "dlrm_gpus_free",
+                "GPUs that no job occupies",
+                "launcher",
+                ((name, left.num_gpus) for name, left in free.items()),
+            ),
         ]
 
     def _measure_sizes(self) -> Sequence[GaugeMetricFamily]:

@@ -9,7 +9,6 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from service.access.senders import Viewer
-from service.capacity.known import Capacities
 from service.control.loop import ControlLoop
 from service.database import Database
 from service.database.failures import get_cause
@@ -96,24 +95,19 @@ def is_ready(check: Annotated[ReadinessCheck, depend_on(ReadinessCheck)]) -> Rea
     return check.run()
 
 
-Control = Annotated[ControlLoop, depend_on(ControlLoop)]
-Figures = Annotated[Telemetry, depend_on(Telemetry)]
+Metrics = Annotated[Telemetry, depend_on(Telemetry)]
 _TEXT: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
 
 
 @metrics_router.get(METRICS_PATH, responses=_TEXT)
 @runs_in(MONITORING)
-def get_figures(_: Viewer, control: Control, capacities: Capacities, telemetry: Figures) -> Response:
+def get_metrics(_: Viewer, telemetry: Metrics) -> Response:
     """Return the metrics of the service in the text format of Prometheus."""
-    return get_open_figures(control, capacities, telemetry)
+    return get_open_metrics(telemetry)
 
 
 @open_metrics_router.get(METRICS_PATH)
 @runs_in(MONITORING)
-def get_open_figures(control: Control, capacities: Capacities, telemetry: Figures) -> Response:
+def get_open_metrics(telemetry: Metrics) -> Response:
     """Return the metrics of the service in the text format of Prometheus."""
-    for launcher, free in capacities.read_free(capacities.read()).items():
-        if free is not None:
-            telemetry.set_free(launcher, free.num_cores, free.memory_bytes)
-    telemetry.leads.set(control.leadership.is_held)
     return Response(telemetry.render(), media_type="text/plain; version=0.0.4; charset=utf-8")

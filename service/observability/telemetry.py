@@ -53,8 +53,6 @@ class Telemetry:
         self.round_seconds = self._time("dlrm_control_round_seconds", "Time of a round", REQUEST_BUCKETS)
         self.last_round = self._gauge("dlrm_control_last_round_timestamp_seconds", "End of the last round; 0: none yet")
         self.is_round_failed = self._gauge("dlrm_control_last_round_failed", "1 if the last round failed as a whole")
-        self._num_cores_free = self._gauge("dlrm_cores_free", "Cores that no job occupies", "launcher")
-        self._memory_bytes_free = self._gauge("dlrm_memory_bytes_free", "Memory that no job occupies", "launcher")
         self.leads = self._gauge("dlrm_leads", "1 where this process leads, otherwise 0")
         self.request_seconds = self._time(
             "dlrm_request_seconds", "Time to answer", REQUEST_BUCKETS, "method", "route", "status"
@@ -79,10 +77,6 @@ class Telemetry:
     def read_at_scrape(self, read: Callable[[], Sequence[Metric]], seconds: float) -> None:
         """Register metrics that `read` returns, called at a scrape where the last call is `seconds` ago."""
         self._registry.register(_Reading(read, seconds))
-
-    def set_free(self, launcher: str, num_cores: int, memory_bytes: int) -> None:
-        self._num_cores_free.labels(launcher).set(num_cores)
-        self._memory_bytes_free.labels(launcher).set(memory_bytes)
 
     def begin_attempt(self, attempt_id: str, launcher: str, queue_seconds: float | None) -> None:
         """Begin to measure a start. queue_seconds: wait of the job before its first attempt; None for a later one."""

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, and_, case, delete, false, func, insert, literal, or_, select, update
 from sqlalchemy.orm import Session
 
+from service.database.database import note_change
 from service.retention.models import RunSize
 from service.retention.rules import KEEP_LABEL, DueJob, RetentionReason, RetentionRules
 from service.store.metric_tables import STEPS
@@ -45,6 +46,8 @@ class RetentionRepository:
         marked = update(Job).where(Job.id.in_(ids), _is_free()).values(deleting_at=now).returning(Job.id)
         ids = self._session.scalars(marked.execution_options(synchronize_session=False)).all()
         self._session.execute(delete(IdempotencyKey).where(IdempotencyKey.job_id.in_(ids)))
+        for job_id in ids:
+            note_change(self._session, job_id)
         return list(self._session.scalars(select(Job).where(Job.id.in_(ids)).order_by(Job.id).options(SHOWN)))
 
     def list_unmeasured(self, limit: int) -> list[Job]:

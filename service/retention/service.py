@@ -151,11 +151,11 @@ def _until_over(items: Sequence[Item], pace: Pace) -> Iterator[Sequence[Item]]:
 
 
 def _sum_bytes(path: Path) -> int:
-    """Sum up the bytes of the files in a directory; links are not followed, and what is gone meanwhile counts 0."""
+    """Sum up the bytes of the files in a directory; links are not followed, and what cannot be read counts 0."""
     total = 0
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(OSError):
         for _, _, names, directory in os.fwalk(path):
             for name in names:
-                with contextlib.suppress(FileNotFoundError):
+                with contextlib.suppress(OSError):
                     total += os.stat(name, dir_fd=directory, follow_symlinks=False).st_size
     return total

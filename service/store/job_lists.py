@@ -60,6 +60,11 @@ class JobLists:
         query = select(*get_columns(self._session)).where(JOBS.id.in_(job_ids), JOBS.deleting_at.is_(None))
         return [JobRow(*row) for row in self._session.execute(query)]
 
+    def find_owners(self, job_ids: Sequence[str]) -> dict[str, str]:
+        """Find the owners of jobs, of those that are being deleted too."""
+        rows = self._session.execute(select(JOBS.id, JOBS.owner).where(JOBS.id.in_(job_ids)))
+        return {row[0]: row[1] for row in rows}
+
     def list_labels(
         self, name: str | None, *, visible_owner: str | None, after: tuple[str, str] | None, limit: int
     ) -> list[tuple[str, str, int]]:

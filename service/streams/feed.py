@@ -4,7 +4,7 @@ import asyncio
 import secrets
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -12,7 +12,7 @@ import structlog
 
 from service.http.limits import Threads
 from service.streams.reader import ChangeReader, Changes
-from service.streams.watchers import JobWatcher, ListFilter, ListWatcher, Row, Watcher
+from service.streams.watchers import JobWatcher, ListFilter, ListWatcher, Watcher
 
 TICK_SECONDS = 1.0
 """Shortest time from one look at changes to the next, and so between two states of one job."""
@@ -155,6 +155,10 @@ class Feed:
         if self._task is not None:
             self._task.cancel()
 
+    def count_streams(self) -> int:
+        """Count the open streams."""
+        return len(self._list_all_watchers())
+
     def _list_all_watchers(self) -> list[Watcher]:
         return [*self._list_watchers, *(each for group in self._job_watchers.values() for each in group)]
 
@@ -212,11 +216,8 @@ class Feed:
             for each in self._list_watchers:
                 each.reset()
         elif changes.rows:
-            self._hand_rows(changes.rows)
-
-    def _hand_rows(self, rows: Mapping[str, Row | None]) -> None:
-        for each in self._list_watchers:
-            each.add_jobs(rows)
+            for each in self._list_watchers:
+                each.add_jobs(changes.rows)
 
 
 def _hand_to(watcher: JobWatcher, job_id: str, changes: Changes) -> None:

@@ -2,20 +2,26 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Set
+from collections.abc import Generator, Mapping, Set
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import structlog
 from pydantic import BaseModel
 
 from service.access.principal import Principal
 from service.database import Database
+from service.database.failures import is_database_away
 from service.jobs.schemas import EventView
 from service.jobs.service import JobService
+from service.store.job_lists import JobLists
 from service.store.job_repository import JobRepository
 from service.store.run_facts import RunFacts
 from service.store.states import HOLDING
-from service.streams.watchers import Row
+from service.streams.watchers import Gone, Row
+
+log = structlog.get_logger(__name__)
 
 MAX_EVENTS = 2000
 """New events that one look reads; the next one goes on after them."""
@@ -33,7 +39,7 @@ class Changes:
     """Ids and JSON of the new events of each watched job, in their order."""
     details: Mapping[str, Row | None]
     """State of each watched job that may have changed; None if it was deleted."""
-    rows: Mapping[str, Row | None] | None
+    rows: Mapping[str, Row | Gone] | None
     """Row of each job that may have changed, as lists have it; None for all if there are too many."""
     log_versions: Mapping[str, object]
     """Size of the logs of each watched job that has an attempt in progress."""
@@ -62,10 +68,16 @@ class ChangeReader:
             events, has_more = JobRepository(session).list_events(job_id, after, limit)
         return [(event.id, EventView.model_validate(event).model_dump_json()) for event in events], has_more
 
-    def read_rows(self, job_ids: Set[str]) -> dict[str, Row | None]:
-        """Read the rows of jobs, as lists have them; None for deleted ones."""
-        rows = {row["id"]: row for row in self._jobs.view_rows(sorted(job_ids))} if job_ids else {}
-        return {job_id: rows.get(job_id) for job_id in job_ids}
+    def read_rows(self, job_ids: Set[str]) -> dict[str, Row | Gone]:
+        """Read the rows of jobs, as lists have them."""
+        found: dict[str, Row | Gone] = {}
+        if job_ids:
+            found |= {row["id"]: row for row in self._jobs.view_rows(sorted(job_ids))}
+        if missing := sorted(job_ids - found.keys()):
+            with self._database.read() as session:
+                owners = JobLists(session).find_owners(missing)
+            found |= {job_id: Gone(owners.get(job_id)) for job_id in missing}
+        return found
 
     def read(self, position: int, noted: Set[str], watched: Set[str], max_rows: int) -> Changes:
         """Read what has changed after the event `position`, and of the jobs `noted`.
@@ -81,7 +93,7 @@ class ChangeReader:
                 events[event.job_id].append((event.id, EventView.model_validate(event).model_dump_json()))
         changed = noted | {job_id for _, job_id in new}
         # After the events: a state that is sent with them is as new as they are.
-        rows: dict[str, Row | None] | None = {}
+        rows: dict[str, Row | Gone] | None = {}
         if max_rows:
             rows = self.read_rows(changed) if len(changed) <= max_rows else None
         return Changes(
@@ -94,15 +106,34 @@ class ChangeReader:
         )
 
     def _read_details(self, job_ids: Set[str]) -> dict[str, Row | None]:
-        found = {job.id: dump(job) for job in self._jobs.view_details(sorted(job_ids))} if job_ids else {}
-        return {job_id: found.get(job_id) for job_id in job_ids}
+        """Read jobs with their documents; None for deleted ones. One that cannot be read holds up no other."""
+        details: dict[str, Row | None] = {}
+        for job_id in job_ids:
+            with _leave_out(job_id):
+                details[job_id] = next(map(dump, self._jobs.view_details([job_id])), None)
+        return details
 
     def _measure_logs(self, watched: Set[str]) -> dict[str, object]:
         if not watched:
             return {}
         with self._database.read() as session:
             running = [job for job in JobRepository(session).list_by_ids(sorted(watched)) if job.state in HOLDING]
-        return {job.id: (job.num_attempts, self._facts.measure_logs(job)) for job in running}
+        versions: dict[str, object] = {}
+        for job in running:
+            with _leave_out(job.id):
+                versions[job.id] = (job.num_attempts, self._facts.measure_logs(job))
+        return versions
+
+
+@contextmanager
+def _leave_out(job_id: str) -> Generator[None]:
+    """Leave a job out whose files or rows cannot be read, unless the database is away."""
+    try:
+        yield
+    except Exception as error:
+        if is_database_away(error):
+            raise
+        log.warning("job_not_streamed", job=job_id, error=str(error).partition("\n")[0])
 
 
 def dump(model: BaseModel) -> dict[str, Any]:

@@ -9,10 +9,20 @@ from typing import Any
 Row = Mapping[str, Any]
 """A job as JSON values, shared by all streams that send it."""
 
+MAX_LEFT = 10_000
+"""Jobs that one stream remembers as out of its list. Further ones may be said to be gone once more."""
 MAX_WAITING_EVENTS = 200
 """Events that wait for a client. One that is further behind gets them from the database, at its own pace."""
 MAX_WAITING_JOBS = 1000
 """Changed jobs that wait for a client. One that is further behind reads the list again."""
+
+
+@dataclass(frozen=True)
+class Gone:
+    """A job that was deleted."""
+
+    owner: str | None
+    """None if its row is removed already."""
 
 
 @dataclass(eq=False)
@@ -65,8 +75,8 @@ class ListFilter:
     visible_owner: str | None = None
     """Only owner whose jobs the receiver may know of; None if it may know of all."""
 
-    def may_see(self, job: Row) -> bool:
-        return self.visible_owner in (None, job["owner"])
+    def may_see(self, job: Row | Gone) -> bool:
+        return self.visible_owner in (None, job.owner if isinstance(job, Gone) else job["owner"])
 
     def matches(self, job: Row) -> bool:
         """Whether a job that the receiver may know of is one of the list."""
@@ -87,11 +97,26 @@ class ListWatcher(Watcher):
     is_reset: bool = False
     """Whether changes are missing in `jobs`, so that the client must read the list."""
 
-    def add_jobs(self, jobs: Mapping[str, Row | None]) -> None:
-        """Add jobs that have changed, as far as the receiver may know of them; None for deleted ones."""
+    left: set[str] = field(default_factory=set[str])
+    """Ids of jobs that the client knows to be out of the list."""
+
+    def add_jobs(self, jobs: Mapping[str, Row | Gone]) -> None:
+        """Add jobs that have changed, as far as the receiver may know of them."""
         for job_id, job in jobs.items():
-            if job is None or self.chosen.may_see(job):
-                self.jobs[job_id] = job if job is not None and self.chosen.matches(job) else None
+            if job == Gone(None) and self.chosen.visible_owner is not None:
+                # Nobody hears the id of a job that may have been another owner's.
+                self.reset()
+                return
+            if not self.chosen.may_see(job):
+                continue
+            if not isinstance(job, Gone) and self.chosen.matches(job):
+                self.jobs[job_id] = job
+                self.left.discard(job_id)
+            elif job_id not in self.left:
+                self.jobs[job_id] = None
+                self.left.add(job_id)
+        if len(self.left) > MAX_LEFT:
+            self.left.clear()
         if len(self.jobs) > MAX_WAITING_JOBS:
             self.reset()
         self.wake.set()

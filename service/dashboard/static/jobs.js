@@ -66,7 +66,8 @@ function take(name, content) {
   if (name === "reset") return;
   late?.push([name, content]);
   if (name === "gone") {
-    isCapacityOld ||= jobs.delete(content.id);
+    const wasShown = jobs.delete(content.id);
+    isCapacityOld ||= wasShown;
     return;
   }
   isCapacityOld ||= jobs.get(content.id)?.state !== content.state;

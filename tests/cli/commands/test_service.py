@@ -93,8 +93,8 @@ def test_a_job_is_submitted_followed_shown_and_restarted(dlrm: Command, job_file
 
 def test_a_job_gets_another_priority_and_other_labels(dlrm: Command, job_file: str) -> None:
     job_id = dlrm("submit", job_file).out.strip()
-    edited = dlrm("edit", job_id, "--label", "stage=final", "--label", "a=b=c", "--remove-label", "team")
-    assert edited.out.strip() == f"{job_id} priority 0, a=b=c stage=final"
+    edited = dlrm("edit", job_id, "--label", "stage:final", "--label", "a:b=c", "--remove-label", "team")
+    assert edited.out.strip() == f"{job_id} priority 0, a:b=c stage:final"
     assert "label stage = final" in dlrm("show", job_id).out
     for arguments, message in ((("--label", "stage"), "'stage' has no value"), ((), "nothing to change")):
         refused = dlrm("edit", job_id, *arguments)
@@ -119,30 +119,30 @@ def test_a_schedule_is_added_run_paused_resumed_and_deleted(
 ) -> None:
     path = tmp_path / "job.json"
     path.write_text(json.dumps({**DOCUMENT, "name": "first-{due:%Y%m%d}"}))
-    added = dlrm("schedule", "add", str(path), "--name", "nightly", "--cron", "0 2 * * *", "--set", "priority=5")
+    added = dlrm("schedules", "create", str(path), "--name", "nightly", "--cron", "0 2 * * *", "--set", "priority=5")
     schedule_id = added.out.strip()
-    assert dlrm("schedule", "run", schedule_id).code == 0
+    assert dlrm("schedules", "run", schedule_id).code == 0
 
     def find_job() -> str | None:
-        return json.loads(dlrm("schedule", "show", schedule_id, "--json").out)["last_job_id"]
+        return json.loads(dlrm("schedules", "show", schedule_id, "--json").out)["last_job_id"]
 
     job_id = wait_until(find_job)
     assert json.loads(dlrm("jobs", "--label", "schedule:nightly", "--json").out)["id"] == job_id
-    assert job_id in dlrm("schedule", "show", schedule_id).out
+    assert job_id in dlrm("schedules", "show", schedule_id).out
     at_terminal(monkeypatch)
-    lines = dlrm("schedule", "list").out.splitlines()
+    lines = dlrm("schedules", "list").out.splitlines()
     assert lines[1].startswith(f"{schedule_id} nightly")
     assert max(map(len, lines)) <= 80
-    assert dlrm("schedule", "pause", schedule_id).out.strip() == f"{schedule_id} paused"
-    assert "next at " in dlrm("schedule", "resume", schedule_id).out
-    assert dlrm("schedule", "delete", schedule_id).code == 0
-    assert dlrm("schedule", "list", "--json").out == ""
-    refused = dlrm("schedule", "add", str(path), "--name", "x", "--cron", "daily")
+    assert dlrm("schedules", "pause", schedule_id).out.strip() == f"{schedule_id} paused"
+    assert "next at " in dlrm("schedules", "resume", schedule_id).out
+    assert dlrm("schedules", "delete", schedule_id).code == 0
+    assert dlrm("schedules", "list", "--json").out == ""
+    refused = dlrm("schedules", "create", str(path), "--name", "x", "--cron", "daily")
     assert (refused.code, "cron: is no cron expression" in refused.err) == (2, True)
 
 
 def test_a_webhook_is_made_listed_tried_and_deleted(dlrm: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = dlrm("webhooks", "create", "https://hooks.example/dlrm", "--state", "FAILED", "--label", "team=none")
+    made = dlrm("webhooks", "create", "https://hooks.example/dlrm", "--state", "FAILED", "--label", "team:none")
     assert made.out.startswith("whsec_")
     webhook_id = made.err.split(":")[0]
     [shown] = [json.loads(line) for line in dlrm("webhooks", "list", "--json").out.splitlines()]

@@ -1,5 +1,7 @@
 """Retention: what its rules choose, that they touch nothing else, and that a dry run shows the same."""
 
+import errno
+import os
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -206,3 +208,17 @@ def test_raw_points_go_earlier_than_their_job_and_evaluations_stay(api: Api) -> 
     assert count_points(api, jobs.pop("old")) == {"evaluation": 1, "bucket": 1}
     assert all(count_points(api, job_id) == {"step": 6, "evaluation": 1, "bucket": 1} for job_id in jobs.values())
     assert len(list_ids(api)) == 4
+
+
+def test_a_run_directory_that_cannot_be_read_holds_up_no_other_job(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed, other = add_job(api, 9), add_job(api, 9)
+    walk = os.fwalk
+
+    def walk_open(path: Path, **options: Any) -> Any:
+        if Path(path).name == closed:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return walk(path, **options)
+
+    monkeypatch.setattr("service.retention.service.os.fwalk", walk_open)
+    apply(api, RetentionRules(days=1))
+    assert not {closed, other} & list_ids(api)

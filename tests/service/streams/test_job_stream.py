@@ -1,11 +1,15 @@
 """The stream of one job."""
 
+import errno
+
 import httpx
 import pytest
 
 from service.access.principal import Role
 from service.reports.ingest import Stream, ingest
 from service.store.job_repository import JobRepository
+from service.store.models import Job
+from service.store.run_facts import RunFacts
 from tests.patience import wait_until
 from tests.service.api import Api
 from tests.service.control.rounds import run_until
@@ -151,3 +155,21 @@ def test_a_stream_whose_client_has_left_is_forgotten(api: Api) -> None:
         read_until(messages, "job")
         assert api.services.streams.feed._job_watchers
     wait_until(lambda: not api.services.streams.feed._job_watchers)
+
+
+@on_sqlite
+def test_a_job_whose_files_cannot_be_read_holds_up_no_other_stream(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    good, bad = api.submit()["id"], api.submit()["id"]
+    begin_next_attempt(api, bad)
+    measure = RunFacts.measure_logs
+
+    def measure_good(facts: RunFacts, job: Job) -> int:
+        if job.id == bad:
+            raise OSError(errno.ESTALE, "Stale file handle")
+        return measure(facts, job)
+
+    monkeypatch.setattr(RunFacts, "measure_logs", measure_good)
+    with listen(api.viewer, f"/v1/jobs/{bad}/stream"), listen(api.viewer, f"/v1/jobs/{good}/stream") as messages:
+        read_until(messages, "job")
+        api.submitter.post(f"/v1/jobs/{good}/hold")
+        read_until(messages, "job", is_held=True)

@@ -1,14 +1,21 @@
 """The stream of the list of jobs."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
 from service.access.principal import Role
 from service.app import create_services
+from service.retention.rules import RetentionRules
 from service.store.job_repository import JobRepository
+from service.store.models import Job
+from service.times import now
 from tests.service.api import Api, make_settings
 from tests.service.databases import on_postgresql, on_sqlite
+from tests.service.jobs.test_deletion import make_pace
+from tests.service.retention.test_retention import make_retention
 from tests.service.streams.listening import listen, parse, read_until
 
 
@@ -60,9 +67,23 @@ def test_nobody_gets_the_jobs_of_another_owner(api: Api) -> None:
     with api.make_client(key) as stranger, listen(stranger, "/v1/stream") as messages:
         read_until(messages, "reset")
         hidden = api.submit()
+        api.submitter.post(f"/v1/jobs/{hidden['id']}/cancel")
+        api.submitter.delete(f"/v1/jobs/{hidden['id']}")
         own = stranger.post("/v1/jobs", json={"data": {"train": ["day_*.tsv"]}, "resources": {"memory": "1GiB"}}).json()
         read = read_until(messages, "job", id=own["id"])
     assert hidden["id"] not in [parse(message)["id"] for message in read]
+
+
+@on_sqlite
+def test_jobs_that_retention_removes_leave_the_list(api: Api) -> None:
+    job_id = api.submit()["id"]
+    with api.services.database.write() as session:
+        values = {"state": "SUCCEEDED", "finished_at": now() - timedelta(days=9)}
+        session.execute(update(Job).where(Job.id == job_id).values(values))
+    with listen(api.viewer, "/v1/stream") as messages:
+        read_until(messages, "reset")
+        make_retention(api, RetentionRules(days=1)).run(make_pace())
+        read_until(messages, "gone", id=job_id)
 
 
 @on_sqlite
