@@ -12,8 +12,9 @@ _AWAY_SQLSTATES = ("08", "57P", "53300", "25P03")
 a transaction that the server has ended because its process was stopped."""
 _DISK_FULL = "53100"
 """SQLSTATE of PostgreSQL's error `disk_full`."""
-_VALUES_REFUSED = ("22", "23", "54")
-"""Beginnings of the SQLSTATE of values that are none of their type, break a constraint, or exceed a limit."""
+_VALUES_REFUSED = ("21", "22", "23", "54")
+"""Beginnings of the SQLSTATE of values that are too many, are none of their type, break a constraint, or exceed a
+limit."""
 _AWAY_SQLITE = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _REFUSALS = (
     "password authentication failed",

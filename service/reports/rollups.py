@@ -124,8 +124,15 @@ class RollupRepository:
             level += 1
 
     def cut(self, job_id: str, own: AttemptRange) -> None:
-        """Divide the buckets of an attempt in which its valid steps end into two parts."""
+        """Divide the buckets of an attempt in which its valid steps end into two parts.
+
+        Their rows go first: a part without any report gets no row, and would leave the one of before.
+        """
+        query = text(f"DELETE FROM {ROLLUPS.name} WHERE {_OF_ATTEMPT} AND level = :level AND bucket = :bucket")
         for level in range(1, self.count_levels(job_id, own.attempt) + 1):
+            bucket = _find_position(own.last_step, BUCKET_FACTOR**level)
+            values = {"job_id": job_id, "attempt": own.attempt, "level": level, "bucket": bucket}
+            self._connection.execute(query, values)
             self._make_level(job_id, own, level, own.last_step, own.last_step)
 
     def count_levels(self, job_id: str, attempt: int) -> int:

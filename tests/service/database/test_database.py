@@ -8,7 +8,7 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import inspect, text
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
 import service.audit.models
 import service.keys.models
@@ -18,12 +18,13 @@ import service.schedules.models
 import service.store.models
 import service.webhooks.models
 from service.database import Base, Database
+from service.database.failures import are_values_refused
 from service.database.migrate import ForeignRevisionError, make_config, migrate
 from service.keys.models import ApiKey
 from service.retention.repository import RetentionRepository
 from service.retention.rules import RetentionRules
 from service.store.removal import RemovalRepository
-from tests.service.databases import on_both_databases
+from tests.service.databases import on_both_databases, on_postgresql
 
 pytestmark = on_both_databases
 
@@ -174,3 +175,10 @@ def test_times_come_back_in_utc(database: Database) -> None:
         created_at = session.get_one(ApiKey, "key_0").created_at
     assert created_at == elsewhere
     assert created_at.tzinfo is UTC
+
+
+@on_postgresql
+def test_too_many_rows_for_one_value_are_no_failure_of_the_whole_database(database: Database) -> None:
+    with database.read() as session, pytest.raises(DBAPIError) as caught:
+        session.execute(text("SELECT (SELECT 1 UNION ALL SELECT 2)"))
+    assert are_values_refused(caught.value)

@@ -1,6 +1,7 @@
 """Metrics of a state directory of before: typed, without void steps in the curves, and with levels."""
 
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from service.reports.pages import MetricQuery, parse_place, read_page
 from service.reports.repository import ReportRepository
 from service.reports.rollups import PointRange, RollupRepository
 from service.store.metric_tables import ROLLUPS
-from tests.service.databases import on_both_databases
+from tests.service.databases import on_both_databases, on_sqlite
 from tests.service.reports.steps import make_evaluation, make_step
 
 pytestmark = on_both_databases
@@ -156,3 +157,53 @@ def test_new_reports_and_a_new_start_give_the_rows_that_the_migration_made(migra
         ReportRepository(session).start_attempt(JOB, 2, START, START)
     with migrated.read() as session:
         assert session.execute(query).all() == before
+
+
+def fill_old_tables_with_little(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the tables of revision 0007, and a job of two attempts with reports up to step 40; the second begins at 20.
+
+    The first one has reported step 16,400 as well, which is enough for level 2.
+    """
+    monkeypatch.setattr(sys.modules[__name__], "START", 20)
+    monkeypatch.setattr(sys.modules[__name__], "NUM_STEPS", 40)
+    fill_old_tables(database)
+    values = {"job": JOB, "report": make_step(16_400, seq=91_000, time=1e9).model_dump_json()}
+    with database.write() as session:
+        session.execute(
+            text(
+                "INSERT INTO metrics (job_id, attempt_id, attempt, rank, stream, seq, kind, step, report) "
+                "VALUES (:job, 'att_1', 1, 0, 'metrics', 91000, 'step', 16400, :report)"
+            ),
+            values,
+        )
+
+
+def test_a_short_attempt_that_still_reports_gets_level_2_in_whole(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill_old_tables_with_little(database, monkeypatch)
+    migrate(database)
+    with database.write() as session:
+        levels, reports = RollupRepository(session), ReportRepository(session)
+        assert [levels.count_levels(JOB, attempt) for attempt in (1, 2)] == [2, 1]
+        for step in (300, 600, 16_400):
+            reports.add_steps(JOB, 2, [make_step(step, seq=step, time=1e9)])
+        assert levels.count_levels(JOB, 2) == 2
+        for attempt, expected in ((1, [40, 16_400]), (2, [40, 300, 600, 16_400])):
+            points = levels.read_steps(JOB, ["loss"], PointRange(AttemptRange(attempt), 256), 1)
+            assert points["last_step"] == expected
+
+
+@on_sqlite
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+def test_a_report_with_a_number_that_is_not_finite_keeps_the_others(
+    database: Database, monkeypatch: pytest.MonkeyPatch, number: str
+) -> None:
+    fill_old_tables_with_little(database, monkeypatch)
+    change = text("UPDATE metrics SET report = replace(report, :old, :new) WHERE step = 15 AND attempt = 1")
+    with database.write() as session:
+        session.execute(change, {"old": '"loss": 16.0', "new": f'"loss": {number}'})
+    migrate(database)
+    with database.read() as session:
+        (item,) = [item for item in list_items(session, kind="step", attempt=1) if item["step"] == 15]
+        assert item == make_step(15, seq=15, time=1e9, loss=None).model_dump() | {"attempt": 1}

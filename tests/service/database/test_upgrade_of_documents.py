@@ -9,7 +9,7 @@ from sqlalchemy import text
 from service.database import Database
 from service.database.migrate import make_config, migrate
 from service.store.job_repository import JobRepository
-from tests.service.databases import on_both_databases
+from tests.service.databases import on_both_databases, on_sqlite
 
 pytestmark = on_both_databases
 
@@ -76,3 +76,40 @@ def test_jobs_of_before_keep_their_documents_and_have_the_new_columns(database: 
         assert (document.resolved, document.metrics) == ({"derived": []}, hopeless)
         assert jobs.get_document(HEIR).spec == make_spec(SOURCE)
         assert (jobs.find_heir(SOURCE), jobs.get_labels(HEIR)) == (heir, {"team": "Ads"})
+
+
+@on_sqlite
+def test_numbers_that_are_not_finite_become_null(database: Database) -> None:
+    make_tables_of_before(database)
+    nan, infinity = float("nan"), float("inf")
+    add_job(
+        database,
+        SOURCE,
+        "SUCCEEDED",
+        spec=make_spec("/data/model", name="Räder", limits=[infinity]),
+        resolved={"derived": [nan]},
+        progress={"auc": 0.4, "loss": -infinity},
+        metrics={"auc": nan, "log_loss": infinity, "samples_per_second": 1e3},
+    )
+    add_job(database, HEIR, "QUEUED", spec=make_spec(SOURCE), resolved={}, progress={"loss": nan}, metrics={})
+    event = {"job": SOURCE, "details": json.dumps({"step": 7, "loss": nan})}
+    with database.write() as session:
+        session.execute(
+            text(
+                "INSERT INTO events (job_id, time, actor, kind, message, details) "
+                "VALUES (:job, '2026-01-31 12:00:00', '', 'run', '', :details)"
+            ),
+            event,
+        )
+    migrate(database)
+    with database.read() as session:
+        jobs = JobRepository(session)
+        source, heir, document = jobs.get(SOURCE), jobs.get(HEIR), jobs.get_document(SOURCE)
+        assert source is not None
+        assert heir is not None
+        assert source.progress == {"auc": 0.4, "loss": None, "samples_per_second": 1e3}
+        assert heir.progress == {"loss": None}
+        assert document.spec == make_spec("/data/model", name="Räder", limits=[None])
+        assert document.resolved == {"derived": [None]}
+        assert document.metrics == {"auc": None, "log_loss": None, "samples_per_second": 1e3}
+        assert session.scalar(text("SELECT details FROM events")) == '{"step": 7, "loss": null}'

@@ -9,6 +9,7 @@ from dlrm.record import Report, StartReport
 from service.access.principal import Role
 from service.client import Client
 from service.client import client as client_module
+from service.reports import rollups
 from service.store.models import Attempt
 from tests.service.api import TEAM, Api
 from tests.service.databases import on_both_databases
@@ -200,3 +201,27 @@ def test_a_client_sees_every_step_once_though_an_attempt_begins_between_two_page
         assert [metric.step for metric in client.metrics(job_id)] == list(range(1, 9))
         assert num_requests > 1
         assert [metric.step for metric in client.metrics(job_id, attempt=1)] == [*range(1, 7), 6]
+
+
+@pytest.mark.parametrize("start", [2, 18, 258, 274])
+def test_a_start_between_two_reports_divides_buckets_whose_reports_all_become_void(
+    api: Api, monkeypatch: pytest.MonkeyPatch, start: int
+) -> None:
+    monkeypatch.setattr(rollups, "MIN_BUCKETS", 1)
+    job_id = api.submit()["id"]
+    known = {step: float(step) for step in range(10, 301, 10)}
+    push(api, begin_next_attempt(api, job_id), START, *(make_step(step, loss=loss) for step, loss in known.items()))
+    restart = StartReport(step=start, evaluated_step=0)
+    assert push(api, begin_next_attempt(api, job_id), restart).status_code == 200
+    for resolution, width in ((20, 16), (10, 32), (1, 512)):
+        training = get_curves(api, job_id, attempt=1, names="loss", resolution=resolution)["training"]
+        points: dict[int, list[float]] = {}
+        for step, loss in known.items():
+            points.setdefault((step - 1) // width, []).append(loss)
+        losses = training["curves"]["loss"]
+        assert training["steps_per_point"] == width
+        assert losses["last"] == training["steps"] == [point[-1] for point in points.values()]
+        assert losses["mean"] == pytest.approx([sum(point) / len(point) for point in points.values()])
+        assert losses["min"] == [point[0] for point in points.values()]
+        valid = get_curves(api, job_id, names="loss", resolution=resolution)["training"]["steps"]
+        assert (valid[-1] if valid else 0) == start // 10 * 10

@@ -4,6 +4,7 @@ import sqlalchemy as sa
 from alembic import op
 
 from service.database.base import NAMING
+from service.database.finite_json import remove_non_finite
 
 revision = "0008"
 down_revision = "0007"
@@ -76,6 +77,7 @@ rollups = sa.Table(
 
 def upgrade() -> None:
     connection = op.get_bind()
+    remove_non_finite(connection, "metrics", "report")
     tables.create_all(connection, checkfirst=False)
     is_postgresql = connection.dialect.name == "postgresql"
     for table, kind in ((steps, "step"), (evaluations, "evaluation")):
@@ -126,12 +128,23 @@ def _read_field(name: str, value: str, least: str, greatest: str) -> str:
 
 
 def make_level(level: int) -> str:
-    """Make the statement that makes all rows of a level from the rows below, for all jobs at once."""
+    """Make the statement that makes all rows of a level from the rows below, for all jobs at once.
+
+    An attempt has a level from 2 on only if it is long enough for new reports to add to that level. If a shorter one
+    still ran, its level would stay as it is here.
+    """
     table, first, last, suffix = (
         ("steps", "step", "step", "") if level == 1 else ("step_rollups", "first_step", "last_step", "_last")
     )
     position = "(s.step - 1)" if level == 1 else "s.bucket"
-    below = "" if level == 1 else f"WHERE s.level = {level - 1}"
+    below = (
+        ""
+        if level == 1
+        else f"""WHERE s.level = {level - 1} AND (s.job_id, s.attempt) IN (
+                SELECT job_id, attempt FROM step_rollups WHERE level = {level - 1}
+                GROUP BY job_id, attempt HAVING max(last_step) >= {MIN_BUCKETS * FACTOR**level}
+            )"""
+    )
     is_below = (
         "" if level == 1 else (f"AND r.level = {level - 1} AND r.bucket = (g.last_step - 1) / {FACTOR ** (level - 1)}")
     )

@@ -12,6 +12,7 @@ from alembic import op
 
 from dlrm.record import EvaluationSource, list_quality_warnings
 from service.database.base import NAMING, SerialId
+from service.database.finite_json import remove_non_finite
 from service.database.trigrams import index_texts
 
 revision = "0009"
@@ -22,6 +23,14 @@ depends_on = None
 NUM_ID_LETTERS = 30
 """Letters of the id of a job."""
 MOVED = ("spec", "resolved", "metrics")
+JSON_COLUMNS = {
+    "jobs": (*MOVED, "progress"),
+    "attempts": ("devices", "observed_end", "rank_ends", "reported_end"),
+    "events": ("details",),
+    "audit_events": ("details",),
+    "leadership": ("capacity",),
+}
+"""All columns of JSON, by their tables, that versions before 0008 may have written and that stay."""
 tables = sa.MetaData(naming_convention=NAMING)
 jobs = sa.Table(
     "jobs",
@@ -70,6 +79,8 @@ SQLITE_TEXT_INDEX = (
 
 def upgrade() -> None:
     connection = op.get_bind()
+    for table, columns in JSON_COLUMNS.items():
+        remove_non_finite(connection, table, *columns)
     documents.create(connection)
     rows = sa.select(jobs.c.id, *(jobs.c[name] for name in MOVED))
     connection.execute(sa.insert(documents).from_select(["job_id", *MOVED], rows))
