@@ -5,8 +5,8 @@ from alembic import op
 
 from service.database.base import NAMING
 
-revision = "0014"
-down_revision = "0013"
+revision = "0011"
+down_revision = "0010"
 branch_labels = None
 depends_on = None
 
