@@ -65,7 +65,7 @@ class RemovalRepository:
         return done
 
     def _list_with_rows(self, table: Table, job_ids: Sequence[str]) -> Sequence[str]:
-        """List those of some jobs that have rows in a table of metrics."""
+        """List the jobs, among some, that have rows in a table of metrics."""
         has_rows = select(table.c.job_id).where(table.c.job_id == Job.id).exists()
         return self._session.scalars(select(Job.id).where(Job.id.in_(job_ids), has_rows).order_by(Job.id)).all()
 

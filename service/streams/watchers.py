@@ -22,7 +22,7 @@ class Gone:
     """A job that was deleted."""
 
     owner: str | None
-    """None if its row is removed already."""
+    """Owner of the job; None if the row of the job is removed already."""
 
 
 @dataclass(eq=False)
