@@ -12,7 +12,7 @@ log = structlog.get_logger(__name__)
 
 
 def index_texts(connection: Connection) -> None:
-    """Index the trigrams of the texts if this server has the extension, and this user may add it.
+    """Make the index of the texts, if the server has the extension and this user may add it.
 
     Without the index, each search reads all texts. The connection must be in a transaction.
     """
