@@ -21,6 +21,7 @@ from tests.service.databases import on_both_databases, on_sqlite
 from tests.service.jobs.keys import make_key
 from tests.service.jobs.test_jobs_api import check_problem
 from tests.service.jobs.test_warm_start import write_model
+from tests.service.keys.holders import sign_in
 
 DAILY = "0 2 * * *"
 NO_JOB = f"job_{'1' * 26}"
@@ -341,3 +342,16 @@ def test_a_schedule_belongs_to_its_owner_and_a_name_is_taken_once(api: Api) -> N
     assert api.submitter.delete(f"/v1/schedules/{schedule_id}").status_code == 204
     rows = api.admin.get("/v1/audit", params={"target": schedule_id}).json()["items"]
     assert [row["action"] for row in rows] == ["schedule_removed", "schedule_created"]
+
+
+@on_sqlite
+def test_a_browser_makes_and_changes_no_schedule_since_it_would_outlive_its_session(api: Api) -> None:
+    schedule_id = add_schedule(api)
+    body = {"name": "other", "cron": DAILY, "document": make_document()}
+    with sign_in(api, key=api.services.keys.create("mine", Role.SUBMITTER, owner="team").key) as browser:
+        made = browser.post("/v1/schedules", json=body)
+        changed = browser.patch(f"/v1/schedules/{schedule_id}", json={"cron": "* * * * *"})
+    for refused in (made, changed):
+        check_problem(refused, 403, "forbidden")
+        assert "Authorization: Bearer" in refused.json()["detail"]
+    assert get(api, schedule_id)["cron"] == DAILY
