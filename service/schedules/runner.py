@@ -96,7 +96,7 @@ class ScheduleRunner:
             schedules.update(schedule.id, **values)
 
     def _submit(self, schedule: Schedule, due_at: datetime, num_missed: int) -> tuple[str, str]:
-        """Submit the job for one time, and return its id, or that of the one that is there already, and a remark on it.
+        """Submit the job for one time, and return its id and a remark; the one that is there already, if there is one.
 
         Raises RefusedError, _SkippedError, NothingNewError, ConfigError and ProblemError.
         """
@@ -120,7 +120,7 @@ class ScheduleRunner:
             raise kind(f"{error}{remark}: name another one as previous_job_id (PATCH)") from error
 
     def _submit_existing(self, submission: Submission, schedule: Schedule) -> str:
-        """Submit a job with those of its files that exist, and return its id."""
+        """Submit a job without the files that are missing, and return its id."""
         try:
             job, _ = self._jobs.submit(submission)
         except ConfigError as error:
@@ -167,7 +167,7 @@ class _WithoutPreviousError(Exception):
 
 
 def _find_times(schedule: Schedule, next_at: datetime, at: datetime) -> tuple[datetime, datetime, int]:
-    """Return the time that is due, the next one, and the number of times that were missed. Raises _NoTimesError.
+    """Return the due time, the next one, and the number of missed times. Raises _NoTimesError.
 
     They were valid once. But a zone goes with an update of the host, or was never known on this one.
     """
