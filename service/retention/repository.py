@@ -4,7 +4,23 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, case, delete, false, func, insert, literal, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    String,
+    and_,
+    case,
+    column,
+    delete,
+    false,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    table,
+    update,
+)
 from sqlalchemy.orm import Session
 
 from service.database.database import note_change
@@ -17,6 +33,9 @@ from service.store.states import NOT_ENDED
 
 _HAS_ENDED = and_(Job.finished_at.is_not(None), Job.deleting_at.is_(None), Job.state.not_in(NOT_ENDED))
 """Condition that a job has ended, in the words of the index by end: with `in`, the one by state would be chosen."""
+
+_SCHEDULES = table("schedules", column("previous_job_id", String), column("last_job_id", String))
+"""Jobs that schedules name. Schedules submit jobs, and so are above retention, which knows no more of them."""
 
 
 class RetentionRepository:
@@ -71,11 +90,13 @@ class RetentionRepository:
 
 
 def _is_free() -> ColumnElement[bool]:
-    """Return the condition that a job is neither kept nor needed as a start by a job without an end."""
+    """Return the condition that a job is neither kept, nor needed as a start by a job without an end or a schedule."""
     name, value = KEEP_LABEL
     kept = select(JobLabel.job_id).where(JobLabel.name == name, JobLabel.value == value)
     sources = select(Job.warm_start_job_id).where(Job.state.in_(NOT_ENDED), Job.warm_start_job_id.is_not(None))
-    return and_(Job.id.not_in(kept), Job.id.not_in(sources.correlate(None)))
+    # The last job of a schedule becomes the previous one once it is seen to have succeeded.
+    named = [select(name).where(name.is_not(None)) for name in (_SCHEDULES.c.previous_job_id, _SCHEDULES.c.last_job_id)]
+    return and_(Job.id.not_in(kept), Job.id.not_in(sources.correlate(None)), *(Job.id.not_in(ids) for ids in named))
 
 
 def _select_due(rules: RetentionRules, now: datetime) -> Select[*tuple[Any, ...]]:

@@ -6,6 +6,7 @@ UTC, that has ended since the time of that job; without such a job for the last 
 format of strftime, as in `{day:%Y/%m/%d}`. Without a previous job, `run.warm_start` from it is left out.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -74,6 +75,11 @@ def fill_document(document: Mapping[str, Any], moment: Moment) -> dict[str, Any]
         if isinstance(start, dict) and cast("dict[str, Any]", start).get("from") == _PREVIOUS:
             filled["run"] = {**run, "warm_start": None}
     return _fill(filled, moment, ())
+
+
+def uses_previous(document: Mapping[str, Any]) -> bool:
+    """Whether a document names the previous job anywhere."""
+    return any(match[1] == "previous_job" for match in _SINGLE.finditer(json.dumps(document)))
 
 
 def _repeat(pattern: Any, moment: Moment) -> Iterator[Any]:

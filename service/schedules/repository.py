@@ -36,7 +36,10 @@ class ScheduleRepository:
         return self._session.scalar(select(func.count()).where(Schedule.owner == owner)) or 0
 
     def list_due(self, at: datetime, limit: int) -> list[Schedule]:
-        """List at most `limit` schedules whose next time has come, the longest waiting one first."""
+        """List at most `limit` schedules whose next time has come, the longest waiting one first.
+
+        A paused one has a next time only if somebody had it run now.
+        """
         query = select(Schedule).where(Schedule.next_at <= at).order_by(Schedule.next_at, Schedule.id).limit(limit)
         return list(self._session.scalars(query))
 

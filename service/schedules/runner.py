@@ -1,6 +1,7 @@
 """Submission of the jobs of schedules that are due, by the leader."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, cast
 
@@ -10,6 +11,7 @@ from sqlalchemy.exc import DBAPIError
 from dlrm.config import ConfigError, format_count
 from service.access.principal import Principal, Role
 from service.database import Database
+from service.database.failures import are_values_refused
 from service.http.problems import ProblemError
 from service.jobs.paths import is_about_missing_files
 from service.jobs.service import JobService, Submission
@@ -17,7 +19,7 @@ from service.keys.repository import KeyRepository
 from service.keys.service import RefusedError, check_key
 from service.leader.leadership import Leadership
 from service.schedules.models import Schedule
-from service.schedules.placeholders import Moment, NothingNewError, fill_document
+from service.schedules.placeholders import Moment, NothingNewError, fill_document, uses_previous
 from service.schedules.repository import ScheduleRepository
 from service.schedules.service import label
 from service.schedules.times import count_times, find_last, find_next, parse_zone
@@ -51,60 +53,89 @@ class ScheduleRunner:
         with self._database.read() as session:
             due = ScheduleRepository(session).list_due(now(), MAX_AT_ONCE)
         for schedule in due:
-            assert schedule.next_at is not None
-            self._run(schedule, schedule.next_at)
+            self._run(schedule.id)
 
-    def _run(self, schedule: Schedule, next_at: datetime) -> None:
+    def _run(self, schedule_id: str) -> None:
         """Submit the job of a schedule whose time has come, or say why there is none, and find its next time."""
-        zone, at = parse_zone(schedule.time_zone), now()
-        due_at = max(next_at, find_last(schedule.cron, zone, at))
-        values: dict[str, Any] = {"last_due_at": due_at}
-        values["next_at"] = None if schedule.is_paused else find_next(schedule.cron, zone, at)
+        at = now()
+        with self._database.read() as session:
+            # Again: it may have been changed or removed while others had their turn.
+            schedule = ScheduleRepository(session).get(schedule_id)
+        if schedule is None or schedule.next_at is None or schedule.next_at > at:
+            return
+        values: dict[str, Any] = {"last_due_at": schedule.next_at}
+        next_at, pauses = None, False
         try:
-            num_missed = count_times(schedule.cron, zone, next_at, due_at)
-            job_id = self._submit(schedule, due_at, num_missed)
-            values |= {"last_job_id": job_id, "last_job_due_at": due_at, "last_result": f"submitted {job_id}"}
+            due_at, next_at, num_missed = _find_times(schedule, schedule.next_at, at)
+            values["last_due_at"] = due_at
+            job_id, remark = self._submit(schedule, due_at, num_missed)
+            values |= {"last_job_id": job_id, "last_job_due_at": due_at, "last_result": f"submitted {job_id}{remark}"}
+        except _NoTimesError as error:
+            pauses, values["last_result"] = True, f"paused, since it has no times: {error}; change it to resume it"
         except RefusedError as error:
-            values |= {"is_paused": True, "next_at": None, "last_result": f"paused, since its key is refused: {error}"}
+            pauses, values["last_result"] = True, f"paused, since its key is refused: {error}"
         except (_SkippedError, NothingNewError) as error:
             values["last_result"] = f"skipped: {error}"
-        except (ConfigError, ProblemError) as error:
+        except (ConfigError, ProblemError, _WithoutPreviousError) as error:
             values["last_result"] = f"refused: {error}"
-        except DBAPIError:
-            # Nothing is noted: the next round tries again.
-            raise
         except Exception as error:
+            if isinstance(error, DBAPIError) and not are_values_refused(error):
+                # Nothing is noted: the next round tries again.
+                raise
             # Catches everything: a schedule must not hold up the others.
             log.error("schedule_failed", schedule=schedule.id, exc_info=error)
             values["last_result"] = f"failed: {type(error).__name__}; the log of the service has more"
-        log.info("schedule_due", schedule=schedule.id, due_at=due_at.isoformat(), result=values["last_result"])
+        log.info("schedule_due", schedule=schedule.id, due_at=str(values["last_due_at"]), result=values["last_result"])
         with self._leadership.write() as session:
-            ScheduleRepository(session).update(schedule.id, **values)
+            schedules = ScheduleRepository(session)
+            current = schedules.lock(schedule.id)
+            # Whoever changed, paused or ran it meanwhile has given it another next time, which stays.
+            if current is not None and current.next_at == schedule.next_at:
+                values["is_paused"] = pauses or current.is_paused
+                values["next_at"] = None if values["is_paused"] else next_at
+            schedules.update(schedule.id, **values)
 
-    def _submit(self, schedule: Schedule, due_at: datetime, num_missed: int) -> str:
-        """Submit the job for one time, and return its id; the one that is there already, if there is one.
+    def _submit(self, schedule: Schedule, due_at: datetime, num_missed: int) -> tuple[str, str]:
+        """Submit the job for one time, and return its id and a remark; the one that is there already, if there is one.
 
         Raises RefusedError, _SkippedError, NothingNewError, ConfigError and ProblemError.
         """
         principal = self._find_principal(schedule)
         key = f"{schedule.id} {due_at.isoformat()}"
         self._check_last(schedule)
-        moment = Moment(
-            due_at,
-            parse_zone(schedule.time_zone),
-            schedule.previous_job_id,
-            schedule.previous_due_at,
-        )
-        document = label(fill_document(schedule.document, moment), schedule)
+        zone, previous_id = parse_zone(schedule.time_zone), self._find_previous(schedule)
+        document = fill_document(schedule.document, Moment(due_at, zone, previous_id, schedule.previous_due_at))
+        document = label(document, schedule)
+        remark = ""
+        if previous_id != schedule.previous_job_id and uses_previous(schedule.document):
+            remark = f"; its previous job {schedule.previous_job_id} was removed"
         missed = f"; {format_count(num_missed, 'earlier time')} passed while the service was down" if num_missed else ""
-        note = f"schedule {schedule.name}, due {due_at:%Y-%m-%d %H:%M} UTC{missed}"
+        note = f"schedule {schedule.name}, due {due_at:%Y-%m-%d %H:%M} UTC{missed}{remark}"
         try:
-            job, _ = self._jobs.submit(Submission(document, principal, key, schedule_note=note))
+            return self._submit_existing(Submission(document, principal, key, schedule_note=note), schedule), remark
+        except (ConfigError, ProblemError, _SkippedError) as error:
+            if not remark:
+                raise
+            kind = _SkippedError if isinstance(error, _SkippedError) else _WithoutPreviousError
+            raise kind(f"{error}{remark}: name another one as previous_job_id (PATCH)") from error
+
+    def _submit_existing(self, submission: Submission, schedule: Schedule) -> str:
+        """Submit a job without the files that are missing, and return its id."""
+        try:
+            job, _ = self._jobs.submit(submission)
         except ConfigError as error:
             # Of a day without rows there may be no files: the others are trained on.
-            rest = _leave_out_missing(document, schedule.document, error)
-            job, _ = self._jobs.submit(Submission(rest, principal, key, schedule_note=note))
+            rest = _leave_out_missing(submission.document, schedule.document, error)
+            job, _ = self._jobs.submit(replace(submission, document=rest))
         return job.id
+
+    def _find_previous(self, schedule: Schedule) -> str | None:
+        """Return the previous job of a schedule; None if there is none, or if it was removed."""
+        if schedule.previous_job_id is None:
+            return None
+        with self._database.read() as session:
+            job = JobRepository(session).get(schedule.previous_job_id)
+        return None if job is None or job.deleting_at is not None else job.id
 
     def _find_principal(self, schedule: Schedule) -> Principal:
         """Return the sender of a schedule's jobs: its key, with the rights of a submitter. Raises RefusedError."""
@@ -125,6 +156,29 @@ class ScheduleRunner:
 
 class _SkippedError(Exception):
     """Error raised where a time passes without a job."""
+
+
+class _NoTimesError(Exception):
+    """Error raised where the times of a schedule cannot be found."""
+
+
+class _WithoutPreviousError(Exception):
+    """Refusal of a document whose previous job was removed."""
+
+
+def _find_times(schedule: Schedule, next_at: datetime, at: datetime) -> tuple[datetime, datetime, int]:
+    """Return the due time, the next one, and the number of missed times. Raises _NoTimesError.
+
+    They were valid once. But a zone goes with an update of the host, or was never known on this one.
+    """
+    try:
+        zone = parse_zone(schedule.time_zone)
+        due_at = max(next_at, find_last(schedule.cron, zone, at))
+        return due_at, find_next(schedule.cron, zone, at), count_times(schedule.cron, zone, next_at, due_at)
+    except Exception as error:
+        # Catches everything: a schedule must not hold up the others.
+        log.error("schedule_has_no_times", schedule=schedule.id, exc_info=error)
+        raise _NoTimesError(str(error) or type(error).__name__) from error
 
 
 def _leave_out_missing(document: Mapping[str, Any], template: Mapping[str, Any], error: ConfigError) -> dict[str, Any]:

@@ -18,6 +18,9 @@ MAX_SECONDS = 10.0
 """Seconds within which a receiver must have answered, look-up of its name included."""
 _HIDING = [ip_network(text) for text in ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "::/96")]
 """Networks of IPv6 addresses that stand for an IPv4 address, perhaps a private one."""
+_UNSAFE = [ip_network(text) for text in ("168.63.129.16/32", "fec0::/10", "5f00::/16", "3fff::/20")]
+"""Networks that Python takes for public, by its version: Azure's own services of a host, site-local addresses, segment
+routing within a network, and addresses of documentation."""
 
 Network = IPv4Network | IPv6Network
 
@@ -48,7 +51,7 @@ def is_allowed(address: IPv4Address | IPv6Address, networks: Sequence[Network]) 
     plain = getattr(address, "ipv4_mapped", None) or address
     if any(plain in network for network in networks):
         return True
-    return plain.is_global and not plain.is_multicast and not any(plain in network for network in _HIDING)
+    return plain.is_global and not plain.is_multicast and not any(plain in network for network in _HIDING + _UNSAFE)
 
 
 async def find_address(host: str, port: int, networks: Sequence[Network]) -> str:

@@ -88,5 +88,15 @@ class DeliveryRepository:
         values = {"num_tries": num_tries, "next_try_at": next_try_at}
         self._session.execute(update(Delivery).where(Delivery.id == delivery_id).values(values))
 
+    def postpone_due(self, webhook_id: str, at: datetime, next_try_at: datetime) -> None:
+        """Postpone all deliveries of a webhook that are due, and count no try of them."""
+        is_due = (Delivery.webhook_id == webhook_id, Delivery.next_try_at <= at)
+        self._session.execute(update(Delivery).where(*is_due).values(next_try_at=next_try_at))
+
+    def remove_old(self, webhook_id: str, until: datetime) -> None:
+        """Give the deliveries of a webhook up that were made until then."""
+        is_old = (Delivery.webhook_id == webhook_id, Delivery.created_at <= until)
+        self._session.execute(delete(Delivery).where(*is_old))
+
     def remove(self, delivery_id: str) -> None:
         self._session.execute(delete(Delivery).where(Delivery.id == delivery_id))

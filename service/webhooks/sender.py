@@ -1,4 +1,4 @@
-"""Thread of the leader for webhooks: makes deliveries of new events, and sends them.
+"""Threads of the leader for webhooks: one makes deliveries of new events, and the other one sends them.
 
 One transaction makes deliveries and moves the webhook's last event on: no change of state is left out or comes as two
 deliveries, whenever the service stops. A delivery is removed once a receiver has answered with success. So a request
@@ -7,7 +7,9 @@ may come twice, with the same id.
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 
 import structlog
@@ -33,7 +35,9 @@ LIFETIME = timedelta(days=1)
 MAX_CHANGES = 500
 """Number of events that one transaction makes deliveries of at most."""
 MAX_IN_A_ROW = 20
-"""Number of deliveries that one webhook gets in a round at most; a round ends for it with the first failure."""
+"""Number of deliveries that one webhook gets in a turn at most; a turn ends with the first failure."""
+MAX_TURN_SECONDS = 10.0
+"""Seconds after which a webhook's turn begins no further delivery."""
 MAX_AT_ONCE = 16
 """Number of webhooks that are sent to at the same time."""
 MAX_RESULT = 300
@@ -43,7 +47,10 @@ GONE = 410
 
 
 class WebhookSender:
-    """Sender of all deliveries, in a thread of its own, so that a slow receiver holds up nothing else."""
+    """Sender of all deliveries, in threads of its own.
+
+    A slow receiver holds up nothing else: no new events, and no other webhook, unless MAX_AT_ONCE of them are slow.
+    """
 
     def __init__(
         self, database: Database, networks: Sequence[Network], interval_seconds: float, is_leader: Callable[[], bool]
@@ -57,32 +64,53 @@ class WebhookSender:
         self._interval_seconds = interval_seconds
         self._is_leader = is_leader
         self._is_stopping = threading.Event()
-        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="webhooks", daemon=True)
-        self._thread.start()
+        for name, work in (("webhook-events", self._collect_all), ("webhooks", lambda: asyncio.run(self._send_all()))):
+            threading.Thread(target=work, name=name, daemon=True).start()
 
     def stop(self) -> None:
-        """Stop sending. A request on its way is left to itself: its delivery stays, and is sent again."""
+        """Stop sending. A request on its way is given up: its delivery stays, and is sent again."""
         self._is_stopping.set()
-
-    def _run(self) -> None:
-        while not self._is_stopping.wait(self._interval_seconds):
-            try:
-                if self._is_leader():
-                    self.run_once()
-            except Exception as error:
-                # Catches everything: the next round tries again.
-                log.error("webhooks_failed", exc_info=error)
 
     def run_once(self) -> None:
         """Make the deliveries of all new events, and send what is due, once each."""
+
+        async def send() -> None:
+            tasks: dict[str, asyncio.Task[None]] = {}
+            self._start_turns(tasks, asyncio.Semaphore(MAX_AT_ONCE))
+            await asyncio.gather(*tasks.values())
+
         self._collect()
+        asyncio.run(send())
+
+    def _collect_all(self) -> None:
+        while not self._is_stopping.wait(self._interval_seconds):
+            with _guard():
+                if self._is_leader():
+                    self._collect()
+
+    async def _send_all(self) -> None:
+        slots = asyncio.Semaphore(MAX_AT_ONCE)
+        tasks: dict[str, asyncio.Task[None]] = {}
+        while not self._is_stopping.is_set():
+            with _guard():
+                if self._is_leader():
+                    self._start_turns(tasks, slots)
+            await asyncio.sleep(self._interval_seconds)
+
+    def _start_turns(self, tasks: dict[str, asyncio.Task[None]], slots: asyncio.Semaphore) -> None:
+        """Let every webhook with something due have a turn, unless it has one already.
+
+        tasks: turns by webhook; those that have ended are removed.
+        """
+        for webhook_id in [webhook_id for webhook_id, task in tasks.items() if task.done()]:
+            del tasks[webhook_id]
         with self._database.read() as session:
             due = DeliveryRepository(session).list_webhooks_with_due(now())
-        if due:
-            asyncio.run(self._send_all(due))
+        for webhook in due:
+            if webhook.id not in tasks:
+                tasks[webhook.id] = asyncio.create_task(self._send_in_turn(webhook, slots))
 
     def _collect(self) -> None:
         with self._database.read() as session:
@@ -119,22 +147,17 @@ class WebhookSender:
             webhooks.update(webhook_id, last_event_id=newest if is_done else changes[-1][0].id)
             return is_done
 
-    async def _send_all(self, webhooks: Sequence[Webhook]) -> None:
-        slots = asyncio.Semaphore(MAX_AT_ONCE)
-
-        async def send(webhook: Webhook) -> None:
-            async with slots:
-                await self._send_in_turn(webhook)
-
-        await asyncio.gather(*(send(webhook) for webhook in webhooks))
-
-    async def _send_in_turn(self, webhook: Webhook) -> None:
+    async def _send_in_turn(self, webhook: Webhook, slots: asyncio.Semaphore) -> None:
         """Send the deliveries of a webhook that are due, oldest first, up to the first failure."""
-        with self._database.read() as session:
-            due = DeliveryRepository(session).list_due(webhook.id, now(), MAX_IN_A_ROW)
-        for delivery in due:
-            if self._is_stopping.is_set() or not await self._send(webhook, delivery):
-                return
+        async with slots:
+            with _guard():
+                with self._database.read() as session:
+                    due = DeliveryRepository(session).list_due(webhook.id, now(), MAX_IN_A_ROW)
+                until = time.monotonic() + MAX_TURN_SECONDS
+                for delivery in due:
+                    is_over = self._is_stopping.is_set() or time.monotonic() >= until
+                    if is_over or not await self._send(webhook, delivery):
+                        return
 
     async def _send(self, webhook: Webhook, delivery: Delivery) -> bool:
         """Send one delivery, record the result, and return whether it succeeded."""
@@ -162,9 +185,21 @@ class WebhookSender:
             webhooks.update(webhook.id, last_tried_at=at, last_result=result)
             if failure is not None and failure.status == GONE:
                 webhooks.stop(webhook.id, f"the receiver answered {GONE}")
-            if failure is None or at - delivery.created_at >= LIFETIME:
+            if failure is None:
                 deliveries.remove(delivery.id)
                 return
-            num_tries = delivery.num_tries + 1
+            deliveries.remove_old(webhook.id, at - LIFETIME)
             wait = min(LAST_RETRY, FIRST_RETRY * 2**delivery.num_tries)
-            deliveries.postpone(delivery.id, num_tries, at + wait)
+            # The others would most likely fail as well, and take as long.
+            deliveries.postpone_due(webhook.id, at, at + wait)
+            deliveries.postpone(delivery.id, delivery.num_tries + 1, at + wait)
+
+
+@contextmanager
+def _guard() -> Generator[None]:
+    """Log an error: the next round tries again."""
+    try:
+        yield
+    except Exception as error:
+        # Catches everything: a webhook must not hold up the others.
+        log.error("webhooks_failed", exc_info=error)

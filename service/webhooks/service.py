@@ -40,7 +40,16 @@ class WebhookService:
             ]
 
     def create(self, new: NewWebhook, principal: Principal) -> schemas.Webhook:
-        """Make a webhook. Raises ProblemError if the sender may not see these jobs, or there are too many."""
+        """Make a webhook.
+
+        Raises ProblemError if the sender may not see these jobs or has shown no key, or there are too many.
+        """
+        if principal.is_browser:
+            # It would outlive the session, and with it whoever has got hold of that for a moment.
+            raise forbidden(
+                "a signed-in browser cannot make webhooks, which would outlive its session; send an API key as "
+                "`Authorization: Bearer dlrm_…`"
+            )
         owner = new.owner or principal.owner
         if not principal.may_see(owner):
             raise forbidden(f"owner: {principal.owner} may not see the jobs of {owner} (valid: {principal.owner})")

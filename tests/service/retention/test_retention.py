@@ -13,6 +13,7 @@ from service.reports.repository import ReportRepository
 from service.retention import service as retention_service
 from service.retention.rules import RetentionRules
 from service.retention.service import RetentionService
+from service.schedules.models import Schedule
 from service.store.metric_tables import EVALUATIONS, ROLLUPS, STEPS
 from service.store.models import Job
 from service.store.run_facts import RunFacts
@@ -136,6 +137,17 @@ def test_a_model_that_a_waiting_job_starts_from_stays_until_that_has_ended(api: 
     check(api, {}, days=30)
     api.submitter.post(f"/v1/jobs/{heir}/cancel")
     check(api, {source: "age"}, days=30)
+
+
+def test_the_last_and_the_previous_job_of_a_schedule_stay(api: Api) -> None:
+    last, previous, other = (add_job(api, 99) for _ in range(3))
+    schedule = {"name": "nightly", "cron": "0 2 * * *", "document": make_document(), "previous_job_id": previous}
+    schedule_id = api.submitter.post("/v1/schedules", json=schedule).json()["id"]
+    with api.services.database.write() as session:
+        session.execute(update(Schedule).values(last_job_id=last))
+    check(api, {other: "age"}, days=30)
+    api.submitter.delete(f"/v1/schedules/{schedule_id}")
+    check(api, {last: "age", previous: "age"}, days=30)
 
 
 def test_a_job_that_gets_an_heir_after_it_was_chosen_stays(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,21 +6,26 @@ from typing import Any
 
 import pytest
 from sqlalchemy import select, update
+from sqlalchemy.exc import DataError
 
 from service.access.principal import Role
 from service.app import Services
 from service.database import Database
+from service.jobs.service import JobService, Submission
 from service.schedules.models import Schedule
 from service.store.models import Job
 from service.times import now
 from tests.patience import wait_until
 from tests.service.api import ROWS, Api, make_document
-from tests.service.databases import on_both_databases
+from tests.service.databases import on_both_databases, on_sqlite
 from tests.service.jobs.keys import make_key
 from tests.service.jobs.test_jobs_api import check_problem
 from tests.service.jobs.test_warm_start import write_model
+from tests.service.keys.holders import sign_in
 
 DAILY = "0 2 * * *"
+NO_JOB = f"job_{'1' * 26}"
+"""Id of a job that was removed."""
 
 
 def add_schedule(api: Api, document: dict[str, Any] | None = None, **fields: Any) -> str:
@@ -196,6 +201,107 @@ def test_a_paused_schedule_makes_up_for_nothing_and_runs_when_it_is_asked_to(api
     assert len(list_jobs(api.services)) == 1
 
 
+@on_sqlite
+def test_a_removed_previous_job_is_done_without_and_the_result_says_so(api: Api) -> None:
+    document = make_document(run={"warm_start": {"from": "{previous_job}"}})
+    schedule_id = add_schedule(api, document, previous_job_id=NO_JOB)
+    shown = run(api, schedule_id)
+    [job] = list_jobs(api.services)
+    removed = f"its previous job {NO_JOB} was removed"
+    assert shown["last_result"] == f"submitted {job.id}; {removed}"
+    assert api.viewer.get(f"/v1/jobs/{job.id}").json()["spec"]["run"]["warm_start"] is None
+    assert removed in api.viewer.get(f"/v1/jobs/{job.id}/events").json()["items"][0]["message"]
+
+
+@on_sqlite
+def test_a_document_that_needs_its_removed_previous_job_says_how_to_name_another(api: Api) -> None:
+    document = make_document(data={"train": ["from/{previous_job}.tsv"]})
+    shown = run(api, add_schedule(api, document, previous_job_id=NO_JOB))
+    assert shown["last_result"].startswith("refused: data.train.0: 'from/.tsv' contains a name")
+    assert shown["last_result"].endswith(f"{NO_JOB} was removed: name another one as previous_job_id (PATCH)")
+
+
+@on_sqlite
+def test_a_previous_job_that_is_being_deleted_is_done_without(api: Api) -> None:
+    document = make_document(run={"warm_start": {"from": "{previous_job}"}})
+    previous = api.submit()["id"]
+    schedule_id = add_schedule(api, document, previous_job_id=previous)
+    with api.services.database.write() as session:
+        session.execute(update(Job).values(state="SUCCEEDED", finished_at=now(), deleting_at=now()))
+    assert run(api, schedule_id)["last_result"].endswith(f"its previous job {previous} was removed")
+
+
+@on_sqlite
+def test_a_schedule_without_times_pauses_and_holds_up_no_other(api: Api) -> None:
+    lost, fine = add_schedule(api), add_schedule(api, name="fine")
+    with api.services.database.write() as session:
+        session.execute(update(Schedule).where(Schedule.id == lost).values(time_zone="Mars/Base"))
+    for schedule_id in (lost, fine):
+        make_due(api.services.database, schedule_id)
+    api.services.control.run_once()
+    assert get(api, fine)["last_result"].startswith("submitted job_")
+    shown = get(api, lost)
+    assert (shown["is_paused"], shown["next_at"]) == (True, None)
+    assert shown["last_result"].startswith("paused, since it has no times: there is no time zone 'Mars/Base'")
+    assert api.services.control.faults.last_round_error is None
+
+
+@on_sqlite
+def test_values_that_the_database_refuses_hold_up_no_other_schedule(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    bad, fine = add_schedule(api), add_schedule(api, name="fine")
+    submit = JobService.submit
+
+    def refuse(self: JobService, submission: Submission) -> Any:
+        if submission.document["labels"]["schedule"] == "nightly":
+            raise DataError("INSERT", {}, ValueError("out of range"))
+        return submit(self, submission)
+
+    monkeypatch.setattr(JobService, "submit", refuse)
+    for number, schedule_id in enumerate((bad, fine)):
+        make_due(api.services.database, schedule_id, now() - timedelta(days=3 - number))
+    api.services.control.run_once()
+    assert get(api, bad)["last_result"].startswith("failed: DataError")
+    assert get(api, fine)["last_result"].startswith("submitted job_")
+
+
+@on_sqlite
+@pytest.mark.parametrize("changes", [{"is_paused": True}, {"cron": "0 5 1 1 *"}], ids=["paused", "other-times"])
+def test_a_change_while_a_job_is_submitted_decides_the_next_time(
+    api: Api, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
+) -> None:
+    schedule_id = add_schedule(api)
+    make_due(api.services.database, schedule_id)
+    submit = JobService.submit
+    changed: list[dict[str, Any]] = []
+
+    def change_first(self: JobService, submission: Submission) -> Any:
+        changed.append(api.submitter.patch(f"/v1/schedules/{schedule_id}", json=changes).json())
+        return submit(self, submission)
+
+    monkeypatch.setattr(JobService, "submit", change_first)
+    api.services.control.run_once()
+    shown = get(api, schedule_id)
+    assert shown["last_result"].startswith("submitted job_")
+    assert [(one["is_paused"], one["next_at"]) for one in changed] == [(shown["is_paused"], shown["next_at"])]
+
+
+@on_sqlite
+def test_a_schedule_that_is_paused_while_others_run_is_left_out(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = add_schedule(api), add_schedule(api, name="second")
+    for number, schedule_id in enumerate((first, second)):
+        make_due(api.services.database, schedule_id, now() - timedelta(days=3 - number))
+    submit = JobService.submit
+
+    def pause_second(self: JobService, submission: Submission) -> Any:
+        api.submitter.patch(f"/v1/schedules/{second}", json={"is_paused": True})
+        return submit(self, submission)
+
+    monkeypatch.setattr(JobService, "submit", pause_second)
+    api.services.control.run_once()
+    assert get(api, second)["last_result"] is None
+    assert len(list_jobs(api.services)) == 1
+
+
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
@@ -236,3 +342,16 @@ def test_a_schedule_belongs_to_its_owner_and_a_name_is_taken_once(api: Api) -> N
     assert api.submitter.delete(f"/v1/schedules/{schedule_id}").status_code == 204
     rows = api.admin.get("/v1/audit", params={"target": schedule_id}).json()["items"]
     assert [row["action"] for row in rows] == ["schedule_removed", "schedule_created"]
+
+
+@on_sqlite
+def test_a_browser_makes_and_changes_no_schedule_since_it_would_outlive_its_session(api: Api) -> None:
+    schedule_id = add_schedule(api)
+    body = {"name": "other", "cron": DAILY, "document": make_document()}
+    with sign_in(api, key=api.services.keys.create("mine", Role.SUBMITTER, owner="team").key) as browser:
+        made = browser.post("/v1/schedules", json=body)
+        changed = browser.patch(f"/v1/schedules/{schedule_id}", json={"cron": "* * * * *"})
+    for refused in (made, changed):
+        check_problem(refused, 403, "forbidden")
+        assert "Authorization: Bearer" in refused.json()["detail"]
+    assert get(api, schedule_id)["cron"] == DAILY

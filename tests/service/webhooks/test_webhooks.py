@@ -1,10 +1,12 @@
 """Webhooks: what is sent of a change of state, by whom it can be checked, and what becomes of it if nobody answers."""
 
 import asyncio
+import itertools
 import socket
 from collections.abc import Iterator
 from datetime import timedelta
 from ipaddress import ip_address
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,14 +16,15 @@ from service.access.principal import Role
 from service.app import create_services
 from service.settings import Settings
 from service.times import now
-from service.webhooks import post
+from service.webhooks import post, sender
 from service.webhooks.models import Delivery
 from service.webhooks.post import is_allowed, parse_networks
 from tests.patience import wait_until
 from tests.service.api import Api, make_document, serve_api
-from tests.service.databases import on_both_databases
+from tests.service.databases import on_both_databases, on_sqlite
 from tests.service.jobs.keys import make_key
 from tests.service.jobs.test_jobs_api import check_problem
+from tests.service.keys.holders import sign_in
 from tests.service.webhooks.receiver import Receiver, run_receiver
 
 
@@ -226,6 +229,7 @@ def test_nothing_is_sent_to_an_address_that_is_not_public(settings: Settings, re
         *((address, False) for address in ("10.1.2.3", "172.16.0.1", "192.168.1.1", "100.64.0.1", "169.254.169.254")),
         *((address, False) for address in ("127.0.0.1", "0.0.0.0", "224.0.0.1", "255.255.255.255", "fd00:ec2::254")),
         *((address, False) for address in ("::1", "fe80::1", "::ffff:10.0.0.1", "64:ff9b::a00:1", "2002:a00:1::")),
+        *((address, False) for address in ("168.63.129.16", "::ffff:168.63.129.16", "fec0::1", "5f00::1", "3fff::1")),
     ],
 )
 def test_addresses_that_lead_into_a_private_network_are_refused(address: str, is_public: bool) -> None:
@@ -261,6 +265,66 @@ def test_a_receiver_that_does_not_answer_is_left_after_some_time(api: Api, monke
         cancel(api)
         send(api)
     assert find_webhook(api, webhook["id"])["last_result"].startswith("no answer")
+
+
+@on_sqlite
+def test_a_receiver_that_does_not_answer_keeps_others_waiting_for_nothing(
+    api: Api, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(post, "MAX_SECONDS", 3600.0)
+    monkeypatch.setattr(api.services.webhook_sender, "_interval_seconds", 0.01)
+    monkeypatch.setattr(api.services.webhook_sender, "_is_leader", lambda: True)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        add_webhook(api, f"http://127.0.0.1:{silent.getsockname()[1]}")
+        add_webhook(api, receiver.url)
+        cancel(api)
+        api.services.webhook_sender.start()
+        wait_until(lambda: len(receiver.received) == 1)
+        cancel(api)
+        wait_until(lambda: len(receiver.received) == 2)
+        api.services.webhook_sender.stop()
+
+
+@on_sqlite
+def test_a_turn_ends_after_some_seconds_and_the_next_goes_on(
+    api: Api, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_webhook(api, receiver.url)
+    for _ in range(3):
+        cancel(api)
+    times = itertools.count()
+    monkeypatch.setattr(sender, "MAX_TURN_SECONDS", 2.0)
+    monkeypatch.setattr(sender, "time", SimpleNamespace(monotonic=lambda: next(times)))
+    send(api)
+    assert len(receiver.received) == 1
+    send(api)
+    assert len(receiver.received) == 2
+
+
+@on_sqlite
+def test_after_a_failure_all_that_is_due_waits_and_what_is_too_old_is_given_up(api: Api, receiver: Receiver) -> None:
+    receiver.statuses = [500]
+    webhook = add_webhook(api, receiver.url)
+    for _ in range(3):
+        cancel(api)
+    send(api)
+    send(api)
+    assert len(receiver.received) == 1
+    with api.services.database.write() as session:
+        waiting = session.scalars(select(Delivery).order_by(Delivery.id)).all()
+        assert len({delivery.next_try_at for delivery in waiting}) == 1
+        assert [delivery.num_tries for delivery in waiting] == [1, 0, 0]
+        session.execute(update(Delivery).values(created_at=now() - timedelta(days=1), next_try_at=now()))
+    send(api)
+    assert find_webhook(api, webhook["id"])["num_waiting"] == 0
+
+
+@on_sqlite
+def test_a_browser_makes_no_webhook_since_it_would_outlive_its_session(api: Api) -> None:
+    with sign_in(api, key=api.services.keys.create("mine", Role.SUBMITTER, owner="team").key) as browser:
+        refused = browser.post("/v1/webhooks", json={"url": "https://hooks.example"})
+    check_problem(refused, 403, "forbidden")
+    assert "Authorization: Bearer" in refused.json()["detail"]
 
 
 @pytest.mark.parametrize(
