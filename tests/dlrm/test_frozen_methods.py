@@ -29,6 +29,7 @@ KNOWN_BY = {
         "dlrm/programs/blend.py",
         "dlrm/record/quality_warnings.py",
         "dlrm/train/blend.py",
+        "dlrm/train/finishing.py",
         "dlrm/train/run.py",
         "dlrm/train/warm_start/start.py",
     ],

@@ -5,9 +5,14 @@ import shutil
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from fastapi.routing import _IncludedRouter
 from playwright.sync_api import Browser, sync_playwright
+from starlette.routing import BaseRoute
 
 from service.database import Database
 from service.database.migrate import migrate
@@ -34,6 +39,40 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     is_chosen = is_about_it or item.get_closest_marker("on_both_databases") is not None
     if call and call.params.get("database_kind") == "postgresql" and not is_chosen:
         item.add_marker("slow")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def migrations_read_once() -> Iterator[None]:
+    """Read the migrations once for all services of this process: that takes more than half of the start of one."""
+    read = ScriptDirectory.from_config
+    known: dict[str | None, ScriptDirectory] = {}
+
+    def find(config: Config) -> ScriptDirectory:
+        place = config.get_main_option("script_location")
+        if place not in known:
+            known[place] = read(config)
+        return known[place]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ScriptDirectory, "from_config", find)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def routes_built_once() -> Iterator[None]:
+    """Let FastAPI prepare each route once for all services of this process, not at the first request of each."""
+    build = _IncludedRouter._build_effective_context
+    known: dict[tuple[int, str], tuple[BaseRoute, Any]] = {}
+
+    def find(included: _IncludedRouter, route: BaseRoute) -> Any:
+        key = (id(route), included.include_context.prefix)
+        if key not in known:
+            known[key] = (route, build(included, route))
+        return known[key][1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_IncludedRouter, "_build_effective_context", find)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -77,6 +116,13 @@ def own_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 def rounds_without_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let one round do all that is to be done: on a busy machine one start or removal may take its whole time."""
     monkeypatch.setattr("service.control.scheduler.START_SECONDS", 600.0)
+
+
+@pytest.fixture(autouse=True)
+def short_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let streams look for changes after a moment: what they send does not depend on how often they look."""
+    monkeypatch.setattr("service.streams.feed.TICK_SECONDS", 0.05)
+    monkeypatch.setattr("service.streams.feed.POLL_SECONDS", 0.2)
 
 
 @pytest.fixture(scope="module", params=KINDS)

@@ -164,6 +164,7 @@ def test_a_service_told_to_stop_ends_well_and_leaves_its_jobs(start_service: Cal
     assert token not in log
 
 
+@pytest.mark.slow
 def test_the_printed_link_signs_a_browser_in(start_service: Callable[[], ServiceProcess]) -> None:
     served = start_service()
     address, _, token = served.signin_link.partition("#token=")

@@ -22,14 +22,16 @@ def make_run(path: Path, memory: str) -> tuple[RunDirectory, ResolvedJob]:
 
 
 def list_waiting(directory: RunDirectory) -> list[psutil.Process]:
+    """List the children that work for a run. One that has just begun its program has no arguments yet."""
     return [child for child in psutil.Process().children() if str(directory.path) in child.cmdline()]
 
 
 def test_ranks_that_wait_have_imported_what_they_need_and_end_with_the_attempt(tmp_path: Path):
     directory, resolved = make_run(tmp_path, "4GiB")
     with closing(StandbyRanks(directory, 1, resolved, range(4, 6))):
+        wait_until(lambda: len(list_waiting(directory)) == 2)
         waiting = list_waiting(directory)
-        assert sorted(process.environ()["RANK"] for process in waiting) == ["4", "5"]
+        wait_until(lambda: sorted(process.environ().get("RANK", "") for process in waiting) == ["4", "5"])
         wait_until(lambda: all(has_torch(process) for process in waiting))
     assert not any(process.is_running() for process in waiting)
     # The preparation writes to the same reports meanwhile.

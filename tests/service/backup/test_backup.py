@@ -23,8 +23,6 @@ from tests.service.databases import dump_rows, on_both_databases, on_sqlite
 from tests.service.postgres import IS_INSTALLED
 from tests.service.service_process import find_launch_processes
 
-pytestmark = on_both_databases
-
 
 def wipe(settings: Settings) -> None:
     """Lose the database, as by a disk that is broken."""
@@ -103,6 +101,7 @@ def find_job_id(process: psutil.Process) -> str:
     return next(Path(part).name for part in process.cmdline() if Path(part).name.startswith("job_"))
 
 
+@on_both_databases
 def test_a_backup_has_the_rows_of_one_moment_while_jobs_are_submitted(live_api: Api, tmp_path: Path) -> None:
     stop = threading.Event()
 
@@ -131,6 +130,7 @@ def test_a_backup_has_the_rows_of_one_moment_while_jobs_are_submitted(live_api: 
         assert manifest.num_jobs > 0
 
 
+@on_both_databases
 def test_a_restored_database_is_the_one_that_was_saved(api: Api, settings: Settings, tmp_path: Path) -> None:
     for _ in range(3):
         api.submit()
@@ -151,6 +151,7 @@ def test_a_restored_database_is_the_one_that_was_saved(api: Api, settings: Setti
     kept.close()
 
 
+@on_both_databases
 def test_a_database_that_is_there_is_not_replaced_unless_forced(api: Api, settings: Settings, tmp_path: Path) -> None:
     back_up(settings, tmp_path / "backup")
     api.submit()
@@ -160,6 +161,7 @@ def test_a_database_that_is_there_is_not_replaced_unless_forced(api: Api, settin
     assert read_rows(settings) == before
 
 
+@on_both_databases
 def test_nothing_is_restored_under_a_running_service(settings: Settings, tmp_path: Path) -> None:
     with ExitStack() as stack:
         if settings.database_url.startswith("sqlite"):
@@ -205,7 +207,7 @@ def name_a_file_elsewhere(target: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (damage_file, "is damaged: its size or checksum"),
+        pytest.param(damage_file, "is damaged: its size or checksum", marks=on_both_databases),
         (lose_file, "not complete"),
         (lose_manifest, "is no backup"),
         (damage_manifest, "is damaged, or of a later version"),
@@ -224,6 +226,7 @@ def test_what_is_not_a_whole_backup_of_this_version_changes_nothing(
     assert read_rows(settings) == before
 
 
+@on_both_databases
 def test_a_restoration_that_fails_leaves_the_database_that_was_there(
     api: Api, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

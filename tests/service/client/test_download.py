@@ -139,8 +139,10 @@ def test_a_connection_that_is_cut_again_and_again_loses_and_doubles_nothing(
 
 
 def test_a_service_that_is_away_meanwhile_is_waited_for(
-    shared_api: Api, large_run: RunDirectory, tmp_path: Path
+    shared_api: Api, large_run: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("service.client.transport.RETRY_WAITS_SECONDS", (0.02, 0.04, 0.08))
+    monkeypatch.setattr("service.client.patience.FIRST_WAIT_SECONDS", 0.05)
     noted: list[str] = []
     patience = Patience(on_away=lambda _: noted.append("away"), on_back=lambda: noted.append("back"))
     key = get_key(shared_api.viewer.headers)

@@ -17,8 +17,6 @@ from tests.patience import wait_until
 from tests.service.api import Api
 from tests.service.databases import on_both_databases
 
-pytestmark = on_both_databases
-
 
 def read_job(api: Api, job_id: str) -> dict[str, Any]:
     return api.viewer.get(f"/v1/jobs/{job_id}").json()
@@ -55,6 +53,7 @@ def fail_for(job_id: str, error: Callable[[], Exception], monkeypatch: pytest.Mo
     monkeypatch.setattr(Reconciler, "reconcile", fail)
 
 
+@on_both_databases
 def test_an_outcome_with_numbers_that_are_not_finite_ends_its_job(api: Api) -> None:
     job = run_until_ended(api, api.submit(behaviour="leave_strange_numbers")["id"])
     assert (job["state"], job["reason"]) == ("SUCCEEDED", "completed")
@@ -68,6 +67,7 @@ def test_an_outcome_with_numbers_that_are_not_finite_ends_its_job(api: Api) -> N
     assert api.services.control.faults.last_round_error is None
 
 
+@on_both_databases
 def test_what_no_database_stores_in_the_events_of_a_run_is_replaced(api: Api) -> None:
     job = api.submit()
     api.services.control.run_once()
@@ -152,6 +152,7 @@ def test_a_job_that_cannot_be_started_fails_and_the_next_one_starts(api: Api, mo
     assert read_job(api, fine["id"])["state"] in ("STARTING", "RUNNING")
 
 
+@on_both_databases
 def test_the_service_stays_ready_while_a_job_is_at_fault(live_api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     job = live_api.wait_for(live_api.submit()["id"], "RUNNING")
     statuses: set[int] = set()

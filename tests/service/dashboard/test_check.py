@@ -72,6 +72,7 @@ def test_a_check_shows_what_the_preset_decides_and_why(page: Page, site: Site) -
     assert list(site.client.jobs()) == []
 
 
+@pytest.mark.slow
 def test_a_job_that_cannot_run_is_told_why_and_its_warnings(page: Page, site: Site) -> None:
     page.goto(f"{site.url}/new")
     check(page, DOCUMENT.replace("2GiB", "9000GiB") + "\n[batch]\nglobal_size = 524_288\n")

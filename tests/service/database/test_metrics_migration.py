@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from service.reports.pages import MetricQuery, parse_place, read_page
 from service.reports.repository import ReportRepository
 from service.reports.rollups import PointRange, RollupRepository
 from service.store.metric_tables import ROLLUPS
-from tests.service.databases import on_both_databases, on_sqlite
+from tests.service.databases import lend_database, on_both_databases, on_sqlite
 from tests.service.reports.steps import make_evaluation, make_step
 
 pytestmark = on_both_databases
@@ -89,11 +90,17 @@ def list_items(session: Session, **query: Any) -> list[dict[str, Any]]:
         after = parse_place(page.next_cursor)
 
 
-@pytest.fixture
-def migrated(database: Database) -> Database:
-    fill_old_tables(database)
-    migrate(database)
-    return database
+@pytest.fixture(scope="module")
+def migrated(
+    database_kind: str, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Database]:
+    """Database that was filled before the migration, shared by the tests: they must leave its rows as they are."""
+    with lend_database(database_kind, tmp_path_factory.mktemp("old"), request, is_empty=True) as url:
+        database = Database(url)
+        fill_old_tables(database)
+        migrate(database)
+        yield database
+        database.close()
 
 
 def test_reports_of_before_are_served_as_they_were(migrated: Database) -> None:

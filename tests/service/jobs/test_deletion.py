@@ -37,8 +37,6 @@ from tests.service.jobs.test_warm_start import add_warm_start, write_model
 from tests.service.reports.attempts import begin_next_attempt
 from tests.service.reports.steps import make_evaluation, make_step
 
-pytestmark = on_both_databases
-
 TABLES = (
     *("jobs", "job_labels", "idempotency_keys", "attempts", "events", "stream_positions"),
     *("steps", "evaluations", "step_rollups"),
@@ -103,6 +101,7 @@ def make_pace(max_looks: int = 10**9, num_rows: int = 1000) -> Pace:
     return pace
 
 
+@on_both_databases
 def test_a_deleted_job_is_hidden_at_once_and_its_files_and_rows_go(api: Api) -> None:
     job, other = end_job(api), end_job(api)
     num_rows = count_rows(api)
@@ -184,6 +183,7 @@ def test_a_deletion_that_is_killed_at_any_line_shows_nothing_half_and_is_finishe
     assert number > 20
 
 
+@on_both_databases
 def test_a_deletion_that_is_interrupted_is_continued_later(api: Api) -> None:
     jobs = [end_job(api) for _ in range(2)]
     for job in jobs:
@@ -197,6 +197,7 @@ def test_a_deletion_that_is_interrupted_is_continued_later(api: Api) -> None:
     assert all(later[table] <= row[table] for row, later in pairwise(num_left) for table in TABLES)
 
 
+@on_both_databases
 def test_no_transaction_removes_more_rows_than_the_pace_allows(api: Api) -> None:
     job = end_job(api)
     with api.services.database.write() as session:
@@ -338,6 +339,7 @@ def test_files_that_are_gone_already_are_no_error(api: Api) -> None:
     assert count_rows(api)["jobs"] == 0
 
 
+@on_both_databases
 def test_a_model_that_a_job_still_starts_from_is_not_deleted(api: Api) -> None:
     source = end_job(api)
     document = add_warm_start(make_document(), source["id"])
@@ -355,6 +357,7 @@ def test_a_model_that_a_job_still_starts_from_is_not_deleted(api: Api) -> None:
     assert problem["errors"][0]["message"] == f"'{source['id']}' is not a job of this service"
 
 
+@on_both_databases
 def test_a_source_that_is_deleted_during_a_submission_is_refused(api: Api) -> None:
     source = end_job(api)
     submission = Submission(add_warm_start(make_document(), source["id"]), USER)
@@ -365,6 +368,7 @@ def test_a_source_that_is_deleted_during_a_submission_is_refused(api: Api) -> No
         api.services.jobs._add(job, resolved, spec, submission)
 
 
+@on_both_databases
 def test_of_a_deletion_and_a_submission_at_the_same_time_one_is_refused(api: Api) -> None:
     for _ in range(8):
         source = end_job(api)

@@ -17,8 +17,6 @@ from tests.service.databases import on_both_databases
 from tests.service.jobs.test_deletion import make_pace
 from tests.service.jobs.test_jobs_api import check_problem
 
-pytestmark = on_both_databases
-
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
@@ -38,6 +36,7 @@ def find(api: Api, **params: Any) -> set[str]:
     return {job["name"] for job in response.json()["items"]}
 
 
+@on_both_databases
 @pytest.mark.parametrize(
     ("text", "names"),
     [
@@ -71,10 +70,12 @@ def test_a_text_is_looked_for_in_names_ids_and_values_of_labels(
     assert find(shared_api, q=text) == names
 
 
+@on_both_databases
 def test_a_part_of_an_id_finds_the_job(shared_api: Api, jobs: dict[str, str]) -> None:
     assert find(shared_api, q=jobs["feed-2"][-8:].lower()) == {"feed-2"}
 
 
+@on_both_databases
 def test_filters_hold_together(shared_api: Api, jobs: dict[str, str]) -> None:
     assert jobs
     assert find(shared_api, q="feed", label="team:feed") == {"feed_1"}
@@ -82,6 +83,7 @@ def test_filters_hold_together(shared_api: Api, jobs: dict[str, str]) -> None:
     assert find(shared_api, q="feed", state=["RUNNING", "QUEUED"]) == {"feed_1", "feed-2"}
 
 
+@on_both_databases
 def test_jobs_are_found_by_the_time_of_their_submission(api: Api) -> None:
     before = datetime.now(UTC)
     names = ["a", "b", "c"]
@@ -96,6 +98,7 @@ def test_jobs_are_found_by_the_time_of_their_submission(api: Api) -> None:
     assert find(api, created_before="1970-01-01") == set()
 
 
+@on_both_databases
 def test_the_time_that_counts_is_that_of_the_job_and_not_that_of_its_id(api: Api) -> None:
     ids = [api.submit(name=name)["id"] for name in ("early", "late")]
     now = datetime.now(UTC)
@@ -114,6 +117,7 @@ def test_what_is_no_time_is_named(shared_api: Api, name: str, time: str) -> None
     assert fault["field"] == name
 
 
+@on_both_databases
 def test_pages_of_several_states_are_in_order(api: Api) -> None:
     ids = [api.submit()["id"] for _ in range(6)]
     for job_id in ids[::2]:
@@ -129,6 +133,7 @@ def test_pages_of_several_states_are_in_order(api: Api) -> None:
     assert listed == ids[::-1]
 
 
+@on_both_databases
 def test_an_item_of_a_list_is_short_however_much_there_is_to_say(api: Api) -> None:
     job_id = api.submit(name="retrain-daily", labels={"team": "ads", "place": "eu-west"})["id"]
     api.submitter.post(f"/v1/jobs/{job_id}/cancel")
@@ -163,6 +168,7 @@ def test_the_final_figures_of_a_job_are_in_the_list(live_api: Api) -> None:
     assert item["has_warnings"] == job["has_warnings"] == bool(job["warnings"])
 
 
+@on_both_databases
 def test_jobs_are_found_by_the_time_of_their_end(api: Api) -> None:
     ids = {name: api.submit(name=name)["id"] for name in ("early", "late", "waiting")}
     ended = [
@@ -175,6 +181,7 @@ def test_jobs_are_found_by_the_time_of_their_end(api: Api) -> None:
     assert find(api, finished_before=ended[1].isoformat(), label="behaviour:wait", q="late") == set()
 
 
+@on_both_databases
 def test_what_many_jobs_have_is_found_as_what_few_have(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     queries: list[dict[str, Any]] = [
         {"q": "feed"},
@@ -192,6 +199,7 @@ def test_what_many_jobs_have_is_found_as_what_few_have(api: Api, monkeypatch: py
     assert [find(api, **query) for query in queries] == expected
 
 
+@on_both_databases
 def test_labels_are_listed_with_the_number_of_jobs_that_the_sender_may_see(api: Api) -> None:
     for labels in ({"team": "ads"}, {"team": "ads", "stage": "a:b"}, {"team": "feed"}):
         api.submit(labels=labels)
@@ -216,6 +224,7 @@ def test_labels_are_listed_with_the_number_of_jobs_that_the_sender_may_see(api: 
     assert check_problem(api.viewer.get("/v1/labels?cursor=team"), 422, "invalid-request")
 
 
+@on_both_databases
 def test_a_deleted_job_is_not_found_by_its_text_any_more(api: Api) -> None:
     job_id = api.submit(name="doomed")["id"]
     api.submitter.post(f"/v1/jobs/{job_id}/cancel")

@@ -8,8 +8,6 @@ from service.store.models import Job
 from tests.service.api import Api
 from tests.service.databases import on_both_databases
 
-pytestmark = on_both_databases
-
 WHOLE = {"workers_per_node": 1, "threads_per_worker": 4, "memory": "1GiB"}
 """All cores of the machine."""
 
@@ -24,6 +22,7 @@ def get_place(api: Api, job_id: str) -> dict[str, Any]:
     return place
 
 
+@on_both_databases
 def test_jobs_are_numbered_in_the_order_in_which_they_are_considered(api: Api) -> None:
     first, second, urgent = api.submit()["id"], api.submit()["id"], api.submit(priority=5)["id"]
     places = [get_place(api, job_id) for job_id in (urgent, first, second)]
@@ -80,6 +79,7 @@ def test_a_job_whose_quota_is_used_up_is_not_expected_to_start_at_once(api: Api)
     assert datetime.fromisoformat(place["expected_start_at"]) - asked_at >= timedelta(seconds=600)
 
 
+@on_both_databases
 def test_earlier_runs_tell_when_a_job_ends_that_has_not_told_yet(api: Api) -> None:
     earlier, running, waiting = (api.submit(resources=WHOLE)["id"] for _ in range(3))
     asked_at = datetime.now(UTC)

@@ -8,8 +8,6 @@ from service.access.principal import Role
 from tests.service.api import TEAM, Api
 from tests.service.databases import on_both_databases, on_sqlite
 
-pytestmark = on_both_databases
-
 TWO_CORES = {"workers_per_node": 1, "threads_per_worker": 2, "memory": "1GiB"}
 
 
@@ -55,6 +53,7 @@ def test_a_job_beyond_the_quota_of_its_owner_waits_though_there_is_room(
     assert get_state_and_reason(api, second)[0] == "STARTING"
 
 
+@on_both_databases
 def test_a_job_that_its_quota_keeps_back_holds_up_nobody_else(api: Api) -> None:
     set_quota(api, num_running=1)
     api.submit(resources=TWO_CORES)
@@ -80,6 +79,7 @@ def test_a_job_larger_than_its_quota_is_refused(api: Api) -> None:
     assert [error["valid"] for error in response.json()["errors"]] == ["at most 1 core", 'at most "0.50GiB"']
 
 
+@on_both_databases
 def test_no_more_jobs_than_the_quota_wait(api: Api) -> None:
     set_quota(api, num_queued=1)
     api.submit()

@@ -9,6 +9,7 @@ import httpx
 from dlrm.record import AttemptEnd, EventReport, PushTarget
 from service.launchers.local import LocalLauncher
 from service.launchers.protocol import Launch, LaunchFiles, LaunchName, LaunchPhase, LaunchStatus
+from service.store.states import NOT_ENDED
 from tests.patience import wait_until
 from tests.service.api import Api
 
@@ -113,7 +114,7 @@ def start_attempt(api: Api, launcher: SilentLauncher, job_id: str | None = None,
 
 def end_all_jobs(api: Api, launcher: SilentLauncher) -> None:
     """End all jobs that have not ended, so that the next test has all resources."""
-    for job in api.admin.get("/v1/jobs").json()["items"]:
+    for job in api.admin.get("/v1/jobs", params={"state": sorted(NOT_ENDED)}).json()["items"]:
         api.admin.post(f"/v1/jobs/{job['id']}/cancel")
         launcher.statuses[LaunchName(job["id"], job["num_attempts"])] = LaunchStatus(LaunchPhase.ENDED)
     api.services.control.run_once()

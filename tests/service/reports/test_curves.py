@@ -20,8 +20,6 @@ from tests.service.reports.attempts import begin_next_attempt
 from tests.service.reports.steps import make_evaluation, make_step
 from tests.service.reports.test_restarted_curves import push
 
-pytestmark = on_both_databases
-
 
 @pytest.fixture
 def api(shared_api: Api) -> Api:
@@ -45,6 +43,7 @@ def store(api: Api, attempt: Attempt, steps: Sequence[StepReport], chunk: int) -
             ReportRepository(session).add_steps(attempt.job_id, attempt.number, steps[first : first + chunk])
 
 
+@on_both_databases
 @pytest.mark.parametrize("num_steps", [20_000, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_one_outlier_of_a_long_run_is_the_largest_value_at_every_resolution(api: Api, num_steps: int) -> None:
     attempt, outlier = begin(api), num_steps * 5 // 8
@@ -76,7 +75,7 @@ def list_expected(losses: dict[int, float | None], ends: Sequence[int], width: i
     return expected
 
 
-@pytest.mark.parametrize("resolution", [1, 3, 20, 300])
+@pytest.mark.parametrize("resolution", [1, 3, pytest.param(20, marks=on_both_databases), 300])
 def test_points_of_any_level_agree_with_plain_sums(api: Api, monkeypatch: pytest.MonkeyPatch, resolution: int) -> None:
     # So few buckets that a short curve has three levels.
     monkeypatch.setattr(rollups, "MIN_BUCKETS", 1)
@@ -112,6 +111,7 @@ def test_points_of_any_level_agree_with_plain_sums(api: Api, monkeypatch: pytest
         assert [value for value in shown if value is not None] == pytest.approx(known, rel=1e-6), statistic
 
 
+@on_both_databases
 def test_a_curve_that_is_appended_to_is_the_curve_that_is_read_at_once(api: Api) -> None:
     attempt = begin(api)
     known: list[tuple[int, float]] = []
@@ -130,6 +130,7 @@ def test_a_curve_that_is_appended_to_is_the_curve_that_is_read_at_once(api: Api)
     assert get_training(api, attempt.job_id, resolution=40, since=999)["steps"] == [1000]
 
 
+@on_both_databases
 def test_single_steps_have_their_values_alone_and_seven_digits(api: Api) -> None:
     attempt = begin(api)
     gsnr = {"top": 1 / 3, "bottom": None}
@@ -167,6 +168,7 @@ def test_a_name_that_is_no_curve_is_refused_with_those_that_are(api: Api) -> Non
     assert {"loss", "auc", "gsnr.LAYER"} <= set(fault["valid"].split(", "))
 
 
+@on_both_databases
 def test_many_evaluations_become_points_with_their_peaks(api: Api) -> None:
     attempt = begin(api)
     push(api, attempt, *(make_evaluation(step, auc=0.9 if step == 130 else 0.5) for step in range(10, 2001, 10)))
@@ -177,6 +179,7 @@ def test_many_evaluations_become_points_with_their_peaks(api: Api) -> None:
     assert [value for value in evaluation["curves"]["auc"]["max"] if value != 0.5] == [0.9]
 
 
+@on_both_databases
 def test_curves_outlive_the_reports_of_their_steps_which_go_in_pieces(api: Api) -> None:
     attempt = begin(api)
     job_id = attempt.job_id
@@ -199,6 +202,7 @@ def test_curves_outlive_the_reports_of_their_steps_which_go_in_pieces(api: Api) 
     assert "max" in fine["curves"]["loss"]
 
 
+@on_both_databases
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.7e308, 1e-310])
 def test_numbers_that_no_sum_can_hold_are_stored_without_harm(api: Api, value: float) -> None:
     attempt = begin(api)
@@ -213,6 +217,7 @@ def test_numbers_that_no_sum_can_hold_are_stored_without_harm(api: Api, value: f
     )
 
 
+@on_both_databases
 def test_a_number_of_more_than_64_bits_is_a_bad_line(api: Api) -> None:
     response = push(api, begin(api), make_step(1, num_samples=2**63))
     assert response.status_code == 422

@@ -22,8 +22,6 @@ from tests.service.raw import connect, get_key, make_head
 from tests.service.reports.attempts import TOKEN, begin_next_attempt, get_job
 from tests.service.reports.steps import make_evaluation, make_step_line
 
-pytestmark = on_both_databases
-
 
 @pytest.fixture
 def api(shared_api: Api) -> Api:
@@ -63,6 +61,7 @@ def list_known_seqs(api: Api, attempt: Attempt) -> list[int]:
     return [item["seq"] for item in items]
 
 
+@on_both_databases
 def test_lines_already_known_are_skipped(api: Api, attempt: Attempt) -> None:
     assert push(api, attempt, 1, [make_step_line(1), make_step_line(2)]).json() == {"acknowledged_seq": 2}
     assert push(api, attempt, 2, [make_step_line(2), make_step_line(3)]).json() == {"acknowledged_seq": 3}
@@ -72,6 +71,7 @@ def test_lines_already_known_are_skipped(api: Api, attempt: Attempt) -> None:
     assert get_acknowledged_seq(api, attempt, rank=1) == 0
 
 
+@on_both_databases
 def test_a_gap_is_refused_with_the_number_to_go_on_behind(api: Api, attempt: Attempt) -> None:
     push(api, attempt, 1, [make_step_line(1)])
     response = push(api, attempt, 3, [make_step_line(3)])
@@ -105,6 +105,7 @@ def test_a_rank_or_stream_that_is_not_there_is_named(api: Api, attempt: Attempt,
     assert response.json()["errors"][0]["field"] in changes
 
 
+@on_both_databases
 def test_reports_become_progress_metrics_and_events(api: Api, attempt: Attempt) -> None:
     events = [
         ProgressReport(seq=1, phase="loading", done_fraction=0.25).model_dump_json(),
@@ -150,6 +151,7 @@ def test_the_metrics_of_a_job_are_those_that_the_openapi_document_describes(api:
         jsonschema_rs.validate(schema, page | {"items": [{"kind": "step", "step": 1}]})
 
 
+@on_both_databases
 def test_the_noise_of_a_step_is_served_as_it_was_reported(api: Api, attempt: Attempt) -> None:
     noise = {
         "noise_scale": 900.0,
@@ -166,6 +168,7 @@ def test_the_noise_of_a_step_is_served_as_it_was_reported(api: Api, attempt: Att
     assert {name: second[name] for name in noise} == dict.fromkeys(noise)
 
 
+@on_both_databases
 def test_what_a_run_derives_once_it_knows_its_rows_is_what_its_job_shows(api: Api, attempt: Attempt) -> None:
     def report(seq: int, **details: object) -> tuple[list[dict[str, Any]], list[tuple[int, float | None]]]:
         event = EventReport(seq=seq, time=1e9, name="decided", message="", details=details)
@@ -186,6 +189,7 @@ def test_what_a_run_derives_once_it_knows_its_rows_is_what_its_job_shows(api: Ap
         assert report(seq, derived=[{**number, "value": 512}], batch=wrong) == decided
 
 
+@on_both_databases
 def test_large_events_come_in_shorter_pages_that_leave_none_out(api: Api, attempt: Attempt) -> None:
     details = {"text": "x" * 100_000}
     lines = [make_event_line(seq, details=details) for seq in range(1, 14)] + [make_event_line(14, message="y" * 10**6)]
@@ -214,6 +218,7 @@ def make_event_line(seq: int, **changes: Any) -> str:
     return report.model_copy(update=changes).model_dump_json()
 
 
+@on_both_databases
 @settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(pushes=st.lists(st.tuples(st.integers(1, 12), st.integers(0, 6)), min_size=1, max_size=8))
 def test_any_pushes_leave_every_line_up_to_the_acknowledged_one_once(api: Api, pushes: list[tuple[int, int]]) -> None:
@@ -229,6 +234,7 @@ def test_any_pushes_leave_every_line_up_to_the_acknowledged_one_once(api: Api, p
     assert list_known_seqs(api, attempt) == list(range(1, num_known + 1))
 
 
+@on_both_databases
 def test_both_feeders_at_once_double_and_lose_nothing(api: Api, attempt: Attempt) -> None:
     job = get_job(api, attempt.job_id)
     launch = make_launch(job, attempt)
@@ -251,6 +257,7 @@ def test_both_feeders_at_once_double_and_lose_nothing(api: Api, attempt: Attempt
     assert list_known_seqs(api, attempt) == list(range(1, 201))
 
 
+@on_both_databases
 def test_an_unreadable_line_in_the_spool_becomes_an_event_and_holds_nothing_up(api: Api, attempt: Attempt) -> None:
     job = get_job(api, attempt.job_id)
     launch = make_launch(job, attempt)

@@ -27,8 +27,6 @@ from tests.service.jobs.test_warm_start import add_warm_start, write_model
 from tests.service.reports.attempts import begin_next_attempt
 from tests.service.reports.steps import make_evaluation, make_step
 
-pytestmark = on_both_databases
-
 
 def add_points(api: Api, job_id: str) -> None:
     """Begin an attempt of a job with six steps and an evaluation."""
@@ -90,11 +88,13 @@ def check(api: Api, gone: dict[str, str], **rules: Any) -> None:
     assert preview(api, **rules)["num_jobs"] == 0
 
 
+@on_both_databases
 def test_jobs_go_so_many_days_after_their_end(api: Api) -> None:
     old, _, _ = add_job(api, 31), add_job(api, 29), add_job(api, None)
     check(api, {old: "age"}, days=30)
 
 
+@on_both_databases
 def test_each_owner_keeps_the_jobs_that_ended_last(api: Api) -> None:
     jobs = [add_job(api, days) for days in (3, 1, 2)]
     with api.services.database.write() as session:
@@ -103,6 +103,7 @@ def test_each_owner_keeps_the_jobs_that_ended_last(api: Api) -> None:
     check(api, {jobs[0]: "count"}, jobs_per_owner=2)
 
 
+@on_both_databases
 def test_the_jobs_that_ended_first_go_until_the_rest_is_small_enough(api: Api) -> None:
     first, second, third = add_job(api, 3, 500), add_job(api, 2, 400), add_job(api, 1, 300)
     make_retention(api, RetentionRules()).run(make_pace())
@@ -150,6 +151,7 @@ def test_the_last_and_the_previous_job_of_a_schedule_stay(api: Api) -> None:
     check(api, {last: "age", previous: "age"}, days=30)
 
 
+@on_both_databases
 def test_a_job_that_gets_an_heir_after_it_was_chosen_stays(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     source = add_job(api, 99)
     write_model(Path(api.viewer.get(f"/v1/jobs/{source}").json()["run_directory"], "model"))
@@ -212,6 +214,7 @@ def count_points(api: Api, job_id: str) -> dict[str, int]:
         }
 
 
+@on_both_databases
 def test_raw_points_go_earlier_than_their_job_and_evaluations_stay(api: Api) -> None:
     days = (("old", 31), ("new", 29), ("running", None))
     jobs = {name: add_job(api, days_ago, has_points=True) for name, days_ago in days}

@@ -13,13 +13,12 @@ from service.store.run_facts import RunFacts
 from tests.patience import wait_until
 from tests.service.api import Api
 from tests.service.control.rounds import run_until
-from tests.service.databases import on_both_databases, on_sqlite
+from tests.service.databases import on_sqlite
 from tests.service.reports.attempts import begin_next_attempt
 from tests.service.reports.steps import make_step_line
 from tests.service.streams.listening import list_ids, listen, parse, read_until
 
 
-@on_both_databases
 def test_a_job_is_streamed_to_its_end_with_every_event_and_the_last_state(api: Api) -> None:
     job_id = api.submit(labels={"behaviour": "succeed"})["id"]
     with listen(api.viewer, f"/v1/jobs/{job_id}/stream") as messages:
