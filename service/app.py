@@ -47,6 +47,7 @@ from service.http.problems import add_problem_handlers
 from service.http.request_body import BodyGuard, BodyLimits
 from service.http.request_guard import RequestGuard
 from service.http.request_log import RequestIds, RequestLog
+from service.http.request_origin import parse_networks
 from service.jobs.deletion import DeletionService
 from service.jobs.endpoints import labels_router
 from service.jobs.endpoints import router as jobs_router
@@ -81,7 +82,6 @@ from service.streams.feed import Feed
 from service.streams.reader import ChangeReader
 from service.streams.relay import Relay
 from service.webhooks.endpoints import router as webhooks_router
-from service.webhooks.post import parse_networks
 from service.webhooks.sender import WebhookSender
 from service.webhooks.service import WebhookService
 

@@ -1,11 +1,12 @@
 """Manifest of a backup: what its file is, and from where."""
 
-import hashlib
 from datetime import datetime
 from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import BaseModel, Field, ValidationError
+
+from dlrm.record.files import FileRecord
 
 MANIFEST = "manifest.json"
 
@@ -53,16 +54,11 @@ class Manifest(BaseModel, frozen=True):
             ) from None
         file = directory / manifest.file
         try:
-            num_bytes, sha256 = file.stat().st_size, compute_sha256(file)
+            found = FileRecord.from_file(file)
         except OSError as error:
             raise BackupError(f"the backup is not complete: cannot read {file}: {error.strerror}") from None
-        if (num_bytes, sha256) != (manifest.num_bytes, manifest.sha256):
+        if (found.num_bytes, found.sha256) != (manifest.num_bytes, manifest.sha256):
             raise BackupError(
                 f"{file} is damaged: its size or checksum is not the one in {MANIFEST}; use another backup"
             )
         return manifest
-
-
-def compute_sha256(file: Path) -> str:
-    with file.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()

@@ -13,8 +13,9 @@ from sqlalchemy import URL, Connection, create_engine, text
 from sqlalchemy.exc import DBAPIError
 
 from dlrm.record import write_atomically
+from dlrm.record.files import FileRecord
 from service.backup import postgresql, sqlite
-from service.backup.manifest import MANIFEST, BackupError, Manifest, compute_sha256
+from service.backup.manifest import MANIFEST, BackupError, Manifest
 from service.database.failures import get_cause
 from service.database.migrate import ForeignRevisionError, check_revision
 from service.database.url import describe_database, get_sqlite_file, parse_database_url
@@ -94,6 +95,7 @@ def _write(settings: Settings, url: URL, directory: Path) -> Manifest:
         postgresql.dump_database(url, file, server_version, schema)
     with file.open("rb") as content:
         os.fsync(content.fileno())
+    found = FileRecord.from_file(file)
     return Manifest(
         kind="postgresql" if source is None else "sqlite",
         server_version=server_version,
@@ -104,8 +106,8 @@ def _write(settings: Settings, url: URL, directory: Path) -> Manifest:
         runs_directory=str(settings.runs_directory),
         num_jobs=num_jobs,
         file=file.name,
-        num_bytes=file.stat().st_size,
-        sha256=compute_sha256(file),
+        num_bytes=found.num_bytes,
+        sha256=found.sha256,
     )
 
 

@@ -5,7 +5,7 @@ import socket
 import struct
 import sys
 from dataclasses import dataclass
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_address
 from typing import Any, ClassVar, cast
 
 import h11
@@ -15,7 +15,7 @@ from service.http.answers import COMMON_HEADERS
 from service.http.limits import TokenBuckets
 from service.http.problems import ProblemError
 from service.http.request_log import REQUEST_ID, begin_request
-from service.http.request_origin import normalise_address
+from service.http.request_origin import normalise_address, parse_networks
 from service.ids import new_id
 
 READ_BYTES = 2**14
@@ -177,7 +177,7 @@ class Listener(socket.socket):
         # asyncio sets TCP_NODELAY only on sockets with an explicit protocol; without it a request takes 40 ms longer.
         super().__init__(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._buckets = TokenBuckets(per_second, BURST_SECONDS * per_second)
-        self._trusted = [ip_network(each.strip(), strict=False) for each in trusted_proxies.split(",") if each.strip()]
+        self._trusted = parse_networks(trusted_proxies)
 
     def accept(self) -> tuple[socket.socket, Any]:
         """Accept the next connection that is within the limit. Raises BlockingIOError if there is none."""

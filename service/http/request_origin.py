@@ -1,12 +1,13 @@
 """Network address and id of a request, which are recorded with what it changes."""
 
 from dataclasses import dataclass
-from ipaddress import IPv6Address, ip_address, ip_network
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Annotated
 
 from fastapi import Depends, Request
 from starlette.types import Scope
 
+Network = IPv4Network | IPv6Network
 IPV6_PREFIX_BITS = 64
 """Bits of an IPv6 address that its network is known by: whoever has one address there has all of them."""
 
@@ -36,6 +37,11 @@ OriginDependency = Annotated[RequestOrigin, Depends(get_request_origin)]
 def get_address(scope: Scope) -> str:
     """Return the network address that a request comes from; empty if the server does not know it."""
     return normalise_address((scope["client"] or ("",))[0])
+
+
+def parse_networks(text: str) -> list[Network]:
+    """Parse networks that are separated by commas."""
+    return [ip_network(part.strip(), strict=False) for part in text.split(",") if part.strip()]
 
 
 def normalise_address(host: str) -> str:

@@ -71,9 +71,8 @@ class DeletionService:
             job = get_visible_job(session, job_id, principal, for_update=True)
             require_end(job, "deleted")
             _refuse_to_leave_heirs(session, job, principal)
-            shares_files = self._facts.shares_files(job)
             try:
-                if shares_files:
+                if self._facts.shares_files(job):
                     find_run_directory(job, self._runs_directory)
             except RunDirectoryError as error:
                 raise conflict(f"{job_id} cannot be deleted: {error}") from None
@@ -81,10 +80,9 @@ class DeletionService:
             self._audit.record(
                 session, principal.actor, AuditAction.JOB_DELETED, job_id, owner=job.owner, name=job.name
             )
-            IdempotencyRepository(session).forget_job(job_id)
+            IdempotencyRepository(session).forget_jobs([job_id])
             view = JobDetail.read(session, job, self._facts).model_dump()
-            # A job without an attempt has written nothing.
-            left_at = None if shares_files or not job.num_attempts else self._facts.describe_place(job)
+            left_at = self._facts.find_left_files(job)
         self._on_change()
         return DeletedJobView(**view, files_left_at=left_at)
 

@@ -76,11 +76,7 @@ class CurveService:
             get_visible_job(session, job_id, principal)
             training = _read_training(session, job_id, query) if query.training else None
             evaluation = _read_evaluation(session, job_id, query) if query.evaluation else None
-            starts = [
-                {"attempt": attempt.number, "step": attempt.start_step, "evaluated_step": attempt.evaluated_step or 0}
-                for attempt in ReportRepository(session).list_attempts(job_id)
-                if attempt.start_step is not None
-            ]
+            starts = ReportRepository(session).list_starts(job_id)
         return to_json({"training": training, "evaluation": evaluation, "starts": starts}, inf_nan_mode="null")
 
 

@@ -26,6 +26,7 @@ from dlrm.record import EvaluationReport, StepReport
 from service.database.database import note_change
 from service.reports.attempt_ranges import AttemptRange, MetricKind, StartedAttempt, list_valid_ranges
 from service.reports.rollups import RollupRepository
+from service.schemas import AttemptStart
 from service.store.metric_tables import EVALUATIONS, ROLLUPS, STEPS
 from service.store.models import Attempt, Job, StreamPosition
 
@@ -113,6 +114,14 @@ class ReportRepository:
         columns = (Attempt.number, Attempt.start_step, Attempt.evaluated_step)
         query = select(*columns).where(Attempt.job_id == job_id).order_by(Attempt.number)
         return [StartedAttempt(*row) for row in self._connection.execute(query)]
+
+    def list_starts(self, job_id: str) -> list[AttemptStart]:
+        """List where the attempts of a job began to train, in their order."""
+        return [
+            AttemptStart(attempt=number, step=step, evaluated_step=evaluated_step or 0)
+            for number, step, evaluated_step in self.list_attempts(job_id)
+            if step is not None
+        ]
 
     def list_ranges(self, job_id: str, kind: MetricKind, attempt: int | None = None) -> list[AttemptRange]:
         """List the ranges of valid reports, or everything of one attempt."""

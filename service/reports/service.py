@@ -19,7 +19,7 @@ from service.reports.ingest import AttemptEndedError, BadLineError, GapError, St
 from service.reports.pages import MetricQuery, read_page
 from service.reports.repository import ReportRepository, Sender
 from service.reports.schemas import NewReports
-from service.schemas import AttemptStart, MetricPage
+from service.schemas import MetricPage
 
 
 class ReportService:
@@ -73,14 +73,9 @@ class ReportService:
             get_visible_job(session, job_id, principal)
             reports = ReportRepository(session)
             page = read_page(session, job_id, query)
-            starts = [
-                AttemptStart(attempt=number, step=start_step, evaluated_step=evaluated_step or 0)
-                for number, start_step, evaluated_step in reports.list_attempts(job_id)
-                if start_step is not None
-            ]
             rest = MetricPage(
                 items=[],
-                starts=starts,
+                starts=reports.list_starts(job_id),
                 next_cursor=page.next_cursor,
                 are_steps_removed=reports.are_steps_removed(job_id),
             )

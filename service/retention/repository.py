@@ -11,7 +11,6 @@ from sqlalchemy import (
     and_,
     case,
     column,
-    delete,
     false,
     func,
     insert,
@@ -25,9 +24,11 @@ from sqlalchemy.orm import Session
 
 from service.database.database import note_change
 from service.retention.models import RunSize
-from service.retention.rules import KEEP_LABEL, DueJob, RetentionReason, RetentionRules
+from service.retention.rules import KEEP_LABEL, RetentionReason, RetentionRules
+from service.schemas import DueJob
+from service.store.idempotency_repository import IdempotencyRepository
 from service.store.metric_tables import STEPS
-from service.store.models import IdempotencyKey, Job, JobLabel
+from service.store.models import Job, JobLabel
 from service.store.removal import SHOWN
 from service.store.states import NOT_ENDED
 
@@ -46,7 +47,7 @@ class RetentionRepository:
         """List at most `limit` jobs that the rules choose, first the one with the earliest end."""
         chosen = _select_due(rules, now).subquery()
         rows = self._session.execute(select(chosen).order_by(chosen.c.finished_at, chosen.c.id).limit(limit))
-        return [DueJob(row.id, row.owner, row.finished_at, RetentionReason(row.reason), row.num_bytes) for row in rows]
+        return [DueJob.model_validate(row) for row in rows]
 
     def sum_due(self, rules: RetentionRules, now: datetime) -> tuple[int, int]:
         """Return the number of jobs that the rules choose, and the bytes of their run directories."""
@@ -64,7 +65,7 @@ class RetentionRepository:
         # Only now: a label or an heir may have come while the rows were waited for.
         marked = update(Job).where(Job.id.in_(ids), _is_free()).values(deleting_at=now).returning(Job.id)
         ids = self._session.scalars(marked.execution_options(synchronize_session=False)).all()
-        self._session.execute(delete(IdempotencyKey).where(IdempotencyKey.job_id.in_(ids)))
+        IdempotencyRepository(self._session).forget_jobs(ids)
         for job_id in ids:
             note_change(self._session, job_id)
         return list(self._session.scalars(select(Job).where(Job.id.in_(ids)).order_by(Job.id).options(SHOWN)))

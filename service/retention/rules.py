@@ -1,7 +1,6 @@
 """Rules of retention, and what they choose."""
 
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
 
 KEEP_LABEL = ("keep", "true")
@@ -30,15 +29,3 @@ class RetentionRules:
     @property
     def are_off(self) -> bool:
         return self == RetentionRules()
-
-
-@dataclass(frozen=True)
-class DueJob:
-    """Job that a rule chooses."""
-
-    id: str
-    owner: str
-    finished_at: datetime
-    reason: RetentionReason
-    num_bytes: int | None
-    """Bytes of its run directory; None if it was not measured yet."""

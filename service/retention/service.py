@@ -17,9 +17,8 @@ from service.database import Database
 from service.observability.telemetry import Telemetry
 from service.parts import depend_on
 from service.retention.repository import RetentionRepository
-from service.retention.rules import DueJob, RetentionRules
-from service.schemas import DueJob as DueJobView
-from service.schemas import RetentionPreview
+from service.retention.rules import RetentionRules
+from service.schemas import DueJob, RetentionPreview
 from service.store.models import Job
 from service.store.pace import Pace
 from service.store.removal import RemovalRepository
@@ -66,9 +65,8 @@ class RetentionService:
             repository, time_now = RetentionRepository(session), now()
             number, num_bytes = repository.sum_due(rules, time_now)
             due = repository.list_due(rules, time_now, NUM_SHOWN)
-        items = [DueJobView.model_validate(job, from_attributes=True) for job in due]
         return RetentionPreview(
-            **vars(rules), point_days=self._point_days, num_jobs=number, num_bytes=num_bytes, items=items
+            **vars(rules), point_days=self._point_days, num_jobs=number, num_bytes=num_bytes, items=due
         )
 
     def run(self, pace: Pace) -> None:
@@ -119,10 +117,8 @@ class RetentionService:
 
     def _describe(self, job: Job, due: DueJob) -> dict[str, Any]:
         """Return what the audit log keeps of a job that goes."""
-        is_left = job.num_attempts > 0 and not self._facts.shares_files(job)
-        left_at = self._facts.describe_place(job) if is_left else None
         facts = {"owner": job.owner, "name": job.name, "reason": due.reason, "num_bytes": due.num_bytes}
-        return {**facts, "files_left_at": left_at}
+        return {**facts, "files_left_at": self._facts.find_left_files(job)}
 
     def _remove_points(self, pace: Pace, days: float) -> None:
         """Remove raw points of at most MAX_JOBS jobs that ended more than so many days ago."""

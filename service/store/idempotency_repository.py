@@ -1,5 +1,6 @@
 """SQL statements on the idempotency keys of requests that create jobs."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 from sqlalchemy import delete, select, tuple_
@@ -35,6 +36,6 @@ class IdempotencyRepository:
         self._session.add(IdempotencyKey(owner=owner, key=key, body_hash=request_hash, job_id=job_id, created_at=now()))
         self._session.flush()
 
-    def forget_job(self, job_id: str) -> None:
-        """Remove the keys that created a job."""
-        self._session.execute(delete(IdempotencyKey).where(IdempotencyKey.job_id == job_id))
+    def forget_jobs(self, job_ids: Sequence[str]) -> None:
+        """Remove the keys that created some jobs."""
+        self._session.execute(delete(IdempotencyKey).where(IdempotencyKey.job_id.in_(job_ids)))

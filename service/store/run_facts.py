@@ -159,6 +159,11 @@ class RunFacts:
             return reported
         return self._launchers[job.launcher].describe_place(RunDirectory(Path(reported or job.run_directory)))
 
+    def find_left_files(self, job: Job) -> str | None:
+        """Describe where the files of a job stay once it is deleted; None if the service removes them."""
+        # A job without an attempt has written nothing.
+        return None if self.shares_files(job) or not job.num_attempts else self.describe_place(job)
+
     def find_image(self, job: Job) -> str | None:
         """Return the container image of the next attempt of a job; None if it runs in none."""
         return self._launchers[job.launcher].find_image(read_placement(job))

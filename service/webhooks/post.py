@@ -9,9 +9,11 @@ import hashlib
 import hmac
 import socket
 from collections.abc import Sequence
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 import httpx
+
+from service.http.request_origin import Network
 
 SECRET_PREFIX = "whsec_"
 MAX_SECONDS = 10.0
@@ -22,8 +24,6 @@ _UNSAFE = [ip_network(text) for text in ("168.63.129.16/32", "fec0::/10", "5f00:
 """Networks that Python takes for public, by its version: Azure's own services of a host, site-local addresses, segment
 routing within a network, and addresses of documentation."""
 
-Network = IPv4Network | IPv6Network
-
 
 class UndeliveredError(Exception):
     """Error raised where a receiver did not answer with success; the text says why."""
@@ -32,11 +32,6 @@ class UndeliveredError(Exception):
         super().__init__(message)
         self.status = status
         """Status of its answer; None without an answer."""
-
-
-def parse_networks(text: str) -> list[Network]:
-    """Parse networks that are separated by commas."""
-    return [ip_network(part.strip(), strict=False) for part in text.split(",") if part.strip()]
 
 
 def sign(secret: str, message_id: str, timestamp: int, body: str) -> str:

@@ -15,13 +15,14 @@ from datetime import timedelta
 import structlog
 
 from service.database import Database
+from service.http.request_origin import Network
 from service.keys.repository import KeyRepository
 from service.keys.service import RefusedError, check_key
 from service.store.job_repository import JobRepository
 from service.times import now
 from service.webhooks.messages import make_change
 from service.webhooks.models import Delivery, Webhook
-from service.webhooks.post import Network, UndeliveredError, post, sign
+from service.webhooks.post import UndeliveredError, post, sign
 from service.webhooks.repository import DeliveryRepository, WebhookRepository
 
 log = structlog.get_logger(__name__)

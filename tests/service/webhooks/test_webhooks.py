@@ -14,11 +14,12 @@ from sqlalchemy import select, update
 
 from service.access.principal import Role
 from service.app import create_services
+from service.http.request_origin import parse_networks
 from service.settings import Settings
 from service.times import now
 from service.webhooks import post, sender
 from service.webhooks.models import Delivery
-from service.webhooks.post import is_allowed, parse_networks
+from service.webhooks.post import is_allowed
 from tests.patience import wait_until
 from tests.service.api import Api, make_document, serve_api
 from tests.service.databases import on_both_databases, on_sqlite
