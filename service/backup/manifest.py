@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, Field, ValidationError
 
-from dlrm.record.files import FileRecord
+from dlrm.record import FileRecord
 
 MANIFEST = "manifest.json"
 

@@ -12,8 +12,7 @@ from tempfile import mkdtemp
 from sqlalchemy import URL, Connection, create_engine, text
 from sqlalchemy.exc import DBAPIError
 
-from dlrm.record import write_atomically
-from dlrm.record.files import FileRecord
+from dlrm.record import FileRecord, write_atomically
 from service.backup import postgresql, sqlite
 from service.backup.manifest import MANIFEST, BackupError, Manifest
 from service.database.failures import get_cause

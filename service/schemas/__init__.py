@@ -1,0 +1,53 @@
+"""Answers of the service, as endpoints return them and the client reads them.
+
+The client reads the answers of newer and older services too: it ignores fields that it does not know, and takes any
+text as a state or a role. Fields that were not there from the beginning have defaults; the documentation of the API
+calls them required all the same, since this service always sends them.
+"""
+
+# pyright: reportUnusedImport=false
+
+from service.schemas.administration import (
+    ApiKey,
+    AuditEvent,
+    DueJob,
+    KeyView,
+    LoginLink,
+    Me,
+    RetentionPreview,
+    RoleName,
+)
+from service.schemas.answers import Answer, Item, Page
+from service.schemas.comparison import ComparedFigure, ComparedJob, ComparedSetting, ComparedValue, Comparison
+from service.schemas.jobs import (
+    ENDED_STATES,
+    Attempt,
+    BatchStage,
+    BriefProgress,
+    Capacity,
+    Checkpoint,
+    DeletedJob,
+    DerivedNumber,
+    Event,
+    Job,
+    JobDetails,
+    LabelCount,
+    Plan,
+    Progress,
+    QueuePlace,
+)
+from service.schemas.recurring import Schedule, Webhook
+from service.schemas.reports import (
+    Artifact,
+    AttemptStart,
+    Curve,
+    CurvePoints,
+    Curves,
+    EvaluationMetric,
+    LogMatch,
+    LogMatches,
+    LogPart,
+    Metric,
+    MetricPage,
+    StepMetric,
+)
