@@ -24,7 +24,7 @@ def save_checkpoint(job: dict[str, Any], step: int, num_bytes: int) -> Path:
 
 def test_complete_checkpoints_are_listed_newest_first(api: Api) -> None:
     job = api.submit()
-    assert api.viewer.get(f"/v1/jobs/{job['id']}/checkpoints").json() == {"items": []}
+    assert api.viewer.get(f"/v1/jobs/{job['id']}/checkpoints").json() == {"items": [], "next_cursor": None}
     paths = {step: save_checkpoint(job, step, num_bytes=10 * step) for step in (5, 25)}
     unfinished = save_checkpoint(job, 30, num_bytes=1)
     (unfinished / COMPLETE).unlink()

@@ -271,7 +271,7 @@ def test_events_come_in_pages_oldest_first(shared_api: Api) -> None:
 
 def test_a_job_without_attempts_has_an_empty_log_that_is_not_complete(shared_api: Api) -> None:
     job_id = shared_api.submit()["id"]
-    assert shared_api.viewer.get(f"/v1/jobs/{job_id}/attempts").json() == {"items": []}
+    assert shared_api.viewer.get(f"/v1/jobs/{job_id}/attempts").json() == {"items": [], "next_cursor": None}
     log = shared_api.viewer.get(f"/v1/jobs/{job_id}/logs").json()
     assert (log["text"], log["next_offset"], log["complete"]) == ("", 0, False)
 
