@@ -1,9 +1,9 @@
-"""Jobs that a sender may know of: the jobs of its owner, and all for an admin."""
+"""Limits of a sender: the jobs it may know of, and no lasting work from a signed-in browser."""
 
 from sqlalchemy.orm import Session
 
 from service.access.principal import Principal
-from service.http.problems import not_found
+from service.http.problems import forbidden, not_found
 from service.store.job_repository import JobRepository
 from service.store.models import Job
 
@@ -17,3 +17,15 @@ def get_visible_job(session: Session, job_id: str, principal: Principal, *, for_
     if job is None or job.deleting_at is not None or not principal.may_see(job.owner):
         raise not_found("job", job_id)
     return job
+
+
+def refuse_browser(
+    principal: Principal, work: str, remedy: str = "an API key as `Authorization: Bearer dlrm_…`"
+) -> None:
+    """Raise ProblemError if a request came from a signed-in browser, for what would outlive its session.
+
+    It would outlive whoever has got hold of the session for a moment, too. work: what was asked for, such as `make
+    keys`; remedy: what to send instead.
+    """
+    if principal.is_browser:
+        raise forbidden(f"a signed-in browser cannot {work}, which would outlive its session; send {remedy}")

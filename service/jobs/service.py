@@ -304,11 +304,11 @@ class JobService:
         with self._database.read() as session:
             return self._view_detail(session, get_visible_job(session, job_id, principal))
 
-    def view_details(self, job_ids: Sequence[str]) -> list[JobDetail]:
-        """Return the jobs with these ids that are not being deleted, with their documents, whoever may know of them."""
+    def view_detail(self, job_id: str) -> JobDetail | None:
+        """Return a job with its document, whoever may know of it; None if it is absent or being deleted."""
         with self._database.read() as session:
-            jobs = [JobRepository(session).get(job_id) for job_id in job_ids]
-            return [self._view_detail(session, job) for job in jobs if job is not None and job.deleting_at is None]
+            job = JobRepository(session).get(job_id)
+            return None if job is None or job.deleting_at is not None else self._view_detail(session, job)
 
     def view_rows(self, job_ids: Sequence[str]) -> list[dict[str, Any]]:
         """Return the rows of the jobs with these ids that are not being deleted, as JSON values of lists.

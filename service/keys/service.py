@@ -11,11 +11,12 @@ from sqlalchemy.orm import Session
 from dlrm.config import FieldError
 from service.access.principal import SERVICE, Actor, Principal, Role
 from service.access.secret import hash_secret, new_secret
+from service.access.visibility import refuse_browser
 from service.audit.log import AuditLog
 from service.audit.models import AuditAction
 from service.database import Database
 from service.http.paging import Page
-from service.http.problems import conflict, forbidden, invalid_request, not_found, unauthenticated
+from service.http.problems import conflict, invalid_request, not_found, unauthenticated
 from service.http.request_origin import RequestOrigin
 from service.ids import is_id, new_id
 from service.keys.models import ApiKey
@@ -66,12 +67,8 @@ class KeyService:
         Raises ProblemError if its expiry is invalid, its name is taken, its owner is a part of the service, or the
         sender has shown no key.
         """
-        if principal.is_browser:
-            # It would outlive the session, and with it whoever has got hold of that for a moment.
-            raise forbidden(
-                "a signed-in browser cannot make keys, which would outlive its session; send an API key of the role "
-                "admin as `Authorization: Bearer dlrm_…` (`dlrm keys create`)"
-            )
+        key = "an API key of the role admin as `Authorization: Bearer dlrm_…` (`dlrm keys create`)"
+        refuse_browser(principal, "make keys", key)
         owner = new_key.owner or new_key.name
         if owner in PARTS:
             fault = FieldError("owner", f"{owner} is a part of the service, which acts under this name", "another name")

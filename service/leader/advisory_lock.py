@@ -27,7 +27,7 @@ class AdvisoryLock:
 
     def __init__(self, database: Database, on_notify: Callable[[], None]) -> None:
         """Call `on_notify`, in another thread, when a process wakes the leader or the lock is lost."""
-        self._url = database.engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
+        self._conninfo = _make_conninfo(database, "leader")
         self._on_notify = on_notify
         self._connection: psycopg.Connection | None = None
         self._is_released = threading.Event()
@@ -40,10 +40,7 @@ class AdvisoryLock:
     def try_acquire(self, is_stuck: Callable[[], bool]) -> bool:
         if self._connection is not None:
             return True
-        connection = psycopg.connect(
-            make_conninfo(self._url, connect_timeout=CONNECT_SECONDS, application_name="dlrm leader", **KEEPALIVES),
-            autocommit=True,
-        )
+        connection = psycopg.connect(self._conninfo, autocommit=True)
         row = connection.execute("SELECT pg_try_advisory_lock(%s)", [LOCK_KEY]).fetchone()
         if row != (True,):
             connection.close()
@@ -94,10 +91,8 @@ def listen(
 
     on_start: called once notifications are received.
     """
-    url = database.engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
-    conninfo = make_conninfo(url, connect_timeout=CONNECT_SECONDS, application_name=f"dlrm {channel}", **KEEPALIVES)
     try:
-        with psycopg.connect(conninfo, autocommit=True) as connection:
+        with psycopg.connect(_make_conninfo(database, channel), autocommit=True) as connection:
             connection.execute(f"LISTEN {channel}".encode())
             on_start()
             while not is_over():
@@ -105,3 +100,9 @@ def listen(
                     on_notify(notification.payload)
     except psycopg.Error as error:
         log.warning("notifications_lost", channel=channel, error=str(error).strip())
+
+
+def _make_conninfo(database: Database, work: str) -> str:
+    """Make the connection string of a connection that listens. work: what it is for, as the server shows it."""
+    url = database.engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
+    return make_conninfo(url, connect_timeout=CONNECT_SECONDS, application_name=f"dlrm {work}", **KEEPALIVES)

@@ -11,10 +11,11 @@ from sqlalchemy.orm import Session
 from dlrm.config import ConfigError, format_count
 from service import schemas
 from service.access.principal import Principal
+from service.access.visibility import refuse_browser
 from service.audit.log import AuditLog
 from service.audit.models import AuditAction
 from service.database import Database
-from service.http.problems import conflict, forbidden, not_found
+from service.http.problems import conflict, not_found
 from service.ids import new_id
 from service.jobs.document import parse_document
 from service.parts import depend_on
@@ -54,7 +55,7 @@ class ScheduleService:
         Raises ConfigError if its document is invalid, and ProblemError if its name is taken, there are too many, or the
         sender has shown no key.
         """
-        _refuse_browser(principal)
+        refuse_browser(principal, "make or change schedules")
         created_at = now()
         schedule = Schedule(
             id=new_id("sch"),
@@ -83,7 +84,7 @@ class ScheduleService:
 
         Raises ConfigError as `create` does, and ProblemError if the sender has shown no key.
         """
-        _refuse_browser(principal)
+        refuse_browser(principal, "make or change schedules")
         with self._database.write() as session:
             schedule = _get_visible(session, schedule_id, principal, for_update=True)
             for name, value in changes.model_dump(exclude_none=True).items():
@@ -139,16 +140,6 @@ def label(document: Mapping[str, Any], schedule: Schedule) -> dict[str, Any]:
     """Return a job document with the label of its schedule; one that is no document stays as it is."""
     labels = document.get("labels", {})
     return {**document, "labels": {"schedule": schedule.name, **labels} if isinstance(labels, dict) else labels}
-
-
-def _refuse_browser(principal: Principal) -> None:
-    """Raise ProblemError if a request came from a signed-in browser."""
-    if principal.is_browser:
-        # The schedule would outlive the session, and with it whoever has got hold of that for a moment.
-        raise forbidden(
-            "a signed-in browser cannot make or change schedules, which would outlive its session; send an API key as "
-            "`Authorization: Bearer dlrm_…`"
-        )
 
 
 def _get_visible(session: Session, schedule_id: str, principal: Principal, *, for_update: bool = False) -> Schedule:

@@ -110,7 +110,8 @@ class ChangeReader:
         details: dict[str, Row | None] = {}
         for job_id in job_ids:
             with _leave_out(job_id):
-                details[job_id] = next(map(dump, self._jobs.view_details([job_id])), None)
+                detail = self._jobs.view_detail(job_id)
+                details[job_id] = None if detail is None else dump(detail)
         return details
 
     def _measure_logs(self, watched: Set[str]) -> dict[str, object]:

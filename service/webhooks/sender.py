@@ -136,7 +136,8 @@ class WebhookSender:
                 webhooks.stop(webhook_id, f"the key that made it: {refusal}")
                 return True
             changes = webhooks.list_changes(webhook, newest, MAX_CHANGES)
-            labels = {job.id: JobRepository(session).get_labels(job.id) for _, job in changes}
+            jobs = JobRepository(session)
+            labels = {job_id: jobs.get_labels(job_id) for job_id in {job.id for _, job in changes}}
             DeliveryRepository(session).add(
                 [
                     make_change(webhook, event, job, labels[job.id])

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from dlrm.config import format_count
 from service import schemas
 from service.access.principal import Principal
+from service.access.visibility import refuse_browser
 from service.audit.log import AuditLog
 from service.audit.models import AuditAction
 from service.database import Database
@@ -44,12 +45,7 @@ class WebhookService:
 
         Raises ProblemError if the sender may not see these jobs or has shown no key, or there are too many.
         """
-        if principal.is_browser:
-            # It would outlive the session, and with it whoever has got hold of that for a moment.
-            raise forbidden(
-                "a signed-in browser cannot make webhooks, which would outlive its session; send an API key as "
-                "`Authorization: Bearer dlrm_…`"
-            )
+        refuse_browser(principal, "make webhooks")
         owner = new.owner or principal.owner
         if not principal.may_see(owner):
             raise forbidden(f"owner: {principal.owner} may not see the jobs of {owner} (valid: {principal.owner})")
