@@ -1,6 +1,6 @@
 """Ranks that wait for their attempt to begin."""
 
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import psutil
@@ -22,8 +22,13 @@ def make_run(path: Path, memory: str) -> tuple[RunDirectory, ResolvedJob]:
 
 
 def list_waiting(directory: RunDirectory) -> list[psutil.Process]:
-    """List the children that work for a run. One that has just begun its program has no arguments yet."""
-    return [child for child in psutil.Process().children() if str(directory.path) in child.cmdline()]
+    """List the children that work for a run. Children of other tests may have ended and left no arguments."""
+    found = []
+    for child in psutil.Process().children():
+        with suppress(psutil.ZombieProcess, psutil.NoSuchProcess):
+            if str(directory.path) in child.cmdline():
+                found.append(child)
+    return found
 
 
 def test_ranks_that_wait_have_imported_what_they_need_and_end_with_the_attempt(tmp_path: Path):

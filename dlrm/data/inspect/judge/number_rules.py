@@ -181,9 +181,11 @@ def _describe_look_of_ids(name: str, numbers: NDArray[np.float64]) -> str:
 
 
 def _are_evenly_spread(numbers: NDArray[np.float64]) -> bool:
-    if len(numbers) < _MIN_EVEN_VALUES:
+    spread = np.ptp(numbers)
+    # Distinct ids above 2^53 may be equal as float64.
+    if len(numbers) < _MIN_EVEN_VALUES or not spread:
         return False
-    quartiles = (np.quantile(numbers, (0.25, 0.5, 0.75)) - numbers.min()) / np.ptp(numbers)
+    quartiles = (np.quantile(numbers, (0.25, 0.5, 0.75)) - numbers.min()) / spread
     return bool(np.abs(quartiles - (0.25, 0.5, 0.75)).max() < _EVENNESS)
 
 
