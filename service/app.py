@@ -15,7 +15,7 @@ from dlrm.record.state_directory import make_state_directory
 from service.access.data_roots import read_data_access
 from service.audit.endpoints import router as audit_router
 from service.audit.log import AuditLog
-from service.authentication import identify
+from service.authentication import identify, recall
 from service.capacity.endpoints import router as capacity_router
 from service.capacity.known import KnownCapacity, dump_capacities, measure_capacities
 from service.compare.endpoints import router as compare_router
@@ -203,7 +203,7 @@ def _add_middleware(app: FastAPI, services: Services) -> None:
         requests_per_second=settings.requests_per_second,
         pushes_per_second=settings.pushes_per_second,
     )
-    app.add_middleware(Gate, identify=identify, suspects=suspects)
+    app.add_middleware(Gate, identify=identify, recall=recall, suspects=suspects)
     app.add_middleware(AddressLimit, requests_per_second=settings.requests_per_second_per_address, suspects=suspects)
     app.add_middleware(RequestGuard)
     app.add_middleware(Failures)

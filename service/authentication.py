@@ -20,7 +20,19 @@ def identify(request: Request) -> Identity:
         attempt_id = path.removeprefix(INGEST_PREFIX)
         get_part(request, ReportService).check_token(attempt_id, get_bearer_token(request))
         return Identity(attempt_id, attempt_id, attempt_id)
-    principal = _find_principal(request)
+    return _make_identity(_find_principal(request))
+
+
+def recall(request: Request) -> Identity | None:
+    """Return the holder of the API key of a request to the API if it was found within the last second."""
+    secret = get_bearer_token(request)
+    if secret is None or request.scope["path"].startswith(INGEST_PREFIX):
+        return None
+    principal = get_part(request, KeyService).recall(secret, get_request_origin(request))
+    return None if principal is None else _make_identity(principal)
+
+
+def _make_identity(principal: Principal) -> Identity:
     return Identity(principal, principal.sender_id, principal.name)
 
 

@@ -132,6 +132,8 @@ def make_server_config(
     limits = limits or ConnectionLimits(max_connections=_choose_max_connections())
     return uvicorn.Config(
         app,
+        # Others, which uvicorn would prefer if they are installed, would pass the limits of `Listener` by.
+        loop="asyncio",
         http=make_protocol(limits),
         ws="none",
         lifespan=lifespan,

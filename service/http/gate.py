@@ -58,6 +58,8 @@ class Identity:
 
 Identify = Callable[[Request], Identity]
 """Function that returns the sender of a request. Raises ProblemError if its credentials are wrong."""
+Recall = Callable[[Request], Identity | None]
+"""Function that returns the sender of a request if it was found a moment ago; it must not take long."""
 
 
 class AddressLimit(HttpMiddleware):
@@ -108,9 +110,10 @@ class Gate(HttpMiddleware):
     The sender is kept in `request.state.sender`, its id and name beside it.
     """
 
-    def __init__(self, app: ASGIApp, identify: Identify, suspects: Suspects) -> None:
+    def __init__(self, app: ASGIApp, identify: Identify, recall: Recall, suspects: Suspects) -> None:
         super().__init__(app)
         self._identify = identify
+        self._recall = recall
         self._suspects = suspects
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -133,6 +136,9 @@ class Gate(HttpMiddleware):
         credentials = digest_credentials(request.headers)
         if credentials is None:
             raise unauthenticated("send an API key as `Authorization: Bearer dlrm_…`, or sign in")
+        known = self._recall(request)
+        if known is not None:
+            return known
         address = get_address(request.scope)
         wait_seconds = self._suspects.get_wait_seconds(address, credentials)
         try:

@@ -1,12 +1,13 @@
 """Routes of the API, whose endpoints are plain functions in threads of their kind of work."""
 
+import asyncio
 import inspect
 from collections.abc import Callable, Coroutine, Iterator
 from contextvars import ContextVar
 from functools import partial, wraps
 from typing import Any, TypeVar
 
-from anyio import CancelScope, create_task_group, sleep
+from anyio import CancelScope, sleep
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from starlette.datastructures import Headers
@@ -25,6 +26,8 @@ _THREADS = "__threads__"
 """Attribute of an endpoint with the threads in which it runs."""
 GONE = 499
 """Status that is recorded if the client has gone before it was answered."""
+WATCH_SECONDS = 0.05
+"""Time that a call runs before its client is watched."""
 INTERRUPT_SECONDS = 0.1
 """Time between two interruptions of a call whose client has left."""
 INTERRUPTIONS = Threads("interruptions", 4)
@@ -133,36 +136,34 @@ async def _run_for(request: Request, call: Callable[[], Coroutine[Any, Any, Any]
     """Run a call that only reads for as long as its client waits; its body has been read.
 
     If the client leaves, the call is dropped if it has no thread yet, or else its statements are interrupted. Raises
-    ClientGoneError then.
+    ClientGoneError then. Nobody looks at the client of a call that ends soon.
     """
     interruptible, has_left = Interruptible(), False
-    result: Any = None
-    failure: Exception | None = None
-    async with create_task_group() as group:
+    watches: list[asyncio.Task[None]] = []
+
+    async def stop() -> None:
+        nonlocal has_left
+        await _wait_for_leave(request)
+        has_left = True
+        working.cancel()
+        while True:
+            # Again and again: a statement may be about to begin.
+            await INTERRUPTIONS.run(interruptible.interrupt)
+            await sleep(INTERRUPT_SECONDS)
+
+    loop = asyncio.get_running_loop()
+    timer = loop.call_later(WATCH_SECONDS, lambda: watches.append(loop.create_task(stop())))
+    try:
         with CancelScope() as working, let_be_interrupted(interruptible):
-
-            async def stop() -> None:
-                nonlocal has_left
-                await _wait_for_leave(request)
-                has_left = True
-                working.cancel()
-                while True:
-                    # Again and again: a statement may be about to begin.
-                    await INTERRUPTIONS.run(interruptible.interrupt)
-                    await sleep(INTERRUPT_SECONDS)
-
-            group.start_soon(stop)
-            try:
-                result = await call()
-            except Exception as error:
-                # Otherwise it would come as one of a group.
-                failure = error
-        group.cancel_scope.cancel()
-    if has_left:
-        raise ClientGoneError
-    if failure is not None:
-        raise failure
-    return result
+            return await call()
+    except Exception:
+        if not has_left:
+            raise
+    finally:
+        timer.cancel()
+        for watch in watches:
+            watch.cancel()
+    raise ClientGoneError
 
 
 async def _wait_for_leave(request: Request) -> None:

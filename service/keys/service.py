@@ -130,29 +130,30 @@ class KeyService:
         self._found.clear()
 
     def authenticate(self, secret: str, origin: RequestOrigin) -> Principal:
-        """Return the principal of a key. Raises ProblemError if it is unknown, expired or revoked.
+        """Return the principal of a key. Raises ProblemError if it is unknown, expired or revoked."""
+        with self._database.read() as session:
+            try:
+                key = find_key(session, secret)
+            except RefusedError as error:
+                raise unauthenticated(str(error)) from None
+        if len(self._found) >= MAX_FOUND:
+            self._found.clear()
+        self._found[hash_secret(secret)] = (time.monotonic() + FOUND_SECONDS, key)
+        return self._use(key, origin)
 
-        What is found counts for a second, since many a client sends many requests: another process of the service may
-        let a revoked key pass for as long.
+    def recall(self, secret: str, origin: RequestOrigin) -> Principal | None:
+        """Return the principal of a key that was found within the last second; None if it was not, or has expired.
+
+        Many a client sends many requests. Another process of the service may let a revoked key pass for as long.
         """
-        key = self._recall(secret)
-        if key is None:
-            with self._database.read() as session:
-                try:
-                    key = find_key(session, secret)
-                except RefusedError as error:
-                    raise unauthenticated(str(error)) from None
-            if len(self._found) >= MAX_FOUND:
-                self._found.clear()
-            self._found[hash_secret(secret)] = (time.monotonic() + FOUND_SECONDS, key)
+        until, key = self._found.get(hash_secret(secret), (0.0, None))
+        if key is None or time.monotonic() >= until or (key.expires_at is not None and key.expires_at <= now()):
+            return None
+        return self._use(key, origin)
+
+    def _use(self, key: ApiKey, origin: RequestOrigin) -> Principal:
         self._uses.record(key)
         return Principal(key.id, key.name, key.owner, Role(key.role), origin)
-
-    def _recall(self, secret: str) -> ApiKey | None:
-        """Return a key that was found within the last second and has not expired since; None if absent."""
-        until, key = self._found.get(hash_secret(secret), (0.0, None))
-        is_expired = key is not None and key.expires_at is not None and key.expires_at <= now()
-        return key if time.monotonic() < until and not is_expired else None
 
     def _add(
         self, session: Session, name: str, role: Role, owner: str, expires_at: datetime | None, actor: Actor
