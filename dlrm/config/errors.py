@@ -112,10 +112,13 @@ def _is_consequence(details: ErrorDetails) -> bool:
 
 
 def _translate_error(details: ErrorDetails, document_type: type[BaseModel]) -> FieldError:
+    kind, value = details["type"], details["input"]
     path = _get_document_path(details["loc"], document_type)
+    if kind == "extra_forbidden" and path[-1:] != [str(details["loc"][-1])]:
+        # A name that nobody has chosen, and that looks like a part of pydantic's own.
+        path.append(str(details["loc"][-1]))
     field = ".".join(path)
     context: dict[str, Any] = details.get("ctx", {})
-    kind, value = details["type"], details["input"]
     if kind == CROSS_FIELD:
         field = ".".join([*path, context["field"]] if context["field"] else path)
         return FieldError(field, details["msg"].replace("{{", "{").replace("}}", "}"), context["valid"])

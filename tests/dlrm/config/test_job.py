@@ -66,6 +66,8 @@ def test_a_document_with_its_defaults_filled_in_is_the_same_job():
         ),
         ({**DATA, "variance_reduction": {"gamma": None}}, "variance_reduction.gamma", "should be a number, got null"),
         ({**DATA, "batchh": {}}, "batchh", "did you mean 'batch'?"),
+        ({**DATA, "(batch)": {}}, "(batch)", "unknown field; did you mean 'batch'?"),
+        ({**DATA, "": {}}, "", "unknown field"),
         ({"data": {"train": ["a"], "evall": []}}, "data.evall", "did you mean 'eval'?"),
         ({"data": {"train": ["a", 3]}}, "data.train.1", "should be a string"),
         ({"data": {"train": "a.tsv"}}, "data.train", '(valid: ["a.tsv"])'),
