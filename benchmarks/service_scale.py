@@ -17,21 +17,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-from sqlalchemy import delete
+from sqlalchemy import delete, func, select
 
-from benchmarks.service_load import Connection, Result, make_service
+from benchmarks.service_load import Connection, Result, find_percentiles, make_service, say
 from service.database import Database
 from service.database.migrate import migrate
 from service.keys.models import ApiKey
-from service.store.filters import JobFilter
-from service.store.job_lists import JobLists
+from service.store.models import Job
 from service.store.states import JobState
 from tests.service.seeding import seed
 from tests.service.service_process import ServiceProcess
 
 NUM_CONNECTIONS = 20
 IDLE_SECONDS = 5.0
-HURRY = {"DLRM_REQUESTS_PER_SECOND": "100000"}
 
 
 @dataclass(frozen=True)
@@ -70,20 +68,14 @@ class Load:
         self._process = psutil.Process(service.pid)
         self._connections = [Connection(service.url, service.admin_key) for _ in range(NUM_CONNECTIONS)]
 
-    async def request(self, kind: Kind) -> Result:
-        """Send one request and return its result."""
-        result = Result(kind.name)
-        await self._connections[0].request(result, "GET", kind.path)
-        return result
-
     async def measure_idle(self) -> float:
         """Return the CPU seconds that the service uses in one second without requests."""
         before = self._read_cpu_seconds()
         await asyncio.sleep(IDLE_SECONDS)
         return (self._read_cpu_seconds() - before) / IDLE_SECONDS
 
-    async def measure_cpu(self, kind: Kind, number: int, idle: float) -> float:
-        """Return the CPU seconds of one request of a kind, the mean of `number`, one after the other."""
+    async def measure_cpu(self, kind: Kind, number: int, idle: float) -> tuple[float, int]:
+        """Return the CPU seconds of one request of a kind, the mean of `number` one after the other, and its bytes."""
         result = Result(kind.name)
         await self._connections[0].request(result, "GET", kind.path)
         start, before = time.perf_counter(), self._read_cpu_seconds()
@@ -91,7 +83,7 @@ class Load:
             await self._connections[0].request(result, "GET", kind.path)
         used = self._read_cpu_seconds() - before - idle * (time.perf_counter() - start)
         assert set(result.statuses) == {200}, result
-        return used / number
+        return used / number, result.num_bytes
 
     async def send_all(self, kinds: list[Kind], rate: float, seconds: float) -> list[Result]:
         """Send the kinds in turn, `rate` requests a second, however late the answers are."""
@@ -120,34 +112,22 @@ class Load:
         return times.user + times.system
 
 
-def find_percentile(seconds: list[float], share: float) -> float:
-    ordered = sorted(seconds)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
-
-
 async def measure(service: ServiceProcess, kinds: list[Kind], arguments: argparse.Namespace) -> None:
     load = Load(service)
     idle = await load.measure_idle()
-    _print(f"without requests: {100 * idle:.1f} % of a core")
-    _print("| request | CPU, ms | bytes |")
-    _print("|---|---|---|")
+    say(f"without requests: {100 * idle:.1f} % of a core")
+    say("| request | CPU, ms | bytes |")
+    say("|---|---|---|")
     for kind in kinds:
         costs = [await load.measure_cpu(kind, arguments.requests, idle) for _ in range(arguments.runs)]
-        num_bytes = (await load.request(kind)).num_bytes
-        _print(f"| {kind.name} | {1000 * statistics.median(costs):.2f} | {num_bytes:,} |")
+        seconds, num_bytes = map(statistics.median, zip(*costs, strict=True))
+        say(f"| {kind.name} | {1000 * seconds:.2f} | {num_bytes:,.0f} |")
     runs = [await load.send_all(kinds, arguments.rate, arguments.seconds) for _ in range(arguments.runs)]
-    _print(f"| of a mix of {arguments.rate:g}/s | p50, ms | p95, ms |")
-    _print("|---|---|---|")
+    say(f"| of a mix of {arguments.rate:g}/s | p50, ms | p95, ms |")
+    say("|---|---|---|")
     for number, kind in enumerate(kinds):
-        medians = [
-            statistics.median(1000 * find_percentile(run[number].seconds, share) for run in runs)
-            for share in (0.5, 0.95)
-        ]
-        _print(f"| {kind.name} | {medians[0]:.1f} | {medians[1]:.1f} |")
-
-
-def _print(line: str) -> None:
-    print(line, flush=True)  # noqa: T201
+        p50s, p95s = zip(*(find_percentiles(run[number].seconds, 0.5, 0.95) for run in runs), strict=True)
+        say(f"| {kind.name} | {statistics.median(p50s):.1f} | {statistics.median(p95s):.1f} |")
 
 
 def fill(directory: Path, arguments: argparse.Namespace) -> tuple[str, str]:
@@ -160,23 +140,18 @@ def fill(directory: Path, arguments: argparse.Namespace) -> tuple[str, str]:
     with database.write() as session:
         # The service makes an admin key at a start where there is none.
         session.execute(delete(ApiKey))
-    ids = [_find_newest(database, state) for state in (JobState.RUNNING, JobState.QUEUED)]
-    if None in ids:
+        is_filled = session.scalar(select(Job.id).limit(1)) is not None
+    if not is_filled:
         start = time.perf_counter()
         seed(database, arguments.jobs, arguments.steps)
-        _print(f"{arguments.jobs:,} jobs in {time.perf_counter() - start:.0f} s")
-        ids = [_find_newest(database, state) for state in (JobState.RUNNING, JobState.QUEUED)]
-    database.close()
-    running, waiting = ids
-    assert running is not None
-    assert waiting is not None
-    return running, waiting
-
-
-def _find_newest(database: Database, state: JobState) -> str | None:
+        say(f"{arguments.jobs:,} jobs in {time.perf_counter() - start:.0f} s")
     with database.read() as session:
-        found = JobLists(session).list_page(JobFilter(states=(state,)), visible_owner=None, before=None, limit=1)
-    return found[0].id if found else None
+        running, waiting = (
+            session.scalars(select(func.max(Job.id)).where(Job.state == state)).one()
+            for state in (JobState.RUNNING, JobState.QUEUED)
+        )
+    database.close()
+    return running, waiting
 
 
 def main() -> None:
@@ -194,10 +169,10 @@ def main() -> None:
         directory = arguments.directory or Path(name)
         long_job, waiting_job = fill(directory, arguments)
         service = make_service(directory, arguments.database_url)
-        service.environment |= HURRY
+        service.environment["DLRM_REQUESTS_PER_SECOND"] = "100000"
         with service:
             asyncio.run(measure(service, list_kinds(long_job, waiting_job), arguments))
-    _print(f"load average {os.getloadavg()[0]:.1f}")
+    say(f"load average {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":
