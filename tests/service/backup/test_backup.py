@@ -182,41 +182,34 @@ def damage_file(target: Path) -> None:
     file.write_bytes(content)
 
 
-def lose_file(target: Path) -> None:
-    next(target.glob("service.*")).unlink()
+def lose(pattern: str) -> Callable[[Path], None]:
+    """Return what removes the file of this pattern from a backup."""
+    return lambda target: next(target.glob(pattern)).unlink()
 
 
-def lose_manifest(target: Path) -> None:
-    (target / "manifest.json").unlink()
+def change_manifest(**changes: str) -> Callable[[Path], None]:
+    """Return what changes fields of the manifest of a backup."""
 
+    def change(target: Path) -> None:
+        file = target / "manifest.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
-def damage_manifest(target: Path) -> None:
-    (target / "manifest.json").write_text("{")
-
-
-def come_from_a_later_version(target: Path) -> None:
-    manifest = json.loads((target / "manifest.json").read_text())
-    (target / "manifest.json").write_text(json.dumps({**manifest, "revision": "9999"}))
-
-
-def name_a_file_elsewhere(target: Path) -> None:
-    manifest = json.loads((target / "manifest.json").read_text())
-    (target / "manifest.json").write_text(json.dumps({**manifest, "file": "../../etc/passwd"}))
+    return change
 
 
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
         pytest.param(damage_file, "is damaged: its size or checksum", marks=on_both_databases),
-        (lose_file, "not complete"),
-        (lose_manifest, "is no backup"),
-        (damage_manifest, "is damaged, or of a later version"),
-        (come_from_a_later_version, "a later version of this program"),
-        (name_a_file_elsewhere, "file: String should match"),
+        (lose("service.*"), "not complete"),
+        (lose("manifest.json"), "is no backup"),
+        (lambda target: target.joinpath("manifest.json").write_text("{"), "is damaged, or of a later version"),
+        (change_manifest(revision="9999"), "a later version of this program"),
+        (change_manifest(file="../../etc/passwd"), "file: String should match"),
     ],
 )
 def test_what_is_not_a_whole_backup_of_this_version_changes_nothing(
-    api: Api, settings: Settings, tmp_path: Path, spoil: Callable[[Path], None], message: str
+    api: Api, settings: Settings, tmp_path: Path, spoil: Callable[[Path], object], message: str
 ) -> None:
     back_up(settings, tmp_path / "backup")
     before = read_rows(settings)

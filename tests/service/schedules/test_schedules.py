@@ -1,5 +1,6 @@
 """Schedules: when their jobs are submitted, with which rows and which model, and what keeps them from it."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,17 @@ def run(api: Api, schedule_id: str) -> dict[str, Any]:
     assert api.submitter.post(f"/v1/schedules/{schedule_id}/run").status_code == 202
     api.services.control.run_once()
     return get(api, schedule_id)
+
+
+def before_submission(monkeypatch: pytest.MonkeyPatch, act: Callable[[Submission], object]) -> None:
+    """Call `act` before each job is submitted."""
+    submit = JobService.submit
+
+    def act_first(self: JobService, submission: Submission) -> Any:
+        act(submission)
+        return submit(self, submission)
+
+    monkeypatch.setattr(JobService, "submit", act_first)
 
 
 def list_jobs(services: Services) -> list[Job]:
@@ -249,14 +261,12 @@ def test_a_schedule_without_times_pauses_and_holds_up_no_other(api: Api) -> None
 @on_sqlite
 def test_values_that_the_database_refuses_hold_up_no_other_schedule(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     bad, fine = add_schedule(api), add_schedule(api, name="fine")
-    submit = JobService.submit
 
-    def refuse(self: JobService, submission: Submission) -> Any:
+    def refuse(submission: Submission) -> None:
         if submission.document["labels"]["schedule"] == "nightly":
             raise DataError("INSERT", {}, ValueError("out of range"))
-        return submit(self, submission)
 
-    monkeypatch.setattr(JobService, "submit", refuse)
+    before_submission(monkeypatch, refuse)
     for number, schedule_id in enumerate((bad, fine)):
         make_due(api.services.database, schedule_id, now() - timedelta(days=3 - number))
     api.services.control.run_once()
@@ -271,14 +281,9 @@ def test_a_change_while_a_job_is_submitted_decides_the_next_time(
 ) -> None:
     schedule_id = add_schedule(api)
     make_due(api.services.database, schedule_id)
-    submit = JobService.submit
     changed: list[dict[str, Any]] = []
-
-    def change_first(self: JobService, submission: Submission) -> Any:
-        changed.append(api.submitter.patch(f"/v1/schedules/{schedule_id}", json=changes).json())
-        return submit(self, submission)
-
-    monkeypatch.setattr(JobService, "submit", change_first)
+    path = f"/v1/schedules/{schedule_id}"
+    before_submission(monkeypatch, lambda _: changed.append(api.submitter.patch(path, json=changes).json()))
     api.services.control.run_once()
     shown = get(api, schedule_id)
     assert shown["last_result"].startswith("submitted job_")
@@ -290,13 +295,8 @@ def test_a_schedule_that_is_paused_while_others_run_is_left_out(api: Api, monkey
     first, second = add_schedule(api), add_schedule(api, name="second")
     for number, schedule_id in enumerate((first, second)):
         make_due(api.services.database, schedule_id, now() - timedelta(days=3 - number))
-    submit = JobService.submit
-
-    def pause_second(self: JobService, submission: Submission) -> Any:
-        api.submitter.patch(f"/v1/schedules/{second}", json={"is_paused": True})
-        return submit(self, submission)
-
-    monkeypatch.setattr(JobService, "submit", pause_second)
+    path = f"/v1/schedules/{second}"
+    before_submission(monkeypatch, lambda _: api.submitter.patch(path, json={"is_paused": True}))
     api.services.control.run_once()
     assert get(api, second)["last_result"] is None
     assert len(list_jobs(api.services)) == 1
