@@ -1,9 +1,9 @@
 from dlrm.config import parse_job, resolve
 from service.jobs.batch_stages import list_batch_stages
+from tests.made_reports import make_step
 from tests.service.api import Api
 from tests.service.jobs.test_checkpoints_api import save_checkpoint
 from tests.service.reports.attempts import begin_next_attempt, push_reports
-from tests.service.reports.steps import make_step
 
 SCHEDULE = [{"until_fraction": 0.25, "global_size": 1024}, {"until_fraction": 0.5, "global_size": 4096}]
 

@@ -14,10 +14,10 @@ from service.reports import rollups
 from service.reports.repository import ReportRepository
 from service.store.models import Attempt
 from service.store.removal import RemovalRepository
+from tests.made_reports import make_evaluation, make_step
 from tests.service.api import TEAM, Api
 from tests.service.databases import on_both_databases
 from tests.service.reports.attempts import begin_next_attempt, push_reports
-from tests.service.reports.steps import make_evaluation, make_step
 
 
 def begin(api: Api) -> Attempt:

@@ -15,10 +15,10 @@ from service.store.attempt_repository import AttemptRepository
 from service.store.models import Attempt, Job
 from service.store.states import ENDED, AttemptState
 from service.times import now
+from tests.made_reports import make_evaluation, make_step, make_step_line
 from tests.service.api import Api
 from tests.service.databases import on_both_databases
 from tests.service.reports.attempts import TOKEN, begin_next_attempt, get_job, push_lines
-from tests.service.reports.steps import make_evaluation, make_step, make_step_line
 
 pytestmark = on_both_databases
 

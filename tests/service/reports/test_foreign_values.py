@@ -8,10 +8,10 @@ import pytest
 from pydantic import ValidationError
 
 from dlrm.record import EventReport, ProgressReport, Report, parse_report
+from tests.made_reports import make_evaluation, make_step_line
 from tests.service.api import Api
 from tests.service.databases import on_both_databases
 from tests.service.reports.attempts import begin_next_attempt, push_lines
-from tests.service.reports.steps import make_evaluation, make_step_line
 
 pytestmark = on_both_databases
 DEEP = json.loads("[" * 150 + "]" * 150)

@@ -15,11 +15,11 @@ from dlrm.record import EventReport, ProgressReport, SpoolWriter, StepReport
 from service.control.starter import make_launch
 from service.reports.spool_tail import SpoolTail
 from service.store.models import Attempt
+from tests.made_reports import make_evaluation, make_step_line
 from tests.service.api import Api
 from tests.service.databases import on_both_databases, on_sqlite
 from tests.service.raw import connect, get_key, make_head
 from tests.service.reports.attempts import TOKEN, begin_next_attempt, get_job, push_lines
-from tests.service.reports.steps import make_evaluation, make_step_line
 
 
 @pytest.fixture

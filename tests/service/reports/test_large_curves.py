@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from service.reports import curves, pages
+from tests.made_reports import make_step
 from tests.service.api import Api
 from tests.service.databases import on_both_databases
 from tests.service.reports.attempts import begin_next_attempt, push_reports
-from tests.service.reports.steps import make_step
 
 pytestmark = on_both_databases
 

@@ -15,10 +15,10 @@ from service.reports.repository import ReportRepository
 from service.reports.rollups import PointRange, RollupRepository
 from service.store.metric_tables import METRIC_TABLES
 from service.store.removal import RemovalRepository
+from tests.made_reports import make_evaluation, make_step
 from tests.service.database.test_late_reports import add_running_attempt
 from tests.service.databases import lend_database, on_both_databases
 from tests.service.query_plans import explain, record_statements
-from tests.service.reports.steps import make_evaluation, make_step
 
 pytestmark = on_both_databases
 

@@ -9,10 +9,10 @@ from service.access.principal import Role
 from service.client import Client
 from service.client import client as client_module
 from service.reports import rollups
+from tests.made_reports import make_evaluation, make_step
 from tests.service.api import TEAM, Api
 from tests.service.databases import on_both_databases
 from tests.service.reports.attempts import begin_next_attempt, push_reports
-from tests.service.reports.steps import make_evaluation, make_step
 
 pytestmark = on_both_databases
 
