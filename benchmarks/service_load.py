@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import ceil
 from pathlib import Path
@@ -252,8 +253,9 @@ def start_jobs(client: httpx.Client, num_ranks: int, num_points: int, num_jobs: 
 
 def kill_jobs(directory: Path) -> None:
     """Kill the jobs that a service of `make_service` has started."""
-    for attempt in directory.glob("state/runs/*/attempt-1/process.json"):
-        os.kill(json.loads(attempt.read_text())["pid"], signal.SIGKILL)
+    for attempt in directory.glob("state/runs/*/attempt-*/process.json"):
+        with suppress(ProcessLookupError):
+            os.kill(json.loads(attempt.read_text())["pid"], signal.SIGKILL)
 
 
 def wait_for(look: Callable[[], bool]) -> None:
