@@ -214,12 +214,14 @@ def test_a_paused_schedule_makes_up_for_nothing_and_runs_when_it_is_asked_to(api
 
 
 @on_sqlite
-def test_a_removed_previous_job_is_done_without_and_the_result_says_so(api: Api) -> None:
+@pytest.mark.parametrize("is_there", [False, True], ids=["removed", "being-deleted"])
+def test_a_removed_previous_job_is_done_without_and_the_result_says_so(api: Api, is_there: bool) -> None:
+    previous = api.submit()["id"] if is_there else NO_JOB
+    with api.services.database.write() as session:
+        session.execute(update(Job).values(state="SUCCEEDED", finished_at=now(), deleting_at=now()))
     document = make_document(run={"warm_start": {"from": "{previous_job}"}})
-    schedule_id = add_schedule(api, document, previous_job_id=NO_JOB)
-    shown = run(api, schedule_id)
-    [job] = list_jobs(api.services)
-    removed = f"its previous job {NO_JOB} was removed"
+    shown = run(api, add_schedule(api, document, previous_job_id=previous))
+    job, removed = list_jobs(api.services)[-1], f"its previous job {previous} was removed"
     assert shown["last_result"] == f"submitted {job.id}; {removed}"
     assert api.viewer.get(f"/v1/jobs/{job.id}").json()["spec"]["run"]["warm_start"] is None
     assert removed in api.viewer.get(f"/v1/jobs/{job.id}/events").json()["items"][0]["message"]
@@ -231,16 +233,6 @@ def test_a_document_that_needs_its_removed_previous_job_says_how_to_name_another
     shown = run(api, add_schedule(api, document, previous_job_id=NO_JOB))
     assert shown["last_result"].startswith("refused: data.train.0: 'from/.tsv' contains a name")
     assert shown["last_result"].endswith(f"{NO_JOB} was removed: name another one as previous_job_id (PATCH)")
-
-
-@on_sqlite
-def test_a_previous_job_that_is_being_deleted_is_done_without(api: Api) -> None:
-    document = make_document(run={"warm_start": {"from": "{previous_job}"}})
-    previous = api.submit()["id"]
-    schedule_id = add_schedule(api, document, previous_job_id=previous)
-    with api.services.database.write() as session:
-        session.execute(update(Job).values(state="SUCCEEDED", finished_at=now(), deleting_at=now()))
-    assert run(api, schedule_id)["last_result"].endswith(f"its previous job {previous} was removed")
 
 
 @on_sqlite
