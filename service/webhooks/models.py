@@ -8,8 +8,6 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from service.database import Base
 
-EVERY_OWNER = "*"
-
 
 class Webhook(Base):
     """An address that gets requests about changes of jobs; `schemas.Webhook` describes its fields."""
