@@ -13,7 +13,6 @@ import os
 import statistics
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -32,33 +31,25 @@ NUM_CONNECTIONS = 20
 IDLE_SECONDS = 5.0
 
 
-@dataclass(frozen=True)
-class Kind:
-    """One kind of request."""
-
-    name: str
-    path: str
-
-
-def list_kinds(long_job: str, waiting_job: str) -> list[Kind]:
-    """List the kinds of requests. waiting_job: the last job of the queue."""
+def list_kinds(long_job: str, waiting_job: str) -> dict[str, str]:
+    """Return the paths of all kinds of requests by their names. waiting_job: the last job of the queue."""
     job = f"/v1/jobs/{long_job}"
-    return [
-        Kind("50 jobs", "/v1/jobs"),
-        Kind("200 jobs", "/v1/jobs?limit=200"),
-        Kind("50 waiting jobs", "/v1/jobs?state=QUEUED"),
-        Kind("jobs of a state, an owner and a time", "/v1/jobs?state=FAILED&owner=ads&created_after=2026-02-01"),
-        Kind("jobs with a label", "/v1/jobs?label=sweep:sweep-3"),
-        Kind("text that few jobs have", "/v1/jobs?q=weep-77"),
-        Kind("text that no job has", "/v1/jobs?q=nothing-like-it"),
-        Kind("labels", "/v1/labels?name=sweep&limit=50"),
-        Kind("running job", job),
-        Kind("waiting job", f"/v1/jobs/{waiting_job}"),
-        Kind("events", f"{job}/events"),
-        Kind("curve of the loss, 800 points", f"{job}/curves?names=loss&resolution=800"),
-        Kind("page of 1,000 steps", f"{job}/metrics?kind=step"),
-        Kind("liveness", "/healthz"),
-    ]
+    return {
+        "50 jobs": "/v1/jobs",
+        "200 jobs": "/v1/jobs?limit=200",
+        "50 waiting jobs": "/v1/jobs?state=QUEUED",
+        "jobs of a state, an owner and a time": "/v1/jobs?state=FAILED&owner=ads&created_after=2026-02-01",
+        "jobs with a label": "/v1/jobs?label=sweep:sweep-3",
+        "text that few jobs have": "/v1/jobs?q=weep-77",
+        "text that no job has": "/v1/jobs?q=nothing-like-it",
+        "labels": "/v1/labels?name=sweep&limit=50",
+        "running job": job,
+        "waiting job": f"/v1/jobs/{waiting_job}",
+        "events": f"{job}/events",
+        "curve of the loss, 800 points": f"{job}/curves?names=loss&resolution=800",
+        "page of 1,000 steps": f"{job}/metrics?kind=step",
+        "liveness": "/healthz",
+    }
 
 
 class Load:
@@ -74,20 +65,20 @@ class Load:
         await asyncio.sleep(IDLE_SECONDS)
         return (self._read_cpu_seconds() - before) / IDLE_SECONDS
 
-    async def measure_cpu(self, kind: Kind, number: int, idle: float) -> tuple[float, int]:
-        """Return the CPU seconds of one request of a kind, the mean of `number` one after the other, and its bytes."""
-        result = Result(kind.name)
-        await self._connections[0].request(result, "GET", kind.path)
+    async def measure_cpu(self, path: str, number: int, idle: float) -> tuple[float, int]:
+        """Return the CPU seconds of one request of a path, the mean of `number` one after the other, and its bytes."""
+        result = Result(path)
+        await self._connections[0].request(result, "GET", path)
         start, before = time.perf_counter(), self._read_cpu_seconds()
         for _ in range(number):
-            await self._connections[0].request(result, "GET", kind.path)
+            await self._connections[0].request(result, "GET", path)
         used = self._read_cpu_seconds() - before - idle * (time.perf_counter() - start)
         assert set(result.statuses) == {200}, result
         return used / number, result.num_bytes
 
-    async def send_all(self, kinds: list[Kind], rate: float, seconds: float) -> list[Result]:
+    async def send_all(self, kinds: dict[str, str], rate: float, seconds: float) -> list[Result]:
         """Send the kinds in turn, `rate` requests a second, however late the answers are."""
-        results = [Result(kind.name) for kind in kinds]
+        results, paths = list(map(Result, kinds)), list(kinds.values())
         free = asyncio.Queue[Connection]()
         for connection in self._connections:
             free.put_nowait(connection)
@@ -95,8 +86,8 @@ class Load:
         async def send(number: int) -> None:
             started = time.perf_counter()
             connection = await free.get()
-            kind, result = kinds[number % len(kinds)], results[number % len(kinds)]
-            await connection.request(result, "GET", kind.path)
+            path, result = paths[number % len(paths)], results[number % len(paths)]
+            await connection.request(result, "GET", path)
             result.seconds[-1] = time.perf_counter() - started
             free.put_nowait(connection)
 
@@ -112,22 +103,22 @@ class Load:
         return times.user + times.system
 
 
-async def measure(service: ServiceProcess, kinds: list[Kind], arguments: argparse.Namespace) -> None:
+async def measure(service: ServiceProcess, kinds: dict[str, str], arguments: argparse.Namespace) -> None:
     load = Load(service)
     idle = await load.measure_idle()
     say(f"without requests: {100 * idle:.1f} % of a core")
     say("| request | CPU, ms | bytes |")
     say("|---|---|---|")
-    for kind in kinds:
-        costs = [await load.measure_cpu(kind, arguments.requests, idle) for _ in range(arguments.runs)]
+    for name, path in kinds.items():
+        costs = [await load.measure_cpu(path, arguments.requests, idle) for _ in range(arguments.runs)]
         seconds, num_bytes = map(statistics.median, zip(*costs, strict=True))
-        say(f"| {kind.name} | {1000 * seconds:.2f} | {num_bytes:,.0f} |")
+        say(f"| {name} | {1000 * seconds:.2f} | {num_bytes:,.0f} |")
     runs = [await load.send_all(kinds, arguments.rate, arguments.seconds) for _ in range(arguments.runs)]
     say(f"| of a mix of {arguments.rate:g}/s | p50, ms | p95, ms |")
     say("|---|---|---|")
-    for number, kind in enumerate(kinds):
+    for number, name in enumerate(kinds):
         p50s, p95s = zip(*(find_percentiles(run[number].seconds, 0.5, 0.95) for run in runs), strict=True)
-        say(f"| {kind.name} | {statistics.median(p50s):.1f} | {statistics.median(p95s):.1f} |")
+        say(f"| {name} | {statistics.median(p50s):.1f} | {statistics.median(p95s):.1f} |")
 
 
 def fill(directory: Path, arguments: argparse.Namespace) -> tuple[str, str]:
