@@ -2,25 +2,23 @@
 
 Starts three processes of a service on one empty PostgreSQL database. Then, again and again: a job is queued and held,
 the process that leads is killed, the job is released through another one at that moment, and the time until it has left
-the queue is taken. The killed process is started again before the next round. Jobs run a program that does nothing.
+the queue is taken. The killed process is started again before the next round. Jobs run `sleep`.
 """
 
 import argparse
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
 from sqlalchemy import create_engine, text
 
-from benchmarks.processes import find_free_port
-from benchmarks.service_load import wait_for
+from benchmarks.service_load import kill_jobs, make_service, say, wait_for
+from tests.service.service_process import ServiceProcess
 
-NUM_PROCESSES = 3
+NUM_OTHERS = 2
 POLL_SECONDS = 0.02
 DOCUMENT = {"data": {"train": ["day_0.tsv"]}, "batch": {"global_size": 64}, "resources": {"workers_per_node": 1}}
 
@@ -31,65 +29,23 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10, help="leaders that are killed (default: 10)")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        services = [Service(Path(name), number, arguments.database_url) for number in range(NUM_PROCESSES)]
+        directory = Path(name)
+        first = make_service(directory, arguments.database_url)
+        others = [ServiceProcess(directory / f"other-{number}", first.environment) for number in range(NUM_OTHERS)]
+        services = [first, *others]
         try:
-            services[0].start()
-            headers = {"Authorization": f"Bearer {services[0].read_admin_key()}"}
-            for service in services[1:]:
-                service.start()
-            seconds = [measure_failover(services, headers, arguments.database_url) for _ in range(arguments.rounds)]
+            with ExitStack() as stack:
+                for service in services:
+                    stack.enter_context(service)
+                headers = {"Authorization": f"Bearer {first.admin_key}"}
+                seconds = [measure_failover(services, headers, arguments.database_url) for _ in range(arguments.rounds)]
         finally:
-            for service in services:
-                service.kill()
+            kill_jobs(directory)
     times = ", ".join(f"{value:.2f}" for value in sorted(seconds))
-    print(f"leader killed to next start: median {statistics.median(seconds):.2f} s, all {times}")  # noqa: T201
+    say(f"leader killed to next start: median {statistics.median(seconds):.2f} s, all {times}")
 
 
-class Service:
-    """One process of the service, on a port of its own."""
-
-    def __init__(self, directory: Path, number: int, database_url: str) -> None:
-        trainer, data = directory / "python", directory / "data"
-        data.mkdir(exist_ok=True)
-        (data / "day_0.tsv").write_text("0\t" + "\t".join(["1"] * 39) + "\n")
-        trainer.write_text("#!/bin/sh\nexec sleep 1\n")
-        trainer.chmod(0o755)
-        self._ready, self._log = directory / f"ready-{number}", directory / f"log-{number}"
-        self._port = find_free_port()
-        self._environment = os.environ | {
-            "DLRM_PORT": self._port,
-            "DLRM_STATE_DIRECTORY": str(directory / "state"),
-            "DLRM_DATA_ROOTS": str(data),
-            "DLRM_TRAINER_PYTHON": str(trainer),
-            "DLRM_NUM_CORES": "1000",
-            "DLRM_MEMORY_BYTES": str(2**40),
-            "DLRM_DATABASE_URL": database_url,
-        }
-        self.process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
-
-    def start(self) -> None:
-        """Start the process, and wait until it accepts requests."""
-        self._ready.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "cli", "serve", "--ready-file", str(self._ready)]
-        with self._log.open("ab") as log:
-            self.process = subprocess.Popen(command, env=self._environment, stdout=log, stderr=log)
-        wait_for(self._ready.exists)
-
-    def read_admin_key(self) -> str:
-        return httpx.Response(200, content=self._ready.read_bytes()).json()["admin_key"]
-
-    def kill(self) -> None:
-        """Kill the process without any warning."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
-
-
-def measure_failover(services: list[Service], headers: dict[str, str], database_url: str) -> float:
+def measure_failover(services: list[ServiceProcess], headers: dict[str, str], database_url: str) -> float:
     """Kill the leader, and return the seconds until a job starts that is released at that moment."""
     leader = find_leader(services, database_url)
     other = next(service for service in services if service is not leader)
@@ -103,18 +59,19 @@ def measure_failover(services: list[Service], headers: dict[str, str], database_
             time.sleep(POLL_SECONDS)
         seconds = time.monotonic() - killed_at
     leader.start()
+    leader.wait_until_ready()
     return seconds
 
 
-def find_leader(services: list[Service], database_url: str) -> Service:
+def find_leader(services: list[ServiceProcess], database_url: str) -> ServiceProcess:
     """Find the leading process, by the name that it has left in the database."""
     engine = create_engine(database_url)
-    found: list[Service] = []
+    found: list[ServiceProcess] = []
 
     def look() -> bool:
         with engine.connect() as connection:
             owner = str(connection.execute(text("SELECT owner FROM leadership")).scalar_one())
-        found[:] = [service for service in services if service.process and str(service.process.pid) in owner]
+        found[:] = [service for service in services if str(service.pid) in owner]
         return bool(found)
 
     wait_for(look)

@@ -8,7 +8,6 @@ part. Needs root. `python -m benchmarks.network_estimates`.
 import argparse
 import json
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from benchmarks.processes import find_free_port
 from benchmarks.shaped_network import Link, ShapedMachine, shaped_machines
 from dlrm.config import JobConfig, resolve
 from dlrm.record import PLAN, STEP_PARTS, EventReport, RunDirectory, SpoolReader, StepReport, parse_report
@@ -90,7 +90,7 @@ def make_job(link: Link, batch: int, dtype: str, num_steps: int, embedding_dim: 
 def compare(directory: RunDirectory, job: JobConfig, machines: list[ShapedMachine], link: Link) -> Comparison:
     """Run a job on two machines, and compare the step of its plan with those that it made."""
     directory.spec.write_text(resolve(job).model_dump_json())
-    address = f"{machines[0].address}:{_find_free_port()}"
+    address = f"{machines[0].address}:{find_free_port()}"
     command = [sys.executable, "-m", "dlrm.launch", str(directory.path), "--attempt", "1", "--rendezvous", address]
     with (directory.path / "output").open("wb") as output:
         nodes = [
@@ -117,12 +117,6 @@ def compare(directory: RunDirectory, job: JobConfig, machines: list[ShapedMachin
         expected_parts=expected,
         measured_parts=details[STEP_PARTS]["seconds"],
     )
-
-
-def _find_free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _print(line: str) -> None:

@@ -17,15 +17,22 @@ import tempfile
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import count
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 
 import httpx
 import psutil
 
-from benchmarks.service_load import Connection, Result, RunningJob, make_service, make_step_line, start_jobs
+from benchmarks.service_load import (
+    Connection,
+    Result,
+    RunningJob,
+    kill_jobs,
+    make_service,
+    make_step_line,
+    say,
+    start_jobs,
+)
 from tests.service.api import make_client
 from tests.service.postgres import run_postgres
 from tests.service.service_process import ServiceProcess
@@ -34,23 +41,15 @@ RETRY_SECONDS = 0.2
 WARM_UP_SECONDS = 3.0
 
 
-@dataclass(frozen=True)
-class Sending:
-    """Pushes of all jobs to the service at `url`."""
-
-    url: str
-    num_lines: int
-    """Lines of one push."""
-
-
 class Senders:
     """A process that pushes the reports of all jobs."""
 
-    def __init__(self, sending: Sending, jobs: list[RunningJob]) -> None:
+    def __init__(self, url: str, jobs: list[RunningJob], num_lines: int) -> None:
+        """Begin to push to the service at `url`. num_lines: lines of one push."""
         self.num_acknowledged: Synchronized[int] = multiprocessing.Value("q", 0)
         self._must_end: Synchronized[int] = multiprocessing.Value("i", 0)
         self._results: multiprocessing.Queue[dict[str, int]] = multiprocessing.Queue()
-        arguments = (sending, jobs, self.num_acknowledged, self._must_end, self._results)
+        arguments = (url, jobs, num_lines, self.num_acknowledged, self._must_end, self._results)
         self._process = multiprocessing.Process(target=_send_all, args=arguments, daemon=True)
         self._process.start()
 
@@ -61,8 +60,9 @@ class Senders:
 
 
 def _send_all(
-    sending: Sending,
+    url: str,
     jobs: list[RunningJob],
+    num_lines: int,
     num_acknowledged: "Synchronized[int]",
     must_end: "Synchronized[int]",
     results: "multiprocessing.Queue[dict[str, int]]",
@@ -72,10 +72,10 @@ def _send_all(
     start = start.replace("{seq}", "%d")
 
     async def send(job: RunningJob) -> None:
-        connection, result = Connection(sending.url, job.token), Result("push")
+        connection, result = Connection(url, job.token), Result("push")
         while not must_end.value:
             first = 1 + last_lines[job.job_id]
-            lines = [f'{start % seq}"step":{seq},{end}' for seq in range(first, first + sending.num_lines)]
+            lines = [f'{start % seq}"step":{seq},{end}' for seq in range(first, first + num_lines)]
             body = json.dumps({"rank": 0, "stream": "metrics", "first_seq": first, "lines": lines}).encode()
             while True:
                 before = result.statuses[200]
@@ -83,8 +83,8 @@ def _send_all(
                 if result.statuses[200] > before:
                     break
                 await asyncio.sleep(RETRY_SECONDS)
-            last_lines[job.job_id] += sending.num_lines
-            num_acknowledged.value += sending.num_lines
+            last_lines[job.job_id] += num_lines
+            num_acknowledged.value += num_lines
 
     async def gather() -> None:
         await asyncio.gather(*map(send, jobs))
@@ -97,13 +97,11 @@ def check_lines(client: httpx.Client, last_lines: dict[str, int]) -> int:
     """Check that every acknowledged line of every job is there once, and return their number."""
     for job_id, last_line in last_lines.items():
         seqs: list[int] = []
-        cursor = None
-        for _ in count():
-            query = {"limit": 10_000} | ({"cursor": cursor} if cursor else {})
+        query: dict[str, str] | None = {"limit": "10000"}
+        while query:
             page = client.get(f"/v1/jobs/{job_id}/metrics", params=query).raise_for_status().json()
             seqs += [item["seq"] for item in page["items"]]
-            if (cursor := page["next_cursor"]) is None:
-                break
+            query = query | {"cursor": page["next_cursor"]} if page["next_cursor"] else None
         if seqs != list(range(1, last_line + 1)):
             raise AssertionError(f"{job_id}: {len(seqs)} lines are there, {last_line} were acknowledged")
     return sum(last_lines.values())
@@ -161,20 +159,19 @@ def main() -> None:
             with service:
                 client = make_client(service.url, service.admin_key)
                 jobs = start_jobs(client, 1, 0, arguments.jobs)
-                senders = Senders(Sending(service.url, arguments.lines), jobs)
+                senders = Senders(service.url, jobs, arguments.lines)
                 time.sleep(WARM_UP_SECONDS)
-                print(measure(senders, service, server_pid, arguments.seconds))  # noqa: T201
+                say(measure(senders, service, server_pid, arguments.seconds))
                 service.kill()
                 service.start()
                 service.wait_until_ready()
                 time.sleep(WARM_UP_SECONDS)
-                print("after the kill:", measure(senders, service, server_pid, arguments.seconds))  # noqa: T201
+                say(f"after the kill: {measure(senders, service, server_pid, arguments.seconds)}")
                 num_lines = check_lines(client, senders.end())
-                print(f"{num_lines:,} lines acknowledged, each of them stored once")  # noqa: T201
+                say(f"{num_lines:,} lines acknowledged, each of them stored once")
         finally:
-            for process in directory.glob("state/runs/*/attempt-1/process.json"):
-                os.kill(json.loads(process.read_text())["pid"], signal.SIGKILL)
-    print(f"load average {os.getloadavg()[0]:.1f}")  # noqa: T201
+            kill_jobs(directory)
+    say(f"load average {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import ceil
 from pathlib import Path
@@ -24,7 +25,7 @@ from typing import Any
 import httpx
 
 from dlrm.record import StepReport
-from tests.service.api import make_client
+from tests.service.api import make_client, write_data
 from tests.service.service_process import ServiceProcess
 
 NUM_JOBS = 4
@@ -42,7 +43,6 @@ class Load:
 
     url: str
     seconds: float
-    num_points: int
     num_lines: int
     """Lines of one push."""
 
@@ -68,10 +68,20 @@ class Result:
 
     def describe(self) -> str:
         """Return a row of a table: name, requests, median, 99th percentile and largest milliseconds, other statuses."""
-        ordered = sorted(self.seconds)
-        p50, p99, largest = (1000 * ordered[ceil(share * len(ordered)) - 1] for share in (0.5, 0.99, 1.0))
+        p50, p99, largest = find_percentiles(self.seconds, 0.5, 0.99, 1.0)
         others = ", ".join(f"{count} x {status}" for status, count in self.statuses.items() if status != 200)
-        return f"| {self.name} | {len(ordered):,} | {p50:,.0f} | {p99:,.0f} | {largest:,.0f} | {others or '-'} |"
+        return f"| {self.name} | {len(self.seconds):,} | {p50:,.0f} | {p99:,.0f} | {largest:,.0f} | {others or '-'} |"
+
+
+def find_percentiles(seconds: list[float], *shares: float) -> list[float]:
+    """Return the milliseconds within which each of these shares of the requests was answered."""
+    ordered = sorted(seconds)
+    return [1000 * ordered[ceil(share * len(ordered)) - 1] for share in shares]
+
+
+def say(line: str) -> None:
+    """Print a line at once: measurements take minutes."""
+    print(line, flush=True)  # noqa: T201
 
 
 class Connection:
@@ -198,18 +208,18 @@ def make_step_line(seq: int) -> str:
 
 
 def make_service(directory: Path, database_url: str | None) -> ServiceProcess:
-    """Make a service whose jobs hold no cores and run `sleep`."""
-    (directory / "data").mkdir(exist_ok=True)
-    (directory / "data" / "day_0.tsv").write_text("0\t" + "\t".join(["1"] * 39) + "\n")
+    """Make a service whose jobs run `sleep`."""
     trainer = directory / "python"
     trainer.write_text(f"#!/bin/sh\nexec sleep {10 * WAIT_SECONDS:.0f}\n")
     trainer.chmod(0o755)
     settings = {
         "DLRM_STATE_DIRECTORY": str(directory / "state"),
-        "DLRM_DATA_ROOTS": str(directory / "data"),
+        "DLRM_DATA_ROOTS": str(write_data(directory / "data")),
         "DLRM_TRAINER_PYTHON": str(trainer),
         "DLRM_NUM_CORES": "1000",
         "DLRM_MEMORY_BYTES": str(2**40),
+        # The jobs take no notice of a stop request.
+        "DLRM_GRACE_PERIOD_SECONDS": "0",
     } | ({"DLRM_DATABASE_URL": database_url} if database_url else {})
     return ServiceProcess(directory, settings)
 
@@ -241,6 +251,13 @@ def start_jobs(client: httpx.Client, num_ranks: int, num_points: int, num_jobs: 
     return jobs
 
 
+def kill_jobs(directory: Path) -> None:
+    """Kill the jobs that a service of `make_service` has started."""
+    for attempt in directory.glob("state/runs/*/attempt-*/process.json"):
+        with suppress(ProcessLookupError):
+            os.kill(json.loads(attempt.read_text())["pid"], signal.SIGKILL)
+
+
 def wait_for(look: Callable[[], bool]) -> None:
     """Wait until `look` returns True. Raises TimeoutError."""
     give_up_at = time.monotonic() + WAIT_SECONDS
@@ -260,32 +277,28 @@ def main() -> None:
     parser.add_argument("--database-url", help="an empty database (default: SQLite in a temporary directory)")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
-        service = make_service(Path(directory), arguments.database_url)
         try:
-            service.start()
-            service.wait_until_ready()
-            client = make_client(service.url, service.admin_key)
-            num_ranks = 1 + -(-arguments.streams // NUM_JOBS)
-            jobs = start_jobs(client, num_ranks, arguments.points)
-            keys = [
-                client.post("/v1/keys", json={"name": f"reader-{number}", "role": "admin"}).json()["key"]
-                for number in range(arguments.readers + 1)
-            ]
-            load = Load(service.url, arguments.seconds, arguments.points, arguments.lines)
-            tasks = [(probe, jobs, keys[0]), (read_curves, jobs, keys[1:]), (push_reports, jobs, arguments.streams)]
-            with multiprocessing.Pool(len(tasks)) as pool:
-                waiting = [pool.apply_async(task, (load, *rest)) for task, *rest in tasks]
-                results = [result for task in waiting for result in task.get(WAIT_SECONDS + arguments.seconds)]
+            with make_service(Path(directory), arguments.database_url) as service:
+                client = make_client(service.url, service.admin_key)
+                num_ranks = 1 + -(-arguments.streams // NUM_JOBS)
+                jobs = start_jobs(client, num_ranks, arguments.points)
+                keys = [
+                    client.post("/v1/keys", json={"name": f"reader-{number}", "role": "admin"}).json()["key"]
+                    for number in range(arguments.readers + 1)
+                ]
+                load = Load(service.url, arguments.seconds, arguments.lines)
+                tasks = [(probe, jobs, keys[0]), (read_curves, jobs, keys[1:]), (push_reports, jobs, arguments.streams)]
+                with multiprocessing.Pool(len(tasks)) as pool:
+                    waiting = [pool.apply_async(task, (load, *rest)) for task, *rest in tasks]
+                    results = [result for task in waiting for result in task.get(WAIT_SECONDS + arguments.seconds)]
         finally:
-            service.kill()
-            for attempt in Path(directory).glob("state/runs/*/attempt-1/process.json"):
-                os.kill(json.loads(attempt.read_text())["pid"], signal.SIGKILL)
-    print("| request | number | p50, ms | p99, ms | largest, ms | other statuses |")  # noqa: T201
-    print("|---|---|---|---|---|---|")  # noqa: T201
+            kill_jobs(Path(directory))
+    say("| request | number | p50, ms | p99, ms | largest, ms | other statuses |")
+    say("|---|---|---|---|---|---|")
     for result in results:
         if result.seconds:
-            print(result.describe())  # noqa: T201
-    print(f"load average {os.getloadavg()[0]:.1f}")  # noqa: T201
+            say(result.describe())
+    say(f"load average {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":

@@ -7,30 +7,27 @@ took nothing else, and that the running jobs have their processes still.
 """
 
 import argparse
-import sys
+import random
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
-from math import ceil
 from pathlib import Path
 from typing import Any
 
 import httpx
-from sqlalchemy import func, insert, select
+from sqlalchemy import func, select
 
-from benchmarks.service_load import wait_for
+from benchmarks.service_load import find_percentiles, kill_jobs, make_service, say, start_jobs, wait_for
 from service.database import Database
-from service.ids import new_id
-from service.store.models import Event, Job
+from service.store.models import Job
 from service.times import now
 from tests.service.api import make_client
-from tests.service.service_process import ServiceProcess, find_launch_processes
+from tests.service.seeding import ROWS_AT_ONCE, add_events, add_jobs, make_job
+from tests.service.service_process import find_launch_processes
 
 DAYS = 100
 NUM_OWNERS = 50
-NUM_EVENTS = 4
-CHUNK = 2000
 PROBE_SECONDS = 0.1
 BASELINE_SECONDS = 15.0
 
@@ -45,35 +42,34 @@ def main() -> None:
     parser.add_argument("--database-url", help="SQLAlchemy URL of an empty database (default: an SQLite file)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
-        for line in measure(Path(directory), options):
-            sys.stdout.write(f"{line}\n")
-            sys.stdout.flush()
+        try:
+            measure(Path(directory), options)
+        finally:
+            kill_jobs(Path(directory))
 
 
-def measure(directory: Path, options: argparse.Namespace) -> Iterator[str]:
-    url = options.database_url or f"sqlite:///{directory / 'state' / 'service.sqlite3'}"
-    settings = make_environment(directory, url, options.running)
-    with ServiceProcess(directory / "first", settings) as service:
+def measure(directory: Path, options: argparse.Namespace) -> None:
+    service = make_service(directory, options.database_url)
+    service.environment["DLRM_REQUESTS_PER_SECOND"] = "100000"
+    runs = directory / "state" / "runs"
+    with service:
         key = service.admin_key
         with make_client(service.url, key) as client:
-            running = [submit(client) for _ in range(options.running)]
+            running = [job.job_id for job in start_jobs(client, 1, 0, options.running)]
             wait_for(lambda: all(get(client, job_id)["state"] == "RUNNING" for job_id in running))
-            runs = Path(get(client, running[0])["run_directory"]).parent
         processes = {process.pid: process.create_time() for process in find_launch_processes(runs)}
-    database = Database(url)
+    database = Database(options.database_url or f"sqlite:///{directory}/state/service.sqlite3")
     begun = time.perf_counter()
-    fill(database, running[0], options.jobs, options.directories)
-    yield f"{options.jobs:,} ended jobs added in {time.perf_counter() - begun:.0f} s"
-    with ServiceProcess(directory / "second", settings) as service, make_client(service.url, key) as client:
-        yield f"without retention: {probe(client, running[0], lambda: False, BASELINE_SECONDS)}"
+    fill(database, runs, options.jobs, options.directories)
+    say(f"{options.jobs:,} ended jobs added in {time.perf_counter() - begun:.0f} s")
+    with service, make_client(service.url, key) as client:
+        say(f"without retention: {probe(client, running[0], lambda: False, BASELINE_SECONDS)}")
         days = DAYS * (1 - options.gone / options.jobs)
         begun = time.perf_counter()
         preview = client.get("/v1/retention", params={"days": days}).json()
-        yield f"dry run: {preview['num_jobs']:,} jobs, in {time.perf_counter() - begun:.2f} s"
-    with (
-        ServiceProcess(directory / "third", {**settings, "DLRM_RETENTION_DAYS": str(days)}) as service,
-        make_client(service.url, key) as client,
-    ):
+        say(f"dry run: {preview['num_jobs']:,} jobs, in {time.perf_counter() - begun:.2f} s")
+    service.environment["DLRM_RETENTION_DAYS"] = str(days)
+    with service, make_client(service.url, key) as client:
         begun = time.perf_counter()
 
         def is_done() -> bool:
@@ -82,30 +78,15 @@ def measure(directory: Path, options: argparse.Namespace) -> Iterator[str]:
         meanwhile = probe(client, running[0], is_done, options.seconds)
         seconds = time.perf_counter() - begun
         num_gone = options.jobs + len(running) - count(database, Job.id)
-        yield f"removed {num_gone:,} jobs in {seconds:.0f} s, {num_gone / seconds:.0f} a second"
-        yield f"meanwhile: {meanwhile}"
-        yield from check(database, client, running, runs, processes, days)
+        say(f"removed {num_gone:,} jobs in {seconds:.0f} s, {num_gone / seconds:.0f} a second")
+        say(f"meanwhile: {meanwhile}")
         for job_id in running:
-            client.post(f"/v1/jobs/{job_id}/cancel")
-        wait_for(lambda: not find_launch_processes(runs))
+            job = get(client, job_id)
+            assert (job["state"], job["num_attempts"]) == ("RUNNING", 1), job
+        assert {process.pid: process.create_time() for process in find_launch_processes(runs)} == processes
+        left = find_oldest_days(database)
+        say(f"{len(running)} running jobs have their processes; the oldest left ended {left:.2f} days ago ({days:g})")
     database.close()
-
-
-def check(
-    database: Database,
-    client: httpx.Client,
-    running: list[str],
-    runs: Path,
-    processes: dict[int, float],
-    days: float,
-) -> Iterator[str]:
-    """Check that the running jobs are as they were, and that all younger jobs are still there."""
-    for job_id in running:
-        job = get(client, job_id)
-        assert (job["state"], job["num_attempts"]) == ("RUNNING", 1), job
-    assert {process.pid: process.create_time() for process in find_launch_processes(runs)} == processes
-    left = find_oldest_days(database)
-    yield f"{len(running)} running jobs have their processes; the oldest job left ended {left:.2f} days ago ({days:g})"
 
 
 def find_oldest_days(database: Database) -> float:
@@ -115,71 +96,29 @@ def find_oldest_days(database: Database) -> float:
     return 0.0 if oldest is None else (now() - oldest).total_seconds() / 86_400
 
 
-def make_environment(directory: Path, url: str, num_cores: int) -> dict[str, str]:
-    """Make the variables of a service whose trainer sleeps."""
-    trainer = directory / "sleep"
-    trainer.write_text("#!/bin/sh\nexec sleep 3600\n")
-    trainer.chmod(0o755)
-    (directory / "rows.tsv").write_text("0\t" + "\t".join(["1"] * 39) + "\n")
-    return {
-        "DLRM_STATE_DIRECTORY": str(directory / "state"),
-        "DLRM_DATABASE_URL": url,
-        "DLRM_DATA_ROOTS": str(directory),
-        "DLRM_TRAINER_PYTHON": str(trainer),
-        "DLRM_NUM_CORES": str(num_cores),
-        "DLRM_MEMORY_BYTES": str(2**40),
-        "DLRM_REQUESTS_PER_SECOND": "100000",
-        # The trainer takes no notice of a stop request.
-        "DLRM_GRACE_PERIOD_SECONDS": "0",
-    }
-
-
-def submit(client: httpx.Client) -> str:
-    document = {
-        "data": {"train": ["rows.tsv"]},
-        "batch": {"global_size": 64},
-        "resources": {"workers_per_node": 1, "memory": "1GiB"},
-    }
-    response = client.post("/v1/jobs", json=document)
-    response.raise_for_status()
-    return response.json()["id"]
-
-
 def get(client: httpx.Client, job_id: str) -> dict[str, Any]:
     return client.get(f"/v1/jobs/{job_id}").json()
 
 
-def fill(database: Database, template: str, num_jobs: int, num_directories: int) -> None:
-    """Add ended jobs like `template`, evenly over DAYS days; the oldest ones have files."""
-    with database.read() as session:
-        row = session.get_one(Job, template)
-        values = {column.name: getattr(row, column.name) for column in Job.__table__.columns}
-    start, runs = now() - timedelta(days=DAYS), Path(values["run_directory"]).parent
-    for first in range(0, num_jobs, CHUNK):
-        jobs: list[dict[str, object]] = []
-        for number in range(first, min(first + CHUNK, num_jobs)):
-            job_id, finished_at = new_id("job"), start + timedelta(days=DAYS * number / num_jobs)
-            changes = {
-                "id": job_id,
-                "state": "SUCCEEDED",
-                "owner": f"owner-{number % NUM_OWNERS}",
-                "created_at": finished_at - timedelta(hours=1),
-                "finished_at": finished_at,
-                "run_directory": str(runs / job_id),
-            }
-            jobs.append(values | changes)
+def fill(database: Database, runs: Path, num_jobs: int, num_directories: int) -> None:
+    """Add ended jobs, evenly over DAYS days; the oldest ones have files. Every job gets events, running ones too."""
+    rows, start = random.Random(7), now() - timedelta(days=DAYS)
+    for first in range(0, num_jobs, ROWS_AT_ONCE):
+        jobs: list[dict[str, Any]] = []
+        for number in range(first, min(first + ROWS_AT_ONCE, num_jobs)):
+            job = make_job(rows, number)
+            finished_at = start + timedelta(days=DAYS * number / num_jobs)
+            changes = {"state": "SUCCEEDED", "owner": f"owner-{number % NUM_OWNERS}", "finished_at": finished_at}
+            jobs.append(job | changes | {"run_directory": str(runs / job["id"])})
             if number < num_directories:
-                checkpoint = runs / job_id / "checkpoints" / "step-1"
+                checkpoint = runs / job["id"] / "checkpoints" / "step-1"
                 checkpoint.mkdir(parents=True)
                 for name in range(10):
                     (checkpoint / f"part-{name}").write_bytes(bytes(1000))
-        base = {"actor": "bench", "kind": "state", "message": "", "details": {}}
         with database.write() as session:
-            session.execute(insert(Job), jobs)
-            events = [
-                {**base, "job_id": job["id"], "time": job["finished_at"]} for job in jobs for _ in range(NUM_EVENTS)
-            ]
-            session.execute(insert(Event), events)
+            add_jobs(session, jobs)
+    with database.write() as session:
+        add_events(session)
 
 
 def count(database: Database, column: Any) -> int:
@@ -207,9 +146,8 @@ def probe(client: httpx.Client, job_id: str, is_over: Callable[[], bool], max_se
 
 
 def describe(seconds: list[float]) -> str:
-    ordered = sorted(seconds)
-    p50, p95, largest = (1000 * ordered[ceil(share * len(ordered)) - 1] for share in (0.5, 0.95, 1.0))
-    return f"p50 {p50:.0f}, p95 {p95:.0f}, largest {largest:.0f} ms ({len(ordered)})"
+    p50, p95, largest = find_percentiles(seconds, 0.5, 0.95, 1.0)
+    return f"p50 {p50:.0f}, p95 {p95:.0f}, largest {largest:.0f} ms ({len(seconds)})"
 
 
 if __name__ == "__main__":

@@ -13,54 +13,43 @@ import os
 import statistics
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-from sqlalchemy import delete
+from sqlalchemy import delete, func, select
 
-from benchmarks.service_load import Connection, Result, make_service
+from benchmarks.service_load import Connection, Result, find_percentiles, make_service, say
 from service.database import Database
 from service.database.migrate import migrate
 from service.keys.models import ApiKey
-from service.store.filters import JobFilter
-from service.store.job_lists import JobLists
+from service.store.models import Job
 from service.store.states import JobState
 from tests.service.seeding import seed
 from tests.service.service_process import ServiceProcess
 
 NUM_CONNECTIONS = 20
 IDLE_SECONDS = 5.0
-HURRY = {"DLRM_REQUESTS_PER_SECOND": "100000"}
 
 
-@dataclass(frozen=True)
-class Kind:
-    """One kind of request."""
-
-    name: str
-    path: str
-
-
-def list_kinds(long_job: str, waiting_job: str) -> list[Kind]:
-    """List the kinds of requests. waiting_job: the last job of the queue."""
+def list_kinds(long_job: str, waiting_job: str) -> dict[str, str]:
+    """Return the paths of all kinds of requests by their names. waiting_job: the last job of the queue."""
     job = f"/v1/jobs/{long_job}"
-    return [
-        Kind("50 jobs", "/v1/jobs"),
-        Kind("200 jobs", "/v1/jobs?limit=200"),
-        Kind("50 waiting jobs", "/v1/jobs?state=QUEUED"),
-        Kind("jobs of a state, an owner and a time", "/v1/jobs?state=FAILED&owner=ads&created_after=2026-02-01"),
-        Kind("jobs with a label", "/v1/jobs?label=sweep:sweep-3"),
-        Kind("text that few jobs have", "/v1/jobs?q=weep-77"),
-        Kind("text that no job has", "/v1/jobs?q=nothing-like-it"),
-        Kind("labels", "/v1/labels?name=sweep&limit=50"),
-        Kind("running job", job),
-        Kind("waiting job", f"/v1/jobs/{waiting_job}"),
-        Kind("events", f"{job}/events"),
-        Kind("curve of the loss, 800 points", f"{job}/curves?names=loss&resolution=800"),
-        Kind("page of 1,000 steps", f"{job}/metrics?kind=step"),
-        Kind("liveness", "/healthz"),
-    ]
+    return {
+        "50 jobs": "/v1/jobs",
+        "200 jobs": "/v1/jobs?limit=200",
+        "50 waiting jobs": "/v1/jobs?state=QUEUED",
+        "jobs of a state, an owner and a time": "/v1/jobs?state=FAILED&owner=ads&created_after=2026-02-01",
+        "jobs with a label": "/v1/jobs?label=sweep:sweep-3",
+        "text that few jobs have": "/v1/jobs?q=weep-77",
+        "text that no job has": "/v1/jobs?q=nothing-like-it",
+        "labels": "/v1/labels?name=sweep&limit=50",
+        "running job": job,
+        "waiting job": f"/v1/jobs/{waiting_job}",
+        "events": f"{job}/events",
+        "curve of the loss, 800 points": f"{job}/curves?names=loss&resolution=800",
+        "page of 1,000 steps": f"{job}/metrics?kind=step",
+        "liveness": "/healthz",
+    }
 
 
 class Load:
@@ -70,32 +59,26 @@ class Load:
         self._process = psutil.Process(service.pid)
         self._connections = [Connection(service.url, service.admin_key) for _ in range(NUM_CONNECTIONS)]
 
-    async def request(self, kind: Kind) -> Result:
-        """Send one request and return its result."""
-        result = Result(kind.name)
-        await self._connections[0].request(result, "GET", kind.path)
-        return result
-
     async def measure_idle(self) -> float:
         """Return the CPU seconds that the service uses in one second without requests."""
         before = self._read_cpu_seconds()
         await asyncio.sleep(IDLE_SECONDS)
         return (self._read_cpu_seconds() - before) / IDLE_SECONDS
 
-    async def measure_cpu(self, kind: Kind, number: int, idle: float) -> float:
-        """Return the CPU seconds of one request of a kind, the mean of `number`, one after the other."""
-        result = Result(kind.name)
-        await self._connections[0].request(result, "GET", kind.path)
+    async def measure_cpu(self, path: str, number: int, idle: float) -> tuple[float, int]:
+        """Return the CPU seconds of one request of a path, the mean of `number` one after the other, and its bytes."""
+        result = Result(path)
+        await self._connections[0].request(result, "GET", path)
         start, before = time.perf_counter(), self._read_cpu_seconds()
         for _ in range(number):
-            await self._connections[0].request(result, "GET", kind.path)
+            await self._connections[0].request(result, "GET", path)
         used = self._read_cpu_seconds() - before - idle * (time.perf_counter() - start)
         assert set(result.statuses) == {200}, result
-        return used / number
+        return used / number, result.num_bytes
 
-    async def send_all(self, kinds: list[Kind], rate: float, seconds: float) -> list[Result]:
+    async def send_all(self, kinds: dict[str, str], rate: float, seconds: float) -> list[Result]:
         """Send the kinds in turn, `rate` requests a second, however late the answers are."""
-        results = [Result(kind.name) for kind in kinds]
+        results, paths = list(map(Result, kinds)), list(kinds.values())
         free = asyncio.Queue[Connection]()
         for connection in self._connections:
             free.put_nowait(connection)
@@ -103,8 +86,8 @@ class Load:
         async def send(number: int) -> None:
             started = time.perf_counter()
             connection = await free.get()
-            kind, result = kinds[number % len(kinds)], results[number % len(kinds)]
-            await connection.request(result, "GET", kind.path)
+            path, result = paths[number % len(paths)], results[number % len(paths)]
+            await connection.request(result, "GET", path)
             result.seconds[-1] = time.perf_counter() - started
             free.put_nowait(connection)
 
@@ -120,34 +103,22 @@ class Load:
         return times.user + times.system
 
 
-def find_percentile(seconds: list[float], share: float) -> float:
-    ordered = sorted(seconds)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
-
-
-async def measure(service: ServiceProcess, kinds: list[Kind], arguments: argparse.Namespace) -> None:
+async def measure(service: ServiceProcess, kinds: dict[str, str], arguments: argparse.Namespace) -> None:
     load = Load(service)
     idle = await load.measure_idle()
-    _print(f"without requests: {100 * idle:.1f} % of a core")
-    _print("| request | CPU, ms | bytes |")
-    _print("|---|---|---|")
-    for kind in kinds:
-        costs = [await load.measure_cpu(kind, arguments.requests, idle) for _ in range(arguments.runs)]
-        num_bytes = (await load.request(kind)).num_bytes
-        _print(f"| {kind.name} | {1000 * statistics.median(costs):.2f} | {num_bytes:,} |")
+    say(f"without requests: {100 * idle:.1f} % of a core")
+    say("| request | CPU, ms | bytes |")
+    say("|---|---|---|")
+    for name, path in kinds.items():
+        costs = [await load.measure_cpu(path, arguments.requests, idle) for _ in range(arguments.runs)]
+        seconds, num_bytes = map(statistics.median, zip(*costs, strict=True))
+        say(f"| {name} | {1000 * seconds:.2f} | {num_bytes:,.0f} |")
     runs = [await load.send_all(kinds, arguments.rate, arguments.seconds) for _ in range(arguments.runs)]
-    _print(f"| of a mix of {arguments.rate:g}/s | p50, ms | p95, ms |")
-    _print("|---|---|---|")
-    for number, kind in enumerate(kinds):
-        medians = [
-            statistics.median(1000 * find_percentile(run[number].seconds, share) for run in runs)
-            for share in (0.5, 0.95)
-        ]
-        _print(f"| {kind.name} | {medians[0]:.1f} | {medians[1]:.1f} |")
-
-
-def _print(line: str) -> None:
-    print(line, flush=True)  # noqa: T201
+    say(f"| of a mix of {arguments.rate:g}/s | p50, ms | p95, ms |")
+    say("|---|---|---|")
+    for number, name in enumerate(kinds):
+        p50s, p95s = zip(*(find_percentiles(run[number].seconds, 0.5, 0.95) for run in runs), strict=True)
+        say(f"| {name} | {statistics.median(p50s):.1f} | {statistics.median(p95s):.1f} |")
 
 
 def fill(directory: Path, arguments: argparse.Namespace) -> tuple[str, str]:
@@ -160,23 +131,18 @@ def fill(directory: Path, arguments: argparse.Namespace) -> tuple[str, str]:
     with database.write() as session:
         # The service makes an admin key at a start where there is none.
         session.execute(delete(ApiKey))
-    ids = [_find_newest(database, state) for state in (JobState.RUNNING, JobState.QUEUED)]
-    if None in ids:
+        is_filled = session.scalar(select(Job.id).limit(1)) is not None
+    if not is_filled:
         start = time.perf_counter()
         seed(database, arguments.jobs, arguments.steps)
-        _print(f"{arguments.jobs:,} jobs in {time.perf_counter() - start:.0f} s")
-        ids = [_find_newest(database, state) for state in (JobState.RUNNING, JobState.QUEUED)]
-    database.close()
-    running, waiting = ids
-    assert running is not None
-    assert waiting is not None
-    return running, waiting
-
-
-def _find_newest(database: Database, state: JobState) -> str | None:
+        say(f"{arguments.jobs:,} jobs in {time.perf_counter() - start:.0f} s")
     with database.read() as session:
-        found = JobLists(session).list_page(JobFilter(states=(state,)), visible_owner=None, before=None, limit=1)
-    return found[0].id if found else None
+        running, waiting = (
+            session.scalars(select(func.max(Job.id)).where(Job.state == state)).one()
+            for state in (JobState.RUNNING, JobState.QUEUED)
+        )
+    database.close()
+    return running, waiting
 
 
 def main() -> None:
@@ -194,10 +160,10 @@ def main() -> None:
         directory = arguments.directory or Path(name)
         long_job, waiting_job = fill(directory, arguments)
         service = make_service(directory, arguments.database_url)
-        service.environment |= HURRY
+        service.environment["DLRM_REQUESTS_PER_SECOND"] = "100000"
         with service:
             asyncio.run(measure(service, list_kinds(long_job, waiting_job), arguments))
-    _print(f"load average {os.getloadavg()[0]:.1f}")
+    say(f"load average {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":

@@ -8,18 +8,17 @@ is cut again and again, at random moments. Prints the memory of the service befo
 import argparse
 import asyncio
 import random
-import sys
 import tempfile
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
 import psutil
 
+from benchmarks.service_load import make_service, say
 from service.client import AsyncClient, Message
-from tests.service.api import make_document, make_environment, make_settings
+from tests.service.api import make_document
 from tests.service.postgres import run_postgres
 from tests.service.service_process import ServiceProcess
 
@@ -29,15 +28,6 @@ NUM_ROUNDS = 10
 NUM_CUTS = 20
 MAX_READ_SECONDS = 1.0
 """Longest time from one cut to the next."""
-
-
-@contextmanager
-def run_service(directory: Path, database_url: str | None) -> Generator[ServiceProcess]:
-    """Run a service on SQLite, or on another database."""
-    url = database_url or f"sqlite:///{directory}/state/service.sqlite3"
-    settings = make_settings(directory, url).model_copy(update={"requests_per_second": 1e6})
-    with ServiceProcess(directory / "process", make_environment(settings)) as process:
-        yield process
 
 
 async def read_to_end(client: AsyncClient, job_id: str, begun: asyncio.Semaphore) -> list[str]:
@@ -73,11 +63,6 @@ async def read_with_cuts(client: AsyncClient, job_id: str, is_over: asyncio.Even
             num_cuts += 1
             if num_cuts == NUM_CUTS:
                 is_over.set()
-
-
-def say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
 
 
 def note(message: Message, ids: list[str], last_id: str | None) -> str | None:
@@ -148,19 +133,15 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=200)
     parser.add_argument("--postgresql", action="store_true")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as text:
-        directory = Path(text)
+    with ExitStack() as stack:
+        directory, url = Path(stack.enter_context(tempfile.TemporaryDirectory())), None
         if arguments.postgresql:
-            with run_postgres() as server:
-                run(directory, server.make_url(server.create_database()), arguments.streams)
-        else:
-            run(directory, None, arguments.streams)
-
-
-def run(directory: Path, database_url: str | None, num_streams: int) -> None:
-    with run_service(directory, database_url) as process:
-        api_key = (directory / "state" / "admin-key").read_text()
-        asyncio.run(measure(process, api_key, num_streams))
+            server = stack.enter_context(run_postgres())
+            url = server.make_url(server.create_database())
+        service = make_service(directory, url)
+        service.environment |= {"DLRM_NUM_CORES": "4", "DLRM_REQUESTS_PER_SECOND": "1000000"}
+        stack.enter_context(service)
+        asyncio.run(measure(service, service.admin_key, arguments.streams))
 
 
 if __name__ == "__main__":

@@ -83,42 +83,6 @@ def shaped_machines(number: int, link: Link) -> Iterator[list[ShapedMachine]]:
             subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
 
 
-def measure_bandwidth(machines: Sequence[ShapedMachine], num_bytes: int = 2**28) -> float:
-    """Measure the bytes per second over one TCP connection from the first machine to the second."""
-    context = multiprocessing.get_context("spawn")
-    connection, theirs = context.Pipe()
-    receiver = context.Process(target=_receive, args=(machines[1], num_bytes, theirs))
-    sender = context.Process(target=_send, args=(machines[0], machines[1].address, num_bytes))
-    receiver.start()
-    connection.recv()
-    sender.start()
-    seconds: float = connection.recv()
-    sender.join()
-    receiver.join()
-    return num_bytes / seconds
-
-
-def _receive(machine: ShapedMachine, num_bytes: int, connection: Connection) -> None:
-    _enter(machine)
-    buffer = bytearray(2**20)
-    with socket.create_server((machine.address, 5201)) as server:
-        connection.send("ready")
-        with server.accept()[0] as stream:
-            left = num_bytes - stream.recv_into(buffer)
-            started = time.perf_counter()
-            while left > 0:
-                left -= stream.recv_into(buffer)
-            connection.send(time.perf_counter() - started)
-
-
-def _send(machine: ShapedMachine, address: str, num_bytes: int) -> None:
-    _enter(machine)
-    with socket.create_connection((address, 5201)) as stream:
-        data = bytes(2**20)
-        for _ in range(num_bytes // len(data)):
-            stream.sendall(data)
-
-
 def _route(machines: Sequence[ShapedMachine], link: Link, is_ready: Connection) -> None:
     """Route packets until this process is ended."""
     devices = [_open_device(machine) for machine in machines]

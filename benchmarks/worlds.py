@@ -8,7 +8,7 @@ import statistics
 import time
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Literal, Self, get_args
+from typing import Literal, Self
 
 import torch
 import torch.distributed as dist
@@ -24,7 +24,6 @@ from sharding.comm.collectives import all_gather_object, broadcast_from_rank0
 from sharding.comm.process_groups import Ranks
 
 Engine = Literal["ours", "torchrec", "torchrec_fp16_wire"]
-ENGINES = get_args(Engine)
 MAX_QUEUED = 8
 """Number of TorchRec's steps after which the host waits for a GPU, so that it does not run ahead without end."""
 NUM_WARM = 2

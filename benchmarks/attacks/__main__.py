@@ -33,6 +33,7 @@ from benchmarks.attacks.requests import REQUESTS
 from benchmarks.attacks.rows import Row, format_table, list_faults, make_row
 from benchmarks.attacks.target import HOST, Target
 from benchmarks.attacks.watch import MemoryWatch, Probe, probe_until_told
+from benchmarks.service_load import kill_jobs
 
 NOTHING = Attack("nothing, for comparison", lambda _: time.sleep(3.0) or "-")
 SETTLE_SECONDS = 0.3
@@ -85,7 +86,7 @@ def attack_all(target: Target, attacks: Sequence[Attack]) -> list[Row]:
         probes = take_probes(pipe)
     finally:
         target.kill()
-        target.kill_jobs()
+        kill_jobs(target.directory)
         if prober is not None:
             prober.kill()
     return [make_row(*seen, probes) for seen in observed]

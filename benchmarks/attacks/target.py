@@ -1,8 +1,6 @@
 """The service that is attacked: a process of its own, with keys of several owners and with running jobs."""
 
 import json
-import os
-import signal
 import sys
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -11,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from benchmarks.service_load import LINES_PER_PUSH, make_push, wait_for
+from benchmarks.service_load import LINES_PER_PUSH, make_push, make_service, wait_for
 from tests.service.postgres import find_free_port
 from tests.service.service_process import ServiceProcess
 
@@ -71,9 +69,10 @@ class Target:
 
     def create(self) -> None:
         """Start the service for the first time, and make keys and jobs."""
+        self._process = make_service(self.directory, self.database_url)
+        self._process.port = self.port
         self._write_files()
         self.start()
-        assert self._process is not None
         with self.open_client(self._process.admin_key) as admin:
             self._create_keys(admin)
         with self.open_client(self.keys["attacker"]) as attacker:
@@ -88,32 +87,13 @@ class Target:
 
     def start(self) -> None:
         """Start the process, on the same port and state as before, and wait until it accepts requests."""
-        if self._process is None:
-            self._process = ServiceProcess(self.directory, self._make_environment(), port=self.port)
+        assert self._process is not None
         self._process.start()
         self._process.wait_until_ready()
-
-    def _make_environment(self) -> dict[str, str]:
-        return {
-            "DLRM_STATE_DIRECTORY": str(self.directory / "state"),
-            "DLRM_DATA_ROOTS": str(self.directory / "data"),
-            "DLRM_TRAINER_PYTHON": str(self.directory / "python"),
-            "DLRM_NUM_CORES": "1000",
-            "DLRM_MEMORY_BYTES": str(2**40),
-            "DLRM_GRACE_PERIOD_SECONDS": "0",
-        } | ({"DLRM_DATABASE_URL": self.database_url} if self.database_url else {})
 
     def kill(self) -> None:
         if self._process is not None:
             self._process.kill()
-
-    def kill_jobs(self) -> None:
-        """Kill what the jobs run, after the service."""
-        for file in self.directory.glob("state/runs/*/attempt-*/process.json"):
-            try:
-                os.kill(json.loads(file.read_text())["pid"], signal.SIGKILL)
-            except ProcessLookupError:
-                continue
 
     def open_client(self, key: str | None) -> httpx.Client:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -138,15 +118,13 @@ class Target:
                 client.get(path)
 
     def _write_files(self) -> None:
-        data, trainer = self.directory / "data", self.directory / "python"
-        (data / "many").mkdir(parents=True)
+        data = self.directory / "data"
+        (data / "many").mkdir()
         for number in range(NUM_FILES):
             (data / "many" / f"{number}.tsv").touch()
-        (data / "day_0.tsv").write_text("0\t" + "\t".join(["1"] * 39) + "\n")
         (data / "link.tsv").symlink_to("/etc/passwd")
         (data / "loop").symlink_to(".")
-        trainer.write_text(TRAINER.format(python=sys.executable))
-        trainer.chmod(0o755)
+        (self.directory / "python").write_text(TRAINER.format(python=sys.executable))
 
     def _create_keys(self, admin: httpx.Client) -> None:
         expiry = datetime.now(UTC) + timedelta(seconds=2)

@@ -65,8 +65,8 @@ class ReportReader:
                 del self._readers[0]
 
 
-class Feed:
-    """A thread that brings one tracker what the run reports, until the end of the attempt.
+class Feed(threading.Thread):
+    """Thread that brings one tracker what the run reports, until the end of the attempt.
 
     After an error it tries again from where it was; the first one is a warning of the run.
     """
@@ -80,29 +80,22 @@ class Feed:
         warn: Callable[[str], None],
     ) -> None:
         """Prepare to feed the tracker `name`. warn: called at most once, with a sentence."""
-        self._make, self._run, self._reports = make, run, reports
+        super().__init__(name=name, daemon=True)
+        self._make, self._tracked, self._reports = make, run, reports
         self._warn: Callable[[str], None] | None = warn
-        self._name = name
         self._tracker: Tracker | None = None
         self._position = Position()
         self._waiting: list[StepReport | EvaluationReport] = []
         self._end: RunEnd | None = None
         self._is_closing = threading.Event()
-        self._thread = threading.Thread(target=self._feed, name=name, daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
 
     def close(self, end: RunEnd) -> None:
         """Ask for the rest, with the end of the attempt."""
         self._end = end
         self._is_closing.set()
 
-    def join(self) -> None:
-        """Wait until the tracker has all, or an error has ended the last try."""
-        self._thread.join()
-
-    def _feed(self) -> None:
+    def run(self) -> None:
+        """Feed the tracker until it has all, or an error has ended the last try."""
         pause = RETRY_SECONDS
         while True:
             end = self._end if self._is_closing.is_set() else None
@@ -114,7 +107,7 @@ class Feed:
                 pause = RETRY_SECONDS
                 self._is_closing.wait(LOOK_SECONDS)
             except Exception as error:
-                log.exception("%s", self._name)
+                log.exception("%s", self.name)
                 self._tell(error)
                 if end is not None:
                     return
@@ -124,7 +117,7 @@ class Feed:
     def _write_new(self) -> Tracker:
         if self._tracker is None:
             tracker = self._make()
-            self._position = tracker.start(self._run)
+            self._position = tracker.start(self._tracked)
             self._tracker = tracker
         while True:
             self._waiting = self._waiting or self._reports.read()
@@ -142,7 +135,7 @@ class Feed:
     def _tell(self, error: Exception) -> None:
         if self._warn is not None:
             text = _USER.sub("//***@", " ".join(str(error).split()))[:500]
-            self._warn(f"run.trackers.{self._name} lacks figures of this run until it works: {text}")
+            self._warn(f"run.trackers.{self.name} lacks figures of this run until it works: {text}")
             self._warn = None
 
 

@@ -1,6 +1,6 @@
 """List of what runs have left, and the content of each part of it."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -43,16 +43,19 @@ class ArtifactService:
         """
         job = self._get_job(job_id, principal)
         if self._facts.shares_files(job):
-            listed = [_describe(found) for found in list_artifacts(Path(job.run_directory))] if below is None else []
+            seen = list_artifacts(Path(job.run_directory)) if below is None else []
+            listed = [_describe(found.kind, found.name, found.files, found.is_directory) for found in seen]
         else:
-            listed = [item for item in self._list_unseen(job) if below is None or _is_stored(item, below)]
+            listed = [
+                item for item in self._list_unseen(job) if below is None or (item.name == below and not item.place)
+            ]
         if below is None or listed:
             return listed
         found = self._find_seen(job, below)
         files = [file for file in found.files if f"{file.name}/".startswith(f"{below}/")]
         if not files and below != found.name:
             raise not_found("file", f"{below} of {job.id}")
-        return [_describe_file(file, found.kind) for file in files]
+        return [_describe(found.kind, file.name, [file]) for file in files]
 
     def open(self, job_id: str, principal: Principal, name: str) -> Download:
         """Open an artifact, or a file of one, to be sent.
@@ -60,8 +63,8 @@ class ArtifactService:
         Raises ProblemError if there is none, or the service does not see it.
         """
         job = self._get_job(job_id, principal)
-        if not self._facts.shares_files(job) and (content := self._open_stored_log(job, name)):
-            return Download(content, _name_file(job, name))
+        if (log := self._facts.list_stored_logs(job).get(name)) is not None:
+            return Download(StoredLogContent(log, self._database), _name_file(job, name))
         found = self._find_seen(job, name)
         if found.is_directory and found.name == name:
             return Download(TarContent(found.files, name), f"{_name_file(job, name)}.tar", "application/x-tar")
@@ -80,9 +83,8 @@ class ArtifactService:
             if (found := find_artifact(Path(job.run_directory), name)) is not None:
                 return found
         else:
-            unseen = (artifact for artifact in self._list_unseen(job) if artifact.place is not None)
-            for artifact in unseen:
-                if name == artifact.name or name.startswith(f"{artifact.name}/"):
+            for artifact in self._list_unseen(job):
+                if artifact.place is not None and f"{name}/".startswith(f"{artifact.name}/"):
                     detail = f"{artifact.name} of {job.id} is where the service does not see it: {artifact.place}"
                     raise ProblemError("files-elsewhere", detail, extensions={"place": artifact.place})
         raise not_found("artifact", f"{name} of {job.id}")
@@ -107,36 +109,20 @@ class ArtifactService:
         logs = self._facts.list_stored_logs(job)
         return artifacts + [Artifact(name=name, kind="log", num_bytes=log.num_bytes) for name, log in logs.items()]
 
-    def _open_stored_log(self, job: Job, name: str) -> Content | None:
-        log = self._facts.list_stored_logs(job).get(name)
-        return None if log is None else StoredLogContent(log, self._database)
-
 
 Artifacts = Annotated[ArtifactService, depend_on(ArtifactService)]
 """Parameter type of an endpoint that needs the service."""
 
 
-def _is_stored(artifact: Artifact, name: str) -> bool:
-    return artifact.name == name and artifact.place is None
-
-
-def _describe(found: FoundArtifact) -> Artifact:
-    return Artifact(
-        name=found.name,
-        kind=found.kind,
-        is_directory=found.is_directory,
-        num_bytes=sum(file.num_bytes for file in found.files),
-        modified_at=_find_last_time(found.files),
-    )
-
-
-def _describe_file(file: FoundFile, kind: str) -> Artifact:
-    return Artifact(name=file.name, kind=kind, num_bytes=file.num_bytes, modified_at=_find_last_time([file]))
-
-
-def _find_last_time(files: Iterable[FoundFile]) -> datetime | None:
+def _describe(kind: str, name: str, files: Sequence[FoundFile], is_directory: bool = False) -> Artifact:
     last = max((file.mtime_ns for file in files), default=None)
-    return None if last is None else datetime.fromtimestamp(last / 1e9, UTC)
+    return Artifact(
+        name=name,
+        kind=kind,
+        is_directory=is_directory,
+        num_bytes=sum(file.num_bytes for file in files),
+        modified_at=None if last is None else datetime.fromtimestamp(last / 1e9, UTC),
+    )
 
 
 def _name_file(job: Job, name: str) -> str:

@@ -12,6 +12,7 @@ from service.http.downloads import DOWNLOAD, send_content
 from service.http.limits import FILES, LOGS
 from service.http.paging import MAX_SERIAL
 from service.http.problem_kinds import may_answer
+from service.http.query import MAX_INT32, Rank
 from service.http.route import ApiRoute, runs_in
 from service.launchers.protocol import LogName, LogRange
 from service.schemas import Artifact, LogMatches, LogPart, Page
@@ -22,11 +23,9 @@ DownloadSlot = need_slot("slots for downloads", total=100, share=20)
 """Dependency of an endpoint whose answer takes half a megabyte of memory, and a slow client hours."""
 LogSlot = need_slot("slots for logs", total=8, share=4)
 """Dependency of endpoints whose answers may take a megabyte each."""
-MAX_INT32 = 2**31 - 1
 AttemptNumber = Annotated[
     int | None, Query(ge=1, le=MAX_INT32, description="number of the attempt; the last one if omitted")
 ]
-Rank = Annotated[int, Query(ge=0, le=MAX_INT32)]
 LogSource = Annotated[
     Rank | Literal["launch"], Query(description="a rank, or `launch` for the process that starts the ranks")
 ]

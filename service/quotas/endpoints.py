@@ -9,13 +9,14 @@ from service.http.paging import Page
 from service.http.route import ApiRoute
 from service.quotas.schemas import NewQuota, QuotaView
 from service.quotas.service import Quotas
+from service.store.quotas import OWNER_PATTERN
 
 router = APIRouter(prefix="/v1/quotas", tags=["quotas"], route_class=ApiRoute)
 
 Owner = Annotated[
     str,
     Path(
-        pattern=r"^(\*|[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)$",
+        pattern=OWNER_PATTERN,
         description="an owner of keys, as `dlrm keys list` shows it, or * for all",
     ),
 ]

@@ -1,5 +1,6 @@
 """Reports of a job as they came, page by page."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import merge
@@ -51,11 +52,9 @@ def parse_place(cursor: str | None) -> ReportPlace | None:
     """Parse the cursor of a page of reports. Raises ProblemError (422) if it is invalid."""
     if cursor is None:
         return None
-    parts = cursor.split("-")
-    if len(parts) != len(ReportPlace._fields) or not all(part.isascii() and part.isdigit() for part in parts):
-        raise invalid_cursor(cursor)
-    place = ReportPlace(*map(int, parts))
-    if max(place) > MAX_SERIAL:
+    match = re.fullmatch(r"([0-9]{1,19})-([0-9]{1,19})-([0-9]{1,19})", cursor)
+    place = ReportPlace(*map(int, match.groups())) if match else None
+    if place is None or max(place) > MAX_SERIAL:
         raise invalid_cursor(cursor)
     return place
 

@@ -69,11 +69,7 @@ class ReportedProgress(Progress, frozen=True):
 
     def carry_over(self) -> "ReportedProgress":
         """Return the part of the progress that is shown for a new attempt until it reports its start."""
-        kept = (
-            *("step", "num_steps", "done_fraction", "trained_fraction", "num_run_samples", "global_size"),
-            *("loss", "auc", "noise_scale"),
-        )
-        return ReportedProgress(**{name: getattr(self, name) for name in kept})
+        return self.model_copy(update={**CLEARED_PROGRESS, "samples_per_second": None, "time": 0.0})
 
     def apply_start(
         self, start: StartReport, last_step: Mapping[str, Any] | None, last_evaluation: Mapping[str, Any] | None

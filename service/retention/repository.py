@@ -24,7 +24,7 @@ from sqlalchemy.orm import Session
 
 from service.database.database import note_change
 from service.retention.models import RunSize
-from service.retention.rules import KEEP_LABEL, RetentionReason, RetentionRules
+from service.retention.rules import KEEP_LABEL, RetentionRules
 from service.schemas import DueJob
 from service.store.idempotency_repository import IdempotencyRepository
 from service.store.metric_tables import STEPS
@@ -118,8 +118,6 @@ def _select_due(rules: RetentionRules, now: datetime) -> Select[*tuple[Any, ...]
     is_old = false() if before is None else ended.c.finished_at < before
     is_beyond = false() if rules.jobs_per_owner is None else ended.c.place > rules.jobs_per_owner
     is_large = false() if rules.run_bytes is None else ended.c.total > rules.run_bytes
-    reason = case(
-        (is_old, RetentionReason.AGE.value), (is_beyond, RetentionReason.COUNT.value), else_=RetentionReason.BYTES.value
-    )
+    reason = case((is_old, "age"), (is_beyond, "count"), else_="bytes")
     columns = (ended.c.id, ended.c.owner, ended.c.finished_at, ended.c.num_bytes, reason.label("reason"))
     return select(*columns).where(or_(is_old, is_beyond, is_large))

@@ -1,18 +1,9 @@
 """Rules of retention, and what they choose."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 KEEP_LABEL = ("keep", "true")
 """Name and value of the label of jobs that no rule touches."""
-
-
-class RetentionReason(StrEnum):
-    """Rule by which a job goes."""
-
-    AGE = "age"
-    COUNT = "count"
-    BYTES = "bytes"
 
 
 @dataclass(frozen=True)

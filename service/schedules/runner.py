@@ -75,9 +75,9 @@ class ScheduleRunner:
         except RefusedError as error:
             pauses, values["last_result"] = True, f"paused, since its key is refused: {error}"
         except (_SkippedError, NothingNewError) as error:
-            values["last_result"] = f"skipped: {error}"
-        except (ConfigError, ProblemError, _WithoutPreviousError) as error:
-            values["last_result"] = f"refused: {error}"
+            values["last_result"] = f"skipped: {_describe(error)}"
+        except (ConfigError, ProblemError) as error:
+            values["last_result"] = f"refused: {_describe(error)}"
         except Exception as error:
             if isinstance(error, DBAPIError) and not are_values_refused(error):
                 # Nothing is noted: the next round tries again.
@@ -100,24 +100,21 @@ class ScheduleRunner:
 
         Raises RefusedError, _SkippedError, NothingNewError, ConfigError and ProblemError.
         """
-        principal = self._find_principal(schedule)
-        key = f"{schedule.id} {due_at.isoformat()}"
-        self._check_last(schedule)
-        zone, previous_id = parse_zone(schedule.time_zone), self._find_previous(schedule)
-        document = fill_document(schedule.document, Moment(due_at, zone, previous_id, schedule.previous_due_at))
-        document = label(document, schedule)
+        principal, previous_id = self._look_up(schedule)
+        moment = Moment(due_at, parse_zone(schedule.time_zone), previous_id, schedule.previous_due_at)
+        document = label(fill_document(schedule.document, moment), schedule)
         remark = ""
         if previous_id != schedule.previous_job_id and uses_previous(schedule.document):
             remark = f"; its previous job {schedule.previous_job_id} was removed"
         missed = f"; {format_count(num_missed, 'earlier time')} passed while the service was down" if num_missed else ""
         note = f"schedule {schedule.name}, due {due_at:%Y-%m-%d %H:%M} UTC{missed}{remark}"
+        key = f"{schedule.id} {due_at.isoformat()}"
         try:
             return self._submit_existing(Submission(document, principal, key, schedule_note=note), schedule), remark
         except (ConfigError, ProblemError, _SkippedError) as error:
-            if not remark:
-                raise
-            kind = _SkippedError if isinstance(error, _SkippedError) else _WithoutPreviousError
-            raise kind(f"{error}{remark}: name another one as previous_job_id (PATCH)") from error
+            if remark:
+                error.add_note(f"{remark}: name another one as previous_job_id (PATCH)")
+            raise
 
     def _submit_existing(self, submission: Submission, schedule: Schedule) -> str:
         """Submit a job without the files that are missing, and return its id."""
@@ -129,29 +126,22 @@ class ScheduleRunner:
             job, _ = self._jobs.submit(replace(submission, document=rest))
         return job.id
 
-    def _find_previous(self, schedule: Schedule) -> str | None:
-        """Return the previous job of a schedule; None if there is none, or if it was removed."""
-        if schedule.previous_job_id is None:
-            return None
-        with self._database.read() as session:
-            job = JobRepository(session).get(schedule.previous_job_id)
-        return None if job is None or job.deleting_at is not None else job.id
+    def _look_up(self, schedule: Schedule) -> tuple[Principal, str | None]:
+        """Return the sender of a schedule's jobs, with the rights of a submitter, and its previous job if still there.
 
-    def _find_principal(self, schedule: Schedule) -> Principal:
-        """Return the sender of a schedule's jobs: its key, with the rights of a submitter. Raises RefusedError."""
+        Raises RefusedError if its key is refused, and _SkippedError if its last job has not ended.
+        """
         with self._database.read() as session:
-            key = check_key(KeyRepository(session).get(schedule.key_id), now())
-        name = key.name if key.owner == schedule.owner else schedule.owner
-        return Principal(key.id, name, schedule.owner, Role.SUBMITTER)
-
-    def _check_last(self, schedule: Schedule) -> None:
-        """Raise _SkippedError if the last job of a schedule has not ended."""
-        if schedule.last_job_id is None:
-            return
-        with self._database.read() as session:
-            last = JobRepository(session).get(schedule.last_job_id)
+            key, jobs = check_key(KeyRepository(session).get(schedule.key_id), now()), JobRepository(session)
+            last, previous = (
+                None if job_id is None else jobs.get(job_id)
+                for job_id in (schedule.last_job_id, schedule.previous_job_id)
+            )
         if last is not None and last.state not in ENDED:
             raise _SkippedError(f"{last.id} is still {last.state}")
+        name = key.name if key.owner == schedule.owner else schedule.owner
+        principal = Principal(key.id, name, schedule.owner, Role.SUBMITTER)
+        return principal, None if previous is None or previous.deleting_at is not None else previous.id
 
 
 class _SkippedError(Exception):
@@ -162,8 +152,8 @@ class _NoTimesError(Exception):
     """Error raised where the times of a schedule cannot be found."""
 
 
-class _WithoutPreviousError(Exception):
-    """Refusal of a document whose previous job was removed."""
+def _describe(error: Exception) -> str:
+    return "".join([str(error), *getattr(error, "__notes__", [])])
 
 
 def _find_times(schedule: Schedule, next_at: datetime, at: datetime) -> tuple[datetime, datetime, int]:

@@ -14,7 +14,9 @@ from service.store.models import IS_WATCHED, Job, Quota
 from service.store.states import HOLDING, JobState
 
 EVERYBODY = "*"
-"""Owner of the quota of all owners that have none of their own."""
+"""Name that stands for all owners; its quota is for those that have none of their own."""
+OWNER_PATTERN = r"^(\*|[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)$"
+"""Pattern of the name of an owner, or of all."""
 
 
 @dataclass(frozen=True)

@@ -82,8 +82,9 @@ class Feed:
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._memory = _Memory()
-        self._position: int | None = None
-        """Id of the newest event that was read; None while nothing runs."""
+        self._starting = asyncio.Lock()
+        self._position = 0
+        """Id of the newest event that was read."""
         self._is_closed = False
 
     @property
@@ -113,15 +114,12 @@ class Feed:
 
     async def start(self) -> None:
         """Begin to look for changes, so that a watcher gets all of those from then on."""
-        if self._task is None or self._task.done():
-            self._loop = asyncio.get_running_loop()
-            self._memory = _Memory()
-            self._position = None
-            self._task = asyncio.create_task(self._run(), name="feed")
-        if self._position is None:
-            newest = await STREAMS.run(self._reader.find_newest_event)
-            # A concurrent call may have read it, and the feed gone on, meanwhile.
-            self._position = newest if self._position is None else self._position
+        async with self._starting:
+            if self._task is None or self._task.done():
+                self._loop = asyncio.get_running_loop()
+                self._memory = _Memory()
+                self._position = await STREAMS.run(self._reader.find_newest_event)
+                self._task = asyncio.create_task(self._run(), name="feed")
 
     @contextmanager
     def watch_job(self, job_id: str) -> Generator[JobWatcher]:
@@ -186,10 +184,6 @@ class Feed:
         self._wake.clear()
         with self._lock:
             noted, self._noted = self._noted, set[str]()
-        if self._position is None:
-            with self._lock:
-                self._noted |= noted
-            return
         if self._is_all_noted:
             self._is_all_noted = False
             noted |= set(self._job_watchers)

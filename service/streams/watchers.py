@@ -55,13 +55,11 @@ class JobWatcher(Watcher):
     """Whether the job was deleted."""
 
     def add_events(self, events: list[tuple[int, str]]) -> None:
-        if not events or self.is_behind:
-            self.wake.set()
-            return
-        self.events += events
-        if len(self.events) > MAX_WAITING_EVENTS:
-            self.events.clear()
-            self.is_behind = True
+        if not self.is_behind:
+            self.events += events
+            if len(self.events) > MAX_WAITING_EVENTS:
+                self.events.clear()
+                self.is_behind = True
         self.wake.set()
 
 

@@ -8,35 +8,28 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from service.database import Base
 
-EVERY_OWNER = "*"
-
 
 class Webhook(Base):
-    """An address that gets a request for each chosen change of a job's state."""
+    """An address that gets requests about changes of jobs; `schemas.Webhook` describes its fields."""
 
     __tablename__ = "webhooks"
     __table_args__ = (Index("ix_webhooks_owner", "owner", "id"),)
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
     owner: Mapped[str] = mapped_column(String(63))
-    """Owner of the jobs; `*` for all owners."""
     key_id: Mapped[str] = mapped_column(ForeignKey("api_keys.id", ondelete="CASCADE"))
     """Key of the sender; once it is refused, the webhook stops."""
     url: Mapped[str] = mapped_column(Text)
     secret: Mapped[str] = mapped_column(String(100))
     """Secret of the signatures. Not a hash: a signature is made from the secret itself."""
     states: Mapped[list[str]] = mapped_column(JSON)
-    """States whose beginning is sent."""
     labels: Mapped[dict[str, Any]]
-    """Labels that a job must all have."""
     created_at: Mapped[datetime]
     last_event_id: Mapped[int] = mapped_column(BigInteger)
     """Event up to which deliveries have been made of all events."""
     stopped_because: Mapped[str | None] = mapped_column(Text)
-    """Reason why nothing is sent any more; null otherwise."""
     last_tried_at: Mapped[datetime | None]
     last_result: Mapped[str | None] = mapped_column(Text)
-    """Result of the last try, such as `200`; null before the first one."""
 
 
 class Delivery(Base):

@@ -8,7 +8,8 @@ from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
 from service.store.models import Event, Job
-from service.webhooks.models import EVERY_OWNER, Delivery, Webhook
+from service.store.quotas import EVERYBODY
+from service.webhooks.models import Delivery, Webhook
 
 
 class WebhookRepository:
@@ -56,7 +57,7 @@ class WebhookRepository:
             .where(Event.id > webhook.last_event_id, Event.id <= until, Event.kind == "state")
             .where(Event.to_state.in_(webhook.states))
         )
-        if webhook.owner != EVERY_OWNER:
+        if webhook.owner != EVERYBODY:
             query = query.where(Job.owner == webhook.owner)
         query = query.order_by(Event.id).limit(limit)
         return [(event, job) for event, job in self._session.execute(query)]

@@ -8,6 +8,7 @@ from pydantic_core import PydanticCustomError
 
 from dlrm.config import MAX_LABELS, LabelValue, Name
 from service.http.body import Body
+from service.store.quotas import OWNER_PATTERN
 from service.store.states import ENDED, JobState
 
 
@@ -37,5 +38,5 @@ class NewWebhook(Body):
     """States whose beginning is sent; by default the ends of a job."""
     labels: dict[Name, LabelValue] = Field(default={}, max_length=MAX_LABELS)
     """Labels that a job must all have."""
-    owner: Annotated[str, Field(pattern=r"^(\*|[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)$")] | None = None
+    owner: Annotated[str, Field(pattern=OWNER_PATTERN)] | None = None
     """Owner of the jobs, the sender's where it is null; an admin may name another one, or `*` for all."""

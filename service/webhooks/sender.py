@@ -1,4 +1,4 @@
-"""Threads of the leader for webhooks: one makes deliveries of new events, and the other one sends them.
+"""Thread of the leader for webhooks, which makes deliveries of new events and sends them.
 
 One transaction makes deliveries and moves the webhook's last event on: no change of state is left out or comes as two
 deliveries, whenever the service stops. A delivery is removed once a receiver has answered with success. So a request
@@ -48,7 +48,7 @@ GONE = 410
 
 
 class WebhookSender:
-    """Sender of all deliveries, in threads of its own.
+    """Sender of all deliveries, in a thread of its own.
 
     A slow receiver holds up nothing else: no new events, and no other webhook, unless MAX_AT_ONCE of them are slow.
     """
@@ -67,8 +67,7 @@ class WebhookSender:
         self._is_stopping = threading.Event()
 
     def start(self) -> None:
-        for name, work in (("webhook-events", self._collect_all), ("webhooks", lambda: asyncio.run(self._send_all()))):
-            threading.Thread(target=work, name=name, daemon=True).start()
+        threading.Thread(target=lambda: asyncio.run(self._run()), name="webhooks", daemon=True).start()
 
     def stop(self) -> None:
         """Stop sending. A request on its way is given up: its delivery stays, and is sent again."""
@@ -85,18 +84,15 @@ class WebhookSender:
         self._collect()
         asyncio.run(send())
 
-    def _collect_all(self) -> None:
-        while not self._is_stopping.wait(self._interval_seconds):
-            with _guard():
-                if self._is_leader():
-                    self._collect()
-
-    async def _send_all(self) -> None:
+    async def _run(self) -> None:
         slots = asyncio.Semaphore(MAX_AT_ONCE)
         tasks: dict[str, asyncio.Task[None]] = {}
         while not self._is_stopping.is_set():
-            with _guard():
-                if self._is_leader():
+            if self._is_leader():
+                with _guard():
+                    # In a thread of its own: many events keep no answer waiting.
+                    await asyncio.to_thread(self._collect)
+                with _guard():
                     self._start_turns(tasks, slots)
             await asyncio.sleep(self._interval_seconds)
 

@@ -1,19 +1,9 @@
 """An evaluation as runs report it, where tests need one."""
 
 from dlrm.record import EvaluationReport
-
-CONSTANT_LOG_LOSS = 0.5
+from tests.made_reports import make_evaluation
 
 
 def evaluation(log_loss: float) -> EvaluationReport:
-    """Of a model with this log-loss, beside a constant predictor with `CONSTANT_LOG_LOSS`."""
-    return EvaluationReport(
-        step=9,
-        num_rows=10,
-        auc=0.7,
-        log_loss=log_loss,
-        normalized_entropy=0.9,
-        calibration=1.0,
-        constant_log_loss=CONSTANT_LOG_LOSS,
-        seconds=1.0,
-    )
+    """Of a model with this log-loss, beside a constant predictor with 0.5."""
+    return make_evaluation(9, auc=0.7, log_loss=log_loss, constant_log_loss=0.5)

@@ -24,13 +24,17 @@ class Statement:
 
 
 @contextmanager
-def record_statements(database: Database) -> Generator[list[Statement]]:
-    """Record the statements that any thread sends during the block, except for those about transactions."""
-    statements: list[Statement] = []
+def record_statements(database: Database, *more_verbs: str) -> Generator[list[Statement]]:
+    """Record the statements that any thread sends during the block, if they read, change or remove rows.
 
-    def record(_: Connection, __: object, sql: str, parameters: Any, *___: object) -> None:
-        if sql.lstrip("( ").upper().startswith(("SELECT", "WITH", "UPDATE", "DELETE")):
-            statements.append(Statement(sql, parameters))
+    more_verbs: beginnings of further statements, such as INSERT. Of several rows of one, the first is recorded.
+    """
+    statements: list[Statement] = []
+    verbs = ("SELECT", "WITH", "UPDATE", "DELETE", *more_verbs)
+
+    def record(_: Connection, __: object, sql: str, parameters: Any, ___: object, are_many: bool) -> None:
+        if sql.lstrip("( ").upper().startswith(verbs):
+            statements.append(Statement(sql, parameters[0] if are_many else parameters))
 
     event.listen(database.engine, "before_cursor_execute", record)
     try:
@@ -92,9 +96,11 @@ def _list_parts(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def explain(database: Database, statement: Statement) -> str:
-    """Return the plan of a statement as text."""
+    """Return the plan of a statement as text; on PostgreSQL as if no table were so small that it is read as a whole."""
     words = "EXPLAIN QUERY PLAN" if database.is_sqlite else "EXPLAIN"
     with database.engine.connect() as connection:
+        if not database.is_sqlite:
+            connection.execute(text("SET LOCAL enable_seqscan = off"))
         rows = connection.exec_driver_sql(f"{words} {statement.sql}", statement.parameters)
         return "\n".join(str(row[-1]) for row in rows)
 

@@ -39,14 +39,6 @@ class Connection:
     def send(self, *parts: bytes) -> None:
         self._socket.sendall(b"".join(parts))
 
-    def send_until_closed(self, part: bytes, num_bytes: int) -> None:
-        """Send `part` again and again, up to `num_bytes`; stop where the service closes the connection."""
-        try:
-            for _ in range(num_bytes // len(part)):
-                self._socket.sendall(part)
-        except (BrokenPipeError, ConnectionResetError):
-            return
-
     def read_to_end(self) -> bytes:
         """Read until the service closes the connection."""
         received, self._received = self._received, bytearray()

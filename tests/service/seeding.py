@@ -44,14 +44,7 @@ def seed(database: Database, num_jobs: int, num_steps: int) -> str:
         for first in range(0, num_jobs, ROWS_AT_ONCE):
             numbers = range(first, min(first + ROWS_AT_ONCE, num_jobs))
             add_jobs(session, [make_job(rows, number) for number in numbers])
-        for reason in EVENTS:
-            session.execute(
-                text(
-                    "INSERT INTO events (job_id, time, actor, kind, reason, message, details) "
-                    "SELECT id, created_at, owner, 'state', :reason, 'as the scheduler has found', '{}' FROM jobs"
-                ),
-                {"reason": reason},
-            )
+        add_events(session)
         session.execute(
             text(
                 "INSERT INTO attempts (id, job_id, number, state, message, token_hash, started_at, stop_message) "
@@ -117,6 +110,18 @@ def add_jobs(session: Session, jobs: list[dict[str, Any]]) -> None:
         for job in jobs
     ]
     session.execute(insert(JobText), texts)
+
+
+def add_events(session: Session) -> None:
+    """Add four events to each job."""
+    for reason in EVENTS:
+        session.execute(
+            text(
+                "INSERT INTO events (job_id, time, actor, kind, reason, message, details) "
+                "SELECT id, created_at, owner, 'state', :reason, 'as the scheduler has found', '{}' FROM jobs"
+            ),
+            {"reason": reason},
+        )
 
 
 def _make_labels(number: int, job_id: str) -> dict[str, str]:

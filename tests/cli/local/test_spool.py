@@ -12,13 +12,13 @@ from cli.local.progress import ProgressLine, describe_progress
 from cli.local.spool import SpoolProgress
 from dlrm.record import (
     AttemptDirectory,
-    EvaluationReport,
     EventReport,
     ProgressReport,
     SpoolWriter,
     StartReport,
     StepReport,
 )
+from tests.made_reports import make_evaluation, make_step
 
 
 class Spool:
@@ -54,28 +54,7 @@ def spool_in(path: Path, num_steps: int | None = None) -> Iterator[Spool]:
 
 
 def step(number: int) -> StepReport:
-    return StepReport(
-        step=number,
-        num_steps=10,
-        num_samples=100 * number,
-        loss=0.5,
-        dense_learning_rate=0.1,
-        table_learning_rate=0.1,
-        samples_per_second=100.0,
-    )
-
-
-def evaluation(number: int, auc: float) -> EvaluationReport:
-    return EvaluationReport(
-        step=number,
-        num_rows=10,
-        auc=auc,
-        log_loss=0.5,
-        normalized_entropy=0.9,
-        calibration=1.0,
-        constant_log_loss=0.55,
-        seconds=1.0,
-    )
+    return make_step(number, num_steps=10, num_samples=100 * number, loss=0.5)
 
 
 def test_progress_is_what_rank_0_has_reported_so_far(tmp_path: Path) -> None:
@@ -91,7 +70,7 @@ def test_progress_is_what_rank_0_has_reported_so_far(tmp_path: Path) -> None:
         seen = spool.progress.read()
         assert (seen.phase, seen.step, seen.done_fraction) == ("training", 2, 0.2)
         assert seen.eta_seconds == pytest.approx(8.0)
-        spool.report(evaluation(2, 0.75))
+        spool.report(make_evaluation(2, auc=0.75))
         text = describe_progress(spool.progress.read())
         assert text == "step 2/10 · loss 0.5000 · AUC 0.7500 · 100 samples/s · 8 s left"
 
@@ -110,7 +89,7 @@ def test_every_line_has_the_auc_of_the_newest_evaluation(
         for number in (5, 10):
             spool.report(step(number), ProgressReport(phase="evaluating", message=f"after step {number}"))
             show()
-            spool.report(evaluation(number, 0.65 + 0.01 * number))
+            spool.report(make_evaluation(number, auc=0.65 + 0.01 * number))
             show()
     lines = [line.split(" · ") for line in capsys.readouterr().err.splitlines()]
     aucs = [(figures[0].split()[-1], [figure for figure in figures if "AUC" in figure]) for figures in lines]

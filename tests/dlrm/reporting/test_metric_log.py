@@ -6,20 +6,12 @@ import pytest
 from dlrm.record import AttemptDirectory, EvaluationReport, StepReport
 from dlrm.reporting import metric_log
 from dlrm.reporting.reporter import Reporter
+from tests import made_reports
 from tests.dlrm.evaluated import evaluation
 
 
 def make_step(step: int, loss: float | None) -> StepReport:
-    return StepReport(
-        step=step,
-        num_steps=1000,
-        num_samples=64 * step,
-        loss=loss,
-        dense_learning_rate=0.1,
-        table_learning_rate=0.1,
-        samples_per_second=640.0,
-        dropped=loss is None,
-    )
+    return made_reports.make_step(step, num_steps=1000, loss=loss, samples_per_second=640.0, dropped=loss is None)
 
 
 def log_of(directory: Path, rank: int, caplog: pytest.LogCaptureFixture, *reports: StepReport | EvaluationReport):

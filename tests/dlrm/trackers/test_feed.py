@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from dlrm.config import ConfigError, JobConfig, TrackersConfig, parse_document, resolve
-from dlrm.record import Outcome, RunDirectory, SpoolWriter, StepReport
+from dlrm.record import Outcome, RunDirectory, SpoolWriter
 from dlrm.trackers import packages, process
 from dlrm.trackers.process import Feed, ReportReader, select_environment
 from dlrm.trackers.tracker import Figures, Position, RunEnd, TrackedRun
+from tests.made_reports import make_step
 from tests.patience import wait_until
 
 SYNTHETIC = {"data": {"format": "synthetic"}}
@@ -42,17 +43,7 @@ class Kept:
 def write_steps(directory: RunDirectory, attempt: int, steps: Sequence[int], loss: float) -> None:
     writer = SpoolWriter(directory.attempt(attempt).spool_file(0, "metrics"))
     for step in steps:
-        writer.write(
-            StepReport(
-                step=step,
-                num_steps=9,
-                num_samples=step * 10,
-                loss=loss,
-                dense_learning_rate=0.1,
-                table_learning_rate=0.2,
-                samples_per_second=5.0,
-            )
-        )
+        writer.write(make_step(step, loss=loss))
     writer.close()
 
 

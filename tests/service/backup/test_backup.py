@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -26,32 +26,24 @@ from tests.service.service_process import find_launch_processes
 
 def wipe(settings: Settings) -> None:
     """Lose the database, as by a disk that is broken."""
-    database = Database(settings.database_url)
-    if database.is_sqlite:
+    if settings.database_url.startswith("sqlite"):
         file = settings.state_directory / "service.sqlite3"
         # Its log is left, as it may be.
         file.unlink()
         file.with_name(f"{file.name}-wal").write_bytes(b"left")
     else:
-        with database.write() as session:
-            session.execute(text("DROP SCHEMA public CASCADE"))
-            session.execute(text("CREATE SCHEMA public"))
-    database.close()
+        execute(settings, "DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
 
 
-def forget_keys(settings: Settings) -> None:
-    """Remove the keys, of which the next service makes new ones with the same names."""
-    database = Database(settings.database_url)
-    with database.write() as session:
-        session.execute(text("DELETE FROM api_keys"))
-    database.close()
+def execute(settings: Settings, *statements: str) -> None:
+    with closing(Database(settings.database_url)) as database, database.write() as session:
+        for statement in statements:
+            session.execute(text(statement))
 
 
 def read_rows(settings: Settings) -> str:
-    database = Database(settings.database_url)
-    rows = dump_rows(database)
-    database.close()
-    return rows
+    with closing(Database(settings.database_url)) as database:
+        return dump_rows(database)
 
 
 def submit(api: Api) -> dict[str, Any]:
@@ -83,7 +75,8 @@ def test_running_jobs_are_found_again_in_a_restored_database(settings: Settings,
         steps = list_steps(api, ending)
     wipe(settings)
     restore(settings, target, force=False)
-    forget_keys(settings)
+    # The next service makes keys of the same names.
+    execute(settings, "DELETE FROM api_keys")
     with serve_api(settings, runs_control_loop=True) as api:
         assert {job["id"] for job in api.admin.get("/v1/jobs").json()["items"]} == {running["id"], ending["id"]}
         ended = api.wait_for(ending["id"], "SUCCEEDED")
@@ -121,11 +114,9 @@ def test_a_backup_has_the_rows_of_one_moment_while_jobs_are_submitted(live_api: 
     if live_api.services.database.is_sqlite:
         other = other.model_copy(update={"database_url": f"sqlite:///{tmp_path / 'other.sqlite3'}"})
         restore(other, target, force=False)
-        database = Database(other.database_url)
-        with database.read() as session:
-            count = "SELECT count(*) FROM {} UNION ALL SELECT count(*) FROM events WHERE to_state = 'QUEUED'"
-            assert session.scalars(text(count.format("jobs"))).all() == [manifest.num_jobs, manifest.num_jobs]
-        database.close()
+        count = "SELECT count(*) FROM jobs UNION ALL SELECT count(*) FROM events WHERE to_state = 'QUEUED'"
+        with closing(Database(other.database_url)) as database, database.read() as session:
+            assert session.scalars(text(count)).all() == [manifest.num_jobs, manifest.num_jobs]
     else:
         assert manifest.num_jobs > 0
 
@@ -145,10 +136,8 @@ def test_a_restored_database_is_the_one_that_was_saved(api: Api, settings: Setti
     api.submit()
     place = f"{aside}.jobs" if not api.services.database.is_sqlite else "jobs"
     url = settings.database_url if not api.services.database.is_sqlite else f"sqlite:///{aside}"
-    kept = Database(url)
-    with kept.read() as session:
+    with closing(Database(url)) as kept, kept.read() as session:
         assert session.execute(text(f"SELECT count(*) FROM {place}")).scalar_one() == 4
-    kept.close()
 
 
 @on_both_databases
@@ -182,41 +171,34 @@ def damage_file(target: Path) -> None:
     file.write_bytes(content)
 
 
-def lose_file(target: Path) -> None:
-    next(target.glob("service.*")).unlink()
+def lose(pattern: str) -> Callable[[Path], None]:
+    """Return what removes the file of this pattern from a backup."""
+    return lambda target: next(target.glob(pattern)).unlink()
 
 
-def lose_manifest(target: Path) -> None:
-    (target / "manifest.json").unlink()
+def change_manifest(**changes: str) -> Callable[[Path], None]:
+    """Return what changes fields of the manifest of a backup."""
 
+    def change(target: Path) -> None:
+        file = target / "manifest.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
-def damage_manifest(target: Path) -> None:
-    (target / "manifest.json").write_text("{")
-
-
-def come_from_a_later_version(target: Path) -> None:
-    manifest = json.loads((target / "manifest.json").read_text())
-    (target / "manifest.json").write_text(json.dumps({**manifest, "revision": "9999"}))
-
-
-def name_a_file_elsewhere(target: Path) -> None:
-    manifest = json.loads((target / "manifest.json").read_text())
-    (target / "manifest.json").write_text(json.dumps({**manifest, "file": "../../etc/passwd"}))
+    return change
 
 
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
         pytest.param(damage_file, "is damaged: its size or checksum", marks=on_both_databases),
-        (lose_file, "not complete"),
-        (lose_manifest, "is no backup"),
-        (damage_manifest, "is damaged, or of a later version"),
-        (come_from_a_later_version, "a later version of this program"),
-        (name_a_file_elsewhere, "file: String should match"),
+        (lose("service.*"), "not complete"),
+        (lose("manifest.json"), "is no backup"),
+        (lambda target: target.joinpath("manifest.json").write_text("{"), "is damaged, or of a later version"),
+        (change_manifest(revision="9999"), "a later version of this program"),
+        (change_manifest(file="../../etc/passwd"), "file: String should match"),
     ],
 )
 def test_what_is_not_a_whole_backup_of_this_version_changes_nothing(
-    api: Api, settings: Settings, tmp_path: Path, spoil: Callable[[Path], None], message: str
+    api: Api, settings: Settings, tmp_path: Path, spoil: Callable[[Path], object], message: str
 ) -> None:
     back_up(settings, tmp_path / "backup")
     before = read_rows(settings)

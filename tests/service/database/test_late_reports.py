@@ -23,9 +23,9 @@ from service.store.metric_tables import STEPS
 from service.store.models import Attempt, Job, JobDocument
 from service.store.states import AttemptState
 from service.times import now
+from tests.made_reports import make_step_line
 from tests.patience import wait_until
 from tests.service.databases import on_both_databases
-from tests.service.reports.steps import make_step_line
 
 pytestmark = on_both_databases
 

@@ -18,8 +18,8 @@ from service.reports.pages import MetricQuery, parse_place, read_page
 from service.reports.repository import ReportRepository
 from service.reports.rollups import PointRange, RollupRepository
 from service.store.metric_tables import ROLLUPS
+from tests.made_reports import make_evaluation, make_step
 from tests.service.databases import lend_database, on_both_databases, on_sqlite
-from tests.service.reports.steps import make_evaluation, make_step
 
 pytestmark = on_both_databases
 

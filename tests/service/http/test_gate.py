@@ -4,7 +4,7 @@ import pytest
 
 from tests.service.api import Api
 from tests.service.raw import connect, get_key, make_head
-from tests.service.reports.attempts import TOKEN, begin_next_attempt
+from tests.service.reports.attempts import TOKEN, begin_next_attempt, push_lines
 
 MANY_BYTES = 16 * 2**20
 
@@ -27,13 +27,8 @@ def test_an_attempts_token_opens_that_attempt_alone(shared_api: Api) -> None:
     attempts = [begin_next_attempt(shared_api, shared_api.submit()["id"]) for _ in range(2)]
     with shared_api.services.database.write() as session:
         session.get_one(type(attempts[1]), attempts[1].id).token_hash = "another"
-    body = {"rank": 0, "stream": "metrics", "first_seq": 1, "lines": []}
+    assert [push_lines(shared_api, attempt, []).status_code for attempt in attempts] == [200, 401]
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    statuses = [
-        shared_api.anonymous.post(f"/v1/ingest/{attempt.id}", json=body, headers=headers).status_code
-        for attempt in attempts
-    ]
-    assert statuses == [200, 401]
     assert shared_api.anonymous.get("/v1/jobs", headers=headers).status_code == 401
 
 

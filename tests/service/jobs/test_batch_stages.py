@@ -1,10 +1,9 @@
 from dlrm.config import parse_job, resolve
 from service.jobs.batch_stages import list_batch_stages
+from tests.made_reports import make_step
 from tests.service.api import Api
 from tests.service.jobs.test_checkpoints_api import save_checkpoint
-from tests.service.reports.attempts import begin_next_attempt
-from tests.service.reports.steps import make_step
-from tests.service.reports.test_restarted_curves import push
+from tests.service.reports.attempts import begin_next_attempt, push_reports
 
 SCHEDULE = [{"until_fraction": 0.25, "global_size": 1024}, {"until_fraction": 0.5, "global_size": 4096}]
 
@@ -66,7 +65,7 @@ def test_a_job_tells_its_present_batch_and_the_share_of_samples_at_its_checkpoin
     (by_steps,) = api.viewer.get(f"{path}/checkpoints").json()["items"]
     assert by_steps["done_fraction"] == 0.02
     changes = {"num_run_samples": 1000 * by_steps["num_samples"], "global_size": 32}
-    push(api, attempt, make_step(2).model_copy(update=changes))
+    push_reports(api, attempt, make_step(2).model_copy(update=changes))
     job = api.viewer.get(path).json()
     assert job["progress"]["global_size"] == 32
     assert job["batch_stages"] == [

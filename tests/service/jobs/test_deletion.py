@@ -27,6 +27,7 @@ from service.settings import Settings
 from service.store.pace import Pace
 from service.store.removal import RemovalRepository
 from service.store.run_facts import RunFacts
+from tests.made_reports import make_evaluation, make_step
 from tests.patience import wait_until
 from tests.service.api import Api, make_document
 from tests.service.control.rounds import USER
@@ -35,7 +36,6 @@ from tests.service.jobs.test_checkpoints_api import save_checkpoint
 from tests.service.jobs.test_jobs_api import check_problem
 from tests.service.jobs.test_warm_start import add_warm_start, write_model
 from tests.service.reports.attempts import begin_next_attempt
-from tests.service.reports.steps import make_evaluation, make_step
 
 TABLES = (
     *("jobs", "job_labels", "idempotency_keys", "attempts", "events", "stream_positions"),

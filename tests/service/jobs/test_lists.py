@@ -17,8 +17,6 @@ from tests.service.databases import on_both_databases
 from tests.service.jobs.test_deletion import make_pace
 from tests.service.jobs.test_jobs_api import check_problem
 
-NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-
 
 @pytest.fixture(scope="module")
 def jobs(shared_api: Api) -> dict[str, str]:

@@ -1,5 +1,11 @@
 """Attempts whose reports a test pushes itself, without any process."""
 
+from collections.abc import Sequence
+from typing import Any
+
+import httpx
+
+from dlrm.record import Report
 from service.access.secret import hash_secret
 from service.control.starter import Starter
 from service.launchers.protocol import LaunchError
@@ -28,3 +34,20 @@ def begin_next_attempt(api: Api, job_id: str) -> Attempt:
     with services.database.write() as session:
         AttemptRepository(session).update(attempt.id, token_hash=hash_secret(TOKEN))
     return attempt
+
+
+def push_lines(
+    api: Api, attempt: Attempt, lines: Sequence[str], *, first_seq: int = 1, token: str = TOKEN, **changes: Any
+) -> httpx.Response:
+    """Push lines of the metrics of rank 0. changes: other fields of the request, such as another stream."""
+    body = {"rank": 0, "stream": "metrics", "first_seq": first_seq, "lines": lines} | changes
+    return api.anonymous.post(f"/v1/ingest/{attempt.id}", json=body, headers={"Authorization": f"Bearer {token}"})
+
+
+def push_reports(api: Api, attempt: Attempt, *reports: Report) -> httpx.Response:
+    """Push reports as the first lines of a stream; those of a later attempt are later."""
+    lines = [
+        report.model_copy(update={"seq": seq, "time": 1e9 * attempt.number + seq}).model_dump_json()
+        for seq, report in enumerate(reports, start=1)
+    ]
+    return push_lines(api, attempt, lines)

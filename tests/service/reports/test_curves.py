@@ -14,17 +14,10 @@ from service.reports import rollups
 from service.reports.repository import ReportRepository
 from service.store.models import Attempt
 from service.store.removal import RemovalRepository
+from tests.made_reports import make_evaluation, make_step
 from tests.service.api import TEAM, Api
 from tests.service.databases import on_both_databases
-from tests.service.reports.attempts import begin_next_attempt
-from tests.service.reports.steps import make_evaluation, make_step
-from tests.service.reports.test_restarted_curves import push
-
-
-@pytest.fixture
-def api(shared_api: Api) -> Api:
-    """Service of all tests of this file; each test has a job of its own."""
-    return shared_api
+from tests.service.reports.attempts import begin_next_attempt, push_reports
 
 
 def begin(api: Api) -> Attempt:
@@ -87,7 +80,7 @@ def test_points_of_any_level_agree_with_plain_sums(api: Api, monkeypatch: pytest
         if start:
             attempt = begin_next_attempt(api, job_id)
         losses = {step: loss for step, loss in losses.items() if step <= start}
-        push(api, attempt, StartReport(step=start, evaluated_step=0))
+        push_reports(api, attempt, StartReport(step=start, evaluated_step=0))
         steps = [
             make_step(step, loss=None if choose.random() < 0.2 else choose.uniform(-5, 5))
             for step in range(start + 1, start + 3000)
@@ -134,7 +127,7 @@ def test_a_curve_that_is_appended_to_is_the_curve_that_is_read_at_once(api: Api)
 def test_single_steps_have_their_values_alone_and_seven_digits(api: Api) -> None:
     attempt = begin(api)
     gsnr = {"top": 1 / 3, "bottom": None}
-    push(api, attempt, make_step(1, loss=2 / 3, gsnr=gsnr, global_size=16_777_217, dropped=True))
+    push_reports(api, attempt, make_step(1, loss=2 / 3, gsnr=gsnr, global_size=16_777_217, dropped=True))
     response = api.viewer.get(
         f"/v1/jobs/{attempt.job_id}/curves", params={"names": "loss,gsnr,global_size,dropped,noise_scale,auc"}
     )
@@ -171,7 +164,9 @@ def test_a_name_that_is_no_curve_is_refused_with_those_that_are(api: Api) -> Non
 @on_both_databases
 def test_many_evaluations_become_points_with_their_peaks(api: Api) -> None:
     attempt = begin(api)
-    push(api, attempt, *(make_evaluation(step, auc=0.9 if step == 130 else 0.5) for step in range(10, 2001, 10)))
+    push_reports(
+        api, attempt, *(make_evaluation(step, auc=0.9 if step == 130 else 0.5) for step in range(10, 2001, 10))
+    )
     response = api.viewer.get(f"/v1/jobs/{attempt.job_id}/curves", params={"names": "auc", "resolution": 50})
     evaluation = response.json()["evaluation"]
     assert evaluation["steps_per_point"] == 64
@@ -184,7 +179,7 @@ def test_curves_outlive_the_reports_of_their_steps_which_go_in_pieces(api: Api) 
     attempt = begin(api)
     job_id = attempt.job_id
     store(api, attempt, [make_step(number) for number in range(1, 1001)], 1000)
-    push(api, attempt, make_evaluation(1000))
+    push_reports(api, attempt, make_evaluation(1000))
     before = get_training(api, job_id, resolution=40)
     page = api.viewer.get(f"/v1/jobs/{job_id}/metrics", params={"limit": 2}).json()
     assert (len(page["items"]), page["are_steps_removed"]) == (2, False)
@@ -219,14 +214,14 @@ def test_numbers_that_no_sum_can_hold_are_stored_without_harm(api: Api, value: f
 
 @on_both_databases
 def test_a_number_of_more_than_64_bits_is_a_bad_line(api: Api) -> None:
-    response = push(api, begin(api), make_step(1, num_samples=2**63))
+    response = push_reports(api, begin(api), make_step(1, num_samples=2**63))
     assert response.status_code == 422
     assert "num_samples: Input should be less than 9223372036854775808" in response.text
 
 
 def test_the_client_reads_curves_by_their_names(api: Api) -> None:
     attempt = begin(api)
-    push(api, attempt, StartReport(step=0, evaluated_step=0), *(make_step(step) for step in range(1, 65)))
+    push_reports(api, attempt, StartReport(step=0, evaluated_step=0), *(make_step(step) for step in range(1, 65)))
     secret = api.services.keys.create("curves", Role.VIEWER, owner=TEAM).key
     with Client(api.url, secret) as client:
         curves = client.curves(attempt.job_id, ("num_samples", "loss"), resolution=4, since=20)

@@ -15,18 +15,12 @@ from service.store.attempt_repository import AttemptRepository
 from service.store.models import Attempt, Job
 from service.store.states import ENDED, AttemptState
 from service.times import now
+from tests.made_reports import make_evaluation, make_step, make_step_line
 from tests.service.api import Api
 from tests.service.databases import on_both_databases
-from tests.service.reports.attempts import TOKEN, begin_next_attempt, get_job
-from tests.service.reports.steps import make_evaluation, make_step, make_step_line
+from tests.service.reports.attempts import TOKEN, begin_next_attempt, get_job, push_lines
 
 pytestmark = on_both_databases
-
-
-@pytest.fixture
-def api(shared_api: Api) -> Api:
-    """Service of all tests of this file; each test has a job of its own."""
-    return shared_api
 
 
 @pytest.fixture
@@ -37,8 +31,7 @@ def attempt(api: Api) -> Attempt:
 
 
 def push(api: Api, attempt: Attempt, seq: int, line: str, token: str = TOKEN) -> httpx.Response:
-    body = {"rank": 0, "stream": "metrics", "first_seq": seq, "lines": [line]}
-    return api.anonymous.post(f"/v1/ingest/{attempt.id}", json=body, headers={"Authorization": f"Bearer {token}"})
+    return push_lines(api, attempt, [line], first_seq=seq, token=token)
 
 
 def make_late_line(seq: int) -> str:

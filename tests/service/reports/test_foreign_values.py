@@ -4,16 +4,14 @@ import json
 from collections.abc import Callable
 from typing import Any, get_args
 
-import httpx
 import pytest
 from pydantic import ValidationError
 
 from dlrm.record import EventReport, ProgressReport, Report, parse_report
-from service.store.models import Attempt
+from tests.made_reports import make_evaluation, make_step_line
 from tests.service.api import Api
 from tests.service.databases import on_both_databases
-from tests.service.reports.attempts import TOKEN, begin_next_attempt
-from tests.service.reports.steps import make_evaluation, make_step_line
+from tests.service.reports.attempts import begin_next_attempt, push_lines
 
 pytestmark = on_both_databases
 DEEP = json.loads("[" * 150 + "]" * 150)
@@ -38,11 +36,6 @@ def test_every_kind_of_report_is_tried() -> None:
     kinds = {kind.model_fields["kind"].default for kind in get_args(get_args(Report)[0])}
     tried = {json.loads(line)["kind"] for lines in REPORTS.values() for line in lines} | {"start"}
     assert tried == kinds
-
-
-def push(api: Api, attempt: Attempt, stream: str, lines: list[str]) -> httpx.Response:
-    body = {"rank": 0, "stream": stream, "first_seq": 1, "lines": lines}
-    return api.anonymous.post(f"/v1/ingest/{attempt.id}", json=body, headers={"Authorization": f"Bearer {TOKEN}"})
 
 
 def replace_value(document: dict[str, Any], path: tuple[Any, ...], value: str) -> str:
@@ -74,7 +67,7 @@ def test_no_report_makes_the_service_fail(shared_api: Api, stream: str) -> None:
             for value in EXTREMES:
                 line = replace_value(document | {"seq": len(lines) + 1}, path, value)
                 lines += [line] * is_valid(parse_report, line)
-        response = push(shared_api, attempt, stream, lines)
+        response = push_lines(shared_api, attempt, lines, stream=stream)
         assert response.json() == {"acknowledged_seq": len(lines)}, response.text
         check_readable(shared_api, attempt.job_id)
 

@@ -12,21 +12,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dlrm.record import EventReport, ProgressReport, SpoolWriter, StepReport
-from service.access.secret import hash_secret
 from service.control.starter import make_launch
 from service.reports.spool_tail import SpoolTail
 from service.store.models import Attempt
+from tests.made_reports import make_evaluation, make_step_line
 from tests.service.api import Api
 from tests.service.databases import on_both_databases, on_sqlite
 from tests.service.raw import connect, get_key, make_head
-from tests.service.reports.attempts import TOKEN, begin_next_attempt, get_job
-from tests.service.reports.steps import make_evaluation, make_step_line
-
-
-@pytest.fixture
-def api(shared_api: Api) -> Api:
-    """Service of all tests of this file; each test has a job of its own."""
-    return shared_api
+from tests.service.reports.attempts import TOKEN, begin_next_attempt, get_job, push_lines
 
 
 @pytest.fixture
@@ -40,11 +33,8 @@ def begin_attempt(api: Api) -> Attempt:
     return begin_next_attempt(api, job["id"])
 
 
-def push(
-    api: Api, attempt: Attempt, first_seq: int, lines: list[str], /, token: str = TOKEN, **changes: Any
-) -> httpx.Response:
-    body = {"rank": 0, "stream": "metrics", "first_seq": first_seq, "lines": lines} | changes
-    return api.anonymous.post(f"/v1/ingest/{attempt.id}", json=body, headers={"Authorization": f"Bearer {token}"})
+def push(api: Api, attempt: Attempt, first: int, lines: list[str], **changes: Any) -> httpx.Response:
+    return push_lines(api, attempt, lines, **{"first_seq": first, **changes})
 
 
 def get_acknowledged_seq(api: Api, attempt: Attempt, rank: int = 0, stream: str = "metrics") -> int:
@@ -273,13 +263,6 @@ def test_an_unreadable_line_in_the_spool_becomes_an_event_and_holds_nothing_up(a
     assert list_known_seqs(api, attempt) == [1, 3, 4]
     events = api.viewer.get(f"/v1/jobs/{attempt.job_id}/events").json()["items"]
     assert next(e["message"] for e in events if e["name"] == "unreadable_report").startswith("line 2 of the metrics")
-
-
-def test_a_token_is_stored_as_a_hash_alone(api: Api, attempt: Attempt) -> None:
-    with api.services.database.read() as session:
-        stored = session.get_one(Attempt, attempt.id).token_hash
-    assert stored == hash_secret(TOKEN)
-    assert TOKEN not in stored
 
 
 @on_sqlite

@@ -5,22 +5,16 @@ from typing import Any
 import pytest
 
 from service.reports import curves, pages
+from tests.made_reports import make_step
 from tests.service.api import Api
 from tests.service.databases import on_both_databases
-from tests.service.reports.attempts import TOKEN, begin_next_attempt
-from tests.service.reports.steps import make_step
+from tests.service.reports.attempts import begin_next_attempt, push_reports
 
 pytestmark = on_both_databases
 
 NUM_STEPS = 60
 MAX_CHARACTERS = 100_000
 """Limit of an answer in these tests; a report has about a tenth of it."""
-
-
-@pytest.fixture
-def api(shared_api: Api) -> Api:
-    """Service of all tests of this file; each test has a job of its own."""
-    return shared_api
 
 
 @pytest.fixture(autouse=True)
@@ -31,15 +25,9 @@ def low_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def submit_job_with_long_reports(api: Api) -> str:
     job_id = api.submit()["id"]
-    attempt = begin_next_attempt(api, job_id)
     gsnr = {f"layer-{number:05}": 0.1 for number in range(600)}
-    lines = [
-        make_step(number).model_copy(update={"gsnr": gsnr, "seq": number}).model_dump_json()
-        for number in range(1, NUM_STEPS + 1)
-    ]
-    body = {"rank": 0, "stream": "metrics", "first_seq": 1, "lines": lines}
-    headers = {"Authorization": f"Bearer {TOKEN}"}
-    assert api.anonymous.post(f"/v1/ingest/{attempt.id}", json=body, headers=headers).status_code == 200
+    steps = (make_step(number, gsnr=gsnr) for number in range(1, NUM_STEPS + 1))
+    assert push_reports(api, begin_next_attempt(api, job_id), *steps).status_code == 200
     return job_id
 
 

@@ -1,19 +1,11 @@
 from itertools import permutations
 
-from dlrm.record import ProgressReport, StartReport, StepReport
+from dlrm.record import ProgressReport, StartReport
 from service.reports.progress import ReportedProgress
+from tests.made_reports import make_step
 
 LOADING = ProgressReport(time=1.0, phase="loading", done_fraction=0.5)
-STEP = StepReport(
-    time=2.0,
-    step=3,
-    num_steps=4,
-    num_samples=300,
-    loss=0.5,
-    dense_learning_rate=0.1,
-    table_learning_rate=0.1,
-    samples_per_second=50.0,
-)
+STEP = make_step(3, time=2.0, num_steps=4, num_samples=300, loss=0.5, samples_per_second=50.0)
 SAVING = ProgressReport(time=3.0, phase="saving")
 
 

@@ -2,12 +2,10 @@
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-from sqlalchemy import Connection, event, text
+from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from service.database import Database
@@ -17,9 +15,10 @@ from service.reports.repository import ReportRepository
 from service.reports.rollups import PointRange, RollupRepository
 from service.store.metric_tables import METRIC_TABLES
 from service.store.removal import RemovalRepository
+from tests.made_reports import make_evaluation, make_step
 from tests.service.database.test_late_reports import add_running_attempt
 from tests.service.databases import lend_database, on_both_databases
-from tests.service.reports.steps import make_evaluation, make_step
+from tests.service.query_plans import explain, record_statements
 
 pytestmark = on_both_databases
 
@@ -51,30 +50,6 @@ STATEMENTS: dict[str, Callable[[Session, str], object]] = {
 NAMES = "|".join(table.name for table in METRIC_TABLES)
 
 
-@contextmanager
-def record_plans(database: Database) -> Iterator[list[str]]:
-    """Record the plans of all statements on metrics that run in the block."""
-    plans: list[str] = []
-    is_sqlite = database.is_sqlite
-
-    def explain(connection: Connection, cursor: Any, statement: str, parameters: Any, context: Any, many: bool) -> None:
-        if statement.startswith("EXPLAIN") or not re.search(rf"\b({NAMES})\b", statement):
-            return
-        if is_sqlite:
-            rows = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters[0] if many else parameters)
-            plans.extend(row[3] for row in rows)
-            return
-        # Tables of tests are so small that reading them as a whole would be as good.
-        connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
-        plans.extend(row[0] for row in connection.exec_driver_sql(f"EXPLAIN {statement}", parameters))
-
-    event.listen(database.engine, "before_cursor_execute", explain)
-    try:
-        yield plans
-    finally:
-        event.remove(database.engine, "before_cursor_execute", explain)
-
-
 @pytest.fixture
 def database(database_kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Database]:
     with lend_database(database_kind, tmp_path, request) as url:
@@ -91,8 +66,10 @@ def test_every_statement_on_metrics_finds_its_rows_by_the_primary_key(database: 
         reports.add_evaluations(job_id, 1, [make_evaluation(number) for number in range(1, 2001, 20)])
         session.execute(text("ANALYZE"))
     for name, run in STATEMENTS.items():
-        with record_plans(database) as plans, database.write() as session:
+        with record_statements(database, "INSERT") as statements, database.write() as session:
             run(session, job_id)
+        on_metrics = (each for each in statements if re.search(rf"\b({NAMES})\b", each.sql))
+        plans = [line for each in on_metrics for line in explain(database, each).splitlines()]
         # SQLite searches a range, or goes through all rows; PostgreSQL names the condition of the index.
         reads = [line for line in plans if re.search(rf"(SCAN|SEARCH|Scan).* ({NAMES}|r|s)\b", line)]
         by_index = [line for line in plans if re.search(r"SEARCH .*job_id=\?|Index Cond: .*job_id", line)]

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import httpx
 import pytest
 
 from dlrm.record import Report, StartReport
@@ -10,22 +9,15 @@ from service.access.principal import Role
 from service.client import Client
 from service.client import client as client_module
 from service.reports import rollups
-from service.store.models import Attempt
+from tests.made_reports import make_evaluation, make_step
 from tests.service.api import TEAM, Api
 from tests.service.databases import on_both_databases
-from tests.service.reports.attempts import TOKEN, begin_next_attempt
-from tests.service.reports.steps import make_evaluation, make_step
+from tests.service.reports.attempts import begin_next_attempt, push_reports
 
 pytestmark = on_both_databases
 
 START = StartReport(step=0, evaluated_step=0)
 """Report of an attempt that begins at step 0."""
-
-
-@pytest.fixture
-def api(shared_api: Api) -> Api:
-    """Service of all tests of this file; each test has a job of its own."""
-    return shared_api
 
 
 def make_reports(start: int, end: int) -> list[Report]:
@@ -38,15 +30,6 @@ def make_reports(start: int, end: int) -> list[Report]:
     return reports
 
 
-def push(api: Api, attempt: Attempt, *reports: Report) -> httpx.Response:
-    lines = [
-        report.model_copy(update={"seq": seq, "time": 1e9 * attempt.number + seq}).model_dump_json()
-        for seq, report in enumerate(reports, start=1)
-    ]
-    body = {"rank": 0, "stream": "metrics", "first_seq": 1, "lines": lines}
-    return api.anonymous.post(f"/v1/ingest/{attempt.id}", json=body, headers={"Authorization": f"Bearer {TOKEN}"})
-
-
 def submit_restarted_job(api: Api) -> str:
     """Submit a job, push the reports of three attempts, and return its id.
 
@@ -54,10 +37,10 @@ def submit_restarted_job(api: Api) -> str:
     The checkpoint of step 40 was written before the evaluation that was due there.
     """
     job_id = api.submit()["id"]
-    push(api, begin_next_attempt(api, job_id), START, *make_reports(1, 61))
+    push_reports(api, begin_next_attempt(api, job_id), START, *make_reports(1, 61))
     restart = StartReport(step=40, evaluated_step=20)
-    push(api, begin_next_attempt(api, job_id), restart, make_evaluation(40), *make_reports(41, 46))
-    push(api, begin_next_attempt(api, job_id), restart, make_evaluation(40), *make_reports(41, 101))
+    push_reports(api, begin_next_attempt(api, job_id), restart, make_evaluation(40), *make_reports(41, 46))
+    push_reports(api, begin_next_attempt(api, job_id), restart, make_evaluation(40), *make_reports(41, 101))
     return job_id
 
 
@@ -135,7 +118,7 @@ def test_where_attempts_began_stands_beside_the_reports_and_the_attempts(api: Ap
 
 def test_an_attempt_that_has_said_nothing_yet_makes_nothing_void(api: Api) -> None:
     job_id = api.submit()["id"]
-    push(api, begin_next_attempt(api, job_id), START, make_step(1), make_step(2))
+    push_reports(api, begin_next_attempt(api, job_id), START, make_step(1), make_step(2))
     begin_next_attempt(api, job_id)
     assert list_steps(get_metrics(api, job_id)) == [1, 2]
     progress = api.viewer.get(f"/v1/jobs/{job_id}").json()["progress"]
@@ -146,8 +129,8 @@ def test_an_attempt_that_has_said_nothing_yet_makes_nothing_void(api: Api) -> No
 def test_a_start_brings_progress_back_to_the_last_reports_that_stand(api: Api) -> None:
     job_id = api.submit()["id"]
     first, second = map(make_step, range(1, 5)), map(make_step, range(5, 9))
-    push(api, begin_next_attempt(api, job_id), START, *first, make_evaluation(4), *second, make_evaluation(8))
-    push(api, begin_next_attempt(api, job_id), StartReport(step=5, evaluated_step=4))
+    push_reports(api, begin_next_attempt(api, job_id), START, *first, make_evaluation(4), *second, make_evaluation(8))
+    push_reports(api, begin_next_attempt(api, job_id), StartReport(step=5, evaluated_step=4))
     progress = api.viewer.get(f"/v1/jobs/{job_id}").json()["progress"]
     shown = {name: progress[name] for name in ("step", "num_steps", "done_fraction", "loss", "auc")}
     assert shown == {"step": 5, "num_steps": 100, "done_fraction": 0.05, "loss": 0.2, "auc": 0.504}
@@ -155,8 +138,8 @@ def test_a_start_brings_progress_back_to_the_last_reports_that_stand(api: Api) -
 
 def test_a_start_from_the_beginning_leaves_nothing_of_earlier_attempts(api: Api) -> None:
     job_id = api.submit()["id"]
-    push(api, begin_next_attempt(api, job_id), START, make_step(1), make_evaluation(1))
-    push(api, begin_next_attempt(api, job_id), START)
+    push_reports(api, begin_next_attempt(api, job_id), START, make_step(1), make_evaluation(1))
+    push_reports(api, begin_next_attempt(api, job_id), START)
     assert get_metrics(api, job_id)["items"] == []
     progress = api.viewer.get(f"/v1/jobs/{job_id}").json()["progress"]
     assert (progress["step"], progress["loss"], progress["auc"]) == (0, None, None)
@@ -173,7 +156,7 @@ def test_a_start_from_the_beginning_leaves_nothing_of_earlier_attempts(api: Api)
 )
 def test_a_step_that_is_no_number_of_batches_is_refused(api: Api, report: Report) -> None:
     attempt = begin_next_attempt(api, api.submit()["id"])
-    response = push(api, attempt, report)
+    response = push_reports(api, attempt, report)
     assert response.status_code == 422
     assert "step: Input should be" in response.text
 
@@ -183,7 +166,7 @@ def test_a_client_sees_every_step_once_though_an_attempt_begins_between_two_page
 ) -> None:
     monkeypatch.setattr(client_module, "METRICS_PER_PAGE", 4)
     job_id = api.submit()["id"]
-    push(api, begin_next_attempt(api, job_id), START, *map(make_step, range(1, 7)), make_evaluation(6))
+    push_reports(api, begin_next_attempt(api, job_id), START, *map(make_step, range(1, 7)), make_evaluation(6))
     secret = api.services.keys.create("reader", Role.VIEWER, owner=TEAM).key
     with Client(api.url, secret) as client:
         get, num_requests = client._transport.get, 0
@@ -194,7 +177,7 @@ def test_a_client_sees_every_step_once_though_an_attempt_begins_between_two_page
             num_requests += 1
             if num_requests == 1:
                 restart = StartReport(step=3, evaluated_step=0)
-                push(api, begin_next_attempt(api, job_id), restart, *map(make_step, range(4, 9)))
+                push_reports(api, begin_next_attempt(api, job_id), restart, *map(make_step, range(4, 9)))
             return answer
 
         monkeypatch.setattr(client._transport, "get", get_and_begin_attempt)
@@ -210,9 +193,11 @@ def test_a_start_between_two_reports_divides_buckets_whose_reports_all_become_vo
     monkeypatch.setattr(rollups, "MIN_BUCKETS", 1)
     job_id = api.submit()["id"]
     known = {step: float(step) for step in range(10, 301, 10)}
-    push(api, begin_next_attempt(api, job_id), START, *(make_step(step, loss=loss) for step, loss in known.items()))
+    push_reports(
+        api, begin_next_attempt(api, job_id), START, *(make_step(step, loss=loss) for step, loss in known.items())
+    )
     restart = StartReport(step=start, evaluated_step=0)
-    assert push(api, begin_next_attempt(api, job_id), restart).status_code == 200
+    assert push_reports(api, begin_next_attempt(api, job_id), restart).status_code == 200
     for resolution, width in ((20, 16), (10, 32), (1, 512)):
         training = get_curves(api, job_id, attempt=1, names="loss", resolution=resolution)["training"]
         points: dict[int, list[float]] = {}

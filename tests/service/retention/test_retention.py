@@ -19,13 +19,13 @@ from service.store.models import Job
 from service.store.run_facts import RunFacts
 from service.store.states import NOT_ENDED
 from service.times import now
+from tests.made_reports import make_evaluation, make_step
 from tests.service.api import Api, make_document
 from tests.service.databases import on_both_databases
 from tests.service.jobs.test_deletion import make_pace
 from tests.service.jobs.test_jobs_api import check_problem
 from tests.service.jobs.test_warm_start import add_warm_start, write_model
 from tests.service.reports.attempts import begin_next_attempt
-from tests.service.reports.steps import make_evaluation, make_step
 
 
 def add_points(api: Api, job_id: str) -> None:

@@ -1,5 +1,6 @@
 """Schedules: when their jobs are submitted, with which rows and which model, and what keeps them from it."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,17 @@ def run(api: Api, schedule_id: str) -> dict[str, Any]:
     assert api.submitter.post(f"/v1/schedules/{schedule_id}/run").status_code == 202
     api.services.control.run_once()
     return get(api, schedule_id)
+
+
+def before_submission(monkeypatch: pytest.MonkeyPatch, act: Callable[[Submission], object]) -> None:
+    """Call `act` before each job is submitted."""
+    submit = JobService.submit
+
+    def act_first(self: JobService, submission: Submission) -> Any:
+        act(submission)
+        return submit(self, submission)
+
+    monkeypatch.setattr(JobService, "submit", act_first)
 
 
 def list_jobs(services: Services) -> list[Job]:
@@ -202,12 +214,14 @@ def test_a_paused_schedule_makes_up_for_nothing_and_runs_when_it_is_asked_to(api
 
 
 @on_sqlite
-def test_a_removed_previous_job_is_done_without_and_the_result_says_so(api: Api) -> None:
+@pytest.mark.parametrize("is_there", [False, True], ids=["removed", "being-deleted"])
+def test_a_removed_previous_job_is_done_without_and_the_result_says_so(api: Api, is_there: bool) -> None:
+    previous = api.submit()["id"] if is_there else NO_JOB
+    with api.services.database.write() as session:
+        session.execute(update(Job).values(state="SUCCEEDED", finished_at=now(), deleting_at=now()))
     document = make_document(run={"warm_start": {"from": "{previous_job}"}})
-    schedule_id = add_schedule(api, document, previous_job_id=NO_JOB)
-    shown = run(api, schedule_id)
-    [job] = list_jobs(api.services)
-    removed = f"its previous job {NO_JOB} was removed"
+    shown = run(api, add_schedule(api, document, previous_job_id=previous))
+    job, removed = list_jobs(api.services)[-1], f"its previous job {previous} was removed"
     assert shown["last_result"] == f"submitted {job.id}; {removed}"
     assert api.viewer.get(f"/v1/jobs/{job.id}").json()["spec"]["run"]["warm_start"] is None
     assert removed in api.viewer.get(f"/v1/jobs/{job.id}/events").json()["items"][0]["message"]
@@ -219,16 +233,6 @@ def test_a_document_that_needs_its_removed_previous_job_says_how_to_name_another
     shown = run(api, add_schedule(api, document, previous_job_id=NO_JOB))
     assert shown["last_result"].startswith("refused: data.train.0: 'from/.tsv' contains a name")
     assert shown["last_result"].endswith(f"{NO_JOB} was removed: name another one as previous_job_id (PATCH)")
-
-
-@on_sqlite
-def test_a_previous_job_that_is_being_deleted_is_done_without(api: Api) -> None:
-    document = make_document(run={"warm_start": {"from": "{previous_job}"}})
-    previous = api.submit()["id"]
-    schedule_id = add_schedule(api, document, previous_job_id=previous)
-    with api.services.database.write() as session:
-        session.execute(update(Job).values(state="SUCCEEDED", finished_at=now(), deleting_at=now()))
-    assert run(api, schedule_id)["last_result"].endswith(f"its previous job {previous} was removed")
 
 
 @on_sqlite
@@ -249,14 +253,12 @@ def test_a_schedule_without_times_pauses_and_holds_up_no_other(api: Api) -> None
 @on_sqlite
 def test_values_that_the_database_refuses_hold_up_no_other_schedule(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     bad, fine = add_schedule(api), add_schedule(api, name="fine")
-    submit = JobService.submit
 
-    def refuse(self: JobService, submission: Submission) -> Any:
+    def refuse(submission: Submission) -> None:
         if submission.document["labels"]["schedule"] == "nightly":
             raise DataError("INSERT", {}, ValueError("out of range"))
-        return submit(self, submission)
 
-    monkeypatch.setattr(JobService, "submit", refuse)
+    before_submission(monkeypatch, refuse)
     for number, schedule_id in enumerate((bad, fine)):
         make_due(api.services.database, schedule_id, now() - timedelta(days=3 - number))
     api.services.control.run_once()
@@ -271,14 +273,9 @@ def test_a_change_while_a_job_is_submitted_decides_the_next_time(
 ) -> None:
     schedule_id = add_schedule(api)
     make_due(api.services.database, schedule_id)
-    submit = JobService.submit
     changed: list[dict[str, Any]] = []
-
-    def change_first(self: JobService, submission: Submission) -> Any:
-        changed.append(api.submitter.patch(f"/v1/schedules/{schedule_id}", json=changes).json())
-        return submit(self, submission)
-
-    monkeypatch.setattr(JobService, "submit", change_first)
+    path = f"/v1/schedules/{schedule_id}"
+    before_submission(monkeypatch, lambda _: changed.append(api.submitter.patch(path, json=changes).json()))
     api.services.control.run_once()
     shown = get(api, schedule_id)
     assert shown["last_result"].startswith("submitted job_")
@@ -290,13 +287,8 @@ def test_a_schedule_that_is_paused_while_others_run_is_left_out(api: Api, monkey
     first, second = add_schedule(api), add_schedule(api, name="second")
     for number, schedule_id in enumerate((first, second)):
         make_due(api.services.database, schedule_id, now() - timedelta(days=3 - number))
-    submit = JobService.submit
-
-    def pause_second(self: JobService, submission: Submission) -> Any:
-        api.submitter.patch(f"/v1/schedules/{second}", json={"is_paused": True})
-        return submit(self, submission)
-
-    monkeypatch.setattr(JobService, "submit", pause_second)
+    path = f"/v1/schedules/{second}"
+    before_submission(monkeypatch, lambda _: api.submitter.patch(path, json={"is_paused": True}))
     api.services.control.run_once()
     assert get(api, second)["last_result"] is None
     assert len(list_jobs(api.services)) == 1

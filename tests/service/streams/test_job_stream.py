@@ -10,12 +10,12 @@ from service.reports.ingest import Stream, ingest
 from service.store.job_repository import JobRepository
 from service.store.models import Job
 from service.store.run_facts import RunFacts
+from tests.made_reports import make_step_line
 from tests.patience import wait_until
 from tests.service.api import Api
 from tests.service.control.rounds import run_until
 from tests.service.databases import on_sqlite
 from tests.service.reports.attempts import begin_next_attempt
-from tests.service.reports.steps import make_step_line
 from tests.service.streams.listening import list_ids, listen, parse, read_until
 
 

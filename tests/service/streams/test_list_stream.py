@@ -1,21 +1,17 @@
 """The stream of the list of jobs."""
 
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import update
 
 from service.access.principal import Role
 from service.app import create_services
 from service.retention.rules import RetentionRules
 from service.store.job_repository import JobRepository
-from service.store.models import Job
-from service.times import now
 from tests.service.api import Api, make_settings
 from tests.service.databases import on_postgresql, on_sqlite
 from tests.service.jobs.test_deletion import make_pace
-from tests.service.retention.test_retention import make_retention
+from tests.service.retention.test_retention import add_job, make_retention
 from tests.service.streams.listening import listen, parse, read_until
 
 
@@ -76,10 +72,7 @@ def test_nobody_gets_the_jobs_of_another_owner(api: Api) -> None:
 
 @on_sqlite
 def test_jobs_that_retention_removes_leave_the_list(api: Api) -> None:
-    job_id = api.submit()["id"]
-    with api.services.database.write() as session:
-        values = {"state": "SUCCEEDED", "finished_at": now() - timedelta(days=9)}
-        session.execute(update(Job).where(Job.id == job_id).values(values))
+    job_id = add_job(api, days_ago=9)
     with listen(api.viewer, "/v1/stream") as messages:
         read_until(messages, "reset")
         make_retention(api, RetentionRules(days=1)).run(make_pace())

@@ -142,17 +142,6 @@ def test_a_failed_delivery_is_tried_again_with_the_same_id(api: Api, receiver: R
     assert find_webhook(api, webhook["id"])["num_waiting"] == 0
 
 
-def test_a_delivery_is_given_up_after_a_day(api: Api, receiver: Receiver) -> None:
-    receiver.statuses = [503]
-    webhook = add_webhook(api, receiver.url)
-    cancel(api)
-    send(api)
-    with api.services.database.write() as session:
-        session.execute(update(Delivery).values(created_at=now() - timedelta(days=1), next_try_at=now()))
-    send(api)
-    assert find_webhook(api, webhook["id"])["num_waiting"] == 0
-
-
 def test_what_changes_while_the_service_restarts_is_sent(open_settings: Settings, receiver: Receiver) -> None:
     receiver.statuses = [500, 204]
     with serve_api(open_settings, runs_control_loop=False) as first:

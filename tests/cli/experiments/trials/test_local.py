@@ -10,8 +10,9 @@ from cli.experiments.trials.ended_run import read_curve
 from cli.experiments.trials.local import LocalRunner
 from cli.experiments.trials.runner import ExperimentStopped
 from dlrm.config import resolve
-from dlrm.record import EndReason, EvaluationReport, Outcome, RunDirectory, StepReport
+from dlrm.record import EndReason, Outcome, RunDirectory
 from tests.cli.experiments.sweep.sweeps import make_plan
+from tests.made_reports import make_evaluation, make_step
 
 
 @pytest.mark.parametrize(("num_samples", "expected"), [(7200.0, 720.0), (0.001, 0.0)])
@@ -35,30 +36,7 @@ def test_the_steps_of_attempts_that_were_stopped_count_too(
 
 
 def test_a_damaged_line_of_a_spool_is_left_out(tmp_path: Path) -> None:
-    reports = [
-        StepReport(
-            step=1,
-            num_steps=2,
-            num_samples=64,
-            loss=0.6,
-            dense_learning_rate=0.1,
-            table_learning_rate=0.1,
-            samples_per_second=1.0,
-        ),
-        *(
-            EvaluationReport(
-                step=step,
-                num_rows=9,
-                auc=auc,
-                log_loss=0.6,
-                normalized_entropy=0.9,
-                calibration=1.0,
-                constant_log_loss=0.7,
-                seconds=1.0,
-            )
-            for step, auc in ((1, 0.6), (2, 0.7))
-        ),
-    ]
+    reports = [make_step(1), make_evaluation(1, auc=0.6), make_evaluation(2, auc=0.7)]
     lines = [report.model_dump_json().encode() for report in reports]
     spool = RunDirectory(tmp_path).attempt(1).spool_file(0, "metrics")
     spool.parent.mkdir(parents=True)
