@@ -47,7 +47,6 @@ def _below_the_state_directory(monkeypatch: pytest.MonkeyPatch, state_directory:
     for name in ("DLRM_URL", "DLRM_API_KEY", "DLRM_STATE_DIRECTORY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(state_directory.parent)
-    monkeypatch.setattr("cli.commands.jobs.LOG_POLL_SECONDS", 0.05)
 
 
 @pytest.fixture
