@@ -109,7 +109,7 @@ def _read_on(read: Callable[..., LogPart], part: LogPart) -> Generator[str, None
 
 
 def _follow(moments: Iterator[int], read: Callable[..., LogPart], part: LogPart, attempt: int | None) -> Generator[str]:
-    """Yield the texts of `part` and of what follows it, in this log and those of later attempts, until the job ends.
+    """Yield the texts of `part` and of all that follows in its log and in logs of later attempts, until the job ends.
 
     moments: see `_watch`. attempt: number of the only attempt to follow; None for all.
     """
