@@ -145,7 +145,11 @@ def _fetch_with_bar(fetch: Callable[..., object], name: str) -> None:
         disable=not console.is_terminal,
     ) as bar:
         task = bar.add_task(name, total=None)
-        fetch(name, on_progress=lambda num_bytes, total: bar.update(task, completed=num_bytes, total=total))
+
+        def show(num_bytes: int, total: int | None) -> None:
+            bar.update(task, completed=num_bytes, total=total)
+
+        fetch(name, on_progress=show)
 
 
 @contextmanager

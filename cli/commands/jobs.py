@@ -14,6 +14,7 @@ from cli.local.console import console_on, print_heading, print_warnings
 from cli.local.errors import BadInputError
 from cli.render.job_tables import make_derived_table, make_events_table, make_job_table, make_jobs_table
 from cli.render.quality import print_comparison
+from cli.render.tables import print_items
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -62,12 +63,7 @@ def jobs(
         found = client.jobs(
             state=state, label=label, owner=owner, created_after=after, created_before=before, search=search
         )
-        newest = islice(found, limit)
-        if as_json:
-            for job in newest:
-                typer.echo(job.model_dump_json())
-        else:
-            console_on().print(make_jobs_table(newest))
+        print_items(islice(found, limit), make_jobs_table, as_json=as_json)
 
 
 def parse_time(text: str, option: str, now: datetime) -> datetime:

@@ -8,9 +8,10 @@ import typer
 
 from cli.commands.options import AsJson
 from cli.commands.service_access import connect
-from cli.local.console import console_on, say
+from cli.local.console import say
 from cli.local.errors import BadInputError
 from cli.render.job_tables import make_keys_table
+from cli.render.tables import print_items, print_made
 from service.client import RoleName
 
 keys = typer.Typer(
@@ -51,11 +52,7 @@ def list_keys(
     with connect() as client:
         every = client.keys()
         listed = (key for key in every if include_revoked or key.revoked_at is None)
-        if as_json:
-            for key in listed:
-                typer.echo(key.model_dump_json(exclude={"key"}))
-        else:
-            console_on().print(make_keys_table(listed))
+        print_items(listed, make_keys_table, as_json=as_json, secret="key")
 
 
 @keys.command()
@@ -82,12 +79,8 @@ def create(
     """
     with connect() as client:
         key = client.create_key(name, role, owner=owner, expires_in_days=expires_in_days)
-    if as_json:
-        typer.echo(key.model_dump_json())
-        return
     end = f"expires {key.expires_at:%Y-%m-%d %H:%M} UTC" if key.expires_at else "never expires"
-    say(f"{key.id}: {key.role} of owner {key.owner}, {end}; this is its secret, shown only now:")
-    typer.echo(key.key)
+    print_made(key, f"{key.id}: {key.role} of owner {key.owner}, {end}", key.key, as_json=as_json)
 
 
 @keys.command()
