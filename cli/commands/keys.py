@@ -1,15 +1,13 @@
 """Commands `dlrm keys list`, `create` and `revoke`, and `dlrm login-link`: who may use the service."""
 
 import json
-import re
 from typing import Annotated
 
 import typer
 
-from cli.commands.options import AsJson
+from cli.commands.options import AsJson, make_id_argument
 from cli.commands.service_access import connect
 from cli.local.console import say
-from cli.local.errors import BadInputError
 from cli.render.job_tables import make_keys_table
 from cli.render.tables import print_items, print_made
 from service.client import RoleName
@@ -26,13 +24,6 @@ keys = typer.Typer(
     saved.
     """,
 )
-
-
-def _check_key_id(key_id: str) -> str:
-    """Check that the id can be part of a URL, and return it. Raises BadInputError if it cannot."""
-    if not re.fullmatch(r"[\w-]+", key_id, re.ASCII) or key_id.startswith("dlrm_"):
-        raise BadInputError("KEY_ID: this is not the id of a key (valid: key_01J…, as listed by `dlrm keys list`)")
-    return key_id
 
 
 @keys.command("list")
@@ -84,17 +75,7 @@ def create(
 
 
 @keys.command()
-def revoke(
-    key_id: Annotated[
-        str,
-        typer.Argument(
-            metavar="KEY_ID",
-            help="Id of the key, as listed by `dlrm keys list`.",
-            show_default=False,
-            callback=_check_key_id,
-        ),
-    ],
-) -> None:
+def revoke(key_id: Annotated[str, make_id_argument("key", "key_01J…", "dlrm keys list")]) -> None:
     """Revoke an API key: it is refused from now on, and its browsers are signed out.
 
     The key stays in `dlrm keys list --all`. Jobs that it submitted continue. The
