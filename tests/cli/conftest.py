@@ -1,3 +1,4 @@
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +19,16 @@ class Ended:
     code: int
     out: str
     err: str
+
+
+def command(*arguments: object) -> list[str]:
+    """Make the command line of a process that runs `dlrm`."""
+    return [sys.executable, "-m", "cli", *map(str, arguments)]
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run `dlrm` in a process of its own, to its end."""
+    return subprocess.run(command(*arguments), capture_output=True, text=True, check=False)
 
 
 @pytest.fixture

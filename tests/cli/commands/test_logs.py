@@ -1,7 +1,6 @@
 """`dlrm logs` against a service: search, and following by its streams."""
 
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import pytest
 from sqlalchemy import update
 
 from service.store.models import Job
-from tests.cli.conftest import Ended
+from tests.cli.conftest import Ended, command
 from tests.patience import wait_until
 from tests.service.api import Api
 from tests.service.control.rounds import run_until
@@ -51,7 +50,7 @@ def start() -> Iterator[Callable[..., "subprocess.Popen[bytes]"]]:
 
     def start(out: Path, *arguments: str) -> "subprocess.Popen[bytes]":
         with out.open("wb") as stdout:
-            started.append(subprocess.Popen([sys.executable, "-m", "cli", *arguments], stdout=stdout))
+            started.append(subprocess.Popen(command(*arguments), stdout=stdout))
         return started[-1]
 
     yield start

@@ -13,8 +13,8 @@ from dlrm.config import JobConfig, resolve
 from dlrm.record import RunDirectory
 from hostinfo.node_place import NodePlace
 from tests.bucket.server import Bucket
-from tests.cli.commands.test_train import command, run, write_job
-from tests.cli.conftest import Ended
+from tests.cli.commands.test_train import write_job
+from tests.cli.conftest import Ended, command, run
 from tests.e2e.launching import find_free_port
 
 TWO = {"nodes": 2, "workers_per_node": 1}

@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,21 +11,13 @@ from pyarrow import parquet
 
 from dlrm.config import JobConfig, resolve
 from dlrm.record import RunDirectory
-from tests.cli.conftest import Ended
+from tests.cli.conftest import Ended, command, run
 from tests.dlrm.exported_model.conftest import Made, csv_rows, made_of_csv, write_csv
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     return made_of_csv(tmp_path_factory.mktemp("made"))
-
-
-def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "cli", *map(str, arguments)]
-
-
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*arguments), capture_output=True, text=True, check=False)
 
 
 def test_scores_are_lines_on_stdout_and_nothing_else_is(made: Made) -> None:

@@ -11,8 +11,8 @@ import pytest
 from dlrm.config import DataConfig, ModelConfig, parse_job, resolve
 from dlrm.record import EndReason, Outcome, RunDirectory
 from tests.bucket.server import Bucket
-from tests.cli.commands.test_train import DOCUMENT, run, write_job
-from tests.cli.conftest import Ended
+from tests.cli.commands.test_train import DOCUMENT, write_job
+from tests.cli.conftest import Ended, run
 from tests.dlrm.run_store.runs import RUN, make_run, write_checkpoint
 
 Command = Callable[..., Ended]

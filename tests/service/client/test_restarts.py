@@ -12,7 +12,6 @@ import pytest
 from cli.demo.service_process import run_service
 from service.client import Client, Job, JobDetails
 from service.ids import new_id
-from tests.patience import wait_until
 from tests.service.api import write_fake_python
 from tests.service.databases import lend_database, on_sqlite
 
@@ -73,16 +72,11 @@ def test_a_followed_job_that_restarts_goes_back_to_its_checkpoint_and_on_to_its_
     assert Path(checkpoint.path).is_dir()
 
 
-def make_command(client: Client, *arguments: str) -> tuple[list[str], dict[str, str]]:
-    """Make a command against the service of `client`, and its environment."""
-    key = client.create_key(new_id("key"), "admin").key or ""
-    environment = {**os.environ, "DLRM_URL": client.url, "DLRM_API_KEY": key, "COLUMNS": "200"}
-    return [sys.executable, "-m", "cli", *arguments], environment
-
-
 def run_dlrm(client: Client, *arguments: str) -> str:
     """Run a command against the service of `client`, and return what it prints."""
-    command, environment = make_command(client, *arguments)
+    key = client.create_key(new_id("key"), "admin").key or ""
+    environment = {**os.environ, "DLRM_URL": client.url, "DLRM_API_KEY": key, "COLUMNS": "200"}
+    command = [sys.executable, "-m", "cli", *arguments]
     return subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=60).stdout
 
 
@@ -93,21 +87,6 @@ def test_the_command_shows_the_last_checkpoint_and_the_log_of_one_attempt(client
     assert run_dlrm(client, "logs", job.id, "--follow", "--attempt", "1").count("rank 0 says grüezi") == 1
     last = next(client.checkpoints(job.id))
     assert f"last checkpoint  step 5, {last.time:%H:%M:%S}, 1 byte" in run_dlrm(client, "show", job.id)
-
-
-@pytest.mark.slow
-def test_the_command_follows_the_log_from_one_attempt_to_the_next(client: Client, tmp_path: Path) -> None:
-    job = submit(client, "crash_once_when_told")
-    follow_until(client, job.id, "RUNNING")
-    command, environment = make_command(client, "logs", job.id, "--follow", "--tail", "100")
-    log = tmp_path / "log"
-    with log.open("wb") as out:
-        process = subprocess.Popen(command, env=environment, stdout=out)
-    wait_until(log.read_bytes, process)
-    Path(client.job(job.id).run_directory or "", "go-on").touch()
-    assert process.wait() == 0
-    assert log.read_text() == "rank 0 says grüezi\n" * 2
-    assert client.job(job.id).state == "SUCCEEDED"
 
 
 @pytest.mark.slow
