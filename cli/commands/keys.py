@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from cli.commands.options import AsJson, make_id_argument
-from cli.commands.service_access import connect
+from cli.commands.service_access import carry_out, connect
 from cli.local.console import say
 from cli.render.job_tables import make_keys_table
 from cli.render.tables import print_items, print_made
@@ -83,9 +83,7 @@ def revoke(key_id: Annotated[str, make_id_argument("key", "key_01J…", "dlrm ke
 
         dlrm keys revoke key_01J…
     """
-    with connect() as client:
-        client.revoke_key(key_id)
-    typer.echo(f"{key_id} revoked")
+    carry_out(lambda client: client.revoke_key(key_id), f"{key_id} revoked")
 
 
 def login_link(

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from cli.commands.options import AsJson, Document, SetOption, make_id_argument
-from cli.commands.service_access import connect
+from cli.commands.service_access import carry_out, connect
 from cli.local.documents import read_document
 from cli.local.set_option import apply_settings, parse_settings
 from cli.render.schedule_table import make_schedule_table, make_schedules_table
@@ -81,9 +81,7 @@ def pause(schedule_id: ScheduleId) -> None:
 
     dlrm schedules pause sch_01J…
     """
-    with connect() as client:
-        client.change_schedule(schedule_id, is_paused=True)
-    typer.echo(f"{schedule_id} paused")
+    carry_out(lambda client: client.change_schedule(schedule_id, is_paused=True), f"{schedule_id} paused")
 
 
 @schedules.command()
@@ -103,9 +101,7 @@ def run(schedule_id: ScheduleId) -> None:
 
     dlrm schedules run sch_01J…
     """
-    with connect() as client:
-        client.run_schedule(schedule_id)
-    typer.echo(f"{schedule_id} is due")
+    carry_out(lambda client: client.run_schedule(schedule_id), f"{schedule_id} is due")
 
 
 @schedules.command()
@@ -114,6 +110,4 @@ def delete(schedule_id: ScheduleId) -> None:
 
     dlrm schedules delete sch_01J…
     """
-    with connect() as client:
-        client.delete_schedule(schedule_id)
-    typer.echo(f"{schedule_id} deleted")
+    carry_out(lambda client: client.delete_schedule(schedule_id), f"{schedule_id} deleted")

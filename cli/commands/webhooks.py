@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from cli.commands.options import AsJson, make_id_argument, parse_labels
-from cli.commands.service_access import connect
+from cli.commands.service_access import carry_out, connect
 from cli.render.tables import print_items, print_made
 from cli.render.webhook_table import make_webhooks_table
 
@@ -69,9 +69,7 @@ def delete(webhook_id: WebhookId) -> None:
 
     dlrm webhooks delete whk_01J…
     """
-    with connect() as client:
-        client.delete_webhook(webhook_id)
-    typer.echo(f"{webhook_id} deleted")
+    carry_out(lambda client: client.delete_webhook(webhook_id), f"{webhook_id} deleted")
 
 
 @webhooks.command()
@@ -80,6 +78,4 @@ def test(webhook_id: WebhookId) -> None:
 
     dlrm webhooks test whk_01J…
     """
-    with connect() as client:
-        client.test_webhook(webhook_id)
-    typer.echo(f"{webhook_id} gets a test")
+    carry_out(lambda client: client.test_webhook(webhook_id), f"{webhook_id} gets a test")
