@@ -21,6 +21,10 @@ class Ended:
     err: str
 
 
+Command = Callable[..., Ended]
+"""Function that runs `dlrm` in the process of the tests, with these arguments."""
+
+
 def command(*arguments: object) -> list[str]:
     """Make the command line of a process that runs `dlrm`."""
     return [sys.executable, "-m", "cli", *map(str, arguments)]
@@ -32,7 +36,7 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture
-def dlrm(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
+def dlrm(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
     """Runs the command line in this process."""
 
     monkeypatch.setenv("COLUMNS", "160")

@@ -4,7 +4,6 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from cli.local.errors import CommandError
 from cli.local.run_store import fetch_model
 from service.client import Artifact
 from tests.bucket.server import Bucket
-from tests.cli.conftest import Ended
+from tests.cli.conftest import Command
 from tests.service.api import Api
 from tests.service.databases import on_sqlite
 from tests.service.files.runs import MODEL_FILES, fill_run, make_manifest
@@ -25,7 +24,6 @@ from tests.service.jobs.test_checkpoints_api import save_checkpoint
 from tests.service.raw import get_key
 
 pytestmark = on_sqlite
-Command = Callable[..., Ended]
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import update
 
 from service.store.models import Job
-from tests.cli.conftest import Ended, command
+from tests.cli.conftest import Command, command
 from tests.patience import wait_until
 from tests.service.api import Api
 from tests.service.control.rounds import run_until
@@ -18,7 +18,6 @@ from tests.service.raw import get_key
 from tests.service.reports.attempts import begin_next_attempt
 
 pytestmark = on_sqlite
-Command = Callable[..., Ended]
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from pyarrow import parquet
 
 from dlrm.config import JobConfig, resolve
 from dlrm.record import RunDirectory
-from tests.cli.conftest import Ended, command, run
+from tests.cli.conftest import Command, command, run
 from tests.dlrm.exported_model.conftest import Made, csv_rows, made_of_csv, write_csv
 
 
@@ -123,7 +122,7 @@ def test_evaluate_takes_files_of_another_format(made: Made, tmp_path: Path) -> N
     ],
 )
 def test_what_cannot_be_scored_or_exported_is_said_at_once(
-    dlrm: Callable[..., Ended], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
+    dlrm: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
 ) -> None:
     (tmp_path / "model").mkdir()
     run = RunDirectory(tmp_path / "run")

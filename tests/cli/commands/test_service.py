@@ -5,7 +5,7 @@ import os
 import pty
 import sqlite3
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,11 +18,10 @@ from cli.demo.service_process import run_service
 from cli.experiments.trials.results import read_results
 from cli.render.job_tables import format_time_since
 from service.client import Client
-from tests.cli.conftest import Ended, command, run
+from tests.cli.conftest import Command, command, run
 from tests.patience import wait_until
 from tests.service.jobs.test_checkpoints_api import save_checkpoint
 
-Command = Callable[..., Ended]
 SETTINGS = {"DLRM_TRAINER_PYTHON": "/bin/false", "DLRM_NUM_CORES": "2", "DLRM_RECONCILE_INTERVAL_SECONDS": "0.2"}
 DOCUMENT: dict[str, Any] = {
     "name": "first",
