@@ -13,8 +13,9 @@ from cli.commands.compare import compare
 from cli.commands.download import download
 from cli.commands.inspect import data
 from cli.commands.job_control import cancel, delete, edit, hold, pause, release, restart
-from cli.commands.jobs import jobs, logs, show
+from cli.commands.jobs import jobs, show
 from cli.commands.keys import keys, login_link
+from cli.commands.logs import logs
 from cli.commands.plan import plan
 from cli.commands.prepare import prepare
 from cli.commands.report import report

@@ -1,8 +1,9 @@
 """Command `dlrm download`: what a job of the service has left, to this machine."""
 
 import json
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -25,32 +26,34 @@ from cli.local.run_store import fetch_model
 from cli.render.job_tables import make_artifacts_table
 from dlrm.config.patterns import is_remote
 from service.client import Artifact, DownloadError
-from service.client.download import OnProgress
 from service.client.patience import DEFAULT_PATIENCE_SECONDS
 
 MODEL = "model"
 
 
+What = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="WHAT",
+        help="Names or kinds, as --list shows them.",
+        show_default="model",
+        autocompletion=complete_artifacts,
+    ),
+]
+To = Annotated[Path | None, typer.Option(help="Directory to download to.", show_default="one named like the job")]
+PatienceSeconds = Annotated[
+    float, typer.Option("--patience", min=0.0, help="Seconds to wait for a service that is away.")
+]
+
+
 def download(
     job_id: JobId,
-    what: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="WHAT",
-            help="Names or kinds, as --list shows them.",
-            show_default="model",
-            autocompletion=complete_artifacts,
-        ),
-    ] = None,
-    to: Annotated[
-        Path | None, typer.Option(help="Directory to download to.", show_default="one named like the job")
-    ] = None,
+    what: What = None,
+    to: To = None,
     lists: Annotated[bool, typer.Option("--list", help="Only list what there is.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace what is there already.")] = False,
     as_json: LineOfJson = False,
-    patience_seconds: Annotated[
-        float, typer.Option("--patience", min=0.0, help="Seconds to wait for a service that is away.")
-    ] = DEFAULT_PATIENCE_SECONDS,
+    patience_seconds: PatienceSeconds = DEFAULT_PATIENCE_SECONDS,
 ) -> None:
     """Download what a job has left: its model, or checkpoints, logs, profiles, scores.
 
@@ -70,30 +73,21 @@ def download(
         dlrm download job_01J… --list
     """
     directory = to or Path(job_id)
+    paths: dict[str, str] = {}
     with connect(MAX_WAIT_SECONDS) as client:
         artifacts = list(client.artifacts(job_id))
         if lists:
             _list(artifacts, as_json=as_json)
             return
         places = choose_names(artifacts, what or [MODEL], job_id)
-        existing = [path for name in places if (path := directory / name).exists() and not force]
-        if existing:
-            raise BadInputError(*(f"{path} exists already (valid: --force, to replace it)" for path in existing))
         patience = make_patience(patience_seconds)
-
-        def fetch(name: str, on_progress: OnProgress) -> None:
-            client.download(job_id, name, directory, overwrite=force, on_progress=on_progress, patience=patience)
-
-        for name, place in places.items():
-            with _translate_errors(directory):
-                if place is None:
-                    _fetch_with_bar(name, fetch)
-                else:
-                    fetch_model(place, directory / name)
+        fetch = partial(client.download, job_id, to=directory, overwrite=force, patience=patience)
+        for name, path in _fetch_all(fetch, places, directory, overwrite=force):
+            paths[name] = str(path)
             if not as_json:
-                typer.echo(directory / name)
+                typer.echo(path)
     if as_json:
-        typer.echo(json.dumps({"job": job_id, "paths": {name: str(directory / name) for name in places}}))
+        typer.echo(json.dumps({"job": job_id, "paths": paths}))
 
 
 def choose_names(artifacts: Sequence[Artifact], what: Sequence[str], job_id: str) -> dict[str, str | None]:
@@ -116,8 +110,29 @@ def choose_names(artifacts: Sequence[Artifact], what: Sequence[str], job_id: str
     return names
 
 
-def _fetch_with_bar(name: str, fetch: Callable[[str, OnProgress], None]) -> None:
-    """Download an artifact with a progress bar. fetch: downloads the artifact of a name."""
+def _fetch_all(
+    fetch: Callable[..., object], places: Mapping[str, str | None], directory: Path, *, overwrite: bool
+) -> Iterator[tuple[str, Path]]:
+    """Download artifacts to a directory, and yield the name and the path of each once it is there.
+
+    fetch: downloads the artifact of a name from the service. places: see `choose_names`. Raises BadInputError if one
+    is there already, and CommandError.
+    """
+    paths = {name: directory / name for name in places}
+    existing = [path for path in paths.values() if not overwrite and path.exists()]
+    if existing:
+        raise BadInputError(*(f"{path} exists already (valid: --force, to replace it)" for path in existing))
+    for name, place in places.items():
+        with _translate_errors(directory):
+            if place is None:
+                _fetch_with_bar(fetch, name)
+            else:
+                fetch_model(place, paths[name])
+        yield name, paths[name]
+
+
+def _fetch_with_bar(fetch: Callable[..., object], name: str) -> None:
+    """Download an artifact with a progress bar."""
     console = console_on(stderr=True)
     with Progress(
         TextColumn("{task.description}", markup=False),
@@ -130,7 +145,11 @@ def _fetch_with_bar(name: str, fetch: Callable[[str, OnProgress], None]) -> None
         disable=not console.is_terminal,
     ) as bar:
         task = bar.add_task(name, total=None)
-        fetch(name, lambda num_bytes, total: bar.update(task, completed=num_bytes, total=total))
+
+        def show(num_bytes: int, total: int | None) -> None:
+            bar.update(task, completed=num_bytes, total=total)
+
+        fetch(name, on_progress=show)
 
 
 @contextmanager

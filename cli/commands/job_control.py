@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from cli.commands.options import JobId, JobIds, parse_labels
-from cli.commands.service_access import connect
+from cli.commands.service_access import carry_out, connect
 from cli.local.console import console_on, say
 from cli.local.errors import BadInputError, CommandError
 from cli.render.job_tables import make_losses_table
@@ -46,9 +46,7 @@ def hold(job_id: JobId) -> None:
 
     dlrm hold job_01J…
     """
-    with connect() as client:
-        job = client.hold(job_id)
-    typer.echo(f"{job.id} held")
+    carry_out(lambda client: client.hold(job_id), f"{job_id} held")
 
 
 def release(job_id: JobId) -> None:
@@ -56,9 +54,7 @@ def release(job_id: JobId) -> None:
 
     dlrm release job_01J…
     """
-    with connect() as client:
-        job = client.release(job_id)
-    typer.echo(f"{job.id} released")
+    carry_out(lambda client: client.release(job_id), f"{job_id} released")
 
 
 def edit(

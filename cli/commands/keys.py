@@ -1,16 +1,15 @@
 """Commands `dlrm keys list`, `create` and `revoke`, and `dlrm login-link`: who may use the service."""
 
 import json
-import re
 from typing import Annotated
 
 import typer
 
-from cli.commands.options import AsJson
-from cli.commands.service_access import connect
-from cli.local.console import console_on, say
-from cli.local.errors import BadInputError
+from cli.commands.options import AsJson, make_id_argument
+from cli.commands.service_access import carry_out, connect
+from cli.local.console import say
 from cli.render.job_tables import make_keys_table
+from cli.render.tables import print_items, print_made
 from service.client import RoleName
 
 keys = typer.Typer(
@@ -25,13 +24,6 @@ keys = typer.Typer(
     saved.
     """,
 )
-
-
-def _check_key_id(key_id: str) -> str:
-    """Check that the id can be part of a URL, and return it. Raises BadInputError if it cannot."""
-    if not re.fullmatch(r"[\w-]+", key_id, re.ASCII) or key_id.startswith("dlrm_"):
-        raise BadInputError("KEY_ID: this is not the id of a key (valid: key_01J…, as listed by `dlrm keys list`)")
-    return key_id
 
 
 @keys.command("list")
@@ -51,11 +43,7 @@ def list_keys(
     with connect() as client:
         every = client.keys()
         listed = (key for key in every if include_revoked or key.revoked_at is None)
-        if as_json:
-            for key in listed:
-                typer.echo(key.model_dump_json(exclude={"key"}))
-        else:
-            console_on().print(make_keys_table(listed))
+        print_items(listed, make_keys_table, as_json=as_json, secret="key")
 
 
 @keys.command()
@@ -82,26 +70,12 @@ def create(
     """
     with connect() as client:
         key = client.create_key(name, role, owner=owner, expires_in_days=expires_in_days)
-    if as_json:
-        typer.echo(key.model_dump_json())
-        return
     end = f"expires {key.expires_at:%Y-%m-%d %H:%M} UTC" if key.expires_at else "never expires"
-    say(f"{key.id}: {key.role} of owner {key.owner}, {end}; this is its secret, shown only now:")
-    typer.echo(key.key)
+    print_made(key, f"{key.id}: {key.role} of owner {key.owner}, {end}", key.key, as_json=as_json)
 
 
 @keys.command()
-def revoke(
-    key_id: Annotated[
-        str,
-        typer.Argument(
-            metavar="KEY_ID",
-            help="Id of the key, as listed by `dlrm keys list`.",
-            show_default=False,
-            callback=_check_key_id,
-        ),
-    ],
-) -> None:
+def revoke(key_id: Annotated[str, make_id_argument("key", "key_01J…", "dlrm keys list")]) -> None:
     """Revoke an API key: it is refused from now on, and its browsers are signed out.
 
     The key stays in `dlrm keys list --all`. Jobs that it submitted continue. The
@@ -109,9 +83,7 @@ def revoke(
 
         dlrm keys revoke key_01J…
     """
-    with connect() as client:
-        client.revoke_key(key_id)
-    typer.echo(f"{key_id} revoked")
+    carry_out(lambda client: client.revoke_key(key_id), f"{key_id} revoked")
 
 
 def login_link(

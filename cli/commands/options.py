@@ -24,8 +24,10 @@ JOB_ID = re.compile(r"job_\w+", re.ASCII)
 
 def _check_id(given: str, kind: str, example: str, command: str) -> str:
     """Check that the id can be part of a URL, and return it. Raises BadInputError if it cannot."""
-    if not re.fullmatch(r"[\w-]+", given, re.ASCII):
-        message = f"{given!r} is not the id of a {kind} (valid: {example}, as listed by `{command}`)"
+    if not re.fullmatch(r"[\w-]+", given, re.ASCII) or given.startswith("dlrm_"):
+        # What is given in place of the id of a key may be its secret.
+        shown = "this" if kind == "key" else repr(given)
+        message = f"{shown} is not the id of a {kind} (valid: {example}, as listed by `{command}`)"
         raise BadInputError(f"{kind.upper()}_ID: {message}")
     return given
 

@@ -5,11 +5,11 @@ from typing import Annotated
 import typer
 
 from cli.commands.options import AsJson, Document, SetOption, make_id_argument
-from cli.commands.service_access import connect
-from cli.local.console import console_on
+from cli.commands.service_access import carry_out, connect
 from cli.local.documents import read_document
 from cli.local.set_option import apply_settings, parse_settings
 from cli.render.schedule_table import make_schedule_table, make_schedules_table
+from cli.render.tables import print_items
 
 schedules = typer.Typer(
     no_args_is_help=True,
@@ -62,12 +62,7 @@ def list_schedules(as_json: AsJson = False) -> None:
         dlrm schedules list
     """
     with connect() as client:
-        found = list(client.schedules())
-    if as_json:
-        for one in found:
-            typer.echo(one.model_dump_json())
-    else:
-        console_on().print(make_schedules_table(found))
+        print_items(client.schedules(), make_schedules_table, as_json=as_json)
 
 
 @schedules.command()
@@ -77,11 +72,7 @@ def show(schedule_id: ScheduleId, as_json: AsJson = False) -> None:
     dlrm schedules show sch_01J…
     """
     with connect() as client:
-        found = client.schedule(schedule_id)
-    if as_json:
-        typer.echo(found.model_dump_json())
-    else:
-        console_on().print(make_schedule_table(found))
+        print_items([client.schedule(schedule_id)], lambda found: make_schedule_table(*found), as_json=as_json)
 
 
 @schedules.command()
@@ -90,9 +81,7 @@ def pause(schedule_id: ScheduleId) -> None:
 
     dlrm schedules pause sch_01J…
     """
-    with connect() as client:
-        client.change_schedule(schedule_id, is_paused=True)
-    typer.echo(f"{schedule_id} paused")
+    carry_out(lambda client: client.change_schedule(schedule_id, is_paused=True), f"{schedule_id} paused")
 
 
 @schedules.command()
@@ -112,9 +101,7 @@ def run(schedule_id: ScheduleId) -> None:
 
     dlrm schedules run sch_01J…
     """
-    with connect() as client:
-        client.run_schedule(schedule_id)
-    typer.echo(f"{schedule_id} is due")
+    carry_out(lambda client: client.run_schedule(schedule_id), f"{schedule_id} is due")
 
 
 @schedules.command()
@@ -123,6 +110,4 @@ def delete(schedule_id: ScheduleId) -> None:
 
     dlrm schedules delete sch_01J…
     """
-    with connect() as client:
-        client.delete_schedule(schedule_id)
-    typer.echo(f"{schedule_id} deleted")
+    carry_out(lambda client: client.delete_schedule(schedule_id), f"{schedule_id} deleted")

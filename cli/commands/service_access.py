@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import typer
+
 from cli.local.console import escape_unprintable, format_duration, say
 from service.client import Client, Patience, ServiceAwayError
 
@@ -15,6 +17,13 @@ def connect(timeout_seconds: float = MAX_WAIT_SECONDS, url: str | None = None) -
     timeout_seconds: longest time that a request waits for an answer. url: of the service; None if it is to be found.
     """
     return Client(url, timeout_seconds=timeout_seconds, on_silence=_say_silence)
+
+
+def carry_out(request: Callable[[Client], object], done: str) -> None:
+    """Send a request to the service, and then print what was done."""
+    with connect() as client:
+        request(client)
+    typer.echo(done)
 
 
 def _say_silence(url: str, seconds_left: float) -> None:

@@ -120,12 +120,7 @@ def _describe_fault(fault: FieldError, beside: Mapping[str, str]) -> str:
     )
 
 
-def follow_to_end(
-    client: Client,
-    job_id: str,
-    poll_seconds: float = 1.0,
-    patience_seconds: float = DEFAULT_PATIENCE_SECONDS,
-) -> JobDetails:
+def follow_to_end(client: Client, job_id: str, *, patience_seconds: float = DEFAULT_PATIENCE_SECONDS) -> JobDetails:
     """Show a job's progress on stderr until it has ended, and return its final state.
 
     Raises ServiceAwayError if the service is away for longer than `patience_seconds`.
@@ -133,7 +128,7 @@ def follow_to_end(
     with ProgressLine() as line:
         patience = make_patience(patience_seconds, line.print_line)
         details = patience.call(lambda: client.job(job_id))
-        for details in client.follow(job_id, poll_seconds, patience):
+        for details in client.follow(job_id, patience=patience):
             is_running = details.state == "RUNNING" and details.progress.phase
             label = str(details.progress.phase) if is_running else details.state.lower()
             line.show(label, details.progress, has_ended=details.has_ended)

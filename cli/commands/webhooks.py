@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 from cli.commands.options import AsJson, make_id_argument, parse_labels
-from cli.commands.service_access import connect
-from cli.local.console import console_on, say
+from cli.commands.service_access import carry_out, connect
+from cli.render.tables import print_items, print_made
 from cli.render.webhook_table import make_webhooks_table
 
 webhooks = typer.Typer(
@@ -31,12 +31,7 @@ def list_webhooks(as_json: AsJson = False) -> None:
         dlrm webhooks list
     """
     with connect() as client:
-        found = list(client.webhooks())
-    if as_json:
-        for webhook in found:
-            typer.echo(webhook.model_dump_json(exclude={"secret"}))
-    else:
-        console_on().print(make_webhooks_table(found))
+        print_items(client.webhooks(), make_webhooks_table, as_json=as_json, secret="secret")
 
 
 @webhooks.command()
@@ -65,11 +60,7 @@ def create(
     """
     with connect() as client:
         webhook = client.create_webhook(url, states=states, labels=parse_labels(labels), owner=owner)
-    if as_json:
-        typer.echo(webhook.model_dump_json())
-        return
-    say(f"{webhook.id}: {', '.join(webhook.states)}; this is its secret, shown only now:")
-    typer.echo(webhook.secret)
+    print_made(webhook, f"{webhook.id}: {', '.join(webhook.states)}", webhook.secret, as_json=as_json)
 
 
 @webhooks.command()
@@ -78,9 +69,7 @@ def delete(webhook_id: WebhookId) -> None:
 
     dlrm webhooks delete whk_01J…
     """
-    with connect() as client:
-        client.delete_webhook(webhook_id)
-    typer.echo(f"{webhook_id} deleted")
+    carry_out(lambda client: client.delete_webhook(webhook_id), f"{webhook_id} deleted")
 
 
 @webhooks.command()
@@ -89,6 +78,4 @@ def test(webhook_id: WebhookId) -> None:
 
     dlrm webhooks test whk_01J…
     """
-    with connect() as client:
-        client.test_webhook(webhook_id)
-    typer.echo(f"{webhook_id} gets a test")
+    carry_out(lambda client: client.test_webhook(webhook_id), f"{webhook_id} gets a test")

@@ -66,7 +66,7 @@ def _run(console: Console, document: dict[str, Any], state_directory: Path, data
         print_line(console, f"submitted {submitted.id} to {client.url}")
         try:
             console.print(make_derived_table(client.job(submitted.id).derived))
-            job = follow_to_end(client, submitted.id, POLL_SECONDS)
+            job = follow_to_end(client, submitted.id)
         except BaseException:
             _cancel(client, submitted.id)
             raise

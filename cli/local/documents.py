@@ -41,7 +41,7 @@ def parse_with_settings(
 ) -> tuple[dict[str, Any], JobSpec]:
     """Apply the arguments of `--set` to a job document, and return it as a document and as a validated JobSpec.
 
-    source: what error messages name where the fault is not in a setting. Raises BadInputError.
+    source: what error messages name if the fault is not in a setting. Raises BadInputError.
     """
     parsed = parse_settings(settings)
     changed = apply_settings(document, parsed)

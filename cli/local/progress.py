@@ -11,7 +11,7 @@ from cli.local.console import escape_unprintable, format_duration, format_number
 from service.client import Progress
 
 NUM_PLAIN_LINES = 10
-"""Number of progress lines during training where stderr is not a terminal, in addition to one line per phase."""
+"""Number of progress lines during training if stderr is not a terminal, in addition to one line per phase."""
 BEFORE_STEPS = ("starting", "preparing", "loading", "building")
 """Names of the phases before the first step: their messages say how far they are."""
 PREPARING = "preparing"

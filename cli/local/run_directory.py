@@ -87,7 +87,7 @@ def create_run(
 
     run_directory: must not exist yet; None for runs/NAME-TIME. settings: arguments of `--set`. place: of this machine
     among several that run the job; None if it is the only one. run_store: value of --run-store. remedy: what helps
-    where the directory cannot be written. Raises CommandError.
+    if the directory cannot be written. Raises CommandError.
     """
     spec = read_absolute_job(job, settings)
     check_job(spec, job, place)

@@ -47,7 +47,7 @@ class SpoolProgress:
         """Start to read the reports of an attempt.
 
         on_line: called with each line that the user should see, when it is read; of warnings of the same kind only the
-        first MAX_WARNINGS. num_steps: steps of the whole run, where a checkpoint of an earlier attempt is known.
+        first MAX_WARNINGS. num_steps: steps of the whole run, if a checkpoint of an earlier attempt is known.
         """
         self._readers = [SpoolReader(attempt.spool_file(0, stream)) for stream in ("events", "metrics")]
         self._progress = Progress(phase="starting")

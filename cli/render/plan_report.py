@@ -309,7 +309,7 @@ def _describe_assumptions(plan: Plan) -> str:
 
 
 def _describe_fixed_costs(result: Mapping[str, Any]) -> list[str]:
-    """Describe what the estimate leaves out where steps are short; empty if they are long enough to hide it."""
+    """Describe what the estimate leaves out if steps are short; empty if they are long enough to hide it."""
     seconds, num_steps = result["training_seconds"], result["num_steps"]
     mean = seconds / num_steps if seconds is not None and num_steps else result["plan"]["step"]["seconds"]
     if mean >= SHORT_STEP_SECONDS:

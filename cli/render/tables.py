@@ -1,15 +1,18 @@
 """Forms of the tables that commands print."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, TypeVar
 
 import typer
+from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cli.local.console import console_on, escape_unprintable
+from cli.local.console import console_on, escape_unprintable, say
+
+Item = TypeVar("Item", bound=BaseModel)
 
 
 def make_table(
@@ -52,6 +55,26 @@ def print_result(result: Mapping[str, Any], table: Table, *, as_json: bool) -> N
         typer.echo(json.dumps(result))
     else:
         console_on().print(table)
+
+
+def print_items(
+    items: Iterable[Item], make_table: Callable[[Iterable[Item]], Table], *, as_json: bool, secret: str | None = None
+) -> None:
+    """Print the items of a list to stdout, as a line of JSON each or as a table. secret: field that is left out."""
+    if as_json:
+        for item in items:
+            typer.echo(item.model_dump_json(exclude={secret} if secret else None))
+    else:
+        console_on().print(make_table(items))
+
+
+def print_made(made: BaseModel, description: str, secret: str | None, *, as_json: bool) -> None:
+    """Print what was made: its secret alone to stdout, or a line of JSON with it."""
+    if as_json:
+        typer.echo(made.model_dump_json())
+    else:
+        say(f"{description}; this is its secret, shown only now:")
+        typer.echo(secret)
 
 
 def cell(text: str) -> Text:

@@ -117,7 +117,8 @@ class RunFacts:
         """Measure how much the processes of the last attempt have logged: a number that grows with each new line."""
         if self.shares_files(job):
             directory = RunDirectory(Path(job.run_directory)).attempt(job.num_attempts)
-            logs = [directory.launch_log, *map(directory.rank_log, range(job.world_size))]
+            launch_logs = map(directory.find_launch_log, range(job.num_nodes))
+            logs = [*launch_logs, *map(directory.rank_log, range(job.world_size))]
             return sum(log.stat().st_size for log in logs if log.exists())
         with self._database.read() as session:
             return LogPartRepository(session).count_lines(job.id, job.num_attempts)

@@ -1,3 +1,4 @@
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,8 +21,22 @@ class Ended:
     err: str
 
 
+Command = Callable[..., Ended]
+"""Function that runs `dlrm` in the process of the tests, with these arguments."""
+
+
+def command(*arguments: object) -> list[str]:
+    """Make the command line of a process that runs `dlrm`."""
+    return [sys.executable, "-m", "cli", *map(str, arguments)]
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run `dlrm` in a process of its own, to its end."""
+    return subprocess.run(command(*arguments), capture_output=True, text=True, check=False)
+
+
 @pytest.fixture
-def dlrm(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
+def dlrm(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
     """Runs the command line in this process."""
 
     monkeypatch.setenv("COLUMNS", "160")

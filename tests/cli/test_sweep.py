@@ -5,7 +5,6 @@ import math
 import os
 import signal
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 
 from cli.experiments.trials.results import TrialResult, append_result, read_results
 from dlrm.record import EXIT_STOPPED
+from tests.cli.conftest import command, run
 from tests.cli.experiments.sweep.sweeps import make_end, make_plan, run_all
 from tests.patience import wait_until
 
@@ -68,14 +68,6 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "cli", "sweep", *map(str, arguments)]
-
-
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*arguments), capture_output=True, text=True, check=False)
-
-
 def compute_auc(labels: np.ndarray, logits: np.ndarray) -> float:
     """Compute the share of pairs of a click and another row that are in order; a tie is half a pair."""
     clicks, others = logits[labels == 1].astype(np.float64), logits[labels == 0].astype(np.float64)
@@ -96,7 +88,7 @@ def check_scores(output: Path, result: TrialResult) -> None:
 def test_every_trial_is_a_line_with_figures_and_scores_and_trained_once(directory: Path) -> None:
     sweep, output = directory / "sgd.toml", directory / "runs" / "sgd-sweep"
     sweep.write_text(SGD)
-    ended = run(sweep, "--json")
+    ended = run("sweep", sweep, "--json")
     assert ended.returncode == 0, ended.stderr
     done, diverged = read_results(output / "results.jsonl")
     assert (done.outcome, diverged.outcome, diverged.reason) == ("done", "diverged", "diverged")
@@ -126,7 +118,7 @@ def test_every_trial_is_a_line_with_figures_and_scores_and_trained_once(director
     assert [row["settings"] for row in rows] == [{"dense_optimizer.learning_rate": 0.3}]
     assert (rows[0]["num_diverged"], rows[0]["auc"]) == (1, metrics["auc"])
     before = (output / "results.jsonl").read_bytes()
-    again = run(sweep)
+    again = run("sweep", sweep)
     assert (again.returncode, "1 trial diverged" in again.stdout) == (0, True)
     assert max(map(len, again.stdout.split("results: ")[0].splitlines()[1:3])) <= 80
     assert (output / "results.jsonl").read_bytes() == before
@@ -139,7 +131,9 @@ def test_a_killed_and_then_interrupted_sweep_goes_on_where_it_was(directory: Pat
     sweep.write_text(CONFIRMED)
     (directory / "small.toml").write_text(JOB.replace("epochs = 1", "epochs = 12"))
     # A kill, after which the launch process of the first trial trains on: the same command waits for it.
-    sweeping = subprocess.Popen(command(sweep, "-o", output), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    sweeping = subprocess.Popen(
+        command("sweep", sweep, "-o", output), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     wait_until(lambda: any(output.glob("runs/*/attempt-1/spool/rank-0.metrics.jsonl")))
     sweeping.kill()
     sweeping.wait()
@@ -147,7 +141,7 @@ def test_a_killed_and_then_interrupted_sweep_goes_on_where_it_was(directory: Pat
     assert not (output / "results.jsonl").exists()
     # An interrupt, which stops the second trial after a checkpoint.
     sweeping = subprocess.Popen(
-        command(sweep, "-o", output), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        command("sweep", sweep, "-o", output), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
     wait_until(lambda: bool(read_results(output / "results.jsonl")))
     wait_until(lambda: any(path.name != killed for path in output.glob("runs/*") if path.is_dir()))
@@ -156,7 +150,7 @@ def test_a_killed_and_then_interrupted_sweep_goes_on_where_it_was(directory: Pat
     os.kill(sweeping.pid, signal.SIGINT)
     _, said = sweeping.communicate()
     assert (sweeping.returncode, "repeat the same command" in said) == (EXIT_STOPPED, True), said
-    ended = run(sweep, "-o", output, "--json")
+    ended = run("sweep", sweep, "-o", output, "--json")
     assert ended.returncode == 0, ended.stderr
 
     results = read_results(output / "results.jsonl")
@@ -183,9 +177,9 @@ def test_a_trial_that_failed_is_tried_again_with_the_memory_that_the_document_ha
     sweep.write_text('job = "small.toml"\n')
     job = directory / "small.toml"
     job.write_text(JOB + 'memory = "300MiB"\n')
-    assert run(sweep, "-o", output).returncode == 0
+    assert run("sweep", sweep, "-o", output).returncode == 0
     job.write_text(JOB + 'memory = "8GiB"\n')
-    assert run(sweep, "-o", output).returncode == 0
+    assert run("sweep", sweep, "-o", output).returncode == 0
     failed, done = read_results(output / "results.jsonl")
     assert (failed.outcome, failed.reason, done.outcome) == ("failed", "bad_input", "done")
     assert "do not fit" in failed.message
@@ -196,7 +190,9 @@ def test_a_trial_that_failed_is_tried_again_with_the_memory_that_the_document_ha
 def test_an_interrupt_at_the_end_of_a_trial_keeps_its_result_and_starts_no_other(directory: Path) -> None:
     sweep, output = directory / "adam.toml", directory / "results"
     sweep.write_text(CONFIRMED)
-    sweeping = subprocess.Popen(command(sweep, "-o", output), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    sweeping = subprocess.Popen(
+        command("sweep", sweep, "-o", output), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     wait_until(lambda: any(output.glob("runs/*/attempt-1/outcome.json")))
     os.kill(sweeping.pid, signal.SIGINT)
     assert sweeping.wait() == EXIT_STOPPED
@@ -212,7 +208,7 @@ def test_the_trial_that_has_prepared_the_rows_for_all_tells_no_cpu_seconds(direc
     synthetic = 'format = "synthetic"\nsynthetic = { num_rows = 20_000, num_ids = 50 }'
     (directory / "small.toml").write_text(JOB.replace(synthetic, data))
     (directory / "adam.toml").write_text('job = "small.toml"\nseeds = [0, 1]\n')
-    ended = run(directory / "adam.toml", "-o", directory / "results")
+    ended = run("sweep", directory / "adam.toml", "-o", directory / "results")
     assert ended.returncode == 0, ended.stderr
     first, second = read_results(directory / "results" / "results.jsonl")
     assert (first.cpu_seconds, (second.cpu_seconds or 0.0) > 0.0) == (None, True)
@@ -220,18 +216,18 @@ def test_the_trial_that_has_prepared_the_rows_for_all_tells_no_cpu_seconds(direc
 
 def test_the_trials_are_listed_without_training_any(directory: Path) -> None:
     (directory / "adam.toml").write_text(CONFIRMED)
-    listed = run(directory / "adam.toml", "--dry-run")
+    listed = run("sweep", directory / "adam.toml", "--dry-run")
     assert (listed.returncode, listed.stderr) == (0, "")
     assert listed.stdout.splitlines()[-1] == "3 trials, 3 left, 48,600 samples in all"
     assert "learning_rate 0.003, seed 0" in listed.stdout
     assert "seed 5, with chosen settings" in listed.stdout
     assert not (directory / "runs").exists()
-    entries = json.loads(run(directory / "adam.toml", "--dry-run", "--json").stdout)
+    entries = json.loads(run("sweep", directory / "adam.toml", "--dry-run", "--json").stdout)
     assert [entry["num_samples"] for entry in entries] == [16_200] * 3
 
 
 def test_the_example_is_valid_and_has_the_same_effort_for_every_method(directory: Path) -> None:
-    entries = json.loads(run(EXAMPLE, "--dry-run", "--json").stdout)
+    entries = json.loads(run("sweep", EXAMPLE, "--dry-run", "--json").stdout)
     counts = Counter((entry["method"], entry["compared"]["batch.global_size"]) for entry in entries)
     assert {*counts.values()} == {3 + 4}
     assert len(counts) == 2 * 2
@@ -240,7 +236,7 @@ def test_the_example_is_valid_and_has_the_same_effort_for_every_method(directory
 def test_the_data_are_checked_before_a_run_is_made(directory: Path) -> None:
     document = directory / "missing.toml"
     document.write_text('job = { data = { train = ["missing.tsv"] } }\n')
-    ended = run(document)
+    ended = run("sweep", document)
     assert (ended.returncode, "missing.tsv" in ended.stderr) == (2, True)
     assert not list(directory.glob("runs/*/runs/*/attempt-1"))
 

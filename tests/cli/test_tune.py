@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 from cli.local.documents import read_job
 from dlrm.config import parse_job
 from dlrm.record import EXIT_STOPPED
+from tests.cli.conftest import command, run
 from tests.patience import wait_until
 
 DOCUMENT = """
@@ -47,14 +47,6 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "small.toml"
     path.write_text(DOCUMENT)
     return path
-
-
-def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "cli", *map(str, arguments)]
-
-
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*arguments), capture_output=True, text=True, check=False)
 
 
 def read_trials(output: Path) -> list[dict[str, Any]]:

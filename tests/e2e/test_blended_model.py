@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from tests.cli.conftest import command
 from tests.e2e.raw_rows import data_of, write_rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # several commands, one after another
@@ -39,10 +39,6 @@ def job(tmp_path: Path) -> Path:
     path = tmp_path / "job.json"
     path.write_text(json.dumps(document))
     return path
-
-
-def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "cli", *map(str, arguments)]
 
 
 def run(*arguments: object) -> str:

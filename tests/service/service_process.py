@@ -86,6 +86,12 @@ class ServiceProcess:
         """Admin key; empty if another process has created it."""
         return json.loads(self._ready_file.read_text())["admin_key"] or ""
 
+    def stop(self) -> None:
+        """Stop the process as an operator does, and wait for its end."""
+        assert self._process is not None
+        self._process.terminate()
+        self._process.wait()
+
     def kill(self) -> None:
         """Kill the process as a power cut would, and nothing that it has started."""
         if self._process is not None:

@@ -71,7 +71,7 @@ def _make_course_section(courses: Sequence[TrainingCurve]) -> Section:
     suffixes = [_make_suffix(group[0]) for group in groups.values()]
     if len(set(suffixes)) < len(suffixes):
         suffixes = [f"-{number}" for number in range(1, len(groups) + 1)]
-    # A method has the same colour in all plots, also where another one has no result.
+    # A method has the same colour in all plots, also if another one has no result.
     colours = {method: number for number, method in enumerate(dict.fromkeys(course.cell.method for course in courses))}
     plots = [
         plot

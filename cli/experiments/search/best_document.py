@@ -43,7 +43,7 @@ def format_best_document(
     except (KeyError, IndexError, ValueError, TOMLKitError):
         edited = ""
     comment = "".join(f"# {line}\n" for line in header) + "\n"
-    # A section that is added may take in what follows it, where the document has dotted names.
+    # A section that is added may take in what follows it, if the document has dotted names.
     if _has_content(edited, target):
         return comment + edited
     changes = "".join(f"# {field}: {text}\n" for field, text in comments.items())

@@ -12,8 +12,6 @@ from dlrm.config import BATCH_FIELD, ConfigError, JobConfig, parse_job
 DENSE_RATE, TABLE_RATE = "dense_optimizer.learning_rate", "table_optimizer.learning_rate"
 EMBEDDING_DIM = "model.embedding_dim"
 ARCHITECTURE, TOP_MLP, BOTTOM_MLP = "model.architecture", "model.top_mlp", "model.bottom_mlp"
-FIELDS = (DENSE_RATE, TABLE_RATE, BATCH_FIELD, EMBEDDING_DIM, ARCHITECTURE, TOP_MLP)
-"""Fields that are tuned, if the document does not set them."""
 RATE_FACTORS = (0.3, 3.0)
 """Bounds of a learning rate, as factors on the untuned one."""
 

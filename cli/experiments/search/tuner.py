@@ -128,7 +128,7 @@ class Tuner:
     def _fix_untuned(self) -> Settings:
         """Return what is set for the untuned job, so that it has validation rows."""
         spec = parse_job(self._document)
-        # Where the document leaves the epochs open, a share of the rows is held out anyway.
+        # If the document leaves the epochs open, a share of the rows is held out anyway.
         is_held_out = spec.run.validation_fraction or 0.0
         if is_held_out == 0.0 or (is_held_out == "auto" and spec.run.epochs != "auto"):
             # A run of the document itself is not blended, as it has no validation rows to choose a blend by.

@@ -71,7 +71,7 @@ class JobRunner:
     def _submit(self, trial: Trial) -> Job:
         labels: dict[str, Any] = {**trial.spec.labels, SWEEP_LABEL: self._name, TRIAL_LABEL: trial.key}
         document = {**trial.document, "name": self._name, "labels": labels}
-        # A job that has failed keeps its key for a day; how many there are would come again where one is deleted.
+        # A job that has failed keeps its key for a day; how many there are would come again if one is deleted.
         failed = self._list_jobs(trial)
         key = f"{trial.key}-{failed[0].id if failed else 0}"
         return self._patience.call(lambda: self._client.submit(document, idempotency_key=key))

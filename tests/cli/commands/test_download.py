@@ -1,10 +1,9 @@
-"""`dlrm download` and the search of `dlrm logs`, against a service; completion in a real bash."""
+"""`dlrm download` against a service; completion in a real bash."""
 
 import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +16,14 @@ from cli.local.errors import CommandError
 from cli.local.run_store import fetch_model
 from service.client import Artifact
 from tests.bucket.server import Bucket
-from tests.cli.conftest import Ended
+from tests.cli.conftest import Command
 from tests.service.api import Api
-from tests.service.control.rounds import run_until
 from tests.service.databases import on_sqlite
-from tests.service.files.runs import MODEL_FILES, fill_run, make_manifest, write
+from tests.service.files.runs import MODEL_FILES, fill_run, make_manifest
 from tests.service.jobs.test_checkpoints_api import save_checkpoint
 from tests.service.raw import get_key
 
 pytestmark = on_sqlite
-Command = Callable[..., Ended]
 
 
 @pytest.fixture(autouse=True)
@@ -110,24 +107,6 @@ def test_a_directory_that_cannot_be_written_is_said(dlrm: Command, job: dict[str
     Path("file").write_text("")
     ended = dlrm("download", job["id"], "--to", "file")
     assert (ended.code, ended.err) == (1, "error: file: File exists\n")
-
-
-def test_lines_of_a_log_are_searched_over_several_requests(
-    dlrm: Command, api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DLRM_URL", api.url)
-    monkeypatch.setenv("DLRM_API_KEY", get_key(api.viewer.headers))
-    monkeypatch.setattr("service.files.log_service.MAX_SEARCHED_BYTES", 1000)
-    monkeypatch.setattr("service.files.log_service.BLOCK_BYTES", 100)
-    job = api.submit()
-    run_until(api.services, job["id"], "RUNNING")
-    log = fill_run(job).attempt(1).rank_log(0)
-    write(log, b"".join(b"line %d\n" % number for number in range(3000)) + b"LINE \x1b[2J\n")
-    ended = dlrm("logs", job["id"], "--search", "Line 29")
-    numbers = [29, *range(290, 300), *range(2900, 3000)]
-    assert ended.out.splitlines() == [f"line {number}" for number in numbers]
-    assert dlrm("logs", job["id"], "--search", "[2J").out == "LINE \\x1b[2J\n"
-    assert dlrm("logs", job["id"], "--search", "x", "--follow").code == 2
 
 
 def test_a_shell_completes_what_the_service_knows(shared_api: Api, job: dict[str, Any]) -> None:

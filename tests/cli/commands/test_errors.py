@@ -2,14 +2,12 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Ended
+from tests.cli.conftest import Command
 
-Command = Callable[..., Ended]
 EXAMPLE = str(Path(__file__).parents[3] / "examples" / "minimal.json")
 
 

@@ -1,8 +1,6 @@
 """`dlrm data inspect`, with the real program, and its page in a real browser."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,8 @@ import numpy as np
 import polars as pl
 import pytest
 from playwright.sync_api import Browser, Page, expect
+
+from tests.cli.conftest import run
 
 HOSTILE = "<img src=x onerror=alert(1)></script>"
 N = 5000
@@ -120,8 +120,7 @@ def page(job: Path, written: str, browser: Browser, request: pytest.FixtureReque
 @pytest.fixture(scope="module")
 def written(job: Path) -> str:
     """What the command prints as JSON, with a page written to report.html."""
-    command = [sys.executable, "-m", "cli", "data", "inspect", str(job), "--json", "--html"]
-    ended = subprocess.run([*command, str(job.parent / "report.html")], capture_output=True, text=True, check=False)
+    ended = run("data", "inspect", job, "--json", "--html", job.parent / "report.html")
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
 

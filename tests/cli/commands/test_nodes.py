@@ -2,7 +2,6 @@
 
 import socket
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,8 @@ from dlrm.config import JobConfig, resolve
 from dlrm.record import RunDirectory
 from hostinfo.node_place import NodePlace
 from tests.bucket.server import Bucket
-from tests.cli.commands.test_train import command, run, write_job
-from tests.cli.conftest import Ended
+from tests.cli.commands.test_train import write_job
+from tests.cli.conftest import Command, command, run
 from tests.e2e.launching import find_free_port
 
 TWO = {"nodes": 2, "workers_per_node": 1}
@@ -86,7 +85,7 @@ def test_two_machines_without_a_common_directory_train_in_a_bucket_and_resume_fr
     ],
 )
 def test_what_is_missing_is_named_and_no_run_is_left(
-    dlrm: Callable[..., Ended], tmp_path: Path, resources: dict[str, int], options: list[object], message: str
+    dlrm: Command, tmp_path: Path, resources: dict[str, int], options: list[object], message: str
 ) -> None:
     directory = tmp_path / "run"
     place = [] if message.startswith("--run-directory") else ["--run-directory", directory]

@@ -2,79 +2,50 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
 from cli.local.errors import EXIT_SERVICE_AWAY
-from service.client import Client, JobDetails, find_connection
-from service.client.connection import ReadyFile, get_ready_file_path, save_admin_key
+from service.client import Client, JobDetails
 from service.launchers.processes import find_marked, kill_all
+from tests.cli.conftest import command
 from tests.patience import wait_until
-from tests.service.api import write_fake_python
+from tests.service.api import make_document, make_environment, make_settings
+from tests.service.databases import lend_database
+from tests.service.service_process import ServiceProcess
 
-DOCUMENT: dict[str, Any] = {
-    "labels": {"behaviour": "talk"},
-    "data": {"format": "synthetic", "synthetic": {"num_rows": 1000}},
-    "batch": {"global_size": 64},
-    "resources": {"workers_per_node": 1, "memory": "1GiB"},
-}
+DOCUMENT = make_document("talk")
 
 
 @dataclass
-class Service:
-    """A service that can be stopped and started again at the same address."""
+class Service(ServiceProcess):
+    """The service, and commands that follow its jobs."""
 
-    directory: Path
-    port: int = 0
-    process: "subprocess.Popen[bytes] | None" = None
     followers: "list[subprocess.Popen[bytes]]" = field(default_factory=list)
 
     @property
     def state(self) -> Path:
-        return self.directory / ".dlrm"
+        return self.directory / "state"
 
-    def start(self) -> None:
-        self.state.mkdir(exist_ok=True)
-        save_admin_key(self.state)
-        ready = get_ready_file_path(self.state)
-        ready.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "cli", "serve", "--port", str(self.port)]
-        settings = {
-            "DLRM_STATE_DIRECTORY": str(self.state),
-            "DLRM_TRAINER_PYTHON": str(self.directory / "python"),
-            "DLRM_NUM_CORES": "2",
-            "DLRM_RECONCILE_INTERVAL_SECONDS": "0.1",
-        }
-        with (self.directory / "service.log").open("ab") as log:
-            process = subprocess.Popen(command, env={**os.environ, **settings}, stdout=log, stderr=log)
-        url: str = wait_until(lambda: (found := ReadyFile.read(ready)) and found.url, process)
-        self.process, self.port = process, urlsplit(url).port or 0
-
-    def stop(self) -> None:
-        if self.process is not None:
-            self.process.send_signal(signal.SIGTERM)
-            self.process.wait()
-            self.process = None
+    @property
+    def api_key(self) -> str:
+        return (self.state / "admin-key").read_text()
 
     def connect(self) -> Client:
-        found = find_connection(state_directory=self.state)
-        return Client(found.url, found.api_key)
+        return Client(self.url, self.api_key)
 
     def run(self, *arguments: str) -> "subprocess.Popen[bytes]":
         """Start a command in the directory of the service; what it prints is in the files `out` and `err`."""
-        command = [sys.executable, "-m", "cli", *arguments]
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("DLRM_")}
-        environment["PYTHONPATH"] = os.pathsep.join(sys.path)
+        own = {"DLRM_URL": self.url, "DLRM_API_KEY": self.api_key, "PYTHONPATH": os.pathsep.join(sys.path)}
         with self.out.open("wb") as out, self.err.open("wb") as err:
-            process = subprocess.Popen(command, cwd=self.directory, env=environment, stdout=out, stderr=err)
+            process = subprocess.Popen(
+                command(*arguments), cwd=self.directory, env={**os.environ, **own}, stdout=out, stderr=err
+            )
         self.followers.append(process)
         return process
 
@@ -88,19 +59,18 @@ class Service:
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[Service]:
-    write_fake_python(tmp_path / "python")
-    service = Service(tmp_path)
-    service.start()
-    try:
-        yield service
-    finally:
-        service.stop()
-        for follower in service.followers:
-            follower.kill()
-            follower.wait()
-        for attempt in service.state.glob("runs/*/attempt-*"):
-            kill_all(find_marked(attempt))
+def service(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Service]:
+    with lend_database("sqlite", tmp_path / "state", request) as url:
+        service = Service(tmp_path, make_environment(make_settings(tmp_path, url)))
+        try:
+            with service:
+                yield service
+        finally:
+            for follower in service.followers:
+                follower.kill()
+                follower.wait()
+            for attempt in service.state.glob("runs/*/attempt-*"):
+                kill_all(find_marked(attempt))
 
 
 def wait_for_text(path: Path, text: str, process: "subprocess.Popen[bytes]") -> None:

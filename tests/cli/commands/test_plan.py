@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,8 @@ from cli.render.plan_report import format_spans, print_plan
 from dlrm.config import JobConfig, resolve
 from dlrm.programs.plan import make_plan_line
 from dlrm.record import PART_DESCRIPTIONS, PLAN, STEP_PARTS, EventReport, RunDirectory, SpoolWriter
-from tests.cli.conftest import Ended
+from tests.cli.conftest import Command
 
-Command = Callable[..., Ended]
 EXAMPLES = Path(__file__).parents[3] / "examples"
 SYNTHETIC: dict[str, Any] = {
     "data": {"format": "synthetic", "synthetic": {"num_rows": 10_000, "num_ids": 1000}},

@@ -3,8 +3,6 @@
 import json
 import signal
 import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,21 +10,13 @@ from pyarrow import parquet
 
 from dlrm.config import JobConfig, resolve
 from dlrm.record import RunDirectory
-from tests.cli.conftest import Ended
+from tests.cli.conftest import Command, command, run
 from tests.dlrm.exported_model.conftest import Made, csv_rows, made_of_csv, write_csv
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     return made_of_csv(tmp_path_factory.mktemp("made"))
-
-
-def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "cli", *map(str, arguments)]
-
-
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*arguments), capture_output=True, text=True, check=False)
 
 
 def test_scores_are_lines_on_stdout_and_nothing_else_is(made: Made) -> None:
@@ -132,7 +122,7 @@ def test_evaluate_takes_files_of_another_format(made: Made, tmp_path: Path) -> N
     ],
 )
 def test_what_cannot_be_scored_or_exported_is_said_at_once(
-    dlrm: Callable[..., Ended], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
+    dlrm: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
 ) -> None:
     (tmp_path / "model").mkdir()
     run = RunDirectory(tmp_path / "run")

@@ -6,7 +6,6 @@ import os
 import shlex
 import signal
 import subprocess
-import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ import pytest
 from cli.commands.infer import derive_job_name
 from cli.local.documents import read_job
 from dlrm.config import parse_job
+from tests.cli.conftest import command, run
 
 N = 4000
 GOOD = "1\t" + "\t".join(["1"] * 13) + "\t" + "\t".join(["0a"] * 26) + "\n"
@@ -148,8 +148,8 @@ def test_bad_input_is_one_line_that_says_what_to_do(
 @pytest.mark.slow
 def test_an_interrupt_leaves_what_the_next_call_goes_on_from(here: Path) -> None:
     (here / "day.tsv").write_text(GOOD * 400_000)
-    command = [sys.executable, "-m", "cli", "prepare", "day.tsv", "-o", "packed", "--json"]
-    preparing = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    arguments = ("prepare", "day.tsv", "-o", "packed", "--json")
+    preparing = subprocess.Popen(command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert preparing.stderr is not None
     next(line for line in preparing.stderr if line.startswith("preparing"))
     os.kill(preparing.pid, signal.SIGINT)
@@ -157,7 +157,7 @@ def test_an_interrupt_leaves_what_the_next_call_goes_on_from(here: Path) -> None
     assert preparing.returncode == 75
     assert "repeat the same command to continue" in said
     assert not (here / "packed").exists()
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    ended = run(*arguments)
     assert ended.returncode == 0, ended.stderr
     assert sum(json.loads(ended.stdout)["num_rows"].values()) == 400_000
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,8 @@ from cli.local.run_directory import create_next_attempt
 from cli.local.run_documents import change_job
 from dlrm.config import DataFacts, JobConfig, ResolvedJob, parse_job, resolve
 from dlrm.record import EndReason, Outcome, RunDirectory, hold_run_lock
-from tests.cli.conftest import Ended
+from tests.cli.conftest import Command
 
-Command = Callable[..., Ended]
 DOCUMENT: dict[str, Any] = {
     "data": {"format": "synthetic", "synthetic": {"num_rows": 20_000, "num_ids": 50}},
     "model": {"embedding_dim": 4, "bottom_mlp": [8, 4], "top_mlp": [8, 1]},

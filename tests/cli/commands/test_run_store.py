@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,10 @@ import pytest
 from dlrm.config import DataConfig, ModelConfig, parse_job, resolve
 from dlrm.record import EndReason, Outcome, RunDirectory
 from tests.bucket.server import Bucket
-from tests.cli.commands.test_train import DOCUMENT, run, write_job
-from tests.cli.conftest import Ended
+from tests.cli.commands.test_train import DOCUMENT, write_job
+from tests.cli.conftest import Command, run
 from tests.dlrm.run_store.runs import RUN, make_run, write_checkpoint
 
-Command = Callable[..., Ended]
 STORE = "s3://bucket/runs"
 
 

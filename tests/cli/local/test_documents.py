@@ -130,18 +130,6 @@ def test_what_names_no_file_is_told_by_what_it_is(tmp_path: Path, pattern: str, 
     assert fault[1]
 
 
-def test_every_bad_field_has_a_line_of_its_own_and_the_exit_code_is_2(tmp_path: Path, dlrm: Callable[..., Any]) -> None:
-    path = tmp_path / "job.json"
-    path.write_text('{"data": {"train": ["x"]}, "precision": "fp8", "run": {"epochs": 0}}')
-    ended = dlrm("submit", str(path))
-    assert ended.code == 2
-    lines = ended.err.strip().splitlines()
-    assert len(lines) == 2
-    assert "precision" in lines[0]
-    assert "'fp32'" in lines[0]
-    assert "run.epochs" in lines[1]
-
-
 def test_a_path_that_only_the_present_directory_has_is_refused_with_both_paths(
     tmp_path: Path, dlrm: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

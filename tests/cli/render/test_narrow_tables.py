@@ -138,7 +138,8 @@ KEYS = [
         created_at=TIME,
         expires_at=TIME + timedelta(days=90),
         last_used_at=TIME,
-    )
+    ),
+    ApiKey(id=KEY_ID, name="admin", owner="admin", role="admin", created_at=TIME),
 ]
 DERIVED = DerivedNumber(name="dense_optimizer.schedule.warmup_steps", value=123_456, unit="steps", reason="a " * 60)
 ARTIFACTS = [
@@ -156,7 +157,10 @@ TABLES = {
         [JOB_ID, "step 1,234,567/1,500,000", "recommendations-team (key laptop of ann)"],
     ),
     "events": (lambda: tables.make_events_table(EVENTS), [JOB_ID, "waiting_for_memory", "early_stopping_of_the_run"]),
-    "keys": (lambda: tables.make_keys_table(KEYS), [KEY_ID, "submitter", f"{TIME + timedelta(days=90):%Y-%m-%d}"]),
+    "keys": (
+        lambda: tables.make_keys_table(KEYS),
+        [KEY_ID, "submitter", f"{TIME + timedelta(days=90):%Y-%m-%d}", "never"],
+    ),
     "derived": (lambda: tables.make_derived_table([DERIVED]), ["123,456 steps"]),
     "artifacts": (
         lambda: tables.make_artifacts_table(ARTIFACTS),

@@ -227,13 +227,6 @@ def talk(directory: RunDirectory, attempt: AttemptDirectory) -> int:
     return finish(directory, attempt, training)
 
 
-def crash_once_when_told(directory: RunDirectory, attempt: AttemptDirectory) -> int:
-    """Wait in the first attempt until the test lets it go on, and crash; succeed in the next one."""
-    while not directory.path.joinpath("go-on").exists():
-        time.sleep(0.02)
-    return crash_once(directory, attempt)
-
-
 def bad_input(_: RunDirectory, attempt: AttemptDirectory) -> int:
     message = "day_0.tsv line 3: 39 columns, expected 40"
     return end(attempt, Outcome(state="failed", reason=EndReason.BAD_INPUT, message=message, rank=1))

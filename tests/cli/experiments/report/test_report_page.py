@@ -1,13 +1,12 @@
 """The page of `dlrm report` in a real browser."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.cli.conftest import run
 from tests.cli.experiments.report.recorded import list_trials, write_results
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -19,8 +18,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("sweep")
     write_results(directory, list_trials(directory))
     path = directory / "report.html"
-    command = [sys.executable, "-m", "cli", "report", directory, "--base", "adam", "--output", path]
-    ended = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
+    ended = run("report", directory, "--base", "adam", "--output", path)
     assert ended.returncode == 0, ended.stderr
     return path
 
