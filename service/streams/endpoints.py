@@ -1,7 +1,6 @@
 """Endpoints that stream what happens, as server-sent events."""
 
 import re
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request
@@ -17,7 +16,8 @@ from service.http.route import ApiRoute
 from service.jobs.endpoints import parse_label
 from service.parts import depend_on
 from service.store.states import JobState
-from service.streams.feed import STREAMS, Feed, Place
+from service.streams.construction import Streams
+from service.streams.feed import STREAMS, Place
 from service.streams.messages import Check, stream_job, stream_list
 from service.streams.reader import ChangeReader
 from service.streams.watchers import ListFilter
@@ -34,14 +34,6 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
         "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
     }
 }
-
-
-@dataclass(frozen=True)
-class Streams:
-    """Parts that streams need."""
-
-    feed: Feed
-    reader: ChangeReader
 
 
 StreamsDependency = Annotated[Streams, depend_on(Streams)]

@@ -13,7 +13,7 @@ from tests.service.api import Api
 @pytest.fixture(autouse=True)
 def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the leases of the service, and with them the time after which its loop counts as stuck."""
-    monkeypatch.setattr("service.app.LEASE_SECONDS", 0.5)
+    monkeypatch.setattr("service.leader.leadership.LEASE_SECONDS", 0.5)
 
 
 def test_a_service_whose_loop_hangs_is_not_ready_and_lets_another_one_lead(
