@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Request, Response
 
 from service.access.senders import Viewer
+from service.database.storable import MAX_INT32
 from service.files.artifact_service import Artifacts
 from service.files.log_service import Logs, Search
 from service.http.answers import need_slot
@@ -22,7 +23,6 @@ DownloadSlot = need_slot("slots for downloads", total=100, share=20)
 """Dependency of an endpoint whose answer takes half a megabyte of memory, and a slow client hours."""
 LogSlot = need_slot("slots for logs", total=8, share=4)
 """Dependency of endpoints whose answers may take a megabyte each."""
-MAX_INT32 = 2**31 - 1
 AttemptNumber = Annotated[
     int | None, Query(ge=1, le=MAX_INT32, description="number of the attempt; the last one if omitted")
 ]

@@ -4,10 +4,10 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
+from service.database.storable import MAX_INT32
 from service.http.body import Body
 
-MAX_NUMBER = 2**31 - 1
-Limit = Annotated[int | None, Field(ge=0, le=MAX_NUMBER, strict=True)]
+Limit = Annotated[int | None, Field(ge=0, le=MAX_INT32, strict=True)]
 
 
 class NewQuota(Body):

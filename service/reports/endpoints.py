@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from service.access.senders import Viewer, get_bearer_token
+from service.database.storable import MAX_INT32
 from service.http.answers import need_slot
 from service.http.limits import CURVES, INGEST
 from service.http.paging import MAX_SERIAL, Cursor
@@ -14,7 +15,7 @@ from service.reports.attempt_ranges import MetricKind
 from service.reports.curves import CurveQuery, CurveReader, parse_names
 from service.reports.ingest import Stream
 from service.reports.pages import MetricQuery, parse_place
-from service.reports.schemas import MAX_INT32, Acknowledged, NewReports
+from service.reports.schemas import Acknowledged, NewReports
 from service.reports.service import Reports
 from service.schemas import Curves, MetricPage
 

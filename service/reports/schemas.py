@@ -4,11 +4,11 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
+from service.database.storable import MAX_INT32
 from service.http.body import Body
 from service.reports.ingest import Stream
 from service.schemas import Answer
 
-MAX_INT32 = 2**31 - 1
 MAX_LINES = 1000
 """Largest number of lines of one push: those that a run sends at once. Each takes ten times its size while it is
 stored."""
