@@ -12,8 +12,8 @@ from service.authentication import identify
 from service.http.gate import AUTHENTICATION
 from service.http.paging import MAX_SERIAL
 from service.http.problems import invalid_request
+from service.http.query import LabelFilter, parse_label
 from service.http.route import ApiRoute
-from service.jobs.endpoints import parse_label
 from service.parts import depend_on
 from service.store.states import JobState
 from service.streams.construction import Streams
@@ -76,7 +76,7 @@ async def stream_jobs(
     principal: Viewer,
     last_id: LastId = None,
     state: Annotated[list[JobState] | None, Query(description="may be repeated; one must match")] = None,
-    label: Annotated[list[str] | None, Query(description="name:value; may be repeated; all must match")] = None,
+    label: LabelFilter = None,
     owner: Annotated[str | None, Query(max_length=63)] = None,
 ) -> Response:
     """Stream the jobs of a list as they change."""
