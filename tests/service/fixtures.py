@@ -83,7 +83,7 @@ def postgres_server() -> Iterator[PostgresServer]:
     with run_postgres() as server, pytest.MonkeyPatch.context() as patch:
         server.create_template()
         # A process that gives its leadership up waits for as long.
-        patch.setattr("service.leader.advisory_lock.POLL_SECONDS", 0.05)
+        patch.setattr("service.database.notifications.POLL_SECONDS", 0.05)
         yield server
 
 
