@@ -17,7 +17,7 @@ from service.jobs.deletion import Deletions
 from service.jobs.schemas import AttemptView, CheckpointView, DeletedJobView, EventView, JobChanges, JobDetail, JobView
 from service.jobs.service import Jobs, Submission
 from service.schemas import LabelCount
-from service.store.filters import JobFilter
+from service.store.job_lists import JobFilter
 from service.store.states import JobState
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=ApiRoute)
