@@ -7,6 +7,7 @@ took nothing else, and that the running jobs have their processes still.
 """
 
 import argparse
+import random
 import sys
 import tempfile
 import time
@@ -17,20 +18,17 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from sqlalchemy import func, insert, select
+from sqlalchemy import func, select
 
 from benchmarks.service_load import wait_for
 from service.database import Database
-from service.ids import new_id
-from service.store.models import Event, Job
+from service.store.models import Job
 from service.times import now
 from tests.service.api import make_client
+from tests.service.seeding import ROWS_AT_ONCE, add_history, add_jobs, make_job
 from tests.service.service_process import ServiceProcess, find_launch_processes
 
 DAYS = 100
-NUM_OWNERS = 50
-NUM_EVENTS = 4
-CHUNK = 2000
 PROBE_SECONDS = 0.1
 BASELINE_SECONDS = 15.0
 
@@ -62,7 +60,7 @@ def measure(directory: Path, options: argparse.Namespace) -> Iterator[str]:
         processes = {process.pid: process.create_time() for process in find_launch_processes(runs)}
     database = Database(url)
     begun = time.perf_counter()
-    fill(database, running[0], options.jobs, options.directories)
+    fill(database, runs, options.jobs, options.directories)
     yield f"{options.jobs:,} ended jobs added in {time.perf_counter() - begun:.0f} s"
     with ServiceProcess(directory / "second", settings) as service, make_client(service.url, key) as client:
         yield f"without retention: {probe(client, running[0], lambda: False, BASELINE_SECONDS)}"
@@ -149,37 +147,27 @@ def get(client: httpx.Client, job_id: str) -> dict[str, Any]:
     return client.get(f"/v1/jobs/{job_id}").json()
 
 
-def fill(database: Database, template: str, num_jobs: int, num_directories: int) -> None:
-    """Add ended jobs like `template`, evenly over DAYS days; the oldest ones have files."""
-    with database.read() as session:
-        row = session.get_one(Job, template)
-        values = {column.name: getattr(row, column.name) for column in Job.__table__.columns}
-    start, runs = now() - timedelta(days=DAYS), Path(values["run_directory"]).parent
-    for first in range(0, num_jobs, CHUNK):
-        jobs: list[dict[str, object]] = []
-        for number in range(first, min(first + CHUNK, num_jobs)):
-            job_id, finished_at = new_id("job"), start + timedelta(days=DAYS * number / num_jobs)
-            changes = {
-                "id": job_id,
-                "state": "SUCCEEDED",
-                "owner": f"owner-{number % NUM_OWNERS}",
-                "created_at": finished_at - timedelta(hours=1),
-                "finished_at": finished_at,
-                "run_directory": str(runs / job_id),
-            }
-            jobs.append(values | changes)
-            if number < num_directories:
-                checkpoint = runs / job_id / "checkpoints" / "step-1"
-                checkpoint.mkdir(parents=True)
-                for name in range(10):
-                    (checkpoint / f"part-{name}").write_bytes(bytes(1000))
-        base = {"actor": "bench", "kind": "state", "message": "", "details": {}}
-        with database.write() as session:
-            session.execute(insert(Job), jobs)
-            events = [
-                {**base, "job_id": job["id"], "time": job["finished_at"]} for job in jobs for _ in range(NUM_EVENTS)
-            ]
-            session.execute(insert(Event), events)
+def fill(database: Database, runs: Path, num_jobs: int, num_directories: int) -> None:
+    """Add ended jobs, evenly over DAYS days; the oldest ones have files."""
+    start, rows = now() - timedelta(days=DAYS), random.Random(7)
+    with database.write() as session:
+        for first in range(0, num_jobs, ROWS_AT_ONCE):
+            jobs: list[dict[str, Any]] = []
+            for number in range(first, min(first + ROWS_AT_ONCE, num_jobs)):
+                job = make_job(rows, number)
+                directory = runs / job["id"]
+                finished_at = start + timedelta(days=DAYS * number / num_jobs)
+                created_at = finished_at - timedelta(hours=1)
+                job |= {"state": "SUCCEEDED", "num_attempts": 1, "run_directory": str(directory)}
+                job |= {"created_at": created_at, "started_at": created_at, "finished_at": finished_at}
+                jobs.append(job)
+                if number < num_directories:
+                    checkpoint = directory / "checkpoints" / "step-1"
+                    checkpoint.mkdir(parents=True)
+                    for name in range(10):
+                        (checkpoint / f"part-{name}").write_bytes(bytes(1000))
+            add_jobs(session, jobs)
+        add_history(session)
 
 
 def count(database: Database, column: Any) -> int:
