@@ -1,6 +1,6 @@
 """Assembly of the service: creates every part once and connects them to a FastAPI application."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -8,7 +8,7 @@ from functools import partial
 from importlib.metadata import version
 
 from anyio import to_thread
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from starlette.staticfiles import StaticFiles
 
 from dlrm.record.state_directory import make_state_directory
@@ -131,8 +131,9 @@ ROUTERS = (
     webhooks_router,
     health_router,
     metrics_router,
+    dashboard.router,
 )
-"""Endpoints of the REST API, in the order in which their paths are compared with a request's."""
+"""Routers in the order in which their paths are compared with a request's."""
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -171,9 +172,7 @@ def create_app(settings: Settings) -> FastAPI:
     provide_parts(app, vars(services).values())
     _add_middleware(app, services)
     add_problem_handlers(app, settings.state_directory)
-    for router in ROUTERS:
-        app.include_router(router)
-    app.include_router(dashboard.router, include_in_schema=False)
+    _add_routes(app, ROUTERS)
     app.mount("/static", StaticFiles(directory=dashboard.static_directory), name="static")
     app.state.render_openapi = document_openapi(app)
     return app
@@ -189,9 +188,13 @@ def create_monitoring_app(services: Services) -> FastAPI:
     app.add_middleware(RequestIds)
     app.add_middleware(HeadAsGet)
     add_problem_handlers(app, services.settings.state_directory)
-    app.include_router(health_router)
-    app.include_router(open_metrics_router)
+    _add_routes(app, (health_router, open_metrics_router))
     return app
+
+
+def _add_routes(app: FastAPI, routers: Iterable[APIRouter]) -> None:
+    """Add the routes of routers as they are; `include_router` would build all of them anew for each application."""
+    app.router.routes += [route for router in routers for route in router.routes]
 
 
 def _add_middleware(app: FastAPI, services: Services) -> None:

@@ -5,14 +5,11 @@ import shutil
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from fastapi.routing import _IncludedRouter
 from playwright.sync_api import Browser, sync_playwright
-from starlette.routing import BaseRoute
 
 from service.database import Database
 from service.database.migrate import migrate
@@ -55,23 +52,6 @@ def migrations_read_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ScriptDirectory, "from_config", find)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def routes_built_once() -> Iterator[None]:
-    """Let FastAPI prepare each route once for all services of this process, not at the first request of each."""
-    build = _IncludedRouter._build_effective_context
-    known: dict[tuple[int, str], tuple[BaseRoute, Any]] = {}
-
-    def find(included: _IncludedRouter, route: BaseRoute) -> Any:
-        key = (id(route), included.include_context.prefix)
-        if key not in known:
-            known[key] = (route, build(included, route))
-        return known[key][1]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_IncludedRouter, "_build_effective_context", find)
         yield
 
 
