@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from alembic.config import Config
-from alembic.script import ScriptDirectory
 from playwright.sync_api import Browser, sync_playwright
 
 from service.database import Database
@@ -36,23 +34,6 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     is_chosen = is_about_it or item.get_closest_marker("on_both_databases") is not None
     if call and call.params.get("database_kind") == "postgresql" and not is_chosen:
         item.add_marker("slow")
-
-
-@pytest.fixture(scope="session", autouse=True)
-def migrations_read_once() -> Iterator[None]:
-    """Read the migrations once for all services of this process: that takes more than half of the start of one."""
-    read = ScriptDirectory.from_config
-    known: dict[str | None, ScriptDirectory] = {}
-
-    def find(config: Config) -> ScriptDirectory:
-        place = config.get_main_option("script_location")
-        if place not in known:
-            known[place] = read(config)
-        return known[place]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ScriptDirectory, "from_config", find)
-        yield
 
 
 @pytest.fixture(scope="session")
