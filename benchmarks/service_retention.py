@@ -25,10 +25,11 @@ from service.database import Database
 from service.store.models import Job
 from service.times import now
 from tests.service.api import make_client
-from tests.service.seeding import ROWS_AT_ONCE, add_history, add_jobs, make_job
+from tests.service.seeding import ROWS_AT_ONCE, add_events, add_jobs, make_job
 from tests.service.service_process import ServiceProcess, find_launch_processes
 
 DAYS = 100
+NUM_OWNERS = 50
 PROBE_SECONDS = 0.1
 BASELINE_SECONDS = 15.0
 
@@ -148,26 +149,24 @@ def get(client: httpx.Client, job_id: str) -> dict[str, Any]:
 
 
 def fill(database: Database, runs: Path, num_jobs: int, num_directories: int) -> None:
-    """Add ended jobs, evenly over DAYS days; the oldest ones have files."""
-    start, rows = now() - timedelta(days=DAYS), random.Random(7)
-    with database.write() as session:
-        for first in range(0, num_jobs, ROWS_AT_ONCE):
-            jobs: list[dict[str, Any]] = []
-            for number in range(first, min(first + ROWS_AT_ONCE, num_jobs)):
-                job = make_job(rows, number)
-                directory = runs / job["id"]
-                finished_at = start + timedelta(days=DAYS * number / num_jobs)
-                created_at = finished_at - timedelta(hours=1)
-                job |= {"state": "SUCCEEDED", "num_attempts": 1, "run_directory": str(directory)}
-                job |= {"created_at": created_at, "started_at": created_at, "finished_at": finished_at}
-                jobs.append(job)
-                if number < num_directories:
-                    checkpoint = directory / "checkpoints" / "step-1"
-                    checkpoint.mkdir(parents=True)
-                    for name in range(10):
-                        (checkpoint / f"part-{name}").write_bytes(bytes(1000))
+    """Add ended jobs, evenly over DAYS days; the oldest ones have files. Every job gets events, running ones too."""
+    rows, start = random.Random(7), now() - timedelta(days=DAYS)
+    for first in range(0, num_jobs, ROWS_AT_ONCE):
+        jobs: list[dict[str, Any]] = []
+        for number in range(first, min(first + ROWS_AT_ONCE, num_jobs)):
+            job = make_job(rows, number)
+            finished_at = start + timedelta(days=DAYS * number / num_jobs)
+            changes = {"state": "SUCCEEDED", "owner": f"owner-{number % NUM_OWNERS}", "finished_at": finished_at}
+            jobs.append(job | changes | {"run_directory": str(runs / job["id"])})
+            if number < num_directories:
+                checkpoint = runs / job["id"] / "checkpoints" / "step-1"
+                checkpoint.mkdir(parents=True)
+                for name in range(10):
+                    (checkpoint / f"part-{name}").write_bytes(bytes(1000))
+        with database.write() as session:
             add_jobs(session, jobs)
-        add_history(session)
+    with database.write() as session:
+        add_events(session)
 
 
 def count(database: Database, column: Any) -> int:

@@ -260,7 +260,9 @@ def create_services(settings: Settings) -> Services:
         artifacts=ArtifactService(database, facts),
         logs=LogService(database, facts),
         webhooks=WebhookService(database, audit),
-        webhook_sender=WebhookSender(database, networks, settings.reconcile_interval_seconds, leadership),
+        webhook_sender=WebhookSender(
+            database, networks, settings.reconcile_interval_seconds, lambda: leadership.is_held
+        ),
         control=control,
         readiness=ReadinessCheck(database, control),
         streams=make_streams(database, jobs, facts, telemetry),

@@ -5,9 +5,6 @@ from typing import Any, cast
 
 from dlrm.record import replace_non_finite
 
-MAX_INT32 = 2**31 - 1
-"""Largest number of a column of 32 bits."""
-
 
 def make_storable(text: str) -> str:
     """Replace NUL, and halves of characters, which come from names of files."""

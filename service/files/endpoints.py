@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Request, Response
 
 from service.access.senders import Viewer
-from service.database.storable import MAX_INT32
 from service.files.artifact_service import Artifacts
 from service.files.log_service import Logs, Search
 from service.http.answers import need_slot
@@ -13,6 +12,7 @@ from service.http.downloads import DOWNLOAD, send_content
 from service.http.limits import FILES, LOGS
 from service.http.paging import MAX_SERIAL
 from service.http.problem_kinds import may_answer
+from service.http.query import MAX_INT32, Rank
 from service.http.route import ApiRoute, runs_in
 from service.launchers.protocol import LogName, LogRange
 from service.schemas import Artifact, LogMatches, LogPart, Page
@@ -26,7 +26,6 @@ LogSlot = need_slot("slots for logs", total=8, share=4)
 AttemptNumber = Annotated[
     int | None, Query(ge=1, le=MAX_INT32, description="number of the attempt; the last one if omitted")
 ]
-Rank = Annotated[int, Query(ge=0, le=MAX_INT32)]
 LogSource = Annotated[
     Rank | Literal["launch"], Query(description="a rank, or `launch` for the process that starts the ranks")
 ]

@@ -81,6 +81,9 @@ def _parse_filter_time(value: Any) -> datetime:
         raise PydanticCustomError("time", "{message}", {"message": message}) from None
 
 
+MAX_INT32 = 2**31 - 1
+"""Largest number that an integer column takes."""
+Rank = Annotated[int, Query(ge=0, le=MAX_INT32)]
 UtcTime = Annotated[AwareDatetime, BeforeValidator(_parse_time)]
 """Type of a field that is a time; it names its zone."""
 FilterTime = Annotated[AwareDatetime, BeforeValidator(_parse_filter_time)]

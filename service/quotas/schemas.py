@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from service.database.storable import MAX_INT32
 from service.http.body import Body
+from service.http.query import MAX_INT32
 
 Limit = Annotated[int | None, Field(ge=0, le=MAX_INT32, strict=True)]
 

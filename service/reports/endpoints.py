@@ -5,11 +5,11 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from service.access.senders import Viewer, get_bearer_token
-from service.database.storable import MAX_INT32
 from service.http.answers import need_slot
 from service.http.limits import CURVES, INGEST
 from service.http.paging import MAX_SERIAL, Cursor
 from service.http.problem_kinds import may_answer
+from service.http.query import MAX_INT32, Rank
 from service.http.route import ApiRoute, runs_in
 from service.reports.attempt_ranges import MetricKind
 from service.reports.curves import CurveQuery, CurveReader, parse_names
@@ -24,7 +24,6 @@ router = APIRouter(prefix="/v1", tags=["reports"], route_class=ApiRoute)
 LargeAnswer = need_slot("slots for curves", total=4, share=2)
 """Dependency of endpoints whose answers may take some megabytes each."""
 AttemptNumber = Annotated[int | None, Query(ge=1, le=MAX_INT32)]
-Rank = Annotated[int, Query(ge=0, le=MAX_INT32)]
 
 
 @router.post("/ingest/{attempt_id}")

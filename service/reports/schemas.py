@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
-from service.database.storable import MAX_INT32
 from service.http.body import Body
+from service.http.query import MAX_INT32
 from service.reports.ingest import Stream
 from service.schemas import Answer
 

@@ -29,7 +29,7 @@ class Schedule(Base):
     is_paused: Mapped[bool] = mapped_column(default=False)
     created_at: Mapped[datetime]
     next_at: Mapped[datetime | None]
-    """Time of the next submission; null while the schedule is paused, unless somebody has it run now."""
+    """Time of the next submission; null while the schedule is paused."""
     last_due_at: Mapped[datetime | None]
     """Time for which a job was submitted, or skipped, last."""
     last_result: Mapped[str | None] = mapped_column(Text)

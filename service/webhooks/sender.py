@@ -8,7 +8,7 @@ may come twice, with the same id.
 import asyncio
 import threading
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -18,7 +18,6 @@ from service.database import Database
 from service.http.request_origin import Network
 from service.keys.repository import KeyRepository
 from service.keys.service import RefusedError, check_key
-from service.leader.leadership import Leadership
 from service.store.job_repository import JobRepository
 from service.times import now
 from service.webhooks.messages import make_change
@@ -55,16 +54,16 @@ class WebhookSender:
     """
 
     def __init__(
-        self, database: Database, networks: Sequence[Network], interval_seconds: float, leadership: Leadership
+        self, database: Database, networks: Sequence[Network], interval_seconds: float, is_leader: Callable[[], bool]
     ) -> None:
-        """Look for new events every `interval_seconds` while this process is the leader.
+        """Look for new events every `interval_seconds` while `is_leader` says so.
 
         networks: where requests may go although it is not public.
         """
         self._database = database
         self._networks = networks
         self._interval_seconds = interval_seconds
-        self._leadership = leadership
+        self._is_leader = is_leader
         self._is_stopping = threading.Event()
 
     def start(self) -> None:
@@ -89,7 +88,7 @@ class WebhookSender:
     def _collect_all(self) -> None:
         while not self._is_stopping.wait(self._interval_seconds):
             with _guard():
-                if self._leadership.is_held:
+                if self._is_leader():
                     self._collect()
 
     async def _send_all(self) -> None:
@@ -97,7 +96,7 @@ class WebhookSender:
         tasks: dict[str, asyncio.Task[None]] = {}
         while not self._is_stopping.is_set():
             with _guard():
-                if self._leadership.is_held:
+                if self._is_leader():
                     self._start_turns(tasks, slots)
             await asyncio.sleep(self._interval_seconds)
 

@@ -31,7 +31,7 @@ RESOLVED: dict[str, Any] = {"job": {"batch": {"global_size": 4096}}, "derived": 
 
 
 def seed(database: Database, num_jobs: int, num_steps: int) -> str:
-    """Add `num_jobs` jobs with their history, and a running one of `num_steps` steps, the oldest; return its id.
+    """Add `num_jobs` jobs with four events each, and a running one of `num_steps` steps, the oldest; return its id.
 
     The running job holds all that one machine has, so that jobs of the state QUEUED wait. Nobody looks after it: its
     attempt is of another machine. The statistics of the database are made anew at the end.
@@ -44,33 +44,21 @@ def seed(database: Database, num_jobs: int, num_steps: int) -> str:
         for first in range(0, num_jobs, ROWS_AT_ONCE):
             numbers = range(first, min(first + ROWS_AT_ONCE, num_jobs))
             add_jobs(session, [make_job(rows, number) for number in numbers])
-        add_history(session)
+        add_events(session)
+        session.execute(
+            text(
+                "INSERT INTO attempts (id, job_id, number, state, message, token_hash, started_at, stop_message) "
+                "SELECT replace(id, 'job', 'att'), id, 1, 'SUCCEEDED', '', '', started_at, '' FROM jobs "
+                "WHERE state NOT IN ('QUEUED', 'RUNNING')"
+            )
+        )
         add_steps(session, long_job["id"], num_steps)
+        session.execute(
+            text("INSERT INTO run_sizes (job_id, num_bytes) SELECT id, 1000000 FROM jobs WHERE finished_at IS NOT NULL")
+        )
     with database.write() as session:
         session.execute(text("ANALYZE"))
     return long_job["id"]
-
-
-def add_history(session: Session) -> None:
-    """Add four events of each job, and an attempt and the size of the run directory of each that has ended."""
-    for reason in EVENTS:
-        session.execute(
-            text(
-                "INSERT INTO events (job_id, time, actor, kind, reason, message, details) "
-                "SELECT id, created_at, owner, 'state', :reason, 'as the scheduler has found', '{}' FROM jobs"
-            ),
-            {"reason": reason},
-        )
-    session.execute(
-        text(
-            "INSERT INTO attempts (id, job_id, number, state, message, token_hash, started_at, stop_message) "
-            "SELECT replace(id, 'job', 'att'), id, 1, 'SUCCEEDED', '', '', started_at, '' FROM jobs "
-            "WHERE state NOT IN ('QUEUED', 'RUNNING')"
-        )
-    )
-    session.execute(
-        text("INSERT INTO run_sizes (job_id, num_bytes) SELECT id, 1000000 FROM jobs WHERE finished_at IS NOT NULL")
-    )
 
 
 def make_job(rows: random.Random, number: int) -> dict[str, Any]:
@@ -125,6 +113,18 @@ def add_jobs(session: Session, jobs: list[dict[str, Any]]) -> None:
         for job in jobs
     ]
     session.execute(insert(JobText), texts)
+
+
+def add_events(session: Session) -> None:
+    """Add four events to each job."""
+    for reason in EVENTS:
+        session.execute(
+            text(
+                "INSERT INTO events (job_id, time, actor, kind, reason, message, details) "
+                "SELECT id, created_at, owner, 'state', :reason, 'as the scheduler has found', '{}' FROM jobs"
+            ),
+            {"reason": reason},
+        )
 
 
 def _make_labels(number: int, job_id: str) -> dict[str, str]:

@@ -26,6 +26,7 @@ from service.reports.repository import ReportRepository
 from service.settings import Settings
 from service.store.pace import Pace
 from service.store.removal import RemovalRepository
+from service.store.run_facts import RunFacts
 from tests.patience import wait_until
 from tests.service.api import Api, make_document
 from tests.service.control.rounds import USER
@@ -86,7 +87,7 @@ def make_deletions(api: Api, **settings: float) -> DeletionService:
         api.services.database,
         api.services.settings.runs_directory,
         api.services.audit,
-        api.services.facts,
+        RunFacts(api.services.database, api.services.launchers),
         lambda: None,
         **settings,
     )
