@@ -7,7 +7,6 @@ took nothing else, and that the running jobs have their processes still.
 """
 
 import argparse
-import random
 import sys
 import tempfile
 import time
@@ -18,18 +17,20 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from sqlalchemy import func, select
+from sqlalchemy import func, insert, select
 
 from benchmarks.service_load import wait_for
 from service.database import Database
-from service.store.models import Job
+from service.ids import new_id
+from service.store.models import Event, Job
 from service.times import now
 from tests.service.api import make_client
-from tests.service.seeding import ROWS_AT_ONCE, add_events, add_jobs, make_job
 from tests.service.service_process import ServiceProcess, find_launch_processes
 
 DAYS = 100
 NUM_OWNERS = 50
+NUM_EVENTS = 4
+CHUNK = 2000
 PROBE_SECONDS = 0.1
 BASELINE_SECONDS = 15.0
 
@@ -61,7 +62,7 @@ def measure(directory: Path, options: argparse.Namespace) -> Iterator[str]:
         processes = {process.pid: process.create_time() for process in find_launch_processes(runs)}
     database = Database(url)
     begun = time.perf_counter()
-    fill(database, runs, options.jobs, options.directories)
+    fill(database, running[0], options.jobs, options.directories)
     yield f"{options.jobs:,} ended jobs added in {time.perf_counter() - begun:.0f} s"
     with ServiceProcess(directory / "second", settings) as service, make_client(service.url, key) as client:
         yield f"without retention: {probe(client, running[0], lambda: False, BASELINE_SECONDS)}"
@@ -148,25 +149,37 @@ def get(client: httpx.Client, job_id: str) -> dict[str, Any]:
     return client.get(f"/v1/jobs/{job_id}").json()
 
 
-def fill(database: Database, runs: Path, num_jobs: int, num_directories: int) -> None:
-    """Add ended jobs, evenly over DAYS days; the oldest ones have files. Every job gets events, running ones too."""
-    rows, start = random.Random(7), now() - timedelta(days=DAYS)
-    for first in range(0, num_jobs, ROWS_AT_ONCE):
-        jobs: list[dict[str, Any]] = []
-        for number in range(first, min(first + ROWS_AT_ONCE, num_jobs)):
-            job = make_job(rows, number)
-            finished_at = start + timedelta(days=DAYS * number / num_jobs)
-            changes = {"state": "SUCCEEDED", "owner": f"owner-{number % NUM_OWNERS}", "finished_at": finished_at}
-            jobs.append(job | changes | {"run_directory": str(runs / job["id"])})
+def fill(database: Database, template: str, num_jobs: int, num_directories: int) -> None:
+    """Add ended jobs like `template`, evenly over DAYS days; the oldest ones have files."""
+    with database.read() as session:
+        row = session.get_one(Job, template)
+        values = {column.name: getattr(row, column.name) for column in Job.__table__.columns}
+    start, runs = now() - timedelta(days=DAYS), Path(values["run_directory"]).parent
+    for first in range(0, num_jobs, CHUNK):
+        jobs: list[dict[str, object]] = []
+        for number in range(first, min(first + CHUNK, num_jobs)):
+            job_id, finished_at = new_id("job"), start + timedelta(days=DAYS * number / num_jobs)
+            changes = {
+                "id": job_id,
+                "state": "SUCCEEDED",
+                "owner": f"owner-{number % NUM_OWNERS}",
+                "created_at": finished_at - timedelta(hours=1),
+                "finished_at": finished_at,
+                "run_directory": str(runs / job_id),
+            }
+            jobs.append(values | changes)
             if number < num_directories:
-                checkpoint = runs / job["id"] / "checkpoints" / "step-1"
+                checkpoint = runs / job_id / "checkpoints" / "step-1"
                 checkpoint.mkdir(parents=True)
                 for name in range(10):
                     (checkpoint / f"part-{name}").write_bytes(bytes(1000))
+        base = {"actor": "bench", "kind": "state", "message": "", "details": {}}
         with database.write() as session:
-            add_jobs(session, jobs)
-    with database.write() as session:
-        add_events(session)
+            session.execute(insert(Job), jobs)
+            events = [
+                {**base, "job_id": job["id"], "time": job["finished_at"]} for job in jobs for _ in range(NUM_EVENTS)
+            ]
+            session.execute(insert(Event), events)
 
 
 def count(database: Database, column: Any) -> int:

@@ -23,7 +23,8 @@ from benchmarks.service_load import Connection, Result, make_service
 from service.database import Database
 from service.database.migrate import migrate
 from service.keys.models import ApiKey
-from service.store.job_lists import JobFilter, JobLists
+from service.store.filters import JobFilter
+from service.store.job_lists import JobLists
 from service.store.states import JobState
 from tests.service.seeding import seed
 from tests.service.service_process import ServiceProcess
