@@ -1,6 +1,6 @@
 """Assembly of the service: creates every part once and connects them to a FastAPI application."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -8,7 +8,7 @@ from functools import partial
 from importlib.metadata import version
 
 from anyio import to_thread
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from starlette.staticfiles import StaticFiles
 
 from dlrm.record.state_directory import make_state_directory
@@ -19,18 +19,10 @@ from service.authentication import identify, recall
 from service.capacity.endpoints import router as capacity_router
 from service.capacity.known import KnownCapacity, dump_capacities, measure_capacities
 from service.compare.endpoints import router as compare_router
-from service.control.attempt_finalizer import AttemptFinalizer
 from service.control.figures import Figures
 from service.control.health import ReadinessCheck, metrics_router, open_metrics_router
 from service.control.health import router as health_router
-from service.control.job_faults import JobFaults
-from service.control.loop import ControlLoop
-from service.control.reconciler import Reconciler
-from service.control.restart_policy import BackOff
-from service.control.round_errors import Faults
-from service.control.scheduler import Scheduler
-from service.control.starter import Starter
-from service.control.upkeep import Upkeep
+from service.control.loop import ControlLoop, make_control
 from service.control.wake_up import WakeUp, make_wake_leader
 from service.dashboard import endpoints as dashboard
 from service.database import Database
@@ -58,7 +50,7 @@ from service.keys.sessions import SessionService
 from service.keys.use_recorder import UseRecorder
 from service.launchers.construction import make_launchers
 from service.launchers.registry import Launchers
-from service.leader.leadership import LEASE_ROUNDS, LEASE_SECONDS, Leadership, find_service_id, make_lock
+from service.leader.leadership import Leadership, find_service_id, make_leadership
 from service.observability.telemetry import Telemetry
 from service.parts import provide_parts
 from service.plans.endpoints import router as plans_router
@@ -76,31 +68,39 @@ from service.schedules.runner import ScheduleRunner
 from service.schedules.service import ScheduleService
 from service.settings import Settings
 from service.store.run_facts import RunFacts
-from service.streams.endpoints import Streams
+from service.streams.construction import Streams, make_streams
 from service.streams.endpoints import router as streams_router
-from service.streams.feed import Feed
-from service.streams.reader import ChangeReader
-from service.streams.relay import Relay
 from service.webhooks.endpoints import router as webhooks_router
 from service.webhooks.sender import WebhookSender
 from service.webhooks.service import WebhookService
 
 
 @dataclass(frozen=True)
-class Services:
-    """Parts of the service. Each endpoint gets those that it names, see `service.parts`."""
+class Ground:
+    """Parts of the service that its other parts are made of."""
 
     settings: Settings
     database: Database
+    telemetry: Telemetry
+    wake_up: WakeUp
+    launchers: Launchers
+    leadership: Leadership
+    capacity: KnownCapacity
+    facts: RunFacts
     audit: AuditLog
     key_uses: UseRecorder
+
+
+@dataclass(frozen=True)
+class Services(Ground):
+    """Parts of the service. Each endpoint gets those that it names, see `service.parts`."""
+
     keys: KeyService
     sessions: SessionService
     jobs: JobService
     schedules: ScheduleService
     deletions: DeletionService
     retention: RetentionService
-    capacity: KnownCapacity
     plans: PlanService
     quotas: QuotaService
     reports: ReportService
@@ -109,12 +109,31 @@ class Services:
     logs: LogService
     webhooks: WebhookService
     webhook_sender: WebhookSender
-    launchers: Launchers
     control: ControlLoop
     readiness: ReadinessCheck
-    telemetry: Telemetry
     streams: Streams
-    relay: Relay
+
+
+ROUTERS = (
+    streams_router,
+    jobs_router,
+    labels_router,
+    plans_router,
+    reports_router,
+    files_router,
+    keys_router,
+    quotas_router,
+    audit_router,
+    retention_router,
+    capacity_router,
+    compare_router,
+    schedules_router,
+    webhooks_router,
+    health_router,
+    metrics_router,
+    dashboard.router,
+)
+"""Routers in the order in which their paths are compared with a request's."""
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -128,13 +147,13 @@ def create_app(settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
         services.control.start()
-        services.relay.start()
+        services.streams.relay.start()
         services.webhook_sender.start()
         yield
         services.webhook_sender.stop()
         services.streams.feed.close()
         await to_thread.run_sync(services.control.stop)
-        await to_thread.run_sync(services.relay.close)
+        await to_thread.run_sync(services.streams.relay.close)
         services.launchers.close()
         services.key_uses.close()
         services.database.close()
@@ -153,26 +172,7 @@ def create_app(settings: Settings) -> FastAPI:
     provide_parts(app, vars(services).values())
     _add_middleware(app, services)
     add_problem_handlers(app, settings.state_directory)
-    for router in (
-        streams_router,
-        jobs_router,
-        labels_router,
-        plans_router,
-        reports_router,
-        files_router,
-        keys_router,
-        quotas_router,
-        audit_router,
-        retention_router,
-        capacity_router,
-        compare_router,
-        schedules_router,
-        webhooks_router,
-        health_router,
-        metrics_router,
-    ):
-        app.include_router(router)
-    app.include_router(dashboard.router, include_in_schema=False)
+    _add_routes(app, ROUTERS)
     app.mount("/static", StaticFiles(directory=dashboard.static_directory), name="static")
     app.state.render_openapi = document_openapi(app)
     return app
@@ -188,9 +188,13 @@ def create_monitoring_app(services: Services) -> FastAPI:
     app.add_middleware(RequestIds)
     app.add_middleware(HeadAsGet)
     add_problem_handlers(app, services.settings.state_directory)
-    app.include_router(health_router)
-    app.include_router(open_metrics_router)
+    _add_routes(app, (health_router, open_metrics_router))
     return app
+
+
+def _add_routes(app: FastAPI, routers: Iterable[APIRouter]) -> None:
+    """Add the routes of routers as they are; `include_router` would build all of them anew for each application."""
+    app.router.routes += [route for router in routers for route in router.routes]
 
 
 def _add_middleware(app: FastAPI, services: Services) -> None:
@@ -220,85 +224,73 @@ def create_services(settings: Settings) -> Services:
 
     Raises StateDirectoryError, DatabaseUrlError, DatabaseUnusableError, KubernetesError and AccessTableError.
     """
-    _make_directories(settings)
-    database = open_database(settings.database_url)
-    telemetry = Telemetry()
-    wake_up, faults = WakeUp(), Faults(telemetry)
-    wake_leader = make_wake_leader(wake_up, database)
-    launchers = make_launchers(settings, find_service_id(database), on_change=wake_up)
+    ground = _make_ground(settings)
+    database, telemetry, launchers, leadership = ground.database, ground.telemetry, ground.launchers, ground.leadership
+    audit, capacity, facts, key_uses = ground.audit, ground.capacity, ground.facts, ground.key_uses
     access = read_data_access(settings.access, launchers)
-    lease_seconds = max(LEASE_SECONDS, LEASE_ROUNDS * settings.reconcile_interval_seconds)
-    measure = partial(measure_capacities, launchers)
-    leadership = Leadership(database, make_lock(database, wake_up), lease_seconds, lambda: dump_capacities(measure()))
-    capacity = KnownCapacity(database, measure)
-    Figures(database, settings, capacity).register(telemetry)
-    facts = RunFacts(database, launchers)
-    back_off = BackOff(settings.restart_delay_seconds, settings.max_restart_delay_seconds)
-    audit = AuditLog(database, timedelta(days=settings.audit_retention_days))
+    wake_leader = make_wake_leader(ground.wake_up, database)
+    jobs = JobService(database, settings, launchers, access, capacity, audit, facts, on_change=wake_leader)
     deletions = DeletionService(database, settings.runs_directory, audit, facts, on_change=wake_leader)
     rules = RetentionRules(settings.retention_days, settings.retention_jobs_per_owner, settings.retention_run_bytes)
     retention = RetentionService(database, rules, settings.retention_point_days, audit, facts, telemetry)
-    starter = Starter(leadership, launchers, telemetry)
-    finalizer = AttemptFinalizer(leadership, facts, back_off, telemetry)
-    reconciler = Reconciler(
-        database, leadership, launchers, facts, starter, finalizer, telemetry, settings.grace_period_seconds
-    )
-    key_uses, job_faults = UseRecorder(database), JobFaults(faults, reconciler.give_up)
-    scheduler = Scheduler(leadership, launchers, starter, finalizer, job_faults)
-    jobs = JobService(database, settings, launchers, access, capacity, audit, facts, on_change=wake_leader)
-    reader = ChangeReader(database, jobs, facts)
-    streams = Streams(Feed(reader), reader)
-    relay = Relay(database, streams.feed)
-    database.on_change = relay.note
-    telemetry.streams_open.set_function(streams.feed.count_streams)
-    telemetry.leads.set_function(lambda: leadership.is_held)
-    control = ControlLoop(
+    control = make_control(
+        settings,
+        database,
         leadership,
-        reconciler,
-        scheduler,
-        Upkeep(leadership, [retention.run, deletions.finish_deletions], telemetry),
-        ScheduleRunner(database, leadership, jobs),
-        wake_up,
-        settings.reconcile_interval_seconds,
+        launchers,
+        facts,
         telemetry,
-        faults,
-        job_faults,
+        ground.wake_up,
+        ScheduleRunner(database, leadership, jobs),
+        upkeep=[retention.run, deletions.finish_deletions],
     )
+    networks = parse_networks(settings.webhook_networks)
     return Services(
-        settings=settings,
-        database=database,
-        audit=audit,
-        key_uses=key_uses,
+        **vars(ground),
         keys=KeyService(database, audit, key_uses),
         sessions=SessionService(database, audit, key_uses),
         jobs=jobs,
         schedules=ScheduleService(database, audit),
         deletions=deletions,
         retention=retention,
-        capacity=capacity,
-        quotas=QuotaService(database, audit),
         plans=PlanService(database, settings, launchers, access, capacity, facts),
+        quotas=QuotaService(database, audit),
         reports=ReportService(database, telemetry),
         curves=CurveService(database),
         artifacts=ArtifactService(database, facts),
         logs=LogService(database, facts),
         webhooks=WebhookService(database, audit),
         webhook_sender=WebhookSender(
-            database,
-            parse_networks(settings.webhook_networks),
-            settings.reconcile_interval_seconds,
-            lambda: leadership.is_held,
+            database, networks, settings.reconcile_interval_seconds, lambda: leadership.is_held
         ),
-        launchers=launchers,
         control=control,
         readiness=ReadinessCheck(database, control),
-        telemetry=telemetry,
-        streams=streams,
-        relay=relay,
+        streams=make_streams(database, jobs, facts, telemetry),
     )
 
 
-def _make_directories(settings: Settings) -> None:
+def _make_ground(settings: Settings) -> Ground:
     make_state_directory(settings.state_directory)
     make_state_directory(settings.runs_directory, "DLRM_RUNS_DIRECTORY")
     make_state_directory(settings.prepared_directory, "DLRM_PREPARED_DIRECTORY")
+    database, telemetry, wake_up = open_database(settings.database_url), Telemetry(), WakeUp()
+    launchers = make_launchers(settings, find_service_id(database), on_change=wake_up)
+    measure = partial(measure_capacities, launchers)
+    leadership = make_leadership(
+        database, settings.reconcile_interval_seconds, lambda: dump_capacities(measure()), on_notify=wake_up
+    )
+    telemetry.leads.set_function(lambda: leadership.is_held)
+    capacity = KnownCapacity(database, measure)
+    Figures(database, settings, capacity).register(telemetry)
+    return Ground(
+        settings,
+        database,
+        telemetry,
+        wake_up,
+        launchers,
+        leadership,
+        capacity,
+        RunFacts(database, launchers),
+        AuditLog(database, timedelta(days=settings.audit_retention_days)),
+        UseRecorder(database),
+    )

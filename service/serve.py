@@ -63,7 +63,7 @@ def serve(settings: Settings, ready_file: Path | None = None) -> None:
         listeners = [stack.enter_context(bind_socket(settings))]
         ports = {"port": get_port(listeners[0])}
         if settings.monitoring_port is not None:
-            listeners.append(stack.enter_context(bind_monitoring_socket(settings)))
+            listeners.append(stack.enter_context(bind_socket(settings, for_monitoring=True)))
             ports["monitoring_port"] = get_port(listeners[1])
         settings = settings.model_copy(update=ports)
         app = create_app(settings)
@@ -165,18 +165,14 @@ def _choose_max_connections() -> int:
     return min(ConnectionLimits.max_connections, max_files // 2)
 
 
-def bind_socket(settings: Settings) -> socket.socket:
-    """Bind the socket to listen on, before anything else is started. Raises AddressError if that fails."""
-    return _bind(settings, settings.host, settings.port, "DLRM_PORT", "DLRM_HOST")
+def bind_socket(settings: Settings, *, for_monitoring: bool = False) -> socket.socket:
+    """Bind the socket to listen on, or the one of the port for monitoring, before anything else is started.
 
-
-def bind_monitoring_socket(settings: Settings) -> socket.socket:
-    """Bind the socket of the port for monitoring, which must be set. Raises AddressError if that fails."""
-    host, port = settings.monitoring_host, settings.monitoring_port or 0
-    return _bind(settings, host, port, "DLRM_MONITORING_PORT", "DLRM_MONITORING_HOST")
-
-
-def _bind(settings: Settings, host: str, port: int, port_variable: str, host_variable: str) -> socket.socket:
+    Raises AddressError if that fails.
+    """
+    host, port, prefix = settings.host, settings.port, "DLRM"
+    if for_monitoring:
+        host, port, prefix = settings.monitoring_host, settings.monitoring_port or 0, "DLRM_MONITORING"
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = Listener(family, settings.connections_per_second_per_address, settings.trusted_proxies)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -185,8 +181,8 @@ def _bind(settings: Settings, host: str, port: int, port_variable: str, host_var
     except OSError as error:
         listener.close()
         raise AddressError(
-            f"cannot listen on {host} port {port}: {error.strerror}; set {port_variable} (0 chooses a free port) or "
-            f"{host_variable}"
+            f"cannot listen on {host} port {port}: {error.strerror}; set {prefix}_PORT (0 chooses a free port) or "
+            f"{prefix}_HOST"
         ) from error
     return listener
 

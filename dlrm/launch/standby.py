@@ -6,7 +6,6 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
-from unittest.mock import patch
 
 from dlrm.config import ResolvedJob
 from dlrm.record import RunDirectory
@@ -43,17 +42,18 @@ class StandbyRanks:
     @contextmanager
     def serve_elastic(self) -> Iterator[None]:
         """Let torch's elastic launch take the waiting ranks during the block, in place of starting new ones."""
-        from torch.distributed.elastic.multiprocessing import api
         from torch.distributed.elastic.multiprocessing.subprocess_handler import SubprocessHandler
 
-        take = self._take
+        take, start = self._take, SubprocessHandler._popen
 
-        class Handler(SubprocessHandler):
-            def _popen(self, args: tuple[str, ...], env: dict[str, str]) -> subprocess.Popen[Any]:
-                return take(self.local_rank_id, env) or super()._popen(args, env)
+        def take_or_start(self: SubprocessHandler, args: tuple[str, ...], env: dict[str, str]) -> subprocess.Popen[Any]:
+            return take(self.local_rank_id, env) or start(self, args, env)
 
-        with patch.object(api, "get_subprocess_handler", Handler):
+        SubprocessHandler._popen = take_or_start
+        try:
             yield
+        finally:
+            SubprocessHandler._popen = start
 
     def close(self) -> None:
         """End the ranks that still wait: the attempt ends before its ranks begin."""

@@ -73,35 +73,20 @@ class Figures:
         known = self.capacities.read()
         totals = {name: capacity.total for name, capacity in known.items() if capacity is not None}
         free = {name: capacity for name, capacity in self.capacities.read_free(known).items() if capacity is not None}
+        resources = (
+            ("dlrm_cores", "Cores", "num_cores"),
+            ("dlrm_memory_bytes", "Memory", "memory_bytes"),
+            ("dlrm_gpus", "GPUs", "num_gpus"),
+        )
         return [
             _make(
-                "dlrm_cores", "Cores for jobs", "launcher", ((name, total.num_cores) for name, total in totals.items())
-            ),
-            _make(
-                "dlrm_memory_bytes",
-                "Memory for jobs",
+                f"{name}{suffix}",
+                f"{noun} {meaning}",
                 "launcher",
-                ((name, total.memory_bytes) for name, total in totals.items()),
-            ),
-            _make("dlrm_gpus", "GPUs for jobs", "launcher", ((name, total.num_gpus) for name, total in totals.items())),
-            _make(
-                "dlrm_cores_free",
-                "Cores that no job occupies",
-                "launcher",
-                ((name, left.num_cores) for name, left in free.items()),
-            ),
-            _make(
-                "dlrm_memory_bytes_free",
-                "Memory that no job occupies",
-                "launcher",
-                ((name, left.memory_bytes) for name, left in free.items()),
-            ),
-            _make(
-                "dlrm_gpus_free",
-                "GPUs that no job occupies",
-                "launcher",
-                ((name, left.num_gpus) for name, left in free.items()),
-            ),
+                ((launcher, getattr(capacity, field)) for launcher, capacity in capacities.items()),
+            )
+            for suffix, meaning, capacities in (("", "for jobs", totals), ("_free", "that no job occupies", free))
+            for name, noun, field in resources
         ]
 
     def _measure_sizes(self) -> Sequence[GaugeMetricFamily]:

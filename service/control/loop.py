@@ -1,21 +1,29 @@
 """Background thread of the service: looks after all jobs every few seconds, and at once after a wake-up."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 import structlog
 
+from service.control.attempt_finalizer import AttemptFinalizer
 from service.control.job_faults import JobFaults
 from service.control.reconciler import Reconciler
+from service.control.restart_policy import BackOff
 from service.control.round_errors import Faults
 from service.control.scheduler import Scheduler
+from service.control.starter import Starter
 from service.control.upkeep import Upkeep
 from service.control.wake_up import WakeUp
+from service.database import Database
+from service.launchers.registry import Launchers
 from service.leader.leadership import Leadership, LeadershipLostError
 from service.observability.telemetry import Telemetry
 from service.schedules.runner import ScheduleRunner
+from service.settings import Settings
+from service.store.pace import Pace
+from service.store.run_facts import RunFacts
 
 Result = TypeVar("Result")
 
@@ -110,3 +118,36 @@ class ControlLoop:
             # Catches everything: the next round tries again, and this round must continue with the other jobs.
             self.faults.record("control_failed", error, concerns_all=concerns_all, what=what)
             return None
+
+
+def make_control(
+    settings: Settings,
+    database: Database,
+    leadership: Leadership,
+    launchers: Launchers,
+    facts: RunFacts,
+    telemetry: Telemetry,
+    wake_up: WakeUp,
+    schedules: ScheduleRunner,
+    upkeep: Sequence[Callable[[Pace], None]],
+) -> ControlLoop:
+    """Make the control loop, without starting it. upkeep: slow tasks of the leader."""
+    starter = Starter(leadership, launchers, telemetry)
+    back_off = BackOff(settings.restart_delay_seconds, settings.max_restart_delay_seconds)
+    finalizer = AttemptFinalizer(leadership, facts, back_off, telemetry)
+    grace_seconds = settings.grace_period_seconds
+    reconciler = Reconciler(database, leadership, launchers, facts, starter, finalizer, telemetry, grace_seconds)
+    faults = Faults(telemetry)
+    job_faults = JobFaults(faults, reconciler.give_up)
+    return ControlLoop(
+        leadership,
+        reconciler,
+        Scheduler(leadership, launchers, starter, finalizer, job_faults),
+        Upkeep(leadership, upkeep, telemetry),
+        schedules,
+        wake_up,
+        settings.reconcile_interval_seconds,
+        telemetry,
+        faults,
+        job_faults,
+    )

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, DateTime, Dialect, Integer, MetaData, Text
+from sqlalchemy import JSON, BigInteger, DateTime, Dialect, Index, Integer, MetaData, Text, text
 from sqlalchemy.orm import DeclarativeBase
 from sqlalchemy.types import TypeDecorator
 
@@ -43,6 +43,11 @@ class ForeignText(TypeDecorator[str]):
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002
         return None if value is None else make_storable(value)
+
+
+def make_partial_index(name: str, *columns: str, where: str, unique: bool = False) -> Index:
+    """Make an index of the rows for which an SQL condition holds."""
+    return Index(name, *columns, unique=unique, sqlite_where=text(where), postgresql_where=text(where))
 
 
 class Base(DeclarativeBase):

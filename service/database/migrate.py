@@ -1,5 +1,7 @@
 """Migration of the tables to the version of this program."""
 
+from functools import cache
+
 from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
@@ -10,9 +12,6 @@ from service.database.database import Database
 
 ADVISORY_LOCK = 0x646C726D
 """Key of the PostgreSQL lock that this program's migrations hold."""
-
-
-_LOCATION = "service.database:migrations"
 
 
 class ForeignRevisionError(Exception):
@@ -27,31 +26,29 @@ def migrate(database: Database) -> None:
     with database.engine.execution_options(sqlite_begin="BEGIN IMMEDIATE").begin() as connection:
         if connection.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": ADVISORY_LOCK})
-        config = make_config(connection)
-        if not _is_newest(connection, ScriptDirectory.from_config(config)):
-            command.upgrade(config, "head")
+        revision = MigrationContext.configure(connection).get_current_revision()
+        if revision is not None:
+            check_revision(revision)
+        if revision != _read_migrations().get_current_head():
+            command.upgrade(make_config(connection), "head")
 
 
-def make_config(connection: Connection) -> Config:
+def make_config(connection: Connection | None) -> Config:
+    """Make the configuration of the migrations. connection: None if they are only read."""
     config = Config()
-    config.set_main_option("script_location", _LOCATION)
+    config.set_main_option("script_location", "service.database:migrations")
     config.attributes["connection"] = connection
     return config
 
 
-def _is_newest(connection: Connection, known: ScriptDirectory) -> bool:
-    """Return whether no migration is missing. Raises ForeignRevisionError."""
-    revision = MigrationContext.configure(connection).get_current_revision()
-    if revision is not None:
-        check_revision(revision)
-    return revision == known.get_current_head()
+@cache
+def _read_migrations() -> ScriptDirectory:
+    return ScriptDirectory.from_config(make_config(None))
 
 
 def check_revision(revision: str) -> None:
     """Raise ForeignRevisionError if this version of the program cannot use tables of a revision."""
-    config = Config()
-    config.set_main_option("script_location", _LOCATION)
-    known = ScriptDirectory.from_config(config)
+    known = _read_migrations()
     first, newest = known.get_base() or "", known.get_current_head() or ""
     if revision > newest:
         raise ForeignRevisionError(

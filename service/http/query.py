@@ -1,4 +1,4 @@
-"""Query parameters of a route, each known and given once unless it may be repeated; and times in requests."""
+"""Query parameters of a route, each known and given once unless it may be repeated; times and labels in requests."""
 
 import difflib
 from collections import Counter
@@ -51,6 +51,14 @@ def _is_list(annotation: Any) -> bool:
     return get_origin(annotation) is list or any(_is_list(argument) for argument in get_args(annotation))
 
 
+def parse_label(text: str, parameter: str = "label") -> tuple[str, str]:
+    """Parse a label of a query parameter into its name and value. Raises ProblemError (422) if it has no value."""
+    name, separator, value = text.partition(":")
+    if not separator:
+        raise invalid_request([FieldError(parameter, f"{text!r} has no value", "name:value, such as team:ads")])
+    return name, value
+
+
 def _parse_time(value: Any) -> datetime:
     try:
         time = datetime.fromisoformat(value)
@@ -80,3 +88,5 @@ UtcTime = Annotated[AwareDatetime, BeforeValidator(_parse_time)]
 """Type of a field that is a time; it names its zone."""
 FilterTime = Annotated[AwareDatetime, BeforeValidator(_parse_filter_time)]
 """Type of a query parameter that is a date or a time, in UTC if it names no zone."""
+LabelFilter = Annotated[list[str] | None, Query(description="name:value; may be repeated; all must match")]
+"""Type of a query parameter with the labels that a job must all have."""

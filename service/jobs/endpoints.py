@@ -4,14 +4,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Header, Query, Request, Response
 
-from dlrm.config import FieldError
 from service.access.senders import Submitter, Viewer
 from service.http.answers import NOT_MODIFIED, answer_with_tag, need_slot
 from service.http.limits import LISTS, Turns
 from service.http.paging import Cursor, Page, parse_id_cursor, parse_serial_cursor
 from service.http.problem_kinds import may_answer
-from service.http.problems import invalid_request
-from service.http.query import FilterTime
+from service.http.query import FilterTime, LabelFilter, parse_label
 from service.http.request_body import JSON, TOML
 from service.http.route import ApiRoute, runs_in
 from service.jobs import actions
@@ -19,7 +17,7 @@ from service.jobs.deletion import Deletions
 from service.jobs.schemas import AttemptView, CheckpointView, DeletedJobView, EventView, JobChanges, JobDetail, JobView
 from service.jobs.service import Jobs, Submission
 from service.schemas import LabelCount
-from service.store.filters import JobFilter
+from service.store.job_lists import JobFilter
 from service.store.states import JobState
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=ApiRoute)
@@ -94,7 +92,7 @@ def list_jobs(
     jobs: Jobs,
     principal: Viewer,
     state: Annotated[list[JobState] | None, Query(description="may be repeated; one must match")] = None,
-    label: Annotated[list[str] | None, Query(description="name:value; may be repeated; all must match")] = None,
+    label: LabelFilter = None,
     name: Annotated[str | None, Query(max_length=63)] = None,
     owner: Annotated[str | None, Query(max_length=63)] = None,
     created_after: Annotated[FilterTime | None, Query(description="submitted then or later")] = None,
@@ -114,10 +112,9 @@ def list_jobs(
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> Response:
     """List the jobs that the sender may know of, newest first: the jobs of its owner, and all for an admin."""
-    labels = tuple(parse_label(text) for text in label or [])
     chosen = JobFilter(
         states=tuple(dict.fromkeys(state or ())),
-        labels=labels,
+        labels=tuple(parse_label(text) for text in label or ()),
         name=name,
         owner=owner,
         created_after=created_after,
@@ -244,10 +241,3 @@ def _announce(response: Response, job: JobDetail, is_new: bool) -> JobDetail:
     response.status_code = 201 if is_new else 200
     response.headers["Location"] = f"/v1/jobs/{job.id}"
     return job
-
-
-def parse_label(text: str, parameter: str = "label") -> tuple[str, str]:
-    name, separator, value = text.partition(":")
-    if not separator:
-        raise invalid_request([FieldError(parameter, f"{text!r} has no value", "name:value, such as team:ads")])
-    return name, value

@@ -42,9 +42,8 @@ from service.schemas import LabelCount
 from service.settings import Settings
 from service.store.attempt_repository import AttemptRepository
 from service.store.demand import compute_demand, get_full_demand, list_faults
-from service.store.filters import JobFilter
 from service.store.idempotency_repository import IdempotencyRepository
-from service.store.job_lists import JobLists
+from service.store.job_lists import JobFilter, JobLists
 from service.store.job_repository import JobRepository, StateChangedError
 from service.store.models import Job, JobDocument
 from service.store.run_facts import RunFacts

@@ -2,10 +2,11 @@
 
 from datetime import datetime
 
-from sqlalchemy import ForeignKey, Index, String, text
+from sqlalchemy import ForeignKey, String
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from service.database import Base
+from service.database.base import make_partial_index
 
 
 class ApiKey(Base):
@@ -13,14 +14,7 @@ class ApiKey(Base):
 
     __tablename__ = "api_keys"
     __table_args__ = (
-        Index(
-            "uq_api_keys_owner",
-            "owner",
-            "name",
-            unique=True,
-            sqlite_where=text("revoked_at IS NULL"),
-            postgresql_where=text("revoked_at IS NULL"),
-        ),
+        make_partial_index("uq_api_keys_owner", "owner", "name", where="revoked_at IS NULL", unique=True),
     )
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)

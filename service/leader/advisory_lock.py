@@ -6,18 +6,13 @@ from collections.abc import Callable
 
 import psycopg
 import structlog
-from psycopg.conninfo import make_conninfo
 
 from service.database import Database
+from service.database.notifications import make_conninfo, wait_for_notification
 from service.leader.lock import CHANNEL, LOCK_KEY
 
 log = structlog.get_logger(__name__)
 
-POLL_SECONDS = 1.0
-"""Longest time in which the loss of the connection, and with it of the lock, stays unnoticed."""
-CONNECT_SECONDS = 5
-KEEPALIVES = {"keepalives_idle": 2, "keepalives_interval": 1, "keepalives_count": 3, "tcp_user_timeout": 5000}
-"""Options of the connection: a server that is gone is noticed within some 5 s."""
 SERVER_KEEPALIVES = ("tcp_keepalives_idle = 2", "tcp_keepalives_interval = 1", "tcp_keepalives_count = 3")
 """Settings of the server for this connection: the lock of a machine that is gone is free within some 5 s."""
 
@@ -27,7 +22,7 @@ class AdvisoryLock:
 
     def __init__(self, database: Database, on_notify: Callable[[], None]) -> None:
         """Call `on_notify`, in another thread, when a process wakes the leader or the lock is lost."""
-        self._conninfo = _make_conninfo(database, "leader")
+        self._conninfo = make_conninfo(database, "leader")
         self._on_notify = on_notify
         self._connection: psycopg.Connection | None = None
         self._is_released = threading.Event()
@@ -66,7 +61,7 @@ class AdvisoryLock:
                 if is_stuck():
                     log.error("leader_lock_given_up", reason="the control loop makes no progress")
                     return
-                for _ in connection.notifies(timeout=POLL_SECONDS, stop_after=1):
+                for _ in wait_for_notification(connection):
                     self._on_notify()
                 connection.execute("SELECT 1")
         except psycopg.Error as error:
@@ -78,31 +73,3 @@ class AdvisoryLock:
                 connection.execute("SELECT pg_advisory_unlock(%s)", [LOCK_KEY])
                 connection.close()
             self._on_notify()
-
-
-def listen(
-    database: Database,
-    channel: str,
-    on_start: Callable[[], None],
-    on_notify: Callable[[str], None],
-    is_over: Callable[[], bool],
-) -> None:
-    """Call `on_notify` with the text of each notification on a channel, until `is_over` or the connection is lost.
-
-    on_start: called once notifications are received.
-    """
-    try:
-        with psycopg.connect(_make_conninfo(database, channel), autocommit=True) as connection:
-            connection.execute(f"LISTEN {channel}".encode())
-            on_start()
-            while not is_over():
-                for notification in connection.notifies(timeout=POLL_SECONDS, stop_after=1):
-                    on_notify(notification.payload)
-    except psycopg.Error as error:
-        log.warning("notifications_lost", channel=channel, error=str(error).strip())
-
-
-def _make_conninfo(database: Database, work: str) -> str:
-    """Make the connection string of a connection that listens. work: what it is for, as the server shows it."""
-    url = database.engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
-    return make_conninfo(url, connect_timeout=CONNECT_SECONDS, application_name=f"dlrm {work}", **KEEPALIVES)

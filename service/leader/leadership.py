@@ -197,6 +197,17 @@ class Leadership:
         return self._token
 
 
+def make_leadership(
+    database: Database, round_seconds: float, get_capacity: Callable[[], dict[str, Any]], on_notify: Callable[[], None]
+) -> Leadership:
+    """Make the leadership of a process whose control loop makes a round every `round_seconds`.
+
+    get_capacity: see `Leadership`. on_notify: see `make_lock`.
+    """
+    lease_seconds = max(LEASE_SECONDS, LEASE_ROUNDS * round_seconds)
+    return Leadership(database, make_lock(database, on_notify), lease_seconds, get_capacity)
+
+
 def find_service_id(database: Database) -> str:
     """Return the identity of the service, which all processes on its database have in common."""
     try:

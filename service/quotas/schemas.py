@@ -5,9 +5,9 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from service.http.body import Body
+from service.http.query import MAX_INT32
 
-MAX_NUMBER = 2**31 - 1
-Limit = Annotated[int | None, Field(ge=0, le=MAX_NUMBER, strict=True)]
+Limit = Annotated[int | None, Field(ge=0, le=MAX_INT32, strict=True)]
 
 
 class NewQuota(Body):

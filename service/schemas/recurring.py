@@ -28,7 +28,7 @@ class Schedule(Answer, frozen=True):
     created_at: datetime
     """Time at which it was made."""
     next_at: datetime | None = None
-    """Time of the next submission; None while it is paused."""
+    """Time of the next submission; None while it is paused, unless somebody has it run now."""
     last_due_at: datetime | None = None
     """Time that was due last; None before the first one."""
     last_result: str | None = None

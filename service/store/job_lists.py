@@ -1,22 +1,45 @@
 """Lists of jobs, newest first. Each statement reads an index in its order, or few rows, however many jobs there are."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, exists, func, select, tuple_, union_all
 from sqlalchemy.orm import Session
 
 from service.ids import get_first_id
-from service.store.filters import JobFilter
 from service.store.job_rows import JOBS, LABELS, JobRow, get_columns
 from service.store.job_texts import contains, select_containing
 from service.store.models import Job, JobLabel
+from service.store.states import JobState
 
 FEW = 1000
 """Number of rows up to which a condition counts as met by few jobs, so that these are looked at one by one."""
 MAX_CLOCK_STEP = timedelta(minutes=1)
 """Largest difference between the times of a job and of its id, which are read from the clock one after the other."""
+
+
+@dataclass(frozen=True)
+class JobFilter:
+    """Conditions that all hold for the listed jobs; None and empty ones restrict nothing."""
+
+    states: tuple[JobState, ...] = ()
+    """States that a job may have."""
+    labels: tuple[tuple[str, str], ...] = ()
+    """Labels, by name and value, that a job must all have."""
+    name: str | None = None
+    owner: str | None = None
+    created_after: datetime | None = None
+    """Earliest time at which a job was submitted."""
+    created_before: datetime | None = None
+    """Time earlier than which a job was submitted."""
+    finished_after: datetime | None = None
+    """Earliest time at which a job ended."""
+    finished_before: datetime | None = None
+    """Time earlier than which a job ended."""
+    text: str | None = None
+    """Text to look for, see `service.store.job_texts`."""
 
 
 class JobLists:

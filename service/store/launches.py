@@ -5,7 +5,8 @@ from pathlib import Path
 
 from dlrm.config import KubernetesConfig
 from dlrm.record import RunDirectory
-from service.launchers.protocol import Capacity, Demand, Launch, LaunchName
+from service.launchers.protocol import Launch, LaunchName
+from service.store.demand import get_full_demand
 from service.store.models import Attempt, Job
 
 
@@ -14,7 +15,7 @@ def make_launch(job: Job, attempt: Attempt) -> Launch:
     return Launch(
         LaunchName(job.id, attempt.number),
         RunDirectory(Path(job.run_directory)),
-        Demand(Capacity(job.num_cores, job.memory_bytes, job.num_gpus), job.num_nodes, job.min_nodes),
+        get_full_demand(job),
         job.launcher,
         attempt.node,
         tuple((attempt.devices or {}).get("gpus", [])),

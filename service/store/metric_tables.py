@@ -3,6 +3,8 @@
 A job's rows of one attempt lie side by side, in the order of its steps, so that any part of a curve is one range.
 """
 
+from typing import Any
+
 from sqlalchemy import JSON, BigInteger, Column, Double, Integer, SmallInteger, String, Table
 
 from service.database.base import Base
@@ -30,28 +32,22 @@ def _make_key(*names: str) -> list[Column[int]]:
     return [Column("job_id", String(40), primary_key=True), *columns]  # pyright: ignore
 
 
-STEPS = Table(
+def _make_reports(name: str, *columns: Column[Any]) -> Table:
+    """Make the table of the reports of one kind, with a row for each step."""
+    place = (Column("seq", BigInteger, nullable=False), Column("time", Double, nullable=False))
+    return Table(name, Base.metadata, *_make_key("attempt", "step"), *place, *columns, sqlite_with_rowid=False)
+
+
+STEPS = _make_reports(
     "steps",
-    Base.metadata,
-    *_make_key("attempt", "step"),
-    Column("seq", BigInteger, nullable=False),
-    Column("time", Double, nullable=False),
     *(Column(name, BigInteger) for name in (*STEP_COUNTS, "global_size")),
     Column("dropped", SmallInteger, nullable=False),
     *(Column(name, Double) for name in STEP_NUMBERS[:-2]),
     Column("gsnr", JSON(none_as_null=True)),
-    sqlite_with_rowid=False,
 )
 """Step reports as they came: the last one of each step of an attempt. Numbers that are not finite are null."""
-EVALUATIONS = Table(
-    "evaluations",
-    Base.metadata,
-    *_make_key("attempt", "step"),
-    Column("seq", BigInteger, nullable=False),
-    Column("time", Double, nullable=False),
-    Column("num_rows", BigInteger),
-    *(Column(name, Double) for name in EVALUATION_NUMBERS),
-    sqlite_with_rowid=False,
+EVALUATIONS = _make_reports(
+    "evaluations", Column("num_rows", BigInteger), *(Column(name, Double) for name in EVALUATION_NUMBERS)
 )
 """Evaluation reports as they came: the last one of each step of an attempt."""
 ROLLUPS = Table(

@@ -9,7 +9,7 @@ from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, UniqueConstr
 from sqlalchemy.orm import Mapped, mapped_column
 
 from service.database import Base
-from service.database.base import ForeignText, SerialId
+from service.database.base import ForeignText, SerialId, make_partial_index
 from service.store.states import ACTIVE_STATES, WATCHED, AttemptState, JobState
 
 
@@ -35,28 +35,13 @@ class Job(Base):
         Index("ix_jobs_owner_state", "owner", "state", "id"),
         Index("ix_jobs_state", "state", "id"),
         Index("ix_jobs_name", "name", "id"),
-        Index("ix_jobs_watched", "launcher", sqlite_where=text(_WATCHED), postgresql_where=text(_WATCHED)),
-        Index(
-            "ix_jobs_finished_at",
-            "finished_at",
-            "id",
-            "owner",
-            "state",
-            sqlite_where=text("finished_at IS NOT NULL AND deleting_at IS NULL"),
-            postgresql_where=text("finished_at IS NOT NULL AND deleting_at IS NULL"),
+        make_partial_index("ix_jobs_watched", "launcher", where=_WATCHED),
+        make_partial_index(
+            *("ix_jobs_finished_at", "finished_at", "id", "owner", "state"),
+            where="finished_at IS NOT NULL AND deleting_at IS NULL",
         ),
-        Index(
-            "ix_jobs_deleting_at",
-            "deleting_at",
-            sqlite_where=text("deleting_at IS NOT NULL"),
-            postgresql_where=text("deleting_at IS NOT NULL"),
-        ),
-        Index(
-            "ix_jobs_warm_start",
-            "warm_start_job_id",
-            sqlite_where=text("warm_start_job_id IS NOT NULL"),
-            postgresql_where=text("warm_start_job_id IS NOT NULL"),
-        ),
+        make_partial_index("ix_jobs_deleting_at", "deleting_at", where="deleting_at IS NOT NULL"),
+        make_partial_index("ix_jobs_warm_start", "warm_start_job_id", where="warm_start_job_id IS NOT NULL"),
     )
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
@@ -175,7 +160,7 @@ class Attempt(Base):
     __tablename__ = "attempts"
     __table_args__ = (
         UniqueConstraint("job_id", "number"),
-        Index("ix_attempts_active", "lease_token", sqlite_where=text(_ACTIVE), postgresql_where=text(_ACTIVE)),
+        make_partial_index("ix_attempts_active", "lease_token", where=_ACTIVE),
     )
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)

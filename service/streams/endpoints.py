@@ -1,7 +1,6 @@
 """Endpoints that stream what happens, as server-sent events."""
 
 import re
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request
@@ -13,11 +12,12 @@ from service.authentication import identify
 from service.http.gate import AUTHENTICATION
 from service.http.paging import MAX_SERIAL
 from service.http.problems import invalid_request
+from service.http.query import LabelFilter, parse_label
 from service.http.route import ApiRoute
-from service.jobs.endpoints import parse_label
 from service.parts import depend_on
 from service.store.states import JobState
-from service.streams.feed import STREAMS, Feed, Place
+from service.streams.construction import Streams
+from service.streams.feed import STREAMS, Place
 from service.streams.messages import Check, stream_job, stream_list
 from service.streams.reader import ChangeReader
 from service.streams.watchers import ListFilter
@@ -34,14 +34,6 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
         "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
     }
 }
-
-
-@dataclass(frozen=True)
-class Streams:
-    """Parts that streams need."""
-
-    feed: Feed
-    reader: ChangeReader
 
 
 StreamsDependency = Annotated[Streams, depend_on(Streams)]
@@ -84,7 +76,7 @@ async def stream_jobs(
     principal: Viewer,
     last_id: LastId = None,
     state: Annotated[list[JobState] | None, Query(description="may be repeated; one must match")] = None,
-    label: Annotated[list[str] | None, Query(description="name:value; may be repeated; all must match")] = None,
+    label: LabelFilter = None,
     owner: Annotated[str | None, Query(max_length=63)] = None,
 ) -> Response:
     """Stream the jobs of a list as they change."""

@@ -78,7 +78,7 @@ class Relay:
 
     def _listen(self) -> None:
         # The driver is an optional package.
-        from service.leader.advisory_lock import listen
+        from service.database.notifications import listen
 
         while not self._is_closed.is_set():
             # What came before it listens was not heard.

@@ -5,14 +5,9 @@ import shutil
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-from alembic.config import Config
-from alembic.script import ScriptDirectory
-from fastapi.routing import _IncludedRouter
 from playwright.sync_api import Browser, sync_playwright
-from starlette.routing import BaseRoute
 
 from service.database import Database
 from service.database.migrate import migrate
@@ -41,40 +36,6 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker("slow")
 
 
-@pytest.fixture(scope="session", autouse=True)
-def migrations_read_once() -> Iterator[None]:
-    """Read the migrations once for all services of this process: that takes more than half of the start of one."""
-    read = ScriptDirectory.from_config
-    known: dict[str | None, ScriptDirectory] = {}
-
-    def find(config: Config) -> ScriptDirectory:
-        place = config.get_main_option("script_location")
-        if place not in known:
-            known[place] = read(config)
-        return known[place]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ScriptDirectory, "from_config", find)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def routes_built_once() -> Iterator[None]:
-    """Let FastAPI prepare each route once for all services of this process, not at the first request of each."""
-    build = _IncludedRouter._build_effective_context
-    known: dict[tuple[int, str], tuple[BaseRoute, Any]] = {}
-
-    def find(included: _IncludedRouter, route: BaseRoute) -> Any:
-        key = (id(route), included.include_context.prefix)
-        if key not in known:
-            known[key] = (route, build(included, route))
-        return known[key][1]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_IncludedRouter, "_build_effective_context", find)
-        yield
-
-
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     """PostgreSQL server of this test process, started for the first test that needs it."""
@@ -83,7 +44,7 @@ def postgres_server() -> Iterator[PostgresServer]:
     with run_postgres() as server, pytest.MonkeyPatch.context() as patch:
         server.create_template()
         # A process that gives its leadership up waits for as long.
-        patch.setattr("service.leader.advisory_lock.POLL_SECONDS", 0.05)
+        patch.setattr("service.database.notifications.POLL_SECONDS", 0.05)
         yield server
 
 

@@ -53,6 +53,9 @@ def seed(database: Database, num_jobs: int, num_steps: int) -> str:
             )
         )
         add_steps(session, long_job["id"], num_steps)
+        session.execute(
+            text("INSERT INTO run_sizes (job_id, num_bytes) SELECT id, 1000000 FROM jobs WHERE finished_at IS NOT NULL")
+        )
     with database.write() as session:
         session.execute(text("ANALYZE"))
     return long_job["id"]

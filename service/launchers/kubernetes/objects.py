@@ -7,6 +7,8 @@ from typing import Any, cast
 Object = Mapping[str, Any]
 """Object of Kubernetes, or a part of one, as the API server sends it."""
 NOTHING: Object = {}
+MAX_CHARACTERS = 600
+"""Characters of a text of the cluster that are shown."""
 
 
 def get_part(known: Object, *names: str) -> Object:
@@ -53,7 +55,7 @@ def is_true(known: Object, condition: str) -> bool:
     return find_condition(known, condition).get("status") == "True"
 
 
-def join_words(words: str, text: str, limit: int = 600) -> str:
+def join_words(words: str, text: str) -> str:
     """Put a cleaned and shortened `text` of the cluster behind words of ours; further words may follow it."""
-    cleaned = " ".join(text.split())[:limit].rstrip(".; ")
+    cleaned = " ".join(text.split())[:MAX_CHARACTERS].rstrip(".; ")
     return f"{words}: {cleaned}" if cleaned else words

@@ -1,10 +1,13 @@
 """Ranks that wait for their attempt to begin."""
 
+import os
+import subprocess
 from contextlib import closing, suppress
 from pathlib import Path
 
 import psutil
 import pytest
+from torch.distributed.elastic.multiprocessing.subprocess_handler import get_subprocess_handler
 
 from dlrm.config import JobConfig, ResolvedJob, resolve
 from dlrm.launch.standby import StandbyRanks
@@ -52,3 +55,22 @@ def test_none_waits_where_the_memory_is_needed_for_the_rows(tmp_path: Path, memo
     directory, resolved = make_run(tmp_path, memory)
     with closing(StandbyRanks(directory, 1, resolved, range(2))):
         assert list_waiting(directory) == []
+
+
+def test_elastic_takes_the_waiting_ranks_and_starts_those_that_do_not_wait(tmp_path: Path):
+    directory, resolved = make_run(tmp_path, "4GiB")
+    with closing(StandbyRanks(directory, 1, resolved, range(2))) as standby:
+        wait_until(lambda: len(list_waiting(directory)) == 2)
+        waiting = {process.pid for process in list_waiting(directory)}
+        with standby.serve_elastic():
+            taken, new = [start_as_elastic(rank) for rank in range(2)], start_as_elastic(2)
+        later = start_as_elastic(0)
+    assert {process.pid for process in taken} == waiting
+    assert [process.wait() for process in (new, later)] == [0, 0]
+    for process in taken:
+        process.kill()
+        process.wait()
+
+
+def start_as_elastic(local_rank: int) -> subprocess.Popen[bytes]:
+    return get_subprocess_handler("true", (), {}, os.devnull, os.devnull, local_rank).proc

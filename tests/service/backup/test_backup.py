@@ -156,7 +156,7 @@ def test_nothing_is_restored_under_a_running_service(settings: Settings, tmp_pat
         if settings.database_url.startswith("sqlite"):
             stack.enter_context(lock_state(settings))
         api = stack.enter_context(serve_api(settings, runs_control_loop=True))
-        wait_until(lambda: api.services.control.leadership.is_held)
+        wait_until(lambda: api.services.leadership.is_held)
         back_up(settings, tmp_path / "backup")
         before = api.submit()["id"]
         with pytest.raises((BackupError, AlreadyServingError), match="is using"):

@@ -119,7 +119,7 @@ def test_a_jump_within_a_round_is_followed_at_the_next_one(
     """Jobs of a round are read at its begin, with the times that they had then."""
     job_id = submit(services, deadline_seconds=1800)
     run_until(services, job_id, "RUNNING")
-    leadership = services.control.leadership
+    leadership = services.leadership
     clock.offset = jump
     leadership.renew()
     assert 1500 < find_seconds_left(services, job_id, "deadline_at") < 1800

@@ -275,8 +275,8 @@ def test_a_service_that_ended_between_row_and_process_starts_the_same_attempt(se
     job_id = submit(services)
     with services.database.read() as session:
         job = session.get_one(Job, job_id)
-    services.control.leadership.acquire()
-    Starter(services.control.leadership, services.launchers, services.telemetry).begin(job)
+    services.leadership.acquire()
+    Starter(services.leadership, services.launchers, services.telemetry).begin(job)
     services.control.stop()
     restarted = create_services(settings)
     restarted.control.run_once()
@@ -323,8 +323,8 @@ def test_a_job_without_a_process_is_cancelled_too(settings: Settings, state: str
     if state == "STARTING":
         with services.database.read() as session:
             job = session.get_one(Job, job_id)
-        services.control.leadership.acquire()
-        Starter(services.control.leadership, services.launchers, services.telemetry).begin(job)
+        services.leadership.acquire()
+        Starter(services.leadership, services.launchers, services.telemetry).begin(job)
     else:
         services.control.run_once()
 

@@ -73,7 +73,7 @@ def test_starts_that_last_longer_than_a_lease_do_not_end_the_leadership(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("service.launchers.construction.LocalLauncher", SlowLauncher)
-    monkeypatch.setattr("service.app.LEASE_SECONDS", 4.0)
+    monkeypatch.setattr("service.leader.leadership.LEASE_SECONDS", 4.0)
     monkeypatch.setattr("service.control.scheduler.START_SECONDS", 60.0)
     services = create_services(settings)
     jobs = submit_all(services)

@@ -9,8 +9,7 @@ from ulid import ULID
 
 from service.database import Database
 from service.database.migrate import migrate
-from service.store.filters import JobFilter
-from service.store.job_lists import JobLists
+from service.store.job_lists import JobFilter, JobLists
 from service.store.models import Job
 from service.store.states import JobState
 from tests.service.databases import on_both_databases

@@ -84,9 +84,9 @@ def test_a_job_that_is_held_while_the_scheduler_considers_it_does_not_start(api:
     with services.database.read() as session:
         considered = session.get_one(Job, job_id)
     hold(api, job_id)
-    services.control.leadership.acquire()
+    services.leadership.acquire()
     with pytest.raises(StateChangedError):
-        Starter(services.control.leadership, services.launchers, services.telemetry).begin(considered)
+        Starter(services.leadership, services.launchers, services.telemetry).begin(considered)
     job = get_job(api, job_id)
     assert (job["state"], job["reason"]) == ("QUEUED", "held")
 

@@ -25,12 +25,12 @@ def get_job(api: Api, job_id: str) -> Job:
 def begin_next_attempt(api: Api, job_id: str) -> Attempt:
     """Begin the next attempt of a job; the attempt before it, if there is one, fails."""
     services = api.services
-    services.control.leadership.acquire()
+    services.leadership.acquire()
     job = get_job(api, job_id)
     if job.num_attempts:
         services.control.reconciler._finalizer.record_failed_launch(job_id, LaunchError("a cable was loose"))
         job = get_job(api, job_id)
-    attempt = Starter(services.control.leadership, services.launchers, services.telemetry).begin(job)
+    attempt = Starter(services.leadership, services.launchers, services.telemetry).begin(job)
     with services.database.write() as session:
         AttemptRepository(session).update(attempt.id, token_hash=hash_secret(TOKEN))
     return attempt

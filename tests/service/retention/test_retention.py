@@ -16,7 +16,6 @@ from service.retention.service import RetentionService
 from service.schedules.models import Schedule
 from service.store.metric_tables import EVALUATIONS, ROLLUPS, STEPS
 from service.store.models import Job
-from service.store.run_facts import RunFacts
 from service.store.states import NOT_ENDED
 from service.times import now
 from tests.made_reports import make_evaluation, make_step
@@ -56,8 +55,7 @@ def add_job(api: Api, days_ago: float | None, num_bytes: int = 0, *, has_points:
 
 def make_retention(api: Api, rules: RetentionRules, point_days: float | None = None) -> RetentionService:
     services = api.services
-    facts = RunFacts(services.database, services.launchers)
-    return RetentionService(services.database, rules, point_days, services.audit, facts, services.telemetry)
+    return RetentionService(services.database, rules, point_days, services.audit, services.facts, services.telemetry)
 
 
 def apply(api: Api, rules: RetentionRules) -> None:

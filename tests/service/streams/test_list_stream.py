@@ -97,13 +97,13 @@ def test_changes_of_other_processes_are_streamed(api: Api, tmp_path: Path) -> No
     directory.mkdir()
     other = create_services(make_settings(directory, api.services.settings.database_url))
     job = api.submit()
-    for relay in (api.services.relay, other.relay):
+    for relay in (api.services.streams.relay, other.streams.relay):
         relay.start()
     with listen(api.viewer, "/v1/stream") as messages:
         read_until(messages, "reset")
         with other.database.write() as session:
             JobRepository(session).update(job["id"], message="changed elsewhere")
         read_until(messages, "job", id=job["id"], message="changed elsewhere")
-    for relay in (api.services.relay, other.relay):
+    for relay in (api.services.streams.relay, other.streams.relay):
         relay.close()
     other.database.close()

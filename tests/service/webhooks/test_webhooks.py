@@ -263,7 +263,7 @@ def test_a_receiver_that_does_not_answer_keeps_others_waiting_for_nothing(
 ) -> None:
     monkeypatch.setattr(post, "MAX_SECONDS", 3600.0)
     monkeypatch.setattr(api.services.webhook_sender, "_interval_seconds", 0.01)
-    monkeypatch.setattr(api.services.webhook_sender, "_is_leader", lambda: True)
+    assert api.services.leadership.acquire()
     with socket.create_server(("127.0.0.1", 0)) as silent:
         add_webhook(api, f"http://127.0.0.1:{silent.getsockname()[1]}")
         add_webhook(api, receiver.url)

@@ -1,5 +1,7 @@
 """Metrics in typed columns, and levels of rows that summarise the steps of a bucket; from the JSON of the reports."""
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -35,27 +37,23 @@ def make_key(*names: str) -> list[sa.Column[int]]:
 
 
 tables = sa.MetaData(naming_convention=NAMING)
-steps = sa.Table(
+
+
+def make_reports(name: str, *columns: sa.Column[Any]) -> sa.Table:
+    """Make the table of the reports of one kind, with a row for each step."""
+    place = (sa.Column("seq", sa.BigInteger, nullable=False), sa.Column("time", sa.Double, nullable=False))
+    return sa.Table(name, tables, *make_key("attempt", "step"), *place, *columns, sqlite_with_rowid=False)
+
+
+steps = make_reports(
     "steps",
-    tables,
-    *make_key("attempt", "step"),
-    sa.Column("seq", sa.BigInteger, nullable=False),
-    sa.Column("time", sa.Double, nullable=False),
     *(sa.Column(name, sa.BigInteger) for name in (*COUNTS, "global_size")),
     sa.Column("dropped", sa.SmallInteger, nullable=False),
     *(sa.Column(name, sa.Double) for name in NUMBERS[:-2]),
     sa.Column("gsnr", sa.JSON),
-    sqlite_with_rowid=False,
 )
-evaluations = sa.Table(
-    "evaluations",
-    tables,
-    *make_key("attempt", "step"),
-    sa.Column("seq", sa.BigInteger, nullable=False),
-    sa.Column("time", sa.Double, nullable=False),
-    sa.Column("num_rows", sa.BigInteger),
-    *(sa.Column(name, sa.Double) for name in EVALUATION),
-    sqlite_with_rowid=False,
+evaluations = make_reports(
+    "evaluations", sa.Column("num_rows", sa.BigInteger), *(sa.Column(name, sa.Double) for name in EVALUATION)
 )
 rollups = sa.Table(
     "step_rollups",
@@ -94,20 +92,20 @@ def upgrade() -> None:
 
 def copy_reports(table: sa.Table, kind: str, *, is_postgresql: bool) -> str:
     """Make the statement that copies the reports of one kind; of several ones of one step the last one counts."""
+    key = "job_id, attempt, step"
     fields = [column.name for column in table.c if column.name not in ("job_id", "attempt", "step", "seq")]
-    columns = f"job_id, attempt, step, seq, {', '.join(fields)}"
+    columns = f"{table.name} ({key}, seq, {', '.join(fields)})"
     if not is_postgresql:
         values = ", ".join(_read_field(name, f"report ->> '$.{name}'", "min", "max") for name in fields)
         return (
-            f"INSERT OR REPLACE INTO {table.name} ({columns}) SELECT job_id, attempt, step, seq, {values} "
+            f"INSERT OR REPLACE INTO {columns} SELECT {key}, seq, {values} "
             f"FROM metrics WHERE kind = '{kind}' ORDER BY id"
         )
     values = ", ".join(_read_field(name, f"r.{name}", "least", "greatest") for name in fields)
     types = ", ".join(f"{name} {_RECORD_TYPES.get(name, 'double precision')}" for name in fields)
     return (
-        f"INSERT INTO {table.name} ({columns}) SELECT DISTINCT ON (job_id, attempt, step) "
-        f"job_id, attempt, step, seq, {values} FROM metrics, json_to_record(report) AS r({types}) "
-        f"WHERE kind = '{kind}' ORDER BY job_id, attempt, step, id DESC"
+        f"INSERT INTO {columns} SELECT DISTINCT ON ({key}) {key}, seq, {values} "
+        f"FROM metrics, json_to_record(report) AS r({types}) WHERE kind = '{kind}' ORDER BY {key}, id DESC"
     )
 
 
@@ -133,25 +131,19 @@ def make_level(level: int) -> str:
     An attempt has a level from 2 on only if it is long enough for new reports to add to that level. If a shorter one
     still ran, its level would stay as it is here.
     """
-    table, first, last, suffix = (
-        ("steps", "step", "step", "") if level == 1 else ("step_rollups", "first_step", "last_step", "_last")
-    )
-    position = "(s.step - 1)" if level == 1 else "s.bucket"
-    below = (
-        ""
-        if level == 1
-        else f"""WHERE s.level = {level - 1} AND (s.job_id, s.attempt) IN (
+    table, first, last, suffix, position, number = "steps", "step", "step", "", "(s.step - 1)", "count(*)"
+    below = is_below = ""
+    if level > 1:
+        table, first, last, suffix = "step_rollups", "first_step", "last_step", "_last"
+        position, number = "s.bucket", "sum(s.num_reports)"
+        below = f"""WHERE s.level = {level - 1} AND (s.job_id, s.attempt) IN (
                 SELECT job_id, attempt FROM step_rollups WHERE level = {level - 1}
                 GROUP BY job_id, attempt HAVING max(last_step) >= {MIN_BUCKETS * FACTOR**level}
             )"""
-    )
-    is_below = (
-        "" if level == 1 else (f"AND r.level = {level - 1} AND r.bucket = (g.last_step - 1) / {FACTOR ** (level - 1)}")
-    )
-    columns = {"first_step": f"min(s.{first})", "last_step": f"max(s.{last})"}
-    columns["num_reports"] = "count(*)" if level == 1 else "sum(s.num_reports)"
+        is_below = f"AND r.level = {level - 1} AND r.bucket = (g.last_step - 1) / {FACTOR ** (level - 1)}"
+    columns = {"first_step": f"min(s.{first})", "last_step": f"max(s.{last})", "num_reports": number}
     for name in NUMBERS:
-        columns |= _summarise(name) if level == 1 else _summarise_again(name)
+        columns |= _summarise(name, level)
     lasts = {f"{name}_last": f"r.{name}{suffix}" for name in (*NUMBERS, *COUNTS, "gsnr")}
     names = ["job_id", "attempt", "level", "bucket", "part", *columns, *lasts]
     shown = ["g.job_id", "g.attempt", str(level), "g.bucket", "g.part", *(f"g.{name}" for name in columns)]
@@ -173,19 +165,12 @@ def make_level(level: int) -> str:
     """
 
 
-def _summarise(name: str) -> dict[str, str]:
-    return {
-        f"{name}_min": f"min(s.{name})",
-        f"{name}_max": f"max(s.{name})",
-        f"{name}_mean": f"sum(CAST(s.{name} AS DOUBLE PRECISION)) / count(s.{name})",
-        f"{name}_count": f"count(s.{name})",
-    }
-
-
-def _summarise_again(name: str) -> dict[str, str]:
-    return {
-        f"{name}_min": f"min(s.{name}_min)",
-        f"{name}_max": f"max(s.{name}_max)",
-        f"{name}_mean": f"sum(s.{name}_mean * s.{name}_count) / sum(s.{name}_count)",
-        f"{name}_count": f"sum(s.{name}_count)",
-    }
+def _summarise(name: str, level: int) -> dict[str, str]:
+    """Return the SQL of the statistics of one number in a bucket, by their columns."""
+    least, most, total, count = (
+        (f"s.{name}", f"s.{name}", f"sum(CAST(s.{name} AS DOUBLE PRECISION))", f"count(s.{name})")
+        if level == 1
+        else (f"s.{name}_min", f"s.{name}_max", f"sum(s.{name}_mean * s.{name}_count)", f"sum(s.{name}_count)")
+    )
+    statistics = {"min": f"min({least})", "max": f"max({most})", "mean": f"{total} / {count}", "count": count}
+    return {f"{name}_{statistic}": sql for statistic, sql in statistics.items()}

@@ -137,10 +137,10 @@ def test_a_start_does_not_wait_for_a_slow_server_longer_than_the_leases_allow(
 
 def test_a_row_without_objects_is_started_by_the_next_service(scene: Scene) -> None:
     job_id = scene.submit()
-    scene.services.control.leadership.acquire()
+    scene.services.leadership.acquire()
     with scene.services.database.read() as session:
         job = session.get_one(Job, job_id)
-    Starter(scene.services.control.leadership, scene.services.launchers, scene.services.telemetry).begin(job)
+    Starter(scene.services.leadership, scene.services.launchers, scene.services.telemetry).begin(job)
     second = scene.replace_service()
     assert second.wait_for(job_id, "RUNNING").num_attempts == 1
     stop_service(second)
