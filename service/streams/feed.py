@@ -190,17 +190,15 @@ class Feed:
             self._memory = _Memory()
             for each in self._list_watchers:
                 each.reset()
-        changes = await STREAMS.run(
-            self._reader.read,
-            self._position,
-            noted,
-            set(self._job_watchers),
-            MAX_JOBS if self._list_watchers else 0,
-        )
+        max_rows = MAX_JOBS if self._list_watchers else 0
+        changes = await STREAMS.run(self._reader.read, self._position, noted, set(self._job_watchers), max_rows)
         self._position = changes.newest_event
         if changes.job_ids:
             self._memory.add(changes.job_ids)
         self._hand_out(changes)
+        if self._list_watchers and not max_rows:
+            # Lists that began meanwhile have nothing of this look yet, which read no rows.
+            self.note(frozenset(changes.job_ids))
 
     def _hand_out(self, changes: Changes) -> None:
         for job_id, watchers in self._job_watchers.items():

@@ -171,7 +171,8 @@ def test_an_attempt_begins_with_the_nodes_that_are_there_and_the_next_one_with_a
     losses = {report.step: report.loss for attempt in (1, 2, 3) for report in read_steps(nodes.directory, attempt)}
     alone, process = start(tmp_path / "alone", run={**ENDLESS, "epochs": 8})
     assert ended(alone, process)[0] == 0
-    assert [losses[step] for step in sorted(losses)] == pytest.approx(read_losses(alone), abs=1e-5)
+    # How many steps one rank made depends on speed, and with it how sums round; a row too many changes a loss by more.
+    assert [losses[step] for step in sorted(losses)] == pytest.approx(read_losses(alone), abs=1e-4)
 
 
 def read_world_size(directory: RunDirectory) -> int:

@@ -1,6 +1,8 @@
 """The stream of the list of jobs."""
 
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import pytest
 
@@ -8,6 +10,8 @@ from service.access.principal import Role
 from service.app import create_services
 from service.retention.rules import RetentionRules
 from service.store.job_repository import JobRepository
+from service.streams.reader import ChangeReader, Changes
+from tests.patience import wait_until
 from tests.service.api import Api, make_settings
 from tests.service.databases import on_postgresql, on_sqlite
 from tests.service.jobs.test_deletion import make_pace
@@ -48,6 +52,31 @@ def test_a_client_that_comes_back_to_a_list_gets_what_changed_meanwhile(api: Api
         if changed["id"] not in [parse(message)["id"] for message in read]:
             read += read_until(messages, "job", id=changed["id"])
     assert "reset" not in [message.name for message in read]
+
+
+@on_sqlite
+def test_a_list_that_begins_during_a_look_gets_what_it_found(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed, read = api.services.streams.feed, ChangeReader.read
+    with listen(api.viewer, "/v1/stream") as messages:
+        first = api.submit()
+        last_id = read_until(messages, "job", id=first["id"])[-1].last_id
+    wait_until(lambda: feed.count_streams() == 0)
+    has_read, goes_on = Event(), Event()
+
+    def read_slowly(reader: ChangeReader, *arguments: Any) -> Changes:
+        changes = read(reader, *arguments)
+        if changes.job_ids:
+            has_read.set()
+            goes_on.wait()
+        return changes
+
+    monkeypatch.setattr(ChangeReader, "read", read_slowly)
+    changed = api.submit()
+    wait_until(has_read.is_set)
+    with listen(api.viewer, f"/v1/stream?last_event_id={last_id}") as messages:
+        wait_until(lambda: feed.count_streams() == 1)
+        goes_on.set()
+        read_until(messages, "job", id=changed["id"])
 
 
 @on_sqlite
