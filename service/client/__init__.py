@@ -14,13 +14,8 @@ from service.client.async_client import AsyncClient
 from service.client.client import Client
 from service.client.connection import Connection, ServiceUnknownError, find_connection
 from service.client.download import DownloadError
-from service.client.errors import (
-    Problem,
-    ServiceAwayError,
-    ServiceError,
-    ServiceUnreachableError,
-    StreamUnusableError,
-)
+from service.client.errors import Problem, ServiceAwayError, ServiceError, ServiceUnreachableError
+from service.client.jobs import StreamUnusableError
 from service.client.messages import Message
 from service.client.patience import Patience
 from service.schemas import (

@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 def _in_thread(
     method: Callable[Concatenate[Client, Parameters], Result],
 ) -> Callable[Concatenate["AsyncClient", Parameters], Coroutine[Any, Any, Result]]:
-    """Make a method that runs the one of `Client` in a thread, which calls the functions that it is given."""
+    """Make a method that runs the one of `Client` in a thread, callbacks included."""
 
     @wraps(method)
     async def call(client: "AsyncClient", *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:

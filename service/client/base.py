@@ -1,4 +1,4 @@
-"""What operations are made from: the transport, and lists that come in pages."""
+"""Base of the operations: their transport, and lists that come in pages."""
 
 from collections.abc import AsyncGenerator
 from typing import Any, TypeVar

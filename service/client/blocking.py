@@ -13,7 +13,6 @@ def run(coroutine: Coroutine[Any, Any, Result]) -> Result:
         coroutine.send(None)
     except StopIteration as end:
         return end.value
-    coroutine.close()
     raise RuntimeError(f"{coroutine} waits for an event loop")
 
 

@@ -93,8 +93,7 @@ class Downloader:
                 written.truncate(0)
             while (start := written.seek(0, 2)) < num_bytes:
                 headers = {"Range": f"bytes={start}-{num_bytes - 1}", "Accept-Encoding": "identity"}
-                open_range = partial(self.transport.open, self._find_path(file.name), headers)
-                answer = await self._repeat(open_range)
+                answer = await self._repeat(partial(self.transport.open, self._find_path(file.name), headers))
                 try:
                     async with self.transport.read(answer) as parts:
                         if answer.status_code != PARTIAL_CONTENT:

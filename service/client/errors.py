@@ -54,7 +54,3 @@ class ServiceAwayError(Exception):
         is_silent = isinstance(error, ServiceUnreachableError)
         service, cause = (f"the service at {error.url}", error.cause) if is_silent else ("the service", error)
         super().__init__(f"{service} does not answer since {since:%H:%M:%S} ({cause}); the job continues")
-
-
-class StreamUnusableError(Exception):
-    """Error raised if streams come without a message, as through a proxy that collects answers."""

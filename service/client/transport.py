@@ -1,8 +1,9 @@
 """HTTP transport of the client: adds the API key, retries if that is safe, and raises refusals as exceptions."""
 
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -55,19 +56,14 @@ class Transport:
         return (await self._send("HEAD", path)).headers.get("etag", "")
 
     async def post(
-        self,
-        model: type[Model],
-        path: str,
-        body: Mapping[str, Any] | None = None,
-        idempotency_key: str | None = None,
+        self, model: type[Model], path: str, body: Mapping[str, Any] | None = None, idempotency_key: str | None = None
     ) -> Model:
         """Send a POST request, and return the answer.
 
         Retries only with an idempotency key, by which the service recognises a repeated request.
         """
         headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
-        is_repeatable = idempotency_key is not None
-        return _parse(model, await self._send("POST", path, is_repeatable=is_repeatable, json=body, headers=headers))
+        return _parse(model, await self._send("POST", path, is_repeatable=bool(headers), json=body, headers=headers))
 
     async def patch(self, model: type[Model], path: str, body: Mapping[str, Any]) -> Model:
         """Send a PATCH request, which may be repeated: it sets values, whatever they were."""
@@ -94,8 +90,7 @@ class Transport:
 
         silence_seconds: time without a byte that is allowed, even if a request waits less for an answer.
         """
-        query = _make_query(params)
-        return await self._send("GET", path, silence_seconds, is_stream=True, headers=headers, params=query)
+        return await self._send("GET", path, silence_seconds=silence_seconds, headers=headers, params=params)
 
     @asynccontextmanager
     async def read(self, response: httpx.Response) -> AsyncGenerator[AsyncIterator[bytes]]:
@@ -115,7 +110,7 @@ class Transport:
         """
         headers = {"Accept": EVENT_STREAM, "Cache-Control": "no-store"}
         headers |= {"Last-Event-ID": last_id} if last_id else {}
-        return self._read_messages(await self.open(path, headers, params, STREAM_SILENCE_SECONDS))
+        return self._read_messages(await self.open(path, headers, _make_query(params), STREAM_SILENCE_SECONDS))
 
     async def _read_messages(self, response: httpx.Response) -> AsyncGenerator[Message]:
         async with self.read(response) as parts:
@@ -130,20 +125,22 @@ class Transport:
         self,
         method: str,
         path: str,
-        silence_seconds: float = 0.0,
         *,
         is_repeatable: bool = True,
-        is_stream: bool = False,
+        silence_seconds: float | None = None,
         **arguments: Any,
     ) -> httpx.Response:
-        """Send a request, again if that is safe and helps, and return the answer. arguments: of httpx."""
+        """Send a request, again if that is safe and helps, and return the answer.
+
+        silence_seconds: see `open`; None to read the body too. arguments: of httpx.
+        """
         wait = begin_wait(self._timeout_seconds, self._on_silence)
-        tries = _Tries(self._url, wait, silence_seconds, is_repeatable=is_repeatable)
+        tries = _Tries(self._url, wait, silence_seconds or 0.0, is_repeatable)
         with wait.tell_of_silence(self._url):
             while True:
                 try:
                     request = self._wire.http.build_request(method, path, timeout=tries.begin(), **arguments)
-                    response = await self._wire.send(request, is_stream=is_stream)
+                    response = await self._wire.send(request, is_stream=silence_seconds is not None)
                 except httpx.RequestError as error:
                     tries.judge_error(error)
                 else:
@@ -167,24 +164,24 @@ def _parse(model: type[Model], response: httpx.Response) -> Model:
         raise _make_foreign_error(response) from None
 
 
+@dataclass
 class _Tries:
     """Tries of one request: whether there is another one, and after which pause."""
 
-    def __init__(self, url: str, wait: Wait, silence_seconds: float, *, is_repeatable: bool) -> None:
-        self._url = url
-        self._wait = wait
-        self._silence_seconds = silence_seconds
-        self._is_repeatable = is_repeatable
-        self._pauses = iter((*RETRY_WAITS_SECONDS, math.inf))
-        self._try_seconds = 0.0
-        self.pause_seconds = 0.0
-        """Pause before the next try; infinite if there is none."""
+    url: str
+    wait: Wait
+    silence_seconds: float
+    is_repeatable: bool
+    pause_seconds: float = 0.0
+    """Pause before the next try; infinite if there is none."""
+    _try_seconds: float = 0.0
+    _pauses: Iterator[float] = field(default_factory=lambda: iter((*RETRY_WAITS_SECONDS, math.inf)))
 
     def begin(self) -> httpx.Timeout:
         """Begin the next try, and return its limits of time."""
         self.pause_seconds = next(self._pauses)
-        self._try_seconds = max(self._wait.seconds_left, MIN_TRY_SECONDS)
-        return httpx.Timeout(self._try_seconds, read=max(self._try_seconds, self._silence_seconds))
+        self._try_seconds = max(self.wait.seconds_left, MIN_TRY_SECONDS)
+        return httpx.Timeout(self._try_seconds, read=max(self._try_seconds, self.silence_seconds))
 
     def judge_error(self, error: httpx.RequestError) -> None:
         """Raise the error that the caller gets, unless there is another try."""
@@ -193,16 +190,17 @@ class _Tries:
         if not isinstance(error, httpx.TransportError):
             raise error
         # A request whose connection failed never reached the service, so any method may be repeated.
-        may_repeat = self._is_repeatable or isinstance(error, httpx.ConnectError)
-        if not may_repeat or self._wait.seconds_left <= self.pause_seconds:
-            raise ServiceUnreachableError(self._url, _name_cause(error, self._try_seconds)) from error
+        may_repeat = self.is_repeatable or isinstance(error, httpx.ConnectError)
+        if not may_repeat or self.wait.seconds_left <= self.pause_seconds:
+            raise ServiceUnreachableError(self.url, _name_cause(error, self._try_seconds)) from error
 
     def is_answer(self, response: httpx.Response) -> bool:
         """Whether a response is the answer; otherwise there is another try. Raises ServiceError for a refusal."""
+        asked = response.headers.get("Retry-After", "")
         # The last pause is infinite, and stays so.
-        self.pause_seconds = max(self.pause_seconds, _parse_retry_after(response))
-        is_refused_for_now = self._is_repeatable and response.status_code in RETRIED_STATUSES
-        if is_refused_for_now and self._wait.seconds_left > self.pause_seconds:
+        self.pause_seconds = max(self.pause_seconds, min(float(asked), MAX_WAIT_SECONDS) if asked.isdecimal() else 0.0)
+        is_refused_for_now = self.is_repeatable and response.status_code in RETRIED_STATUSES
+        if is_refused_for_now and self.wait.seconds_left > self.pause_seconds:
             return False
         if not response.is_success:
             raise ServiceError(_parse_problem(response))
@@ -212,11 +210,6 @@ class _Tries:
 def _name_cause(error: httpx.TransportError, try_seconds: float) -> Exception:
     """Return the error, or one that says how long nothing came: httpx itself only says that it timed out."""
     return TimeoutError(f"nothing for {try_seconds:.0f} s") if isinstance(error, httpx.TimeoutException) else error
-
-
-def _parse_retry_after(response: httpx.Response) -> float:
-    retry_after = response.headers.get("Retry-After", "")
-    return min(float(retry_after), MAX_WAIT_SECONDS) if retry_after.isdecimal() else 0.0
 
 
 def _get_content_type(response: httpx.Response) -> str:
