@@ -15,7 +15,7 @@ from service.client.client import Client
 from service.client.connection import Connection, ServiceUnknownError, find_connection
 from service.client.download import DownloadError
 from service.client.errors import Problem, ServiceAwayError, ServiceError, ServiceUnreachableError
-from service.client.following import StreamUnusableError
+from service.client.jobs import StreamUnusableError
 from service.client.messages import Message
 from service.client.patience import Patience
 from service.schemas import (

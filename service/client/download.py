@@ -2,13 +2,13 @@
 
 import hashlib
 import shutil
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
+from typing import TypeVar
 from urllib.parse import quote
 
-import httpx
 from pydantic import ValidationError
 
 from dlrm.record import CheckpointDirectory, CheckpointFaultError, FileRecord, OpenRecord, get_checkpoint_step
@@ -16,6 +16,8 @@ from service.client.errors import ServiceUnreachableError
 from service.client.patience import Patience
 from service.client.transport import Transport
 from service.schemas import Artifact, Page
+
+Result = TypeVar("Result")
 
 OnProgress = Callable[[int, int], None]
 """Function of the bytes that are there, and of the bytes in all."""
@@ -44,7 +46,7 @@ class Downloader:
     patience: Patience
     on_progress: OnProgress
 
-    def download(self, name: str, directory: Path, *, overwrite: bool) -> Path:
+    async def download(self, name: str, directory: Path, *, overwrite: bool) -> Path:
         """Download an artifact, or a file of one, to `directory/name`, and return that path.
 
         What an earlier call has left unfinished is continued. overwrite: replace what is there. Raises DownloadError,
@@ -53,8 +55,8 @@ class Downloader:
         target = directory / _check_name(name)
         if target.exists() and not overwrite:
             raise DownloadError(f"{target} exists already")
-        files = self._list_files(name)
-        tag = self._get_tag(name)
+        files = await self._list_files(name)
+        tag = await self._get_tag(name)
         part = _name_part(target, f"{self.job_id} {tag}")
         part.parent.mkdir(parents=True, exist_ok=True)
         _remove(*(old for old in part.parent.glob(f".{target.name}.*.part") if old != part))
@@ -62,27 +64,27 @@ class Downloader:
         total, num_bytes_done = sum(file.num_bytes or 0 for file in files), 0
         for file in files:
             path = part / PurePosixPath(file.name).relative_to(name) if is_directory else part
-            self._fetch(file, path, num_bytes_done, total)
+            await self._fetch(file, path, num_bytes_done, total)
             num_bytes_done += file.num_bytes or 0
         if is_directory:
             part.mkdir(exist_ok=True)
-            if self._get_tag(name) != tag:
-                raise DownloadError(f"{name} of {self.job_id} was changed meanwhile: download it again")
+            if await self._get_tag(name) != tag:
+                raise self._make_change_error(name)
             _verify(part, name)
         put_in_place(target, part)
         return target
 
-    def _list_files(self, name: str) -> list[Artifact]:
-        path = f"/v1/jobs/{self.job_id}/artifacts"
-        return self.patience.call(lambda: self.transport.get(path, {"below": name}).parse(Page[Artifact])).items
+    async def _list_files(self, name: str) -> list[Artifact]:
+        path, query = f"/v1/jobs/{self.job_id}/artifacts", {"below": name}
+        return (await self._repeat(lambda: self.transport.get(Page[Artifact], path, query))).items
 
-    def _get_tag(self, name: str) -> str:
-        return self.patience.call(lambda: self.transport.head(self._find_path(name)).response.headers.get("etag", ""))
+    async def _get_tag(self, name: str) -> str:
+        return await self._repeat(lambda: self.transport.get_tag(self._find_path(name)))
 
     def _find_path(self, name: str) -> str:
         return f"/v1/jobs/{self.job_id}/artifacts/{quote(_check_name(name).as_posix())}"
 
-    def _fetch(self, file: Artifact, path: Path, num_bytes_before: int, total: int) -> None:
+    async def _fetch(self, file: Artifact, path: Path, num_bytes_before: int, total: int) -> None:
         """Append to the file `path` what it lacks of a file of the service, over as many requests as it takes."""
         path.parent.mkdir(parents=True, exist_ok=True)
         num_bytes, num_vain_tries = file.num_bytes or 0, 0
@@ -91,24 +93,24 @@ class Downloader:
                 written.truncate(0)
             while (start := written.seek(0, 2)) < num_bytes:
                 headers = {"Range": f"bytes={start}-{num_bytes - 1}", "Accept-Encoding": "identity"}
-                answer = self.patience.call(lambda headers=headers: self._open(file.name, headers))
+                answer = await self._repeat(partial(self.transport.open, self._find_path(file.name), headers))
                 try:
-                    with closing(answer):
-                        for part in answer.iter_raw():
+                    async with self.transport.read(answer) as parts:
+                        if answer.status_code != PARTIAL_CONTENT:
+                            raise self._make_change_error(file.name)
+                        async for part in parts:
                             written.write(part)
                             self.on_progress(num_bytes_before + written.tell(), total)
-                except httpx.TransportError as error:
+                except ServiceUnreachableError:
                     num_vain_tries = 0 if written.tell() > start else num_vain_tries + 1
                     if num_vain_tries == MAX_VAIN_TRIES:
-                        raise ServiceUnreachableError(str(answer.request.url), error) from error
+                        raise
 
-    def _open(self, name: str, headers: Mapping[str, str]) -> httpx.Response:
-        """Open the answer with a range of a file. Raises DownloadError if another one comes."""
-        answer = self.transport.stream(self._find_path(name), headers)
-        if answer.status_code != PARTIAL_CONTENT:
-            answer.close()
-            raise DownloadError(f"{name} of {self.job_id} was changed meanwhile: download it again")
-        return answer
+    def _repeat(self, request: Callable[[], Awaitable[Result]]) -> Awaitable[Result]:
+        return self.patience.repeat(request, self.transport.sleep)
+
+    def _make_change_error(self, name: str) -> DownloadError:
+        return DownloadError(f"{name} of {self.job_id} was changed meanwhile: download it again")
 
 
 def _check_name(name: str) -> PurePosixPath:

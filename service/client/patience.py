@@ -1,15 +1,16 @@
 """Patience with a service that is away for a while, for example because it is stopped and started again."""
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeVar
 
+from service.client.blocking import run
 from service.client.errors import ServiceAwayError, ServiceError, ServiceUnreachableError
 from service.client.transport import RETRIED_STATUSES
 from service.client.waiting import SILENCE_SECONDS, Wait, limit_wait
+from service.client.wire import BlockingWire
 
 Result = TypeVar("Result")
 
@@ -42,26 +43,23 @@ class Patience:
 
         Raises ServiceAwayError if it stays away for too long.
         """
-        absence = _Absence(self)
-        with limit_wait(absence.wait):
-            while True:
-                try:
-                    result = request()
-                except (ServiceError, ServiceUnreachableError) as error:
-                    time.sleep(absence.judge(error))
-                else:
-                    absence.end()
-                    return result
 
-    async def call_async(self, request: Callable[[], Awaitable[Result]]) -> Result:
-        """Return the result of `request`, as `call` does, in a program with an event loop."""
+        async def call() -> Result:
+            return request()
+
+        return run(self.repeat(call, BlockingWire.sleep))
+
+    async def repeat(
+        self, request: Callable[[], Awaitable[Result]], sleep: Callable[[float], Awaitable[None]]
+    ) -> Result:
+        """Return the result of `request`, as `call` does. sleep: pauses before it is repeated."""
         absence = _Absence(self)
         with limit_wait(absence.wait):
             while True:
                 try:
                     result = await request()
                 except (ServiceError, ServiceUnreachableError) as error:
-                    await asyncio.sleep(absence.judge(error))
+                    await sleep(absence.judge(error))
                 else:
                     absence.end()
                     return result

@@ -1,19 +1,19 @@
 """HTTP transport of the client: adds the API key, retries if that is safe, and raises refusals as exceptions."""
 
-import asyncio
 import math
-import time
-from collections.abc import AsyncIterator, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, TypeVar
 
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from service.client.connection import Connection
 from service.client.errors import Problem, ServiceError, ServiceUnreachableError
 from service.client.messages import Message, MessageDecoder
 from service.client.waiting import OnSilence, Wait, begin_wait
+from service.client.wire import Wire
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -28,293 +28,200 @@ STREAM_SILENCE_SECONDS = 45.0
 """Time without a byte after which a stream is cut: the service sends something every 15 s."""
 
 
-@dataclass(frozen=True)
-class Answer:
-    """Answer of a service that has done what it was asked."""
+class Transport:
+    """HTTP connection to one service. Its coroutines wait as its wire does."""
 
-    response: httpx.Response
-
-    def parse(self, model: type[Model]) -> Model:
-        """Return the body as `model`. Raises ServiceError if it is none, as from a proxy."""
-        try:
-            return model.model_validate_json(self.response.content)
-        except ValidationError:
-            # Without its cause, which shows the body: that may have a new key in it.
-            raise self._make_foreign_error() from None
-
-    def expect_nothing(self) -> None:
-        """Raise ServiceError if there is a body."""
-        if self.response.content:
-            raise self._make_foreign_error()
-
-    def _make_foreign_error(self) -> ServiceError:
-        kind = self.response.headers.get("Content-Type", "").partition(";")[0] or "a body of unknown type"
-        return _make_foreign_error(str(self.response.request.url), kind)
-
-
-@dataclass(frozen=True)
-class RequestDescription:
-    """Request that is yet to be sent."""
-
-    arguments: dict[str, Any]
-    """Arguments of httpx."""
-    is_repeatable: bool
-    is_stream: bool = False
-
-
-class BaseTransport:
-    """HTTP connection to one service, as far as it does not matter how it waits."""
-
-    def __init__(self, connection: Connection, timeout_seconds: float, on_silence: OnSilence | None = None) -> None:
+    def __init__(self, url: str, wire: Wire, timeout_seconds: float, on_silence: OnSilence | None = None) -> None:
         """Prepare the connection.
 
         timeout_seconds: longest time that a request waits for an answer, over all its tries. on_silence: called if
         it waits for some seconds.
         """
-        self._url = connection.url
+        self._url = url
+        self._wire = wire
         self._timeout_seconds = timeout_seconds
         self._on_silence = on_silence
-        self._options: dict[str, Any] = {
-            "base_url": connection.url,
-            "headers": {"Authorization": f"Bearer {connection.api_key}"},
-        }
+        self.sleep = wire.sleep
+        self.close = wire.close
 
-
-class Transport(BaseTransport):
-    """HTTP connection to one service."""
-
-    def __init__(self, connection: Connection, timeout_seconds: float, on_silence: OnSilence | None = None) -> None:
-        super().__init__(connection, timeout_seconds, on_silence)
-        self._http = httpx.Client(**self._options)
-
-    def close(self) -> None:
-        self._http.close()
-
-    def get(self, path: str, params: Mapping[str, Any] | None = None) -> Answer:
+    async def get(self, model: type[Model], path: str, params: Mapping[str, Any] | None = None) -> Model:
         """Send a GET request, and return the answer. Retries if the service does not answer.
 
         params: query parameters; those that are None are omitted.
         """
-        return self.send(describe_get(path, params))
+        return _parse(model, await self._send("GET", path, params=_make_query(params)))
 
-    def head(self, path: str) -> Answer:
-        """Send a HEAD request, and return the answer."""
-        return self.send(RequestDescription({"method": "HEAD", "url": path}, is_repeatable=True))
+    async def get_tag(self, path: str) -> str:
+        """Return the entity tag of what a path names."""
+        return (await self._send("HEAD", path)).headers.get("etag", "")
 
-    def stream(self, path: str, headers: Mapping[str, str]) -> httpx.Response:
-        """Send a GET request, and return the answer, whose body is yet to be read. Retries until it begins."""
-        request = RequestDescription({"method": "GET", "url": path, "headers": headers}, is_repeatable=True)
-        return self._send(request, is_stream=True)
-
-    def post(self, path: str, body: Mapping[str, Any] | None = None, idempotency_key: str | None = None) -> Answer:
+    async def post(
+        self, model: type[Model], path: str, body: Mapping[str, Any] | None = None, idempotency_key: str | None = None
+    ) -> Model:
         """Send a POST request, and return the answer.
 
         Retries only with an idempotency key, by which the service recognises a repeated request.
         """
-        return self.send(describe_post(path, body, idempotency_key))
+        headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
+        return _parse(model, await self._send("POST", path, is_repeatable=bool(headers), json=body, headers=headers))
 
-    def patch(self, path: str, body: Mapping[str, Any]) -> Answer:
+    async def patch(self, model: type[Model], path: str, body: Mapping[str, Any]) -> Model:
         """Send a PATCH request, which may be repeated: it sets values, whatever they were."""
-        return self.send(describe_patch(path, body))
+        return _parse(model, await self._send("PATCH", path, json=body))
 
-    def delete(self, path: str) -> Answer:
-        return self.send(describe_delete(path))
+    async def delete(self, model: type[Model], path: str) -> Model:
+        """Send a DELETE request, and return the answer."""
+        return _parse(model, await self._send("DELETE", path, is_repeatable=False))
 
-    def send(self, request: RequestDescription) -> Answer:
-        """Send a request, again if that is safe and helps, and return the answer."""
-        return Answer(self._send(request))
+    async def remove(self, path: str) -> None:
+        """Send a DELETE request, whose answer has no body. Raises ServiceError if there is one."""
+        response = await self._send("DELETE", path, is_repeatable=False)
+        if response.content:
+            raise _make_foreign_error(response)
 
-    def open_stream(self, path: str, params: Mapping[str, Any], last_id: str | None) -> "Stream":
-        """Open a stream after the message `last_id`; at its beginning if that is None."""
-        return Stream(self._url, self._send(describe_stream(path, params, last_id), is_stream=True))
+    async def open(
+        self,
+        path: str,
+        headers: Mapping[str, str],
+        params: Mapping[str, Any] | None = None,
+        silence_seconds: float = 0.0,
+    ) -> httpx.Response:
+        """Send a GET request, and return the answer, for `read` to read its body. Retries until it begins.
 
-    def _send(self, request: RequestDescription, *, is_stream: bool = False) -> httpx.Response:
+        silence_seconds: time without a byte that is allowed, even if a request waits less for an answer.
+        """
+        return await self._send("GET", path, silence_seconds=silence_seconds, headers=headers, params=params)
+
+    @asynccontextmanager
+    async def read(self, response: httpx.Response) -> AsyncGenerator[AsyncIterator[bytes]]:
+        """Give the parts of a body, which is closed after the block. Raises ServiceUnreachableError if it is cut."""
+        try:
+            yield self._wire.iterate(response)
+        except httpx.TransportError as error:
+            seconds = response.request.extensions["timeout"]["read"]
+            raise ServiceUnreachableError(self._url, _name_cause(error, seconds)) from error
+        finally:
+            await self._wire.end(response)
+
+    async def open_stream(self, path: str, params: Mapping[str, Any], last_id: str | None) -> AsyncGenerator[Message]:
+        """Open a stream after the message `last_id`, at its beginning if that is None, and return its messages.
+
+        They raise ServiceUnreachableError if it is cut.
+        """
+        headers = {"Accept": EVENT_STREAM, "Cache-Control": "no-store"}
+        headers |= {"Last-Event-ID": last_id} if last_id else {}
+        return self._read_messages(await self.open(path, headers, _make_query(params), STREAM_SILENCE_SECONDS))
+
+    async def _read_messages(self, response: httpx.Response) -> AsyncGenerator[Message]:
+        async with self.read(response) as parts:
+            if _get_content_type(response) != EVENT_STREAM:
+                raise _make_foreign_error(response)
+            decoder = MessageDecoder()
+            async for part in parts:
+                for message in decoder.feed(part):
+                    yield message
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        is_repeatable: bool = True,
+        silence_seconds: float | None = None,
+        **arguments: Any,
+    ) -> httpx.Response:
+        """Send a request, again if that is safe and helps, and return the answer.
+
+        silence_seconds: see `open`; None to read the body too. arguments: of httpx.
+        """
         wait = begin_wait(self._timeout_seconds, self._on_silence)
-        tries = _Tries(self._url, wait, request)
+        tries = _Tries(self._url, wait, silence_seconds or 0.0, is_repeatable)
         with wait.tell_of_silence(self._url):
             while True:
                 try:
-                    sent = self._http.build_request(timeout=tries.begin(), **request.arguments)
-                    response = self._http.send(sent, stream=is_stream)
-                    if is_stream and not response.is_success:
-                        response.read()
+                    request = self._wire.http.build_request(method, path, timeout=tries.begin(), **arguments)
+                    response = await self._wire.send(request, is_stream=silence_seconds is not None)
                 except httpx.RequestError as error:
                     tries.judge_error(error)
                 else:
                     if tries.is_answer(response):
                         return response
-                time.sleep(tries.pause_seconds)
+                await self.sleep(tries.pause_seconds)
 
 
-class AsyncTransport(BaseTransport):
-    """HTTP connection to one service, for programs with an event loop."""
-
-    def __init__(self, connection: Connection, timeout_seconds: float, on_silence: OnSilence | None = None) -> None:
-        super().__init__(connection, timeout_seconds, on_silence)
-        # A program may have as many streams as it likes.
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
-        self._http = httpx.AsyncClient(limits=limits, **self._options)
-
-    async def close(self) -> None:
-        await self._http.aclose()
-
-    async def send(self, request: RequestDescription) -> Answer:
-        """Send a request, again if that is safe and helps, and return the answer."""
-        return Answer(await self._send(request))
-
-    async def open_stream(self, path: str, params: Mapping[str, Any], last_id: str | None) -> "AsyncStream":
-        """Open a stream after the message `last_id`; at its beginning if that is None."""
-        return AsyncStream(self._url, await self._send(describe_stream(path, params, last_id), is_stream=True))
-
-    async def _send(self, request: RequestDescription, *, is_stream: bool = False) -> httpx.Response:
-        wait = begin_wait(self._timeout_seconds, self._on_silence)
-        tries = _Tries(self._url, wait, request)
-        with wait.tell_of_silence(self._url):
-            while True:
-                try:
-                    sent = self._http.build_request(timeout=tries.begin(), **request.arguments)
-                    response = await self._http.send(sent, stream=is_stream)
-                    if is_stream and not response.is_success:
-                        await response.aread()
-                except httpx.RequestError as error:
-                    tries.judge_error(error)
-                else:
-                    if tries.is_answer(response):
-                        return response
-                await asyncio.sleep(tries.pause_seconds)
+def _make_query(params: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the parameters that are not None, times as text."""
+    given = {name: value for name, value in (params or {}).items() if value is not None}
+    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in given.items()}
 
 
-def describe_get(path: str, params: Mapping[str, Any] | None = None) -> RequestDescription:
-    """Describe a GET request. params: query parameters; None ones are omitted."""
-    query = {name: value for name, value in (params or {}).items() if value is not None}
-    return RequestDescription({"method": "GET", "url": path, "params": query}, is_repeatable=True)
+def _parse(model: type[Model], response: httpx.Response) -> Model:
+    """Return the body of an answer as `model`. Raises ServiceError if it is none, as from a proxy."""
+    try:
+        return model.model_validate_json(response.content)
+    except ValidationError:
+        # Without its cause, which shows the body: that may have a new key in it.
+        raise _make_foreign_error(response) from None
 
 
-def describe_post(path: str, body: Mapping[str, Any] | None, idempotency_key: str | None) -> RequestDescription:
-    """Describe a POST request. idempotency_key: key by which the service recognises it if it is repeated."""
-    headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
-    arguments = {"method": "POST", "url": path, "json": body, "headers": headers}
-    return RequestDescription(arguments, is_repeatable=idempotency_key is not None)
-
-
-def describe_patch(path: str, body: Mapping[str, Any]) -> RequestDescription:
-    return RequestDescription({"method": "PATCH", "url": path, "json": body}, is_repeatable=True)
-
-
-def describe_delete(path: str) -> RequestDescription:
-    return RequestDescription({"method": "DELETE", "url": path}, is_repeatable=False)
-
-
-def describe_stream(path: str, params: Mapping[str, Any], last_id: str | None) -> RequestDescription:
-    """Describe the request for a stream after the message `last_id`."""
-    described = describe_get(path, params)
-    headers = {"Accept": EVENT_STREAM, "Cache-Control": "no-store"} | ({"Last-Event-ID": last_id} if last_id else {})
-    return RequestDescription({**described.arguments, "headers": headers}, is_repeatable=True, is_stream=True)
-
-
+@dataclass
 class _Tries:
     """Tries of one request: whether there is another one, and after which pause."""
 
-    def __init__(self, url: str, wait: Wait, request: RequestDescription) -> None:
-        self._url = url
-        self._wait = wait
-        self._request = request
-        self._pauses = iter((*RETRY_WAITS_SECONDS, math.inf))
-        self._try_seconds = 0.0
-        self.pause_seconds = 0.0
-        """Pause before the next try; infinite if there is none."""
+    url: str
+    wait: Wait
+    silence_seconds: float
+    is_repeatable: bool
+    pause_seconds: float = 0.0
+    """Pause before the next try; infinite if there is none."""
+    _try_seconds: float = 0.0
+    _pauses: Iterator[float] = field(default_factory=lambda: iter((*RETRY_WAITS_SECONDS, math.inf)))
 
     def begin(self) -> httpx.Timeout:
         """Begin the next try, and return its limits of time."""
         self.pause_seconds = next(self._pauses)
-        self._try_seconds = max(self._wait.seconds_left, MIN_TRY_SECONDS)
-        if self._request.is_stream:
-            return httpx.Timeout(self._try_seconds, read=max(self._try_seconds, STREAM_SILENCE_SECONDS))
-        return httpx.Timeout(self._try_seconds)
+        self._try_seconds = max(self.wait.seconds_left, MIN_TRY_SECONDS)
+        return httpx.Timeout(self._try_seconds, read=max(self._try_seconds, self.silence_seconds))
 
     def judge_error(self, error: httpx.RequestError) -> None:
         """Raise the error that the caller gets, unless there is another try."""
         if isinstance(error, httpx.DecodingError):
-            raise _make_foreign_error(str(error.request.url), "what cannot be decoded") from None
+            raise _make_foreign_error(error) from None
         if not isinstance(error, httpx.TransportError):
             raise error
         # A request whose connection failed never reached the service, so any method may be repeated.
-        may_repeat = self._request.is_repeatable or isinstance(error, httpx.ConnectError)
-        if not may_repeat or self._wait.seconds_left <= self.pause_seconds:
-            raise ServiceUnreachableError(self._url, name_cause(error, self._try_seconds)) from error
+        may_repeat = self.is_repeatable or isinstance(error, httpx.ConnectError)
+        if not may_repeat or self.wait.seconds_left <= self.pause_seconds:
+            raise ServiceUnreachableError(self.url, _name_cause(error, self._try_seconds)) from error
 
     def is_answer(self, response: httpx.Response) -> bool:
         """Whether a response is the answer; otherwise there is another try. Raises ServiceError for a refusal."""
+        asked = response.headers.get("Retry-After", "")
         # The last pause is infinite, and stays so.
-        self.pause_seconds = max(self.pause_seconds, _parse_retry_after(response))
-        is_refused_for_now = self._request.is_repeatable and response.status_code in RETRIED_STATUSES
-        if is_refused_for_now and self._wait.seconds_left > self.pause_seconds:
+        self.pause_seconds = max(self.pause_seconds, min(float(asked), MAX_WAIT_SECONDS) if asked.isdecimal() else 0.0)
+        is_refused_for_now = self.is_repeatable and response.status_code in RETRIED_STATUSES
+        if is_refused_for_now and self.wait.seconds_left > self.pause_seconds:
             return False
         if not response.is_success:
             raise ServiceError(_parse_problem(response))
         return True
 
 
-@dataclass(frozen=True)
-class Stream:
-    """Open stream of a service."""
-
-    url: str
-    response: httpx.Response
-
-    def read(self) -> Iterator[Message]:
-        """Yield the messages until the stream ends. Raises ServiceUnreachableError if it is cut."""
-        decoder = start_decoder(self.response)
-        try:
-            for part in self.response.iter_bytes():
-                yield from decoder.feed(part)
-        except httpx.TransportError as error:
-            raise ServiceUnreachableError(self.url, name_cause(error, STREAM_SILENCE_SECONDS)) from error
-        finally:
-            self.response.close()
-
-
-@dataclass(frozen=True)
-class AsyncStream:
-    """Open stream of a service, for programs with an event loop."""
-
-    url: str
-    response: httpx.Response
-
-    async def read(self) -> AsyncIterator[Message]:
-        """Yield the messages until the stream ends. Raises ServiceUnreachableError if it is cut."""
-        decoder = start_decoder(self.response)
-        try:
-            async for part in self.response.aiter_bytes():
-                for message in decoder.feed(part):
-                    yield message
-        except httpx.TransportError as error:
-            raise ServiceUnreachableError(self.url, name_cause(error, STREAM_SILENCE_SECONDS)) from error
-        finally:
-            await self.response.aclose()
-
-
-def start_decoder(response: httpx.Response) -> MessageDecoder:
-    """Return the decoder of a stream. Raises ServiceError if the answer is none, such as the page of a proxy."""
-    kind = response.headers.get("Content-Type", "").partition(";")[0]
-    if kind != EVENT_STREAM:
-        raise _make_foreign_error(str(response.request.url), kind or "a body of unknown type")
-    return MessageDecoder()
-
-
-def name_cause(error: httpx.TransportError, try_seconds: float) -> Exception:
+def _name_cause(error: httpx.TransportError, try_seconds: float) -> Exception:
     """Return the error, or one that says how long nothing came: httpx itself only says that it timed out."""
     return TimeoutError(f"nothing for {try_seconds:.0f} s") if isinstance(error, httpx.TimeoutException) else error
 
 
-def _parse_retry_after(response: httpx.Response) -> float:
-    retry_after = response.headers.get("Retry-After", "")
-    return min(float(retry_after), MAX_WAIT_SECONDS) if retry_after.isdecimal() else 0.0
+def _get_content_type(response: httpx.Response) -> str:
+    return response.headers.get("Content-Type", "").partition(";")[0]
 
 
-def _make_foreign_error(url: str, answer: str) -> ServiceError:
+def _make_foreign_error(answer: httpx.Response | httpx.DecodingError) -> ServiceError:
     """Make the error for an answer with a good status that no service gives, such as a proxy's page."""
-    detail = f"{url} answered with {answer}, as no DLRM service does; is this the address of the service (DLRM_URL)?"
+    is_read = isinstance(answer, httpx.Response)
+    content = (_get_content_type(answer) or "a body of unknown type") if is_read else "what cannot be decoded"
+    url = answer.request.url
+    detail = f"{url} answered with {content}, as no DLRM service does; is this the address of the service (DLRM_URL)?"
     return ServiceError(Problem(status=200, detail=detail))
 
 

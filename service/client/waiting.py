@@ -30,10 +30,9 @@ class Wait:
     @contextmanager
     def tell_of_silence(self, url: str) -> Generator[None]:
         """Call `on_silence` if the block takes longer than SILENCE_SECONDS; never after the block has ended."""
-        if self.on_silence is None:
+        if (on_silence := self.on_silence) is None:
             yield
             return
-        on_silence = self.on_silence
         timer = threading.Timer(SILENCE_SECONDS, lambda: on_silence(url, self.seconds_left))
         timer.daemon = True
         timer.start()

@@ -6,9 +6,11 @@ import inspect
 import pytest
 
 from service.access.principal import Role
-from service.client import AsyncClient, Client, ServiceError, ServiceUnreachableError
+from service.client import AsyncClient, Client, ServiceError
+from tests.patience import PATIENCE_SECONDS
 from tests.service.api import Api, make_document
 from tests.service.databases import on_sqlite
+from tests.service.raw import get_key
 
 
 def test_every_operation_of_the_client_is_there() -> None:
@@ -47,10 +49,47 @@ async def follow(client: AsyncClient, job_id: str) -> list[str]:
     return [job.state async for job in client.follow(job_id)]
 
 
-def test_a_service_that_is_not_there_is_named() -> None:
+@pytest.mark.parametrize("is_cancelled", [True, False])
+def test_a_stream_is_closed_once_its_reader_is_cancelled_or_has_left_it(*, is_cancelled: bool) -> None:
     async def run() -> None:
-        async with AsyncClient("http://127.0.0.1:9", "dlrm_key") as client:
-            with pytest.raises(ServiceUnreachableError, match="dlrm serve"):
-                await client.job("job_1")
+        begun, closed = asyncio.Event(), asyncio.Event()
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\nevent: job\ndata: {}\n\n")
+            await reader.read()
+            closed.set()
+            writer.close()
+
+        async def read(client: AsyncClient) -> None:
+            async for message in client.stream("job_1"):
+                assert message.name == "job"
+                begun.set()
+                if not is_cancelled:
+                    break
+
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()
+        async with server, AsyncClient(f"http://{host}:{port}", "dlrm_key") as client:
+            reading = asyncio.create_task(read(client))
+            await begun.wait()
+            if is_cancelled:
+                reading.cancel()
+            await asyncio.wait([reading])
+            assert reading.cancelled() == is_cancelled
+            await asyncio.wait_for(closed.wait(), PATIENCE_SECONDS)
+
+    asyncio.run(run())
+
+
+@on_sqlite
+def test_the_client_that_blocks_works_where_an_event_loop_runs(api: Api) -> None:
+    job_ids = {api.submit()["id"] for _ in range(2)}
+
+    async def run() -> None:
+        with Client(api.url, get_key(api.viewer.headers)) as client:
+            assert next(client.jobs()).id in job_ids
+            assert {job.id for job in client.jobs()} == job_ids
+            assert next(client.follow(job_ids.pop())).state == "QUEUED"
 
     asyncio.run(run())

@@ -46,13 +46,13 @@ def large_run(run: RunDirectory) -> RunDirectory:
 def ranges(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Ranges that are asked for from here on."""
     asked: list[str] = []
-    stream = Transport.stream
+    open_body = Transport.open
 
-    def note(self: Transport, path: str, headers: Mapping[str, str]) -> httpx.Response:
+    async def note(self: Transport, path: str, headers: Mapping[str, str]) -> httpx.Response:
         asked.append(f"{path.rsplit('/', 1)[1]} {headers['Range']}")
-        return stream(self, path, headers)
+        return await open_body(self, path, headers)
 
-    monkeypatch.setattr(Transport, "stream", note)
+    monkeypatch.setattr(Transport, "open", note)
     return asked
 
 

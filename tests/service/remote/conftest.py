@@ -8,7 +8,7 @@ import pytest
 from service.settings import Settings
 from tests.service.api import Api, serve_api
 from tests.service.fixtures import lend_settings
-from tests.service.remote.reporting import SilentLauncher, end_all_jobs
+from tests.service.remote.reporting import Attempt, SilentLauncher, end_all_jobs, start_attempt
 
 
 @pytest.fixture(scope="module")
@@ -28,3 +28,8 @@ def launcher(api: Api) -> Iterator[SilentLauncher]:
     assert isinstance(launcher, SilentLauncher)
     yield launcher
     end_all_jobs(api, launcher)
+
+
+@pytest.fixture
+def attempt(api: Api, launcher: SilentLauncher) -> Attempt:
+    return start_attempt(api, launcher)

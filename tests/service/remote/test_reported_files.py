@@ -9,7 +9,6 @@ from sqlalchemy import text
 
 from dlrm.record import AttemptEnd, CheckpointReport, EndReason, Outcome
 from service.store.pace import Pace
-from tests.service.api import Api
 from tests.service.remote.reporting import Attempt, SilentLauncher, start_attempt
 
 RUN = "/nowhere/runs/job"
@@ -17,11 +16,6 @@ BUCKET = "s3://bucket/runs/job"
 SUCCEEDED = Outcome(state="succeeded", reason=EndReason.COMPLETED, step=5)
 CRASHED = Outcome(state="failed", reason=EndReason.WORKER_CRASHED, message="a cable was loose")
 MODEL: dict[str, Any] = {"num_bytes": 3, "num_files": 1, "files": [{"name": "model.safetensors", "num_bytes": 3}]}
-
-
-@pytest.fixture
-def attempt(api: Api, launcher: SilentLauncher) -> Attempt:
-    return start_attempt(api, launcher)
 
 
 def make_checkpoint(step: int, run: str = RUN) -> dict[str, Any]:

@@ -7,16 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.store import log_parts
-from tests.service.api import Api
-from tests.service.remote.reporting import Attempt, SilentLauncher, start_attempt
+from tests.service.remote.reporting import Attempt
 
 LINES = [f"line {number}: grüezi \U0001f600" for number in range(12)]
 TEXT = "".join(f"{line}\n" for line in LINES)
-
-
-@pytest.fixture
-def attempt(api: Api, launcher: SilentLauncher) -> Attempt:
-    return start_attempt(api, launcher)
 
 
 def push_log(attempt: Attempt, lines: list[str], rank: int = 0, stream: str = "log", size: int = 5) -> None:

@@ -6,8 +6,7 @@ import pytest
 
 from dlrm.record import Report, StartReport
 from service.access.principal import Role
-from service.client import Client
-from service.client import client as client_module
+from service.client import Client, results
 from service.reports import rollups
 from tests.made_reports import make_evaluation, make_step
 from tests.service.api import TEAM, Api
@@ -164,16 +163,16 @@ def test_a_step_that_is_no_number_of_batches_is_refused(api: Api, report: Report
 def test_a_client_sees_every_step_once_though_an_attempt_begins_between_two_pages(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client_module, "METRICS_PER_PAGE", 4)
+    monkeypatch.setattr(results, "METRICS_PER_PAGE", 4)
     job_id = api.submit()["id"]
     push_reports(api, begin_next_attempt(api, job_id), START, *map(make_step, range(1, 7)), make_evaluation(6))
     secret = api.services.keys.create("reader", Role.VIEWER, owner=TEAM).key
     with Client(api.url, secret) as client:
         get, num_requests = client._transport.get, 0
 
-        def get_and_begin_attempt(*arguments: Any) -> bytes:
+        async def get_and_begin_attempt(*arguments: Any) -> Any:
             nonlocal num_requests
-            answer = get(*arguments)
+            answer = await get(*arguments)
             num_requests += 1
             if num_requests == 1:
                 restart = StartReport(step=3, evaluated_step=0)
