@@ -28,6 +28,8 @@ from tests.service.seeding import seed
 from tests.service.service_process import ServiceProcess
 
 NUM_CONNECTIONS = 20
+SETTLE_SECONDS = 5.0
+"""Time after the start in which a service describes its API and looks for work."""
 IDLE_SECONDS = 5.0
 
 
@@ -105,6 +107,7 @@ class Load:
 
 async def measure(service: ServiceProcess, kinds: dict[str, str], arguments: argparse.Namespace) -> None:
     load = Load(service)
+    await asyncio.sleep(SETTLE_SECONDS)
     idle = await load.measure_idle()
     say(f"without requests: {100 * idle:.1f} % of a core")
     say("| request | CPU, ms | bytes |")
