@@ -114,10 +114,11 @@ def _follow(moments: Iterator[int], read: Callable[..., LogPart], part: LogPart,
     moments: see `_watch`. attempt: number of the only attempt to follow; None for all.
     """
     part = yield from _read_on(read, part)
-    for num_attempts in moments:
-        part = yield from _read_on(read, read(attempt=part.attempt, offset=part.next_offset))
-        if part.complete and attempt is not None:
+    while not (part.complete and attempt is not None):
+        num_attempts = next(moments, None)
+        if num_attempts is None:
             return
+        part = yield from _read_on(read, read(attempt=part.attempt, offset=part.next_offset))
         while part.complete and (number := part.attempt or 0) < num_attempts:
             part = yield from _read_on(read, read(attempt=number + 1))
 

@@ -42,6 +42,8 @@ class ServiceUnreachableError(Exception):
     def __init__(self, url: str, cause: Exception) -> None:
         self.url = url
         self.cause = cause
+        self.is_silence = isinstance(cause, TimeoutError)
+        """Whether nothing came in time, not even a refusal."""
         super().__init__(f"the service at {url} does not answer ({cause}); is `dlrm serve` running there?")
 
 

@@ -3,7 +3,7 @@
 import json
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -15,12 +15,14 @@ from service.client.patience import Patience
 from service.schemas import Comparison, DeletedJob, Job, JobDetails, LabelCount, Page, Plan
 
 END = "end"
+TOO_BUSY = "too-busy"
+"""Kind of the refusal of a stream if there are too many."""
 MAX_EMPTY_STREAMS = 2
 """Streams one after the other without a message, after which something on the way is said to hold them back."""
 
 
 class StreamUnusableError(Exception):
-    """Error raised if streams come without a message, as through a proxy that collects answers."""
+    """Error raised if streams are refused, or come without a message, as through a proxy that collects answers."""
 
 
 class JobOperations(BaseOperations):
@@ -140,13 +142,33 @@ class JobOperations(BaseOperations):
             if num_empty == MAX_EMPTY_STREAMS:
                 raise StreamUnusableError
             num_empty += 1
-            request = partial(self._transport.open_stream, f"/v1/jobs/{job_id}/stream", params, last_id)
+            request = partial(self._open_stream, job_id, params, last_id)
             # Where it is cut, or the service stops, it goes on after the last message.
             async with aclosing(await patience.repeat(request, self._transport.sleep)) as messages:
-                with suppress(ServiceUnreachableError):
+                try:
                     async for message in messages:
                         num_empty, name, last_id = 0, message.name, message.last_id or last_id
                         yield message
+                except ServiceUnreachableError as error:
+                    if num_empty and error.is_silence:
+                        # The service sends the job at once.
+                        raise StreamUnusableError from error
+
+    async def _open_stream(
+        self, job_id: str, params: Mapping[str, Any], last_id: str | None
+    ) -> AsyncGenerator[Message]:
+        """Open a stream. Raises StreamUnusableError if it is refused or held back, though the service answers."""
+        try:
+            return await self._transport.open_stream(f"/v1/jobs/{job_id}/stream", params, last_id)
+        except ServiceError as error:
+            if error.problem.slug == TOO_BUSY:
+                raise StreamUnusableError from error
+            raise
+        except ServiceUnreachableError as error:
+            if not error.is_silence:
+                raise
+            await self.job(job_id)
+            raise StreamUnusableError from error
 
     async def follow(
         self, job_id: str, poll_seconds: float = 1.0, patience: Patience | None = None

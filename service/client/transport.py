@@ -24,7 +24,7 @@ MIN_TRY_SECONDS = 0.1
 """Shortest time that a try has for an answer, however little is left of the whole wait."""
 
 EVENT_STREAM = "text/event-stream"
-STREAM_SILENCE_SECONDS = 45.0
+STREAM_SILENCE_SECONDS = 35.0
 """Time without a byte after which a stream is cut: the service sends something every 15 s."""
 
 

@@ -7,6 +7,7 @@ from contextvars import ContextVar
 from functools import partial, wraps
 from typing import Any, TypeVar
 
+import structlog
 from anyio import CancelScope, sleep
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
@@ -20,12 +21,13 @@ from service.http.problem_kinds import document_problems, get_own_kinds
 from service.http.problems import READ_METHODS
 from service.http.query import check_query, list_parameters
 from service.http.request_body import JSON
+from service.http.request_log import GONE
+
+log = structlog.get_logger(__name__)
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 _THREADS = "__threads__"
 """Attribute of an endpoint with the threads in which it runs."""
-GONE = 499
-"""Status that is recorded if the client has gone before it was answered."""
 WATCH_SECONDS = 0.05
 """Time that a call runs before its client is watched."""
 INTERRUPT_SECONDS = 0.1
@@ -139,6 +141,7 @@ async def _run_for(request: Request, call: Callable[[], Coroutine[Any, Any, Any]
     ClientGoneError then. Nobody looks at the client of a call that ends soon.
     """
     interruptible, has_left = Interruptible(), False
+    result: Any = None
     watches: list[asyncio.Task[None]] = []
 
     async def stop() -> None:
@@ -148,14 +151,19 @@ async def _run_for(request: Request, call: Callable[[], Coroutine[Any, Any, Any]
         working.cancel()
         while True:
             # Again and again: a statement may be about to begin.
-            await INTERRUPTIONS.run(interruptible.interrupt)
+            try:
+                await INTERRUPTIONS.run(interruptible.interrupt)
+            except Exception as error:
+                log.warning("not_interrupted", error=str(error).partition("\n")[0])
             await sleep(INTERRUPT_SECONDS)
 
     loop = asyncio.get_running_loop()
     timer = loop.call_later(WATCH_SECONDS, lambda: watches.append(loop.create_task(stop())))
     try:
         with CancelScope() as working, let_be_interrupted(interruptible):
-            return await call()
+            result = await call()
+        if not has_left:
+            return result
     except Exception:
         if not has_left:
             raise

@@ -131,6 +131,9 @@ class KeyService:
 
     def authenticate(self, secret: str, origin: RequestOrigin) -> Principal:
         """Return the principal of a key. Raises ProblemError if it is unknown, expired or revoked."""
+        # Other requests with this key may have waited for their turn before this one.
+        if (known := self.recall(secret, origin)) is not None:
+            return known
         with self._database.read() as session:
             try:
                 key = find_key(session, secret)
@@ -144,7 +147,7 @@ class KeyService:
     def recall(self, secret: str, origin: RequestOrigin) -> Principal | None:
         """Return the principal of a key that was found within the last second; None if it was not, or has expired.
 
-        Many a client sends many requests. Another process of the service may let a revoked key pass for as long.
+        Many a client sends many requests. A revoked key may pass for as long.
         """
         until, key = self._found.get(hash_secret(secret), (0.0, None))
         if key is None or time.monotonic() >= until or (key.expires_at is not None and key.expires_at <= now()):

@@ -85,6 +85,8 @@ class Feed:
         self._starting = asyncio.Lock()
         self._position = 0
         """Id of the newest event that was read."""
+        self._watched_at = 0.0
+        """Time of the event loop at which a stream was open, or about to be, last."""
         self._is_closed = False
 
     @property
@@ -113,7 +115,8 @@ class Feed:
             _call_in(loop, self._close_streams)
 
     async def start(self) -> None:
-        """Begin to look for changes, so that a watcher gets all of those from then on."""
+        """Begin to look for changes, so that a watcher that comes soon gets all of those from then on."""
+        self._watched_at = asyncio.get_running_loop().time()
         async with self._starting:
             if self._task is None or self._task.done():
                 self._loop = asyncio.get_running_loop()
@@ -162,10 +165,12 @@ class Feed:
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
-        watched_at = loop.time()
-        while loop.time() < watched_at + LINGER_SECONDS:
+        while True:
             if self._list_all_watchers():
-                watched_at = loop.time()
+                self._watched_at = loop.time()
+            elif loop.time() >= self._watched_at + LINGER_SECONDS:
+                # At once: a watcher that came meanwhile would take this task for one that goes on.
+                return
             try:
                 async with asyncio.timeout(POLL_SECONDS):
                     await self._wake.wait()

@@ -1,4 +1,4 @@
-"""Thread of the leader for webhooks, which makes deliveries of new events and sends them.
+"""Work of the leader for webhooks: it makes deliveries of new events, and sends them.
 
 One transaction makes deliveries and moves the webhook's last event on: no change of state is left out or comes as two
 deliveries, whenever the service stops. A delivery is removed once a receiver has answered with success. So a request
@@ -48,7 +48,7 @@ GONE = 410
 
 
 class WebhookSender:
-    """Sender of all deliveries, in a thread of its own.
+    """Sender of all deliveries, in threads of its own.
 
     A slow receiver holds up nothing else: no new events, and no other webhook, unless MAX_AT_ONCE of them are slow.
     """
@@ -116,7 +116,7 @@ class WebhookSender:
                 webhook.id for webhook in WebhookRepository(session).list_active() if webhook.last_event_id < newest
             ]
         for webhook_id in behind:
-            while not self._collect_some(webhook_id, newest):
+            while not (self._is_stopping.is_set() or self._collect_some(webhook_id, newest)):
                 pass
 
     def _collect_some(self, webhook_id: str, newest: int) -> bool:

@@ -145,8 +145,8 @@ def add_steps(session: Session, job_id: str, num_steps: int) -> None:
             "INSERT INTO steps (job_id, attempt, step, seq, time, num_steps, num_samples, loss, dense_learning_rate,"
             " table_learning_rate, samples_per_second, dropped) "
             "WITH RECURSIVE numbers (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM numbers WHERE i < :number) "
-            "SELECT :job, 1, i, i, 1.75e9, :number, CAST(4096 AS BIGINT) * i, 0.4512 + 0.001 * (i % 97), 1e-3, 1e-2, 1.2e5, 0 "
-            "FROM numbers"
+            "SELECT :job, 1, i, i, 1.75e9, :number, CAST(4096 AS BIGINT) * i, 0.4512 + 0.001 * (i % 97), 1e-3, 1e-2,"
+            " 1.2e5, 0 FROM numbers"
         ),
         {"job": job_id, "number": num_steps},
     )

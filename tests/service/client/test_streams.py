@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from service.access.principal import Role
-from service.client import Client, Message, Problem, ServiceError
+from service.client import Client, Message, Problem, ServiceError, ServiceUnreachableError
 from tests.patience import wait_until
 from tests.service.api import Api, make_document, make_environment, make_settings
 from tests.service.databases import lend_database, on_sqlite
@@ -68,14 +68,24 @@ def test_events_come_once_each_though_the_service_is_killed_and_started_again(
         client.cancel(blocker.id)
 
 
-def test_a_service_without_streams_is_polled(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        ServiceError(Problem(status=404)),
+        ServiceError(Problem(type="urn:dlrm:problem:too-busy", status=503)),
+        ServiceUnreachableError("http://127.0.0.1", TimeoutError()),
+    ],
+)
+def test_a_service_without_streams_is_polled(
+    api: Api, monkeypatch: pytest.MonkeyPatch, refusal: ServiceError | ServiceUnreachableError
+) -> None:
     job_id = api.submit()["id"]
     key = api.services.keys.create("follower", Role.VIEWER, "team").key
     with Client(api.url, key) as client:
 
         def refuse(*_: object) -> None:
             api.submitter.post(f"/v1/jobs/{job_id}/cancel")
-            raise ServiceError(Problem(status=404))
+            raise refusal
 
         monkeypatch.setattr(client._transport, "open_stream", refuse)
         assert [job.state for job in client.follow(job_id, 0.01)] == ["QUEUED", "CANCELLED"]

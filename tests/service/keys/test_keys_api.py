@@ -1,17 +1,20 @@
 """Keys: who may make, list and revoke which, and when one is refused."""
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy.orm import Session
 
 from service.app import create_services
 from service.http.request_origin import NO_REQUEST
-from service.keys import use_recorder
-from service.keys.service import KeyService
+from service.keys import service, use_recorder
+from service.keys.models import ApiKey
+from service.keys.service import KeyService, find_key
 from service.settings import Settings
 from service.times import now
 from tests.patience import wait_until
@@ -272,6 +275,21 @@ def test_only_a_service_without_an_admin_key_that_works_makes_one(settings: Sett
     assert (principal.name, principal.owner, principal.role) == ("admin", "admin", "admin")
     services.key_uses.close()
     services.database.close()
+
+
+def test_requests_that_come_at_once_look_their_key_up_once(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    client, lookups = api.make_client(create_key(api)["key"]), list[str]()
+
+    def find(session: Session, secret: str) -> ApiKey:
+        lookups.append(secret)
+        time.sleep(0.05)
+        return find_key(session, secret)
+
+    monkeypatch.setattr(service, "find_key", find)
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: client.get("/v1/me").status_code, range(8)))
+    assert answers == [200] * 8
+    assert len(lookups) == 1
 
 
 def test_a_service_whose_last_admin_key_has_expired_makes_another_one_at_its_start(api: Api) -> None:

@@ -1,6 +1,7 @@
 """The stream of one job."""
 
 import errno
+import time
 
 import httpx
 import pytest
@@ -10,6 +11,7 @@ from service.reports.ingest import Stream, ingest
 from service.store.job_repository import JobRepository
 from service.store.models import Job
 from service.store.run_facts import RunFacts
+from service.streams import feed
 from tests.made_reports import make_step_line
 from tests.patience import wait_until
 from tests.service.api import Api
@@ -47,6 +49,22 @@ def test_a_client_that_comes_back_gets_what_follows_its_last_event(api: Api) -> 
         assert [*list_ids(first), *list_ids(list(messages))] == everything
     with listen(api.viewer, f"{path}?last_event_id={last_id}") as messages:
         assert [*list_ids(first), *list_ids(list(messages))] == everything
+
+
+@on_sqlite
+def test_a_stream_that_begins_while_the_feed_stops_gets_what_changes(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "LINGER_SECONDS", 0.4)
+    monkeypatch.setattr(feed, "POLL_SECONDS", 0.3)
+    monkeypatch.setattr(feed, "TICK_SECONDS", 0.3)
+    job_id = api.submit()["id"]
+    for pause_seconds in (0.0, 0.3, 0.5, 0.7, 0.9):
+        wait_until(lambda: api.services.streams.feed.count_streams() == 0)
+        time.sleep(pause_seconds)
+        with listen(api.viewer, f"/v1/jobs/{job_id}/stream") as messages:
+            read_until(messages, "job")
+            for action in ("hold", "release"):
+                api.submitter.post(f"/v1/jobs/{job_id}/{action}")
+                read_until(messages, "job", is_held=action == "hold")
 
 
 def test_a_job_message_has_only_what_changed_and_new_steps_are_announced(api: Api) -> None:
