@@ -9,7 +9,6 @@ from importlib.metadata import version
 
 from anyio import to_thread
 from fastapi import APIRouter, FastAPI
-from starlette.staticfiles import StaticFiles
 
 from dlrm.record.state_directory import make_state_directory
 from service.access.data_roots import read_data_access
@@ -25,6 +24,7 @@ from service.control.health import router as health_router
 from service.control.loop import ControlLoop, make_control
 from service.control.wake_up import WakeUp, make_wake_leader
 from service.dashboard import endpoints as dashboard
+from service.dashboard.static_files import VersionedFiles
 from service.database import Database
 from service.database.opening import open_database
 from service.files.artifact_service import ArtifactService
@@ -173,7 +173,7 @@ def create_app(settings: Settings) -> FastAPI:
     _add_middleware(app, services)
     add_problem_handlers(app, settings.state_directory)
     _add_routes(app, ROUTERS)
-    app.mount("/static", StaticFiles(directory=dashboard.static_directory), name="static")
+    app.mount("/static/{version}", VersionedFiles(), name="static")
     app.state.render_openapi = document_openapi(app)
     return app
 

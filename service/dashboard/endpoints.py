@@ -1,7 +1,7 @@
 """Endpoints of the HTML pages. Pages need no sign-in: they hold no data, which their scripts get from the REST API."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
@@ -9,13 +9,11 @@ from fastapi.templating import Jinja2Templates
 
 from dlrm.config import PRESETS
 from dlrm.record import BANNERS, PART_DESCRIPTIONS, YARDSTICKS
+from service.dashboard.static_files import STATIC_PATH
 from service.parts import depend_on
 from service.settings import Settings
 
 HERE = Path(__file__).parent
-static_directory = HERE / "static"
-"""Directory of scripts and styles, served under /static."""
-
 CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -29,6 +27,9 @@ CONTENT_SECURITY_POLICY = "; ".join(
     )
 )
 """Content security policy: only files of this service, and no inline scripts or styles."""
+
+TABS = ("overview", "curves", "gradients", "logs", "events", "document")
+"""Tabs of the page of a job; the first one has the address of the job itself."""
 
 _EXAMPLE = """\
 name = "first"
@@ -44,6 +45,7 @@ memory = "8GiB"
 _templates = Jinja2Templates(directory=HERE / "templates")
 # Keeps the order of keys in JSON for scripts, such as the parts of a step; Jinja would sort them.
 _templates.env.policies["json.dumps_kwargs"] = {"sort_keys": False}
+_templates.env.globals["static"] = STATIC_PATH  # pyright: ignore[reportUnknownMemberType]
 
 router = APIRouter(default_response_class=HTMLResponse, include_in_schema=False)
 
@@ -76,9 +78,40 @@ def redirect_to_document() -> Response:
 
 @router.get("/jobs/{job_id}")
 def job_page(request: Request, job_id: str) -> Response:
-    """Return the page of one job; its script shows an error if there is no such job."""
-    words = {"part_words": PART_DESCRIPTIONS, "yardstick_titles": YARDSTICKS, "banners": BANNERS}
-    return _page(request, "job.html", job_id=job_id, **words)
+    """Return the first tab of the page of one job; its script shows an error if there is no such job."""
+    return _job_page(request, job_id, "overview")
+
+
+@router.get("/jobs/{job_id}/{tab}")
+def job_tab(
+    request: Request, job_id: str, tab: Literal["curves", "gradients", "logs", "events", "document"]
+) -> Response:
+    """Return another tab of the page of one job."""
+    return _job_page(request, job_id, tab)
+
+
+@router.get("/compare")
+def compare_page(request: Request) -> Response:
+    """Return the page that compares jobs."""
+    return _page(request, "compare.html")
+
+
+@router.get("/capacity")
+def capacity_page(request: Request) -> Response:
+    """Return the page of what jobs may occupy, and what they do."""
+    return _page(request, "capacity.html")
+
+
+@router.get("/keys")
+def keys_page(request: Request) -> Response:
+    """Return the page of the keys, for admins."""
+    return _page(request, "keys.html")
+
+
+@router.get("/audit")
+def audit_page(request: Request) -> Response:
+    """Return the page of the audit log, for admins."""
+    return _page(request, "audit.html")
 
 
 @router.get("/signin")
@@ -87,6 +120,12 @@ def signin_page(request: Request) -> Response:
     return _page(request, "signin.html")
 
 
+def _job_page(request: Request, job_id: str, tab: str) -> Response:
+    words = {"part_words": PART_DESCRIPTIONS, "yardstick_titles": YARDSTICKS, "banners": BANNERS}
+    return _page(request, f"job/{tab}.html", job_id=job_id, tab=tab, tabs=TABS, **words)
+
+
 def _page(request: Request, template: str, **context: object) -> Response:
     headers = {"Content-Security-Policy": CONTENT_SECURITY_POLICY}
-    return _templates.TemplateResponse(request, template, context, headers=headers)
+    here = request.url.path
+    return _templates.TemplateResponse(request, template, {"here": here, **context}, headers=headers)

@@ -30,7 +30,7 @@ class NewKey(Body):
     role: Role
     """Role of the key."""
     owner: Name | None = None
-    """Owner of the key; the name of the key where it is null."""
+    """Owner of the key; the name of the key if it is null."""
     expires_in_days: Annotated[int, Field(ge=1, le=MAX_KEY_DAYS, strict=True)] | None = None
     """Days after which the key is refused; it never expires if this and `expires_at` are null."""
     expires_at: UtcTime | None = None

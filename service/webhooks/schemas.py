@@ -39,4 +39,4 @@ class NewWebhook(Body):
     labels: dict[Name, LabelValue] = Field(default={}, max_length=MAX_LABELS)
     """Labels that a job must all have."""
     owner: Annotated[str, Field(pattern=OWNER_PATTERN)] | None = None
-    """Owner of the jobs, the sender's where it is null; an admin may name another one, or `*` for all."""
+    """Owner of the jobs, the sender's if it is null; an admin may name another one, or `*` for all."""

@@ -81,7 +81,7 @@ def test_the_port_for_monitoring_needs_no_key_and_has_nothing_else(
     assert httpx.get(f"{service.url}/metrics").status_code == 401
     assert httpx.get(f"{service.url}/readyz").status_code == 200
     key = {"Authorization": f"Bearer {service.admin_key}"}
-    for path in ("/", "/v1/jobs", "/openapi.json", "/static/style.css", "/v1/session"):
+    for path in ("/", "/v1/jobs", "/openapi.json", "/static/0/style/base.css", "/v1/session"):
         assert httpx.get(f"{url}{path}", headers=key).status_code == 404
     pretended = {"Host": f"127.0.0.1:{service.monitoring_port}"}
     assert httpx.get(f"{service.url}/metrics", headers=pretended).status_code == 401

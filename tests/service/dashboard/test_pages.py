@@ -87,9 +87,11 @@ def test_the_page_of_a_job_follows_it_to_its_end(page: Page, site: Site) -> None
     expect(page.locator("#state")).to_have_text("failed")
     expect(page.locator("#message")).not_to_be_empty()
     expect(page.locator("#cancel")).to_be_hidden()
-    expect(page.locator('#events li[data-what="failed"] strong')).to_have_css("color", "rgb(192, 44, 56)")
     expect(page.locator("#files")).to_contain_text(f"runs/{job.id}")
     expect(page.locator("#labels")).to_have_text(f"note: {HOSTILE}")
+    page.get_by_role("link", name="Events").click()
+    expect(page.locator('#events li[data-what="failed"] strong')).to_have_css("color", "rgb(192, 44, 56)")
+    page.get_by_role("link", name="Document").click()
     expect(page.locator("#document")).to_contain_text('"global_size": 64')
 
 

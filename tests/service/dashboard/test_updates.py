@@ -40,7 +40,7 @@ def note_requests(page: Page) -> list[str]:
 def test_the_page_of_a_job_asks_only_for_what_has_changed(page: Page, site: Site) -> None:
     job_id = submit_held(site)
     with page.expect_response(re.compile("/stream")):
-        page.goto(f"{site.url}/jobs/{job_id}")
+        page.goto(f"{site.url}/jobs/{job_id}/events")
     expect(page.locator("#events")).to_contain_text("held")
     page.wait_for_load_state("load")
     paths = note_requests(page)

@@ -26,9 +26,9 @@ EVERY_ANSWER = [
     ("GET", "/nothing", 404),
     ("GET", "/", 200),
     ("GET", "/signin", 200),
-    ("GET", "/static/style.css", 200),
-    ("GET", "/static/nothing.css", 404),
-    ("POST", "/static/style.css", 405),
+    ("GET", "/static/0/style/base.css", 200),
+    ("GET", "/static/0/nothing.css", 404),
+    ("POST", "/static/0/style/base.css", 405),
     ("GET", "/healthz", 200),
     ("GET", "/readyz", 503),
     ("GET", "/metrics", 200),
@@ -83,6 +83,13 @@ def test_what_is_no_http_is_answered_with_a_problem_and_the_same_headers() -> No
     check_headers(httpx.Headers(answer.headers))
     assert answer.problem["type"] == "urn:dlrm:problem:malformed-request"
     assert answer.problem["request_id"] == answer.headers["x-request-id"]
+
+
+def test_the_files_of_pages_are_kept_by_browsers_at_addresses_of_their_content(shared_api: Api) -> None:
+    [path] = re.findall(r'href="(/static/[0-9a-f]+/style/base.css)"', shared_api.anonymous.get("/").text)
+    response = shared_api.anonymous.get(path)
+    assert "immutable" in response.headers["cache-control"]
+    assert response.headers["content-type"].startswith("text/css")
 
 
 def test_the_dashboard_may_load_its_own_scripts(shared_api: Api) -> None:

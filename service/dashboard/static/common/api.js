@@ -1,0 +1,53 @@
+// Requests to the REST API with the session's cookie.
+
+const NEXT_PAGE = "dlrm.next-page";
+
+/** Failed request; its message is readable text. errors: fields at fault, each with a message and what would be valid. */
+export class ApiError extends Error {
+  constructor(status, problem) {
+    super(problem.detail || problem.title || `the service answered ${status}`);
+    this.status = status;
+    this.title = problem.title ?? "";
+    this.errors = problem.errors ?? [];
+  }
+}
+
+let isLeaving = false;
+
+/** Leave for the sign-in page, once: a second navigation would abort the first one. */
+export function leaveForSignIn() {
+  if (isLeaving) return;
+  isLeaving = true;
+  location.replace("/signin");
+}
+
+export function request(method, path, body) {
+  if (body === undefined) return send(path, { method });
+  return send(path, { method, body: JSON.stringify(body), headers: { "Content-Type": "application/json" } });
+}
+
+/** Send a text in TOML, with further headers. */
+export const postToml = (path, body, headers = {}) =>
+  send(path, { method: "POST", body, headers: { "Content-Type": "application/toml", ...headers } });
+
+async function send(path, options) {
+  const response = await fetch(path, options);
+  if (response.status === 401 && location.pathname !== "/signin") {
+    sessionStorage.setItem(NEXT_PAGE, location.pathname + location.search);
+    leaveForSignIn();
+    return new Promise(() => {}); // the browser is leaving this page
+  }
+  const isJson = response.status !== 204 && (response.headers.get("Content-Type") ?? "").includes("json");
+  const answer = isJson ? await response.json() : {};
+  if (!response.ok) throw new ApiError(response.status, answer);
+  return answer;
+}
+
+export const get = (path) => request("GET", path);
+
+/** Return the path to open after sign-in: the page that required it. */
+export function nextPage() {
+  const path = sessionStorage.getItem(NEXT_PAGE) ?? "/";
+  sessionStorage.removeItem(NEXT_PAGE);
+  return path;
+}

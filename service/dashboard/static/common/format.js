@@ -1,0 +1,58 @@
+// Numbers, times and sizes as texts.
+
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
+const times = new Intl.NumberFormat("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+
+export const UNKNOWN = "–";
+
+export const isKnown = (value) => value !== null && value !== undefined;
+
+export const integer = (value) => (isKnown(value) ? whole.format(value) : UNKNOWN);
+export const rate = (value) => (isKnown(value) ? compact.format(value) : UNKNOWN);
+/** Format a number with four significant digits: 0.6931, 0.000015. */
+export function figure(value) {
+  if (!isKnown(value)) return UNKNOWN;
+  return value === 0 || Math.abs(value) >= 0.1 ? value.toFixed(4) : String(Number(value.toPrecision(4)));
+}
+/** Format an estimated number of samples: 31,204, or 0.4. */
+export const samples = (value) =>
+  isKnown(value) && value < 10 ? String(Number(value.toPrecision(2))) : integer(value);
+/** Format a ratio: 2.90, or 0.012. */
+export const multiple = (value) => (value < 0.1 ? String(Number(value.toPrecision(2))) : times.format(value));
+export const percent = (fraction) => (isKnown(fraction) ? `${Math.floor(fraction * 100)} %` : "");
+export const bytes = (value) => `${(value / 2 ** 30).toFixed(1)} GiB`;
+
+/** Format the size of files, in decimal units. */
+export function fileSize(value) {
+  const units = ["byte", "kilobyte", "megabyte", "gigabyte", "terabyte"];
+  const power = Math.min(Math.floor(Math.log10(Math.max(value, 1)) / 3), units.length - 1);
+  const format = { style: "unit", unit: units[power], maximumFractionDigits: power ? 1 : 0 };
+  return new Intl.NumberFormat("en", format).format(value / 1000 ** power);
+}
+
+/** Format the size of memory, in units of 1,024. */
+export function binarySize(value) {
+  const units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+  const power = Math.min(Math.floor(Math.log2(Math.max(value, 1)) / 10), units.length - 1);
+  return `${(value / 1024 ** power).toFixed(power ? 1 : 0)} ${units[power]}`;
+}
+
+export function duration(seconds) {
+  if (!isKnown(seconds)) return UNKNOWN;
+  const rounded = Math.max(0, Math.round(seconds));
+  if (rounded < 60) return `${rounded} s`;
+  const minutes = Math.floor(rounded / 60);
+  if (minutes < 60) return `${minutes} min ${String(rounded % 60).padStart(2, "0")} s`;
+  return `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, "0")} min`;
+}
+
+export function ago(time) {
+  const minutes = Math.floor((Date.now() - Date.parse(time)) / 60_000);
+  if (minutes < 1) return "just now";
+  if (minutes < 60) return `${minutes} min ago`;
+  const hours = Math.floor(minutes / 60);
+  return hours < 24 ? `${hours} h ago` : `${Math.floor(hours / 24)} d ago`;
+}
+
+export const clock = (time) => new Date(time).toLocaleTimeString("en-GB");
