@@ -259,7 +259,7 @@ def create_services(settings: Settings) -> Services:
         curves=CurveService(database),
         artifacts=ArtifactService(database, facts),
         logs=LogService(database, facts),
-        webhooks=WebhookService(database, audit),
+        webhooks=WebhookService(database, audit, networks),
         webhook_sender=WebhookSender(
             database, networks, settings.reconcile_interval_seconds, lambda: leadership.is_held
         ),

@@ -9,9 +9,10 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
 import structlog
 import uvicorn
@@ -20,7 +21,7 @@ from starlette.types import ASGIApp
 
 from dlrm.record import write_atomically
 from service.app import Services, create_app, create_monitoring_app
-from service.client.connection import ADMIN_KEY_FILE
+from service.client.connection import ADMIN_KEY_FILE, ReadyFile
 from service.http.connections import ConnectionLimits, Listener, make_protocol
 from service.http.monitoring_port import MonitoringPort
 from service.lock import lock_state
@@ -60,7 +61,7 @@ def serve(settings: Settings, ready_file: Path | None = None) -> None:
         log.warning("unknown_setting", variable=name, hint=hint)
     with ExitStack() as stack:
         stack.enter_context(lock_state(settings))
-        listeners = [stack.enter_context(bind_socket(settings))]
+        listeners = [stack.enter_context(bind_as_before(settings, ready_file))]
         ports = {"port": get_port(listeners[0])}
         if settings.monitoring_port is not None:
             listeners.append(stack.enter_context(bind_socket(settings, for_monitoring=True)))
@@ -185,6 +186,15 @@ def bind_socket(settings: Settings, *, for_monitoring: bool = False) -> socket.s
             f"{prefix}_HOST"
         ) from error
     return listener
+
+
+def bind_as_before(settings: Settings, ready_file: Path | None) -> socket.socket:
+    """Bind the socket to listen on; of any free port to the one of the last start, which clients still ask."""
+    last = ReadyFile.read(ready_file) if settings.port == 0 and ready_file is not None else None
+    if last is not None:
+        with suppress(AddressError, ValueError):
+            return bind_socket(settings.model_copy(update={"port": urlsplit(last.url).port or 0}))
+    return bind_socket(settings)
 
 
 def _announce(services: Services, ready_file: Path | None) -> None:

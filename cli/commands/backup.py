@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from cli.commands.serve import format_errors
 from cli.local.console import say
 from cli.local.errors import BadInputError, CommandError
+from dlrm.config import format_count
 from hostinfo.sizes import format_size
 
 if TYPE_CHECKING:
@@ -47,6 +48,9 @@ def restore(
     force: Annotated[
         bool, typer.Option("--force", help="Move a database that is there aside; it is kept under another name.")
     ] = False,
+    is_copy: Annotated[
+        bool, typer.Option("--copy", help="Pause its schedules and stop its webhooks: the original service goes on.")
+    ] = False,
 ) -> None:
     """Put the database of a backup back; the service must be stopped, and is started afterwards.
 
@@ -57,12 +61,20 @@ def restore(
         dlrm restore /backups/2026-01-31
 
         dlrm restore /backups/2026-01-31 --force
+
+        dlrm restore /backups/2026-01-31 --copy --state-directory ~/dlrm-copy
     """
     from service.backup.service import restore as restore_backup
 
-    manifest, aside = _run(state_directory, lambda settings: restore_backup(settings, source, force=force))
-    if aside is not None:
-        say(f"the database that was there is kept as {aside}")
+    restored = _run(state_directory, lambda settings: restore_backup(settings, source, force=force, is_copy=is_copy))
+    manifest = restored.manifest
+    if restored.aside is not None:
+        say(f"the database that was there is kept as {restored.aside}")
+    if restored.num_schedules or restored.num_webhooks:
+        say(
+            f"a service that starts on it submits the jobs of {format_count(restored.num_schedules, 'schedule')} and "
+            f"sends {format_count(restored.num_webhooks, 'webhook')}: if the original goes on, restore with --copy"
+        )
     say(f"restored: {manifest.num_jobs} jobs, as they were at {manifest.created_at:%Y-%m-%d %H:%M:%S} UTC")
 
 

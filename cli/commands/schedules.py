@@ -4,12 +4,14 @@ from typing import Annotated
 
 import typer
 
-from cli.commands.options import AsJson, Document, SetOption, make_id_argument
+from cli.commands.options import AsJson, Document, SetOption
 from cli.commands.service_access import carry_out, connect
 from cli.local.documents import read_document
+from cli.local.errors import BadInputError
 from cli.local.set_option import apply_settings, parse_settings
 from cli.render.schedule_table import make_schedule_table, make_schedules_table
 from cli.render.tables import print_items
+from service.client import Client
 
 schedules = typer.Typer(
     no_args_is_help=True,
@@ -22,7 +24,20 @@ schedules = typer.Typer(
 )
 
 
-ScheduleId = Annotated[str, make_id_argument("schedule", "sch_01J…", "dlrm schedules list")]
+ScheduleName = Annotated[
+    str, typer.Argument(metavar="SCHEDULE", help="Name or id of the schedule.", show_default=False)
+]
+
+
+def _find_id(client: Client, name: str) -> str:
+    """Return the id of the schedule that is meant by an id or a name. Raises BadInputError if several have the name."""
+    if name.startswith("sch_"):
+        return name
+    found = [schedule for schedule in client.schedules() if schedule.name == name]
+    if len(found) > 1:
+        ids = ", ".join(f"{schedule.id} ({schedule.owner})" for schedule in found)
+        raise BadInputError(f"several owners have a schedule {name}: name one by its id, {ids}")
+    return found[0].id if found else name
 
 
 @schedules.command()
@@ -66,48 +81,49 @@ def list_schedules(as_json: AsJson = False) -> None:
 
 
 @schedules.command()
-def show(schedule_id: ScheduleId, as_json: AsJson = False) -> None:
+def show(schedule: ScheduleName, as_json: AsJson = False) -> None:
     """Show a schedule: its next time, and the result of the last one.
 
-    dlrm schedules show sch_01J…
+    dlrm schedules show nightly
     """
     with connect() as client:
-        print_items([client.schedule(schedule_id)], lambda found: make_schedule_table(*found), as_json=as_json)
+        found = client.schedule(_find_id(client, schedule))
+    print_items([found], lambda items: make_schedule_table(*items), as_json=as_json)
 
 
 @schedules.command()
-def pause(schedule_id: ScheduleId) -> None:
+def pause(schedule: ScheduleName) -> None:
     """Pause a schedule: it submits nothing until it is resumed.
 
-    dlrm schedules pause sch_01J…
+    dlrm schedules pause nightly
     """
-    carry_out(lambda client: client.change_schedule(schedule_id, is_paused=True), f"{schedule_id} paused")
+    carry_out(lambda client: client.change_schedule(_find_id(client, schedule), is_paused=True), f"{schedule} paused")
 
 
 @schedules.command()
-def resume(schedule_id: ScheduleId) -> None:
+def resume(schedule: ScheduleName) -> None:
     """Resume a paused schedule, with your key. Times that have passed are not made up for.
 
-    dlrm schedules resume sch_01J…
+    dlrm schedules resume nightly
     """
     with connect() as client:
-        resumed = client.change_schedule(schedule_id, is_paused=False)
-    typer.echo(f"{schedule_id} next at {resumed.next_at:%Y-%m-%d %H:%M} UTC")
+        resumed = client.change_schedule(_find_id(client, schedule), is_paused=False)
+    typer.echo(f"{schedule} next at {resumed.next_at:%Y-%m-%d %H:%M} UTC")
 
 
 @schedules.command()
-def run(schedule_id: ScheduleId) -> None:
+def run(schedule: ScheduleName) -> None:
     """Run a schedule now, even if it is paused. `dlrm schedules show` says soon what became of it.
 
-    dlrm schedules run sch_01J…
+    dlrm schedules run nightly
     """
-    carry_out(lambda client: client.run_schedule(schedule_id), f"{schedule_id} is due")
+    carry_out(lambda client: client.run_schedule(_find_id(client, schedule)), f"{schedule} is due")
 
 
 @schedules.command()
-def delete(schedule_id: ScheduleId) -> None:
+def delete(schedule: ScheduleName) -> None:
     """Delete a schedule. Its jobs stay.
 
-    dlrm schedules delete sch_01J…
+    dlrm schedules delete nightly
     """
-    carry_out(lambda client: client.delete_schedule(schedule_id), f"{schedule_id} deleted")
+    carry_out(lambda client: client.delete_schedule(_find_id(client, schedule)), f"{schedule} deleted")

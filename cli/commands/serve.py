@@ -17,7 +17,10 @@ class ServeSettings:
     """Settings of the service that are options; None if an environment variable or the default decides."""
 
     host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None
-    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 picks a free one.", show_default="8080")] = None
+    port: Annotated[
+        int | None,
+        typer.Option(help="Port to listen on; 0 picks a free one, which later starts keep.", show_default="8080"),
+    ] = None
     data_root: Annotated[
         list[str] | None,
         typer.Option(
@@ -52,7 +55,8 @@ def serve(
 
     The first start prints an admin key. Every start prints a link that signs a
     browser in. Other `dlrm` commands find the service and the key by themselves
-    if you run them in the same directory or below it.
+    if you run them in the same directory or below it, or if DLRM_STATE_DIRECTORY
+    names the state directory.
 
         dlrm serve --data-root /data/criteo
 

@@ -4,12 +4,13 @@ import os
 import shutil
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import mkdtemp
 
-from sqlalchemy import URL, Connection, create_engine, text
+from sqlalchemy import URL, Connection, create_engine, inspect, text
 from sqlalchemy.exc import DBAPIError
 
 from dlrm.record import FileRecord, write_atomically
@@ -20,6 +21,8 @@ from service.database.migrate import ForeignRevisionError, check_revision
 from service.database.url import describe_database, get_sqlite_file, parse_database_url
 from service.lock import lock_sqlite_file, lock_state_directory
 from service.settings import Settings
+
+_COPIED = {"why": "the database was restored as a copy"}
 
 
 def back_up(settings: Settings, target: Path) -> Manifest:
@@ -46,11 +49,25 @@ def back_up(settings: Settings, target: Path) -> Manifest:
     return manifest
 
 
-def restore(settings: Settings, source: Path, *, force: bool) -> tuple[Manifest, str | None]:
+@dataclass(frozen=True)
+class Restored:
+    """What was put in place, and what acts as soon as a service starts on it."""
+
+    manifest: Manifest
+    aside: str | None
+    """Name under which the database that was there is kept; None if there was none."""
+    num_schedules: int
+    """Number of schedules that submit jobs."""
+    num_webhooks: int
+    """Number of webhooks that are sent."""
+
+
+def restore(settings: Settings, source: Path, *, force: bool, is_copy: bool = False) -> Restored:
     """Put the database of a backup where the service looks for it; no service may run.
 
-    force: move a database aside that is there already; it stays, under the name that is returned. None if there was
-    none. Raises BackupError, DatabaseUrlError, DatabaseUnusableError and StateDirectoryError; nothing is changed then.
+    force: move a database aside that is there already. is_copy: pause the schedules and stop the webhooks, for a
+    service beside one that goes on. Raises BackupError, DatabaseUrlError, DatabaseUnusableError and
+    StateDirectoryError; nothing is changed then.
     """
     manifest = Manifest.read(source)
     try:
@@ -66,7 +83,8 @@ def restore(settings: Settings, source: Path, *, force: bool) -> tuple[Manifest,
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
     file = get_sqlite_file(url)
     if file is None:
-        return manifest, _restore_postgresql(url, source, manifest, stamp if force else None)
+        aside = _restore_postgresql(url, source, manifest, stamp if force else None)
+        return Restored(manifest, aside, *_look_at_actors(url, is_copy=is_copy))
     with lock_state_directory(settings.state_directory), lock_sqlite_file(file):
         if file.exists() and not force:
             raise BackupError(f"there is a database already, {file}; --force moves it aside")
@@ -74,7 +92,7 @@ def restore(settings: Settings, source: Path, *, force: bool) -> tuple[Manifest,
             aside = sqlite.put_in_place(source / manifest.file, file, stamp)
         except OSError as error:
             raise BackupError(f"cannot write {file}: {error.strerror}") from None
-    return manifest, aside and str(aside)
+        return Restored(manifest, aside and str(aside), *_look_at_actors(url, is_copy=is_copy))
 
 
 def _write(settings: Settings, url: URL, directory: Path) -> Manifest:
@@ -132,6 +150,23 @@ def _restore_postgresql(url: URL, source: Path, manifest: Manifest, stamp: str |
         postgresql.restore_database(url, source / manifest.file, server_version)
         postgresql.index_texts(connection)
         return aside
+
+
+def _look_at_actors(url: URL, *, is_copy: bool) -> tuple[int, int]:
+    """Return the numbers of schedules and webhooks that act by themselves; first stop them in a copy."""
+    with _connect(url) as connection:
+        if not {"schedules", "webhooks"} <= set(inspect(connection).get_table_names()):
+            return 0, 0
+        if is_copy:
+            connection.execute(text("UPDATE schedules SET is_paused = true"))
+            connection.execute(text("UPDATE webhooks SET stopped_because = coalesce(stopped_because, :why)"), _COPIED)
+            connection.execute(text("DELETE FROM webhook_deliveries"))
+        counts = (
+            "SELECT (SELECT count(*) FROM schedules WHERE NOT is_paused),"
+            " (SELECT count(*) FROM webhooks WHERE stopped_because IS NULL)"
+        )
+        num_schedules, num_webhooks = connection.execute(text(counts)).one()
+        return num_schedules, num_webhooks
 
 
 @contextmanager

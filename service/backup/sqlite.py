@@ -15,7 +15,7 @@ _SUFFIXES = ("", "-wal", "-shm")
 def copy_database(source: Path, target: Path) -> None:
     """Copy a database to a new file, as it is at one moment, while others write. Raises BackupError."""
     if not source.exists():
-        raise BackupError(f"there is no database {source}; name the state directory of the service")
+        raise BackupError(f"there is no database {source}; --state-directory names the directory of the service")
     target.touch(mode=0o600)
     try:
         with (

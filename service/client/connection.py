@@ -91,7 +91,8 @@ def find_connection(
                 api_key, key_origin = saved.api_key, "the saved API key"
     if url is None:
         raise ServiceUnknownError(
-            "no service found: start one with `dlrm serve` in this directory, or set DLRM_URL and DLRM_API_KEY"
+            "no service found: start one with `dlrm serve` in this directory, or set DLRM_URL and DLRM_API_KEY, or "
+            "DLRM_STATE_DIRECTORY to the state directory of a service on this machine"
         )
     if api_key is None:
         raise ServiceUnknownError(f"no API key found for {url}: set DLRM_API_KEY")

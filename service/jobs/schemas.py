@@ -14,13 +14,13 @@ from service import schemas
 from service.http.body import Body
 from service.jobs.batch_stages import list_batch_stages
 from service.queue.place import Wait
-from service.reports.progress import CLEARED_PROGRESS
+from service.reports.progress import present_progress
 from service.schemas import BriefProgress, QueuePlace
 from service.store.job_repository import JobRepository
 from service.store.job_rows import JobRow, cut_message
 from service.store.models import Job, JobDocument
 from service.store.run_facts import Checkpoint, RunFacts
-from service.store.states import HOLDING, AttemptState, JobState
+from service.store.states import AttemptState, JobState
 
 
 class JobView(schemas.Job, frozen=True):
@@ -55,7 +55,7 @@ def _make_item(row: JobRow, wait: Wait | None) -> dict[str, Any]:
         item["reason"], item["message"] = wait
     item["message"] = cut_message(item["message"])
     item["has_warnings"] = row.has_warnings and row.state == JobState.SUCCEEDED
-    progress = row.progress if row.state in HOLDING else row.progress | CLEARED_PROGRESS
+    progress = present_progress(item["state"], row.progress)
     item["progress"] = {name: progress.get(name) for name in _PROGRESS_FIELDS}
     return item
 
@@ -77,7 +77,7 @@ class JobDetail(schemas.JobDetails, frozen=True):
         warnings = _list_warnings(document) if has_succeeded else []
         details: dict[str, Any] = {
             "labels": jobs.get_labels(job.id),
-            "progress": job.progress | ({} if job.state in HOLDING else CLEARED_PROGRESS),
+            "progress": present_progress(JobState(job.state), job.progress),
             "metrics": document.metrics,
             "yardsticks": find_yardsticks(document.metrics),
             "warnings": warnings,

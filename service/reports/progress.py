@@ -6,9 +6,20 @@ from typing import Any
 
 from dlrm.record import EvaluationReport, ProgressReport, StartReport, StepReport
 from service.schemas import Progress
+from service.store.states import HOLDING, JobState
 
 CLEARED_PROGRESS: dict[str, Any] = {"phase": None, "message": None, "eta_seconds": None}
 """Fields of `Progress` that are cleared while no attempt runs."""
+
+
+def present_progress(state: JobState, progress: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the stored progress of a job in this state as it is shown."""
+    if state in HOLDING:
+        return dict(progress)
+    # The last report may have been on the work after the last step, which has a fraction of its own.
+    trained = progress.get("trained_fraction")
+    done = 1.0 if state == JobState.SUCCEEDED else progress.get("done_fraction") if trained is None else trained
+    return {**progress, **CLEARED_PROGRESS, "done_fraction": done}
 
 
 SMOOTHING = 0.9

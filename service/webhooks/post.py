@@ -49,6 +49,19 @@ def is_allowed(address: IPv4Address | IPv6Address, networks: Sequence[Network]) 
     return plain.is_global and not plain.is_multicast and not any(plain in network for network in _HIDING + _UNSAFE)
 
 
+def find_forbidden_address(url: str, networks: Sequence[Network]) -> str | None:
+    """Say why no request may go to a URL whose host is an address or this machine; None if nothing speaks against it.
+
+    Names are looked up at each request: what they mean may change.
+    """
+    host = httpx.URL(url).host
+    try:
+        address = ip_address("127.0.0.1" if host == "localhost" else host)
+    except ValueError:
+        return None
+    return None if is_allowed(address, networks) else f"{host} is not a public address"
+
+
 async def find_address(host: str, port: int, networks: Sequence[Network]) -> str:
     """Look a host up, and return an address to connect to. Raises UndeliveredError.
 

@@ -2,25 +2,27 @@
 
 import base64
 import secrets
+from collections.abc import Sequence
 from typing import Annotated
 
 from sqlalchemy.orm import Session
 
-from dlrm.config import format_count
+from dlrm.config import FieldError, format_count
 from service import schemas
 from service.access.principal import Principal
 from service.access.visibility import refuse_browser
 from service.audit.log import AuditLog
 from service.audit.models import AuditAction
 from service.database import Database
-from service.http.problems import conflict, forbidden, not_found
+from service.http.problems import conflict, forbidden, invalid_request, not_found
+from service.http.request_origin import Network
 from service.ids import new_id
 from service.parts import depend_on
 from service.store.job_repository import JobRepository
 from service.times import now
 from service.webhooks.messages import make_test
 from service.webhooks.models import Webhook
-from service.webhooks.post import SECRET_PREFIX
+from service.webhooks.post import SECRET_PREFIX, find_forbidden_address
 from service.webhooks.repository import DeliveryRepository, WebhookRepository
 from service.webhooks.schemas import NewWebhook
 
@@ -29,9 +31,11 @@ MAX_WEBHOOKS = 20
 
 
 class WebhookService:
-    def __init__(self, database: Database, audit: AuditLog) -> None:
+    def __init__(self, database: Database, audit: AuditLog, networks: Sequence[Network]) -> None:
+        """Manage webhooks. networks: networks without public addresses that requests may go to."""
         self._database = database
         self._audit = audit
+        self._networks = networks
 
     def list_visible(self, principal: Principal) -> list[schemas.Webhook]:
         """List the webhooks for jobs that the sender may see."""
@@ -43,9 +47,12 @@ class WebhookService:
     def create(self, new: NewWebhook, principal: Principal) -> schemas.Webhook:
         """Make a webhook.
 
-        Raises ProblemError if the sender may not see these jobs or has shown no key, or there are too many.
+        Raises ProblemError if the sender may not see these jobs or has shown no key, the URL has an address that
+        requests may not go to, or there are too many.
         """
         refuse_browser(principal, "make webhooks")
+        if (fault := find_forbidden_address(new.url, self._networks)) is not None:
+            raise invalid_request([FieldError("url", fault, "a public host, or a network in DLRM_WEBHOOK_NETWORKS")])
         owner = new.owner or principal.owner
         if not principal.may_see(owner):
             raise forbidden(f"owner: {principal.owner} may not see the jobs of {owner} (valid: {principal.owner})")

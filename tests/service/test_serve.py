@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from dlrm.record.state_directory import StateDirectoryError
 from service.client import find_connection
 from service.database.url import get_sqlite_file, parse_database_url
 from service.lock import AlreadyServingError, lock_state, lock_state_directory
-from service.serve import AddressError, serve
+from service.serve import AddressError, bind_as_before, get_port, serve
 from service.settings import Settings
 from tests.patience import wait_until
 from tests.service.api import Api, make_client, make_document, make_environment
@@ -89,6 +90,20 @@ def test_the_port_for_monitoring_needs_no_key_and_has_nothing_else(
 
 def get_state(client: httpx.Client, job_id: str) -> str:
     return client.get(f"/v1/jobs/{job_id}").json()["state"]
+
+
+def test_a_free_port_is_kept_at_the_next_start_unless_another_program_has_it(
+    settings: Settings, tmp_path: Path
+) -> None:
+    ready = tmp_path / "ready.json"
+    with closing(bind_as_before(settings, ready)) as first:
+        port = get_port(first)
+        ready.write_text(json.dumps({"url": f"http://127.0.0.1:{port}"}))
+    with closing(bind_as_before(settings, ready)) as second:
+        assert get_port(second) == port
+        second.listen()
+        with closing(bind_as_before(settings, ready)) as third:
+            assert get_port(third) != port
 
 
 def test_a_killed_service_leaves_its_job_running_and_finds_it_again(

@@ -131,8 +131,8 @@ def test_a_schedule_is_added_run_paused_resumed_and_deleted(
     lines = dlrm("schedules", "list").out.splitlines()
     assert lines[1].startswith(f"{schedule_id} nightly")
     assert max(map(len, lines)) <= 80
-    assert dlrm("schedules", "pause", schedule_id).out.strip() == f"{schedule_id} paused"
-    assert "next at " in dlrm("schedules", "resume", schedule_id).out
+    assert dlrm("schedules", "pause", "nightly").out.strip() == "nightly paused"
+    assert "next at " in dlrm("schedules", "resume", "nightly").out
     assert dlrm("schedules", "delete", schedule_id).code == 0
     assert dlrm("schedules", "list", "--json").out == ""
     refused = dlrm("schedules", "create", str(path), "--name", "x", "--cron", "daily")

@@ -18,7 +18,7 @@ from service.database import Database
 from service.lock import AlreadyServingError, lock_state
 from service.settings import Settings
 from tests.patience import wait_until
-from tests.service.api import Api, serve_api
+from tests.service.api import Api, make_document, serve_api
 from tests.service.databases import dump_rows, on_both_databases, on_sqlite
 from tests.service.postgres import IS_INSTALLED
 from tests.service.service_process import find_launch_processes
@@ -129,7 +129,7 @@ def test_a_restored_database_is_the_one_that_was_saved(api: Api, settings: Setti
     back_up(settings, tmp_path / "backup")
     api.submit()
     api.services.database.close()
-    _, aside = restore(settings, tmp_path / "backup", force=True)
+    aside = restore(settings, tmp_path / "backup", force=True).aside
     assert read_rows(settings) == before
     assert aside is not None
     # Numbers that the database makes go on.
@@ -138,6 +138,22 @@ def test_a_restored_database_is_the_one_that_was_saved(api: Api, settings: Setti
     url = settings.database_url if not api.services.database.is_sqlite else f"sqlite:///{aside}"
     with closing(Database(url)) as kept, kept.read() as session:
         assert session.execute(text(f"SELECT count(*) FROM {place}")).scalar_one() == 4
+
+
+@on_both_databases
+@pytest.mark.parametrize("is_copy", [False, True])
+def test_a_copy_of_a_service_acts_only_once_it_is_told_to(
+    api: Api, settings: Settings, tmp_path: Path, is_copy: bool
+) -> None:
+    schedule = {"name": "nightly", "cron": "0 2 * * *", "document": make_document()}
+    assert api.submitter.post("/v1/schedules", json=schedule).status_code == 201
+    assert api.submitter.post("/v1/webhooks", json={"url": "https://hooks.example.com"}).status_code == 201
+    back_up(settings, tmp_path / "backup")
+    api.services.database.close()
+    restored = restore(settings, tmp_path / "backup", force=True, is_copy=is_copy)
+    assert (restored.num_schedules, restored.num_webhooks) == ((0, 0) if is_copy else (1, 1))
+    [webhook] = api.submitter.get("/v1/webhooks").json()["items"]
+    assert webhook["stopped_because"] == ("the database was restored as a copy" if is_copy else None)
 
 
 @on_both_databases

@@ -1,7 +1,8 @@
 from itertools import permutations
 
 from dlrm.record import ProgressReport, StartReport
-from service.reports.progress import ReportedProgress
+from service.reports.progress import ReportedProgress, present_progress
+from service.store.states import JobState
 from tests.made_reports import make_step
 
 LOADING = ProgressReport(time=1.0, phase="loading", done_fraction=0.5)
@@ -88,3 +89,10 @@ def test_work_after_the_last_step_has_a_progress_and_a_remaining_time_of_its_own
     # The estimate of the steps says nothing about it.
     unknown = ReportedProgress().apply(STEP).apply(comparing.model_copy(update={"eta_seconds": None}))
     assert unknown.eta_seconds is None
+
+
+def test_a_job_that_has_ended_shows_how_much_it_trained_not_how_far_its_last_work_was() -> None:
+    finishing = ProgressReport(time=4.0, phase="finishing", done_fraction=0.9)
+    progress = ReportedProgress().apply(STEP).apply(finishing).model_dump()
+    shown = {state: present_progress(state, progress)["done_fraction"] for state in JobState}
+    assert (shown[JobState.RUNNING], shown[JobState.FAILED], shown[JobState.SUCCEEDED]) == (0.9, 0.75, 1.0)

@@ -18,7 +18,7 @@ from service.http.request_origin import parse_networks
 from service.settings import Settings
 from service.times import now
 from service.webhooks import post, sender
-from service.webhooks.models import Delivery
+from service.webhooks.models import Delivery, Webhook
 from service.webhooks.post import is_allowed
 from tests.patience import wait_until
 from tests.service.api import Api, make_document, serve_api
@@ -197,13 +197,23 @@ def test_a_webhook_stops_with_the_key_that_made_it(api: Api, receiver: Receiver)
     assert "was revoked" in find_webhook(api, webhook_id)["stopped_because"]
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "169.254.169.254"])
+def test_an_address_that_is_not_public_is_refused_at_once(settings: Settings, host: str) -> None:
+    with serve_api(settings, runs_control_loop=False) as closed:
+        refused = closed.submitter.post("/v1/webhooks", json={"url": f"http://{host}/"})
+    assert refused.status_code == 422
+    assert "DLRM_WEBHOOK_NETWORKS" in refused.json()["detail"]
+
+
 def test_nothing_is_sent_to_an_address_that_is_not_public(settings: Settings, receiver: Receiver) -> None:
     with serve_api(settings, runs_control_loop=False) as closed:
         port = receiver.url.rpartition(":")[2]
-        ids = [
-            add_webhook(closed, f"http://{host}:{port}/")["id"]
-            for host in ("127.0.0.1", "localhost", "2130706433", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0")
-        ]
+        hosts = ("127.0.0.1", "localhost", "2130706433", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0")
+        ids = [add_webhook(closed, "https://hooks.example.com")["id"] for _ in hosts]
+        with closed.services.database.write() as session:
+            # As if their networks had been allowed once.
+            for webhook_id, host in zip(ids, hosts, strict=True):
+                session.execute(update(Webhook).where(Webhook.id == webhook_id).values(url=f"http://{host}:{port}/"))
         cancel(closed)
         send(closed)
         assert receiver.received == []
