@@ -51,11 +51,11 @@ def back_up(settings: Settings, target: Path) -> Manifest:
 
 @dataclass(frozen=True)
 class Restored:
-    """What was put in place, and what acts as soon as a service starts on it."""
+    """Restored database, and what acts as soon as a service starts on it."""
 
     manifest: Manifest
     aside: str | None
-    """Name under which the database that was there is kept; None if there was none."""
+    """Name of the earlier database, which is kept; None if there was none."""
     num_schedules: int
     """Number of schedules that submit jobs."""
     num_webhooks: int

@@ -32,7 +32,7 @@ MAX_WEBHOOKS = 20
 
 class WebhookService:
     def __init__(self, database: Database, audit: AuditLog, networks: Sequence[Network]) -> None:
-        """Manage webhooks. networks: networks without public addresses that requests may go to."""
+        """Keep webhooks in the database. networks: private networks that requests may go to."""
         self._database = database
         self._audit = audit
         self._networks = networks
