@@ -20,7 +20,7 @@ OWNERS = ("ads", "feed", "search", "video", "team")
 NAMES = ("retrain-daily", "sweep", "ablation", "warm-start", "large-batch")
 STATES = {"SUCCEEDED": 92, "FAILED": 4, "CANCELLED": 3, "QUEUED": 1}
 """States of the jobs, and how many percent have each."""
-EVENTS = ("submitted", "scheduled", "process_started", "completed")
+EVENTS = {"submitted": "QUEUED", "scheduled": "STARTING", "process_started": "RUNNING", "completed": "SUCCEEDED"}
 ROWS_AT_ONCE = 5000
 METRICS = {"auc": 0.7512, "log_loss": 0.4512, "samples_per_second": 123_456.7, "num_rows": 100_000.0}
 SPEC: dict[str, Any] = {
@@ -117,13 +117,13 @@ def add_jobs(session: Session, jobs: list[dict[str, Any]]) -> None:
 
 def add_events(session: Session) -> None:
     """Add four events to each job."""
-    for reason in EVENTS:
+    for reason, state in EVENTS.items():
         session.execute(
             text(
-                "INSERT INTO events (job_id, time, actor, kind, reason, message, details) "
-                "SELECT id, created_at, owner, 'state', :reason, 'as the scheduler has found', '{}' FROM jobs"
+                "INSERT INTO events (job_id, time, actor, kind, to_state, reason, message, details) "
+                "SELECT id, created_at, owner, 'state', :state, :reason, 'as the scheduler has found', '{}' FROM jobs"
             ),
-            {"reason": reason},
+            {"reason": reason, "state": state},
         )
 
 
