@@ -1,8 +1,8 @@
 """Makes the pictures of the dashboard: `.venv/bin/python docs/pictures/make_pictures.py`, some minutes; needs Chromium.
 
 Starts a service on loopback, trains examples/demo.toml with two batches, has a third job fail and a fourth one wait,
-and photographs their pages. With `--all DIRECTORY` it writes every page and state instead, light and dark, on a desktop and
-on a phone, for somebody to look at.
+and photographs their pages. With `--all DIRECTORY` it writes every page and state instead, light and dark, on a desktop
+and on a phone, for somebody to look at.
 """
 
 import argparse
