@@ -7,7 +7,7 @@ const MAX_NAME = 40;
 const BUILT_IN = [
   { name: "All", query: "/" },
   { name: "Running", query: formatQuery({ ...EVERYTHING, states: ["STARTING", "RUNNING"] }) },
-  { name: "Waiting", query: formatQuery({ ...EVERYTHING, states: ["QUEUED", "PAUSED", "RECOVERING"] }) },
+  { name: "Waiting", query: formatQuery({ ...EVERYTHING, states: ["QUEUED", "RECOVERING"] }) },
   { name: "Failed in the last day", query: formatQuery({ ...EVERYTHING, states: ["FAILED"], ended: "day" }) },
 ];
 
