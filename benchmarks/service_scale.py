@@ -45,6 +45,8 @@ def list_kinds(long_job: str, waiting_job: str) -> dict[str, str]:
         "text that few jobs have": "/v1/jobs?q=weep-77",
         "text that no job has": "/v1/jobs?q=nothing-like-it",
         "labels": "/v1/labels?name=sweep&limit=50",
+        "numbers of all jobs": "/v1/facets",
+        "numbers of jobs with a label": "/v1/facets?label=team:ads",
         "running job": job,
         "waiting job": f"/v1/jobs/{waiting_job}",
         "events": f"{job}/events",

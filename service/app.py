@@ -41,7 +41,7 @@ from service.http.request_guard import RequestGuard
 from service.http.request_log import RequestIds, RequestLog
 from service.http.request_origin import parse_networks
 from service.jobs.deletion import DeletionService
-from service.jobs.endpoints import labels_router
+from service.jobs.endpoints import facets_router, labels_router
 from service.jobs.endpoints import router as jobs_router
 from service.jobs.service import JobService
 from service.keys.endpoints import router as keys_router
@@ -118,6 +118,7 @@ ROUTERS = (
     streams_router,
     jobs_router,
     labels_router,
+    facets_router,
     plans_router,
     reports_router,
     files_router,

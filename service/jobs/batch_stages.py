@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from dlrm.config import BATCH_FIELD
 from service.schemas import BatchStage
+from service.store.batch import find_batch
 
 
 def list_batch_stages(
@@ -21,7 +21,7 @@ def list_batch_stages(
     if growth:
         sizes = _list_doubled_sizes(growth["start_size"], last, present)
         ends = [None] * len(sizes)
-    elif schedule and _is_size_known(document, resolved):
+    elif schedule and find_batch(document, resolved) is not None:
         sizes = [*(stage["global_size"] for stage in schedule), last]
         ends = [*(stage["until_fraction"] for stage in schedule), None]
     else:
@@ -30,13 +30,6 @@ def list_batch_stages(
         BatchStage(global_size=size, until_fraction=end, is_current=size == present)
         for size, end in zip(sizes, ends, strict=True)
     ]
-
-
-def _is_size_known(document: Mapping[str, Any], resolved: Mapping[str, Any]) -> bool:
-    """Whether the resolved document has the batch of the run, and not the one for unknown rows."""
-    decided = {number["name"]: number["value"] for number in resolved["derived"]}
-    size = resolved["job"]["batch"]["global_size"]
-    return size in (document["batch"]["global_size"], decided.get(BATCH_FIELD))
 
 
 def _list_doubled_sizes(start: int, last: int, present: int | None) -> list[int]:

@@ -9,19 +9,19 @@ from service.http.answers import NOT_MODIFIED, answer_with_tag, need_slot
 from service.http.limits import LISTS, Turns
 from service.http.paging import Cursor, Page, parse_id_cursor, parse_serial_cursor
 from service.http.problem_kinds import may_answer
-from service.http.query import FilterTime, LabelFilter, parse_label
+from service.http.query import parse_label
 from service.http.request_body import JSON, TOML
 from service.http.route import ApiRoute, runs_in
 from service.jobs import actions
 from service.jobs.deletion import Deletions
+from service.jobs.filters import ChosenJobs
 from service.jobs.schemas import AttemptView, CheckpointView, DeletedJobView, EventView, JobChanges, JobDetail, JobView
 from service.jobs.service import Jobs, Submission
-from service.schemas import LabelCount
-from service.store.job_lists import JobFilter
-from service.store.states import JobState
+from service.schemas import Facets, LabelCount
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=ApiRoute)
 labels_router = APIRouter(prefix="/v1/labels", tags=["jobs"], route_class=ApiRoute)
+facets_router = APIRouter(prefix="/v1/facets", tags=["jobs"], route_class=ApiRoute)
 
 SUBMISSIONS = Turns("submissions", 2, share=1, max_waiting=200, waiting_share=50)
 """Threads that check job documents: a document may name many files."""
@@ -91,38 +91,11 @@ async def submit_job(
 def list_jobs(
     jobs: Jobs,
     principal: Viewer,
-    state: Annotated[list[JobState] | None, Query(description="may be repeated; one must match")] = None,
-    label: LabelFilter = None,
-    name: Annotated[str | None, Query(max_length=63)] = None,
-    owner: Annotated[str | None, Query(max_length=63)] = None,
-    created_after: Annotated[FilterTime | None, Query(description="submitted then or later")] = None,
-    created_before: Annotated[FilterTime | None, Query(description="submitted earlier")] = None,
-    finished_after: Annotated[FilterTime | None, Query(description="ended then or later")] = None,
-    finished_before: Annotated[FilterTime | None, Query(description="ended earlier")] = None,
-    q: Annotated[
-        str | None,
-        Query(
-            min_length=1,
-            max_length=100,
-            description="part of the name, the owner, the id or the value of a label; the beginning of one if it has "
-            "fewer than three characters",
-        ),
-    ] = None,
+    chosen: ChosenJobs,
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> Response:
     """List the jobs that the sender may know of, newest first: the jobs of its owner, and all for an admin."""
-    chosen = JobFilter(
-        states=tuple(dict.fromkeys(state or ())),
-        labels=tuple(parse_label(text) for text in label or ()),
-        name=name,
-        owner=owner,
-        created_after=created_after,
-        created_before=created_before,
-        finished_after=finished_after,
-        finished_before=finished_before,
-        text=q,
-    )
     page = jobs.list_page(chosen, principal, cursor=parse_id_cursor(cursor, "job"), limit=limit)
     return Response(page, media_type=JSON)
 
@@ -139,6 +112,13 @@ def list_labels(
     """List the labels of jobs by name and value, each with its number of jobs."""
     after = None if cursor is None else parse_label(cursor, "cursor")
     return jobs.list_labels(name, principal, after=after, limit=limit)
+
+
+@facets_router.get("", dependencies=[LongList])
+@runs_in(LISTS)
+def count_facets(chosen: ChosenJobs, jobs: Jobs, principal: Viewer) -> Facets:
+    """Count jobs by state, owner and label, so that one sees to what a list can be narrowed."""
+    return jobs.count_facets(chosen, principal)
 
 
 @router.get("/{job_id}", response_model=JobDetail, responses=NOT_MODIFIED)

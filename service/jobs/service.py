@@ -38,11 +38,13 @@ from service.parts import depend_on
 from service.queue.place import explain_waits, find_place
 from service.quotas.service import check_submission
 from service.reasons import Reason
-from service.schemas import LabelCount
+from service.schemas import Facets, FacetValue, LabelCount, LabelFacet
 from service.settings import Settings
 from service.store.attempt_repository import AttemptRepository
+from service.store.batch import find_batch
 from service.store.demand import compute_demand, get_full_demand, list_faults
 from service.store.idempotency_repository import IdempotencyRepository
+from service.store.job_facets import count_facets
 from service.store.job_lists import JobFilter, JobLists
 from service.store.job_repository import JobRepository, StateChangedError
 from service.store.models import Job, JobDocument
@@ -209,6 +211,8 @@ class JobService:
         demand = compute_demand(chosen)
         if errors := list_faults(chosen, name, self._capacity.read().get(name)):
             raise ProblemError("cannot-fit", "; ".join(map(str, errors)), errors=errors)
+        document = spec.model_dump(mode="json")
+        resolved = resolve_for_launcher(absolute, launcher, roots).model_dump(mode="json")
         job_id = new_id("job")
         created_at = now()
         source = spec.run.warm_start.source if spec.run.warm_start else ""
@@ -236,11 +240,12 @@ class JobService:
             deadline_seconds=spec.deadline_seconds,
             warm_start_job_id=source if is_id(source, "job") else None,
             placement=spec.resources.kubernetes.model_dump(mode="json"),
+            batch=find_batch(document, resolved),
+            optimizer=spec.dense_optimizer.name,
             progress={},
             run_directory=str(launcher.places.runs_directory / job_id),
         )
-        resolved = resolve_for_launcher(absolute, launcher, roots).model_dump(mode="json")
-        return job, JobDocument(job_id=job_id, spec=spec.model_dump(mode="json"), resolved=resolved, metrics={})
+        return job, JobDocument(job_id=job_id, spec=document, resolved=resolved, metrics={})
 
     def edit(self, job_id: str, principal: Principal, changes: JobChanges) -> JobDetail:
         """Change labels and priority of a job. Raises ProblemError as `change` does."""
@@ -298,6 +303,22 @@ class JobService:
         last = items[-1] if len(found) > limit else None
         return Page(items=items, next_cursor=last and f"{last.name}:{last.value}")
 
+    def count_facets(self, chosen: JobFilter, principal: Principal) -> Facets:
+        """Count the jobs of a list that `principal` may know of by state, owner and label."""
+        with self._database.read() as session:
+            found = count_facets(session, chosen, visible_owner=principal.visible_owner)
+        return Facets(
+            num_jobs=found.num_jobs,
+            states=_list_values(found.states),
+            owners=_list_values(found.owners),
+            labels=[
+                LabelFacet(name=label.name, num_values=label.num_values, values=_list_values(label.values))
+                for label in found.labels
+            ],
+            is_exact=found.is_exact,
+            are_labels_exact=found.are_labels_exact,
+        )
+
     def get(self, job_id: str, principal: Principal) -> JobDetail:
         """Return a job with its document."""
         with self._database.read() as session:
@@ -348,6 +369,10 @@ class JobService:
 
 Jobs = Annotated[JobService, depend_on(JobService)]
 """Parameter type of an endpoint that needs the service."""
+
+
+def _list_values(numbers: Mapping[str, int]) -> list[FacetValue]:
+    return [FacetValue(value=value, num_jobs=number) for value, number in numbers.items()]
 
 
 def _find_deadline_from_submission(spec: JobSpec, created_at: datetime) -> datetime | None:

@@ -82,6 +82,10 @@ class Job(Answer, frozen=True):
     """Number of machines; the largest one if the document leaves a range."""
     world_size: int
     """Number of ranks; the largest one if the document leaves a range."""
+    batch: int | None = None
+    """Samples of the largest batch that the document states or that was decided; None while it is undecided."""
+    optimizer: str | None = None
+    """Name of the optimizer of the dense parameters, such as `adamw`; None if the document names none."""
     progress: BriefProgress = BriefProgress()
     """Progress of the last attempt, in short."""
 
@@ -112,6 +116,43 @@ class LabelCount(Answer, frozen=True):
     """Value of the label."""
     num_jobs: int
     """Number of jobs with this label that the sender may know of."""
+
+
+class FacetValue(Answer, frozen=True):
+    """Value by which a list of jobs can be narrowed."""
+
+    value: str
+    """State, owner, or value of a label."""
+    num_jobs: int
+    """Number of jobs of the list that have it."""
+
+
+class LabelFacet(Answer, frozen=True):
+    """Name of labels by which a list of jobs can be narrowed."""
+
+    name: str
+    """Name of the labels."""
+    num_values: int
+    """Number of different values."""
+    values: list[FacetValue]
+    """Most frequent values, at most ten."""
+
+
+class Facets(Answer, frozen=True):
+    """Numbers of jobs by what a list can be narrowed to. Jobs that are being deleted may count too."""
+
+    num_jobs: int
+    """Number of jobs that the filters select."""
+    states: list[FacetValue]
+    """States of jobs that all filters but `state` select, most frequent first."""
+    owners: list[FacetValue]
+    """Owners of jobs that all filters but `owner` select, most frequent first."""
+    labels: list[LabelFacet]
+    """Labels of the jobs that the filters select, by name; of many names the first ones."""
+    is_exact: bool
+    """Whether these numbers are of all jobs; by labels, names, ends and texts, only the newest ten thousand count."""
+    are_labels_exact: bool
+    """Whether the numbers of labels are of all jobs; with any filter, only the newest ten thousand count."""
 
 
 class QueuePlace(Answer, frozen=True):

@@ -1,7 +1,7 @@
 """Lists of jobs, newest first. Each statement reads an index in its order, or few rows, however many jobs there are."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -55,9 +55,36 @@ class JobLists:
         jobs of all owners.
         """
         columns = get_columns(self._session)
+        if len(chosen.states) > 1:
+            ids = self._session.scalars(self.select_ids(chosen, visible_owner, before, limit)).all()
+            query = select(*columns).where(JOBS.id.in_(ids)).order_by(JOBS.id.desc())
+        else:
+            query = self._select(columns, chosen, visible_owner, before, limit)
+        return [JobRow(*row) for row in self._session.execute(query)]
+
+    def select_ids(self, chosen: JobFilter, visible_owner: str | None, before: str | None, limit: int) -> Select[Any]:
+        """Select the ids of the jobs that `list_page` lists."""
+        if len(chosen.states) <= 1:
+            return self._select((JOBS.id,), chosen, visible_owner, before, limit)
+        # The newest of every state, then the newest of these: an index has the jobs of one state in order.
+        of_states = [replace(chosen, states=(state,)) for state in chosen.states]
+        newest = [self._select((JOBS.id,), one, visible_owner, before, limit).subquery() for one in of_states]
+        found = union_all(*(select(ids.c.id) for ids in newest)).subquery()
+        return select(found.c.id).order_by(found.c.id.desc()).limit(limit)
+
+    def _select(
+        self,
+        columns: Sequence[ColumnElement[Any]],
+        chosen: JobFilter,
+        visible_owner: str | None,
+        before: str | None,
+        limit: int,
+    ) -> Select[Any]:
+        """Select columns of the jobs that `list_page` lists, of at most one state."""
         conditions = self._list_conditions(chosen)
         if visible_owner is not None:
             conditions.append(JOBS.owner == visible_owner)
+        conditions += [JOBS.state == state for state in chosen.states]
         query = select(*columns).where(*conditions)
         job_id, labels = JOBS.id, list(chosen.labels)
         if labels and not self._is_choice_small(chosen, visible_owner):
@@ -67,16 +94,7 @@ class JobLists:
             query = query.where(LABELS.name == name, LABELS.value == value)
             job_id = LABELS.job_id
         query = query.where(*(_has_label(name, value) for name, value in labels))
-        query = query.where(*_limit_ids(chosen, before, job_id)).order_by(job_id.desc()).limit(limit)
-        if len(chosen.states) > 1:
-            # The newest of every state, then the newest of these: an index has the jobs of one state in order.
-            ids = query.with_only_columns(JOBS.id)
-            newest = [select(ids.where(JOBS.state == state).subquery().c.id) for state in chosen.states]
-            found = self._session.scalars(union_all(*newest)).all()
-            query = select(*columns).where(JOBS.id.in_(sorted(found)[-limit:])).order_by(JOBS.id.desc())
-        elif chosen.states:
-            query = query.where(JOBS.state == chosen.states[0])
-        return [JobRow(*row) for row in self._session.execute(query)]
+        return query.where(*_limit_ids(chosen, before, job_id)).order_by(job_id.desc()).limit(limit)
 
     def list_by_ids(self, job_ids: Sequence[str]) -> list[JobRow]:
         """List the jobs with these ids that are not being deleted."""

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from service.database.database import note_change
 from service.launchers.protocol import Capacity
 from service.reasons import RECONCILER, Reason
+from service.store.batch import find_batch
 from service.store.events import add_event
 from service.store.job_texts import make_text
 from service.store.models import (
@@ -197,6 +198,7 @@ class JobRepository:
         document = self.get_document(job_id)
         resolved = document.resolved
         document.resolved = {**resolved, "job": {**resolved["job"], "batch": batch}, "derived": derived}
+        self.update(job_id, batch=find_batch(document.spec, document.resolved))
 
     def set_metrics(self, job: Job, metrics: Mapping[str, float | None], *, has_warnings: bool) -> None:
         """Record the metrics of an outcome; its AUC and speed, if any, replace the figures of the progress.

@@ -41,6 +41,8 @@ class JobRow:
     num_cores: int
     memory_bytes: int
     num_gpus: int
+    batch: int | None
+    optimizer: str | None
     progress: dict[str, Any]
     labels: dict[str, str]
 

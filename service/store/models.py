@@ -88,6 +88,10 @@ class Job(Base):
     """Id of the job whose model this one starts from; null if it starts from none, or from a directory."""
     placement: Mapped[dict[str, Any] | None]
     """Fields of `dlrm.config.KubernetesConfig`: placement on a cluster; null if the document names none."""
+    batch: Mapped[int | None]
+    """Samples of the largest batch; null while it is undecided."""
+    optimizer: Mapped[str | None] = mapped_column(String(16))
+    """Name of the dense optimizer."""
     progress: Mapped[dict[str, Any]]
     has_warnings: Mapped[bool] = mapped_column(default=False, server_default=false())
     """Whether the metrics of the last outcome say something against the model."""

@@ -86,6 +86,8 @@ def make_job(rows: random.Random, number: int) -> dict[str, Any]:
         "memory_bytes": 2**30,
         "num_gpus": 0,
         "max_restarts": 3,
+        "batch": 4096,
+        "optimizer": "adamw",
         "progress": {**progress, "auc": 0.75123456, "samples_per_second": 123456.789} if is_started else {},
         "run_directory": f"/runs/{number}",
     }

@@ -16,6 +16,7 @@ pytestmark = on_both_databases
 SOURCE = "job_01J00000000000000000000000"
 HEIR = "job_01J00000000000000000000001"
 PLACEMENT = {"queue": "ads", "node_selector": {"pool": "large"}}
+DECIDED = {"derived": [{"name": "world_size", "value": 1}, {"name": "batch.global_size", "value": 1024}]}
 COLUMNS = {
     "name": "first",
     "priority": 3,
@@ -56,11 +57,12 @@ def test_jobs_of_before_keep_their_documents_and_have_the_new_columns(database: 
         SOURCE,
         "SUCCEEDED",
         spec=make_spec("/data/model", deadline_seconds=60, resources={"kubernetes": PLACEMENT}),
-        resolved={"derived": []},
+        resolved=DECIDED,
         progress={"auc": 0.4, "step": 7},
         metrics=hopeless,
     )
-    add_job(database, HEIR, "QUEUED", spec=make_spec(SOURCE), resolved={"job": {}}, progress={"auc": 0.4}, metrics={})
+    heir_spec = make_spec(SOURCE, batch={"global_size": 4096}, dense_optimizer={"name": "lamb"})
+    add_job(database, HEIR, "QUEUED", spec=heir_spec, resolved={"job": {}}, progress={"auc": 0.4}, metrics={})
     migrate(database)
     with database.read() as session:
         jobs = JobRepository(session)
@@ -73,8 +75,9 @@ def test_jobs_of_before_keep_their_documents_and_have_the_new_columns(database: 
         assert source.progress == {"auc": 0.5, "step": 7, "samples_per_second": 1e3}
         assert heir.progress == {"auc": 0.4}
         document = jobs.get_document(SOURCE)
-        assert (document.resolved, document.metrics) == ({"derived": []}, hopeless)
-        assert jobs.get_document(HEIR).spec == make_spec(SOURCE)
+        assert (document.resolved, document.metrics) == (DECIDED, hopeless)
+        assert jobs.get_document(HEIR).spec == heir_spec
+        assert (source.batch, source.optimizer, heir.batch, heir.optimizer) == (1024, None, 4096, "lamb")
         assert (jobs.find_heir(SOURCE), jobs.get_labels(HEIR)) == (heir, {"team": "Ads"})
 
 

@@ -223,6 +223,55 @@ def test_labels_are_listed_with_the_number_of_jobs_that_the_sender_may_see(api: 
 
 
 @on_both_databases
+def test_jobs_are_counted_by_what_a_list_can_be_narrowed_to(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    for labels in ({"team": "ads", "stage": "a:b"}, {"team": "ads"}, {"team": "feed"}):
+        api.submit(labels=labels)
+    cancelled = api.submit(labels={"team": "ads"})["id"]
+    api.submitter.post(f"/v1/jobs/{cancelled}/cancel")
+    other = api.make_client(api.services.keys.create("other", Role.SUBMITTER, owner="others").key)
+    other.post("/v1/jobs", json=make_document(name="theirs", labels={"team": "secret"}))
+
+    def count(client: httpx.Client, **params: Any) -> dict[str, Any]:
+        facets = client.get("/v1/facets", params=params).raise_for_status().json()
+        named = {part: [tuple(item.values()) for item in facets[part]] for part in ("states", "owners")}
+        labels = {item["name"]: [tuple(value.values()) for value in item["values"]] for item in facets["labels"]}
+        return facets | named | {"labels": labels}
+
+    everything = count(api.admin)
+    assert (everything["num_jobs"], everything["is_exact"], everything["are_labels_exact"]) == (5, True, True)
+    assert everything["states"] == [("QUEUED", 4), ("CANCELLED", 1)]
+    assert everything["owners"] == [("team", 4), ("others", 1)]
+    assert everything["labels"] == {"stage": [("a:b", 1)], "team": [("ads", 3), ("feed", 1), ("secret", 1)]}
+    # A filter does not count in its own part, so that one sees what else could be chosen.
+    queued = count(api.admin, state=["QUEUED", "RUNNING"], owner="team")
+    assert (queued["num_jobs"], queued["states"]) == (3, [("QUEUED", 3), ("CANCELLED", 1)])
+    assert queued["owners"] == [("team", 3), ("others", 1)]
+    assert queued["labels"]["team"] == [("ads", 2), ("feed", 1)]
+    own = count(api.viewer, label="team:ads")
+    assert (own["num_jobs"], own["states"], own["owners"]) == (3, [("QUEUED", 2), ("CANCELLED", 1)], [("team", 3)])
+    assert count(api.viewer)["labels"]["team"] == [("ads", 3), ("feed", 1)]
+    assert count(api.viewer, q="theirs") == {**count(api.viewer, owner="nobody"), "owners": []}
+    before = datetime.now(UTC).isoformat()
+    assert (
+        count(api.viewer, created_after=before)["num_jobs"],
+        count(api.viewer, created_before=before)["num_jobs"],
+    ) == (0, 4)
+    monkeypatch.setattr("service.store.job_facets.MAX_COUNTED", 2)
+    newest = count(api.viewer, q="team")
+    assert (newest["num_jobs"], newest["is_exact"], newest["are_labels_exact"]) == (2, False, False)
+    assert (count(api.viewer)["num_jobs"], count(api.viewer)["labels"]["team"]) == (4, [("ads", 1), ("feed", 1)])
+
+
+@on_both_databases
+def test_the_list_has_the_batch_unless_it_is_undecided_and_the_optimizer(api: Api) -> None:
+    stated = api.submit(dense_optimizer={"name": "lamb"})
+    undecided = api.submit(batch={})
+    rows = {job["id"]: (job["batch"], job["optimizer"]) for job in api.viewer.get("/v1/jobs").json()["items"]}
+    assert rows[stated["id"]] == (64, "lamb") == (stated["batch"], stated["optimizer"])
+    assert rows[undecided["id"]][0] is None
+
+
+@on_both_databases
 def test_a_deleted_job_is_not_found_by_its_text_any_more(api: Api) -> None:
     job_id = api.submit(name="doomed")["id"]
     api.submitter.post(f"/v1/jobs/{job_id}/cancel")

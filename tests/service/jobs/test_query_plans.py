@@ -71,6 +71,10 @@ def test_every_request_about_jobs_uses_an_index(full_api: Api, long_job: str, si
     paths = [
         *(f"/v1/jobs/{job_id}" for job_id in (long_job, waiting[0]["id"])),
         *(f"/v1/jobs/{long_job}/{part}" for part in ("events", "attempts", "checkpoints")),
+        *(
+            f"/v1/facets{query}"
+            for query in ("", "?state=FAILED&owner=ads", "?label=team:ads&q=weep", "?q=nothing-like-it")
+        ),
         *("/v1/labels", "/v1/labels?name=team&cursor=team:ads", "/v1/capacity"),
     ]
     requests: list[tuple[str, dict[str, Any]]] = [(path, {}) for path in paths] + [

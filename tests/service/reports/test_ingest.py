@@ -177,6 +177,8 @@ def test_what_a_run_derives_once_it_knows_its_rows_is_what_its_job_shows(api: Ap
         assert report(seq, derived=wrong, batch={"global_size": 128}) == decided
     for seq, wrong in enumerate(("all", None, {"global_size": "auto"}, {"global_size": 32}, {"unknown": 1}), start=7):
         assert report(seq, derived=[{**number, "value": 512}], batch=wrong) == decided
+    rows = {job["id"]: job for job in api.viewer.get("/v1/jobs").json()["items"]}
+    assert rows[attempt.job_id]["batch"] == 256
 
 
 @on_both_databases

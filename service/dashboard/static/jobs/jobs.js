@@ -1,122 +1,134 @@
-// Page of all jobs. Rows are created once and refilled at every update, so that focus and selection stay.
-import { get } from "../common/api.js";
-import { element, labelChips, showProgress, showState } from "../common/elements.js";
-import { ago, figure, rate } from "../common/format.js";
+// Page of all jobs: what it shows is the query of its address, so that links, reloads and the way back work.
+import { byId } from "../common/elements.js";
 import { showCapacity, startHeader } from "../common/header.js";
-import { progressText, reasonText } from "../common/state.js";
 import { ALL, Updates } from "../common/updates.js";
+import { Bulk } from "./bulk.js";
+import { showChips } from "./chips.js";
+import { Facets } from "./facets.js";
+import { JobPage } from "./list.js";
+import { formatQuery, isFiltered, parseQuery, streamParams } from "./query.js";
+import { Rows, showTotal } from "./rows.js";
+import { Selection } from "./selection.js";
+import { Views } from "./views.js";
 
-const PAGE_SIZE = 50;
-const MAX_SHOWN = 200;
 const CLOCK_MILLISECONDS = 10_000;
-
-const table = document.getElementById("jobs");
-const empty = document.getElementById("empty");
-const older = document.getElementById("older");
-const stateFilter = document.getElementById("state");
-const rows = new Map();
-let limit = PAGE_SIZE;
-
-function makeRow(job) {
-  const link = element("a", { href: `/jobs/${encodeURIComponent(job.id)}` }, job.name);
-  const parts = {
-    state: element("span"),
-    reason: element("small", { class: "reason" }),
-    bar: element("progress", { max: 1, "aria-label": `progress of ${job.name}` }),
-    text: element("small"),
-    loss: element("td", { class: "number", "data-label": "loss" }),
-    auc: element("td", { class: "number", "data-label": "AUC" }),
-    rate: element("td", { class: "number", "data-label": "samples/s" }),
-    created: element("td", { class: "number", "data-label": "created" }),
-  };
-  const row = element(
-    "tr",
-    {},
-    element("td", { class: "job" }, link, element("small", {}, job.id), ...labelChips(job)),
-    element("td", {}, parts.state, parts.reason),
-    element("td", { class: "progress" }, parts.bar, parts.text),
-    parts.loss,
-    parts.auc,
-    parts.rate,
-    parts.created,
-  );
-  return { row, ...parts };
-}
-
-function fillRow(parts, job) {
-  showState(parts.state, job);
-  parts.reason.textContent = reasonText(job);
-  parts.reason.title = job.message ?? "";
-  showProgress(parts.bar, job);
-  parts.text.textContent = progressText(job);
-  parts.loss.textContent = figure(job.progress.loss);
-  parts.auc.textContent = figure(job.progress.auc);
-  parts.rate.textContent = rate(job.progress.samples_per_second);
-  parts.created.textContent = ago(job.created_at);
-  parts.created.title = job.created_at;
-}
-
-/** Jobs of the page by their ids. */
-let jobs = new Map();
-/** Messages that came while the list was being read, which may be older than they are. */
-let late = null;
-let hasOlder = false;
+const TYPING_MILLISECONDS = 250;
+const table = byId("jobs");
+const search = byId("search");
+const page = new JobPage();
+const views = new Views();
+const selection = new Selection(table, showJobs);
+const rows = new Rows(table, selection);
+const bulk = new Bulk(selection);
+const facets = new Facets((found) => {
+  table.toggleAttribute("data-owners", found.owners.length > 1);
+  showTotal(found, page.query);
+});
 let isCapacityOld = true;
+let areFacetsOld = true;
 
-function take(name, content) {
-  if (name === "reset") return;
-  late?.push([name, content]);
-  if (name === "gone") {
-    const wasShown = jobs.delete(content.id);
-    isCapacityOld ||= wasShown;
-    return;
-  }
-  isCapacityOld ||= jobs.get(content.id)?.state !== content.state;
-  // Jobs older than the shown ones stay out.
-  const isShown = jobs.has(content.id) || !hasOlder || [...jobs.keys()].some((id) => id < content.id);
-  if (isShown) jobs.set(content.id, content);
+/** Ids that the pages before this one begin after, from the first page on; empty on the first page. */
+const getTrail = () => history.state?.trail ?? [];
+
+/** Show what the address says. */
+function open() {
+  const query = parseQuery(location.search);
+  page.open(query);
+  areFacetsOld = true;
+  if (search.value.trim() !== query.q.trim()) search.value = query.q;
+  showChips(query);
+  views.show(query);
 }
 
-async function readList() {
-  const query = new URLSearchParams({ limit });
-  if (stateFilter.value) query.set("state", stateFilter.value);
-  late = [];
-  const page = await get(`/v1/jobs?${query}`);
-  jobs = new Map(page.items.map((job) => [job.id, job]));
-  hasOlder = page.next_cursor !== null;
-  isCapacityOld = true;
-  const missed = late;
-  late = null;
-  for (const [name, content] of missed) take(name, content);
+/** Go to another query. trail: see `getTrail`; isNew: whether the way back leads to the present one. */
+function go(address, { trail = [], isNew = true } = {}) {
+  history[isNew ? "pushState" : "replaceState"]({ trail }, "", address);
+  if (updates.isOver) location.reload();
+  open();
+  updates.restart();
+}
+
+function showJobs() {
+  const jobs = page.list();
+  selection.note(jobs);
+  rows.show(jobs, page.query);
+  bulk.show();
+  const isNarrowed = isFiltered(page.query) || page.query.before !== "";
+  table.parentElement.hidden = jobs.length === 0;
+  byId("empty").hidden = jobs.length > 0 || isNarrowed;
+  byId("nothing").hidden = jobs.length > 0 || !isNarrowed;
+  byId("browse").hidden = !byId("empty").hidden;
+  showPager(jobs);
+}
+
+function showPager(jobs) {
+  const { query } = page;
+  const trail = getTrail();
+  const [newer, older] = [byId("newer"), byId("older")];
+  newer.hidden = !query.before;
+  newer.textContent = trail.length || !query.before ? "← Newer" : "← Newest";
+  newer.href = formatQuery({ ...query, before: trail.at(-1) ?? "" });
+  newer.dataset.trail = trail.slice(0, -1).join(" ");
+  older.hidden = !page.hasOlder;
+  older.href = formatQuery({ ...query, before: jobs.at(-1)?.id ?? "" });
+  older.dataset.trail = [...trail, query.before].join(" ");
+  byId("place").textContent = query.before && trail.length ? `Page ${trail.length + 1}` : "";
 }
 
 async function update(changed) {
-  if (changed.has(ALL) || changed.has("reset") || (hasOlder && jobs.size < PAGE_SIZE)) await readList();
-  const newest = [...jobs.values()].sort((one, other) => (one.id < other.id ? 1 : -1));
-  if (newest.length > limit) hasOlder = true;
-  for (const { id } of newest.splice(limit)) jobs.delete(id);
-  const shown = newest.map((job) => {
-    if (!rows.has(job.id)) rows.set(job.id, makeRow(job));
-    fillRow(rows.get(job.id), job);
-    return rows.get(job.id).row;
-  });
-  const body = table.tBodies[0];
-  const isSame = shown.length === body.rows.length && shown.every((row, index) => row === body.rows[index]);
-  if (!isSame) body.replaceChildren(...shown);
-  table.hidden = shown.length === 0;
-  empty.hidden = shown.length > 0;
-  older.hidden = !hasOlder || limit >= MAX_SHOWN;
+  if (changed.has(ALL) || changed.has("reset") || page.hasRoom) {
+    if (!(await page.read())) return;
+    isCapacityOld = true;
+    if (!areFacetsOld) facets.note();
+  }
+  showJobs();
+  byId("page").hidden = false;
+  if (areFacetsOld) await facets.open(page.query);
+  areFacetsOld = false;
   if (isCapacityOld) await showCapacity();
   isCapacityOld = false;
 }
 
-startHeader();
-// Ages and times to a restart grow without a message.
-setInterval(() => jobs.forEach((job, id) => rows.has(id) && fillRow(rows.get(id), job)), CLOCK_MILLISECONDS);
-const path = () => `/v1/stream?${new URLSearchParams(stateFilter.value ? { state: stateFilter.value } : {})}`;
-const updates = new Updates(update, { path, names: ["job", "gone", "reset"], take });
-stateFilter.addEventListener("change", () => updates.restart());
-older.addEventListener("click", () => {
-  limit = MAX_SHOWN;
-  updates.updateNow();
+function take(name, content) {
+  if (!page.take(name, content)) return;
+  isCapacityOld = true;
+  facets.note();
+}
+
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a[data-query]");
+  if (!link || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+  event.preventDefault();
+  const isPager = "trail" in link.dataset;
+  go(link.getAttribute("href"), { trail: isPager && link.search.includes("before=") ? link.dataset.trail.split(" ") : [] });
+  if (isPager) window.scrollTo(0, 0);
 });
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "/" || event.target.closest("input, textarea, select, dialog")) return;
+  event.preventDefault();
+  search.focus();
+});
+window.addEventListener("popstate", () => {
+  open();
+  updates.restart();
+});
+let typing = null;
+search.addEventListener("input", () => {
+  clearTimeout(typing);
+  typing = setTimeout(() => {
+    const isSame = search.value.trim() === page.query.q.trim();
+    if (!isSame) go(formatQuery({ ...page.query, q: search.value, before: "" }), { isNew: page.query.q === "" });
+  }, TYPING_MILLISECONDS);
+});
+byId("search-form").addEventListener("submit", (event) => event.preventDefault());
+byId("show-facets").addEventListener("click", () => {
+  const isOpen = byId("facets").toggleAttribute("data-open");
+  byId("show-facets").setAttribute("aria-expanded", isOpen);
+});
+
+open();
+startHeader().then((me) => bulk.allow(me.role));
+// Ages and times to a restart grow without a message.
+setInterval(() => page.jobs.size && rows.show(page.list(), page.query), CLOCK_MILLISECONDS);
+const path = () => `/v1/stream?${streamParams(page.query)}`;
+const updates = new Updates(update, { path, names: ["job", "gone", "reset"], take });
