@@ -34,6 +34,7 @@ from service.schemas.jobs import (
     LabelCount,
     Plan,
     Progress,
+    QueueHolder,
     QueuePlace,
 )
 from service.schemas.recurring import Schedule, Webhook
