@@ -28,7 +28,7 @@ class Holding:
 
 
 def list_holders(holding: Sequence[Holding], visible_owner: str | None) -> list[QueueHolder]:
-    """List who holds resources, the largest first, with one last entry for all that are not listed by themselves.
+    """List who holds resources, the largest first; all that are not listed by themselves are one last entry.
 
     visible_owner: only owner whose jobs the reader may know of; None if it may know of all.
     """

@@ -115,7 +115,7 @@ class LabelCount(Answer, frozen=True):
 
 
 class QueueHolder(Answer, frozen=True):
-    """Job that holds resources which others wait for; or several jobs in one entry, which has no id."""
+    """Job with resources that others wait for, or several jobs in one entry without id."""
 
     id: str | None = None
     """Id of the job; None for the entry of all jobs that the sender may not know of, or that are too many to list."""

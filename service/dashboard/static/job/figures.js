@@ -1,0 +1,55 @@
+// The figures of a job, as far as they are known.
+import { showTiles } from "../common/elements.js";
+import { ago, duration, figure, fileSize, integer, isKnown, rate, samples } from "../common/format.js";
+import { stagesText } from "../common/state.js";
+import { findBatch } from "../plan/batch.js";
+import { sumSeconds } from "./attempts.js";
+
+/** Fill `list` with one tile for each known figure, and hide it without any. */
+export function showFigures(list, job, lastCheckpoint, attempts) {
+  const tiles = [...listQuality(job), ...listSpeed(job, attempts), ...listBatch(job), ...listCheckpoint(lastCheckpoint)];
+  list.hidden = tiles.length === 0;
+  showTiles(list, tiles);
+}
+
+function listQuality({ metrics, progress, state }) {
+  const auc = metrics.auc ?? progress.auc;
+  const { auc_standard_error: error, best_possible_auc: best } = metrics;
+  const notes = [
+    error ? `± ${error.toFixed(4)} standard error` : "",
+    best ? `best possible ${figure(best)}` : "",
+    state === "SUCCEEDED" ? "" : "of the last evaluation",
+  ];
+  const constant = metrics.constant_log_loss;
+  return [
+    ["AUC", auc, figure(auc), notes.filter(Boolean).join(" · ")],
+    ["Log-loss", metrics.log_loss, figure(metrics.log_loss), constant ? `constant predictor ${figure(constant)}` : ""],
+    ["Normalized entropy", metrics.normalized_entropy, figure(metrics.normalized_entropy), "1 is the constant predictor"],
+    ["Calibration", metrics.calibration, figure(metrics.calibration), "predicted / observed positives; 1 is right"],
+    ["Training loss", progress.loss, figure(progress.loss), "of the last step"],
+  ].flatMap(([name, value, text, note]) => (isKnown(value) ? [[name, text, note]] : []));
+}
+
+function listSpeed(job, attempts) {
+  const speed = job.metrics.samples_per_second ?? job.progress.samples_per_second;
+  const onNodes = job.num_nodes > 1 ? ` on ${integer(job.num_nodes)} nodes` : "";
+  const ranks = job.world_size === 1 ? "1 rank" : `${integer(job.world_size)} ranks${onNodes}`;
+  const number = attempts.length === 1 ? "1 attempt" : `${integer(attempts.length)} attempts`;
+  return [
+    ...(isKnown(speed) ? [["Samples/s", rate(speed), ranks]] : []),
+    ...(attempts.length ? [["Ran for", duration(sumSeconds(attempts)), isKnown(speed) ? number : `${number} · ${ranks}`]] : []),
+  ];
+}
+
+function listBatch(job) {
+  const { noise_scale, global_size } = job.progress;
+  return [
+    ...(isKnown(noise_scale) ? [["Noise scale", samples(noise_scale), `samples; the batch is ${integer(findBatch(job))}`]] : []),
+    ...(job.batch_stages.length && isKnown(global_size)
+      ? [["Batch", integer(global_size), `stages: ${stagesText(job.batch_stages)}`]]
+      : []),
+  ];
+}
+
+const listCheckpoint = (last) =>
+  last ? [["Last checkpoint", `step ${integer(last.step)}`, `${ago(last.time)} · ${fileSize(last.num_bytes)}`]] : [];
