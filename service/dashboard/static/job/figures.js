@@ -7,7 +7,11 @@ import { sumSeconds } from "./attempts.js";
 
 /** Fill `list` with one tile for each known figure, and hide it without any. */
 export function showFigures(list, job, lastCheckpoint, attempts) {
-  const tiles = [...listQuality(job), ...listSpeed(job, attempts), ...listBatch(job), ...listCheckpoint(lastCheckpoint)];
+  const [quality, speed] = [listQuality(job), listSpeed(job)];
+  const others = [...listBatch(job), ...listCheckpoint(lastCheckpoint)];
+  // How long it ran says nothing by itself, and the attempts below say it too.
+  const hasFigures = quality.length + speed.length + others.length > 0;
+  const tiles = hasFigures ? [...quality, ...speed, describeTime(attempts), ...others] : [];
   list.hidden = tiles.length === 0;
   showTiles(list, tiles);
 }
@@ -26,19 +30,21 @@ function listQuality({ metrics, progress, state }) {
     ["Log-loss", metrics.log_loss, figure(metrics.log_loss), constant ? `constant predictor ${figure(constant)}` : ""],
     ["Normalized entropy", metrics.normalized_entropy, figure(metrics.normalized_entropy), "1 is the constant predictor"],
     ["Calibration", metrics.calibration, figure(metrics.calibration), "predicted / observed positives; 1 is right"],
-    ["Training loss", progress.loss, figure(progress.loss), "of the last step"],
+    // The log-loss of a model that is done says more.
+    ["Training loss", state === "SUCCEEDED" && isKnown(metrics.log_loss) ? null : progress.loss, figure(progress.loss), "of the last step"],
   ].flatMap(([name, value, text, note]) => (isKnown(value) ? [[name, text, note]] : []));
 }
 
-function listSpeed(job, attempts) {
+function listSpeed(job) {
   const speed = job.metrics.samples_per_second ?? job.progress.samples_per_second;
   const onNodes = job.num_nodes > 1 ? ` on ${integer(job.num_nodes)} nodes` : "";
   const ranks = job.world_size === 1 ? "1 rank" : `${integer(job.world_size)} ranks${onNodes}`;
+  return isKnown(speed) ? [["Samples/s", rate(speed), ranks]] : [];
+}
+
+function describeTime(attempts) {
   const number = attempts.length === 1 ? "1 attempt" : `${integer(attempts.length)} attempts`;
-  return [
-    ...(isKnown(speed) ? [["Samples/s", rate(speed), ranks]] : []),
-    ...(attempts.length ? [["Ran for", duration(sumSeconds(attempts)), isKnown(speed) ? number : `${number} · ${ranks}`]] : []),
-  ];
+  return ["Ran for", duration(sumSeconds(attempts)), number];
 }
 
 function listBatch(job) {

@@ -24,7 +24,8 @@ export class Notice {
   async show(job, attempts) {
     const last = attempts.at(-1);
     const { tone, title, hasAdvice, hasLog } = describe(job, last);
-    this.section.hidden = !title && !job.message;
+    // The panel of waiting jobs has their message.
+    this.section.hidden = !title && (!job.message || job.state === "QUEUED");
     if (this.section.hidden) return;
     this.section.dataset.tone = tone;
     fill(this.section.querySelector("h2"), title);
@@ -32,16 +33,16 @@ export class Notice {
     fill(this.remedy, hasAdvice ? (this.advice[job.reason] ?? "") : "");
     const rank = hasLog ? findRank(job, last) : null;
     fill(this.facts, hasLog ? describePlace(job, last, rank) : "");
-    if (hasLog && last) await this.#showLog(last.number, rank ?? LAUNCH);
+    if (hasLog && last) await this.#showLog(last.number, [...new Set([rank ?? LAUNCH, LAUNCH, 0])]);
     else this.log.hidden = true;
   }
 
-  /** Show the last lines of the log of a rank; if it has none, of the launch process. */
-  async #showLog(attempt, rank) {
-    const key = `${attempt} ${rank}`;
+  /** Show the last lines of the first log that has any. sources: ranks, or the launch process. */
+  async #showLog(attempt, sources) {
+    const key = `${attempt} ${sources}`;
     if (key === this.shownLog) return;
     this.shownLog = key;
-    for (const source of rank === LAUNCH ? [LAUNCH] : [rank, LAUNCH]) {
+    for (const source of sources) {
       const query = new URLSearchParams({ attempt, rank: source, tail_lines: NUM_LINES });
       const { text } = await get(`${this.path}/logs?${query}`).catch(() => ({ text: "" }));
       this.log.hidden = text.trim() === "";

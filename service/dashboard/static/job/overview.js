@@ -59,6 +59,7 @@ async function update(now, changed) {
   if (job.num_attempts && (changed.has(ALL) || changed.has("curves"))) await previews.update(job);
 }
 
+byId("plan").open = true;
 const updates = startJob({ update, names: ["event", "curves"], events });
 sender.then(({ role }) => (mayAct = role !== "viewer"));
 setInterval(() => job && !hasEnded(job) && showNow(), CLOCK_MILLISECONDS);

@@ -4,7 +4,7 @@ import { Curves } from "../charts/curves.js";
 import { byId } from "../common/elements.js";
 
 const LINES = {
-  loss: [{ label: "loss", colour: "--accent", hasBand: true }],
+  loss: [{ label: "loss", colour: "--accent" }],
   auc: [{ label: "AUC", colour: "--good" }],
 };
 /** Number of points from which on there is a curve to see. */
@@ -30,7 +30,6 @@ export class Previews {
     const target = byId(`${name}-preview`);
     this.panel.hidden = target.parentElement.hidden = false;
     this.charts[name] ??= new Chart(target, LINES[name]);
-    const band = LINES[name][0].hasBand ? ["max", "min"].map((statistic) => curves.get(name, statistic)) : [];
-    this.charts[name].show([steps, curves.get(name), ...band], numSteps, curves.marks);
+    this.charts[name].show([steps, curves.get(name)], numSteps, curves.marks);
   }
 }

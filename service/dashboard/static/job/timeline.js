@@ -11,6 +11,7 @@ const WORDS = {
   QUEUED: "in the queue", STARTING: "starting", RUNNING: "running", PAUSING: "pausing", PAUSED: "paused",
   RECOVERING: "waiting for a restart", CANCELLING: "stopping",
 };
+const ENDS = { SUCCEEDED: "ran and succeeded", FAILED: "ran and failed", STOPPED: "ran until it was stopped" };
 
 /** Split the past of a job into spans of one state each, by its events: {state, start, end, attempt}. */
 export function listSpans(job, events, now) {
@@ -39,19 +40,33 @@ export function showTimeline(target, job, events, attempts) {
   if (target.hidden) return;
   const start = lines[0].spans[0].start;
   const end = Math.max(lines.at(-1).spans.at(-1).end, start + 1);
-  if (!target.children.length) target.append(element("div"), element("div", { class: "axis" }, element("span"), element("span"), element("span")), element("div", { class: "legend" }));
+  if (!target.children.length) {
+    const times = element("div", { class: "axis" }, ...Array.from({ length: 3 }, () => element("span")));
+    target.append(element("div"), times, element("div", { class: "legend" }));
+  }
   const [body, axis, legend] = target.children;
-  refill(body, lines, (line) => line.number, (row, line) => fillLine(row, line, start, end), "div");
+  refill(body, lines, (line) => line.number, (row, line) => fillLine(row, line, start, end, attempts), "div");
   const last = hasEnded(job) ? moment(end) : "now";
   [moment(start), duration((end - start) / 1000), last].forEach((text, index) => setText(axis.children[index], text));
-  const states = [...new Set(spans.map((span) => span.state))];
-  refill(legend, states, (state) => state, (item, state) => {
-    item.dataset.state = state;
-    setText(item, WORDS[state]);
+  const kinds = new Map(spans.map((span) => [describeKind(span, attempts).words, span]));
+  refill(legend, [...kinds], ([words]) => words, (item, [words, span]) => {
+    colour(item, span, attempts);
+    setText(item, words);
   }, "span");
 }
 
-function fillLine(row, { number, attempt, spans }, start, end) {
+/** Say what a span was: a wait, a start, or how its attempt ended. */
+function describeKind({ state, attempt }, attempts) {
+  const end = state === "RUNNING" ? (attempts[attempt - 1]?.state ?? "") : "";
+  return { end, words: ENDS[end] ?? WORDS[state] };
+}
+
+function colour(node, span, attempts) {
+  node.dataset.state = span.state;
+  node.dataset.end = describeKind(span, attempts).end;
+}
+
+function fillLine(row, { number, attempt, spans }, start, end, attempts) {
   if (!row.children.length) {
     row.className = "line";
     row.append(element("span", { class: "who" }), element("span", { class: "track" }), element("span", { class: "how" }));
@@ -60,8 +75,7 @@ function fillLine(row, { number, attempt, spans }, start, end) {
   setText(who, attempt ? `Attempt ${number}` : "Next attempt");
   setText(how, describeEnd(attempt, spans));
   refill(track, spans, (span) => span.start, (bar, span) => {
-    bar.dataset.state = span.state;
-    bar.dataset.end = span.state === "RUNNING" ? (attempt?.state ?? "") : "";
+    colour(bar, span, attempts);
     bar.style.left = `${(100 * (span.start - start)) / (end - start)}%`;
     bar.style.width = `${(100 * (span.end - span.start)) / (end - start)}%`;
     bar.title = `${WORDS[span.state]} for ${duration((span.end - span.start) / 1000)}, from ${moment(span.start)}`;
