@@ -50,7 +50,7 @@ function describeTime(attempts) {
 function listBatch(job) {
   const { noise_scale, global_size } = job.progress;
   return [
-    ...(isKnown(noise_scale) ? [["Noise scale", samples(noise_scale), `samples; the batch is ${integer(findBatch(job))}`]] : []),
+    ...(isKnown(noise_scale) ? [["Noise scale", samples(noise_scale), `batch ${integer(findBatch(job))}`]] : []),
     ...(job.batch_stages.length && isKnown(global_size)
       ? [["Batch", integer(global_size), `stages: ${stagesText(job.batch_stages)}`]]
       : []),

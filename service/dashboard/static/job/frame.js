@@ -33,15 +33,17 @@ export function startJob({ update, names = [], events = null }) {
   const updates = new Updates(
     async (changed) => {
       if (changed.has(ALL)) job = await get(path);
+      // Messages that come meanwhile are for the next call: an end among them has not been shown yet.
+      const shown = job;
       showHeading();
-      actions.show(job);
+      actions.show(shown);
       if (changed.has(ALL)) {
         await events?.read();
         await showCapacity();
       }
-      const isComplete = await update(job, changed);
+      const isComplete = await update(shown, changed);
       page.hidden = false;
-      return !hasEnded(job) || isComplete === false;
+      return !hasEnded(shown) || isComplete === false;
     },
     {
       path: () => `${path}/stream${events ? (events.newest ? `?last_event_id=${events.newest}` : "") : "?events=false"}`,

@@ -50,8 +50,8 @@ export class Notice {
       const name = source === LAUNCH ? "the launch process" : `rank ${source}`;
       const href = `${this.page}/logs?rank=${source}`;
       this.log.querySelector("figcaption").replaceChildren(
-        `Last lines of ${name} `,
-        element("small", {}, element("a", { href }, "whole log")),
+        `Last lines of the log of ${name} `,
+        element("small", {}, "· ", element("a", { href }, "whole log")),
       );
       const lines = this.log.querySelector("pre");
       lines.setAttribute("aria-label", `last lines of the log of ${name}`);

@@ -2,6 +2,7 @@
 import { Chart } from "../charts/chart.js";
 import { Curves } from "../charts/curves.js";
 import { byId } from "../common/elements.js";
+import { isKnown } from "../common/format.js";
 
 const LINES = {
   loss: [{ label: "loss", colour: "--accent" }],
@@ -26,7 +27,7 @@ export class Previews {
 
   #draw(name, curves, numSteps) {
     const { steps } = curves.points;
-    if (!this.charts[name] && steps.length < MIN_POINTS) return;
+    if (!this.charts[name] && curves.get(name).filter(isKnown).length < MIN_POINTS) return;
     const target = byId(`${name}-preview`);
     this.panel.hidden = target.parentElement.hidden = false;
     this.charts[name] ??= new Chart(target, LINES[name]);

@@ -76,11 +76,13 @@ function showStep(steps, hint, plan, measured) {
   const isMeasured = Object.keys(measured).length > 0;
   const longest = Math.max(...Object.values(estimated), ...Object.values(measured)) || 1;
   table.hidden = hint.hidden = !names.length;
+  table.querySelector("th[data-part=measured]").hidden = !isMeasured;
   const dense = plan.is_dense_known ? "" : " · the estimate excludes the dense part, whose speed was unknown";
   hint.textContent = `${describeStep(estimated, measured)}${dense}`;
   steps.replaceChildren(
     ...names.map((name) => {
-      const seconds = [estimated[name], measured[name]].map((value) => number(milliseconds(value)));
+      const shown = isMeasured ? [estimated[name], measured[name]] : [estimated[name]];
+      const seconds = shown.map((value) => number(milliseconds(value)));
       const bars = pair((estimated[name] ?? 0) / longest, isMeasured ? (measured[name] ?? 0) / longest : null);
       const line = row(name.replaceAll("_", " "), bars, ...seconds);
       if (name in words) line.firstChild.append(element("small", {}, words[name]));
