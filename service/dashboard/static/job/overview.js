@@ -25,6 +25,7 @@ const previews = new Previews(byId("previews"), path);
 let job = null;
 let checkpoints = [];
 let attempts = [];
+let stateChanges = [];
 let mayAct = false;
 
 /** Show what changes with time alone, too. */
@@ -37,7 +38,7 @@ function showNow() {
   byId("progress-text").textContent = [percent(job.progress.done_fraction), text].filter(Boolean).join(" · ");
   showFigures(byId("tiles"), job, checkpoints[0], attempts);
   byId("attempts").hidden = attempts.length === 0;
-  showTimeline(byId("attempts").querySelector(".timeline"), job, events.list(), attempts);
+  showTimeline(byId("attempts").querySelector(".timeline"), job, stateChanges, attempts);
   showAttempts(byId("attempts").querySelector("table"), attempts);
 }
 
@@ -46,6 +47,7 @@ async function update(now, changed) {
   if (changed.has(ALL) || changed.has("event")) {
     const lists = await Promise.all([`${path}/checkpoints`, `${path}/attempts`].map(get));
     [checkpoints, attempts] = lists.map((list) => list.items);
+    stateChanges = events.list().filter((event) => event.kind === "state");
   }
   await notice.show(job, attempts);
   showNow();
@@ -56,7 +58,9 @@ async function update(now, changed) {
   showPlaces(byId("places"), job, attempts);
   showPlan(byId("plan"), plan, events.findLast("step_parts"));
   await showDownloads(byId("downloads"), job, path, `${job.state} ${job.num_attempts} ${checkpoints[0]?.step}`);
-  if (job.num_attempts && (changed.has(ALL) || changed.has("curves"))) await previews.update(job);
+  if (job.num_attempts && (changed.has(ALL) || changed.has("curves"))) {
+    await previews.update(job, { isLast: hasEnded(job) });
+  }
 }
 
 byId("plan").open = true;

@@ -10,6 +10,8 @@ const LINES = {
 };
 /** Number of points from which on there is a curve to see. */
 const MIN_POINTS = 2;
+/** Time between two looks while a job trains: nobody watches single steps here. */
+const PAUSE_MILLISECONDS = 5000;
 
 export class Previews {
   /** panel: element with both figures. path: of the job in the API. */
@@ -17,10 +19,13 @@ export class Previews {
     this.panel = panel;
     this.curves = { loss: new Curves(path, "training", ["loss"]), auc: new Curves(path, "evaluation", ["auc"]) };
     this.charts = {};
+    this.lookedAt = 0;
   }
 
-  /** Read what is new, and show the curves that have points. */
-  async update(job) {
+  /** Read what is new, unless that was done just now, and show the curves that have points. */
+  async update(job, { isLast }) {
+    if (!isLast && Date.now() < this.lookedAt + PAUSE_MILLISECONDS) return;
+    this.lookedAt = Date.now();
     await Promise.all(Object.values(this.curves).map((curves) => curves.update()));
     for (const [name, curves] of Object.entries(this.curves)) this.#draw(name, curves, job.progress.num_steps);
   }

@@ -13,9 +13,8 @@ const WORDS = {
 };
 const ENDS = { SUCCEEDED: "ran and succeeded", FAILED: "ran and failed", STOPPED: "ran until it was stopped" };
 
-/** Split the past of a job into spans of one state each, by its events: {state, start, end, attempt}. */
-export function listSpans(job, events, now) {
-  const changes = events.filter((event) => event.kind === "state").sort((one, other) => Date.parse(one.time) - Date.parse(other.time));
+/** Split the past of a job into spans of one state each, by its changes of state: {state, start, end, attempt}. */
+function listSpans(job, changes, now) {
   const over = job.finished_at ? Date.parse(job.finished_at) : now;
   const spans = [];
   let attempt = 0;
@@ -29,10 +28,10 @@ export function listSpans(job, events, now) {
   return spans;
 }
 
-/** Draw the timeline of a job into `target`. attempts: all of its attempts. */
-export function showTimeline(target, job, events, attempts) {
-  const now = Date.now();
-  const spans = listSpans(job, events, now);
+/** Draw the timeline of a job into `target`. changes: events of its changes of state, in their order. attempts: all of
+ * its attempts. */
+export function showTimeline(target, job, changes, attempts) {
+  const spans = listSpans(job, changes, Date.now());
   const lines = [...new Set(spans.map((span) => span.attempt))]
     .slice(-MAX_LINES)
     .map((number) => ({ number, attempt: attempts[number - 1], spans: spans.filter((span) => span.attempt === number) }));
