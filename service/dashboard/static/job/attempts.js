@@ -22,7 +22,8 @@ export function showAttempts(table, attempts) {
   const head = table.tHead;
   if (head.dataset.columns !== String(titles)) {
     head.dataset.columns = String(titles);
-    head.replaceChildren(element("tr", {}, ...titles.map(([title, kind]) => element("th", { scope: "col", class: kind }, title))));
+    const cells = titles.map(([title, kind]) => element("th", { scope: "col", class: kind }, title));
+    head.replaceChildren(element("tr", {}, ...cells));
     table.tBodies[0].replaceChildren();
   }
   refill(table.tBodies[0], attempts, (attempt) => attempt.number, (row, attempt) => fillRow(row, attempt, columns));

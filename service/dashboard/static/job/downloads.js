@@ -26,8 +26,8 @@ export async function showDownloads(panel, job, path, version) {
   details.querySelector("summary").textContent = summarize(others);
   details.querySelector("div").replaceChildren(
     ...Object.keys(TITLES).flatMap((kind) => {
-      const group = others.filter((item) => item.kind === kind);
-      return group.length ? [element("h3", {}, TITLES[kind]), element("ul", {}, ...group.map((item) => makeEntry(item, path)))] : [];
+      const entries = others.filter((item) => item.kind === kind).map((item) => makeEntry(item, path));
+      return entries.length ? [element("h3", {}, TITLES[kind]), element("ul", {}, ...entries)] : [];
     }),
   );
 }
@@ -62,7 +62,7 @@ function summarize(items) {
     const { length } = items.filter((item) => item.kind === kind);
     return length ? [`${length} ${length === 1 ? one : many}`] : [];
   };
-  const counts = [...count("checkpoint", "checkpoint", "checkpoints"), ...count("log", "log", "logs"), ...count("profile", "profile", "profiles")];
+  const counts = ["checkpoint", "log", "profile"].flatMap((kind) => count(kind, kind, `${kind}s`));
   return counts.length ? `All files: ${counts.join(", ")} and more` : "All files";
 }
 

@@ -25,13 +25,14 @@ function listQuality({ metrics, progress, state }) {
     state === "SUCCEEDED" ? "" : "of the last evaluation",
   ];
   const constant = metrics.constant_log_loss;
+  // The log-loss of a model that is done says more.
+  const loss = state === "SUCCEEDED" && isKnown(metrics.log_loss) ? null : progress.loss;
   return [
     ["AUC", auc, figure(auc), notes.filter(Boolean).join(" · ")],
     ["Log-loss", metrics.log_loss, figure(metrics.log_loss), constant ? `constant predictor ${figure(constant)}` : ""],
     ["Normalized entropy", metrics.normalized_entropy, figure(metrics.normalized_entropy), "1 is the constant predictor"],
     ["Calibration", metrics.calibration, figure(metrics.calibration), "predicted / observed positives; 1 is right"],
-    // The log-loss of a model that is done says more.
-    ["Training loss", state === "SUCCEEDED" && isKnown(metrics.log_loss) ? null : progress.loss, figure(progress.loss), "of the last step"],
+    ["Training loss", loss, figure(loss), "of the last step"],
   ].flatMap(([name, value, text, note]) => (isKnown(value) ? [[name, text, note]] : []));
 }
 

@@ -24,22 +24,26 @@ export async function showResources(panel, job, plan) {
   const range = typeof nodes === "number" ? integer(nodes) : `${nodes}`.replaceAll(",", " to ");
   showFacts(panel.querySelector("dl"), [
     ["Runs on", job.num_nodes > 1 || typeof nodes !== "number" ? `${where}, ${range} nodes` : where],
-    ["Workers", `${integer(job.world_size)} ${job.world_size === 1 ? "rank" : "ranks"} with ${integer(threads)} ${threads === 1 ? "thread" : "threads"} each`],
+    ["Workers", `${count(job.world_size, "rank")} with ${count(threads, "thread")} each`],
     ["Planned", plan?.details.memory_bytes ? describePlanned(plan.details) : null],
     ["Image", job.image],
   ]);
 }
 
+const count = (number, noun) => `${integer(number)} ${noun}${number === 1 ? "" : "s"}`;
+
 /** Say how much of the memory the plan fills, for the fullest machine or GPU. */
 function describePlanned(plan) {
   const size = chooseSizeFormat(plan.memory_bytes);
   const planned = Math.max(...sumPlannedBytes(plan));
-  return `${size(planned)} of ${size(plan.memory_bytes)} (${percent(planned / plan.memory_bytes)}) for tables, their state and buffers`;
+  const share = percent(planned / plan.memory_bytes);
+  return `${size(planned)} of ${size(plan.memory_bytes)} (${share}) for tables, their state and buffers`;
 }
 
 function fillMeter(row, { name, asked, all, format }) {
   if (!row.children.length) {
-    row.append(element("span"), element("span", { class: "figure" }), element("meter", { min: 0, "aria-label": `${name} asked for` }));
+    const meter = element("meter", { min: 0, "aria-label": `${name} asked for` });
+    row.append(element("span"), element("span"), meter);
   }
   const [title, text, meter] = row.children;
   setText(title, name);

@@ -83,8 +83,8 @@ function showStep(steps, hint, plan, measured) {
     ...names.map((name) => {
       const shown = isMeasured ? [estimated[name], measured[name]] : [estimated[name]];
       const seconds = shown.map((value) => number(milliseconds(value)));
-      const bars = pair((estimated[name] ?? 0) / longest, isMeasured ? (measured[name] ?? 0) / longest : null);
-      const line = row(name.replaceAll("_", " "), bars, ...seconds);
+      const times = pair((estimated[name] ?? 0) / longest, isMeasured ? (measured[name] ?? 0) / longest : null);
+      const line = row(name.replaceAll("_", " "), times, ...seconds);
       if (name in words) line.firstChild.append(element("small", {}, words[name]));
       return line;
     }),
@@ -115,7 +115,7 @@ const part = (name, share) => {
   return bar;
 };
 // The cells beside the bars say the same in figures.
-const stack = (shares) =>
-  element("div", { class: "stack", "aria-hidden": "true" }, ...["weights", "state", "buffers"].map((name, index) => part(name, shares[index])));
+const bars = (kind, parts) => element("div", { class: kind, "aria-hidden": "true" }, ...parts);
+const stack = (shares) => bars("stack", ["weights", "state", "buffers"].map((name, index) => part(name, shares[index])));
 const pair = (estimated, measured) =>
-  element("div", { class: "pair", "aria-hidden": "true" }, part("estimated", estimated), ...(measured === null ? [] : [part("measured", measured)]));
+  bars("pair", [part("estimated", estimated), ...(measured === null ? [] : [part("measured", measured)])]);
