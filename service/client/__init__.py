@@ -44,6 +44,7 @@ from service.schemas import (
     Me,
     Metric,
     Progress,
+    QueueHolder,
     QueuePlace,
     RetentionPreview,
     RoleName,

@@ -11,6 +11,7 @@ from dlrm.config import PRESETS
 from dlrm.record import BANNERS, PART_DESCRIPTIONS, YARDSTICKS
 from service.dashboard.static_files import STATIC_PATH
 from service.parts import depend_on
+from service.reasons import ADVICE
 from service.settings import Settings
 
 HERE = Path(__file__).parent
@@ -121,7 +122,7 @@ def signin_page(request: Request) -> Response:
 
 
 def _job_page(request: Request, job_id: str, tab: str) -> Response:
-    words = {"part_words": PART_DESCRIPTIONS, "yardstick_titles": YARDSTICKS, "banners": BANNERS}
+    words = {"part_words": PART_DESCRIPTIONS, "yardstick_titles": YARDSTICKS, "banners": BANNERS, "advice": ADVICE}
     return _page(request, f"job/{tab}.html", job_id=job_id, tab=tab, tabs=TABS, **words)
 
 

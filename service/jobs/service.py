@@ -322,13 +322,13 @@ class JobService:
     def get(self, job_id: str, principal: Principal) -> JobDetail:
         """Return a job with its document."""
         with self._database.read() as session:
-            return self._view_detail(session, get_visible_job(session, job_id, principal))
+            return self._view_detail(session, get_visible_job(session, job_id, principal), principal.visible_owner)
 
     def view_detail(self, job_id: str) -> JobDetail | None:
-        """Return a job with its document, whoever may know of it; None if it is absent or being deleted."""
+        """Return a job with its document as its owner sees it; None if it is absent or being deleted."""
         with self._database.read() as session:
             job = JobRepository(session).get(job_id)
-            return None if job is None or job.deleting_at is not None else self._view_detail(session, job)
+            return None if job is None or job.deleting_at is not None else self._view_detail(session, job, job.owner)
 
     def view_rows(self, job_ids: Sequence[str]) -> list[dict[str, Any]]:
         """Return the rows of the jobs with these ids that are not being deleted, as JSON values of lists.
@@ -339,10 +339,10 @@ class JobService:
             rows = JobLists(session).list_by_ids(job_ids)
             return dump_rows(rows, explain_waits(session, rows, self._capacity.read))
 
-    def _view_detail(self, session: Session, job: Job) -> JobDetail:
+    def _view_detail(self, session: Session, job: Job, visible_owner: str | None) -> JobDetail:
         read_capacities = cache(self._capacity.read)
         wait = explain_waits(session, [job], read_capacities).get(job.id)
-        place = find_place(session, job, wait, read_capacities)
+        place = find_place(session, job, wait, read_capacities, visible_owner)
         return JobDetail.read(session, job, self._facts, wait, place)
 
     def list_events(self, job_id: str, principal: Principal, after: int, limit: int) -> Page[EventView]:

@@ -37,6 +37,7 @@ from service.schemas.jobs import (
     LabelFacet,
     Plan,
     Progress,
+    QueueHolder,
     QueuePlace,
 )
 from service.schemas.recurring import Schedule, Webhook

@@ -155,6 +155,29 @@ class Facets(Answer, frozen=True):
     """Whether the numbers of labels are of all jobs; with any filter, only the newest ten thousand count."""
 
 
+class QueueHolder(Answer, frozen=True):
+    """Job with resources that others wait for, or several jobs in one entry without id."""
+
+    id: str | None = None
+    """Id of the job; None for the entry of all jobs that the sender may not know of, or that are too many to list."""
+    name: str | None = None
+    """Name of the job; None for several."""
+    owner: str | None = None
+    """Owner of the job; None for several."""
+    state: str | None = None
+    """State of the job; None for several."""
+    num_jobs: int = 1
+    """Number of jobs of the entry."""
+    num_cores: int
+    """CPU cores that it holds, on all its machines."""
+    memory_bytes: int
+    """Bytes of memory that it holds, on all its machines."""
+    num_gpus: int = 0
+    """GPUs that it holds, on all its machines."""
+    expected_end_at: datetime | None = None
+    """Time at which it is expected to end, to the minute; None if that cannot be said, and for several jobs."""
+
+
 class QueuePlace(Answer, frozen=True):
     """Place of a waiting job in the queue."""
 
@@ -164,6 +187,8 @@ class QueuePlace(Answer, frozen=True):
     """Sentence on what the job waits for."""
     expected_start_at: datetime | None = None
     """Time at which the job is expected to start, to the minute; None if that cannot be said."""
+    holders: list[QueueHolder] = Field(default=[])
+    """Jobs that hold what the job waits for, at most ten entries; empty if no job has to end before it starts."""
 
 
 class BatchStage(Answer, frozen=True):

@@ -66,7 +66,7 @@ async def stream_one_job(
     await streams.feed.start()
     after = 0 if last_id is None else await _parse_event_id(last_id, streams.reader)
     chosen = after if events else None
-    return _answer(request, stream_job(streams.feed, streams.reader, job, chosen, _make_check(request)))
+    return _answer(request, stream_job(streams.feed, streams.reader, job, principal, chosen, _make_check(request)))
 
 
 @router.get("/stream", response_class=StreamingResponse, responses=_RESPONSES)

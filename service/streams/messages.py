@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from fastapi.sse import format_sse_event
 
+from service.access.principal import Principal
 from service.http.problems import ProblemError
 from service.schemas import ENDED_STATES
 from service.streams.feed import STREAMS, Feed, Place
@@ -26,11 +27,11 @@ Check = Callable[[], Awaitable[object]]
 
 
 async def stream_job(
-    feed: Feed, reader: ChangeReader, job: Row, after: int | None, check: Check
+    feed: Feed, reader: ChangeReader, job: Row, principal: Principal, after: int | None, check: Check
 ) -> AsyncGenerator[bytes]:
     """Yield the messages of a job from the event with the id `after` on, until it has ended and all was sent.
 
-    job: state of the job that was read just now. after: None for no events.
+    job: state of the job that was read just now. principal: the receiver. after: None for no events.
     """
     yield _make_opening()
     job_id: str = job["id"]
@@ -50,6 +51,9 @@ async def stream_job(
                     yield format_sse_event(data_str=text, event="event", id=str(event_id))
                     after = event_id
             if newest is not None:
+                if newest is not job and newest["queue"] is not None and principal.visible_owner is None:
+                    # The feed reads it as its owner sees it, who may not know of all jobs in front.
+                    newest = await STREAMS.run(reader.get_job, job_id, principal)
                 for message in _describe_change(sent, newest):
                     yield message
                 sent = newest

@@ -18,7 +18,7 @@ from service.jobs.service import JobService
 from service.store.job_lists import JobLists
 from service.store.job_repository import JobRepository
 from service.store.run_facts import RunFacts
-from service.store.states import HOLDING
+from service.store.states import HOLDING, JobState
 from service.streams.watchers import Gone, Row
 
 log = structlog.get_logger(__name__)
@@ -92,6 +92,8 @@ class ChangeReader:
             for event in jobs.list_events_by_ids(chosen) if chosen else ():
                 events[event.job_id].append((event.id, EventView.model_validate(event).model_dump_json()))
         changed = noted | {job_id for _, job_id in new}
+        # What happens to other jobs moves those that wait.
+        waiting = self._find_waiting(watched) if new else set[str]()
         # After the events: a state that is sent with them is as new as they are.
         rows: dict[str, Row | Gone] | None = {}
         if max_rows:
@@ -100,10 +102,18 @@ class ChangeReader:
             newest_event=new[-1][0] if new else position,
             job_ids=changed,
             events=events,
-            details=self._read_details(changed & watched),
+            details=self._read_details((changed & watched) | waiting),
             rows=rows,
             log_versions=self._measure_logs(watched),
         )
+
+    def _find_waiting(self, job_ids: Set[str]) -> set[str]:
+        """Return the ids of the jobs that are in the queue."""
+        if not job_ids:
+            return set()
+        with self._database.read() as session:
+            jobs = JobRepository(session).list_by_ids(sorted(job_ids))
+            return {job.id for job in jobs if job.state == JobState.QUEUED}
 
     def _read_details(self, job_ids: Set[str]) -> dict[str, Row | None]:
         """Read jobs with their documents; None for deleted ones. One that cannot be read holds up no other."""

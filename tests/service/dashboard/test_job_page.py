@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from service.client import Job
-from tests.service.dashboard.conftest import Site
+from service.reasons import ADVICE, Reason
+from tests.patience import wait_until
+from tests.service.dashboard.conftest import Site, make_context
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("fake_trainer")]
 
@@ -168,45 +170,152 @@ def test_events_are_by_time_with_checkpoints_as_one_and_no_phase_between_attempt
     site.client.cancel(job.id)
 
 
-def test_the_page_counts_down_drops_what_is_void_and_goes_on(page: Page, site: Site) -> None:
+@pytest.mark.slow
+def test_the_page_counts_down_to_the_next_attempt_and_goes_on_with_it(page: Page, site: Site) -> None:
     job = open_page(page, site, "lose_two_steps_once", "recovering")
     expect(page.locator("#progress-text")).to_contain_text("step 4 of 5 · attempt 2 starts in 49 min")
+    expect(page.locator("#notice[data-tone=warn] h2")).to_have_text("Attempt 1 failed: worker crashed")
     expect(page.locator("#message")).to_contain_text(
         "attempt 2 of at most 4 (if none makes progress) starts 3000 s later"
     )
-    expect(page.locator("#loss-chart")).to_have_attribute("data-points", "4")
-    expect(page.locator("#auc-chart")).to_have_attribute("data-points", "2")
+    expect(page.locator(".last-lines")).to_have_text("rank 0 says grüezi")
     (saved,) = site.client.checkpoints(job.id)
     tile = page.locator("#tiles div", has_text="Last checkpoint")
     expect(tile).to_contain_text("step 2")
     expect(tile).to_contain_text("1 byte")
+    lines = page.locator(".timeline .line")
+    expect(lines.nth(1)).to_contain_text("Next attemptwaiting for a restart")
     page.goto(f"{site.url}/")
     row = page.locator("#jobs tbody tr", has_text=job.id)
     expect(row.locator("td.progress small")).to_contain_text("attempt 2 starts in")
     page.goto(f"{site.url}/jobs/{job.id}")
     expect(page.locator("#attempts tbody tr")).to_have_count(1)
-    expect(page.locator("#loss-chart")).to_have_attribute("data-points", "4")
 
     run_directory = Path(saved.path).parents[1]
     statement = "UPDATE jobs SET restarts_at = '2026-01-01 00:00:00' WHERE id = ?"
     change_database(run_directory, statement, (run_directory.name,))
-    expect(page.locator("#loss-chart")).to_have_attribute("data-points", "2")
-    expect(page.locator("#auc-chart")).to_have_attribute("data-points", "1")
-    expect(page.locator("#loss-chart")).to_have_attribute("data-marks", "2")
     expect(page.locator("#progress-text")).to_contain_text("step 2 of 5")
-    with (run_directory / "attempt-2/logs/rank-0.log").open("a") as log:
-        log.write("of the second attempt\n")
-    expect(page.locator("#log")).to_contain_text("of the second attempt")
-
+    expect(page.locator("#notice")).to_be_hidden()
     (run_directory / "go-on").touch()
     expect(page.locator("#state")).to_have_text("succeeded")
-    expect(page.locator("#loss-chart")).to_have_attribute("data-points", "5")
-    expect(page.locator("#attempts")).to_have_attribute("open", "")
+    expect(page.locator("#bar")).to_be_hidden()
+    expect(lines.nth(0).locator('[data-end="FAILED"]')).to_have_count(1)
+    expect(lines.nth(1).locator('[data-end="SUCCEEDED"]')).to_have_count(1)
     rows = page.locator("#attempts tbody tr")
-    expect(rows.nth(0)).to_contain_text("failedworker crashed02")
-    expect(rows.nth(1)).to_contain_text("succeededcompleted2")
+    expect(rows.nth(0)).to_contain_text("failedworker crashed-902")
+    expect(rows.nth(1)).to_contain_text("succeededcompleted02")
     page.set_viewport_size({"width": 360, "height": 740})
     page.wait_for_function("document.documentElement.scrollWidth <= 360")
+
+
+def test_a_failed_job_says_first_what_failed_and_what_to_do_and_shows_nothing_empty(page: Page, site: Site) -> None:
+    job = open_page(page, site, "crash", "failed", max_restarts=0)
+    notice = page.locator("#notice[data-tone=bad]")
+    expect(notice.locator("h2")).to_have_text("Failed: worker crashed")
+    expect(notice.locator("#message")).to_contain_text("exit code 3")
+    expect(notice.locator("#what-to-do")).to_have_text(ADVICE[Reason.WORKER_CRASHED])
+    expect(notice.locator(".hint")).to_have_text("attempt 1 · before the first step · exit code 3")
+    expect(notice.locator(".last-lines")).to_have_text("a wheel came off")
+    expect(notice.get_by_role("link", name="whole log")).to_have_attribute("href", f"/jobs/{job.id}/logs?rank=launch")
+    for empty in ("#bar", "#tiles", "#previews", "#waiting", "#plan", "#yardsticks", "#pause", "#cancel"):
+        expect(page.locator(empty)).to_be_hidden()
+    notice_box, attempts_box = notice.bounding_box(), page.locator("#attempts").bounding_box()
+    assert notice_box is not None
+    assert attempts_box is not None
+    assert notice_box["y"] < attempts_box["y"]
+
+
+@pytest.mark.slow
+def test_a_waiting_job_says_who_holds_the_room_and_its_priority_is_set_in_place(page: Page, site: Site) -> None:
+    holding = [open_page(page, site, "wait", "running", name=f"holds-{number}") for number in (1, 2)]
+    job = open_page(page, site, "succeed", "queued", name="waits")
+    waiting = page.locator("#waiting")
+    expect(waiting.locator("h2")).to_have_text("Waits for cores")
+    expect(waiting.locator("#why")).to_contain_text("Needs 1 core, 0 free.")
+    expect(waiting.locator(".facts")).to_contain_text("number 1")
+    expect(page.locator("#holders tbody th")).to_have_text(["holds-1 running", "holds-2 running"])
+    expect(page.locator("#notice")).to_be_hidden()
+
+    page.fill("#priority", "7")
+    page.click("#priority-form button")
+    wait_until(lambda: site.client.job(job.id).priority == 7)
+
+    page.click("#hold")
+    expect(waiting.locator("h2")).to_contain_text("Held")
+    expect(waiting.locator("#why")).to_contain_text("Held by admin (key admin).")
+    expect(page.locator("#holders")).to_be_hidden()
+    page.click("#release")
+    expect(page.locator("#holders tbody tr")).to_have_count(2)
+    for other in holding:
+        site.client.cancel(other.id)
+    expect(page.locator("#state")).to_have_text("succeeded")
+    expect(waiting).to_be_hidden()
+
+
+@pytest.mark.slow
+def test_labels_are_edited_and_an_ended_job_is_restarted_and_deleted(page: Page, site: Site) -> None:
+    job = open_page(page, site, "succeed", "succeeded", name="first")
+    page.click("#edit-labels")
+    editor = page.locator("#label-editor")
+    editor.get_by_role("button", name="Add a label").click()
+    editor.get_by_label("name of a label").last.fill("team")
+    editor.get_by_label("value of a label").last.fill("<b>ads</b>")
+    editor.get_by_role("button", name="Save").click()
+    expect(page.locator("#labels")).to_contain_text("team: <b>ads</b>")
+    assert site.client.job(job.id).labels == {"behaviour": "succeed", "team": "<b>ads</b>"}
+
+    page.click("#restart")
+    page.wait_for_url(lambda url: "/jobs/" in url and job.id not in url)
+    expect(page.locator("#about")).to_contain_text(f"restart of {job.id}")
+    expect(page.locator("#state")).to_have_text("succeeded")
+    page.click("#delete")
+    expect(page.locator("#confirm")).to_contain_text("Delete first?")
+    expect(page.locator("#confirm")).to_contain_text("its model (0 byte)")
+    page.keyboard.press("Escape")
+    page.click("#delete")
+    page.click("#confirm button.danger")
+    page.wait_for_url(f"{site.url}/")
+    page.goto(f"{site.url}/jobs/{job.id}")
+    expect(page.locator("#clone")).to_have_attribute("href", f"/new?from={job.id}")
+    expect(page.locator("#compare")).to_have_attribute("href", f"/compare?ids={job.id}")
+
+
+@pytest.mark.slow
+def test_what_is_refused_is_said_where_it_was_asked(signed_in: BrowserContext, site: Site) -> None:
+    # The browser reports each refusal, which the fixture `page` takes for a fault.
+    page = signed_in.new_page()
+    job = open_page(page, site, "wait", "running")
+    site.client.pause(job.id)
+    page.route("**/resume", lambda route: route.fulfill(status=409, json={"detail": "not now"}))
+    page.click("#resume")
+    expect(page.locator("#action-fault")).to_have_text("not now")
+    page.click("#edit-labels")
+    editor = page.locator("#label-editor")
+    editor.get_by_label("name of a label").last.fill("no good name")
+    editor.get_by_role("button", name="Save").click()
+    expect(editor.locator(".fault")).to_contain_text("no good name")
+    page.close()
+    site.client.cancel(job.id)
+
+
+@pytest.mark.slow
+def test_a_viewer_has_no_actions(page: Page, site: Site, browser: Browser) -> None:
+    job = open_page(page, site, "wait", "running")
+    key = site.client.create_key("reader", "viewer", owner="admin").key
+    context = make_context(browser)
+    reader = context.new_page()
+    reader.goto(f"{site.url}/signin")
+    reader.fill("#credential", key or "")
+    reader.keyboard.press("Enter")
+    reader.wait_for_url(f"{site.url}/")
+    reader.goto(f"{site.url}/jobs/{job.id}")
+    expect(reader.locator("#me")).to_contain_text("viewer")
+    expect(reader.locator("#state")).to_have_text("running")
+    for button in ("#pause", "#cancel", "#clone", "#edit-labels"):
+        expect(reader.locator(button)).to_be_hidden()
+    reader.close()
+    context.close()
+    site.client.cancel(job.id)
 
 
 @pytest.mark.slow

@@ -38,7 +38,6 @@ def test_curves_figures_events_and_log_grow_until_the_job_has_succeeded(page: Pa
     expect(page.locator("#advice tbody tr", has_text="this run")).to_contain_text("1,024")
     expect(page.locator("#events")).to_contain_text("succeeded")
     expect(page.locator("#log")).to_contain_text("rank 0")
-    page.click("#plan summary")
     expect(page.locator("#plan tbody")).to_have_count(3)
     tables, ranks, parts = page.locator("#plan tbody").all()
     expect(tables.locator("tr")).to_have_count(26)
@@ -47,13 +46,13 @@ def test_curves_figures_events_and_log_grow_until_the_job_has_succeeded(page: Pa
     expect(page.locator("#plan .hint").first).to_contain_text("a step exchanges nothing between ranks")
     expect(ranks.locator("tr").first.locator("td.number")).to_have_count(4)
     expect(parts.locator("tr", has_text="give back").locator("small")).to_have_text(PART_DESCRIPTIONS["give_back"])
-    expect(page.locator("#plan .hint").last).to_have_text("Bars of parts: fraction of the measured step")
-    expect(ranks.locator("progress").first).to_have_js_property("max", 1)
-    for bars in (ranks.locator("progress"), parts.locator("progress")):
-        widths = bars.evaluate_all("bars => bars.map(bar => bar.getBoundingClientRect().width)")
-        assert min(widths) > 50
+    expect(page.locator("#plan .hint").last).to_contain_text("measured")
+    # Weights, state and buffers, as fractions of the memory.
+    expect(ranks.locator("tr").first.locator(".stack span")).to_have_count(3)
+    assert ranks.locator(".stack").first.evaluate("bar => bar.getBoundingClientRect().width") > 50
     names = parts.locator("th").evaluate_all("cells => cells.map(cell => cell.firstChild.textContent)")
     assert names == [name.replace("_", " ") for name in PART_DESCRIPTIONS]
+    expect(parts.locator("tr", has_text="table update").locator(".pair span")).to_have_count(2)
     # Estimated, then measured.
     expect(parts.locator("tr", has_text="table update").locator("td", has_text="ms")).to_have_count(2)
 

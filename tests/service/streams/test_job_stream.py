@@ -20,6 +20,9 @@ from tests.service.databases import on_sqlite
 from tests.service.reports.attempts import begin_next_attempt
 from tests.service.streams.listening import list_ids, listen, parse, read_until
 
+WHOLE = {"workers_per_node": 1, "threads_per_worker": 4, "memory": "1GiB"}
+"""All cores of the machine."""
+
 
 def test_a_job_is_streamed_to_its_end_with_every_event_and_the_last_state(api: Api) -> None:
     job_id = api.submit(labels={"behaviour": "succeed"})["id"]
@@ -81,6 +84,22 @@ def test_a_job_message_has_only_what_changed_and_new_steps_are_announced(api: Ap
     assert first["spec"]["name"]
     assert set(changed) == {"progress"}
     assert changed["progress"]["step"] == 2
+
+
+def test_a_waiting_job_moves_up_with_what_happens_to_others_and_each_reader_sees_its_own(api: Api) -> None:
+    ahead, other, waiting = (api.submit(resources=WHOLE)["id"] for _ in range(3))
+    with api.services.database.write() as session:
+        job = session.get_one(Job, other)
+        job.state, job.owner = "RUNNING", "somebody-else"
+    path = f"/v1/jobs/{waiting}/stream"
+    with listen(api.viewer, path) as by_owner, listen(api.admin, path) as by_admin:
+        read_until(by_owner, "job", state="QUEUED")
+        read_until(by_admin, "job", state="QUEUED")
+        api.submitter.post(f"/v1/jobs/{ahead}/cancel")
+        own_view, view_of_all = (parse(read_until(each, "job")[-1])["queue"] for each in (by_owner, by_admin))
+    assert (own_view["position"], view_of_all["position"]) == (1, 1)
+    assert [holder["id"] for holder in own_view["holders"]] == [None]
+    assert [holder["id"] for holder in view_of_all["holders"]] == [other]
 
 
 def test_lines_of_a_log_are_announced(api: Api) -> None:

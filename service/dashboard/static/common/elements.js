@@ -12,13 +12,19 @@ export function element(tag, attributes = {}, ...children) {
   return node;
 }
 
-/** Fill a <dl> with tiles, each a name, a value and a note on it. */
+/** Fill a <dl> with tiles, each a name, a value and a note on it; those whose number stays are refilled in place. */
 export function showTiles(list, tiles) {
-  list.replaceChildren(
-    ...tiles.map(([name, value, note]) =>
-      element("div", {}, element("dt", {}, name), element("dd", {}, value, element("small", {}, note))),
-    ),
-  );
+  if (list.children.length !== tiles.length) {
+    const make = () => element("div", {}, element("dt", {}, ""), element("dd", {}, "", element("small")));
+    list.replaceChildren(...tiles.map(make));
+  }
+  tiles.forEach(([name, value, note], index) => {
+    const [title, shown] = list.children[index].children;
+    const texts = [title.firstChild, shown.firstChild, shown.lastChild];
+    [name, value, note].forEach((text, part) => {
+      if (texts[part].textContent !== text) texts[part].textContent = text;
+    });
+  });
 }
 
 /** Show the state of a job or an attempt; a job with warnings about its model is no plain success. */

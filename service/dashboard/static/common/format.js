@@ -56,3 +56,12 @@ export function ago(time) {
 }
 
 export const clock = (time) => new Date(time).toLocaleTimeString("en-GB");
+
+const DAY_FORMAT = { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
+
+/** Format a time: 14:05:09 of today, or 3 Mar, 14:05. */
+export function moment(time) {
+  const then = new Date(time);
+  const isToday = then.toDateString() === new Date().toDateString();
+  return isToday ? clock(then) : then.toLocaleString("en-GB", DAY_FORMAT);
+}

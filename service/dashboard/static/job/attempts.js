@@ -1,31 +1,44 @@
 // The attempts of a job: state, reason of the end, first step and last saved step of each.
 import { element, showState } from "../common/elements.js";
-import { clock, duration, integer } from "../common/format.js";
+import { duration, integer, isKnown, moment } from "../common/format.js";
+import { refill, setText } from "./rows.js";
 
-/** Fill the table of `details`, which opens by itself when there is a second attempt. */
-export function showAttempts(details, attempts) {
-  const isMore = attempts.length > details.querySelectorAll("tbody tr").length;
-  details.hidden = attempts.length === 0;
-  details.querySelector("tbody").replaceChildren(...attempts.map(makeRow));
-  if (isMore && attempts.length > 1) details.open = true;
+/** Columns after the number and the state; one that no attempt has a value for is left out. */
+const COLUMNS = [
+  ["Reason", "", (attempt) => attempt.reason?.replaceAll("_", " ")],
+  ["Exit code", "number", (attempt) => (isKnown(attempt.exit_code) ? String(attempt.exit_code) : null)],
+  ["From step", "number", (attempt) => (isKnown(attempt.start_step) ? integer(attempt.start_step) : null)],
+  ["Saved step", "number", (attempt) => (isKnown(attempt.saved_step) ? integer(attempt.saved_step) : null)],
+  ["Started", "", (attempt) => moment(attempt.started_at)],
+  ["Duration", "number", (attempt) => duration(getSeconds(attempt))],
+  ["Node", "", (attempt) => attempt.node],
+  ["Message", "", (attempt) => attempt.message],
+];
+
+/** Fill a table with the attempts. */
+export function showAttempts(table, attempts) {
+  const columns = COLUMNS.filter(([, , find]) => attempts.some(find));
+  const titles = [["Attempt", ""], ["State", ""], ...columns];
+  const head = table.tHead;
+  if (head.dataset.columns !== String(titles)) {
+    head.dataset.columns = String(titles);
+    const cells = titles.map(([title, kind]) => element("th", { scope: "col", class: kind }, title));
+    head.replaceChildren(element("tr", {}, ...cells));
+    table.tBodies[0].replaceChildren();
+  }
+  refill(table.tBodies[0], attempts, (attempt) => attempt.number, (row, attempt) => fillRow(row, attempt, columns));
 }
 
-function makeRow(attempt) {
-  const state = element("span");
-  showState(state, attempt);
-  return element(
-    "tr",
-    {},
-    element("th", { scope: "row" }, integer(attempt.number)),
-    element("td", {}, state),
-    element("td", {}, attempt.reason?.replaceAll("_", " ") ?? ""),
-    element("td", { class: "number" }, integer(attempt.start_step)),
-    element("td", { class: "number" }, integer(attempt.saved_step)),
-    element("td", {}, element("time", { datetime: attempt.started_at }, clock(attempt.started_at))),
-    element("td", { class: "number" }, duration(getSeconds(attempt))),
-    element("td", {}, attempt.node ?? ""),
-    element("td", {}, attempt.message ?? ""),
-  );
+function fillRow(row, attempt, columns) {
+  if (!row.children.length) {
+    row.append(
+      element("th", { scope: "row" }, integer(attempt.number)),
+      element("td", {}, element("span")),
+      ...columns.map(([, kind]) => element("td", { class: kind })),
+    );
+  }
+  showState(row.children[1].firstChild, attempt);
+  columns.forEach(([, , find], index) => setText(row.children[index + 2], find(attempt) ?? ""));
 }
 
 /** Seconds of all attempts together, without pauses and waits for a restart. */

@@ -1,13 +1,18 @@
 // What all tabs of a job's page share: its heading, its actions, and the stream that keeps them up to date.
-import { get, request } from "../common/api.js";
-import { byId, labelChips, showState } from "../common/elements.js";
+import { get } from "../common/api.js";
+import { byId, element, labelChips, showState } from "../common/elements.js";
+import { ago } from "../common/format.js";
 import { showCapacity, startHeader } from "../common/header.js";
 import { hasEnded, reasonText } from "../common/state.js";
 import { ALL, Updates } from "../common/updates.js";
+import { Actions } from "./actions.js";
 
 const page = byId("job");
 /** Path of the job in the API. */
 export const path = `/v1/jobs/${encodeURIComponent(page.dataset.jobId)}`;
+
+/** Sender of the page's requests, once it is known: name, owner, role. */
+export const sender = startHeader();
 
 let job = {};
 
@@ -16,20 +21,29 @@ let job = {};
  * tab: `update(job, changed)`, called with the job and the set of names of what has changed since its last call, of which
  * ALL stands for everything; it returns false while something is still to come though the job has ended. `names`: of
  * the messages of the stream that it needs beside `job`: `event`, `curves`, `log`. `events`: the EventStore of a tab
- * that needs events. */
+ * that needs events. Returns the Updates. */
 export function startJob({ update, names = [], events = null }) {
-  startHeader();
+  const actions = new Actions(path, sender, (changedJob) => {
+    // An answer to a change has no place in the queue.
+    job = { ...job, ...changedJob, queue: job.queue };
+    showHeading();
+    actions.show(job);
+    updates.updateNow();
+  });
   const updates = new Updates(
     async (changed) => {
       if (changed.has(ALL)) job = await get(path);
+      // Messages that come meanwhile are for the next call: an end among them has not been shown yet.
+      const shown = job;
       showHeading();
+      actions.show(shown);
       if (changed.has(ALL)) {
         await events?.read();
         await showCapacity();
       }
-      const isComplete = await update(job, changed);
+      const isComplete = await update(shown, changed);
       page.hidden = false;
-      return !hasEnded(job) || isComplete === false;
+      return !hasEnded(shown) || isComplete === false;
     },
     {
       path: () => `${path}/stream${events ? (events.newest ? `?last_event_id=${events.newest}` : "") : "?events=false"}`,
@@ -41,34 +55,28 @@ export function startJob({ update, names = [], events = null }) {
       },
     },
   );
-  startActions(updates);
+  return updates;
 }
 
 function showHeading() {
   document.title = `${job.name} · ${job.state.toLowerCase()} · DLRM`;
   byId("id").textContent = job.id;
   byId("name").textContent = job.name;
-  byId("labels").replaceChildren(...labelChips(job));
   showState(byId("state"), job);
   byId("reason").textContent = reasonText(job);
-  byId("pause").hidden = job.state !== "RUNNING";
-  byId("resume").hidden = job.state !== "PAUSED";
-  byId("cancel").hidden = hasEnded(job) || job.state === "CANCELLING";
-  byId("confirm-name").textContent = job.name;
+  showAbout();
 }
 
-function startActions(updates) {
-  const act = async (action) => {
-    try {
-      await request("POST", `${path}/${action}`);
-    } catch (error) {
-      byId("trouble").hidden = false;
-      byId("trouble").textContent = error.message;
-    }
-    updates.updateNow();
-  };
-  byId("pause").addEventListener("click", () => act("pause"));
-  byId("resume").addEventListener("click", () => act("resume"));
-  byId("cancel").addEventListener("click", () => byId("confirm").showModal());
-  byId("confirm").addEventListener("close", () => byId("confirm").returnValue === "cancel" && act("cancel"));
+let shownLabels = null;
+
+/** Say whose job it is and since when; its labels are made anew only if they have changed. */
+function showAbout() {
+  const from = job.restarted_from;
+  byId("about").replaceChildren(
+    `by ${job.owner} · ${ago(job.created_at)}`,
+    ...(from ? [" · restart of ", element("a", { href: `/jobs/${encodeURIComponent(from)}` }, from)] : []),
+  );
+  if (JSON.stringify(job.labels) === shownLabels) return;
+  shownLabels = JSON.stringify(job.labels);
+  byId("labels").replaceChildren(...labelChips(job));
 }

@@ -1,0 +1,62 @@
+// The figures of a job, as far as they are known.
+import { showTiles } from "../common/elements.js";
+import { ago, duration, figure, fileSize, integer, isKnown, rate, samples } from "../common/format.js";
+import { stagesText } from "../common/state.js";
+import { findBatch } from "../plan/batch.js";
+import { sumSeconds } from "./attempts.js";
+
+/** Fill `list` with one tile for each known figure, and hide it without any. */
+export function showFigures(list, job, lastCheckpoint, attempts) {
+  const [quality, speed] = [listQuality(job), listSpeed(job)];
+  const others = [...listBatch(job), ...listCheckpoint(lastCheckpoint)];
+  // How long it ran says nothing by itself, and the attempts below say it too.
+  const hasFigures = quality.length + speed.length + others.length > 0;
+  const tiles = hasFigures ? [...quality, ...speed, describeTime(attempts), ...others] : [];
+  list.hidden = tiles.length === 0;
+  showTiles(list, tiles);
+}
+
+function listQuality({ metrics, progress, state }) {
+  const auc = metrics.auc ?? progress.auc;
+  const { auc_standard_error: error, best_possible_auc: best } = metrics;
+  const notes = [
+    error ? `± ${error.toFixed(4)} standard error` : "",
+    best ? `best possible ${figure(best)}` : "",
+    state === "SUCCEEDED" ? "" : "of the last evaluation",
+  ];
+  const constant = metrics.constant_log_loss;
+  // The log-loss of a model that is done says more.
+  const loss = state === "SUCCEEDED" && isKnown(metrics.log_loss) ? null : progress.loss;
+  return [
+    ["AUC", auc, figure(auc), notes.filter(Boolean).join(" · ")],
+    ["Log-loss", metrics.log_loss, figure(metrics.log_loss), constant ? `constant predictor ${figure(constant)}` : ""],
+    ["Normalized entropy", metrics.normalized_entropy, figure(metrics.normalized_entropy), "1 is the constant predictor"],
+    ["Calibration", metrics.calibration, figure(metrics.calibration), "predicted / observed positives; 1 is right"],
+    ["Training loss", loss, figure(loss), "of the last step"],
+  ].flatMap(([name, value, text, note]) => (isKnown(value) ? [[name, text, note]] : []));
+}
+
+function listSpeed(job) {
+  const speed = job.metrics.samples_per_second ?? job.progress.samples_per_second;
+  const onNodes = job.num_nodes > 1 ? ` on ${integer(job.num_nodes)} nodes` : "";
+  const ranks = job.world_size === 1 ? "1 rank" : `${integer(job.world_size)} ranks${onNodes}`;
+  return isKnown(speed) ? [["Samples/s", rate(speed), ranks]] : [];
+}
+
+function describeTime(attempts) {
+  const number = attempts.length === 1 ? "1 attempt" : `${integer(attempts.length)} attempts`;
+  return ["Ran for", duration(sumSeconds(attempts)), number];
+}
+
+function listBatch(job) {
+  const { noise_scale, global_size } = job.progress;
+  return [
+    ...(isKnown(noise_scale) ? [["Noise scale", samples(noise_scale), `batch ${integer(findBatch(job))}`]] : []),
+    ...(job.batch_stages.length && isKnown(global_size)
+      ? [["Batch", integer(global_size), `stages: ${stagesText(job.batch_stages)}`]]
+      : []),
+  ];
+}
+
+const listCheckpoint = (last) =>
+  last ? [["Last checkpoint", `step ${integer(last.step)}`, `${ago(last.time)} · ${fileSize(last.num_bytes)}`]] : [];
