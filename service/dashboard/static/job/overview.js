@@ -13,7 +13,8 @@ import { path, startJob } from "./frame.js";
 import { showWarnings, showYardsticks } from "./yardsticks.js";
 
 const CLOCK_MILLISECONDS = 1000;
-const events = new EventStore(path);
+const banners = JSON.parse(byId("warnings").dataset.banners);
+const events = new EventStore(path, [...banners, "plan", "step_parts"]);
 let job = null;
 let checkpoints = [];
 let attempts = [];
