@@ -4,6 +4,7 @@ import { makeCopyButton } from "../common/copy.js";
 import { byId, element } from "../common/elements.js";
 import { integer } from "../common/format.js";
 import { showDerived } from "../plan/derived.js";
+import { chooseSizeFormat } from "../plan/plan.js";
 import { listDifferences, shorten } from "./defaults.js";
 import { makeCurl, makePython, makeSubmit, toToml } from "./document_text.js";
 import { EventStore } from "./event_store.js";
@@ -18,21 +19,26 @@ let shown = "";
 function showDifferences(differences) {
   byId("differences").hidden = false;
   byId("num-differences").textContent = integer(differences.length);
-  byId("differences").querySelector("tbody").replaceChildren(
-    ...differences.map((difference) =>
-      element(
-        "tr",
-        {},
-        element("th", { scope: "row" }, ...difference.path.flatMap((part, index) => (index ? [element("wbr"), `.${part}`] : [part]))),
-        element("td", {}, element("code", {}, valueText(difference.value))),
-        element("td", {}, difference.default === undefined ? "must be stated" : element("code", {}, valueText(difference.default))),
-        element("td", {}, difference.meaning),
-      ),
-    ),
+  byId("differences").querySelector("tbody").replaceChildren(...differences.map(makeRow));
+}
+
+function makeRow({ path, value, default: usual, meaning }) {
+  const name = path.flatMap((part, index) => (index ? [element("wbr"), `.${part}`] : [part]));
+  const usualText = usual === undefined ? "must be stated" : element("code", {}, valueText(usual, path));
+  return element(
+    "tr",
+    {},
+    element("th", { scope: "row" }, ...name),
+    element("td", {}, element("code", {}, valueText(value, path))),
+    element("td", {}, usualText),
+    element("td", {}, meaning),
   );
 }
 
-const valueText = (value) => (typeof value === "string" ? value || '""' : JSON.stringify(value));
+function valueText(value, path) {
+  if (path.at(-1) === "memory" && typeof value === "number") return chooseSizeFormat(value)(value);
+  return typeof value === "string" ? value || '""' : JSON.stringify(value);
+}
 
 /** Show the document in the chosen form. */
 function showText() {

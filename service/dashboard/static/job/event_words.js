@@ -22,7 +22,8 @@ export function titleOf(event) {
 /** Return the reason and the message of an event. */
 export function messageOf(event) {
   const reason = event.kind === "state" ? event.reason?.replaceAll("_", " ") : null;
-  return [reason, event.message].filter(Boolean).join(": ");
+  const isSaid = reason && event.message?.startsWith(reason);
+  return [isSaid ? null : reason, event.message].filter(Boolean).join(": ");
 }
 
 /** Say who did it: a person, a part of the service, or a rank. */

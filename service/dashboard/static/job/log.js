@@ -9,8 +9,9 @@ const MAX_BYTES = 2 ** 20;
 /** Number of parts that are read one after the other to reach the end; beyond, the view begins anew there. */
 const MAX_CATCH_UP = 4;
 const NEAR_PIXELS = 24;
-const ERROR = /\b(error|exception|fatal|critical)\b|Traceback \(/i;
-const WARNING = /\bwarn(ing)?s?\b/i;
+/** Levels, names of exceptions and words before a colon: the standard error of a figure is none. */
+const ERROR = /\b(ERROR|CRITICAL|FATAL)\b|\b\w+(Error|Exception)\b|\b(error|fatal):|Traceback \(/;
+const WARNING = /\bWARN(ING)?\b|\b\w+Warning\b|\bwarning:/;
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
