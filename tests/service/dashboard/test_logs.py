@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from service.client import Job
+from tests.patience import wait_until
 from tests.service.dashboard.conftest import Site
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("fake_trainer")]
@@ -35,9 +36,7 @@ ADD_EVENT = (
 def start_job(site: Site, behaviour: str = "wait", state: str = "RUNNING", **changes: Any) -> tuple[Job, Path]:
     """Submit a job, wait until it is in `state`, and return it with its run directory."""
     job = site.client.submit({**DOCUMENT, "labels": {"behaviour": behaviour}, **changes})
-    for shown in site.client.follow(job.id):
-        if shown.state == state:
-            break
+    wait_until(lambda: site.client.job(job.id).state == state)
     return job, Path(site.client.job(job.id).run_directory or "")
 
 
@@ -167,7 +166,7 @@ def test_the_document_differs_from_the_defaults_and_can_be_run_again(page: Page,
         "dense_optimizer": {"name": "lamb", "schedule": {"scaling": "legw"}},
         "variance_reduction": {},
         "moments": {"every": 1},
-        "run": {"patience": None, "epochs": 2},
+        "run": {"epochs": 2},
         "table_optimizer": {"learning_rate": 0.5},
         "preset": "large_batch",
     }
