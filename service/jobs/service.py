@@ -69,7 +69,7 @@ class EventQuery:
     """Id of the event after which the page begins, in its order; 0: from the beginning."""
     limit: int
     names: tuple[str, ...] = ()
-    """Names of which the events have one; empty: all events."""
+    """Names to choose events by; empty: all events."""
     is_newest_first: bool = False
 
 

@@ -212,7 +212,7 @@ class JobRepository:
         self, job_id: str, after: int, limit: int, *, names: Sequence[str] = (), is_newest_first: bool = False
     ) -> tuple[list[Event], bool]:
         """List events of a job in the order of their ids, after the id `after` in this order (0: from the beginning);
-        and return whether there are more of them. names: names of which they have one; empty: any, or none.
+        and return whether there are more of them. names: chosen names; empty: all events.
 
         There are at most `limit`, and at least one but no more than begin within MAX_EVENTS_CHARACTERS: a trainer may
         write any details, and whoever reads many of them at once should not take the memory of the service.

@@ -40,8 +40,8 @@ export function makePython(document, origin) {
 
 document = ${toPython(document, "")}
 with Client("${origin}") as client:  # the key is in DLRM_API_KEY
-    job = client.submit(document)
-    print(client.wait(job.id).state)
+    for job in client.follow(client.submit(document).id):
+        print(job.state, job.progress.step)
 `;
 }
 

@@ -48,7 +48,7 @@ function collect(value, name, pairs) {
   else if (value !== null && typeof value === "object") {
     for (const [key, part] of Object.entries(value)) {
       const word = isList ? String(Number(key) + 1) : key.replaceAll("_", " ");
-      collect(part, name ? `${name} › ${word}` : word, pairs);
+      collect(part, name ? `${name} / ${word}` : word, pairs);
     }
   } else pairs.push([name, valueText(value)]);
 }
