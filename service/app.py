@@ -41,6 +41,7 @@ from service.http.request_guard import RequestGuard
 from service.http.request_log import RequestIds, RequestLog
 from service.http.request_origin import parse_networks
 from service.jobs.deletion import DeletionService
+from service.jobs.document_schema import router as schema_router
 from service.jobs.endpoints import facets_router, labels_router
 from service.jobs.endpoints import router as jobs_router
 from service.jobs.service import JobService
@@ -119,6 +120,7 @@ ROUTERS = (
     jobs_router,
     labels_router,
     facets_router,
+    schema_router,
     plans_router,
     reports_router,
     files_router,

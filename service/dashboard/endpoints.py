@@ -8,7 +8,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.templating import Jinja2Templates
 
 from dlrm.config import PRESETS
-from dlrm.record import BANNERS, PART_DESCRIPTIONS, YARDSTICKS
+from dlrm.record import BANNERS, PART_DESCRIPTIONS, WARNINGS, YARDSTICKS
 from service.dashboard.static_files import STATIC_PATH
 from service.parts import depend_on
 from service.reasons import ADVICE
@@ -123,6 +123,7 @@ def signin_page(request: Request) -> Response:
 
 def _job_page(request: Request, job_id: str, tab: str) -> Response:
     words = {"part_words": PART_DESCRIPTIONS, "yardstick_titles": YARDSTICKS, "banners": BANNERS, "advice": ADVICE}
+    words["warnings"] = sorted(WARNINGS)
     return _page(request, f"job/{tab}.html", job_id=job_id, tab=tab, tabs=TABS, **words)
 
 

@@ -1,8 +1,9 @@
 """Endpoints under /v1/jobs."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Header, Query, Request, Response
+from pydantic import StringConstraints
 
 from service.access.senders import Submitter, Viewer
 from service.http.answers import NOT_MODIFIED, answer_with_tag, need_slot
@@ -16,8 +17,9 @@ from service.jobs import actions
 from service.jobs.deletion import Deletions
 from service.jobs.filters import ChosenJobs
 from service.jobs.schemas import AttemptView, CheckpointView, DeletedJobView, EventView, JobChanges, JobDetail, JobView
-from service.jobs.service import Jobs, Submission
+from service.jobs.service import EventQuery, Jobs, Submission
 from service.schemas import Facets, LabelCount
+from service.store.models import MAX_EVENT_NAME_LENGTH
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=ApiRoute)
 labels_router = APIRouter(prefix="/v1/labels", tags=["jobs"], route_class=ApiRoute)
@@ -30,6 +32,7 @@ LongList = need_slot("slots for lists", total=8, share=4)
 IdempotencyKey = Annotated[
     str | None, Header(pattern=r"^[ -~]{1,255}$", description="1 to 255 printable ASCII characters")
 ]
+EventName = Annotated[str, StringConstraints(min_length=1, max_length=MAX_EVENT_NAME_LENGTH)]
 DESCRIPTION = 'a job document, such as {"data": {"train": ["day_0.tsv"]}}'
 _EXAMPLE = {
     "name": "clicks",
@@ -196,11 +199,14 @@ def list_events(
     job_id: str,
     jobs: Jobs,
     principal: Viewer,
+    name: Annotated[list[EventName] | None, Query(description="may be repeated; one must match")] = None,
+    order: Annotated[Literal["asc", "desc"], Query(description="asc: oldest first; desc: newest first")] = "asc",
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 200,
 ) -> Response:
-    """List the events of a job, oldest first: changes of state and actions, and reports of ranks."""
-    page = jobs.list_events(job_id, principal, parse_serial_cursor(cursor), limit)
+    """List the events of a job: changes of state and actions, and reports of ranks."""
+    chosen = EventQuery(parse_serial_cursor(cursor), limit, tuple(name or ()), is_newest_first=order == "desc")
+    page = jobs.list_events(job_id, principal, chosen)
     return Response(page.model_dump_json(), media_type=JSON)
 
 

@@ -64,6 +64,18 @@ _AUDITED: dict[Action, AuditAction] = {
 
 
 @dataclass(frozen=True)
+class EventQuery:
+    """Page of the events of a job that somebody asks for."""
+
+    after: int
+    """Id of the event after which the page begins, in its order; 0: from the beginning."""
+    limit: int
+    names: tuple[str, ...] = ()
+    """Names to choose events by; empty: all events."""
+    is_newest_first: bool = False
+
+
+@dataclass(frozen=True)
 class Submission:
     """A job document as received, its sender, and the client's idempotency key if there is one."""
 
@@ -345,11 +357,13 @@ class JobService:
         place = find_place(session, job, wait, read_capacities, visible_owner)
         return JobDetail.read(session, job, self._facts, wait, place)
 
-    def list_events(self, job_id: str, principal: Principal, after: int, limit: int) -> Page[EventView]:
-        """Return one page of a job's events with ids above `after`, oldest first."""
+    def list_events(self, job_id: str, principal: Principal, chosen: EventQuery) -> Page[EventView]:
+        """Return one page of a job's events."""
         with self._database.read() as session:
             get_visible_job(session, job_id, principal)
-            events, has_more = JobRepository(session).list_events(job_id, after, limit)
+            events, has_more = JobRepository(session).list_events(
+                job_id, chosen.after, chosen.limit, names=chosen.names, is_newest_first=chosen.is_newest_first
+            )
         views = [EventView.model_validate(event) for event in events]
         return Page(items=views, next_cursor=views[-1].id if has_more else None)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Text, cast, delete, func, select, update
+from sqlalchemy import ColumnElement, Text, TextClause, cast, delete, func, select, update
 from sqlalchemy.orm import Session
 
 from service.database.database import note_change
@@ -15,6 +15,7 @@ from service.store.batch import find_batch
 from service.store.events import add_event
 from service.store.job_texts import make_text
 from service.store.models import (
+    IS_SHORTLY_NAMED,
     IS_WATCHED,
     Event,
     Job,
@@ -209,22 +210,29 @@ class JobRepository:
         final = {name: value for name in FINAL_FIGURES if (value := metrics.get(name)) is not None}
         self.update(job.id, progress={**job.progress, **final}, has_warnings=has_warnings)
 
-    def list_events(self, job_id: str, after: int, limit: int) -> tuple[list[Event], bool]:
-        """List events of a job, oldest first, with ids above `after`; and return whether there are more of them.
+    def list_events(
+        self, job_id: str, after: int, limit: int, *, names: Sequence[str] = (), is_newest_first: bool = False
+    ) -> tuple[list[Event], bool]:
+        """List events of a job in the order of their ids, after the id `after` in this order (0: from the beginning);
+        and return whether there are more of them. names: chosen names; empty: all events.
 
         There are at most `limit`, and at least one but no more than begin within MAX_EVENTS_CHARACTERS: a trainer may
         write any details, and whoever reads many of them at once should not take the memory of the service.
         """
-        chosen = (Event.job_id == job_id, Event.id > after)
+        order = Event.id.desc() if is_newest_first else Event.id
+        chosen: list[ColumnElement[bool] | TextClause] = [Event.job_id == job_id]
+        if after:
+            chosen.append(Event.id < after if is_newest_first else Event.id > after)
+        if names:
+            chosen += [Event.name.in_(names), IS_SHORTLY_NAMED]
         length = func.length(Event.message) + func.length(cast(Event.details, Text))
-        rows = select(Event.id, length.label("length")).where(*chosen).order_by(Event.id).limit(limit + 1).subquery()
-        end = func.sum(rows.c.length).over(order_by=rows.c.id)
-        ids = self._session.execute(select(rows.c.id, end - rows.c.length).order_by(rows.c.id)).all()
+        rows = select(Event.id, length.label("length")).where(*chosen).order_by(order).limit(limit + 1).subquery()
+        row_order = rows.c.id.desc() if is_newest_first else rows.c.id
+        end = func.sum(rows.c.length).over(order_by=row_order)
+        ids = self._session.execute(select(rows.c.id, end - rows.c.length).order_by(row_order)).all()
         fitting = [event_id for event_id, start in ids[:limit] if start < MAX_EVENTS_CHARACTERS]
-        if not fitting:
-            return [], False
-        query = select(Event).where(*chosen, Event.id <= fitting[-1]).order_by(Event.id)
-        return list(self._session.scalars(query)), len(ids) > len(fitting)
+        events = self._session.scalars(select(Event).where(Event.id.in_(fitting)).order_by(order)) if fitting else ()
+        return list(events), len(ids) > len(fitting)
 
     def find_newest_event(self) -> int:
         """Return the id of the newest event of all jobs; 0 if there is none."""

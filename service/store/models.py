@@ -12,6 +12,9 @@ from service.database import Base
 from service.database.base import ForeignText, SerialId, make_partial_index
 from service.store.states import ACTIVE_STATES, WATCHED, AttemptState, JobState
 
+MAX_EVENT_NAME_LENGTH = 63
+"""Length up to which events are found by their name."""
+
 
 def _exclude(states: Collection[StrEnum]) -> str:
     """Return the condition that a state is none of these; for `IN`, SQLite would not use an index with a condition."""
@@ -19,6 +22,10 @@ def _exclude(states: Collection[StrEnum]) -> str:
 
 
 _WATCHED, _ACTIVE = _exclude(frozenset(JobState) - WATCHED), _exclude(frozenset(AttemptState) - ACTIVE_STATES)
+
+
+_IS_SHORTLY_NAMED = f"name IS NOT NULL AND length(name) <= {MAX_EVENT_NAME_LENGTH}"
+"""Condition of the index of events by name: an index takes no text of any length, and a trainer may write any name."""
 
 
 class Job(Base):
@@ -235,7 +242,10 @@ class Event(Base):
     """Event in the life of a job: a change of state, or a report of a rank."""
 
     __tablename__ = "events"
-    __table_args__ = (Index("ix_events_job_id", "job_id", "id"),)
+    __table_args__ = (
+        Index("ix_events_job_id", "job_id", "id"),
+        make_partial_index("ix_events_name", "job_id", "name", "id", where=_IS_SHORTLY_NAMED),
+    )
 
     id: Mapped[int] = mapped_column(SerialId, primary_key=True, autoincrement=True)
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
@@ -251,6 +261,10 @@ class Event(Base):
     name: Mapped[str | None] = mapped_column(ForeignText)
     rank: Mapped[int | None]
     details: Mapped[dict[str, Any]]
+
+
+IS_SHORTLY_NAMED = text(_IS_SHORTLY_NAMED)
+"""Condition on events whose name is in the index of names, written as there, so that it serves."""
 
 
 class StreamPosition(Base):

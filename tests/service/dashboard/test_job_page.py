@@ -147,30 +147,6 @@ def test_the_page_shortens_many_stages(page: Page, site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_events_are_by_time_with_checkpoints_as_one_and_no_phase_between_attempts(page: Page, site: Site) -> None:
-    job = open_page(page, site, "lose_two_steps_once", "recovering")
-    progress = site.client.job(job.id).progress
-    assert (progress.step, progress.phase, progress.message, progress.eta_seconds) == (4, None, None, None)
-    run_directory = Path(site.client.job(job.id).run_directory or "")
-    # As if a rank had reported three checkpoints long before the job was created.
-    reported = [(run_directory.name, f"2026-01-01 00:00:0{step}", f"step {step}") for step in (1, 2, 3)]
-    change_database(
-        run_directory,
-        "INSERT INTO events (job_id, attempt, time, actor, kind, message, name, rank, details)"
-        " VALUES (?, 1, ?, 'trainer', 'report', ?, 'checkpoint_saved', 0, '{}')",
-        *reported,
-    )
-    page.reload()
-    checkpoints = page.locator('#events li[data-what="checkpoint_saved"]')
-    expect(checkpoints).to_have_count(1)
-    expect(page.locator("#events li").last).to_contain_text("the last of 3")
-    expect(page.locator("#events li").last).to_contain_text("step 3")
-    page.check("#all-events")
-    expect(checkpoints).to_have_count(3)
-    site.client.cancel(job.id)
-
-
-@pytest.mark.slow
 def test_the_page_counts_down_to_the_next_attempt_and_goes_on_with_it(page: Page, site: Site) -> None:
     job = open_page(page, site, "lose_two_steps_once", "recovering")
     expect(page.locator("#progress-text")).to_contain_text("step 4 of 5 · attempt 2 starts in 49 min")

@@ -269,6 +269,27 @@ def test_events_come_in_pages_oldest_first(shared_api: Api) -> None:
     assert second["next_cursor"] is None
 
 
+def test_events_are_found_by_name_and_come_newest_first(shared_api: Api) -> None:
+    path = f"/v1/jobs/{shared_api.submit()['id']}"
+    for action in ("hold", "release", "hold", "cancel"):
+        shared_api.submitter.post(f"{path}/{action}").raise_for_status()
+
+    def ask(**query: Any) -> list[str | None]:
+        """List the names or states of the events of all pages of one event each."""
+        names: list[str | None] = []
+        while True:
+            page = shared_api.viewer.get(f"{path}/events", params={"limit": 1, **query}).json()
+            names += [event["name"] or event["to_state"] for event in page["items"]]
+            if page["next_cursor"] is None:
+                return names
+            query["cursor"] = page["next_cursor"]
+
+    assert ask(order="desc") == ["CANCELLED", "held", "released", "held", "QUEUED"]
+    assert ask(order="desc", name=["held", "released"]) == ["held", "released", "held"]
+    assert ask(name="held") == ["held", "held"]
+    assert ask(name="plan") == []
+
+
 def test_a_job_without_attempts_has_an_empty_log_that_is_not_complete(shared_api: Api) -> None:
     job_id = shared_api.submit()["id"]
     assert shared_api.viewer.get(f"/v1/jobs/{job_id}/attempts").json() == {"items": [], "next_cursor": None}

@@ -76,6 +76,10 @@ def test_every_request_about_jobs_uses_an_index(full_api: Api, long_job: str, si
             for query in ("", "?state=FAILED&owner=ads", "?label=team:ads&q=weep", "?q=nothing-like-it")
         ),
         *("/v1/labels", "/v1/labels?name=team&cursor=team:ads", "/v1/capacity"),
+        *(
+            f"/v1/jobs/{long_job}/events?{query}"
+            for query in ("order=desc&cursor=9", "name=plan&name=decided&order=desc")
+        ),
     ]
     requests: list[tuple[str, dict[str, Any]]] = [(path, {}) for path in paths] + [
         ("/v1/jobs", query) for query in list_queries(sizes)

@@ -1,27 +1,54 @@
-// Texts that people take along, with a button that copies them.
+// Buttons that copy a text.
 import { element } from "./elements.js";
 
-const SHOWN_MILLISECONDS = 2000;
+const SAID_MILLISECONDS = 2000;
 
-/** Create a line of code with a button that copies it. name: what it is, for the name of the button. */
-export function copyLine(text, name) {
-  const code = element("code", { tabindex: "0", role: "group", "aria-label": name }, text);
-  const button = element("button", { class: "quiet", type: "button", "aria-label": `Copy: ${name}` }, "Copy");
-  button.addEventListener("click", async () => {
-    button.textContent = (await copy(code)) ? "Copied" : "Press Ctrl + C";
-    setTimeout(() => (button.textContent = "Copy"), SHOWN_MILLISECONDS);
-  });
-  return element("div", { class: "copy-line" }, code, button);
+/** Create a button that copies what `getText` returns, and says so for a moment. name: of the text, for a reader. */
+export function copyButton(getText, name = "") {
+  const button = element("button", { class: "quiet copy", type: "button" }, "Copy");
+  if (name) button.setAttribute("aria-label", `Copy: ${name}`);
+  makeCopyButton(button, getText);
+  return button;
 }
 
-/** Copy the text of an element, or else select it; return whether it is in the clipboard. */
-async function copy(node) {
+/** Create a line of code with a button that copies it. */
+export function copyLine(text, name) {
+  const code = element("code", { tabindex: "0", role: "group", "aria-label": name }, text);
+  return element("div", { class: "copy-line" }, code, copyButton(() => text, name));
+}
+
+/** Let `button` copy what `getText` returns, and say so for a moment. */
+export function makeCopyButton(button, getText) {
+  const { textContent: words } = button;
+  let timer = null;
+  button.setAttribute("aria-live", "polite");
+  button.addEventListener("click", async () => {
+    button.textContent = (await copy(getText())) ? "Copied" : "Not copied";
+    clearTimeout(timer);
+    timer = setTimeout(() => (button.textContent = words), SAID_MILLISECONDS);
+  });
+}
+
+/** Copy a text; return whether it was copied. */
+async function copy(text) {
   try {
-    // Absent on pages that come without https from another machine.
-    await navigator.clipboard.writeText(node.textContent);
+    await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    getSelection().selectAllChildren(node);
-    return document.execCommand("copy");
+    // Without https browsers have no clipboard, or refuse it.
+    return copySelected(text);
   }
+}
+
+function copySelected(text) {
+  const { activeElement } = document;
+  const field = element("textarea", { class: "skip", "aria-hidden": "true" });
+  field.value = text;
+  // A dialog makes all else inert.
+  (activeElement?.closest("dialog") ?? document.body).append(field);
+  field.select();
+  const isCopied = document.execCommand("copy");
+  field.remove();
+  activeElement?.focus();
+  return isCopied;
 }

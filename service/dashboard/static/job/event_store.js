@@ -1,44 +1,66 @@
-// The events of a job, read once and then added to.
+// Events of a job: the newest ones first, or those of a few names alone, and then whatever happens.
 import { get } from "../common/api.js";
 
 const PAGE_SIZE = 200;
 
 export class EventStore {
-  /** path: API path of the job. */
-  constructor(path) {
+  /** path: API path of the job. names: names of the events that are needed, at most some dozens; null: all events, of
+   * which `readOlder` reads more. */
+  constructor(path, names = null) {
     this.path = path;
-    this.cursor = null;
+    this.names = names;
     /** Id of the newest event. */
     this.newest = null;
+    /** Cursor of the next older page; null if there is none. */
+    this.older = null;
     this.events = new Map();
   }
 
-  /** Add an event, newer than all others. */
+  /** Add an event, unless it has none of the names. */
   add(event) {
-    this.events.set(event.id, event);
-    this.newest = event.id;
+    if (this.newest === null || Number(event.id) > Number(this.newest)) this.newest = event.id;
+    if (this.names === null || this.names.includes(event.name)) this.events.set(event.id, event);
   }
 
-  /** Read what is not there yet. */
+  /** Read what is not there yet: at first the newest page, and later what has come since. */
   async read() {
-    for (;;) {
-      const query = new URLSearchParams({ limit: PAGE_SIZE });
-      if (this.cursor) query.set("cursor", this.cursor);
-      const page = await get(`${this.path}/events?${query}`);
+    if (this.newest === null) {
+      const newest = await this.#get({ order: "desc", limit: this.names ? 1 : PAGE_SIZE }, null);
+      newest.items.forEach((event) => this.add(event));
+      this.older = newest.next_cursor;
+      if (this.names) (await this.#get({ order: "desc" })).items.forEach((event) => this.add(event));
+      return;
+    }
+    for (let cursor = this.newest; cursor; ) {
+      const page = await this.#get({ cursor });
       page.items.forEach((event) => this.add(event));
-      // The last page has no cursor yet: it is read again until it is full.
-      if (!page.next_cursor) break;
-      this.cursor = page.next_cursor;
+      cursor = page.next_cursor;
     }
   }
 
-  /** Return the last event with this name that arrived. */
+  /** Read the next older page of all events. */
+  async readOlder() {
+    const page = await this.#get({ order: "desc", cursor: this.older });
+    page.items.forEach((event) => this.add(event));
+    this.older = page.next_cursor;
+  }
+
+  #get(parameters, names = this.names) {
+    const query = new URLSearchParams({ limit: PAGE_SIZE, ...parameters });
+    names?.forEach((name) => query.append("name", name));
+    return get(`${this.path}/events?${query}`);
+  }
+
+  /** Return the newest event with this name. */
   findLast(name) {
-    return [...this.events.values()].findLast((event) => event.name === name);
+    const found = [...this.events.values()].filter((event) => event.name === name);
+    return found.reduce((last, event) => (last && Number(last.id) > Number(event.id) ? last : event), undefined);
   }
 
   /** List the events by their time: reports of ranks arrive later than events of the service itself. */
   list() {
-    return [...this.events.values()].sort((one, other) => Date.parse(one.time) - Date.parse(other.time));
+    return [...this.events.values()].sort(
+      (one, other) => Date.parse(one.time) - Date.parse(other.time) || Number(one.id) - Number(other.id),
+    );
   }
 }

@@ -9,7 +9,7 @@ import { NOISE_NAMES, NoiseCharts } from "./noise.js";
 
 const training = new Curves(path, "training", NOISE_NAMES);
 const charts = new NoiseCharts({ scale: byId("noise-scale"), ratios: byId("gsnr"), shares: byId("shares") });
-const events = new EventStore(path);
+const events = new EventStore(path, [BATCH_ADVICE]);
 
 async function update(job, changed) {
   if (changed.has(ALL) || changed.has("curves")) {
