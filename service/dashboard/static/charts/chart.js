@@ -22,9 +22,8 @@ export const join = (curves) => (curves.length === 1 ? curves[0] : uPlot.join(cu
 /**
  * Chart of curves.
  *
- * lines: [{label, colour, dash, hasBand, isFaint}], colours as names of CSS variables. A faint line is the background of
- * another one and not in the legend. The data of the largest and smallest values around a line with a band follow the
- * data of all lines.
+ * lines: [{label, colour, dash, hasBand, isFaint, isUnlisted}], colours as names of CSS variables. A line that is unlisted
+ * is not in the legend. The data of the largest and smallest values around a line with a band follow the data of all lines.
  * isLogarithmic: values that are not above 0 are left out. format: function that formats values in the legend.
  * x: what stands along the chart, one of `X`. syncKey: charts with the same one share their cursor.
  * onZoom: called with the chosen [start, end] along the chart, or with null to see all of it; without it nothing zooms.
@@ -34,13 +33,18 @@ export class Chart {
     Object.assign(this, { target, lines, isLogarithmic, format, x, syncKey, onZoom, range: null, data: null });
     const redraw = () => this.data && this.#draw();
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-    new ResizeObserver(() => this.plot?.setSize(this.#size)).observe(target);
+    new ResizeObserver(() => this.resize()).observe(target);
     target.tabIndex = 0;
     target.setAttribute("role", "application");
     target.setAttribute("aria-roledescription", "chart");
     if (!target.hasAttribute("aria-label")) target.setAttribute("aria-label", lines.map(({ label }) => label).join(", "));
     target.addEventListener("keydown", (event) => this.#press(event));
     target.addEventListener("blur", () => this.plot?.setCursor({ left: -FAR, top: -FAR }, true, true));
+  }
+
+  /** Fill the width of the target, and the height that a figure of the class `enlarged` has. */
+  resize() {
+    this.plot?.setSize(this.#size);
   }
 
   /** Change lines, isLogarithmic, x, or the range [start, end] that is shown, null for all; `show` draws it. */
@@ -71,7 +75,8 @@ export class Chart {
     return { width: this.target.clientWidth, height };
   }
 
-  #getRange() {
+  /** The range [start, end] that is seen. */
+  get shownRange() {
     return this.range ?? [0, Math.max(this.numSteps ?? 0, ...this.data[0].slice(-1), 1)];
   }
 
@@ -82,7 +87,7 @@ export class Chart {
     const options = {
       ...this.#size,
       scales: {
-        x: { time: false, range: () => this.#getRange() },
+        x: { time: false, range: () => this.shownRange },
         y: this.isLogarithmic ? { distr: LOGARITHMIC, range: getLogRange } : { range: getValueRange },
       },
       axes: this.#makeAxes(),
@@ -152,7 +157,7 @@ export class Chart {
   /** Move the cursor by so many points of those that are seen. */
   #moveCursor(distance) {
     const [xs] = this.plot.data;
-    const [start, end] = this.#getRange();
+    const [start, end] = this.shownRange;
     const first = xs.findIndex((x) => x >= start);
     const last = xs.findLastIndex((x) => x <= end);
     if (first < 0 || last < first) return;
@@ -164,7 +169,7 @@ export class Chart {
   /** Show so many times as much, around the cursor. */
   #zoomBy(factor) {
     const all = [0, Math.max(this.numSteps ?? 0, 1)];
-    const [start, end] = this.#getRange();
+    const [start, end] = this.shownRange;
     const middle = this.plot.data[0][this.plot.cursor.idx] ?? (start + end) / 2;
     const width = (end - start) * factor;
     const left = Math.max(all[0], middle - width * ((middle - start) / (end - start)));
@@ -174,7 +179,7 @@ export class Chart {
 
   /** Fill the legend with the last values that are seen, where no cursor chooses others. */
   #showLast() {
-    const end = this.#getRange()[1];
+    const end = this.shownRange[1];
     const last = this.plot.data[0].findLastIndex((x) => x <= end);
     if (last < 0) return;
     this.plot.setLegend({ idxs: this.plot.data.map((values) => values.findLastIndex((value, index) => index <= last && isKnown(value))) });
@@ -209,7 +214,7 @@ export class Chart {
       stroke: colour,
       width: line.dash || line.isFaint ? 1.5 : 2,
       dash: line.dash,
-      class: line.isFaint ? "unlisted" : undefined,
+      class: line.isUnlisted ? "unlisted" : undefined,
       points: {
         show: (plot) => plot.data[0].length < (line.dash ? 2 : MAX_MARKED_POINTS),
         size: 5,
