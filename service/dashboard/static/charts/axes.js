@@ -40,5 +40,12 @@ export function getLogRange(plot, min, max) {
   return uPlot.rangeLog(min, max, LOG_BASE, max / min >= LOG_BASE);
 }
 
+/** Format the ticks of a value axis with as many decimals as their distance needs. */
+export function formatValues(plot, values, index, space, increment) {
+  if (Math.max(...values.map(Math.abs)) >= LARGE_INCREMENT) return values.map(rate);
+  const decimals = Math.min(9, Math.max(0, -Math.floor(Math.log10(increment) + 1e-9)));
+  return values.map((value) => (increment < 1e-4 && value ? value.toExponential(1) : value.toLocaleString("en", { maximumFractionDigits: decimals })));
+}
+
 const formatPower = (value) => (value < 0.001 ? value.toExponential() : rate(value));
 export const formatLogTicks = (plot, values) => values.map((value) => (value === null ? "" : formatPower(value)));

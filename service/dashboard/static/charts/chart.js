@@ -1,6 +1,6 @@
 // Curves over the step, over samples or over time, drawn by uPlot in the colours of the page.
 import { figure, isKnown } from "../common/format.js";
-import { X, formatLogTicks, formatTicks, getLogRange, getValueRange } from "./axes.js";
+import { X, formatLogTicks, formatTicks, formatValues, getLogRange, getValueRange } from "./axes.js";
 
 const HEIGHT = 230;
 const ENLARGED_HEIGHT = 460;
@@ -121,7 +121,7 @@ export class Chart {
     const format = (plot, values, index, space, increment) => formatTicks(this.x, values, increment);
     return [
       { ...axis, size: 30, space: TICK_PIXELS, incrs: this.x.increments, values: format },
-      { ...axis, size: 52, values: this.isLogarithmic ? formatLogTicks : undefined },
+      { ...axis, size: 52, values: this.isLogarithmic ? formatLogTicks : formatValues },
     ];
   }
 
@@ -228,7 +228,7 @@ export class Chart {
   #describe(line, value, index) {
     const text = this.format(value);
     if (!line.hasBand || !isKnown(index)) return text;
-    const edge = 1 + this.lines.length + 2 * this.lines.filter(({ hasBand }) => hasBand).indexOf(line);
+    const edge = 1 + this.lines.length + 2 * this.lines.filter(({ hasBand }) => hasBand).findIndex(({ label }) => label === line.label);
     const [most, least] = [this.plot?.data[edge][index], this.plot?.data[edge + 1][index]];
     return isKnown(most) ? `${text} (${this.format(least)} to ${this.format(most)})` : text;
   }

@@ -47,7 +47,7 @@ export const CHARTS = [
   {
     name: "normalized-entropy",
     title: "Normalized entropy",
-    note: "log-loss as a multiple of the constant predictor's; lower is better",
+    note: "log-loss by a constant predictor's; lower is better",
     kind: "evaluation",
     best: "lowest",
     lines: [{ name: "normalized_entropy", label: "normalized entropy", colour: "--good" }],
