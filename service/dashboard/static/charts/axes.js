@@ -2,6 +2,7 @@
 import { duration, integer, rate } from "../common/format.js";
 
 const LOG_BASE = 10;
+const MAX_DECIMALS = 9;
 /** Distance of ticks from which on their values are shortened. */
 const LARGE_INCREMENT = 10_000;
 const decades = [...Array(13).keys()].flatMap((power) => [1, 2, 5].map((digit) => digit * 10 ** power));
@@ -43,7 +44,9 @@ export function getLogRange(plot, min, max) {
 /** Format the ticks of a value axis with as many decimals as their distance needs. */
 export function formatValues(plot, values, index, space, increment) {
   if (Math.max(...values.map(Math.abs)) >= LARGE_INCREMENT) return values.map(rate);
-  const decimals = Math.min(9, Math.max(0, -Math.floor(Math.log10(increment) + 1e-9)));
+  let decimals = 0;
+  // An increment may be 0.025.
+  while (decimals < MAX_DECIMALS && Math.abs(increment * 10 ** decimals - Math.round(increment * 10 ** decimals)) > 1e-6) decimals += 1;
   return values.map((value) => (increment < 1e-4 && value ? value.toExponential(1) : value.toLocaleString("en", { maximumFractionDigits: decimals })));
 }
 

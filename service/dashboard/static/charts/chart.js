@@ -121,7 +121,7 @@ export class Chart {
     const format = (plot, values, index, space, increment) => formatTicks(this.x, values, increment);
     return [
       { ...axis, size: 30, space: TICK_PIXELS, incrs: this.x.increments, values: format },
-      { ...axis, size: 52, values: this.isLogarithmic ? formatLogTicks : formatValues },
+      { ...axis, size: 58, values: this.isLogarithmic ? formatLogTicks : formatValues },
     ];
   }
 

@@ -46,6 +46,7 @@ export function drawAttempts(chart, attempts, weight) {
     const values = curves.get(own.name);
     const drawn = own.isSmoothed ? smooth(values, weight) : values;
     if (!values.some(isKnown)) continue;
+    const isValid = steps.some((step) => step <= lastStep);
     const add = (isWithin, line) => {
       const chosen = steps.map((step, index) => index).filter((index) => isShown[index] && isWithin(steps[index], index));
       if (!chosen.length) return;
@@ -54,7 +55,7 @@ export function drawAttempts(chart, attempts, weight) {
     };
     add((step) => step <= lastStep, {});
     // Begins with the last valid point, so that the line is whole.
-    add((step, index) => (steps[index + 1] ?? step) > lastStep, { label: `attempt ${number}, void`, isFaint: true, isUnlisted: true });
+    add((step, index) => (steps[index + 1] ?? step) > lastStep, { label: `attempt ${number}, void`, isFaint: true, isUnlisted: isValid });
   }
   if (!parts.length) return null;
   const data = join(parts);

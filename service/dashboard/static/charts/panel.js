@@ -31,7 +31,8 @@ export function toggleWidth(figure, button) {
   button.textContent = isEnlarged ? "Make it smaller" : "Enlarge";
 }
 
-const getPageColours = () => ({
+/** The colours and the font of the page, for pictures. */
+export const getPageColours = () => ({
   text: getColour("--text"),
   background: getColour("--card"),
   font: getComputedStyle(document.body).fontFamily,
