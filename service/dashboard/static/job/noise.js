@@ -17,7 +17,7 @@ const INTERVAL_FRACTION = 0.1;
 const SCALE = {
   name: "noise-scale",
   title: "Noise scale",
-  note: "against the batch; shaded at the end: 95 % interval",
+  note: "against the batch; at the end of the run with its 95 % interval",
   unit: "samples",
   format: samples,
   lines: [
