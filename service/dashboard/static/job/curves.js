@@ -66,7 +66,6 @@ function show() {
   controls.showAttempts(data.starts.length);
   byId("controls").hidden = !data.hasValues;
   byId("empty").hidden = data.hasValues;
-  byId("empty-reason").textContent = hasEnded(job) ? "It has ended without a step: its overview says why." : "They begin with its first step.";
 }
 
 /** Draw at once what is there, then read what a change of the controls needs. */
@@ -95,6 +94,7 @@ async function change(name) {
 
 async function update(now, changed) {
   job = now;
+  byId("empty-reason").textContent = hasEnded(job) ? "It has ended without a step: its overview says why." : "They begin with its first step.";
   if (!changed.has(ALL) && !changed.has("curves")) return;
   if (!panels.length) makePanels();
   await data.update(controls, findOrigin());

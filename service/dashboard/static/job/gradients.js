@@ -27,13 +27,13 @@ function findInterval(advice) {
 }
 
 async function update(job, changed) {
+  explainNothing(job);
   if (!changed.has(ALL) && !changed.has("curves") && !changed.has("event")) return;
   if (changed.has(ALL) || changed.has("curves")) await training.update();
   charts ??= new NoiseCharts(byId("charts"), job.id);
   const advice = events.findLast(BATCH_ADVICE);
   const isMeasured = charts.show(training, job, findInterval(advice));
   byId("empty").hidden = isMeasured;
-  explainNothing(job);
   const noiseScale = training.get("noise_scale").findLast(isKnown);
   const sentence = writeAdvice(advice, noiseScale, findBatch(job));
   byId("sentence").textContent = sentence;
