@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import Page, expect
 
-from service.client import Job
+from service.client import JobDetails
 from service.dashboard.static_files import STATIC_PATH
 from service.database import Database
 from tests.service.dashboard.conftest import Site
@@ -37,7 +37,7 @@ LOSSES = [0.4512 + 0.001 * (step % 97) for step in range(1, NUM_STEPS + 1)]
 """Losses that `add_steps` writes."""
 
 
-def open_tab(page: Page, site: Site, tab: str, behaviour: str, state: str, **changes: Any) -> Job:
+def open_tab(page: Page, site: Site, tab: str, behaviour: str, state: str, **changes: Any) -> JobDetails:
     """Submit a job, open a tab of its page, and wait until it says that the job is in `state`."""
     job = site.client.submit({**DOCUMENT, "labels": {"behaviour": behaviour}, **changes})
     page.goto(f"{site.url}/jobs/{job.id}/{tab}")
@@ -45,7 +45,7 @@ def open_tab(page: Page, site: Site, tab: str, behaviour: str, state: str, **cha
     return site.client.job(job.id)
 
 
-def find_database(job: Job) -> Path:
+def find_database(job: JobDetails) -> Path:
     assert job.run_directory
     return Path(job.run_directory).parents[1] / "service.sqlite3"
 

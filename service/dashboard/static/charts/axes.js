@@ -47,7 +47,8 @@ export function formatValues(plot, values, index, space, increment) {
   let decimals = 0;
   // An increment may be 0.025.
   while (decimals < MAX_DECIMALS && Math.abs(increment * 10 ** decimals - Math.round(increment * 10 ** decimals)) > 1e-6) decimals += 1;
-  return values.map((value) => (increment < 1e-4 && value ? value.toExponential(1) : value.toLocaleString("en", { maximumFractionDigits: decimals })));
+  const format = new Intl.NumberFormat("en", { maximumFractionDigits: decimals });
+  return values.map((value) => (increment < 1e-4 && value ? value.toExponential(1) : format.format(value)));
 }
 
 const formatPower = (value) => (value < 0.001 ? value.toExponential() : rate(value));

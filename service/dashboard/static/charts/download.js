@@ -29,8 +29,9 @@ export function makeChartCsv(chart, { title, unit }) {
   const names = [...chart.lines, ...banded.flatMap(({ label }) => [{ label: `largest ${label}` }, { label: `smallest ${label}` }])]
     .map(({ label }) => (label.toLowerCase() === title.toLowerCase() ? `${title}${inUnit}` : `${title}: ${label}${inUnit}`));
   const [start, end] = chart.shownRange;
-  const shown = chart.data[0].map((position, index) => index).filter((index) => chart.data[0][index] >= start && chart.data[0][index] <= end);
-  return makeCsv([chart.x.title, ...names], chart.data.map((column) => shown.map((index) => column[index])));
+  const [positions] = chart.data;
+  const isShown = (none, index) => positions[index] >= start && positions[index] <= end;
+  return makeCsv([chart.x.title, ...names], chart.data.map((column) => column.filter(isShown)));
 }
 
 /** Draw a picture of a canvas below a title, with the entries of its legend: [{label, colour}], colours as CSS has them. */

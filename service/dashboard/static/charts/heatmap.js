@@ -15,7 +15,8 @@ export class HeatMap {
   constructor(target, describe) {
     this.describe = describe;
     this.names = element("div", { class: "names", "aria-hidden": "true" });
-    this.canvas = element("canvas", { tabindex: "0", role: "application", "aria-roledescription": "heat map", "aria-label": "Heat map by layer and step: arrow keys choose a layer and a step" });
+    const label = "Heat map by layer and step: arrow keys choose a layer and a step";
+    this.canvas = element("canvas", { tabindex: "0", role: "application", "aria-roledescription": "heat map", "aria-label": label });
     this.mark = element("div", { class: "cell", hidden: "" });
     this.tip = element("div", { class: "tip", hidden: "" });
     this.spoken = element("p", { class: "unseen", role: "status" });
@@ -115,7 +116,14 @@ export class HeatMap {
   #press(event) {
     const [rows, points] = [this.rows.length - 1, this.steps.length - 1];
     const far = event.shiftKey ? FAR : 1;
-    const moves = { ArrowLeft: [0, -far], ArrowRight: [0, far], ArrowUp: [-far, 0], ArrowDown: [far, 0], Home: [0, -points], End: [0, points] };
+    const moves = {
+      ArrowLeft: [0, -far],
+      ArrowRight: [0, far],
+      ArrowUp: [-far, 0],
+      ArrowDown: [far, 0],
+      Home: [0, -points],
+      End: [0, points],
+    };
     if (event.key === "Escape") this.#choose(null);
     if (!(event.key in moves) || points < 0) return;
     event.preventDefault();

@@ -24,6 +24,8 @@ function drawMap(map, title) {
   Object.assign(context, { font, fillStyle: colours.text, textBaseline: "middle" });
   map.rows.forEach(({ name }, row) => context.fillText(name, 0, (row + 0.5) * map.rowHeight * devicePixelRatio));
   context.drawImage(map.canvas, room, 0);
-  const entries = map.scale.listTicks().map((tick) => ({ label: tick.toExponential(0), colour: `rgb(${findColour(map.scale.find(tick)).join(" ")})` }));
+  const entries = map.scale.listTicks().map((tick) => {
+    return { label: tick.toExponential(0), colour: `rgb(${findColour(map.scale.find(tick)).join(" ")})` };
+  });
   return drawPicture(names, title, entries, colours);
 }

@@ -5,11 +5,12 @@ import { drawPicture, makeChartCsv, save, savePicture } from "./download.js";
 
 /** Make a menu of buttons: [[name, what it does], …]. It closes after a choice, by Escape, and where the focus leaves it. */
 export function makeMenu(name, choices) {
-  const menu = element("details", { class: "menu" }, element("summary", { "aria-label": `Menu of ${name}`, title: "Save or enlarge" }, "⋯"));
+  const opener = element("summary", { "aria-label": `Menu of ${name}`, title: "Save or enlarge" }, "⋯");
+  const menu = element("details", { class: "menu" }, opener);
   const list = element("div", { class: "choices" });
   const close = () => {
     menu.open = false;
-    menu.querySelector("summary").focus();
+    opener.focus();
   };
   for (const [label, act] of choices) {
     const button = element("button", { type: "button" }, label);
@@ -45,7 +46,8 @@ export class ChartPanel {
     const { name, title, note } = definition;
     this.definition = definition;
     this.options = { format: definition.format, ...options };
-    this.target = element("div", { class: "chart", id: `${name}-chart`, "aria-label": `${title}: ${note}`, "aria-describedby": `${name}-summary` });
+    const words = { "aria-label": `${title}: ${note}`, "aria-describedby": `${name}-summary` };
+    this.target = element("div", { class: "chart", id: `${name}-chart`, ...words });
     this.summary = element("p", { class: "unseen", id: `${name}-summary` });
     const menu = makeMenu(title, [
       ["Save as CSV", () => save(`${fileName}.csv`, new Blob([makeChartCsv(this.chart, definition)], { type: "text/csv" }))],

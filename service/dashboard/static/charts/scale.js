@@ -1,4 +1,5 @@
-// A scale of colours that grows in lightness, so that it can be read without telling hues apart: viridis.
+// A scale of colours that grows in lightness, so that it can be read without telling hues apart: viridis of matplotlib
+// (by Stéfan van der Walt and Nathaniel Smith, CC0).
 
 const STOPS = ["440154", "482878", "3e4989", "31688e", "26828e", "1f9e89", "35b779", "6ece58", "b5de2b", "fde725"];
 const stops = STOPS.map((stop) => [0, 2, 4].map((start) => Number.parseInt(stop.slice(start, start + 2), 16)));

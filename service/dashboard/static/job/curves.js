@@ -20,7 +20,7 @@ let job = null;
 let shownX = controls.x;
 let panels = [];
 
-/** Return the time at which the job began, in seconds since 1970: that of the first attempt. */
+/** Return the time at which the job began, in seconds since 1970. */
 const findOrigin = () => Date.parse(job.started_at ?? job.created_at) / 1000;
 
 function makePanels() {
@@ -94,7 +94,8 @@ async function change(name) {
 
 async function update(now, changed) {
   job = now;
-  byId("empty-reason").textContent = hasEnded(job) ? "It has ended without a step: its overview says why." : "They begin with its first step.";
+  const reason = hasEnded(job) ? "It has ended without a step: its overview says why." : "They begin with its first step.";
+  byId("empty-reason").textContent = reason;
   if (!changed.has(ALL) && !changed.has("curves")) return;
   if (!panels.length) makePanels();
   await data.update(controls, findOrigin());
