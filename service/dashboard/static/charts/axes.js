@@ -38,6 +38,7 @@ export function getValueRange(plot, min, max) {
 /** Range of a logarithmic value axis: whole powers of ten where the values differ as much, else what holds them. */
 export function getLogRange(plot, min, max) {
   if (min === null || min <= 0) return [1, LOG_BASE];
+  if (min === max) return [min / 2, 2 * max];
   return uPlot.rangeLog(min, max, LOG_BASE, max / min >= LOG_BASE);
 }
 

@@ -79,11 +79,9 @@ export class CurveData {
     await this.valid.update();
     const numbers = areEach ? this.starts.slice(-MAX_ATTEMPTS).map(({ attempt }) => attempt) : [];
     this.attempts = numbers.map((number) => this.attempts.find(({ attempt }) => attempt === number) ?? new Source(this.path, number));
-    for (const source of this.attempts) {
-      await source.update();
-      // Nothing comes after the start of a later attempt.
-      source.isComplete = source.attempt < numbers.at(-1);
-    }
+    await Promise.all(this.attempts.map((source) => source.update()));
+    // Nothing comes after the start of a later attempt.
+    this.attempts.forEach((source) => (source.isComplete = source.attempt < numbers.at(-1)));
     await this.readPart({ areEach, zoom, x }, origin);
   }
 
