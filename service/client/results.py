@@ -61,15 +61,18 @@ class ResultOperations(BaseOperations):
         *,
         resolution: int | None = None,
         since: int | None = None,
+        until: int | None = None,
         attempt: int | None = None,
     ) -> Curves:
         """Return curves of a job, each with the minimum, maximum, mean and last value of its points.
 
         names: numbers of steps and evaluations, such as `samples_per_second`, or `gsnr` for all layers. resolution:
         largest number of points of an attempt; 500 if omitted. since: step after which points must end, to append to
-        an earlier answer. attempt: everything of one attempt, also what a later one has repeated.
+        an earlier answer. until: step up to which points begin, so that the steps between have as many points as the
+        resolution allows. attempt: everything of one attempt, also what a later one has repeated.
         """
-        query = {"names": ",".join(names), "resolution": resolution, "since": since, "attempt": attempt}
+        steps = {"since": since, "until": until}
+        query = {"names": ",".join(names), "resolution": resolution, **steps, "attempt": attempt}
         return await self._transport.get(Curves, f"/v1/jobs/{job_id}/curves", query)
 
     async def logs(

@@ -122,8 +122,13 @@ def signin_page(request: Request) -> Response:
 
 
 def _job_page(request: Request, job_id: str, tab: str) -> Response:
-    words = {"part_words": PART_DESCRIPTIONS, "yardstick_titles": YARDSTICKS, "banners": BANNERS, "advice": ADVICE}
-    words["warnings"] = sorted(WARNINGS)
+    words = {
+        "part_words": PART_DESCRIPTIONS,
+        "yardstick_titles": YARDSTICKS,
+        "banners": BANNERS,
+        "advice": ADVICE,
+        "warnings": sorted(WARNINGS),
+    }
     return _page(request, f"job/{tab}.html", job_id=job_id, tab=tab, tabs=TABS, **words)
 
 

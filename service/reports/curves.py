@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from pydantic_core import to_json
@@ -12,23 +12,26 @@ from dlrm.config import FieldError
 from service.access.principal import Principal
 from service.access.visibility import get_visible_job
 from service.database import Database
+from service.http.paging import MAX_SERIAL
 from service.http.problems import invalid_request
 from service.parts import depend_on
 from service.reports.attempt_ranges import AttemptRange, MetricKind
 from service.reports.pages import MAX_PAGE_BYTES
 from service.reports.repository import ReportRepository
 from service.reports.rollups import GSNR, Columns, PointRange, RollupRepository, compute_point_steps
-from service.store.metric_tables import BUCKET_FACTOR, EVALUATION_NUMBERS, STEP_COUNTS, STEP_NUMBERS
+from service.store.metric_tables import BUCKET_FACTOR, EVALUATION_NUMBERS, STEP_COUNTS, STEP_NUMBERS, TIME
 
 DIGITS = 7
 """Significant digits of the numbers of a curve."""
-TRAINING_NAMES = (*STEP_NUMBERS, *STEP_COUNTS, GSNR)
-EVALUATION_NAMES = (*EVALUATION_NUMBERS, "num_rows")
+TIME_DECIMALS = 3
+"""Decimals of the seconds of a time."""
+TRAINING_NAMES = (*STEP_NUMBERS, *STEP_COUNTS, GSNR, TIME)
+EVALUATION_NAMES = (*EVALUATION_NUMBERS, "num_rows", TIME)
 
 
 @dataclass(frozen=True)
 class CurveQuery:
-    """Query for the curves of these names after step `since`, with about `resolution` points at most."""
+    """Query for the curves of these names from step `since` to `until`, with about `resolution` points at most."""
 
     training: Sequence[str]
     evaluation: Sequence[str]
@@ -38,6 +41,8 @@ class CurveQuery:
     since: int
     attempt: int | None
     """Number of one attempt, with its void reports; None for the valid reports of all attempts."""
+    until: int | None = None
+    """Step up to which points begin. The resolution is then for the steps after `since` alone; None for all steps."""
 
 
 @dataclass
@@ -55,12 +60,18 @@ def parse_names(names: str) -> tuple[list[str], list[str], frozenset[str] | None
     layers = [name.removeprefix(f"{GSNR}.") for name in chosen if name.startswith(f"{GSNR}.")]
     known = [name for name in chosen if not name.startswith(f"{GSNR}.")]
     if unknown := [name for name in known if name not in TRAINING_NAMES and name not in EVALUATION_NAMES]:
-        valid = ", ".join((*TRAINING_NAMES, f"{GSNR}.LAYER", *EVALUATION_NAMES))
+        valid = ", ".join(dict.fromkeys((*TRAINING_NAMES, f"{GSNR}.LAYER", *EVALUATION_NAMES)))
         raise invalid_request([FieldError("names", f"there is no curve {unknown[0]!r}", valid)])
     training = [name for name in known if name in TRAINING_NAMES]
+    evaluation = [name for name in known if name in EVALUATION_NAMES]
+    # The time belongs to the kinds of the other names, or else to both.
+    if training == [TIME] and not layers and evaluation != [TIME]:
+        training = []
+    elif evaluation == [TIME] and (layers or training != [TIME]):
+        evaluation = []
     if layers and GSNR not in training:
-        return [*training, GSNR], [name for name in known if name in EVALUATION_NAMES], frozenset(layers)
-    return training, [name for name in known if name in EVALUATION_NAMES], None
+        return [*training, GSNR], evaluation, frozenset(layers)
+    return training, evaluation, None
 
 
 class CurveService:
@@ -93,10 +104,10 @@ def _read_training(session: Session, job_id: str, query: CurveQuery) -> _Curves:
     if GSNR in query.training:
         resolution = max(1, min(resolution, MAX_PAGE_BYTES // max(1, reports.measure_gsnr(job_id))))
     min_level = 1 if reports.are_steps_removed(job_id) else 0
-    point_steps = max(compute_point_steps(num_steps, resolution), BUCKET_FACTOR**min_level)
+    point_steps = max(compute_point_steps(_count_steps(query, num_steps), resolution), BUCKET_FACTOR**min_level)
     parts = [
         rollups.read_steps(job_id, query.training, chosen, min_level)
-        for chosen in _list_points(ranges, point_steps, query.since)
+        for chosen in _list_points(ranges, point_steps, query)
     ]
     return _make_curves(query, "step", point_steps, parts)
 
@@ -104,25 +115,34 @@ def _read_training(session: Session, job_id: str, query: CurveQuery) -> _Curves:
 def _read_evaluation(session: Session, job_id: str, query: CurveQuery) -> _Curves:
     reports, rollups = ReportRepository(session), RollupRepository(session)
     ranges = reports.list_ranges(job_id, "evaluation", query.attempt)
-    num_evaluations, last_step = reports.count_evaluations(job_id)
-    point_steps = compute_point_steps(last_step, query.resolution) if num_evaluations > query.resolution else 1
+    first, last = (0, MAX_SERIAL) if query.until is None else (query.since, query.until)
+    num_evaluations, last_step = reports.count_evaluations(job_id, first, last)
+    is_long = num_evaluations > query.resolution
+    point_steps = compute_point_steps(_count_steps(query, last_step), query.resolution) if is_long else 1
     parts = [
         rollups.read_evaluations(job_id, query.evaluation, chosen)
-        for chosen in _list_points(ranges, point_steps, query.since)
+        for chosen in _list_points(ranges, point_steps, query)
     ]
     return _make_curves(query, "evaluation", point_steps, parts)
 
 
-def _list_points(ranges: Sequence[AttemptRange], point_steps: int, since: int) -> list[PointRange]:
-    """List what is to be read for points that end after `since`: the point that holds it comes again, complete."""
-    after = since // point_steps * point_steps
-    return [PointRange(own, point_steps, after) for own in ranges if own.last_step > since]
+def _count_steps(query: CurveQuery, last_step: int) -> int:
+    """Return the number of steps of a query's range, or of the whole curve if the range has no end."""
+    return last_step if query.until is None else max(1, min(query.until, last_step) - query.since)
+
+
+def _list_points(ranges: Sequence[AttemptRange], point_steps: int, query: CurveQuery) -> list[PointRange]:
+    """List what is to be read for points that end after `since` and begin before `until`, complete at both ends."""
+    after = query.since // point_steps * point_steps
+    end = MAX_SERIAL if query.until is None else -(-query.until // point_steps) * point_steps
+    chosen = [replace(own, last_step=min(own.last_step, end)) for own in ranges if own.last_step > query.since]
+    return [PointRange(own, point_steps, after) for own in chosen]
 
 
 def _make_curves(query: CurveQuery, kind: MetricKind, point_steps: int, parts: Iterable[Columns]) -> _Curves:
     made = _Curves(point_steps)
     names = query.training if kind == "step" else query.evaluation
-    statistics = ("last",) if point_steps == 1 else ("mean", "min", "max", "last")
+    rolled = () if point_steps == 1 else (*STEP_NUMBERS, *EVALUATION_NUMBERS)
     joined: dict[str, list[Any]] = {}
     for part in parts:
         first = next((number for number, step in enumerate(part["last_step"]) if step > query.since), None)
@@ -133,7 +153,11 @@ def _make_curves(query: CurveQuery, kind: MetricKind, point_steps: int, parts: I
         if name == GSNR:
             made.curves |= _split_layers(joined.get(f"{GSNR}_last", []), query.layers)
             continue
-        made.curves[name] = {key: [_round(value) for value in joined.get(f"{name}_{key}", [])] for key in statistics}
+        statistics = ("mean", "min", "max", "last") if name in rolled else ("last",)
+        round_value = _round_time if name == TIME else _round
+        made.curves[name] = {
+            key: [round_value(value) for value in joined.get(f"{name}_{key}", [])] for key in statistics
+        }
     return made
 
 
@@ -149,3 +173,7 @@ def _round(value: float | None) -> float | None:
     if value is None:
         return None
     return int(value) if value == int(value) else float(f"{value:.{DIGITS}g}")
+
+
+def _round_time(value: float | None) -> float | None:
+    return None if value is None else round(value, TIME_DECIMALS)

@@ -68,8 +68,12 @@ def get_curves(
     names: Annotated[str, Query(max_length=4096, description="names of curves, separated by commas")] = "loss,auc",
     resolution: Annotated[int, Query(ge=1, le=2000, description="largest number of points of an attempt")] = 500,
     since: Annotated[int, Query(ge=0, le=MAX_SERIAL, description="step after which points must end")] = 0,
+    until: Annotated[
+        int | None,
+        Query(ge=1, le=MAX_SERIAL, description="step up to which points begin; `resolution` is then for this part"),
+    ] = None,
     attempt: AttemptNumber = None,
 ) -> Response:
     """Return curves of a job: chosen numbers over the steps, with the extremes of each point."""
-    query = CurveQuery(*parse_names(names), resolution, since, attempt)
+    query = CurveQuery(*parse_names(names), resolution, since, attempt, until)
     return Response(curves.read(job_id, principal, query), media_type="application/json")

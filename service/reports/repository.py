@@ -151,9 +151,13 @@ class ReportRepository:
                 return
             first_step = rows[-1].step + 1
 
-    def count_evaluations(self, job_id: str) -> tuple[int, int]:
-        """Return the number of evaluations of all attempts of a job, and the last step of one."""
-        query = select(func.count(), func.coalesce(func.max(EVALUATIONS.c.step), 0))
+    def count_evaluations(self, job_id: str, after: int, until: int) -> tuple[int, int]:
+        """Return the number of evaluations of all attempts of a job in steps (after, until], and the last step of all.
+
+        An evaluation before the first step counts too if `after` is 0.
+        """
+        is_within = EVALUATIONS.c.step.between(after + 1 if after else 0, until)
+        query = select(func.count().filter(is_within), func.coalesce(func.max(EVALUATIONS.c.step), 0))
         number, step = self._connection.execute(query.where(EVALUATIONS.c.job_id == job_id)).one()
         return number, step
 

@@ -22,6 +22,7 @@ from service.store.metric_tables import (
     STEP_COUNTS,
     STEP_NUMBERS,
     STEPS,
+    TIME,
 )
 
 MIN_BUCKETS = 64
@@ -252,7 +253,7 @@ def _make_insert(source: _Source) -> TextClause:
     }
     part = f"CASE WHEN {source.first_step} > :last_valid_step THEN 1 ELSE 0 END AS part"
     groups = _select_groups(source, columns, [f"{source.position} / :width AS bucket", part])
-    lasts = {f"{name}_last": _find_last(source, name) for name in (*STEP_NUMBERS, *STEP_COUNTS, GSNR)}
+    lasts = {f"{name}_last": _find_last(source, name) for name in (*STEP_NUMBERS, *STEP_COUNTS, GSNR, TIME)}
     values = {
         **{"job_id": ":job_id", "attempt": ":attempt", "level": ":new_level", "bucket": "g.bucket", "part": "g.part"},
         **{name: f"g.{name}" for name in columns},

@@ -18,6 +18,8 @@ STEP_NUMBERS = (
 """Numbers of a step with smallest, largest and mean value of each bucket."""
 STEP_COUNTS = ("num_steps", "num_samples", "num_run_samples")
 """Numbers of a step that grow or stay, so that a bucket has the last value alone."""
+TIME = "time"
+"""Time of a report in seconds since 1970; a bucket has the time of its last step."""
 EVALUATION_NUMBERS = (
     *("auc", "auc_standard_error", "log_loss", "normalized_entropy", "calibration", "constant_log_loss"),
     *("best_possible_auc", "validation_log_loss", "validation_auc", "validation_calibration"),
@@ -34,7 +36,7 @@ def _make_key(*names: str) -> list[Column[int]]:
 
 def _make_reports(name: str, *columns: Column[Any]) -> Table:
     """Make the table of the reports of one kind, with a row for each step."""
-    place = (Column("seq", BigInteger, nullable=False), Column("time", Double, nullable=False))
+    place = (Column("seq", BigInteger, nullable=False), Column(TIME, Double, nullable=False))
     return Table(name, Base.metadata, *_make_key("attempt", "step"), *place, *columns, sqlite_with_rowid=False)
 
 
@@ -64,6 +66,7 @@ ROLLUPS = Table(
     ),
     *(Column(f"{name}_last", BigInteger) for name in STEP_COUNTS),
     Column("gsnr_last", JSON(none_as_null=True)),
+    Column(f"{TIME}_last", Double),
     sqlite_with_rowid=False,
 )
 """Steps of buckets, of BUCKET_FACTOR ** level steps each; bucket 0 begins with step 1. A bucket in which the valid

@@ -124,6 +124,56 @@ def test_a_curve_that_is_appended_to_is_the_curve_that_is_read_at_once(api: Api)
 
 
 @on_both_databases
+def test_a_part_of_a_curve_is_read_finer_with_the_values_of_the_whole(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rollups, "MIN_BUCKETS", 1)
+    attempt = begin(api)
+    losses: dict[int, float | None] = {step: 1 / step for step in range(1, 5001)}
+    store(api, attempt, [make_step(step) for step in losses], 5000)
+    push_reports(api, attempt, *(make_evaluation(step) for step in range(100, 5001, 100)))
+    assert get_training(api, attempt.job_id, resolution=20)["steps_per_point"] == 256
+    for since, until, width in ((2000, 2600, 32), (3, 17, 1), (0, 512, 32), (4900, 90_000, 8)):
+        part = get_training(api, attempt.job_id, resolution=20, since=since, until=until)
+        first, last = since // width * width, min(-(-until // width) * width, 5000)
+        assert part["steps_per_point"] == width
+        assert part["steps"] == sorted({*range(first + width, last, width), last})
+        expected = list_expected(losses, part["steps"], width)
+        for statistic, values in part["curves"]["loss"].items():
+            assert values == pytest.approx(expected[statistic], rel=1e-6)
+    query = {"names": "auc", "resolution": 20, "since": 1000, "until": 2000}
+    evaluation = api.viewer.get(f"/v1/jobs/{attempt.job_id}/curves", params=query).json()["evaluation"]
+    assert (evaluation["steps_per_point"], evaluation["steps"]) == (1, [*range(1100, 2001, 100)])
+    assert get_training(api, attempt.job_id, since=5000, until=6000)["steps"] == []
+
+
+@on_both_databases
+def test_points_have_the_time_of_their_last_step(api: Api) -> None:
+    attempt = begin(api)
+    steps = [make_step(step, time=1_764_320_000.1234 + step) for step in range(1, 65)]
+    store(api, attempt, steps, 64)
+    push_reports(api, attempt, make_evaluation(64))
+    times: dict[int, list[float]] = {}
+    for resolution in (64, 4):
+        query = {"names": "loss,num_samples,time", "resolution": resolution}
+        curves = api.viewer.get(f"/v1/jobs/{attempt.job_id}/curves", params=query).json()
+        assert curves["evaluation"] is None
+        assert curves["training"]["curves"]["time"].keys() == {"last"}
+        times[resolution] = curves["training"]["curves"]["time"]["last"]
+    assert times[64] == [1_764_320_000.123 + step for step in range(1, 65)]
+    assert times[4] == times[64][15::16]
+    for names, kinds in (
+        ("auc,time", {"evaluation"}),
+        ("time", {"training", "evaluation"}),
+        ("gsnr.a,time", {"training"}),
+    ):
+        curves = api.viewer.get(f"/v1/jobs/{attempt.job_id}/curves", params={"names": names}).json()
+        assert {kind for kind in ("training", "evaluation") if curves[kind]} == kinds
+        if "evaluation" in kinds:
+            assert curves["evaluation"]["curves"]["time"]["last"] == [1_000_000_001]
+
+
+@on_both_databases
 def test_single_steps_have_their_values_alone_and_seven_digits(api: Api) -> None:
     attempt = begin(api)
     gsnr = {"top": 1 / 3, "bottom": None}

@@ -33,7 +33,7 @@ STATEMENTS: dict[str, Callable[[Session, str], object]] = {
         job, ["auc"], PointRange(AttemptRange(1), 1)
     ),
     "end of a curve": lambda session, job: RollupRepository(session).find_last_step(job, AttemptRange(1, 1500)),
-    "number of evaluations": lambda session, job: ReportRepository(session).count_evaluations(job),
+    "number of evaluations": lambda session, job: ReportRepository(session).count_evaluations(job, 10, 5000),
     "length of ratios": lambda session, job: ReportRepository(session).measure_gsnr(job),
     "page": lambda session, job: read_page(session, job, MetricQuery(attempt=1, after=ReportPlace(1, 700, 0))),
     "page of all attempts": lambda session, job: read_page(session, job, MetricQuery(limit=10)),

@@ -5,16 +5,27 @@ const RESOLUTION = 800;
 
 /** Curves over the same points: {steps, curves: {name: {last, mean, min, max}}}, with the starts of attempts. */
 export class Curves {
-  /** path: of the job. kind: "training" or "evaluation". names: of the curves. */
-  constructor(path, kind, names) {
-    this.path = `${path}/curves?resolution=${RESOLUTION}&names=${names.join(",")}`;
+  /** path: of the job. kind: "training" or "evaluation". names: of the curves. attempt: its number, to have all of it,
+   * also what a later one has made void; null for the valid curve of all. range: [since, until], to have a part of the
+   * steps alone, in finer points. */
+  constructor(path, kind, names, { attempt = null, range = null } = {}) {
+    const attempts = attempt === null ? "" : `&attempt=${attempt}`;
+    this.path = `${path}/curves?resolution=${RESOLUTION}&names=${names.join(",")}${attempts}`;
     this.kind = kind;
+    this.range = range;
     this.points = { steps: [], curves: {} };
     this.starts = [];
   }
 
   /** Read what is new; everything again where an attempt has begun, or points stand for more steps than before. */
   async update() {
+    if (this.range) {
+      const [from, until] = this.range;
+      const part = await get(`${this.path}&since=${from}&until=${until}`);
+      this.starts = part.starts;
+      this.points = part[this.kind];
+      return;
+    }
     const since = this.points.steps.at(-1) ?? 0;
     const answer = await get(`${this.path}&since=${since}`);
     const isSame =
@@ -38,6 +49,11 @@ export class Curves {
     const curve = this.points.curves[name] ?? {};
     const values = curve[statistic] ?? (statistic === "mean" ? curve.last : null);
     return values ?? this.points.steps.map(() => null);
+  }
+
+  /** Whether a range, or the whole curve, is so long that a point stands for several steps. */
+  get isCoarse() {
+    return this.points.steps_per_point > 1;
   }
 
   #append(added) {

@@ -1,32 +1,105 @@
-// Tab of the curves of a job. Steps that a new attempt has made void disappear.
+// Tab of the curves of a job. Steps that a new attempt has made void disappear, unless attempts are shown one by one.
 import { byId } from "../common/elements.js";
 import { isKnown } from "../common/format.js";
+import { hasEnded } from "../common/state.js";
 import { ALL } from "../common/updates.js";
-import { Chart } from "../charts/chart.js";
-import { Curves } from "../charts/curves.js";
+import { X } from "../charts/axes.js";
+import { drawAttempts, drawWhole, summarise } from "../charts/drawn.js";
+import { CHARTS } from "../charts/list.js";
+import { ChartPanel } from "../charts/panel.js";
+import { Positions } from "../charts/positions.js";
+import { Controls } from "./controls.js";
+import { CurveData } from "./curve_data.js";
 import { path, startJob } from "./frame.js";
 
-const AUC_LINES = [
-  { name: "auc", label: "AUC", colour: "--good" },
-  { name: "train_auc", label: "training rows", colour: "--accent" },
-  { name: "best_possible_auc", label: "best possible", colour: "--muted", dash: [6, 4] },
-];
-const training = new Curves(path, "training", ["loss"]);
-const evaluation = new Curves(path, "evaluation", AUC_LINES.map(({ name }) => name));
-let lossChart = null;
-let aucChart = null;
+const SYNC = "curves";
+const data = new CurveData(path);
+const controls = new Controls(change);
+const onZoom = (zoom) => controls.zoomTo(zoom);
+let job = null;
+let shownX = controls.x;
+let panels = [];
 
-async function update(job, changed) {
+/** Return the time at which the job began, in seconds since 1970. */
+const findOrigin = () => Date.parse(job.started_at ?? job.created_at) / 1000;
+
+function makePanels() {
+  panels = CHARTS.map((chart) => new ChartPanel(chart, { syncKey: SYNC, onZoom }, `${job.id}-${chart.name}`));
+  byId("charts").append(...panels.map(({ figure }) => figure));
+}
+
+/** Return where the charts end: at the end of the run, as far as it is known. */
+function findEnd(positions) {
+  const { x } = controls;
+  const { training, evaluation } = data.valid.whole;
+  const last = [positions.values, positions.locate(evaluation)].map((values) => values.findLast(isKnown) ?? 0);
+  const planned = { [X.step.name]: job.progress.num_steps, [X.samples.name]: training.get("num_run_samples", "last").findLast(isKnown) };
+  return Math.max(planned[x.name] ?? 0, ...last);
+}
+
+function draw(chart, origin) {
+  const { x, smoothing, areEach } = controls;
+  if (!areEach || data.starts.length < 2) {
+    return drawWhole(chart, data.valid.get(chart.kind), data.valid.locate(chart.kind, x, origin), smoothing);
+  }
+  const attempts = data.attempts.map((source) => ({
+    number: source.attempt,
+    curves: source.get(chart.kind),
+    positions: source.locate(chart.kind, x, origin),
+    lastStep: data.findLastValidStep(source.attempt, chart.kind),
+  }));
+  return drawAttempts(chart, attempts, smoothing);
+}
+
+function show() {
+  const { x, isLogarithmic, zoom } = controls;
+  const origin = findOrigin();
+  const positions = new Positions(data.valid.whole.training, x, origin);
+  const end = findEnd(positions);
+  const marks = data.starts.filter(({ attempt }) => attempt > 1).map(({ step }) => positions.find(step));
+  const describe = (position) => (x === X.time ? x.format(position) : `${x.name} ${x.format(position)}`);
+  for (const panel of panels) {
+    const drawn = draw(panel.definition, origin);
+    const sentence = drawn && summarise(panel.definition, drawn.data[0], drawn.main, describe);
+    panel.show(drawn, end, marks.filter(isKnown), { x, isLogarithmic, range: zoom }, sentence);
+  }
+  controls.showAttempts(data.starts.length);
+  byId("controls").hidden = !data.hasValues;
+  byId("empty").hidden = data.hasValues;
+}
+
+/** Draw at once what is there, then read what a change of the controls needs. */
+async function change(name) {
+  if (!job) return;
+  if (name === "x" && controls.zoom) {
+    // The same steps, where they lie now.
+    const origin = findOrigin();
+    const [before, now] = [shownX, controls.x].map((x) => new Positions(data.valid.whole.training, x, origin));
+    const zoom = controls.zoom.map((position) => now.find(before.findStep(position)));
+    shownX = controls.x;
+    controls.zoomTo(zoom.every(isKnown) && zoom[1] > zoom[0] ? zoom : null);
+    return;
+  }
+  shownX = controls.x;
+  const reading = name === "areEach" ? data.update(controls, findOrigin()) : data.readPart(controls, findOrigin());
+  show();
+  try {
+    await reading;
+    show();
+  } catch (error) {
+    byId("trouble").hidden = false;
+    byId("trouble").textContent = error.message;
+  }
+}
+
+async function update(now, changed) {
+  job = now;
+  const reason = hasEnded(job) ? "It has ended without a step: its overview says why." : "They begin with its first step.";
+  byId("empty-reason").textContent = reason;
   if (!changed.has(ALL) && !changed.has("curves")) return;
-  await Promise.all([training.update(), evaluation.update()]);
-  const { steps } = training.points;
-  const { num_steps } = job.progress;
-  if (steps.length) lossChart ??= new Chart(byId("loss-chart"), [{ label: "loss", colour: "--accent", hasBand: true }]);
-  const band = ["max", "min"].map((statistic) => training.get("loss", statistic));
-  lossChart?.show([steps, training.get("loss"), ...band], num_steps, training.marks);
-  const lines = AUC_LINES.filter(({ name }) => name === "auc" || evaluation.get(name).some(isKnown));
-  if (evaluation.points.steps.length) aucChart ??= new Chart(byId("auc-chart"), lines);
-  aucChart?.show([evaluation.points.steps, ...lines.map(({ name }) => evaluation.get(name))], num_steps);
+  if (!panels.length) makePanels();
+  await data.update(controls, findOrigin());
+  show();
 }
 
 startJob({ update, names: ["curves"] });

@@ -1,0 +1,100 @@
+// The charts of a job: what each shows, in words, and from which curves.
+import { figure, integer, rate } from "../common/format.js";
+
+const DASH = [6, 4];
+
+/**
+ * Charts in their order: kind of curves, and lines as `Chart` takes them. The first line of a chart is its own; the others
+ * are there to compare with. `name`: curve of a line. `value`: of a line that is the same everywhere. `isSmoothed`: whether
+ * the line is noisy enough to be smoothed. `unit`: of all
+ * lines. `best`: which value is the best one.
+ */
+export const CHARTS = [
+  {
+    name: "loss",
+    title: "Loss",
+    note: "on the training rows of each step",
+    kind: "training",
+    best: "lowest",
+    lines: [{ name: "loss", label: "loss", colour: "--accent", isSmoothed: true, hasBand: true }],
+  },
+  {
+    name: "auc",
+    title: "AUC",
+    note: "on rows kept for evaluation; 0.5 is a guess, 1 is perfect",
+    kind: "evaluation",
+    best: "highest",
+    lines: [
+      { name: "auc", label: "AUC", colour: "--good" },
+      { name: "validation_auc", label: "validation rows", colour: "--series-2" },
+      { name: "train_auc", label: "training rows", colour: "--accent" },
+      { name: "best_possible_auc", label: "best possible", colour: "--muted", dash: DASH },
+    ],
+  },
+  {
+    name: "log-loss",
+    title: "Log-loss",
+    note: "on rows kept for evaluation; lower is better",
+    kind: "evaluation",
+    best: "lowest",
+    lines: [
+      { name: "log_loss", label: "log-loss", colour: "--good" },
+      { name: "validation_log_loss", label: "validation rows", colour: "--series-2" },
+      { name: "train_log_loss", label: "training rows", colour: "--accent" },
+      { name: "constant_log_loss", label: "constant predictor", colour: "--muted", dash: DASH },
+    ],
+  },
+  {
+    name: "normalized-entropy",
+    title: "Normalized entropy",
+    note: "log-loss by a constant predictor's; lower is better",
+    kind: "evaluation",
+    best: "lowest",
+    lines: [{ name: "normalized_entropy", label: "normalized entropy", colour: "--good" }],
+  },
+  {
+    name: "calibration",
+    title: "Calibration",
+    note: "sum of predictions by sum of labels; 1 is right",
+    kind: "evaluation",
+    best: "nearest to 1",
+    lines: [
+      { name: "calibration", label: "calibration", colour: "--good" },
+      { name: "validation_calibration", label: "validation rows", colour: "--series-2" },
+      { value: 1, label: "right", colour: "--muted", dash: DASH },
+    ],
+  },
+  {
+    name: "learning-rates",
+    title: "Learning rates",
+    note: "of the dense parameters and of the embedding tables",
+    kind: "training",
+    lines: [
+      { name: "dense_learning_rate", label: "dense parameters", colour: "--accent" },
+      { name: "table_learning_rate", label: "tables", colour: "--series-2", dash: DASH },
+    ],
+  },
+  {
+    name: "batch",
+    title: "Batch",
+    note: "samples of a step, over all ranks",
+    kind: "training",
+    format: integer,
+    unit: "samples",
+    lines: [{ name: "global_size", label: "batch", colour: "--accent" }],
+  },
+  {
+    name: "samples-per-second",
+    title: "Samples/s",
+    note: "over all ranks",
+    kind: "training",
+    format: rate,
+    unit: "samples/s",
+    best: "highest",
+    lines: [{ name: "samples_per_second", label: "samples/s", colour: "--accent", isSmoothed: true, hasBand: true }],
+  },
+].map((chart) => ({ format: figure, unit: "", best: null, ...chart }));
+
+/** Names of the curves of one kind that the charts need. */
+export const listNames = (kind) =>
+  CHARTS.filter((chart) => chart.kind === kind).flatMap(({ lines }) => lines.map(({ name }) => name).filter(Boolean));
