@@ -3,7 +3,6 @@
 import statistics
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from functools import cache
 
 from sqlalchemy.orm import Session
 
@@ -42,48 +41,68 @@ def find_place(
     if job.state != JobState.QUEUED or job.is_held or (job.restarts_at is not None and job.restarts_at > time):
         return None
     capacity = read_capacities().get(job.launcher)
-    num_ahead = QueueRepository(session, job.launcher).count_ahead(job, time)
-    is_unknown = num_ahead > MAX_AHEAD or find_misfit(get_full_demand(job), capacity) is not None
-    seconds = None if is_unknown else _forecast_start(session, job, capacity, time)
-    return QueuePlace(
-        position=num_ahead + 1,
-        waits_for=job.message if wait is None else wait[1],
-        expected_start_at=None if seconds is None else _round_up_to_minute(time + timedelta(seconds=seconds)),
-    )
-
-
-def _forecast_start(session: Session, job: Job, capacity: LauncherCapacity | None, time: datetime) -> float | None:
-    """Estimate the seconds until a waiting job starts; None if the jobs running and in front do not determine it."""
     queue = QueueRepository(session, job.launcher)
-
-    @cache
-    def estimate_run_seconds(owner: str, name: str) -> float | None:
-        earlier = queue.list_run_seconds(owner, name, NUM_EARLIER_RUNS)
-        return statistics.median(earlier) if earlier else None
-
-    def describe_waiting(other: Job) -> WaitingJob:
-        demand = get_full_demand(other)
-        return WaitingJob(other.owner, demand.total, demand.least, estimate_run_seconds(other.owner, other.name))
-
-    def describe_running(other: Job) -> RunningJob:
-        # Its own report tells best; before its first steps, and after the last, earlier runs tell.
-        seconds = other.progress.get("eta_seconds")
-        if seconds is None and other.started_at is not None:
-            usual = estimate_run_seconds(other.owner, other.name)
-            seconds = None if usual is None else usual - (time - other.started_at).total_seconds()
-        return RunningJob(other.owner, get_full_demand(other).total, None if seconds is None else max(0.0, seconds))
-
-    return forecast_start_seconds(
-        capacity.total if capacity is not None else UNLIMITED,
-        QuotaRepository(session).list_by_owner(),
-        [describe_running(other) for other in queue.list_holding()],
-        [
-            describe_waiting(other)
-            for other in queue.list_ahead(job, time, MAX_AHEAD)
-            if find_misfit(get_full_demand(other), capacity) is None
-        ],
-        describe_waiting(job),
+    num_ahead = queue.count_ahead(job, time)
+    expected = None
+    if num_ahead <= MAX_AHEAD:
+        forecaster = Forecaster(session, job.launcher, capacity, time)
+        expected = forecaster.expect_start(job, queue.list_ahead(job, time, MAX_AHEAD))
+    return QueuePlace(
+        position=num_ahead + 1, waits_for=job.message if wait is None else wait[1], expected_start_at=expected
     )
+
+
+class Forecaster:
+    """Forecast of starts by the jobs that run on one launcher now, and their owners' quotas."""
+
+    def __init__(self, session: Session, launcher: str, capacity: LauncherCapacity | None, time: datetime) -> None:
+        """Read what runs. capacity: all that jobs may occupy; None if that is not known."""
+        self._queue = QueueRepository(session, launcher)
+        self._capacity = capacity
+        self._time = time
+        self._quotas = QuotaRepository(session).list_by_owner()
+        self._run_seconds: dict[tuple[str, str], float | None] = {}
+        self._waiting: dict[str, WaitingJob | None] = {}
+        """Waiting jobs by id; None if no machine has room for one."""
+        self._running = [self._describe_running(job) for job in self._queue.list_holding()]
+        self._is_end_unknown = any(job.seconds_left is None for job in self._running)
+
+    def expect_start(self, job: Job, ahead: Sequence[Job]) -> datetime | None:
+        """Estimate when a waiting job starts, to the minute; None if what runs and what is ahead does not determine it.
+
+        ahead: the jobs in front of it, in their order.
+        """
+        waiting = self._describe_waiting(job)
+        if waiting is None:
+            return None
+        total = self._capacity.total if self._capacity is not None else UNLIMITED
+        in_front = [other for other in map(self._describe_waiting, ahead) if other is not None]
+        seconds = forecast_start_seconds(total, self._quotas, self._running, in_front, waiting)
+        return None if seconds is None else _round_up_to_minute(self._time + timedelta(seconds=seconds))
+
+    def _estimate_run_seconds(self, owner: str, name: str) -> float | None:
+        if (owner, name) not in self._run_seconds:
+            earlier = self._queue.list_run_seconds(owner, name, NUM_EARLIER_RUNS)
+            self._run_seconds[owner, name] = statistics.median(earlier) if earlier else None
+        return self._run_seconds[owner, name]
+
+    def _describe_waiting(self, job: Job) -> WaitingJob | None:
+        if job.id not in self._waiting:
+            demand = get_full_demand(job)
+            is_misfit = find_misfit(demand, self._capacity) is not None
+            # Behind a run of unknown end no other end counts.
+            seconds = None if is_misfit or self._is_end_unknown else self._estimate_run_seconds(job.owner, job.name)
+            waiting = WaitingJob(job.owner, demand.total, demand.least, seconds)
+            self._waiting[job.id] = None if is_misfit else waiting
+        return self._waiting[job.id]
+
+    def _describe_running(self, job: Job) -> RunningJob:
+        # Its own report tells best; before its first steps, and after the last, earlier runs tell.
+        seconds = job.progress.get("eta_seconds")
+        if seconds is None and job.started_at is not None:
+            usual = self._estimate_run_seconds(job.owner, job.name)
+            seconds = None if usual is None else usual - (self._time - job.started_at).total_seconds()
+        return RunningJob(job.owner, get_full_demand(job).total, None if seconds is None else max(0.0, seconds))
 
 
 def _round_up_to_minute(time: datetime) -> datetime:

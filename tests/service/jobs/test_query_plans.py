@@ -72,6 +72,7 @@ def test_every_request_about_jobs_uses_an_index(full_api: Api, long_job: str, si
         *(f"/v1/jobs/{job_id}" for job_id in (long_job, waiting[0]["id"])),
         *(f"/v1/jobs/{long_job}/{part}" for part in ("events", "attempts", "checkpoints")),
         *("/v1/labels", "/v1/labels?name=team&cursor=team:ads", "/v1/capacity"),
+        *("/v1/capacity/use", "/v1/capacity/history", "/v1/capacity/history?hours=168", "/v1/queue"),
     ]
     requests: list[tuple[str, dict[str, Any]]] = [(path, {}) for path in paths] + [
         ("/v1/jobs", query) for query in list_queries(sizes)
