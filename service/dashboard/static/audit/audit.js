@@ -72,7 +72,7 @@ function show() {
 
 function make(event) {
   const page = findPage(event);
-  const target = event.target && element("small", { class: "id" }, page ? element("a", { href: page }, event.target) : event.target);
+  const target = page ? element("a", { href: page }, event.target) : event.target;
   const parts = { key: element("small") };
   parts.row = element(
     "tr",
@@ -80,8 +80,8 @@ function make(event) {
     element("td", { class: "time" }, element("time", { datetime: event.time }, preciseTime(event.time))),
     element("th", { scope: "row" }, describeActor(event), parts.key),
     element("td", { class: "what" }, describeAction(event), element("small", {}, event.action)),
-    element("td", { "data-label": "Target" }, target),
-    element("td", { "data-label": "From" }, event.address, element("small", { class: "id" }, event.request_id)),
+    element("td", { "data-label": "Target" }, ...(event.target ? [element("small", { class: "id" }, target)] : [])),
+    element("td", { "data-label": "From" }, ...(event.address ? [event.address, element("small", { class: "id" }, event.request_id)] : [])),
   );
   return parts;
 }

@@ -37,8 +37,8 @@ export const ACTIONS = {
 /** Describe what a row says was done; an action of a newer service by its own name. */
 export const describeAction = (row) => (ACTIONS[row.action] ? ACTIONS[row.action][1](row) : row.action.replaceAll("_", " "));
 
-/** Name who acted: the owner of a key, the service, or somebody who was not signed in. */
-export const describeActor = (row) => row.actor || (row.action === "job_expired" ? "the service" : "not signed in");
+/** Name who acted: the owner of a key, somebody who was not signed in, or the service, which has no address. */
+export const describeActor = (row) => row.actor || (row.address ? "not signed in" : "the service");
 
 /** Return the address of the page of the target, if it has one that still exists. */
 export function findPage(row) {

@@ -104,15 +104,13 @@ export function startForm(onCreated) {
     if (body === null) return;
     try {
       const key = await send(body);
+      // The admin's key stays nowhere.
       form.reset();
       show();
       showSecret(key);
       onCreated();
     } catch (error) {
       showFaults(error);
-    } finally {
-      // Whatever has become of it, the admin's key stays nowhere.
-      form.elements.admin_key.value = "";
     }
   });
   byId("forget").addEventListener("click", () => {
