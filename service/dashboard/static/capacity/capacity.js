@@ -10,8 +10,10 @@ import { showOwners } from "./owners.js";
 import { showQueue } from "./queue.js";
 import { watchQuotas } from "./quota_form.js";
 
-/** Least time between two reads, however much happens. */
+/** Least time between two reads, however much happens; a read that takes long is repeated later, up to the second one. */
 const READ_MILLISECONDS = 5000;
+const MAX_READ_MILLISECONDS = 15_000;
+const READ_SHARE = 0.02;
 /** Time after which everything is read again: jobs of other owners start and end without a message. */
 const STALE_MILLISECONDS = 30_000;
 
@@ -22,6 +24,7 @@ let use = { jobs: [], others: { num_jobs: 0 }, owners: [], nodes: [] };
 let me = null;
 let isStale = true;
 let readAt = -Infinity;
+let pause = READ_MILLISECONDS;
 let timer = null;
 
 function take(name, content) {
@@ -57,6 +60,7 @@ async function readAll() {
   showMachines(capacity, use.nodes);
   showOwners(use, quotas.items, me);
   showQueue(await get(`/v1/queue?launcher=${choice.value}`));
+  pause = Math.min(Math.max(READ_MILLISECONDS, (performance.now() - readAt) / READ_SHARE), MAX_READ_MILLISECONDS);
   await showHistory(choice.value, capacity.launchers[choice.value]);
 }
 
@@ -64,11 +68,11 @@ async function update(changed) {
   me ??= await startHeader();
   isStale ||= changed.has(ALL);
   const age = performance.now() - readAt;
-  if (isStale && age >= READ_MILLISECONDS) await readAll();
+  if (isStale && age >= pause) await readAll();
   showHolders({ ...use, jobs: use.jobs.filter((job) => job.launcher === choice.value) });
   byId("content").hidden = false;
   clearTimeout(timer);
-  timer = setTimeout(refresh, isStale ? READ_MILLISECONDS : STALE_MILLISECONDS);
+  timer = setTimeout(refresh, isStale ? pause : STALE_MILLISECONDS);
 }
 
 /** Look again; the stream is left as it is. */

@@ -13,18 +13,21 @@ export class KeyedRows {
     this.parts = new Map();
   }
 
-  /** Show these items, in their order. */
+  /** Show these items, in their order. A row that stays in its place keeps the focus that is in it. */
   show(items) {
-    const shown = items.map((item) => {
+    const keys = new Set(items.map(this.getKey));
+    for (const [key, { row }] of this.parts) {
+      if (keys.has(key)) continue;
+      row.remove();
+      this.parts.delete(key);
+    }
+    items.forEach((item, index) => {
       const key = this.getKey(item);
       if (!this.parts.has(key)) this.parts.set(key, this.make(item));
-      this.fill(this.parts.get(key), item);
-      return this.parts.get(key).row;
+      const parts = this.parts.get(key);
+      this.fill(parts, item);
+      const present = this.parent.children[index] ?? null;
+      if (present !== parts.row) this.parent.insertBefore(parts.row, present);
     });
-    const { children } = this.parent;
-    const isSame = shown.length === children.length && shown.every((row, index) => row === children[index]);
-    if (!isSame) this.parent.replaceChildren(...shown);
-    const kept = new Set(items.map(this.getKey));
-    for (const key of this.parts.keys()) if (!kept.has(key)) this.parts.delete(key);
   }
 }
