@@ -68,8 +68,14 @@ async function update(changed) {
   me ??= await startHeader();
   isStale ||= changed.has(ALL);
   const age = performance.now() - readAt;
-  if (isStale && age >= pause) await readAll();
-  showHolders({ ...use, jobs: use.jobs.filter((job) => job.launcher === choice.value) });
+  if (isStale && age >= pause) {
+    await readAll().catch((error) => {
+      // To be read again as soon as the service answers.
+      readAt = -Infinity;
+      throw error;
+    });
+  }
+  showHolders(use, choice.value);
   byId("content").hidden = false;
   clearTimeout(timer);
   timer = setTimeout(refresh, isStale ? pause : STALE_MILLISECONDS);

@@ -7,10 +7,11 @@ import { RESOURCES, cellClass, formatAmounts } from "./amounts.js";
 
 const rows = new KeyedRows(byId("holders").querySelector("tbody"), { getKey: (job) => job.id, make, fill });
 
-/** Show the jobs that hold resources, and the sum of those of other owners. */
-export function showHolders({ jobs, others, owners }) {
-  rows.show(jobs);
-  byId("holders").hidden = jobs.length === 0;
+/** Show the jobs that hold resources of a launcher, and the sum of all jobs of other owners. */
+export function showHolders({ jobs, others, owners }, launcher) {
+  const shown = jobs.filter((job) => job.launcher === launcher);
+  rows.show(shown);
+  byId("holders").hidden = shown.length === 0;
   const number = owners.reduce((sum, owner) => sum + owner.num_jobs, 0);
   const notes = [];
   if (number > jobs.length) notes.push(`The newest ${integer(jobs.length)} of ${integer(number)} jobs.`);
@@ -20,7 +21,7 @@ export function showHolders({ jobs, others, owners }) {
   }
   byId("holders-note").textContent = notes.join(" ");
   byId("holders-note").hidden = notes.length === 0;
-  byId("idle").hidden = jobs.length > 0 || others.num_jobs > 0;
+  byId("idle").hidden = shown.length > 0 || others.num_jobs > 0;
 }
 
 function make(job) {
