@@ -17,6 +17,7 @@ from service.audit.log import AuditLog
 from service.authentication import identify, recall
 from service.capacity.endpoints import router as capacity_router
 from service.capacity.known import KnownCapacity, dump_capacities, measure_capacities
+from service.capacity.use import CapacityUseService
 from service.compare.endpoints import router as compare_router
 from service.control.figures import Figures
 from service.control.health import ReadinessCheck, metrics_router, open_metrics_router
@@ -56,6 +57,8 @@ from service.observability.telemetry import Telemetry
 from service.parts import provide_parts
 from service.plans.endpoints import router as plans_router
 from service.plans.service import PlanService
+from service.queue.endpoints import router as queue_router
+from service.queue.service import QueueService
 from service.quotas.endpoints import router as quotas_router
 from service.quotas.service import QuotaService
 from service.reports.curves import CurveService
@@ -104,6 +107,8 @@ class Services(Ground):
     retention: RetentionService
     plans: PlanService
     quotas: QuotaService
+    capacity_use: CapacityUseService
+    queue: QueueService
     reports: ReportService
     curves: CurveService
     artifacts: ArtifactService
@@ -129,6 +134,7 @@ ROUTERS = (
     audit_router,
     retention_router,
     capacity_router,
+    queue_router,
     compare_router,
     schedules_router,
     webhooks_router,
@@ -258,6 +264,8 @@ def create_services(settings: Settings) -> Services:
         retention=retention,
         plans=PlanService(database, settings, launchers, access, capacity, facts),
         quotas=QuotaService(database, audit),
+        capacity_use=CapacityUseService(database, capacity),
+        queue=QueueService(database, capacity),
         reports=ReportService(database, telemetry),
         curves=CurveService(database),
         artifacts=ArtifactService(database, facts),

@@ -10,14 +10,11 @@ from service.audit.models import AuditAction
 from service.audit.repository import AuditFilter
 from service.http.paging import Cursor, Page, parse_serial_cursor
 from service.http.problem_kinds import may_answer
-from service.http.query import FilterTime
+from service.http.query import STORABLE, FilterTime
 from service.http.route import ApiRoute
 from service.schemas import AuditEvent
 
 router = APIRouter(prefix="/v1", tags=["audit"], route_class=ApiRoute)
-
-STORABLE = r"^[^\x00]*$"
-"""Pattern of text that every database compares with: PostgreSQL refuses NUL characters."""
 
 
 @router.get("/audit")

@@ -1,15 +1,18 @@
-"""Endpoint for the resources of the service."""
+"""Endpoints under /v1/capacity: the resources of the service, who holds them, and how much was held before."""
 
 from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 
 from service import schemas
 from service.access.senders import Viewer
+from service.capacity.history import MAX_HOURS
 from service.capacity.known import Capacities
-from service.http.route import ApiRoute
+from service.capacity.use import CapacityUse
+from service.http.limits import LISTS
+from service.http.route import ApiRoute, runs_in
 from service.launchers.protocol import Capacity
-from service.launchers.registry import Launchers
+from service.launchers.registry import AUTO, LauncherName, Launchers
 from service.parts import depend_on
 
 router = APIRouter(prefix="/v1", tags=["capacity"], route_class=ApiRoute)
@@ -38,6 +41,26 @@ def get_capacity(
     first = launchers.resolve("auto")
     own = views.get(first) or _make_view(None, None)
     return CapacitiesView(launcher=first, launchers=views, **own.model_dump())
+
+
+@router.get("/capacity/use")
+@runs_in(LISTS)
+def get_capacity_use(use: CapacityUse, principal: Viewer) -> schemas.CapacityUse:
+    """Return who holds the resources: jobs that the sender may know of, their owners, and the sum of all others."""
+    return use.describe(principal)
+
+
+@router.get("/capacity/history")
+@runs_in(LISTS)
+def get_capacity_history(
+    use: CapacityUse,
+    launchers: Annotated[Launchers, depend_on(Launchers)],
+    _: Viewer,
+    hours: Annotated[int, Query(ge=1, le=MAX_HOURS, description="hours until now")] = 24,
+    launcher: LauncherName = AUTO,
+) -> schemas.CapacityHistory:
+    """Return how much of a launcher's resources was in use, and how many jobs waited, of all owners together."""
+    return use.read_history(launchers.resolve(launcher), hours)
 
 
 def _make_view(total: Capacity | None, free: Capacity | None) -> schemas.Capacity:

@@ -81,6 +81,8 @@ def _parse_filter_time(value: Any) -> datetime:
         raise PydanticCustomError("time", "{message}", {"message": message}) from None
 
 
+STORABLE = r"^[^\x00]*$"
+"""Pattern of text that every database compares with: PostgreSQL refuses NUL characters."""
 MAX_INT32 = 2**31 - 1
 """Largest number that an integer column takes."""
 Rank = Annotated[int, Query(ge=0, le=MAX_INT32)]

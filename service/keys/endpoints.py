@@ -1,16 +1,21 @@
 """Endpoints under /v1/keys and /v1/session."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Cookie, Query, Request, Response
 
+from service.access.principal import Role
 from service.access.senders import Admin, Viewer, refuse_foreign_page
 from service.http.gate import SESSION_COOKIE, WAIT_SECONDS
 from service.http.limits import SIGN_INS
 from service.http.paging import Cursor, Page, parse_id_cursor
 from service.http.problem_kinds import may_answer
+from service.http.query import STORABLE
 from service.http.request_origin import OriginDependency
 from service.http.route import ApiRoute, runs_in
+from service.ids import is_id
+from service.keys.models import KeyState
+from service.keys.repository import KeyFilter
 from service.keys.schemas import CreatedKey, CreatedLink, KeyView, NewKey, NewLink, SignIn
 from service.keys.service import Keys
 from service.keys.sessions import Sessions
@@ -25,11 +30,28 @@ SessionCookie = Annotated[str | None, Cookie(alias=SESSION_COOKIE)]
 def list_keys(
     keys: Keys,
     principal: Viewer,
+    q: Annotated[
+        str | None,
+        Query(min_length=1, max_length=63, pattern=STORABLE, description="part of the name or the owner"),
+    ] = None,
+    role: Role | None = None,
+    state: KeyState | None = None,
+    key_id: Annotated[
+        list[str] | None, Query(alias="id", max_length=100, description="ids of keys; may be repeated")
+    ] = None,
+    order: Annotated[Literal["oldest", "newest"], Query(description="keys that come first")] = "oldest",
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> Page[KeyView]:
-    """List the keys without their secrets, oldest first: all for an admin, else the keys of the same owner."""
-    return keys.list_page(principal, cursor=parse_id_cursor(cursor, "key"), limit=limit)
+    """List the keys without their secrets: all for an admin, else the keys of the same owner."""
+    ids = None if key_id is None else tuple(each for each in key_id if is_id(each, "key"))
+    return keys.list_page(
+        KeyFilter(q, role, state, ids),
+        principal,
+        cursor=parse_id_cursor(cursor, "key"),
+        is_newest_first=order == "newest",
+        limit=limit,
+    )
 
 
 @router.get("/me")

@@ -1,12 +1,21 @@
 """Database tables of keys, sign-in tokens and browser sessions."""
 
 from datetime import datetime
+from enum import StrEnum
 
 from sqlalchemy import ForeignKey, String
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from service.database import Base
 from service.database.base import make_partial_index
+
+
+class KeyState(StrEnum):
+    """State of a key; only a valid one is accepted."""
+
+    VALID = "valid"
+    EXPIRED = "expired"
+    REVOKED = "revoked"
 
 
 class ApiKey(Base):

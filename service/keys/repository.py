@@ -1,12 +1,24 @@
 """SQL statements on keys, sign-in tokens and browser sessions."""
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy import ColumnElement, and_, delete, or_, select, update
 from sqlalchemy.orm import Session
 
 from service.access.principal import Role
-from service.keys.models import ApiKey, BrowserSession, SignInToken
+from service.keys.models import ApiKey, BrowserSession, KeyState, SignInToken
+
+
+@dataclass(frozen=True)
+class KeyFilter:
+    """Filter of keys; a condition that is None does not restrict."""
+
+    text: str | None = None
+    """Part of the name or the owner; capitals do not matter."""
+    role: Role | None = None
+    state: KeyState | None = None
+    ids: tuple[str, ...] | None = None
 
 
 class KeyRepository:
@@ -18,14 +30,26 @@ class KeyRepository:
         self._session.add(key)
         self._session.flush()
 
-    def list_page(self, *, owner: str | None, after: str | None, limit: int) -> list[ApiKey]:
-        """List at most `limit` keys with ids above `after`, oldest first. owner: the only owner whose keys are listed;
-        None lists all keys."""
-        query = select(ApiKey).order_by(ApiKey.id).limit(limit)
+    def list_page(
+        self,
+        chosen: KeyFilter,
+        at: datetime,
+        *,
+        owner: str | None,
+        after: str | None,
+        is_newest_first: bool,
+        limit: int,
+    ) -> list[ApiKey]:
+        """List at most `limit` keys by their ids, those behind the key `after`.
+
+        at: time by which keys have expired. owner: the only owner whose keys are listed; None lists all keys.
+        """
+        query = select(ApiKey).where(*_list_conditions(chosen, at)).limit(limit)
+        query = query.order_by(ApiKey.id.desc() if is_newest_first else ApiKey.id)
         if owner is not None:
             query = query.where(ApiKey.owner == owner)
         if after is not None:
-            query = query.where(ApiKey.id > after)
+            query = query.where(ApiKey.id < after if is_newest_first else ApiKey.id > after)
         return list(self._session.scalars(query))
 
     def get(self, key_id: str) -> ApiKey | None:
@@ -64,8 +88,29 @@ class KeyRepository:
 
 
 def _is_live_admin(at: datetime) -> ColumnElement[bool]:
-    is_unexpired = or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > at)
-    return and_(ApiKey.role == Role.ADMIN, ApiKey.revoked_at.is_(None), is_unexpired)
+    return and_(ApiKey.role == Role.ADMIN, _is_in_state(KeyState.VALID, at))
+
+
+def _is_in_state(state: KeyState, at: datetime) -> ColumnElement[bool]:
+    if state is KeyState.REVOKED:
+        return ApiKey.revoked_at.is_not(None)
+    if state is KeyState.EXPIRED:
+        return and_(ApiKey.revoked_at.is_(None), ApiKey.expires_at <= at)
+    return and_(ApiKey.revoked_at.is_(None), or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > at))
+
+
+def _list_conditions(chosen: KeyFilter, at: datetime) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = []
+    if chosen.text is not None:
+        names = (ApiKey.name, ApiKey.owner)
+        conditions.append(or_(*(name.icontains(chosen.text, autoescape=True) for name in names)))
+    if chosen.role is not None:
+        conditions.append(ApiKey.role == chosen.role)
+    if chosen.state is not None:
+        conditions.append(_is_in_state(chosen.state, at))
+    if chosen.ids is not None:
+        conditions.append(ApiKey.id.in_(chosen.ids))
+    return conditions
 
 
 class SessionRepository:

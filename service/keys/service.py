@@ -20,7 +20,7 @@ from service.http.problems import conflict, invalid_request, not_found, unauthen
 from service.http.request_origin import RequestOrigin
 from service.ids import is_id, new_id
 from service.keys.models import ApiKey
-from service.keys.repository import KeyRepository, SessionRepository
+from service.keys.repository import KeyFilter, KeyRepository, SessionRepository
 from service.keys.schemas import MAX_KEY_DAYS, CreatedKey, KeyView, NewKey
 from service.keys.use_recorder import UseRecorder
 from service.parts import depend_on
@@ -92,13 +92,22 @@ class KeyService:
             # Another process of the service was faster.
             return None
 
-    def list_page(self, principal: Principal, *, cursor: str | None, limit: int) -> Page[KeyView]:
-        """Return one page of keys, oldest first: all for an admin, the keys of the same owner for others.
+    def list_page(
+        self, chosen: KeyFilter, principal: Principal, *, cursor: str | None, is_newest_first: bool, limit: int
+    ) -> Page[KeyView]:
+        """Return one page of the keys that `chosen` selects: of all for an admin, of the same owner's for others.
 
         cursor: id of the last key of the previous page.
         """
         with self._database.read() as session:
-            rows = KeyRepository(session).list_page(owner=principal.visible_owner, after=cursor, limit=limit + 1)
+            rows = KeyRepository(session).list_page(
+                chosen,
+                now(),
+                owner=principal.visible_owner,
+                after=cursor,
+                is_newest_first=is_newest_first,
+                limit=limit + 1,
+            )
         views = [KeyView.model_validate(key) for key in rows[:limit]]
         return Page(items=views, next_cursor=views[-1].id if len(rows) > limit else None)
 

@@ -56,6 +56,18 @@ UNLIMITED = Capacity(2**31 - 1, 2**62, 2**31 - 1)
 """Capacity that stands for an unknown one: a job fits it, and something else decides when it starts."""
 
 
+MAX_NODES = 200
+"""Number of machines of one launcher that are listed by name."""
+
+
+@dataclass(frozen=True)
+class NamedCapacity:
+    """A machine and what jobs may occupy of it."""
+
+    name: str
+    capacity: Capacity
+
+
 @dataclass(frozen=True)
 class LauncherCapacity:
     """Resources that the jobs of one launcher may occupy."""
@@ -68,6 +80,8 @@ class LauncherCapacity:
     """Whether that stays: a job that does not fit now never will. Nodes of a cluster come and go."""
     machines: tuple[Capacity, ...] = ()
     """Machine kinds that no other kind dominates in every resource; empty: one kind, `node`."""
+    nodes: tuple[NamedCapacity, ...] = ()
+    """Machines by name, at most `MAX_NODES` of them; empty: one machine, or none is known by name."""
 
     @property
     def kinds(self) -> tuple[Capacity, ...]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Literal
 
 from dlrm.record import RunDirectory
 from service.launchers.protocol import (
@@ -17,7 +18,9 @@ from service.launchers.protocol import (
 )
 from service.reasons import Reason
 
-AUTO = "auto"
+LauncherName = Literal["auto", "local", "kubernetes"]
+"""Name of a launcher in a job document or a query."""
+AUTO: LauncherName = "auto"
 """Name that a document has for the first launcher of the service."""
 
 

@@ -41,8 +41,10 @@ class _Room:
     usages: dict[str, Usage]
 
     def may_start(self, job: WaitingJob) -> bool:
+        if not self.free.has_room_for(job.least):
+            return False
         quota, usage = find_quota(self.quotas, job.owner), self.usages.get(job.owner, NOTHING)
-        return self.free.has_room_for(job.least) and find_quota_lack(job.owner, job.demand, quota, usage) is None
+        return find_quota_lack(job.owner, job.demand, quota, usage) is None
 
     def take(self, owner: str, demand: Capacity) -> None:
         usage = self.usages.get(owner, NOTHING)

@@ -56,6 +56,29 @@ class QueueRepository:
         query = self._select_ready(at).where(_is_ahead(job))
         return list(self._session.scalars(query.order_by(Job.priority.desc(), Job.created_at, Job.id).limit(limit)))
 
+    def list_first(self, at: datetime, limit: int) -> list[tuple[str, str]]:
+        """List id and owner of the first waiting jobs, in the order of the queue."""
+        found: list[tuple[str, str]] = []
+        ready = self._select_ready(at)
+        highest = select(func.max(Job.priority)).where(Job.state == JobState.QUEUED, Job.launcher == self._launcher)
+        priority = self._session.scalar(highest)
+        # Priority by priority, each of which the index has in its order.
+        while priority is not None and len(found) < limit:
+            same = ready.where(Job.priority == priority).with_only_columns(Job.id, Job.owner)
+            rows = self._session.execute(same.order_by(Job.created_at, Job.id).limit(limit - len(found)))
+            found += [(row[0], row[1]) for row in rows]
+            priority = self._session.scalar(highest.where(Job.priority < priority))
+        return found
+
+    def list_by_ids(self, job_ids: Collection[str]) -> dict[str, Job]:
+        """List jobs by their ids."""
+        return {job.id: job for job in self._session.scalars(select(Job).where(Job.id.in_(job_ids)))}
+
+    def count_ready(self, at: datetime) -> dict[str, int]:
+        """Count the waiting jobs by owner."""
+        query = self._select_ready(at).with_only_columns(Job.owner, func.count()).group_by(Job.owner)
+        return {row[0]: row[1] for row in self._session.execute(query)}
+
     def list_holding(self) -> list[Job]:
         """List the jobs that hold resources."""
         query = select(Job).where(IS_WATCHED, Job.state.in_(HOLDING), Job.launcher == self._launcher)

@@ -18,6 +18,17 @@ from service.schemas.administration import (
     RoleName,
 )
 from service.schemas.answers import Answer, Item, Page
+from service.schemas.capacity import (
+    CapacityHistory,
+    CapacityUse,
+    HoldingJob,
+    NodeUse,
+    OwnerUse,
+    Queue,
+    QueuedJob,
+    ResourceUse,
+    UseCurve,
+)
 from service.schemas.comparison import ComparedFigure, ComparedJob, ComparedSetting, ComparedValue, Comparison
 from service.schemas.jobs import (
     ENDED_STATES,

@@ -17,6 +17,8 @@ class Schedule(Answer, frozen=True):
     """Name of the schedule, which its jobs have as the label `schedule`."""
     owner: str
     """Owner of the schedule and of its jobs."""
+    key_id: str = ""
+    """Id of the key that it acts with: it submits nothing once that is revoked or has expired."""
     cron: str
     """Cron expression: minute, hour, day of the month, month, day of the week."""
     time_zone: str
@@ -48,6 +50,8 @@ class Webhook(Answer, frozen=True):
     """Id of the webhook: `whk_` and a ULID."""
     owner: str
     """Owner of the jobs; `*` for all owners."""
+    key_id: str = ""
+    """Id of the key that made it: nothing is sent once that is revoked or has expired."""
     url: str
     """URL that gets the requests."""
     states: list[str]

@@ -172,6 +172,7 @@ class Attempt(Base):
     __table_args__ = (
         UniqueConstraint("job_id", "number"),
         make_partial_index("ix_attempts_active", "lease_token", where=_ACTIVE),
+        make_partial_index("ix_attempts_finished_at", "finished_at", where="finished_at IS NOT NULL"),
     )
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)

@@ -47,8 +47,9 @@ def seed(database: Database, num_jobs: int, num_steps: int) -> str:
         add_events(session)
         session.execute(
             text(
-                "INSERT INTO attempts (id, job_id, number, state, message, token_hash, started_at, stop_message) "
-                "SELECT replace(id, 'job', 'att'), id, 1, 'SUCCEEDED', '', '', started_at, '' FROM jobs "
+                "INSERT INTO attempts (id, job_id, number, state, message, token_hash, started_at, finished_at,"
+                " stop_message) "
+                "SELECT replace(id, 'job', 'att'), id, 1, 'SUCCEEDED', '', '', started_at, finished_at, '' FROM jobs "
                 "WHERE state NOT IN ('QUEUED', 'RUNNING')"
             )
         )

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from decimal import Decimal
+from operator import itemgetter
 
 from kubernetes.utils import parse_quantity  # pyright: ignore[reportUnknownVariableType]
 
-from service.launchers.kubernetes.objects import Object, get_labels, get_part, get_parts, is_true
+from service.launchers.kubernetes.objects import Object, get_labels, get_part, get_parts, get_text, is_true
 from service.launchers.kubernetes.options import KubernetesOptions
-from service.launchers.protocol import UNLIMITED, Capacity, LauncherCapacity
+from service.launchers.protocol import MAX_NODES, UNLIMITED, Capacity, LauncherCapacity, NamedCapacity
 
 
 def sum_nodes(nodes: Sequence[Object], options: KubernetesOptions) -> LauncherCapacity:
@@ -19,7 +20,10 @@ def sum_nodes(nodes: Sequence[Object], options: KubernetesOptions) -> LauncherCa
         total = total.plus(capacity)
         # The most of each resource: a job that needs more of one of them fits no node.
         largest = largest.combine(capacity, max)
-    return LauncherCapacity(total, largest, is_fixed=False, machines=_choose_largest(capacities))
+    names = (get_text(node, "metadata", "name") for node in usable)
+    by_name = sorted(zip(names, capacities, strict=True), key=itemgetter(0))[:MAX_NODES]
+    named = tuple(NamedCapacity(name, capacity) for name, capacity in by_name)
+    return LauncherCapacity(total, largest, is_fixed=False, machines=_choose_largest(capacities), nodes=named)
 
 
 def _choose_largest(capacities: Sequence[Capacity]) -> tuple[Capacity, ...]:

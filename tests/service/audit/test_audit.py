@@ -1,11 +1,13 @@
 """The audit log: which rows are written, who reads them, and how long they stay."""
 
 from datetime import timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import func, select
 
+from service import dashboard
 from service.access.principal import Actor
 from service.audit.log import NUM_REMOVED, AuditLog
 from service.audit.models import AuditAction, AuditEvent
@@ -202,3 +204,8 @@ def test_a_row_goes_with_the_transaction_that_it_belongs_to(api: Api) -> None:
     with pytest.raises(KeyError):
         record_and_fail()
     assert list_events(api, target="job_1") == []
+
+
+def test_the_page_of_the_log_has_words_for_every_action() -> None:
+    words = (Path(dashboard.__file__).parent / "static/audit/words.js").read_text()
+    assert [action for action in AuditAction if f"  {action.value}: [" not in words] == []

@@ -80,6 +80,7 @@ def test_every_request_about_jobs_uses_an_index(full_api: Api, long_job: str, si
             f"/v1/jobs/{long_job}/events?{query}"
             for query in ("order=desc&cursor=9", "name=plan&name=decided&order=desc")
         ),
+        *("/v1/capacity/use", "/v1/capacity/history", "/v1/capacity/history?hours=168", "/v1/queue"),
     ]
     requests: list[tuple[str, dict[str, Any]]] = [(path, {}) for path in paths] + [
         ("/v1/jobs", query) for query in list_queries(sizes)

@@ -19,6 +19,7 @@ from service.settings import Settings
 from service.times import now
 from tests.patience import wait_until
 from tests.service.api import TEAM, Api
+from tests.service.databases import on_both_databases
 from tests.service.keys.holders import create_key, expire_key, get_key, list_keys, sign_in
 
 EVERY_ENDPOINT = [
@@ -33,7 +34,7 @@ EVERY_ENDPOINT = [
     ("GET", "/v1/jobs/job_0/curves", "viewer"),
     ("GET", "/v1/jobs/job_0/logs", "viewer"),
     ("GET", "/v1/jobs/job_0/checkpoints", "viewer"),
-    ("GET", "/v1/capacity", "viewer"),
+    *(("GET", f"/v1/{path}", "viewer") for path in ("capacity", "capacity/use", "capacity/history", "queue")),
     ("GET", "/v1/keys", "viewer"),
     ("GET", "/metrics", "viewer"),
     ("GET", "/v1/jobs/job_0/logs/matches", "viewer"),
@@ -358,3 +359,32 @@ def test_services_that_start_at_once_make_one_admin_key(settings: Settings) -> N
     with ThreadPoolExecutor(len(services)) as pool:
         secrets = list(pool.map(start, services))
     assert len([secret for secret in secrets if secret is not None]) == 1
+
+
+@on_both_databases
+def test_keys_are_found_by_name_owner_role_state_and_id(api: Api) -> None:
+    one = create_key(api, name="laptop", owner="ann", expires_in_days=1)
+    other = create_key(api, name="Ann_2", owner="ads", role="submitter")
+    plain = create_key(api, name="Annx2", owner="ads")
+
+    def find(**query: Any) -> list[str]:
+        page = api.admin.get("/v1/keys", params={"limit": 200, **query})
+        assert page.status_code == 200, page.text
+        return [key["name"] for key in page.json()["items"]]
+
+    assert find(q="ANN") == ["laptop", "Ann_2", "Annx2"]
+    assert find(q="ann_") == ["Ann_2"]
+    assert find(q="ann", order="newest") == ["Annx2", "Ann_2", "laptop"]
+    assert find(q="ann", role="submitter") == ["Ann_2"]
+    assert find(id=[plain["id"], one["id"], "no id"]) == ["laptop", "Annx2"]
+    api.admin.delete(f"/v1/keys/{other['id']}")
+    expire_key(api, one["id"])
+    assert [find(q="ann", state=state) for state in ("valid", "expired", "revoked")] == [
+        ["Annx2"],
+        ["laptop"],
+        ["Ann_2"],
+    ]
+    first = api.admin.get("/v1/keys?order=newest&limit=1").json()
+    assert first["items"][0]["id"] == plain["id"]
+    assert find(order="newest", cursor=first["next_cursor"])[:2] == ["Ann_2", "laptop"]
+    assert api.viewer.get("/v1/keys?q=ann").json()["items"] == []

@@ -1,0 +1,88 @@
+// The dialog in which an admin sets or removes the quota of an owner.
+import { ApiError, request } from "../common/api.js";
+import { byId } from "../common/elements.js";
+
+const GIB = 2 ** 30;
+const dialog = byId("quota");
+const form = dialog.querySelector("form");
+const LIMITS = ["num_cores", "memory_bytes", "num_gpus", "num_running", "num_queued"];
+let onChange = () => {};
+
+/** Call a function after each change of a quota. */
+export function watchQuotas(call) {
+  onChange = call;
+}
+
+/** Open the dialog. owner: empty to have its name typed. quota: the present one; null if absent. */
+export function openQuota(owner, quota) {
+  clearErrors();
+  form.elements.owner.value = owner;
+  form.elements.owner.readOnly = owner !== "";
+  for (const name of LIMITS) form.elements[name].value = showLimit(name, quota?.[name]);
+  byId("quota-remove").hidden = quota === null;
+  dialog.showModal();
+  form.elements[owner === "" ? "owner" : "num_cores"].focus();
+}
+
+const showLimit = (name, value) => (value ?? null) === null ? "" : name === "memory_bytes" ? Number((value / GIB).toFixed(3)) : value;
+
+function clearErrors() {
+  byId("quota-trouble").hidden = true;
+  for (const field of form.querySelectorAll("input")) {
+    field.removeAttribute("aria-invalid");
+    byId(`${field.id}-error`).textContent = "";
+  }
+}
+
+function showError(name, message) {
+  const field = form.elements[name];
+  if (!field) {
+    byId("quota-trouble").hidden = false;
+    byId("quota-trouble").textContent = message;
+    return;
+  }
+  field.setAttribute("aria-invalid", "true");
+  byId(`${field.id}-error`).textContent = message;
+  form.querySelector("[aria-invalid]").focus();
+}
+
+/** Read the limits of the form; return null if one is no number. An empty field sets no limit. */
+function readLimits() {
+  const quota = {};
+  let isValid = true;
+  for (const name of LIMITS) {
+    const field = form.elements[name];
+    const number = field.value.trim() === "" ? null : Number(field.value);
+    const value = name === "memory_bytes" && number !== null ? Math.round(number * GIB) : number;
+    if (field.validity.badInput || (value !== null && (!Number.isInteger(value) || value < 0))) {
+      showError(name, name === "memory_bytes" ? "a number of GiB, such as 64" : "a whole number, 0 or more");
+      isValid = false;
+    }
+    quota[name] = value;
+  }
+  return isValid ? quota : null;
+}
+
+async function send(method, body) {
+  const owner = form.elements.owner.value.trim();
+  try {
+    await request(method, `/v1/quotas/${encodeURIComponent(owner)}`, body);
+  } catch (error) {
+    const faults = error instanceof ApiError && error.errors.length ? error.errors : [{ field: "", message: error.message }];
+    for (const { field, message, valid } of faults) showError(field.replace(/^.*\./, ""), valid ? `${message} (valid: ${valid})` : message);
+    return;
+  }
+  dialog.close();
+  onChange();
+}
+
+form.addEventListener("submit", (event) => {
+  event.preventDefault();
+  clearErrors();
+  if (form.elements.owner.value.trim() === "") return showError("owner", "the owner of keys, or * for everybody else");
+  const quota = readLimits();
+  if (quota) send("PUT", quota);
+});
+byId("quota-remove").addEventListener("click", () => send("DELETE"));
+byId("quota-close").addEventListener("click", () => dialog.close());
+byId("add-quota").addEventListener("click", () => openQuota("", null));
