@@ -1,27 +1,39 @@
-// Texts that people take along, with a button that copies them.
-import { element } from "./elements.js";
+// Buttons that copy a text.
 
-const SHOWN_MILLISECONDS = 2000;
+const SAID_MILLISECONDS = 2000;
 
-/** Create a line of code with a button that copies it. name: what it is, for the name of the button. */
-export function copyLine(text, name) {
-  const code = element("code", { tabindex: "0", role: "group", "aria-label": name }, text);
-  const button = element("button", { class: "quiet", type: "button", "aria-label": `Copy: ${name}` }, "Copy");
+/** Let `button` copy what `getText` returns, and say so for a moment. */
+export function makeCopyButton(button, getText) {
+  const { textContent: words } = button;
+  button.setAttribute("aria-live", "polite");
   button.addEventListener("click", async () => {
-    button.textContent = (await copy(code)) ? "Copied" : "Press Ctrl + C";
-    setTimeout(() => (button.textContent = "Copy"), SHOWN_MILLISECONDS);
+    button.textContent = (await copy(getText())) ? "Copied" : "Not copied";
+    setTimeout(() => (button.textContent = words), SAID_MILLISECONDS);
   });
-  return element("div", { class: "copy-line" }, code, button);
 }
 
-/** Copy the text of an element, or else select it; return whether it is in the clipboard. */
-async function copy(node) {
+/** Copy a text; return whether it was copied. */
+async function copy(text) {
   try {
-    // Absent on pages that come without https from another machine.
-    await navigator.clipboard.writeText(node.textContent);
+    await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    getSelection().selectAllChildren(node);
-    return document.execCommand("copy");
+    // Without https browsers have no clipboard, or refuse it.
+    return copySelected(text);
   }
+}
+
+function copySelected(text) {
+  const field = document.createElement("textarea");
+  const { activeElement } = document;
+  field.value = text;
+  field.setAttribute("aria-hidden", "true");
+  field.style.position = "fixed";
+  field.style.opacity = "0";
+  document.body.append(field);
+  field.select();
+  const isCopied = document.execCommand("copy");
+  field.remove();
+  activeElement?.focus();
+  return isCopied;
 }
