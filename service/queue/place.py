@@ -100,7 +100,7 @@ class Forecaster:
         return self._find_minute(seconds)
 
     def list_holding(self) -> list[Holding]:
-        """List the jobs that hold resources, each with the minute in which it is expected to end."""
+        """List the jobs that hold resources, each with its expected end."""
         return [
             Holding(job, self._find_minute(run.seconds_left))
             for job, run in zip(self._holding, self._running, strict=True)

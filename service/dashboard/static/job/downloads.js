@@ -1,8 +1,8 @@
 // What a job has left: its model first, then all else, with a link for each thing that the service can send.
 import { get } from "../common/api.js";
-import { copyLine } from "../common/copy.js";
 import { element } from "../common/elements.js";
 import { fileSize, isKnown } from "../common/format.js";
+import { copyLine } from "./copy_line.js";
 
 const TITLES = {
   checkpoint: "Checkpoints", log: "Logs", profile: "Profiles", scores: "Scores of the evaluation rows",
