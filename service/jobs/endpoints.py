@@ -199,7 +199,10 @@ def list_events(
     job_id: str,
     jobs: Jobs,
     principal: Viewer,
-    name: Annotated[list[EventName] | None, Query(description="may be repeated; one must match")] = None,
+    name: Annotated[
+        list[EventName] | None,
+        Query(description="may be repeated; one must match; `state` stands for changes of state"),
+    ] = None,
     order: Annotated[Literal["asc", "desc"], Query(description="asc: oldest first; desc: newest first")] = "asc",
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 200,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Text, TextClause, cast, delete, func, select, update
+from sqlalchemy import ColumnElement, Text, TextClause, and_, cast, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from service.database.database import note_change
@@ -29,6 +29,8 @@ from service.times import now
 MAX_EVENTS_CHARACTERS = 2**19
 """Characters of the messages and details of one page of events, as far as its last event begins before them."""
 
+STATE_CHANGES = "state"
+"""Kind of the events that say that a job has changed its state; no report has it as its name."""
 FINAL_FIGURES = ("auc", "samples_per_second")
 """Metrics of an outcome that lists show, as part of the progress."""
 HELD = tuple(func.sum(amount * Job.num_nodes) for amount in (Job.num_cores, Job.memory_bytes, Job.num_gpus))
@@ -214,7 +216,7 @@ class JobRepository:
         self, job_id: str, after: int, limit: int, *, names: Sequence[str] = (), is_newest_first: bool = False
     ) -> tuple[list[Event], bool]:
         """List events of a job in the order of their ids, after the id `after` in this order (0: from the beginning);
-        and return whether there are more of them. names: chosen names; empty: all events.
+        and return whether there are more of them. names: chosen names, STATE_CHANGES for changes of state; empty: all.
 
         There are at most `limit`, and at least one but no more than begin within MAX_EVENTS_CHARACTERS: a trainer may
         write any details, and whoever reads many of them at once should not take the memory of the service.
@@ -224,7 +226,8 @@ class JobRepository:
         if after:
             chosen.append(Event.id < after if is_newest_first else Event.id > after)
         if names:
-            chosen += [Event.name.in_(names), IS_SHORTLY_NAMED]
+            by_name = and_(Event.name.in_(names), IS_SHORTLY_NAMED)
+            chosen.append(or_(by_name, Event.kind == STATE_CHANGES) if STATE_CHANGES in names else by_name)
         length = func.length(Event.message) + func.length(cast(Event.details, Text))
         rows = select(Event.id, length.label("length")).where(*chosen).order_by(order).limit(limit + 1).subquery()
         row_order = rows.c.id.desc() if is_newest_first else rows.c.id

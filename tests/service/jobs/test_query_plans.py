@@ -78,7 +78,7 @@ def test_every_request_about_jobs_uses_an_index(full_api: Api, long_job: str, si
         *("/v1/labels", "/v1/labels?name=team&cursor=team:ads", "/v1/capacity"),
         *(
             f"/v1/jobs/{long_job}/events?{query}"
-            for query in ("order=desc&cursor=9", "name=plan&name=decided&order=desc")
+            for query in ("order=desc&cursor=9", "name=plan&name=decided&order=desc", "name=plan&name=state&order=desc")
         ),
         *("/v1/capacity/use", "/v1/capacity/history", "/v1/capacity/history?hours=168", "/v1/queue"),
     ]

@@ -4,8 +4,8 @@ import { get } from "../common/api.js";
 const PAGE_SIZE = 200;
 
 export class EventStore {
-  /** path: API path of the job. names: names of the events that are needed, at most some dozens; null: all events, of
-   * which `readOlder` reads more. */
+  /** path: API path of the job. names: names of the events that are needed, at most some dozens, `state` for changes of
+   * state; null: all events, of which `readOlder` reads more. */
   constructor(path, names = null) {
     this.path = path;
     this.names = names;
@@ -19,7 +19,7 @@ export class EventStore {
   /** Add an event, unless it has none of the names. */
   add(event) {
     if (this.newest === null || Number(event.id) > Number(this.newest)) this.newest = event.id;
-    if (this.names === null || this.names.includes(event.name)) this.events.set(event.id, event);
+    if (this.names === null || this.names.includes(event.name ?? event.kind)) this.events.set(event.id, event);
   }
 
   /** Read what is not there yet: at first the newest page, and later what has come since. */

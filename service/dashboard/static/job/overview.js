@@ -19,7 +19,7 @@ import { showWarnings, showYardsticks } from "./yardsticks.js";
 
 const CLOCK_MILLISECONDS = 1000;
 const banners = JSON.parse(byId("warnings").dataset.banners);
-const events = new EventStore(path, [...banners, "plan", "step_parts"]);
+const events = new EventStore(path, [...banners, "state", "plan", "step_parts"]);
 const notice = new Notice(byId("notice"), `/jobs/${encodeURIComponent(byId("job").dataset.jobId)}`, path);
 const waiting = new Waiting(byId("waiting"), path, () => updates.updateNow());
 const previews = new Previews(byId("previews"), path);
