@@ -18,7 +18,17 @@ from service.schemas.administration import (
     RoleName,
 )
 from service.schemas.answers import Answer, Item, Page
-from service.schemas.comparison import ComparedFigure, ComparedJob, ComparedSetting, ComparedValue, Comparison
+from service.schemas.comparison import (
+    ComparedDifference,
+    ComparedFigure,
+    ComparedJob,
+    ComparedSetting,
+    ComparedValue,
+    Comparison,
+    ResultColumn,
+    ResultTable,
+    Verdict,
+)
 from service.schemas.jobs import (
     ENDED_STATES,
     Attempt,
