@@ -13,6 +13,8 @@ from service.store.states import JobState
 SEED = "run.seed"
 SEED_LABEL = "seed"
 """Label whose value may differ between jobs of one group, as `run.seed` may."""
+TRIAL_LABEL = "sweep-trial"
+"""Label with the key of a sweep's trial, which its seed changes."""
 _NO_SETTINGS = ("name", "labels", "priority", "filled_by_preset")
 """Fields of a document that do not change what is learned, or how fast."""
 
@@ -58,13 +60,19 @@ def flatten_settings(document: Mapping[str, Any]) -> dict[str, Any]:
     return dict(flatten({name: value for name, value in document.items() if name not in _NO_SETTINGS}))
 
 
+def make_key(settings: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Return a text that two jobs have in common if they differ in their seeds alone."""
+    parts = ({**settings, SEED: None}, {**labels, SEED_LABEL: "", TRIAL_LABEL: ""})
+    return repr([sorted(part.items()) for part in parts])
+
+
 def group_by_settings(candidates: Sequence[Candidate]) -> list[Group]:
     """Group jobs whose settings and labels are the same but for their seeds; each seed is in a group once."""
     groups: dict[str, Group] = {}
     for found in candidates:
         flat = flatten_settings(found.document.spec)
+        same = make_key(flat, found.labels)
         del flat[SEED]
-        same = (sorted(flat.items()), sorted((found.labels | {SEED_LABEL: ""}).items()))
         number = 0
         while (key := f"{same} {number}") in groups and _has_seed(groups[key], found):
             # The same seed again says nothing of the chance of seeds.

@@ -8,9 +8,10 @@ from typing import Any, Literal
 from sqlalchemy import Text, cast, select
 from sqlalchemy.orm import Session
 
+from dlrm.record.intervals import estimate_mean
 from service.compare.figures import BADNESS, get_figure
-from service.compare.groups import flatten_settings
-from service.schemas import ResultColumn, ResultTable
+from service.compare.groups import flatten_settings, make_key
+from service.schemas import ResultColumn, ResultMean, ResultTable
 from service.store.job_rows import JobRow
 from service.store.models import JobDocument
 from service.store.states import JobState
@@ -31,12 +32,17 @@ class _Table:
     """Table of jobs that grows by rows; columns begin with nulls for the rows before them."""
 
     rows: list[JobRow] = field(default_factory=list[JobRow])
+    groups: list[int] = field(default_factory=list[int])
+    numbers: dict[str, int] = field(default_factory=dict[str, int])
+    """Numbers of the groups by what their jobs have in common."""
     settings: dict[str, list[Any]] = field(default_factory=dict[str, list[Any]])
     labels: dict[str, list[Any]] = field(default_factory=dict[str, list[Any]])
     figures: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in FIGURES})
 
     def add(self, row: JobRow, document: Mapping[str, Any], metrics: Mapping[str, float | None]) -> None:
-        flat = {name: _shorten(value) for name, value in flatten_settings(document).items()}
+        settings = flatten_settings(document)
+        self.groups.append(self.numbers.setdefault(make_key(settings, row.labels), len(self.numbers)))
+        flat = {name: _shorten(value) for name, value in settings.items()}
         for columns, values in ((self.settings, flat), (self.labels, row.labels)):
             for name in values:
                 columns.setdefault(name, [None] * len(self.rows))
@@ -68,7 +74,7 @@ def make_table(session: Session, rows: Sequence[JobRow], *, has_more: bool) -> R
     ]
     num_differing_settings = sum(1 for column in differing if column.kind == "setting")
     figures = [
-        ResultColumn(kind="figure", name=name, values=values)
+        ResultColumn(kind="figure", name=name, values=values, means=_list_means(values, table.groups))
         for name, values in table.figures.items()
         if any(value is not None for value in values)
     ]
@@ -77,11 +83,30 @@ def make_table(session: Session, rows: Sequence[JobRow], *, has_more: bool) -> R
         names=[row.name for row in table.rows],
         owners=[row.owner for row in table.rows],
         states=[row.state for row in table.rows],
+        groups=table.groups,
         columns=[*differing[:MAX_COLUMNS], *figures],
         num_equal_settings=len(table.settings) - num_differing_settings,
         num_left_out=max(len(differing) - MAX_COLUMNS, 0),
         has_more=has_more or len(table.rows) < len(rows),
     )
+
+
+def _list_means(values: Sequence[float | None], groups: Sequence[int]) -> list[ResultMean]:
+    """List the means over the groups with two or more values."""
+    by_group: dict[int, list[float]] = {}
+    for value, group in zip(values, groups, strict=True):
+        if value is not None:
+            by_group.setdefault(group, []).append(value)
+    means: list[ResultMean] = []
+    for group, own in by_group.items():
+        estimate = estimate_mean(own)
+        if estimate.low is not None and estimate.high is not None:
+            means.append(
+                ResultMean(
+                    group=group, mean=estimate.value, low=estimate.low, high=estimate.high, num_jobs=estimate.num_seeds
+                )
+            )
+    return means
 
 
 def _read_documents(

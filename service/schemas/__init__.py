@@ -26,6 +26,7 @@ from service.schemas.comparison import (
     ComparedValue,
     Comparison,
     ResultColumn,
+    ResultMean,
     ResultTable,
     Verdict,
 )

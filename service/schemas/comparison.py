@@ -119,6 +119,21 @@ class Comparison(Answer, frozen=True):
     """Final figures of the groups."""
 
 
+class ResultMean(Answer, frozen=True):
+    """Mean of a figure over jobs that differ in their seeds alone."""
+
+    group: int
+    """Number of the group of jobs, as in `groups` of the table."""
+    mean: float
+    """Mean over the jobs of the group that have succeeded, two or more."""
+    low: float
+    """Lower end of the 95 % interval by Student's t."""
+    high: float
+    """Upper end of the 95 % interval by Student's t."""
+    num_jobs: int
+    """Number of jobs in the mean."""
+
+
 class ResultColumn(Answer, frozen=True):
     """One setting, label or figure of many jobs."""
 
@@ -128,6 +143,8 @@ class ResultColumn(Answer, frozen=True):
     """Dotted path of the field, name of the label, or name of the figure as in the metrics of a job."""
     values: list[Any]
     """Values of the jobs, in their order; lists and objects as JSON text, long texts cut; None for a job without it."""
+    means: list[ResultMean] = Field(default=[])
+    """Means of a figure over the groups in which two or more jobs have it."""
 
 
 class ResultTable(Answer, frozen=True):
@@ -141,6 +158,8 @@ class ResultTable(Answer, frozen=True):
     """Owners of the jobs."""
     states: list[str]
     """States of the jobs; only those that have succeeded have figures."""
+    groups: list[int] = Field(default=[])
+    """Number of the group of each job; jobs of one group differ in their seeds alone."""
     columns: list[ResultColumn]
     """Settings and labels that are not the same in all of these jobs, and figures."""
     num_equal_settings: int

@@ -3,11 +3,12 @@
 from typing import Any
 
 import pytest
+from scipy import stats
 
 from service.access.principal import Role
 from service.compare import results
 from tests.service.api import Api
-from tests.service.compare.test_compare import add_job
+from tests.service.compare.test_compare import add_job, compare
 from tests.service.databases import on_both_databases
 from tests.service.jobs.keys import make_key
 from tests.service.jobs.test_jobs_api import check_problem
@@ -42,6 +43,25 @@ def test_differing_settings_labels_and_figures_come_as_columns(api: Api) -> None
     assert read(api, q="other")["names"] == ["other"]
     shorter = read(api, label="sweep:rates", limit=2)
     assert (shorter["ids"], shorter["has_more"]) == (ids[:0:-1], True)
+
+
+def test_seeds_of_one_method_have_a_mean_with_students_interval(api: Api) -> None:
+    aucs = [0.70, 0.72, 0.74]
+    for seed, auc in enumerate(aucs):
+        add_job(api, auc, labels={"sweep": "rates", "sweep-trial": f"key-{seed}"}, run={"seed": seed})
+    add_job(api, 0.6, labels={"sweep": "rates", "sweep-trial": "key"}, precision="bf16")
+    found = read(api, label="sweep:rates")
+    assert found["groups"] == [0, 1, 1, 1]
+    [mean] = next(column["means"] for column in found["columns"] if column["name"] == "auc")
+    low, high = stats.t.interval(0.95, 2, loc=0.72, scale=stats.sem(aucs))
+    assert mean == {
+        "group": 1,
+        "mean": pytest.approx(0.72),
+        "low": pytest.approx(low),
+        "high": pytest.approx(high),
+        "num_jobs": 3,
+    }
+    assert [job["group"] for job in compare(api, *found["ids"])["jobs"]] == found["groups"]
 
 
 def test_only_visible_jobs_are_in_a_table(api: Api) -> None:
