@@ -2,8 +2,8 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Text, cast, select
 from sqlalchemy.orm import Session
@@ -27,31 +27,13 @@ ROWS_AT_ONCE = 20
 """Documents that are read at once: each may have a megabyte."""
 
 
-@dataclass
-class _Table:
-    """Table of jobs that grows by rows; columns begin with nulls for the rows before them."""
+@dataclass(frozen=True)
+class _Entry:
+    """A job of the table, with all its settings."""
 
-    rows: list[JobRow] = field(default_factory=list[JobRow])
-    groups: list[int] = field(default_factory=list[int])
-    numbers: dict[str, int] = field(default_factory=dict[str, int])
-    """Numbers of the groups by what their jobs have in common."""
-    settings: dict[str, list[Any]] = field(default_factory=dict[str, list[Any]])
-    labels: dict[str, list[Any]] = field(default_factory=dict[str, list[Any]])
-    figures: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in FIGURES})
-
-    def add(self, row: JobRow, document: Mapping[str, Any], metrics: Mapping[str, float | None]) -> None:
-        settings = flatten_settings(document)
-        self.groups.append(self.numbers.setdefault(make_key(settings, row.labels), len(self.numbers)))
-        flat = {name: _shorten(value) for name, value in settings.items()}
-        for columns, values in ((self.settings, flat), (self.labels, row.labels)):
-            for name in values:
-                columns.setdefault(name, [None] * len(self.rows))
-            for name, column in columns.items():
-                column.append(values.get(name))
-        for name, column in self.figures.items():
-            has_succeeded = row.state == JobState.SUCCEEDED
-            column.append(get_figure(name, metrics, row.started_at, row.finished_at) if has_succeeded else None)
-        self.rows.append(row)
+    row: JobRow
+    settings: dict[str, Any]
+    metrics: Mapping[str, float | None]
 
 
 def make_table(session: Session, rows: Sequence[JobRow], *, has_more: bool) -> ResultTable:
@@ -59,36 +41,72 @@ def make_table(session: Session, rows: Sequence[JobRow], *, has_more: bool) -> R
 
     has_more: whether further jobs match.
     """
-    table, num_characters = _Table(), 0
+    entries: list[_Entry] = []
+    num_characters = 0
     for row, spec, metrics in _read_documents(session, rows):
         num_characters += len(spec)
-        if table.rows and num_characters > MAX_DOCUMENT_CHARACTERS:
+        if entries and num_characters > MAX_DOCUMENT_CHARACTERS:
             break
-        table.add(row, json.loads(spec), metrics)
-    kinds: dict[Literal["label", "setting"], dict[str, list[Any]]] = {"label": table.labels, "setting": table.settings}
-    differing = [
-        ResultColumn(kind=kind, name=name, values=values)
-        for kind, columns in kinds.items()
-        for name, values in columns.items()
-        if any(value != values[0] for value in values)
-    ]
-    num_differing_settings = sum(1 for column in differing if column.kind == "setting")
-    figures = [
-        ResultColumn(kind="figure", name=name, values=values, means=_list_means(values, table.groups))
-        for name, values in table.figures.items()
-        if any(value is not None for value in values)
+        entries.append(_Entry(row, flatten_settings(json.loads(spec)), metrics))
+    all_settings, all_labels = [entry.settings for entry in entries], [entry.row.labels for entry in entries]
+    settings, labels = _list_differing(all_settings), _list_differing(all_labels)
+    groups = _number_groups(entries, settings, labels)
+    columns = [
+        *(ResultColumn(kind="label", name=name, values=[own.get(name) for own in all_labels]) for name in labels),
+        *(
+            ResultColumn(kind="setting", name=name, values=[_shorten(own.get(name)) for own in all_settings])
+            for name in settings
+        ),
     ]
     return ResultTable(
-        ids=[row.id for row in table.rows],
-        names=[row.name for row in table.rows],
-        owners=[row.owner for row in table.rows],
-        states=[row.state for row in table.rows],
-        groups=table.groups,
-        columns=[*differing[:MAX_COLUMNS], *figures],
-        num_equal_settings=len(table.settings) - num_differing_settings,
-        num_left_out=max(len(differing) - MAX_COLUMNS, 0),
-        has_more=has_more or len(table.rows) < len(rows),
+        ids=[entry.row.id for entry in entries],
+        names=[entry.row.name for entry in entries],
+        owners=[entry.row.owner for entry in entries],
+        states=[entry.row.state for entry in entries],
+        groups=groups,
+        columns=[*columns[:MAX_COLUMNS], *_make_figures(entries, groups)],
+        num_equal_settings=len(set[str]().union(*all_settings)) - len(settings),
+        num_left_out=max(len(columns) - MAX_COLUMNS, 0),
+        has_more=has_more or len(entries) < len(rows),
     )
+
+
+def _list_differing(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """List the names whose values are not the same in all rows; a row that lacks a name has None there."""
+    names: dict[str, None] = {}
+    for row in rows[1:]:
+        if row != rows[0]:
+            names |= {name: None for name in {**rows[0], **row} if row.get(name) != rows[0].get(name)}
+    return list(names)
+
+
+def _number_groups(entries: Sequence[_Entry], settings: Sequence[str], labels: Sequence[str]) -> list[int]:
+    """Number the groups of jobs that differ in their seeds alone, and return the number of each job."""
+    numbers: dict[str, int] = {}
+    keys = [
+        make_key(
+            {name: entry.settings.get(name) for name in settings},
+            {name: value for name in labels if (value := entry.row.labels.get(name)) is not None},
+        )
+        for entry in entries
+    ]
+    return [numbers.setdefault(key, len(numbers)) for key in keys]
+
+
+def _make_figures(entries: Sequence[_Entry], groups: Sequence[int]) -> list[ResultColumn]:
+    """Make the columns of the figures that some jobs have."""
+    columns: list[ResultColumn] = []
+    for name in FIGURES:
+        values = [
+            get_figure(name, entry.metrics, entry.row.started_at, entry.row.finished_at)
+            if entry.row.state == JobState.SUCCEEDED
+            else None
+            for entry in entries
+        ]
+        if any(value is not None for value in values):
+            means = _list_means(values, groups)
+            columns.append(ResultColumn(kind="figure", name=name, values=values, means=means))
+    return columns
 
 
 def _list_means(values: Sequence[float | None], groups: Sequence[int]) -> list[ResultMean]:

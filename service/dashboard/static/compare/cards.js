@@ -43,7 +43,7 @@ function makeCard(job, actions) {
 /** Fill the list of compared jobs. actions: `setBaseline(id)` and `remove(id)`. */
 export function showCards(list, jobs, actions) {
   for (const id of cards.keys()) if (!jobs.some((job) => job.id === id)) cards.delete(id);
-  const nodes = jobs.map((job, index) => {
+  const nodes = jobs.map((job) => {
     if (!cards.has(job.id)) cards.set(job.id, makeCard(job, actions));
     const card = cards.get(job.id);
     card.letter.textContent = letterOf(job.group);
@@ -52,7 +52,7 @@ export function showCards(list, jobs, actions) {
     card.about.textContent = [job.owner, `seed ${job.seed}`].filter(Boolean).join(" · ");
     card.progress.textContent = describeProgress(job);
     card.role.hidden = job.group !== 0 || jobs.length < 2;
-    card.base.hidden = index === 0;
+    card.base.hidden = job.group === 0;
     return card.node;
   });
   const isSame = nodes.length === list.children.length && nodes.every((node, index) => node === list.children[index]);

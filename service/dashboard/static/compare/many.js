@@ -158,11 +158,13 @@ export async function showMany() {
   byId("q").value = getParameter("q");
   const query = new URLSearchParams();
   for (const name of ["label", "q"]) if (getParameter(name)) query.set(name, getParameter(name));
+  byId("count").textContent = "Reading the jobs…";
   try {
     results = await get(`/v1/results?${query}`);
     byId("trouble").hidden = true;
   } catch (error) {
     byId("trouble").hidden = false;
+    byId("count").textContent = "";
     byId("trouble").textContent = error.errors?.[0] ? `${error.errors[0].message}; valid: ${error.errors[0].valid}` : error.message;
     return;
   }

@@ -7,6 +7,9 @@ import { getColourName } from "./colours.js";
 
 const RESOLUTION = 400;
 const AT_ONCE = 2;
+const MILLION = 1e6;
+/** Samples from which on they are counted in millions. */
+const MANY_SAMPLES = 5 * MILLION;
 /** Curves by job: {steps, loss, samples, evaluatedSteps, auc}. */
 const curves = new Map();
 
@@ -85,9 +88,10 @@ export class Overlay {
     if (key !== this.key) this.#remake(drawn, name);
     this.key = key;
     const points = drawn.map((job) => listPoints(curves.get(job.id), this.kind, options));
-    const joined = uPlot.join(points);
-    const data = [joined[0], ...joined.slice(1)];
-    this.chart.show(data, 0);
+    const last = Math.max(...points.map(([xs]) => xs.at(-1)));
+    const unit = options.bySamples && last > MANY_SAMPLES ? MILLION : 1;
+    this.figure.querySelector(".over").textContent = options.bySamples ? (unit === 1 ? "over samples" : "over millions of samples") : "over steps";
+    this.chart.show(uPlot.join(points.map(([xs, ys]) => [xs.map((x) => x / unit), ys])), 0);
   }
 
   #remake(jobs, name) {

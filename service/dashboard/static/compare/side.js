@@ -11,10 +11,14 @@ import { saveCsv } from "./csv.js";
 import { Overlay, readCurves } from "./overlay.js";
 import { Picker } from "./picker.js";
 import { groupJobs, listCsvRows, showFigures, showSettings } from "./tables.js";
+import { settingText } from "./words.js";
 
+/** Differing settings that are told in a sentence. */
+const MAX_TOLD = 4;
 const MAX_SWEEPS = 12;
 const REFRESH_MILLISECONDS = 10_000;
 const AWAY = "The service does not answer; trying again.";
+const AXES = ["step", "samples"];
 /** Weights of smoothing by its name. */
 const WEIGHTS = { none: 0, light: 0.8, strong: 0.95 };
 
@@ -43,17 +47,23 @@ const actions = {
 async function read(ids) {
   if (ids.length > 1) return get(`/v1/compare?ids=${ids.map(encodeURIComponent).join(",")}`);
   const job = await get(`/v1/jobs/${encodeURIComponent(ids[0])}`);
-  const verdict = { sentence: "One job is chosen. Add a second one to compare it with.", basis: "", advice: "", is_certain: null };
+  const verdict = { sentence: "One job is chosen. Add a second one to compare it with.", basis: "", advice: "", best: null, is_certain: null };
   return { jobs: [{ ...job, group: 0, seed: job.spec.run.seed }], settings: [], figures: [], verdict };
 }
 
-/** Say in what the compared jobs differ. */
-function describeDifferences({ jobs, settings }) {
+/** Say in what the two judged groups differ, with both values; in what all differ if none are judged. */
+function describeDifferences({ jobs, settings, verdict }) {
   if (groupJobs(jobs).length < 2) return "";
-  const fields = settings.map(({ field }) => field);
-  if (!fields.length) return "No setting differs: the jobs have other labels, or repeat a seed.";
-  const shown = fields.slice(0, 4).join(", ") + (fields.length > 4 ? ` and ${fields.length - 4} more` : "");
-  return `They differ in ${fields.length === 1 ? "one setting" : `${fields.length} settings`}: ${shown}.`;
+  const { best, other } = verdict;
+  const isJudged = best !== null;
+  const isOther = ({ values }) => !isJudged || JSON.stringify(values[best]) !== JSON.stringify(values[other]);
+  const differing = settings.filter(isOther);
+  const who = isJudged ? `${letterOf(best)} and ${letterOf(other)}` : "The jobs";
+  if (!differing.length) return `${who} differ in no setting: they have other labels, or repeat a seed.`;
+  const shown = differing.slice(0, MAX_TOLD).map(({ field, values }) =>
+    isJudged ? `${field} (${settingText(values[best])} and ${settingText(values[other])})` : field);
+  const more = differing.length > MAX_TOLD ? ` and ${differing.length - MAX_TOLD} more` : "";
+  return `${who} differ in ${differing.length === 1 ? "one setting" : `${differing.length} settings`}: ${shown.join(", ")}${more}.`;
 }
 
 function showVerdict() {
@@ -68,7 +78,10 @@ function showVerdict() {
 }
 
 function showCurves() {
-  const { jobs } = comparison;
+  const { jobs, settings } = comparison;
+  // Steps of batches of other sizes are not of one length.
+  const areStepsEqual = settings.every(({ field }) => !field.startsWith("batch."));
+  byId("axis").value = AXES.includes(getParameter("axis")) ? getParameter("axis") : areStepsEqual ? "step" : "samples";
   const names = jobs.map((job) => job.name);
   const name = (job) => {
     const isShared = names.filter((other) => other === job.name).length > 1;
@@ -179,10 +192,9 @@ async function offerSweeps() {
 
 /** Prepare the parts of the page that compare some jobs. */
 export function startSide() {
-  byId("axis").value = getParameter("axis") === "samples" ? "samples" : "step";
   byId("smooth").value = getParameter("smooth") in WEIGHTS ? getParameter("smooth") : "light";
   byId("axis").addEventListener("change", ({ target }) => {
-    setParameters({ axis: target.value === "step" ? "" : target.value });
+    setParameters({ axis: target.value });
     showCurves();
   });
   byId("smooth").addEventListener("change", ({ target }) => {

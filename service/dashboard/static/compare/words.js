@@ -37,7 +37,10 @@ export function valueText(column, value) {
 export function differenceText(name, difference, baseMean) {
   const { isRelative } = describeFigure(name);
   const scale = isRelative ? 100 / baseMean : 1;
-  const digits = (value) => Math.abs(value * scale).toFixed(isRelative ? 1 : 4) + (isRelative ? " %" : "");
+  const digits = (value) => {
+    const size = Math.abs(value * scale);
+    return isRelative ? `${size.toFixed(size < 10 ? 1 : 0)} %` : size.toFixed(4);
+  };
   const sign = difference.mean < 0 ? "\u2212" : "+";
   const half = isKnown(difference.low) ? ` ± ${digits((difference.high - difference.low) / 2)}` : "";
   return sign + digits(difference.mean) + half;
