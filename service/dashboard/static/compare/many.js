@@ -95,7 +95,8 @@ function showPlot() {
   palette.showLegend(byId("legend"));
   const missing = points.filter((point) => !isKnown(point.x) || !isKnown(point.y)).length;
   byId("missing").hidden = missing === 0;
-  byId("missing").textContent = `${integer(missing)} of ${integer(points.length)} jobs are not in the chart: they have no ${y.title} or ${x.title}${y.kind === "figure" ? ", which only jobs that have succeeded have" : ""}.`;
+  const reason = y.kind === "figure" || x.kind === "figure" ? " Only jobs that have succeeded have figures." : "";
+  byId("missing").textContent = `${integer(missing)} of ${integer(points.length)} jobs are not in the chart: they lack ${y.title} or ${x.title}.${reason}`;
   showBest(x, y);
 }
 
