@@ -29,9 +29,13 @@ function makeCard(job, actions) {
   };
   const remove = element("button", { type: "button", class: "quiet", "aria-label": `Remove ${job.name} from the comparison` }, "Remove");
   parts.base.setAttribute("aria-label", `Use ${job.name} as baseline`);
-  parts.base.addEventListener("click", () => actions.setBaseline(job.id));
-  remove.addEventListener("click", () => actions.remove(job.id));
   const link = element("a", { href: `/jobs/${encodeURIComponent(job.id)}`, title: job.id }, job.name);
+  parts.base.addEventListener("click", () => {
+    // The button goes, and would take the focus with it.
+    link.focus();
+    actions.setBaseline(job.id);
+  });
+  remove.addEventListener("click", () => actions.remove(job.id));
   const sweep = sweepLink(job);
   const heading = element("p", {}, element("span", { class: "dot" }), parts.letter, link, parts.state);
   const node = element("li", {}, heading, parts.about, parts.progress, ...(sweep ? [element("small", {}, sweep)] : []));

@@ -16,7 +16,7 @@ function show() {
 }
 
 startHeader();
-showCapacity();
+showCapacity().catch(() => {});
 startSide();
 startMany();
 show();

@@ -13,7 +13,7 @@ function fillCell(cell, content) {
   shown.set(cell, key);
   cell.className = content.className ?? "";
   cell.title = content.title ?? "";
-  const notes = (content.notes ?? []).map(({ text, className = "", title = "" }) => element("small", { class: className, title }, text));
+  const notes = (content.notes ?? []).map(({ text, className = "" }) => element("small", { class: className }, text));
   cell.replaceChildren(content.text, ...notes);
 }
 

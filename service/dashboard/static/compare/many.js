@@ -201,7 +201,7 @@ export function startMany() {
     showMany();
   });
   byId("csv-many").addEventListener("click", saveTable);
-  byId("label").addEventListener("focus", offerLabels, { once: true });
+  byId("label").addEventListener("focus", () => offerLabels().catch(() => {}), { once: true });
 }
 
 /** Offer the labels of jobs, most frequent first, while one is typed. */

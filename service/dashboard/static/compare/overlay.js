@@ -10,17 +10,21 @@ const AT_ONCE = 2;
 const MILLION = 1e6;
 /** Samples from which on they are counted in millions. */
 const MANY_SAMPLES = 5 * MILLION;
-/** Curves by job: {steps, loss, samples, evaluatedSteps, auc}. */
+/** Curves by job: {steps, loss, samples, evaluatedSteps, auc}, and how far the job was when they were read. */
 const curves = new Map();
+
+const describeAge = ({ state, progress }) => `${state} ${progress.step} ${progress.auc}`;
 
 const valuesOf = ({ steps, curves: own }, name, statistic) =>
   own[name]?.[statistic] ?? own[name]?.last ?? steps.map(() => null);
 
-async function read(id) {
+async function read(job) {
+  const { id } = job;
   const { training, evaluation } = await get(
     `/v1/jobs/${encodeURIComponent(id)}/curves?names=loss,num_samples,auc&resolution=${RESOLUTION}`,
   );
   curves.set(id, {
+    age: describeAge(job),
     steps: training.steps,
     loss: valuesOf(training, "loss", "mean"),
     samples: valuesOf(training, "num_samples", "last"),
@@ -29,9 +33,9 @@ async function read(id) {
   });
 }
 
-/** Read the curves of jobs, few at a time: those that are not known yet, and those that still change. */
-export async function readCurves(jobs, isChanging) {
-  const left = jobs.filter((job) => !curves.has(job.id) || isChanging(job)).map((job) => job.id);
+/** Read the curves of jobs that are not known yet, or have grown since; few at a time. */
+export async function readCurves(jobs) {
+  const left = jobs.filter((job) => curves.get(job.id)?.age !== describeAge(job));
   const work = async () => {
     while (left.length) await read(left.shift());
   };

@@ -139,7 +139,7 @@ async function refresh() {
     byId("problem").hidden = true;
     showParts(true);
     showComparison();
-    await readCurves(found.jobs, (job) => !hasEnded(job));
+    await readCurves(found.jobs);
     if (mine !== turn) return;
     showCurves();
     byId("trouble").hidden = true;
@@ -178,7 +178,8 @@ export function showSide() {
   } else {
     turn += 1;
     comparison = null;
-    offerSweeps();
+    // Without them the page is as useful.
+    offerSweeps().catch(() => {});
   }
 }
 

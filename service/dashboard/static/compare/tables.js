@@ -56,8 +56,8 @@ export function showSettings(table, { jobs, settings }) {
 }
 
 const SOURCES = {
-  seeds: ({ num_jobs }) => `over ${num_jobs} seeds`,
-  rows: () => "by choice of the evaluation rows",
+  seeds: ({ num_jobs }) => `${num_jobs} seeds`,
+  rows: () => "evaluation rows",
 };
 
 /** Describe a figure of jobs that have not succeeded: what they have so far. */
@@ -76,7 +76,7 @@ function describeValue(item, number, jobs) {
   const notes = [];
   // No speed or time is below 0, whatever Student's formula says.
   const low = isRelative ? Math.max(value.low, 0) : value.low;
-  if (isKnown(value.low)) notes.push({ text: `${format(low)} to ${format(value.high)}`, title: SOURCES[value.source](value) });
+  if (isKnown(value.low)) notes.push({ text: `${format(low)} to ${format(value.high)} (${SOURCES[value.source](value)})` });
   const difference = item.differences[number];
   if (difference) {
     const tone = difference.is_certain ? (difference.is_better ? "better" : "worse") : "open";
