@@ -11,7 +11,7 @@ from cli.render.tables import print_section
 
 
 def compare(job_ids: JobIds, as_json: AsJson = False) -> None:
-    """Compare 2 to 20 jobs: which is better, the settings in which they differ, and their final figures.
+    """Compare 2 to 20 jobs: the better one, the settings in which they differ, and their final figures.
 
     Jobs that differ only in run.seed, and perhaps in a label called seed, count as
     one: their figures are means with 95 % intervals.
