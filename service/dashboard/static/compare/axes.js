@@ -6,6 +6,8 @@ const DECADE = 10;
 const NUM_TICKS = 6;
 const MARGIN = 0.05;
 const MAX_CATEGORIES = 40;
+/** Different values of a setting up to which each has a tick of its own. */
+const FEW_VALUES = 12;
 
 /** Format the tick of a number. */
 const tickText = (value) => {
@@ -63,6 +65,10 @@ export function makeAxis(column, more = []) {
   const end = warp(high) + MARGIN * span;
   [low, high] = [unwarp(start), unwarp(end)];
   const at = (value) => (isKnown(value) ? (warp(Number(value)) - start) / (end - start) : null);
-  const ticks = (isLogarithmic ? listPowers(low, high) : listRound(low, high)).map((value) => ({ at: at(value), text: tickText(value) }));
+  const listTicks = () => (isLogarithmic ? listPowers(low, high) : listRound(low, high));
+  const few = column.kind !== "figure" && column.distinct <= FEW_VALUES && [...new Set(numbers)].sort((one, other) => one - other);
+  const ticks = few
+    ? few.map((value) => ({ at: at(value), text: settingText(value) }))
+    : listTicks().map((value) => ({ at: at(value), text: tickText(value) }));
   return { kind: isLogarithmic ? "logarithmic" : "linear", at, ticks };
 }

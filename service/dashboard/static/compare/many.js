@@ -61,14 +61,14 @@ function describe(index, shown) {
 }
 
 /** List the means over seeds of the vertical axis, each at the place of its jobs. */
-function listMeans(x, y, palette) {
+function listMeans(x, y, colourOf) {
   if (!y.means?.length || isSeed(x)) return [];
   return y.means.map(({ group, mean, low, high, num_jobs: count }) => {
     const members = results.groups.flatMap((own, index) => (own === group && isKnown(y.values[index]) ? [index] : []));
     const numbers = members.map((index) => x.numbers[index]);
     const place = x.isNumeric ? numbers.reduce((sum, number) => sum + number, 0) / count : x.values[members[0]];
     const text = (value) => valueText(y, value);
-    return { x: place, y: mean, low, high, colour: palette.colourOf(members[0]), label: `mean over ${count} seeds ${text(mean)}, 95 % interval ${text(low)} to ${text(high)}` };
+    return { x: place, y: mean, low, high, colour: colourOf(members[0]), label: `mean over ${count} seeds ${text(mean)}, 95 % interval ${text(low)} to ${text(high)}` };
   });
 }
 
@@ -78,7 +78,8 @@ function showPlot() {
   const palette = makePalette(colour);
   const shown = [...new Set([y, x, colour].filter(Boolean))];
   const chosen = getChosen();
-  const means = listMeans(x, y, palette);
+  // A mean over seeds has the colour of none.
+  const means = listMeans(x, y, colour && isSeed(colour) ? () => "var(--text)" : palette.colourOf);
   const points = results.ids.map((id, index) => ({
     id,
     index,

@@ -39,7 +39,8 @@ function makeKinds(column) {
     colourOf: (index) => colourOf(column.values[index]),
     showLegend(list) {
       const rest = counts.slice(NUM_COLOURS).reduce((sum, [, count]) => sum + count, 0);
-      const entries = counts.slice(0, NUM_COLOURS).map(([value, count]) => makeEntry(colourOf(value), `${valueText(column, value)} (${count})`));
+      const shown = counts.slice(0, NUM_COLOURS).sort(([one], [other]) => String(one).localeCompare(String(other), "en", { numeric: true }));
+      const entries = shown.map(([value, count]) => makeEntry(colourOf(value), `${valueText(column, value)} (${count})`));
       list.replaceChildren(element("li", {}, `${column.title}:`), ...entries, ...(rest ? [makeEntry(REST, `other values (${rest})`)] : []));
     },
   };
