@@ -1,6 +1,7 @@
 """Command `dlrm compare`: in what jobs differ, and which is best."""
 
 import typer
+from rich.text import Text
 
 from cli.commands.options import AsJson, JobIds
 from cli.commands.service_access import connect
@@ -10,7 +11,7 @@ from cli.render.tables import print_section
 
 
 def compare(job_ids: JobIds, as_json: AsJson = False) -> None:
-    """Compare 2 to 20 jobs: the settings in which they differ, and their final figures.
+    """Compare 2 to 20 jobs: the better one, the settings in which they differ, and their final figures.
 
     Jobs that differ only in run.seed, and perhaps in a label called seed, count as
     one: their figures are means with 95 % intervals.
@@ -26,6 +27,10 @@ def compare(job_ids: JobIds, as_json: AsJson = False) -> None:
         return
     console = console_on()
     console.print(make_compared_jobs_table(comparison))
+    verdict = comparison.verdict
+    words = [text for text in (verdict.sentence, verdict.basis, verdict.advice) if text]
+    if words:
+        print_section(console, "Verdict", *(Text(text) for text in words))
     if comparison.settings:
         print_section(console, "Settings", make_settings_table(comparison))
     if comparison.figures:

@@ -9,6 +9,8 @@ from typing import Literal
 
 NORMAL_QUANTILE = statistics.NormalDist().inv_cdf(0.975)
 """The 0.975 quantile of the normal distribution."""
+ROUNDING = 1e-9
+"""Error of rounding in degrees of freedom, so that a whole number is not rounded down to the one below."""
 Source = Literal["seeds", "rows", "seeds and rows", "none"]
 """Source of the chance that an interval covers: trainings with other seeds, other evaluation rows, or both."""
 
@@ -114,6 +116,38 @@ def combine_differences(differences: Sequence[float], row_errors: Sequence[float
     half_width = math.hypot(find_student_quantile(count - 1) * math.sqrt(between), NORMAL_QUANTILE * math.sqrt(of_rows))
     source: Source = "seeds and rows" if row_errors else "seeds"
     return Estimate(mean, math.sqrt(between + of_rows), half_width, source, count)
+
+
+def estimate_difference(
+    first: Sequence[float], second: Sequence[float], row_errors: tuple[float | None, float | None] = (None, None)
+) -> Estimate:
+    """Estimate the difference of two means, first less second, over seeds that are not paired.
+
+    With several values on either side it has Welch's interval (1947, "The generalization of Student's problem when
+    several different population variances are involved", Biometrika 34), its degrees of freedom rounded down:
+
+        variance = s1^2 / k1 + s2^2 / k2
+        degrees of freedom = variance^2 / ((s1^2 / k1)^2 / (k1 - 1) + (s2^2 / k2)^2 / (k2 - 1))
+
+    A single value has no spread of its own, and gets the spread of the other side, as in Student's interval for equal
+    variances. Two single values have the interval of their `row_errors`, standard errors over evaluation rows: as wide
+    as for other rows on either side, and too wide if the rows are the same. Raises ValueError for no values.
+    """
+    mean = statistics.fmean(first) - statistics.fmean(second)
+    counts = len(first), len(second)
+    if max(counts) == 1:
+        errors = [error for error in row_errors if error is not None]
+        return _estimate_from_rows(mean, math.hypot(*errors) if len(errors) == 2 else None)
+    if min(counts) == 1:
+        several = max(first, second, key=len)
+        error = statistics.stdev(several) * math.sqrt(1 + 1 / len(several))
+        num_free = len(several) - 1
+    else:
+        parts = [statistics.variance(values) / len(values) for values in (first, second)]
+        error = math.sqrt(sum(parts))
+        scaled = sum(part**2 / (count - 1) for part, count in zip(parts, counts, strict=True))
+        num_free = max(math.floor(sum(parts) ** 2 / scaled + ROUNDING), 1) if scaled else sum(counts) - 2
+    return Estimate(mean, error, find_student_quantile(num_free) * error, "seeds", min(counts))
 
 
 def _estimate_from_rows(value: float, row_error: float | None) -> Estimate:

@@ -201,7 +201,7 @@ def list_events(
     principal: Viewer,
     name: Annotated[
         list[EventName] | None,
-        Query(description="may be repeated; one must match; `state` stands for changes of state"),
+        Query(description="may be repeated; one must match; `state`: changes of state"),
     ] = None,
     order: Annotated[Literal["asc", "desc"], Query(description="asc: oldest first; desc: newest first")] = "asc",
     cursor: Cursor = None,

@@ -29,7 +29,18 @@ from service.schemas.capacity import (
     ResourceUse,
     UseCurve,
 )
-from service.schemas.comparison import ComparedFigure, ComparedJob, ComparedSetting, ComparedValue, Comparison
+from service.schemas.comparison import (
+    ComparedDifference,
+    ComparedFigure,
+    ComparedJob,
+    ComparedSetting,
+    ComparedValue,
+    Comparison,
+    ResultColumn,
+    ResultMean,
+    ResultTable,
+    Verdict,
+)
 from service.schemas.jobs import (
     ENDED_STATES,
     Attempt,

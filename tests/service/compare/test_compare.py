@@ -94,3 +94,52 @@ def test_only_some_visible_jobs_are_compared(api: Api) -> None:
         assert check_problem(refused, 422, "invalid-request")["errors"][0]["field"] == "ids"
     with make_key(api, "other", Role.VIEWER) as other:
         check_problem(other.get("/v1/compare", params={"ids": f"{job_id},job_0"}), 404, "not-found")
+
+
+def test_the_same_seeds_are_compared_pair_by_pair_and_others_by_welch(api: Api) -> None:
+    aucs = {64: [0.70, 0.72, 0.74], 128: [0.712, 0.733, 0.751], 256: [0.71, 0.75]}
+    ids = [
+        add_job(api, auc, batch={"global_size": size}, run={"seed": seed})
+        for size, own in aucs.items()
+        for seed, auc in enumerate(own)
+    ]
+    found = compare(api, *ids)
+    figure = next(figure for figure in found["figures"] if figure["name"] == "auc")
+    none, paired, welch = figure["differences"]
+    assert none is None
+    interval = stats.ttest_rel(aucs[128], aucs[64]).confidence_interval()
+    assert (paired["low"], paired["high"]) == (pytest.approx(interval.low), pytest.approx(interval.high))
+    assert (paired["source"], paired["is_better"], paired["is_certain"]) == ("paired seeds", True, True)
+    assert (welch["source"], welch["is_certain"]) == ("seeds", False)
+    verdict = found["verdict"]
+    assert (verdict["best"], verdict["other"], verdict["is_certain"]) == (1, 0, True)
+    assert verdict["sentence"].startswith("B has the best AUC of 3, 0.7320: 0.0120 above A, which is more than its")
+    assert "The next one, C, is 0.0020 away, which is within its uncertainty." in verdict["sentence"]
+    assert "3 pairs of jobs with the same seed" in verdict["basis"]
+
+
+def test_single_jobs_are_judged_by_their_evaluation_rows_and_the_advice_is_seeds(api: Api) -> None:
+    base, better = add_job(api, 0.70, name="base"), add_job(api, 0.72, name="fast", precision="bf16")
+    close = add_job(api, 0.703, name="close", data={"train": ["day_0.tsv"]})
+    verdict = compare(api, base, better)["verdict"]
+    assert verdict["sentence"] == (
+        "B (fast) has the better AUC, 0.7200: 0.0200 above A (base), which is more than its uncertainty."
+    )
+    half = 1.959964 * 0.002 * 2**0.5
+    assert f"{0.02 - half:+.4f} to {0.02 + half:+.4f}, by the choice of the evaluation rows" in verdict["basis"]
+    assert verdict["advice"].startswith("To rule out a lucky seed")
+    verdict = compare(api, base, close)["verdict"]
+    assert (verdict["best"], verdict["is_certain"]) == (1, False)
+    assert "Their data differ (data.train)" in verdict["basis"]
+    # The interval is 1.85 times the difference, and its width falls with the root of the rows.
+    assert verdict["advice"].endswith("or evaluate on about 4 times as many rows.")
+
+
+def test_nothing_is_judged_before_two_methods_have_succeeded(api: Api) -> None:
+    ended, queued = add_job(api, 0.7), add_job(api, precision="bf16")
+    found = compare(api, ended, queued)
+    assert (found["verdict"]["best"], found["verdict"]["is_certain"]) == (None, None)
+    assert found["verdict"]["sentence"].startswith("Nothing can be judged yet: fewer than two methods")
+    assert [(job["owner"], job["progress"]["step"]) for job in found["jobs"]] == [("team", None), ("team", None)]
+    [precision] = found["settings"]
+    assert precision["meaning"].startswith("Number format of the matrix products")

@@ -1,0 +1,47 @@
+"""Differences between the figures of two groups, with the interval that is known of each."""
+
+import statistics
+
+from dlrm.record.intervals import Estimate, combine_differences, estimate_difference
+from service.compare.figures import BADNESS
+from service.compare.groups import Group, get_seed
+from service.schemas import ComparedDifference
+
+
+def compare_figure(name: str, group: Group, base: Group) -> ComparedDifference | None:
+    """Compare a figure of a group with the same one of `base`, less which the difference is; None if either lacks it.
+
+    Groups with the same two or more seeds are compared seed by seed: what a seed does to both then cancels out.
+    """
+    ours, theirs = group.list_figures(name), base.list_figures(name)
+    if not ours or not theirs:
+        return None
+    by_seed = {get_seed(found)[0]: value for found, value in ours}
+    base_by_seed = {get_seed(found)[0]: value for found, value in theirs}
+    # A label may tell jobs of one seed apart.
+    have_pairs = by_seed.keys() == base_by_seed.keys() and 1 < len(by_seed) == len(ours) == len(theirs)
+    if have_pairs:
+        estimate = combine_differences([value - base_by_seed[seed] for seed, value in by_seed.items()], None)
+        source = "paired seeds"
+    else:
+        values, base_values = [value for _, value in ours], [value for _, value in theirs]
+        estimate = estimate_difference(values, base_values, (_get_error(name, group), _get_error(name, base)))
+        source = "rows" if estimate.source == "rows" else "seeds" if estimate.half_width is not None else "none"
+    badness = [BADNESS[name](statistics.fmean(value for _, value in own)) for own in (ours, theirs)]
+    return ComparedDifference(
+        mean=estimate.value,
+        low=estimate.low,
+        high=estimate.high,
+        source=source,
+        is_better=badness[0] < badness[1],
+        is_certain=_excludes_zero(estimate),
+    )
+
+
+def _get_error(name: str, group: Group) -> float | None:
+    """Return the standard error, over evaluation rows, of a figure of a group; None if it is not known."""
+    return group.list_figures(name)[0][0].document.metrics.get(f"{name}_standard_error")
+
+
+def _excludes_zero(estimate: Estimate) -> bool:
+    return estimate.half_width is not None and abs(estimate.value) > estimate.half_width

@@ -1,0 +1,90 @@
+"""Groups of jobs that differ in their seeds alone, and so count as one method."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dlrm.config import flatten
+from service.compare.figures import get_figure
+from service.store.models import Job, JobDocument
+from service.store.states import JobState
+
+SEED = "run.seed"
+SEED_LABEL = "seed"
+"""Label whose value may differ between jobs of one group, as `run.seed` may."""
+TRIAL_LABEL = "sweep-trial"
+"""Label with the key of a sweep's trial, which its seed changes."""
+_NO_SETTINGS = ("name", "labels", "priority", "filled_by_preset")
+"""Fields of a document that do not change what is learned, or how fast."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A job to compare, with its document and labels."""
+
+    job: Job
+    document: JobDocument
+    labels: dict[str, str]
+
+    @property
+    def seed(self) -> int:
+        return self.document.spec["run"]["seed"]
+
+
+@dataclass
+class Group:
+    """Jobs with the same settings and different seeds."""
+
+    settings: dict[str, Any]
+    members: list[Candidate] = field(default_factory=list[Candidate])
+
+    def list_figures(self, name: str) -> list[tuple[Candidate, float]]:
+        """List the jobs that have succeeded and have a figure, each with its value."""
+        return [
+            (member, value)
+            for member in self.members
+            if member.job.state == JobState.SUCCEEDED
+            and (value := get_figure(name, member.document.metrics, member.job.started_at, member.job.finished_at))
+            is not None
+        ]
+
+    def compute_mean(self, name: str) -> float | None:
+        """Compute the mean of a figure over the jobs that have succeeded; None if none of them has it."""
+        values = [value for _, value in self.list_figures(name)]
+        return statistics.fmean(values) if values else None
+
+
+def flatten_settings(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a document that count in a comparison, by dotted path."""
+    return dict(flatten({name: value for name, value in document.items() if name not in _NO_SETTINGS}))
+
+
+def make_key(settings: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    """Return a text that two jobs have in common if they differ in their seeds alone."""
+    parts = ({**settings, SEED: None}, {**labels, SEED_LABEL: "", TRIAL_LABEL: ""})
+    return repr([sorted(part.items()) for part in parts])
+
+
+def group_by_settings(candidates: Sequence[Candidate]) -> list[Group]:
+    """Group jobs whose settings and labels are the same but for their seeds; each seed is in a group once."""
+    groups: dict[str, Group] = {}
+    for found in candidates:
+        flat = flatten_settings(found.document.spec)
+        same = make_key(flat, found.labels)
+        del flat[SEED]
+        number = 0
+        while (key := f"{same} {number}") in groups and _has_seed(groups[key], found):
+            # The same seed again says nothing of the chance of seeds.
+            number += 1
+        groups.setdefault(key, Group(flat)).members.append(found)
+    return list(groups.values())
+
+
+def get_seed(found: Candidate) -> tuple[int, str | None]:
+    """Return the seed of a job and its label `seed`: no two jobs of a group have both in common."""
+    return found.seed, found.labels.get(SEED_LABEL)
+
+
+def _has_seed(group: Group, found: Candidate) -> bool:
+    return get_seed(found) in [get_seed(member) for member in group.members]

@@ -1,0 +1,146 @@
+"""The page that compares jobs: some side by side, and many as points."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from service.client import Job
+from tests.patience import wait_until
+from tests.service.dashboard.conftest import Site
+
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("fake_trainer")]
+
+SETTINGS = {"DLRM_NUM_CORES": "4", "DLRM_RECONCILE_INTERVAL_SECONDS": "0.2"}
+HOSTILE = "<img src=x onerror=alert(1)>"
+DOCUMENT: dict[str, Any] = {
+    "data": {"format": "synthetic", "synthetic": {"num_rows": 1000}},
+    "batch": {"global_size": 64},
+    "resources": {"workers_per_node": 1, "memory": "1GiB"},
+}
+
+
+def submit(site: Site, name: str, behaviour: str = "succeed_silently", **changes: Any) -> Job:
+    labels = {"behaviour": behaviour, **changes.pop("labels", {})}
+    return site.client.submit({**DOCUMENT, "name": name, "labels": labels, **changes})
+
+
+def end(site: Site, jobs: dict[str, float]) -> None:
+    """Wait until jobs have succeeded, and give each of them an AUC, with a standard error of 0.002."""
+    for job_id, auc in jobs.items():
+        wait_until(lambda job_id=job_id: site.client.job(job_id).state == "SUCCEEDED")
+        metrics = f'{{"auc": {auc}, "auc_standard_error": 0.002}}'
+        path = Path(site.client.job(job_id).run_directory).parents[1] / "service.sqlite3"
+        with closing(sqlite3.connect(path, timeout=30)) as connection, connection:
+            connection.execute("UPDATE job_documents SET metrics = ? WHERE job_id = ?", (metrics, job_id))
+
+
+@pytest.fixture(scope="module")
+def sweep(site: Site) -> list[str]:
+    """Ids of four jobs of a sweep: two sizes of the batch with two seeds each."""
+    labels = {"sweep": "rates", "note": HOSTILE}
+    aucs = {(64, 1): 0.70, (64, 2): 0.71, (128, 1): 0.72, (128, 2): 0.731}
+    ids = [
+        submit(site, f"size-{size}", labels=labels, batch={"global_size": size}, run={"seed": seed}).id
+        for size, seed in aucs
+    ]
+    end(site, dict(zip(ids, aucs.values(), strict=True)))
+    return ids
+
+
+def test_two_methods_are_judged_and_jobs_are_added_removed_and_made_the_baseline(
+    page: Page, site: Site, sweep: list[str]
+) -> None:
+    page.goto(f"{site.url}/compare")
+    expect(page.locator("#empty")).to_contain_text("Choose up to eight jobs")
+    expect(page.locator("#sweeps")).to_have_text("Sweeps: rates (4)")
+    page.fill("#add", sweep[0])
+    expect(page.locator("#found li")).to_have_count(1)
+    page.keyboard.press("Enter")
+    expect(page.locator("#sentence")).to_contain_text("Add a second one")
+    page.goto(f"{site.url}/compare?ids={','.join(sweep)}")
+    expect(page.locator("#sentence")).to_have_text(
+        "B (size-128) has the better AUC, 0.7255: 0.0205 above A (size-64), which is more than its uncertainty."
+    )
+    expect(page.locator("#basis")).to_contain_text("from 2 pairs of jobs with the same seed")
+    expect(page.locator("#differs")).to_have_text("B and A differ in one setting: batch.global_size (128 and 64).")
+    expect(page.locator("#settings td.changed")).to_have_text(["128"])
+    auc = page.locator("#figures tbody tr", has_text="AUC").first
+    expect(auc.locator("td").nth(1)).to_contain_text("0.7255best")
+    expect(auc.locator("td").nth(1)).to_contain_text("+0.0205 ± 0.0064, better")
+    expect(page.locator("#auc .chart")).to_have_attribute("data-points", "1")
+    expect(page.locator("#compared li")).to_have_count(4)
+    with page.expect_download() as download:
+        page.click("#csv")
+    rows = Path(download.value.path()).read_text().splitlines()
+    assert rows[0] == "kind,name,A,B"
+    assert "setting,batch.global_size,64,128" in rows
+    assert "figure,auc,0.705,0.7255" in rows
+
+    page.locator("#compared").get_by_role("button", name="Use size-128 as baseline").first.click()
+    page.wait_for_url(f"{site.url}/compare?ids={','.join([sweep[2], sweep[0], sweep[1], sweep[3]])}")
+    expect(page.locator("#sentence")).to_contain_text("A (size-128) has the better AUC")
+    expect(page.locator("#settings td.changed")).to_have_text(["64"])
+    page.get_by_role("button", name="Remove size-64 from the comparison").first.click()
+    expect(page.locator("#compared li")).to_have_count(3)
+    page.go_back()
+    expect(page.locator("#compared li")).to_have_count(4)
+
+
+@pytest.mark.slow
+def test_a_running_job_is_followed_until_it_can_be_judged(page: Page, site: Site, sweep: list[str]) -> None:
+    page.add_init_script("const wait = setTimeout; window.setTimeout = (work, pause) => wait(work, pause / 20);")
+    job = submit(site, "follow", "succeed_when_told", precision="bf16")
+    page.goto(f"{site.url}/compare?ids={sweep[0]},{job.id}")
+    expect(page.locator("#compared li").nth(1).locator(".state")).to_have_text("running")
+    expect(page.locator("#sentence")).to_contain_text("Nothing can be judged yet")
+    page.focus("#add")
+    directory = site.client.job(job.id).run_directory
+    (Path(directory) / "go").touch()
+    expect(page.locator("#compared li").nth(1).locator(".state")).to_have_text("succeeded")
+    expect(page.locator("#sentence")).to_contain_text("has the better AUC")
+    # The focus stays where it was.
+    expect(page.locator("#add")).to_be_focused()
+
+
+@pytest.mark.slow
+def test_what_cannot_be_compared_is_said_with_a_way_out(page: Page, site: Site, sweep: list[str]) -> None:
+    page.goto(f"{site.url}/compare?ids={','.join([*sweep, *(f'job_{number}' for number in range(5))])}")
+    expect(page.locator("#problem")).to_contain_text("up to 8 jobs")
+    expect(page.locator("#problem")).to_contain_text("dlrm compare take up to 20")
+    expect(page.get_by_role("link", name="Compare the first 8")).to_be_visible()
+
+
+@pytest.mark.slow
+def test_jobs_of_a_sweep_are_points_from_which_some_are_chosen(page: Page, site: Site, sweep: list[str]) -> None:
+    submit(site, "size-no", labels={"sweep": "rates", "note": HOSTILE}, batch={"global_size": 2048})
+    page.goto(f"{site.url}/compare?ids={sweep[0]}")
+    page.get_by_role("link", name="all jobs of rates").click()
+    page.wait_for_url(f"{site.url}/compare?label=sweep%3Arates")
+    expect(page.locator("#count")).to_contain_text("5 jobs; ")
+    expect(page.locator("#x")).to_have_value("batch.global_size")
+    expect(page.locator("#y")).to_have_value("auc")
+    expect(page.locator("#scatter .mean")).to_have_count(2)
+    expect(page.locator("#scatter .title").first).to_have_text("batch.global_size (logarithmic)")
+    first = page.locator("#scatter .point").first
+    first.focus()
+    expect(page.locator("#looked")).to_have_text("size-64, AUC 0.7000, batch.global_size 64")
+    page.keyboard.press("Space")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#looked")).to_contain_text("AUC 0.7100")
+    page.get_by_role("button", name="run.seed").click()
+    expect(page.locator("#results th[aria-sort=ascending]")).to_have_text("run.seed ↑")
+    page.locator("#results").get_by_role("checkbox", name=sweep[3]).check()
+    page.select_option("#colour", "run.seed")
+    expect(page.locator("#legend li")).to_have_count(4)
+    page.reload()
+    expect(page.locator("#legend li")).to_have_count(4)
+    expect(page.locator("#scatter .chosen")).to_have_count(2)
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.wait_for_function("document.documentElement.scrollWidth <= 390")
+    page.get_by_role("link", name="Compare 2 jobs side by side").click()
+    expect(page.locator("#sentence")).to_contain_text("B (size-128) has the better AUC")
+    page.wait_for_function("document.documentElement.scrollWidth <= 390")
