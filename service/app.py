@@ -41,6 +41,8 @@ from service.http.request_guard import RequestGuard
 from service.http.request_log import RequestIds, RequestLog
 from service.http.request_origin import parse_networks
 from service.jobs.deletion import DeletionService
+from service.jobs.document_check import router as documents_router
+from service.jobs.document_schema import router as schema_router
 from service.jobs.endpoints import labels_router
 from service.jobs.endpoints import router as jobs_router
 from service.jobs.service import JobService
@@ -118,6 +120,8 @@ ROUTERS = (
     streams_router,
     jobs_router,
     labels_router,
+    schema_router,
+    documents_router,
     plans_router,
     reports_router,
     files_router,
