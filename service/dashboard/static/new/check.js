@@ -25,6 +25,7 @@ export function showCheck(answer, onField) {
   showDerived(byId("derived"), answer.decisions, answer.derived);
   showRates(answer);
   byId("plan").hidden = true;
+  byId("plan").open = true;
   showPlan(byId("plan"), { details: answer.plan && convertPlan(answer.plan) });
 }
 

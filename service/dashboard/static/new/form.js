@@ -34,6 +34,7 @@ export class Form {
   #value = {};
   #filled = null;
   #faults = new Map();
+  #opened = null;
 
   constructor(root, first, all, onChange, onFocus) {
     this.onChange = onChange;
@@ -76,10 +77,15 @@ export class Form {
   /** Show only the rows whose name or path contains a text. */
   filter(text) {
     const wanted = text.trim().toLowerCase();
+    // Sections that a filter opens are closed again after it.
+    if (wanted && !this.#opened) this.#opened = [...this.all.querySelectorAll("details[open]")];
     for (const row of this.#rows) {
       if (this.all.contains(row.line)) row.line.hidden = !`${keyOf(row.node.path)} ${row.title}`.toLowerCase().includes(wanted);
     }
     for (const group of this.#groups.toReversed()) group.filter(wanted);
+    if (wanted || !this.#opened) return;
+    for (const details of this.all.querySelectorAll("details")) details.open = this.#opened.includes(details);
+    this.#opened = null;
   }
 
   /** Default of a node: that of this document if known, else that of the schema. */

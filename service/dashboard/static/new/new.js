@@ -116,10 +116,11 @@ function hasPlainDefault(node) {
 function showHelpOf(node) {
   const key = node.path.join(".");
   const fault = found.errors.find((error) => error.field === key);
+  const isStale = read.fault !== null;
   showHelp(node, {
-    value: getIn(read.value, node.path),
+    value: isStale ? undefined : getIn(read.value, node.path),
     preset: form.getDefault(node),
-    line: findLine(read.places.filter(({ path }) => isEqual(path, node.path)), node.path),
+    line: isStale ? null : findLine(read.places.filter(({ path }) => isEqual(path, node.path)), node.path),
     fault: fault && describeShortly(fault),
   });
 }

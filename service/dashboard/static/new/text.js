@@ -83,7 +83,8 @@ export function changeText(text, path, value, isKept = () => false) {
   const wanted = parse(text);
   if (value === undefined) removeIn(wanted, path, isKept);
   else setIn(wanted, path, value);
-  const changed = patch(text, wanted);
+  // TOML 1.0, which the service reads, has no comma at the end of a table in one line.
+  const changed = patch(text, wanted, { trailingComma: false, multilineTable: false });
   if (!isEqual(parse(changed), wanted)) throw new Error(`the text cannot be changed at ${path.join(".")}`);
   return changed;
 }
