@@ -104,6 +104,7 @@ function showRates({ learning_rates: points, num_samples, num_steps }) {
   for (const [name, colour] of [["dense", "--series-1"], ["table", "--series-2"]]) {
     charts[name] ??= new Chart(byId(`rates-${name}`), [{ label: "learning rate", colour }], { format: figure });
     charts[name].show([steps, points.map((point) => point[name])], steps.at(-1));
+    byId(`rates-${name}`).querySelector(".u-legend .u-label")?.replaceChildren(isLong ? "step" : "% of the run");
   }
 }
 

@@ -10,17 +10,15 @@ export class Editor {
   /** onCaret: called with the number of the line in which the cursor is, once it has moved. */
   constructor(field, gutter, bubble, onCaret) {
     this.field = field;
-    this.gutter = gutter;
     this.bubble = bubble;
+    this.onCaret = onCaret;
     this.line = 1;
     this.numbers = gutter.appendChild(element("pre", { "aria-hidden": "true" }));
     this.marks = gutter.appendChild(element("div", { class: "marks" }));
     field.addEventListener("scroll", () => this.#place());
     for (const name of ["keyup", "pointerup", "focus", "input"]) {
       field.addEventListener(name, () => {
-        this.line = this.#findLine();
-        this.#place();
-        onCaret(this.line);
+        this.#noteLine(this.#findLine());
       });
     }
     field.addEventListener("blur", () => this.#place());
@@ -68,8 +66,13 @@ export class Editor {
     this.field.focus();
     this.field.setSelectionRange(start, start + (lines[line - 1] ?? "").length);
     this.reveal(line);
+    this.#noteLine(line);
+  }
+
+  #noteLine(line) {
     this.line = line;
     this.#place();
+    this.onCaret(line);
   }
 
   /** Scroll to a line, unless it is in sight. */

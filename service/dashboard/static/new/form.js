@@ -32,7 +32,7 @@ export class Form {
   #groups = [];
   #count = 0;
   #value = {};
-  #filled = null;
+  #filled = { value: {}, document: null };
   #faults = new Map();
   #opened = null;
 
@@ -46,13 +46,18 @@ export class Form {
     for (const node of [own, ...root.fields.filter(isGroup)]) this.#addSection(node);
   }
 
-  /** Show a document; `filled` is the same with defaults, null if they are not known. */
-  show(value, filled = this.#filled) {
+  /** Show a document. */
+  show(value) {
     this.#value = value;
-    this.#filled = filled;
     for (const group of this.#groups) group.show();
     for (const row of this.#rows) this.#showRow(row);
     for (const group of this.#groups) group.count?.();
+  }
+
+  /** Show what the defaults of the present document are: `document` is the same filled in, null if that is not known. */
+  showFilled(document) {
+    this.#filled = { value: this.#value, document };
+    this.show(this.#value);
   }
 
   /** Show the faults of fields: a map of messages by dotted path. */
@@ -90,8 +95,8 @@ export class Form {
 
   /** Default of a node: that of this document if known, else that of the schema. */
   getDefault(node) {
-    const isSet = getIn(this.#value, node.path) !== undefined;
-    const filled = this.#filled && !isSet ? getIn(this.#filled, node.path) : undefined;
+    const wasSet = getIn(this.#filled.value, node.path) !== undefined;
+    const filled = wasSet ? undefined : getIn(this.#filled.document, node.path);
     return filled === undefined ? node.default : filled;
   }
 

@@ -60,7 +60,7 @@ function takeAnswer({ document, errors, fault, trouble }) {
     if (line) lines.set(line, [lines.get(line), `${error.field}: ${error.message}`].filter(Boolean).join("; "));
   }
   editor.mark(lines);
-  form?.show(read.value, document);
+  if (!malformed) form?.showFilled(document);
   form?.showFaults(new Map(found.errors.map((error) => [error.field, describeShortly(error)])));
   const number = malformed ? 1 : found.errors.length;
   if (number) field.setAttribute("aria-invalid", "true");

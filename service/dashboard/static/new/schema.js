@@ -97,8 +97,7 @@ function makeNumber(path, definition) {
   const isWhole = definition.type === "integer";
   // Sizes of memory may be written with a unit; their bounds are not of JSON schema.
   if (definition.ge !== undefined) {
-    const range = `from ${formatQuantity(min, SIZES)} to ${formatQuantity(max, SIZES)}`;
-    return { kind: "quantity", units: SIZES, isText: true, unit: "", bounds: range };
+    return { kind: "quantity", units: SIZES, isText: true, unit: "", bounds: `at least ${formatQuantity(min, SIZES)}` };
   }
   if (/_seconds$/.test(path.at(-1))) {
     return { kind: "quantity", units: DURATIONS, unit: "", bounds: `${bounds.join(" ")} seconds` };

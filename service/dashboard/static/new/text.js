@@ -84,7 +84,7 @@ export function changeText(text, path, value, isKept = () => false) {
   if (value === undefined) removeIn(wanted, path, isKept);
   else setIn(wanted, path, value);
   // TOML 1.0, which the service reads, has no comma at the end of a table in one line.
-  const changed = patch(text, wanted, { trailingComma: false, multilineTable: false });
+  const changed = patch(text, wanted, { trailingComma: false, multilineTable: false }) + (text ? "" : "\n");
   if (!isEqual(parse(changed), wanted)) throw new Error(`the text cannot be changed at ${path.join(".")}`);
   return changed;
 }
