@@ -116,8 +116,11 @@ export class Form {
 
   #showRow(row) {
     const value = getIn(this.#value, row.node.path);
-    row.control.showDefault(this.getDefault(row.node));
-    row.control.show(value === null ? undefined : value);
+    const standard = this.getDefault(row.node);
+    if (row.isShown && isEqual(row.value, value) && isEqual(row.standard, standard)) return;
+    Object.assign(row, { value, standard, isShown: true });
+    row.control.showDefault(standard);
+    row.control.show(value);
     row.line.toggleAttribute("data-set", value !== undefined);
     this.#showFault(row);
   }
@@ -169,8 +172,10 @@ export class Form {
   #addField(target, node) {
     if (node.kind === "group") this.#addSubgroup(target, node);
     else if (node.kind === "entries") this.#addEntries(target, node);
-    else if (node.kind === "other") target.append(element("p", { class: "hint" }, `${nameInWords(node.name)}: set in the text, as `, element("code", {}, keyOf(node.path))));
-    else this.#addRow(target, node);
+    else if (node.kind === "other") {
+      const name = element("code", {}, keyOf(node.path));
+      target.append(element("p", { class: "hint" }, `${nameInWords(node.name)}: set in the text, as `, name));
+    } else this.#addRow(target, node);
   }
 
   #addSubgroup(target, node) {

@@ -5,7 +5,9 @@ import { formatValue } from "./schema.js";
 /** Show the help on a node. state: its value in the text, its default, the line where it stands, and its fault. */
 export function showHelp(node, { value, preset, line, fault }) {
   byId("help-title").replaceChildren(...breakPath(node.path.join(".")));
-  byId("help-text").textContent = node.description;
+  // What stands between backquotes is code.
+  const parts = node.description.split("`").map((part, index) => (index % 2 ? element("code", {}, part) : part));
+  byId("help-text").replaceChildren(...parts);
   const own = value === undefined ? null : formatValue(node, value);
   const standard = node.isRequired ? "none: it must be set" : node.kind === "group" && preset !== null ? "on" : formatValue(node, preset);
   const facts = [

@@ -13,6 +13,10 @@ import { findNode, readSchema } from "./schema.js";
 import { startStarting } from "./starting.js";
 import { changeText, findLine, findPath, getIn, isEqual, readText } from "./text.js";
 
+/** Length of a text that takes too long to read with every key, and the pause after the last key until it is read. */
+const LONG_TEXT = 20_000;
+const PAUSE_MILLISECONDS = 400;
+
 const draft = new Draft();
 const field = byId("document");
 const problem = byId("problem");
@@ -28,10 +32,20 @@ let read = { value: {}, places: [], fault: null };
 /** Last answer of the light check on a text that could be read. */
 let found = { document: null, errors: [] };
 let checkedText = null;
+let pause = null;
+
+/** Follow what is typed: at once, or after a pause if the text is long. */
+function noteTyping() {
+  draft.save(editor.text);
+  clearTimeout(pause);
+  if (editor.text.length < LONG_TEXT) noteChange();
+  else pause = setTimeout(noteChange, PAUSE_MILLISECONDS);
+}
 
 /** Follow the text, which has changed: by the hands of the user, by the form, or by a starting point. */
 function noteChange() {
   const text = editor.text;
+  clearTimeout(pause);
   draft.save(text);
   editor.showNumbers();
   byId("age").hidden = checkedText === null || checkedText === text;
@@ -223,7 +237,7 @@ async function start() {
 }
 
 editor.text = draft.load();
-field.addEventListener("input", noteChange);
+field.addEventListener("input", noteTyping);
 field.addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !buttons[0].disabled) check();
 });
