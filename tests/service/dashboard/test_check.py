@@ -2,11 +2,13 @@
 
 import re
 import sys
+import tomllib
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
+from tests.patience import wait_until
 from tests.service.dashboard.conftest import Site
 
 pytestmark = pytest.mark.browser
@@ -87,6 +89,18 @@ def test_a_job_that_cannot_run_is_told_why_and_which_field_mends_it(page: Page, 
     expect(page.locator("#tiles div", has_text="Steps")).to_contain_text("decided by the rows")
     expect(page.locator("#notes")).to_contain_text("are unknown until their values are counted")
     expect(page.locator("#plan")).to_be_hidden()
+
+
+@pytest.mark.slow
+def test_a_job_that_would_wait_is_told_for_whom(page: Page, site: Site) -> None:
+    document = tomllib.loads(DOCUMENT) | {"name": "holder", "resources": {"workers_per_node": 2, "memory": "2GiB"}}
+    job = site.client.submit(document)
+    wait_until(lambda: site.client.job(job.id).state in ("STARTING", "RUNNING"))
+    page.goto(f"{site.url}/new")
+    check(page, DOCUMENT)
+    expect(page.locator("#verdict")).to_contain_text("Would wait The job fits, and would wait: needs 1 core, 0 free")
+    expect(page.locator("#holders li")).to_contain_text(f"holder of {job.owner} runs now")
+    site.client.cancel(job.id)
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])

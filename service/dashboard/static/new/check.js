@@ -10,8 +10,8 @@ import { chooseSizeFormat, showPlan } from "../plan/plan.js";
 const VERDICTS = { now: "Fits now", later: "Would wait", never: "Cannot run" };
 const charts = {};
 
-/** Show the answer of a plan. onField: called with the path of a field that is chosen to be mended. */
-export function showCheck(answer, onField) {
+/** Show the answer of a plan. holders: jobs that run now. onField: called with the path of a field to be mended. */
+export function showCheck(answer, holders, onField) {
   const { fits } = answer;
   const verdict = fits.now ? "now" : fits.ever ? "later" : "never";
   byId("before").hidden = true;
@@ -19,6 +19,7 @@ export function showCheck(answer, onField) {
   byId("verdict").replaceChildren(element("strong", {}, VERDICTS[verdict]), " ", describeFit(answer));
   byId("verdict").dataset.fits = verdict;
   showList(byId("faults"), fits.ever ? [] : fits.why.map((fault) => describeFault(fault, onField)));
+  showList(byId("holders"), verdict === "later" ? holders.map(describeHolder) : []);
   showList(byId("warnings"), answer.warnings ?? []);
   showList(byId("notes"), [...(answer.unknown_sizes ? [answer.unknown_sizes] : []), ...(answer.notes ?? [])]);
   showTiles(byId("tiles"), listTiles(answer));
@@ -34,6 +35,11 @@ export function describeFault({ field, message, valid }, onField = null) {
   const name = onField ? element("button", { type: "button", class: "link", title: "Go to this field" }, field) : element("code", {}, field);
   if (onField) name.addEventListener("click", () => onField(field.split(".")));
   return [...(field ? [name, " "] : []), message, ...(valid ? [element("small", {}, `valid: ${valid}`)] : [])];
+}
+
+function describeHolder({ id, name, owner, progress }) {
+  const left = isKnown(progress.eta_seconds) ? `, ${duration(progress.eta_seconds)} left` : "";
+  return [element("a", { href: `/jobs/${encodeURIComponent(id)}` }, name), ` of ${owner} runs now${left}`];
 }
 
 /** Fill a list with texts or arrays of parts; hide it without any. */

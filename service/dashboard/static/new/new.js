@@ -202,7 +202,9 @@ async function send(button, busyWords, action) {
 
 const check = () =>
   send(byId("check"), "Checking…", async (text) => {
-    showCheck(await postToml("/v1/plans", text), goToField);
+    const answer = await postToml("/v1/plans", text);
+    const { items } = answer.fits.now ? { items: [] } : await get("/v1/jobs?state=STARTING&state=RUNNING&limit=5");
+    showCheck(answer, items, goToField);
     checkedText = text;
     byId("age").hidden = checkedText === editor.text;
     byId("result").scrollIntoView({ block: "start" });
