@@ -24,7 +24,6 @@ function choice(node, id, onChange) {
     show(value) {
       const index = node.words.indexOf(value);
       select.value = index < 0 ? "" : index;
-      first.hidden = false;
     },
     showDefault: (value) => (first.textContent = labelDefault(node, value)),
   };
@@ -33,17 +32,13 @@ function choice(node, id, onChange) {
 function flag(node, id, onChange) {
   const box = element("input", { id, type: "checkbox" });
   let preset = node.default;
-  const control = {
+  box.addEventListener("change", () => onChange(box.checked));
+  return {
     element: box,
     inputs: [box],
-    show: (value) => (box.checked = control.value = value ?? preset ?? false),
-    showDefault(value) {
-      if (box.checked === preset) box.checked = value;
-      preset = value;
-    },
+    show: (value) => (box.checked = value ?? preset ?? false),
+    showDefault: (value) => (preset = value),
   };
-  box.addEventListener("change", () => onChange(box.checked));
-  return control;
 }
 
 /** Make a control of one line or several: `read` makes a value of the text, null while it is none; `write` a text. */
