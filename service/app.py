@@ -42,6 +42,7 @@ from service.http.request_guard import RequestGuard
 from service.http.request_log import RequestIds, RequestLog
 from service.http.request_origin import parse_networks
 from service.jobs.deletion import DeletionService
+from service.jobs.document_check import router as documents_router
 from service.jobs.document_schema import router as schema_router
 from service.jobs.endpoints import facets_router, labels_router
 from service.jobs.endpoints import router as jobs_router
@@ -126,6 +127,7 @@ ROUTERS = (
     labels_router,
     facets_router,
     schema_router,
+    documents_router,
     plans_router,
     reports_router,
     files_router,

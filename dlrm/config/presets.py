@@ -25,8 +25,6 @@ class Preset:
     The batch is the largest that makes enough steps of the run, or of an epoch where `run.epochs` is left open.
     """
 
-    summary: str
-    """Sentence on what it does, as the page of a new job shows it."""
     architecture: Architecture
     """Architecture with which the values were chosen; it is chosen where the document leaves that open."""
     max_batch: int
@@ -46,7 +44,6 @@ RATE_FIELD = "dense_optimizer.learning_rate"
 
 PRESETS: dict[PresetName, Preset] = {
     "large_batch": Preset(
-        summary="fills what the document leaves out for large batches, and chooses the batch by the number of rows",
         architecture="dlrm",
         max_batch=524_288,
         # Where 230 to 250 steps of the last size would make the run, 524,288 that grew like this was 0.0004 below a

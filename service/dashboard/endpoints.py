@@ -7,7 +7,6 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.templating import Jinja2Templates
 
-from dlrm.config import PRESETS
 from dlrm.record import BANNERS, PART_DESCRIPTIONS, WARNINGS, YARDSTICKS
 from service.dashboard.static_files import STATIC_PATH
 from service.parts import depend_on
@@ -32,17 +31,6 @@ CONTENT_SECURITY_POLICY = "; ".join(
 TABS = ("overview", "curves", "gradients", "logs", "events", "document")
 """Tabs of the page of a job; the first one has the address of the job itself."""
 
-_EXAMPLE = """\
-name = "first"
-
-[data]
-train = ["criteo/day_*.tsv"]
-format = "criteo_tsv"
-
-[resources]
-memory = "8GiB"
-"""
-
 _templates = Jinja2Templates(directory=HERE / "templates")
 # Keeps the order of keys in JSON for scripts, such as the parts of a step; Jinja would sort them.
 _templates.env.policies["json.dumps_kwargs"] = {"sort_keys": False}
@@ -60,9 +48,7 @@ def jobs_page(request: Request) -> Response:
 @router.get("/new")
 def new_job_page(request: Request, settings: Annotated[Settings, depend_on(Settings)]) -> Response:
     """Return the page that checks and submits a job document."""
-    presets = {name: preset.summary for name, preset in PRESETS.items()}
-    words = {"part_words": PART_DESCRIPTIONS, "presets": presets, "example": _EXAMPLE}
-    return _page(request, "new.html", max_bytes=settings.max_body_bytes, **words)
+    return _page(request, "new.html", max_bytes=settings.max_body_bytes, part_words=PART_DESCRIPTIONS)
 
 
 @router.get("/jobs")

@@ -13,7 +13,7 @@ from service.http.problems import READ_METHODS, ProblemError
 
 JSON, TOML = "application/json", "application/toml"
 """Media types of bodies."""
-DOCUMENT_PATHS = frozenset({"/v1/jobs", "/v1/plans"})
+DOCUMENT_PATHS = frozenset({"/v1/documents", "/v1/jobs", "/v1/plans"})
 """Paths whose bodies are job documents, in JSON or TOML."""
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from dlrm.config import JobSpec
+from dlrm.config import ConfigError, FieldError, JobSpec
 from service.access.data_roots import DataAccess
 from service.access.principal import Principal, Role
 from service.access.visibility import get_visible_job
@@ -213,13 +213,31 @@ class JobService:
         require_end(job, "restarted")
         return self.submit(Submission(spec, principal, idempotency_key, restarted=job))
 
+    def check(self, document: Mapping[str, Any], principal: Principal) -> tuple[JobSpec | None, Sequence[FieldError]]:
+        """Return a document as it was read, None if it is invalid by itself, and the errors for which a submission by
+        `principal` would be refused."""
+        spec = None
+        try:
+            spec = parse_document(document)
+            name = resolve_launcher(spec, self._launchers)
+            chosen = choose_machines(spec, name)
+            self._resolve_sources(chosen, name, principal)
+        except ConfigError as error:
+            return spec, error.errors
+        return spec, list_faults(chosen, name, self._capacity.read().get(name))
+
+    def _resolve_sources(self, spec: JobSpec, launcher: str, reader: Principal) -> JobSpec:
+        """Return a job with the paths of its data and of the model that it starts from. Raises ConfigError."""
+        roots = self._access.list_roots(launcher, reader)
+        absolute = resolve_job_paths(spec, self._launchers[launcher], roots, self._settings.private_directories)
+        return self._warm_starts.resolve(absolute, reader, launcher)
+
     def _make_job(self, spec: JobSpec, submission: Submission) -> tuple[Job, JobDocument]:
         name = resolve_launcher(spec, self._launchers)
         launcher = self._launchers[name]
         chosen = choose_machines(spec, name)
         roots = self._access.list_roots(name, submission.reader)
-        absolute = resolve_job_paths(chosen, launcher, roots, self._settings.private_directories)
-        absolute = self._warm_starts.resolve(absolute, submission.reader, name)
+        absolute = self._resolve_sources(chosen, name, submission.reader)
         demand = compute_demand(chosen)
         if errors := list_faults(chosen, name, self._capacity.read().get(name)):
             raise ProblemError("cannot-fit", "; ".join(map(str, errors)), errors=errors)

@@ -2,11 +2,13 @@
 
 import re
 import sys
+import tomllib
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
+from tests.patience import wait_until
 from tests.service.dashboard.conftest import Site
 
 pytestmark = pytest.mark.browser
@@ -30,7 +32,7 @@ memory = "2GiB"
 
 def check(page: Page, text: str) -> None:
     page.get_by_label("Job document").fill(text)
-    page.get_by_role("button", name="Check").click()
+    page.get_by_role("button", name="Check", exact=True).click()
 
 
 def list_faults(page: Page) -> list[str]:
@@ -40,12 +42,12 @@ def list_faults(page: Page) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_check_shows_what_the_preset_decides_and_why(page: Page, site: Site) -> None:
+def test_a_check_shows_what_the_preset_decides_what_it_costs_and_why(page: Page, site: Site) -> None:
     page.goto(f"{site.url}/new")
     page.get_by_label("Job document").fill(DOCUMENT)
-    page.get_by_label("large_batch").check()
+    page.locator("#first").get_by_label("Preset").select_option(label="large_batch")
     page.get_by_label("Job document").press("Control+Enter")
-    expect(page.get_by_role("status")).to_have_text("The job fits, and would start at once.")
+    expect(page.locator("#verdict")).to_have_text("Fits now The job would start at once.")
     # 16,384 is the largest power of two of which 4,500,000 rows have 240. It grows from 2,048.
     expect(page.locator("#tiles div", has_text="Batch")).to_contain_text("16,384grows from 2,048")
     # Steps of 2,048 until a fifth of the samples, of the sizes between, and of 16,384 from 56.67 % on.
@@ -54,67 +56,69 @@ def test_a_check_shows_what_the_preset_decides_and_why(page: Page, site: Site) -
     expect(page.locator("#tiles div", has_text="Training")).to_have_text(
         re.compile(r"Training[1-9].* (s|min)estimated, about [\d,]+ samples/s at 16,384")
     )
-    expect(page.locator("#tiles div", has_text="Memory")).to_contain_text("of 2.0 GiB")
+    expect(page.locator("#tiles div", has_text="Core-hours")).to_have_text(re.compile(r"0\.\d+1 core while it trains"))
+    expect(page.locator("#tiles div", has_text="Memory")).to_contain_text("of 2.0 GiB on each machine")
+    expect(page.locator("#rates canvas")).to_have_count(2)
+    expect(page.locator("#rates-axis")).to_have_text("over the steps")
     batch = page.locator("#derived tr", has_text="batch.global_size")
     expect(batch).to_contain_text("preset large_batch: for at least 240 steps")
     sizes = "2,048 until 0.2, 10 more sizes, 13,824 until 0.5667 of the samples"
     expect(page.get_by_role("row", name=f"batch.schedule {sizes}")).to_be_visible()
     # Every reason is in sight, beside the widest value.
     assert page.locator("#derived").evaluate("table => table.scrollWidth <= table.parentElement.clientWidth")
-    expect(page.locator("#derived tr", has_text="dense_optimizer.schedule.decay")).to_contain_text("wsd")
-    expect(page.locator("#derived tr", has_text="dense peak learning rate")).to_contain_text("0.006")
-    page.locator("#plan summary").click()
     expect(page.locator("#plan tbody").first.locator("tr")).to_have_count(26)
-    expect(page.locator("#plan")).to_contain_text("of each rank")
     expect(page.locator("#age")).to_be_hidden()
-    page.get_by_label("none").check()
+    page.locator("#first").get_by_label("Preset").select_option("")
     expect(page.locator("#age")).to_have_text("The document has changed since this check.")
     assert list(site.client.jobs()) == []
 
 
 @pytest.mark.slow
-def test_a_job_that_cannot_run_is_told_why_and_its_warnings(page: Page, site: Site) -> None:
+def test_a_job_that_cannot_run_is_told_why_and_which_field_mends_it(page: Page, site: Site) -> None:
     page.goto(f"{site.url}/new")
     check(page, DOCUMENT.replace("2GiB", "9000GiB") + "\n[batch]\nglobal_size = 524_288\n")
-    expect(page.get_by_role("status")).to_have_text("The job cannot run like this:")
-    expect(page.locator("#faults code")).to_have_text("resources.memory")
+    expect(page.locator("#verdict")).to_contain_text("Cannot run")
     expect(page.locator("#faults small")).to_contain_text("valid: at most")
     expect(page.locator("#warnings")).to_contain_text("the run has only 9 steps of 524,288 to learn in")
     expect(page.locator("#notes")).to_contain_text("resources.memory: 9,000.0 GiB is more than")
-
-
-@pytest.mark.slow
-def test_what_the_rows_decide_is_open_while_they_are_unknown(page: Page, site: Site) -> None:
-    page.goto(f"{site.url}/new")
+    page.locator("#faults").get_by_role("button", name="resources.memory").click()
+    assert page.evaluate("getSelection().toString()") == 'memory = "9000GiB"'
     check(page, f'{PRESET_LINE}data.train = ["nowhere.tsv"]')
-    expect(page.locator("#faults code").first).to_have_text("data.train.0")
+    expect(page.locator("#faults button").first).to_have_text("data.train.0")
     expect(page.locator("#tiles div", has_text="Batch")).to_contain_text("decided by the rows, once they are read")
     expect(page.locator("#tiles div", has_text="Steps")).to_contain_text("decided by the rows")
     expect(page.locator("#notes")).to_contain_text("are unknown until their values are counted")
     expect(page.locator("#plan")).to_be_hidden()
 
 
-@pytest.mark.parametrize(
-    ("width", "scheme"),
-    [
-        (360, "dark"),
-        pytest.param(1280, "light", marks=pytest.mark.slow),
-        pytest.param(1280, "dark", marks=pytest.mark.slow),
-        pytest.param(360, "light", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+def test_a_job_that_would_wait_is_told_for_whom(page: Page, site: Site) -> None:
+    document = tomllib.loads(DOCUMENT) | {"name": "holder", "resources": {"workers_per_node": 2, "memory": "2GiB"}}
+    job = site.client.submit(document)
+    wait_until(lambda: site.client.job(job.id).state in ("STARTING", "RUNNING"))
+    page.goto(f"{site.url}/new")
+    check(page, DOCUMENT)
+    expect(page.locator("#verdict")).to_contain_text("Would wait The job fits, and would wait: needs 1 core, 0 free")
+    expect(page.locator("#holders li")).to_contain_text(f"holder of {job.owner} runs now")
+    site.client.cancel(job.id)
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
 @pytest.mark.slow
 def test_axe_finds_nothing_on_the_page_of_a_new_job(page: Page, site: Site, scheme: str, width: int) -> None:
     page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
     page.set_viewport_size({"width": width, "height": 740})
     page.goto(f"{site.url}/new")
     expect(page.locator("#capacity")).not_to_be_empty()
+    page.get_by_label("Job document").fill(DOCUMENT.replace("synthetic =", "synthetic"))
+    expect(page.locator("#frozen")).to_be_attached()
+    expect(page.locator(".mark")).to_be_visible()
     assert list_faults(page) == []
-    check(page, PRESET_LINE + DOCUMENT)
+    check(page, PRESET_LINE + DOCUMENT.replace("2GiB", "2000GiB"))
     expect(page.locator("#result")).to_be_visible()
-    page.locator("#plan summary").click()
-    page.get_by_label("Job document").fill(" ")
-    page.get_by_role("button", name="Submit").click()
-    expect(page.locator("#problem")).to_be_visible()
+    expect(page.locator("#finding-list")).to_contain_text("resources.memory")
+    page.locator("[data-side=form]").dispatch_event("click")
+    page.locator("#all details").evaluate_all("all => all.forEach((details) => (details.open = true))")
+    page.get_by_label("Batch size").focus()
     assert list_faults(page) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width

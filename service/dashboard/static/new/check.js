@@ -1,33 +1,46 @@
 // What the service would decide for a job document: the answer of POST /v1/plans.
-import { showDerived } from "../plan/derived.js";
-import { element, showTiles } from "../common/elements.js";
-import { duration, integer, isKnown, UNKNOWN } from "../common/format.js";
+import { Chart } from "../charts/chart.js";
+import { byId, element, showTiles } from "../common/elements.js";
+import { duration, figure, integer, isKnown, UNKNOWN } from "../common/format.js";
 import { stagesText } from "../common/state.js";
 import { findBatch } from "../plan/batch.js";
+import { showDerived } from "../plan/derived.js";
 import { chooseSizeFormat, showPlan } from "../plan/plan.js";
 
-const byId = (id) => document.getElementById(id);
+const VERDICTS = { now: "Fits now", later: "Would wait", never: "Cannot run" };
+const charts = {};
 
-export function showCheck(answer) {
+/** Show the answer of a plan. holders: jobs that run now. onField: called with the path of a field to be mended. */
+export function showCheck(answer, holders, onField) {
+  const { fits } = answer;
+  const verdict = fits.now ? "now" : fits.ever ? "later" : "never";
   byId("before").hidden = true;
   byId("result").hidden = false;
-  byId("verdict").textContent = describeFit(answer);
-  byId("verdict").dataset.fits = answer.fits.ever ? "yes" : "no";
-  showList(byId("faults"), answer.fits.ever ? [] : answer.fits.why.map(describeFault));
+  byId("verdict").replaceChildren(element("strong", {}, VERDICTS[verdict]), " ", describeFit(answer));
+  byId("verdict").dataset.fits = verdict;
+  showList(byId("faults"), fits.ever ? [] : fits.why.map((fault) => describeFault(fault, onField)));
+  showList(byId("holders"), verdict === "later" ? holders.map(describeHolder) : []);
   showList(byId("warnings"), answer.warnings ?? []);
   showList(byId("notes"), [...(answer.unknown_sizes ? [answer.unknown_sizes] : []), ...(answer.notes ?? [])]);
   showTiles(byId("tiles"), listTiles(answer));
   showDerived(byId("derived"), answer.decisions, answer.derived);
+  showRates(answer);
   byId("plan").hidden = true;
+  byId("plan").open = true;
   showPlan(byId("plan"), { details: answer.plan && convertPlan(answer.plan) });
 }
 
 /** Make the parts of a list item on a field at fault; the field is empty where the document as a whole is. */
-export const describeFault = ({ field, message, valid }) => [
-  ...(field ? [element("code", {}, field), " "] : []),
-  message,
-  ...(valid ? [element("small", {}, `valid: ${valid}`)] : []),
-];
+export function describeFault({ field, message, valid }, onField = null) {
+  const name = onField ? element("button", { type: "button", class: "link", title: "Go to this field" }, field) : element("code", {}, field);
+  if (onField) name.addEventListener("click", () => onField(field.split(".")));
+  return [...(field ? [name, " "] : []), message, ...(valid ? [element("small", {}, `valid: ${valid}`)] : [])];
+}
+
+function describeHolder({ id, name, owner, progress }) {
+  const left = isKnown(progress.eta_seconds) ? `, ${duration(progress.eta_seconds)} left` : "";
+  return [element("a", { href: `/jobs/${encodeURIComponent(id)}` }, name), ` of ${owner} runs now${left}`];
+}
 
 /** Fill a list with texts or arrays of parts; hide it without any. */
 export function showList(list, items) {
@@ -36,9 +49,9 @@ export function showList(list, items) {
 }
 
 function describeFit({ fits }) {
-  if (fits.now) return "The job fits, and would start at once.";
+  if (fits.now) return "The job would start at once.";
   const why = fits.why.map(({ message }) => message).join("; ");
-  return fits.ever ? `The job fits, and would wait: ${why}` : "The job cannot run like this:";
+  return fits.ever ? `The job fits, and would wait: ${why}` : "What stands in the way, and what would be valid:";
 }
 
 function listTiles(answer) {
@@ -56,8 +69,19 @@ function listTiles(answer) {
     ["Batch", integer(batch), describeBatch(answer, batch)],
     ["Steps", integer(num_steps), length],
     ["Training", duration(training_seconds), samplesPerSecond],
-    ["Memory", planned, `of ${size(memory.asked_bytes)}`],
+    describeCost(spec.resources, training_seconds),
+    ["Memory", planned, `of ${size(memory.asked_bytes)} ${spec.resources.gpus_per_worker ? "of each GPU" : "on each machine"}`],
   ];
+}
+
+/** Describe what a run occupies, as a tile: hours of cores, or of GPUs. */
+function describeCost({ nodes, workers_per_node, threads_per_worker, gpus_per_worker }, seconds) {
+  const machines = typeof nodes === "number" ? nodes : nodes.max;
+  const unit = gpus_per_worker ? "GPU" : "core";
+  const number = machines * workers_per_node * (gpus_per_worker || threads_per_worker);
+  const hours = isKnown(seconds) ? (number * seconds) / 3600 : null;
+  const value = hours === null ? UNKNOWN : hours < 10 ? String(Number(hours.toPrecision(2))) : integer(hours);
+  return [`${unit === "GPU" ? "GPU" : "Core"}-hours`, value, `${integer(number)} ${unit}${number === 1 ? "" : "s"} while it trains`];
 }
 
 function describeBatch({ document: { batch: { schedule, growth } }, derived }, batch) {
@@ -71,6 +95,23 @@ function describeBatch({ document: { batch: { schedule, growth } }, derived }, b
 /** Find the size that a batch grows from; undefined where it does not grow. */
 function findFirst(derived) {
   return derived.find(({ name }) => name === "first_global_size")?.value;
+}
+
+/** Draw the learning rates over the steps of the run; over a hundred points of it where the steps are not known. */
+function showRates({ learning_rates: points, num_samples, num_steps }) {
+  const isLong = isKnown(num_samples) && isKnown(num_steps) && num_steps >= points.length;
+  let done = 0;
+  const steps = points.map(({ global_size }, index) => {
+    done += num_samples / points.length / global_size;
+    return isLong ? Math.round(done) : index + 1;
+  });
+  byId("rates").hidden = false;
+  byId("rates-axis").textContent = isLong ? "over the steps" : "in percent of the run";
+  for (const [name, colour] of [["dense", "--series-1"], ["table", "--series-2"]]) {
+    charts[name] ??= new Chart(byId(`rates-${name}`), [{ label: "learning rate", colour }], { format: figure });
+    charts[name].show([steps, points.map((point) => point[name])], steps.at(-1));
+    byId(`rates-${name}`).querySelector(".u-legend .u-label")?.replaceChildren(isLong ? "step" : "% of the run");
+  }
 }
 
 /** Convert a plan to the form of the event that a run reports. */

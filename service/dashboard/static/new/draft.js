@@ -2,30 +2,62 @@
 
 const TEXT = "dlrm.new-job.text";
 const KEY = "dlrm.new-job.key";
+const FILLED = "dlrm.new-job.filled";
+const FROM = "dlrm.new-job.from";
 const KEY_BYTES = 16;
 
-export const loadText = () => sessionStorage.getItem(TEXT) ?? "";
+/** Text of the tab, the starting point that has filled it, and the idempotency key of its submission. */
+export class Draft {
+  load() {
+    return sessionStorage.getItem(TEXT) ?? "";
+  }
 
-/** Keep a text that has changed: its submission is another one, with a key of its own. */
-export function saveText(text) {
-  forgetKey();
-  try {
-    sessionStorage.setItem(TEXT, text);
-  } catch {
-    // Larger than what a browser keeps, and than any document that the service takes.
-    sessionStorage.removeItem(TEXT);
+  /** Keep a text that has changed: its submission is another one, with a key of its own. */
+  save(text) {
+    if (text === this.load()) return;
+    this.forgetKey();
+    keep(TEXT, text);
+  }
+
+  /** Keep a text that a starting point has made; `from` is the job whose document it is, if it is one. */
+  fill(text, from = "") {
+    this.save(text);
+    keep(FILLED, text);
+    keep(FROM, from);
+  }
+
+  /** Job whose document the text has begun as; empty without one. */
+  get from() {
+    return sessionStorage.getItem(FROM) ?? "";
+  }
+
+  /** Whether something was typed that a starting point has not made. */
+  get isTyped() {
+    const text = this.load();
+    return text.trim() !== "" && text !== sessionStorage.getItem(FILLED);
+  }
+
+  /** Return the idempotency key of the text: the same one until the text changes, or has become a job. */
+  getKey() {
+    const known = sessionStorage.getItem(KEY);
+    if (known) return known;
+    // Not crypto.randomUUID, which a page without https does not have.
+    const bytes = crypto.getRandomValues(new Uint8Array(KEY_BYTES));
+    const key = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+    sessionStorage.setItem(KEY, key);
+    return key;
+  }
+
+  forgetKey() {
+    sessionStorage.removeItem(KEY);
   }
 }
 
-/** Return the idempotency key of the text: the same one until the text changes, or has become a job. */
-export function getKey() {
-  const known = sessionStorage.getItem(KEY);
-  if (known) return known;
-  // Not crypto.randomUUID, which a page without https does not have.
-  const bytes = crypto.getRandomValues(new Uint8Array(KEY_BYTES));
-  const key = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
-  sessionStorage.setItem(KEY, key);
-  return key;
+function keep(name, text) {
+  try {
+    sessionStorage.setItem(name, text);
+  } catch {
+    // Larger than what a browser keeps, and than any document that the service takes.
+    sessionStorage.removeItem(name);
+  }
 }
-
-export const forgetKey = () => sessionStorage.removeItem(KEY);
