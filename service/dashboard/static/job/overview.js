@@ -10,10 +10,12 @@ import { showAttempts, sumSeconds } from "./attempts.js";
 import { showDownloads } from "./downloads.js";
 import { EventStore } from "./event_store.js";
 import { path, startJob } from "./frame.js";
+import { WhatToChange } from "./what_to_change.js";
 import { showWarnings, showYardsticks } from "./yardsticks.js";
 
 const CLOCK_MILLISECONDS = 1000;
 const events = new EventStore(path);
+const whatToChange = new WhatToChange(byId("advice-panel"), path);
 let job = null;
 let checkpoints = [];
 let attempts = [];
@@ -73,6 +75,7 @@ async function update(now, changed) {
   }
   showProgressBar();
   showFigures(job, checkpoints[0], attempts);
+  whatToChange.show(job, events.newest);
   showAttempts(byId("attempts"), attempts);
   showFiles(job, attempts);
   showYardsticks(byId("yardsticks"), job);

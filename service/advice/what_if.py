@@ -1,0 +1,117 @@
+"""Plans of a job that has trained with other settings of its sharding, made in a child process and kept."""
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+from dlrm.config import ConfigError, ResolvedJob
+from service.advice.changes import change_document
+from service.advice.facts import Facts, PlanComparison, PlannedChange
+from service.advice.speed_rules import MAX_IMBALANCE, get_parts
+from service.http.problems import ProblemError
+from service.plans.service import PlanService
+
+MAX_KEPT = 256
+"""Largest number of jobs whose comparisons are kept."""
+AUTOMATIC: dict[str, Any] = {"sharding.plan": "auto", "sharding.tables": []}
+BUSY = ":planning-busy"
+"""End of the type of the refusal of a plan while others are made: it may be made later."""
+SHORT_FORMAT = "fp16"
+"""Format of half the bytes that rounds least."""
+
+
+class WhatIf:
+    """Comparisons of plans, one for each job and attempt. Safe to use from many threads."""
+
+    def __init__(self, plans: PlanService) -> None:
+        self._plans = plans
+        self._kept: OrderedDict[tuple[str, int], PlanComparison | None] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def compare(
+        self, job_id: str, attempt: int, facts: Facts, resolved: Mapping[str, Any], launcher: str
+    ) -> PlanComparison | None:
+        """Compare the plan of a job with others; None if it would change nothing, or cannot be made now.
+
+        attempt: number of the last one. resolved: fields of the job's `ResolvedJob`. The first call may take seconds.
+        """
+        if not _is_worth_it(facts):
+            return None
+        key = (job_id, attempt)
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+        try:
+            compared = self._compare(facts, ResolvedJob.model_validate_json(json.dumps(resolved)), launcher)
+        except ProblemError as error:
+            if error.body["type"].endswith(BUSY):
+                return None
+            compared = None
+        with self._lock:
+            self._kept[key] = compared
+            if len(self._kept) > MAX_KEPT:
+                self._kept.popitem(last=False)
+        return compared
+
+    def _compare(self, facts: Facts, resolved: ResolvedJob, launcher: str) -> PlanComparison | None:
+        present = self._plans.plan_again(resolved, launcher)
+        if present is None:
+            return None
+        types = _list_types(present)
+        options: list[PlannedChange] = []
+        for kind, changes in _list_changes(facts, present):
+            changed = _change(facts, resolved, changes)
+            plan = None if changed is None else self._plans.plan_again(changed, launcher)
+            if plan is not None:
+                moved = [(name, other) for name, other in _list_types(plan).items() if types.get(name) != other]
+                options.append(PlannedChange(kind, changes, plan["step"]["seconds"], moved))
+        step = present["step"]
+        return PlanComparison(step["terms"], step["seconds"], present["imbalance"], options)
+
+
+def _is_worth_it(facts: Facts) -> bool:
+    """Whether another plan may make the steps faster that were measured."""
+    plan = facts.plan
+    if plan is None or facts.world_size < 2 or get_parts(facts) is None:
+        return False
+    return any(plan.exchange_bytes.values()) or plan.imbalance_of_seconds > MAX_IMBALANCE
+
+
+def _list_changes(facts: Facts, plan: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """List the changes whose plans are made, each with its kind."""
+    changes: list[tuple[str, dict[str, Any]]] = []
+    if facts.get("sharding.plan") != "auto" or facts.get("sharding.tables"):
+        changes.append(("automatic_plan", dict(AUTOMATIC)))
+    elif plan["imbalance"] > MAX_IMBALANCE and (table := _find_heaviest(plan)) is not None:
+        changes.append(("split_table", {"sharding.tables": [{"pattern": table, "type": "row_wise"}]}))
+    if facts.get("sharding.exchange_dtype") == "fp32" and plan["exchange_bytes"]["forward"]:
+        changes.append(("exchange_dtype", {"sharding.exchange_dtype": SHORT_FORMAT}))
+    return changes
+
+
+def _find_heaviest(plan: Mapping[str, Any]) -> str | None:
+    """Find the table on the slowest rank that has most numbers to look up of each sample; None if all are split."""
+    slowest = plan["step"]["rank"]
+    whole = [table for table in plan["tables"] if table["type"] == "table_wise" and table["ranks"] == [slowest]]
+    found = max(
+        whole, key=lambda table: (table["ids_per_sample"] * table["embedding_dim"], table["num_rows"]), default=None
+    )
+    return None if found is None else found["name"]
+
+
+def _list_types(plan: Mapping[str, Any]) -> dict[str, str]:
+    return {table["name"]: table["type"] for table in plan["tables"]}
+
+
+def _change(facts: Facts, resolved: ResolvedJob, changes: Mapping[str, Any]) -> ResolvedJob | None:
+    """Return a resolved job with other settings of its sharding; None if they are invalid."""
+    try:
+        sharding = change_document(facts.spec, changes).sharding
+    except ConfigError:
+        return None
+    update = {"sharding": sharding}
+    asked = None if resolved.asked is None else resolved.asked.model_copy(update=update)
+    return resolved.model_copy(update={"job": resolved.job.model_copy(update=update), "asked": asked})
