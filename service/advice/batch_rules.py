@@ -4,6 +4,7 @@ With the noise scale N, a run with batch B takes 1 + N / B times the fewest step
 to the same loss: (S / Smin - 1) (E / Emin - 1) = 1 (McCandlish et al. 2018, arXiv 1812.06162, section 2.3).
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,7 +112,7 @@ def advise_more_steps(facts: Facts) -> Draft | None:
     batch = facts.get("batch.global_size")
     if not num_steps or not samples or num_steps >= MIN_STEPS_OF_RUN or not isinstance(batch, int):
         return None
-    smaller = _fit(samples // MIN_STEPS_OF_RUN, facts.world_size)
+    smaller = _fit(2 ** int(math.log2(max(1, samples // MIN_STEPS_OF_RUN))), facts.world_size)
     if smaller * MIN_STEPS_OF_RUN <= samples and smaller < batch:
         changes, remedy = _change_batch(facts, smaller), f"a batch of {smaller:,} makes {samples // smaller:,}"
     else:

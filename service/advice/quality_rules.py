@@ -26,6 +26,10 @@ DEFAULT_VALIDATION = 0.1
 """Share of the training rows that is held out where a blend needs some: the automatic one of small data."""
 PATIENCE = 3
 """Evaluations without a better model after which a longer run ends; 5 of them are the automatic choice."""
+MAX_EPOCHS = 1000.0
+"""Largest number of epochs of a document."""
+_USELESS = (LEARNS_NOTHING, WORSE_THAN_CONSTANT)
+"""Warnings of models that have learned nothing of use: more of the same is no remedy unless they say so."""
 RATES = ("dense_optimizer.learning_rate", "table_optimizer.learning_rate")
 
 
@@ -69,7 +73,7 @@ def advise_blend(facts: Facts) -> Draft | None:
     own = format_auc(auc, facts.metrics.get("auc_standard_error"))
     message = (
         f"The model's AUC of {own} is {gain:.4f} below the {format_auc(simple.auc, simple.auc_standard_error)} of "
-        "logistic regression: blend it with logistic regression, which costs some seconds at the end of the run."
+        "logistic regression: blend the two."
     )
     return Draft(
         "worse_than_logistic_regression",
@@ -137,36 +141,52 @@ def _advise_less_capacity(facts: Facts, course: Course) -> Draft | None:
 
 
 def advise_more_epochs(facts: Facts) -> Draft | None:
-    """Advise a longer run where the model was still getting better at its end."""
+    """Advise a longer run where the model was still getting better at its end, or is worse than a simple one."""
     course, epochs = facts.course, facts.get("run.epochs")
-    if facts.state != "SUCCEEDED" or course is None or course.num_evaluations_since_best or len(facts.aucs) < 2:
+    if facts.state != "SUCCEEDED" or course is None or course.has_overfitted:
         return None
-    if facts.find_warning(LEARNS_NOTHING) or facts.find_warning(WORSE_THAN_CONSTANT):
+    is_advised = any(Remedy.MORE_EPOCHS in warning.remedies for warning in facts.warnings)
+    rise = None if course.num_evaluations_since_best else _find_rise(facts)
+    if rise is None and not is_advised:
+        return None
+    if facts.warnings and not is_advised and any(warning.name in _USELESS for warning in facts.warnings):
+        return None
+    more = min(LONGER * epochs, MAX_EPOCHS)
+    changes: dict[str, Any] = {"run.epochs": more}
+    if more > 1 and facts.get("run.patience") is None:
+        changes["run.patience"] = PATIENCE
+    gain = None if rise is None else AdvisedGain(value=rise, unit="AUC", words=f"about {rise:.4f} of AUC at first")
+    message = f"{_describe_end(facts, course, rise)}: train for {more:g} instead of {epochs:g} epochs."
+    reason = "A longer run sees rows that this one has not seen."
+    if more > 1:
+        reason = "More passes over the same rows may make the model worse: run.patience ends the run then."
+    return Draft("still_improving", Rank.QUALITY, 0.4, message, "medium", reason, changes, gain)
+
+
+def _find_rise(facts: Facts) -> float | None:
+    """Return how much the AUC rose up to the last evaluation; None if that may be chance, or nothing is left to win."""
+    if len(facts.aucs) < 2:
         return None
     (before, _), (last, error) = facts.aucs[-2:]
     best = facts.metrics.get("best_possible_auc")
     if error is None or last - before < error or (best is not None and last > best - error):
         return None
-    more, repeats = min(LONGER * epochs, 1000.0), LONGER * epochs > 1
-    changes: dict[str, Any] = {"run.epochs": more}
-    if repeats and facts.get("run.patience") is None:
-        changes["run.patience"] = PATIENCE
-    left = "" if best is None else f", and {best:.4f} is possible on these rows"
-    message = (
-        f"The AUC still rose by {last - before:.4f} from the last evaluation but one to the last, more than its "
-        f"standard error of {error:.4f}{left}: train for {more:g} instead of {epochs:g} epochs."
-    )
-    return Draft(
-        "still_improving",
-        Rank.QUALITY,
-        0.4,
-        message,
-        "medium",
-        "More passes over the same rows may make it worse: run.patience ends the run then."
-        if repeats
-        else "A longer run sees rows that this one has not seen.",
-        changes,
-        AdvisedGain(value=last - before, unit="AUC", words=f"up to about {last - before:.4f} of AUC at first"),
+    return last - before
+
+
+def _describe_end(facts: Facts, course: Course, rise: float | None) -> str:
+    """Describe how good the model was at the end of its run, as the beginning of a sentence."""
+    best, auc = facts.metrics.get("best_possible_auc"), facts.metrics.get("auc")
+    left = f", and {best:.4f} is possible on these rows" if best is not None and auc is not None and best > auc else ""
+    if rise is not None:
+        error = facts.aucs[-1][1] or 0.0
+        finding = (
+            f"The AUC still rose by {rise:.4f} at the last evaluation, more than its standard error of {error:.4f}"
+        )
+        return f"{finding}{left}"
+    return (
+        f"The model was best after step {course.best_step:,} of {course.last_step:,}, with a log-loss of "
+        f"{course.best_log_loss:.4f} on the {course.rows} rows, and did not get worse{left}"
     )
 
 

@@ -8,7 +8,7 @@ from service.access.principal import Principal
 from service.access.visibility import get_visible_job
 from service.advice.advisor import advise
 from service.advice.reading import read_facts
-from service.advice.what_if import WhatIf
+from service.advice.what_if import MeasuredJob, WhatIf
 from service.capacity.known import KnownCapacity
 from service.database import Database
 from service.parts import depend_on
@@ -31,10 +31,10 @@ class AdviceService:
                 read_facts(session, job, self._capacity),
                 JobRepository(session).get_document(job_id).resolved,
             )
-            launcher, attempt = job.launcher, job.num_attempts
-        # Outside of the transaction: it may take seconds.
-        compared = self._what_if.compare(job_id, attempt, facts, resolved, launcher)
-        return advise(replace(facts, comparison=compared))
+            measured = MeasuredJob(job_id, job.num_attempts, job.launcher, resolved)
+        # Outside of the transaction: it may take a while.
+        compared, is_comparing = self._what_if.compare(measured, facts)
+        return advise(replace(facts, comparison=compared)).model_copy(update={"is_comparing": is_comparing})
 
 
 Advisor = Annotated[AdviceService, depend_on(AdviceService)]

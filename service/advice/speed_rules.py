@@ -104,7 +104,9 @@ def advise_exchange(facts: Facts) -> Draft | None:
         return None
     exchange = measure_exchange(parts, compared.terms)
     share = exchange / parts.step_seconds
-    found = _find_best(compared, "automatic_plan", "exchange_dtype")
+    # Of ranks that are uneven, another plan saves time for another reason.
+    is_even = compared.imbalance <= MAX_IMBALANCE
+    found = _find_best(compared, "exchange_dtype", *(("automatic_plan",) if is_even else ()))
     if share <= MAX_EXCHANGE or found is None:
         return None
     finding = (

@@ -4,6 +4,8 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any
 
 from dlrm.config import ConfigError, ResolvedJob
@@ -13,6 +15,8 @@ from service.advice.speed_rules import MAX_IMBALANCE, get_parts
 from service.http.problems import ProblemError
 from service.plans.service import PlanService
 
+WAIT_SECONDS = 1.0
+"""Time that an answer waits for a comparison: it is made in a second if the machine has a core to spare."""
 MAX_KEPT = 256
 """Largest number of jobs whose comparisons are kept."""
 AUTOMATIC: dict[str, Any] = {"sharding.plan": "auto", "sharding.tables": []}
@@ -22,39 +26,65 @@ SHORT_FORMAT = "fp16"
 """Format of half the bytes that rounds least."""
 
 
+@dataclass(frozen=True)
+class MeasuredJob:
+    """Job whose steps were measured, as far as its plan is concerned."""
+
+    id: str
+    attempt: int
+    """Number of its last attempt."""
+    launcher: str
+    resolved: Mapping[str, Any]
+    """Fields of its `ResolvedJob`."""
+
+
 class WhatIf:
-    """Comparisons of plans, one for each job and attempt. Safe to use from many threads."""
+    """Comparisons of plans, one for each job and attempt, made by a thread of their own one after the other."""
 
     def __init__(self, plans: PlanService) -> None:
         self._plans = plans
-        self._kept: OrderedDict[tuple[str, int], PlanComparison | None] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, int], Future[PlanComparison | None]] = OrderedDict()
         self._lock = threading.Lock()
+        self._turn = threading.Lock()
 
-    def compare(
-        self, job_id: str, attempt: int, facts: Facts, resolved: Mapping[str, Any], launcher: str
-    ) -> PlanComparison | None:
-        """Compare the plan of a job with others; None if it would change nothing, or cannot be made now.
+    def compare(self, job: MeasuredJob, facts: Facts) -> tuple[PlanComparison | None, bool]:
+        """Compare the plan of a job with others, and return whether it is being made still.
 
-        attempt: number of the last one. resolved: fields of the job's `ResolvedJob`. The first call may take seconds.
+        None if nothing is to be compared, the comparison takes longer than WAIT_SECONDS, or the planner is busy.
         """
         if not _is_worth_it(facts):
-            return None
-        key = (job_id, attempt)
-        with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key]
+            return None, False
         try:
-            compared = self._compare(facts, ResolvedJob.model_validate_json(json.dumps(resolved)), launcher)
-        except ProblemError as error:
-            if error.body["type"].endswith(BUSY):
-                return None
-            compared = None
+            return self._find(job, facts).result(timeout=WAIT_SECONDS), False
+        except TimeoutError:
+            return None, True
+
+    def _find(self, job: MeasuredJob, facts: Facts) -> "Future[PlanComparison | None]":
+        """Return the comparison of a job that is kept, or begin it."""
+        key = (job.id, job.attempt)
         with self._lock:
-            self._kept[key] = compared
+            if (found := self._kept.get(key)) is not None:
+                self._kept.move_to_end(key)
+                return found
+            made = self._kept[key] = Future[PlanComparison | None]()
             if len(self._kept) > MAX_KEPT:
                 self._kept.popitem(last=False)
-        return compared
+        threading.Thread(target=self._work, args=(job, facts, made), name="plans to compare", daemon=True).start()
+        return made
+
+    def _work(self, job: MeasuredJob, facts: Facts, made: "Future[PlanComparison | None]") -> None:
+        try:
+            with self._turn:
+                resolved = ResolvedJob.model_validate_json(json.dumps(job.resolved))
+                made.set_result(self._compare(facts, resolved, job.launcher))
+        except ProblemError as error:
+            if error.body["type"].endswith(BUSY):
+                with self._lock:
+                    self._kept.pop((job.id, job.attempt), None)
+            made.set_result(None)
+        except BaseException as error:
+            made.set_exception(error)
+            raise
 
     def _compare(self, facts: Facts, resolved: ResolvedJob, launcher: str) -> PlanComparison | None:
         present = self._plans.plan_again(resolved, launcher)

@@ -54,5 +54,7 @@ class JobAdvice(Answer, frozen=True):
 
     items: list[AdvisedItem]
     """At most five pieces of advice, the most important first."""
+    is_comparing: bool = False
+    """Whether other plans of the job are being made still, so that there may be more advice in some seconds."""
     note: str | None
     """Reason why there is no advice, in a sentence; None if there is some."""

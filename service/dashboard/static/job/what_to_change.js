@@ -50,7 +50,8 @@ export class WhatToChange {
     }
   }
 
-  #fill({ items, note }) {
+  #fill({ items, note, is_comparing }) {
+    if (is_comparing) this.#timer ??= setTimeout(() => this.#ask(), MILLISECONDS_BETWEEN);
     this.section.hidden = items.length === 0 && (!note || NO_NOTE.has(this.job.state));
     this.#note.hidden = !note;
     this.#note.textContent = note ?? "";
