@@ -82,6 +82,7 @@ def test_a_job_that_waits_for_cores_is_told_with_how_many_it_would_start_now(api
     # As the scheduler finds it.
     changed = change(waiting["spec"], item["changes"])
     started = api.submit(**changed.model_dump(mode="json", exclude={"labels"}))
+    assert api.services.leadership.acquire()
     api.services.control.scheduler.run_once()
     assert api.viewer.get(f"/v1/jobs/{started['id']}").json()["state"] != "QUEUED"
     assert api.viewer.get(f"/v1/jobs/{waiting['id']}").json()["state"] == "QUEUED"

@@ -1,5 +1,6 @@
 """Advice on the batch, against numbers from (S / Smin - 1) (E / Emin - 1) = 1 that are computed here."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -32,8 +33,8 @@ def test_a_batch_of_sixteen_times_the_noise_scale_takes_eight_and_a_half_times_t
     assert found.gain is not None
     # E / Emin is 17 at 65,536 and 2 at 4,096; S / Smin is 1 + 1/16 and 2.
     assert found.message == (
-        "The batch of 65,536 is 16 times the noise scale of 4,100 samples: at 4,096 the same loss takes 8.5 times fewer "
-        "samples, in 1.9 times as many steps."
+        "The batch of 65,536 is 16 times the noise scale of 4,100 samples: at 4,096 the same loss takes 8.5 times "
+        "fewer samples, in 1.9 times as many steps."
     )
     assert found.gain.value == pytest.approx(NUM_SAMPLES * (1 - 2 / 17))
     assert found.gain.unit == "samples"
@@ -87,10 +88,8 @@ def test_a_batch_far_below_the_noise_scale_may_grow_as_far_as_enough_steps_remai
     # 2 x 10,000,000 samples are 610 steps of 32,768; S / Smin is 129 at 256 and 2 at 32,768.
     assert found.changes == {"batch.global_size": 32_768}
     assert found.gain.value == pytest.approx(39_062 * (1 - 2 / 129))
-    short = {"progress": {"num_run_samples": 1_000_000, "step": 3906, "global_size": 256}}
-    shorter = advise_larger_batch(
-        make_facts({"batch": {"global_size": 256}}, batch_advice=measure(256, 32_768.0), **short)
-    )
+    progress = {"num_run_samples": 1_000_000, "step": 3906, "global_size": 256}
+    shorter = advise_larger_batch(replace(facts, progress=progress))
     assert shorter is not None
     # With N = 32,768: 1,114,000 samples make 272 steps of 4,096, and 1,240,000 make 151 of 8,192.
     assert shorter.changes == {"batch.global_size": 4096}

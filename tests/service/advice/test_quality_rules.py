@@ -94,9 +94,7 @@ def test_a_model_that_learned_nothing_gets_a_third_of_its_rates() -> None:
     found = advise_lower_rates(ended({**BEHIND, "auc": 0.501}, RATES))
     assert found is not None
     assert found.changes == {"dense_optimizer.learning_rate": 0.001, "table_optimizer.learning_rate": 0.0067}
-    assert found.message.startswith(
-        "The model's AUC of 0.5010 ± 0.0050 is no better than a guess, 0.5: lower the rates"
-    )
+    assert found.message.startswith("The model's AUC of 0.5010 ± 0.0050 is no better than a guess, 0.5: lower the ")
     diverged = advise_lower_rates(make_facts(RATES, state="FAILED", reason="diverged", progress={"step": 7}))
     assert diverged is not None
     assert "after step 7" in diverged.message

@@ -35,8 +35,8 @@ def test_an_exchange_of_more_than_half_a_step_is_shortened_by_the_fastest_plan()
     assert found.gain is not None
     # The plan takes 0.12 of 0.2, and so would the measured 0.5 s: 0.2 s less in each of 1,000 steps.
     assert found.message == (
-        "The exchange of embeddings is 58 % of a step, about 0.29 s of 0.5 s: the automatic plan (row_wise for C3) saves "
-        "about 0.2 s a step."
+        "The exchange of embeddings is 58 % of a step, about 0.29 s of 0.5 s: the automatic plan (row_wise for C3) "
+        "saves about 0.2 s a step."
     )
     assert (found.gain.value, found.gain.unit) == (pytest.approx(200.0), "seconds")
     assert found.changes == {"sharding.plan": "auto"}

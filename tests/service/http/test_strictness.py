@@ -30,7 +30,17 @@ def test_a_path_that_is_none_leads_nowhere(shared_api: Api, path: str) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/", "/healthz", "/readyz", "/metrics", "/openapi.json", "/static/0/style/base.css", "/v1/jobs", "/v1/jobs/{job}", "/x"],
+    [
+        "/",
+        "/healthz",
+        "/readyz",
+        "/metrics",
+        "/openapi.json",
+        "/static/0/style/base.css",
+        "/v1/jobs",
+        "/v1/jobs/{job}",
+        "/x",
+    ],
 )
 def test_head_answers_as_get_does_without_a_body(live_api: Api, path: str) -> None:
     path = path.format(job=live_api.submit(data={"train": ["day_0.tsv"]})["id"])
@@ -180,7 +190,9 @@ def test_an_idempotency_key_is_printable_and_short(shared_api: Api, key: str) ->
     assert fault["field"] == "idempotency-key"
 
 
-@pytest.mark.parametrize("path", ["/v1/jobs/%00", "/v1/jobs/job_0%00/events", "/v1/ingest/%00", "/static/0/%00", "/%00"])
+@pytest.mark.parametrize(
+    "path", ["/v1/jobs/%00", "/v1/jobs/job_0%00/events", "/v1/ingest/%00", "/static/0/%00", "/%00"]
+)
 def test_a_path_with_nul_which_no_database_stores_is_refused(shared_api: Api, path: str) -> None:
     for client in (shared_api.anonymous, shared_api.admin):
         for method in ("GET", "POST", "DELETE"):
