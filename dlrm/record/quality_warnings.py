@@ -47,7 +47,7 @@ class EvaluationSource(StrEnum):
 
 
 class Remedy(StrEnum):
-    """What to try for a model that is worse than it could be."""
+    """Remedy for a model that is worse than it could be."""
 
     LOWER_RATES = "lower_rates"
     HIGHER_RATES = "higher_rates"
@@ -73,7 +73,7 @@ class QualityWarning(OpenRecord):
 
 @dataclass(frozen=True)
 class _Suggestion:
-    """What to try, in words and by name."""
+    """Remedies, in words and by name."""
 
     words: str
     remedies: list[Remedy]

@@ -1,4 +1,4 @@
-"""The advisor: all rules, in one list, and what is said where none has anything to say."""
+"""The advisor: all rules in one list, and the reason if none of them finds anything."""
 
 from collections.abc import Callable
 
@@ -61,14 +61,17 @@ _NOTHING = {
 def advise(facts: Facts) -> JobAdvice:
     """Apply all rules, and return at most MAX_ITEMS pieces of advice, the most important first.
 
-    Each change of the document is valid. Two pieces with the same changes are one.
+    The document is valid with the changes of each. What would change only fields that a more important one changes is
+    left out.
     """
     drafts = [draft for rule in RULES if (draft := rule(facts)) is not None and _is_valid(facts, draft)]
     drafts.sort(key=lambda draft: (draft.rank, draft.share), reverse=True)
-    by_changes: dict[str, Draft] = {}
+    chosen, changed = list[Draft](), set[str]()
     for draft in drafts:
-        by_changes.setdefault(repr(draft.changes or draft.name), draft)
-    items = [draft.finish() for draft in list(by_changes.values())[:MAX_ITEMS]]
+        if not draft.changes or draft.changes.keys() - changed:
+            chosen.append(draft)
+            changed |= draft.changes.keys()
+    items = [draft.finish() for draft in chosen[:MAX_ITEMS]]
     return JobAdvice(items=items, note=None if items else _explain_nothing(facts))
 
 

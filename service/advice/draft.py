@@ -11,10 +11,10 @@ from service.schemas.advice import Certainty
 
 
 class Rank(IntEnum):
-    """What a piece of advice is about: the higher comes first."""
+    """Subject of a piece of advice: the higher comes first."""
 
     SIZE = 0
-    """Resources that the job asks for and does not need, or figures that nobody can tell apart."""
+    """Resources beyond the need of the job, or figures with too large an error."""
     SPEED = 1
     """Seconds of a step."""
     DATA = 2

@@ -126,7 +126,7 @@ class Waiting:
     """Wait of a job in the queue for resources."""
 
     lack: str
-    """What it lacks, in a sentence without its end."""
+    """Lack of the job, in a sentence without its end."""
     expected_start_at: datetime | None
     """Time at which it is expected to start; None if that cannot be said."""
     wait_seconds: float | None
@@ -168,7 +168,6 @@ class Facts:
 
     state: str
     reason: str
-    message: str
     spec: Mapping[str, Any]
     """Job document with defaults filled in."""
     decided: Mapping[str, Any]

@@ -9,10 +9,10 @@ from service.advice.wording import format_samples, format_share
 from service.schemas import AdvisedGain
 
 LEAST_DIFFERENCE = 0.001
-"""Difference of two AUCs below which it does not matter which model is better: as much as the choice of a large batch
-or of an optimizer makes (docs/large-batch.md)."""
+"""Smallest difference of two AUCs that matters: the choice of a large batch or of an optimizer makes as much
+(docs/large-batch.md)."""
 NUM_ERRORS = 2.0
-"""Standard errors from which a difference is told from chance, in 95 of 100 cases."""
+"""Standard errors from which a difference is no chance, in 95 of 100 cases."""
 MAX_EVALUATED = 0.5
 """Largest share of the rows that is held out for evaluations: the others are trained on."""
 MAX_AT_GAMMA = 0.9
@@ -82,7 +82,9 @@ def advise_variance_reduction(facts: Facts) -> Draft | None:
         return None
     gamma = reduction["gamma"]
     if at_gamma >= MAX_AT_GAMMA and gamma < 1.0:
-        is_partial = facts.get("moments.estimator") == "exact" and facts.get("moments.fraction") < WHOLE_BATCH
+        is_partial = (
+            facts.get("moments.estimator") == "exact" and (facts.get("moments.fraction") or WHOLE_BATCH) < WHOLE_BATCH
+        )
         message = (
             f"Variance reduction scales {format_share(at_gamma)} of the dense gradient by its least factor, {gamma:g}: "
             + (

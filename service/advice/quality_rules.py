@@ -14,7 +14,7 @@ from dlrm.record import (
     format_auc,
 )
 from service.advice.draft import Draft, Rank
-from service.advice.facts import Facts
+from service.advice.facts import Facts, get_field
 from service.advice.wording import format_seconds, round_rate
 from service.schemas import AdvisedGain
 
@@ -30,11 +30,13 @@ MAX_EPOCHS = 1000.0
 """Largest number of epochs of a document."""
 _USELESS = (LEARNS_NOTHING, WORSE_THAN_CONSTANT)
 """Warnings of models that have learned nothing of use: more of the same is no remedy unless they say so."""
+_BY_EPOCHS = ("run.validation_fraction", "run.patience", "run.blend")
+"""Fields whose automatic values depend on whether the epochs are automatic too."""
 RATES = ("dense_optimizer.learning_rate", "table_optimizer.learning_rate")
 
 
 def advise_lower_rates(facts: Facts) -> Draft | None:
-    """Advise lower rates for a model that has learned nothing, and for a run that has diverged."""
+    """Advise lower rates for a model that has learned nothing, and after a divergence."""
     if facts.state == "FAILED" and facts.reason == "diverged":
         finding = f"The run diverged after step {facts.num_steps_done:,}"
         return _lower_rates(facts, "diverged", Rank.BLOCKED, finding, RATES)
@@ -97,7 +99,7 @@ def advise_fewer_epochs(facts: Facts) -> Draft | None:
     epochs = facts.get("run.epochs")
     fewer = float(f"{epochs * course.best_step / max(course.num_planned_steps, 1):.2g}")
     num_worse = course.last_step - course.best_step
-    changes: dict[str, Any] = {"run.epochs": fewer}
+    changes = _change_epochs(facts, fewer)
     if facts.get("run.keep_model") != "best":
         changes["run.keep_model"] = "best"
     seconds = facts.progress.get("eta_seconds")
@@ -152,7 +154,7 @@ def advise_more_epochs(facts: Facts) -> Draft | None:
     if facts.warnings and not is_advised and any(warning.name in _USELESS for warning in facts.warnings):
         return None
     more = min(LONGER * epochs, MAX_EPOCHS)
-    changes: dict[str, Any] = {"run.epochs": more}
+    changes = _change_epochs(facts, more)
     if more > 1 and facts.get("run.patience") is None:
         changes["run.patience"] = PATIENCE
     gain = None if rise is None else AdvisedGain(value=rise, unit="AUC", words=f"about {rise:.4f} of AUC at first")
@@ -188,6 +190,16 @@ def _describe_end(facts: Facts, course: Course, rise: float | None) -> str:
         f"The model was best after step {course.best_step:,} of {course.last_step:,}, with a log-loss of "
         f"{course.best_log_loss:.4f} on the {course.rows} rows, and did not get worse{left}"
     )
+
+
+def _change_epochs(facts: Facts, epochs: float) -> dict[str, Any]:
+    """Return the changes that give a run so many epochs, and leave how its model is chosen as it was.
+
+    Other fields that say auto follow the epochs: they are decided otherwise once these are set.
+    """
+    kept = _BY_EPOCHS if get_field(facts.spec, "run.epochs") == "auto" else ()
+    values = {field: facts.get(field) for field in kept if get_field(facts.spec, field) == "auto"}
+    return {"run.epochs": epochs} | {field: value for field, value in values.items() if value is not None}
 
 
 def _shorten(warning: QualityWarning) -> str:

@@ -21,6 +21,7 @@ from dlrm.record import (
     BatchAdvice,
     Course,
     EvaluationSource,
+    QualityWarning,
     find_yardsticks,
     list_quality_warnings,
 )
@@ -74,7 +75,6 @@ def read_facts(session: Session, job: Job, capacity: KnownCapacity) -> Facts:
     return Facts(
         state=job.state,
         reason=job.reason,
-        message=job.message,
         spec=document.spec,
         decided=_read_decided(details.get(DECIDED)),
         resolved=document.resolved["job"],
@@ -120,7 +120,7 @@ def _read_decided(details: Mapping[str, Any] | None) -> dict[str, Any]:
     return {} if decided is None else {decision.field: decision.value for decision in decided.decisions}
 
 
-def _list_warnings(job: Job, spec: Mapping[str, Any], metrics: Mapping[str, float | None]) -> Sequence[Any]:
+def _list_warnings(job: Job, spec: Mapping[str, Any], metrics: Mapping[str, float | None]) -> Sequence[QualityWarning]:
     if job.state != JobState.SUCCEEDED:
         return ()
     return list_quality_warnings(metrics, EvaluationSource.of_job(spec["data"]["format"], spec["data"]["eval"]))

@@ -21,7 +21,7 @@ MEMORY_FACTOR = 1.5
 DEADLINE_FACTOR = 1.2
 """Factor on the time that a job needs, for a deadline with room."""
 MIN_DONE = 0.02
-"""Share of the samples from which the speed of the run tells its length."""
+"""Share of the samples from which the length of the run can be estimated."""
 
 
 def advise_start_now(facts: Facts) -> Draft | None:

@@ -12,7 +12,7 @@ from service.queue.state import QueueState
 from service.store.demand import compute_demand, list_faults
 
 FIELDS = ("resources.workers_per_node", "resources.threads_per_worker", "resources.nodes")
-"""Fields that say how many cores a job has, in the order in which they are tried."""
+"""Fields that give a job its cores, in the order of the trials."""
 MAX_TRIED = 64
 """Largest number of smaller values of a field that are tried: of a cluster's thousand nodes those next to it."""
 MEMORY_UNIT = 2**28

@@ -5,8 +5,8 @@ from typing import Any, Literal
 from service.schemas.answers import Answer
 
 Certainty = Literal["high", "medium", "low"]
-"""How sure a piece of advice is: high for what was counted or measured, medium for an estimate with known limits, low
-for a usual remedy whose effect is not known."""
+"""Certainty of a piece of advice: high for what was counted or measured, medium for an estimate with known limits, low
+for a usual remedy of unknown effect."""
 
 
 class AdvisedChange(Answer, frozen=True):
@@ -26,8 +26,8 @@ class AdvisedGain(Answer, frozen=True):
     value: float
     """Amount in `unit`."""
     unit: Literal["samples", "steps", "seconds", "AUC", "jobs"]
-    """Unit: `samples` and `steps` that the same result does without, `seconds` that the run or its wait is shorter,
-    `AUC` that is won, or `jobs` that fit at once in addition."""
+    """Unit: `samples` or `steps` fewer to the same result, `seconds` less of the run or of its wait, `AUC` more, or
+    `jobs` more at once."""
     words: str
     """Gain in words, with its unit."""
 
@@ -42,7 +42,7 @@ class AdvisedItem(Answer, frozen=True):
     gain: AdvisedGain | None
     """Gain of the change; None if it cannot be computed."""
     certainty: Certainty
-    """How sure the advice is."""
+    """Certainty of the advice."""
     reason: str
     """Reason why it is that sure, in words."""
     changes: list[AdvisedChange]
@@ -53,7 +53,7 @@ class JobAdvice(Answer, frozen=True):
     """Advice on a job."""
 
     items: list[AdvisedItem]
-    """At most five pieces of advice, the most important first."""
+    """Pieces of advice, at most five, the most important first."""
     is_comparing: bool = False
     """Whether other plans of the job are being made still, so that there may be more advice in some seconds."""
     note: str | None

@@ -18,7 +18,6 @@ def make_facts(document: dict[str, Any] | None = None, **facts: Any) -> Facts:
     base = Facts(
         state="SUCCEEDED",
         reason="completed",
-        message="",
         spec=spec.model_dump(mode="json"),
         decided={},
         resolved=resolve(spec).job.model_dump(mode="json"),

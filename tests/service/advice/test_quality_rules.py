@@ -69,6 +69,12 @@ def test_a_model_that_still_gets_better_trains_for_longer_with_patience() -> Non
     assert advise_more_epochs(ended({**BEHIND, **RISING}, aucs=[(0.757, 0.005), (0.76, 0.005)])) is None
     best = {**BEHIND, "auc": 0.76, "best_possible_auc": 0.764, **RISING}
     assert advise_more_epochs(ended(best, aucs=aucs)) is None
+    # Where the epochs were automatic, so were the choice of the model and its end.
+    decided = {"run.epochs": 3.0, "run.validation_fraction": 0.1, "run.patience": 5, "run.blend": "logistic"}
+    automatic = {"run": {"epochs": "auto"}}
+    found = advise_more_epochs(ended({**BEHIND, "auc": 0.76, **RISING}, automatic, aucs=aucs, decided=decided))
+    assert found is not None
+    assert found.changes == decided | {"run.epochs": 6.0}
     half = advise_more_epochs(ended({**BEHIND, **RISING}, {"run": {"epochs": 0.4}}, aucs=aucs))
     assert half is not None
     assert half.changes == {"run.epochs": 0.8}

@@ -1,9 +1,11 @@
 // Panel of what to change in a job: pieces of advice with figures, lines for the document, and a new job with them.
-import { get } from "../common/api.js";
+import { ApiError, get } from "../common/api.js";
 import { element } from "../common/elements.js";
 
 const MILLISECONDS_BETWEEN = 10_000;
 const COPIED_MILLISECONDS = 1500;
+/** Steps from which a run is said to have been measured. */
+const FEW_STEPS = 10;
 /** How sure a piece of advice is, in words. */
 const CERTAINTY = { high: "sure", medium: "likely", low: "worth a try" };
 /** States in which a job without advice has nothing under this title: its message says what to do. */
@@ -32,7 +34,8 @@ export class WhatToChange {
   show(job, newestEvent) {
     this.job = job;
     const { state, message, progress, queue } = job;
-    const seen = JSON.stringify([state, message, progress.auc, newestEvent, queue?.waits_for, queue?.expected_start_at]);
+    const place = [queue?.waits_for, queue?.expected_start_at];
+    const seen = JSON.stringify([state, message, progress.auc, progress.step >= FEW_STEPS, newestEvent, ...place]);
     if (seen === this.#seen) return;
     this.#seen = seen;
     const pause = Math.max(0, this.#askedAt + MILLISECONDS_BETWEEN - performance.now());
@@ -44,14 +47,18 @@ export class WhatToChange {
     this.#askedAt = performance.now();
     try {
       this.#fill(await get(`${this.path}/advice`));
-    } catch {
-      // The rest of the page says what is wrong with the service; advice comes with the next change.
-      this.#seen = null;
+    } catch (error) {
+      // The rest of the page says what is wrong with the service.
+      if (!(error instanceof ApiError) || error.status >= 500) this.#askLater();
     }
   }
 
+  #askLater() {
+    this.#timer ??= setTimeout(() => this.#ask(), MILLISECONDS_BETWEEN);
+  }
+
   #fill({ items, note, is_comparing }) {
-    if (is_comparing) this.#timer ??= setTimeout(() => this.#ask(), MILLISECONDS_BETWEEN);
+    if (is_comparing) this.#askLater();
     this.section.hidden = items.length === 0 && (!note || NO_NOTE.has(this.job.state));
     this.#note.hidden = !note;
     this.#note.textContent = note ?? "";
@@ -83,7 +90,7 @@ function makeParts({ message, gain, certainty, reason, changes }, jobId) {
   words.append(sure);
   if (changes.length === 0) return [words];
   const lines = changes.map(({ toml }) => toml).join("\n");
-  const code = element("pre", { tabindex: "0", "aria-label": "lines of the job document" }, lines);
+  const code = element("pre", { tabindex: "0", role: "group", "aria-label": "lines of the job document" }, lines);
   const query = new URLSearchParams({ from: jobId });
   for (const { field, toml } of changes) query.append("set", `${field}:${toml.slice(`${field} = `.length)}`);
   const link = element("a", { class: "button", href: `/new?${query}` }, "New job with this");
