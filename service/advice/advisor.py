@@ -106,5 +106,5 @@ def _explain_wait(waiting: Waiting | None) -> str:
     if waiting is None:
         return "The job is about to start, is held, or waits for a restart: a smaller one would not start before it."
     if waiting.option is not None:
-        return f"It waits: {waiting.lack}. With fewer cores it would start now, and then run longer than it waits."
+        return f"It waits: {waiting.lack}. With less it would start now, but hardly end earlier."
     return f"It waits: {waiting.lack}. With fewer workers, threads or machines it would not start now either."

@@ -20,6 +20,8 @@ MEMORY_FACTOR = 1.5
 """Factor on the memory of a job that has used it up, if the plan says no more."""
 DEADLINE_FACTOR = 1.2
 """Factor on the time that a job needs, for a deadline with room."""
+MIN_WAIT_SECONDS = 120.0
+"""Wait from which it is worth while to submit another job."""
 MIN_DONE = 0.02
 """Share of the samples from which the length of the run can be estimated."""
 
@@ -32,7 +34,7 @@ def advise_start_now(facts: Facts) -> Draft | None:
     option, wait, run = waiting.option, waiting.wait_seconds, waiting.run_seconds
     # What the run takes longer, if its speed follows its cores.
     longer = None if run is None else run * (option.slowdown - 1)
-    if wait is not None and longer is not None and longer >= wait:
+    if wait is not None and (wait < MIN_WAIT_SECONDS or (longer or 0.0) >= wait):
         return None
     name = option.field.partition(".")[2]
     values = [format_memory(value) if name == "memory" else value for value in (option.present, option.value)]

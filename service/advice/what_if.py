@@ -17,6 +17,8 @@ from service.plans.service import PlanService
 
 WAIT_SECONDS = 1.0
 """Time that an answer waits for a comparison: it is made in a second if the machine has a core to spare."""
+MAX_PENDING = 8
+"""Largest number of comparisons that are made or wait for their turn."""
 MAX_KEPT = 256
 """Largest number of jobs whose comparisons are kept."""
 AUTOMATIC: dict[str, Any] = {"sharding.plan": "auto", "sharding.tables": []}
@@ -54,18 +56,21 @@ class WhatIf:
         """
         if not _is_worth_it(facts):
             return None, False
+        found = self._find(job, facts)
         try:
-            return self._find(job, facts).result(timeout=WAIT_SECONDS), False
+            return (None, True) if found is None else (found.result(timeout=WAIT_SECONDS), False)
         except TimeoutError:
             return None, True
 
-    def _find(self, job: MeasuredJob, facts: Facts) -> "Future[PlanComparison | None]":
-        """Return the comparison of a job that is kept, or begin it."""
+    def _find(self, job: MeasuredJob, facts: Facts) -> "Future[PlanComparison | None] | None":
+        """Return the comparison of a job that is kept, or begin it; None if too many are being made."""
         key = (job.id, job.attempt)
         with self._lock:
             if (found := self._kept.get(key)) is not None:
                 self._kept.move_to_end(key)
                 return found
+            if sum(not other.done() for other in self._kept.values()) >= MAX_PENDING:
+                return None
             made = self._kept[key] = Future[PlanComparison | None]()
             if len(self._kept) > MAX_KEPT:
                 self._kept.popitem(last=False)

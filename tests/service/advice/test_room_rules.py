@@ -53,6 +53,7 @@ def test_a_job_that_would_start_now_wins_its_wait_less_the_longer_run() -> None:
     assert found.gain.value == 1200.0
     assert found.changes == {"resources.workers_per_node": 1}
     assert advise_start_now(make_facts(state="QUEUED", waiting=wait(run_seconds=1800.0))) is None
+    assert advise_start_now(make_facts(state="QUEUED", waiting=wait(wait_seconds=60.0, run_seconds=None))) is None
     assert advise_start_now(make_facts(state="QUEUED", waiting=wait(option=None))) is None
 
 
