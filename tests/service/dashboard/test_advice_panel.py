@@ -38,8 +38,8 @@ def test_the_panel_has_figures_lines_to_copy_and_a_link_to_a_new_job(page: Page,
 
 @pytest.mark.slow
 def test_advice_on_a_wait_is_gone_once_the_job_has_started(page: Page, site: Site) -> None:
-    # Nobody knows when it ends.
-    running = site.client.submit({**DOCUMENT, "labels": {"behaviour": "prepare"}})
+    # Nobody knows when it ends: it has no speed yet, and no earlier run its name.
+    running = site.client.submit({**DOCUMENT, "name": "prepares", "labels": {"behaviour": "prepare"}})
     three = {"resources": {"workers_per_node": 3, "memory": "1GiB"}, "batch": {"global_size": 66}}
     waiting = site.client.submit({**DOCUMENT, **three, "labels": {"behaviour": "measure_noise"}})
     page.goto(f"{site.url}/jobs/{waiting.id}")
