@@ -34,19 +34,3 @@ def test_the_panel_has_figures_lines_to_copy_and_a_link_to_a_new_job(page: Page,
         "href",
         re.compile(rf"^/new\?from={ended.id}&set=run\.blend%3A%22logistic%22&set=run\.validation_fraction%3A0\.1$"),
     )
-
-
-@pytest.mark.slow
-def test_advice_on_a_wait_is_gone_once_the_job_has_started(page: Page, site: Site) -> None:
-    # Nobody knows when it ends: it has no speed yet, and no earlier run its name.
-    running = site.client.submit({**DOCUMENT, "name": "prepares", "labels": {"behaviour": "prepare"}})
-    three = {"resources": {"workers_per_node": 3, "memory": "1GiB"}, "batch": {"global_size": 66}}
-    waiting = site.client.submit({**DOCUMENT, **three, "labels": {"behaviour": "measure_noise"}})
-    page.goto(f"{site.url}/jobs/{waiting.id}")
-    now = page.locator(f"{PANEL} [data-name=would_start_now]")
-    expect(now.locator("pre")).to_have_text("resources.workers_per_node = 2")
-    site.client.cancel(running.id)
-    expect(page.locator("#state")).to_have_text("succeeded")
-    # With the advice of its end, the advice on its wait is gone.
-    expect(now).to_have_count(0)
-    expect(page.locator(PANEL)).to_be_visible()
