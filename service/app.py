@@ -12,6 +12,8 @@ from fastapi import APIRouter, FastAPI
 
 from dlrm.record.state_directory import make_state_directory
 from service.access.data_roots import read_data_access
+from service.advice.endpoints import router as advice_router
+from service.advice.service import AdviceService
 from service.audit.endpoints import router as audit_router
 from service.audit.log import AuditLog
 from service.authentication import identify, recall
@@ -107,6 +109,7 @@ class Services(Ground):
     deletions: DeletionService
     retention: RetentionService
     plans: PlanService
+    advice: AdviceService
     quotas: QuotaService
     capacity_use: CapacityUseService
     queue: QueueService
@@ -128,6 +131,7 @@ ROUTERS = (
     facets_router,
     schema_router,
     documents_router,
+    advice_router,
     plans_router,
     reports_router,
     files_router,
@@ -256,6 +260,7 @@ def create_services(settings: Settings) -> Services:
         upkeep=[retention.run, deletions.finish_deletions],
     )
     networks = parse_networks(settings.webhook_networks)
+    plans = PlanService(database, settings, launchers, access, capacity, facts)
     return Services(
         **vars(ground),
         keys=KeyService(database, audit, key_uses),
@@ -264,7 +269,8 @@ def create_services(settings: Settings) -> Services:
         schedules=ScheduleService(database, audit),
         deletions=deletions,
         retention=retention,
-        plans=PlanService(database, settings, launchers, access, capacity, facts),
+        plans=plans,
+        advice=AdviceService(database, capacity, plans),
         quotas=QuotaService(database, audit),
         capacity_use=CapacityUseService(database, capacity),
         queue=QueueService(database, capacity),

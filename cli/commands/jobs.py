@@ -2,19 +2,23 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
 from itertools import islice
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from cli.commands.completion import complete_labels
 from cli.commands.options import AsJson, JobId
 from cli.commands.service_access import connect
 from cli.local.console import console_on, print_heading, print_warnings
 from cli.local.errors import BadInputError
+from cli.render.advice import print_job_advice
 from cli.render.job_tables import make_derived_table, make_events_table, make_job_table, make_jobs_table
 from cli.render.quality import print_comparison
 from cli.render.tables import print_items
+from service.client import Client, ServiceError
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -83,7 +87,11 @@ def parse_time(text: str, option: str, now: datetime) -> datetime:
 
 
 def show(job_id: JobId, as_json: AsJson = False) -> None:
-    """Show one job: state and reason, metrics, derived numbers, events.
+    """Show one job: state and reason, metrics, what to change, derived numbers, events.
+
+    What to change comes from the noise of the gradient, the plan, the measured
+    parts of a step, the quality of the model and the queue: each piece has its
+    figures, and lines for the job document.
 
     Derived numbers are those that the service computed from the job document,
     each with its reason. Events are changes of state, and reports of the ranks.
@@ -108,7 +116,19 @@ def show(job_id: JobId, as_json: AsJson = False) -> None:
         console.print(make_job_table(job, client.attempts(job_id), next(client.checkpoints(job_id), None)))
         print_comparison(console, job.metrics)
         print_warnings(job.warnings, console)
+        _print_advice(console, client, job_id)
         print_heading(console, "derived")
         console.print(make_derived_table(job.derived))
         print_heading(console, "events")
         console.print(make_events_table(client.events(job_id)))
+
+
+def _print_advice(console: Console, client: Client, job_id: str) -> None:
+    """Print what to change in a job, unless the service is an older one that gives no advice."""
+    try:
+        advice = client.advice(job_id)
+    except ServiceError as error:
+        if error.problem.status != HTTPStatus.NOT_FOUND:
+            raise
+        return
+    print_job_advice(console, advice)

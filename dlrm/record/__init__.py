@@ -106,8 +106,11 @@ from dlrm.record.profile import (
 )
 from dlrm.record.quality_warnings import (
     BLEND_SHARE,
+    WORSE_THAN_CONSTANT,
+    WORSE_THAN_LOGISTIC_REGRESSION,
     EvaluationSource,
     QualityWarning,
+    Remedy,
     list_quality_warnings,
 )
 from dlrm.record.references import (

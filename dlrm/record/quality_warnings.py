@@ -1,7 +1,10 @@
 """Warnings of what the metrics of an outcome say against its model, with what to try, by how the run went."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
+
+from pydantic import Field
 
 from dlrm.record.event_names import FEW_EVALUATION_ROWS, LEARNS_NOTHING
 from dlrm.record.files import OpenRecord
@@ -43,6 +46,20 @@ class EvaluationSource(StrEnum):
         return cls.PREPARED if data_format == "packed" else cls.SHARE
 
 
+class Remedy(StrEnum):
+    """Remedy for a model that is worse than it could be."""
+
+    LOWER_RATES = "lower_rates"
+    HIGHER_RATES = "higher_rates"
+    SMALLER_BATCH = "smaller_batch"
+    MORE_EPOCHS = "more_epochs"
+    FEWER_EPOCHS = "fewer_epochs"
+    LESS_CAPACITY = "less_capacity"
+    BLEND = "blend"
+    INSPECTION = "inspection"
+    MORE_EVALUATION_ROWS = "more_evaluation_rows"
+
+
 class QualityWarning(OpenRecord):
     """Warning about the quality of a model, as an event and a sentence."""
 
@@ -50,6 +67,16 @@ class QualityWarning(OpenRecord):
     """Name of the event."""
     message: str
     """Sentence with the figures, and with what to try."""
+    remedies: list[Remedy] = Field(default=[])
+    """Remedies that the message names, the first one first; empty if another warning names them."""
+
+
+@dataclass(frozen=True)
+class _Suggestion:
+    """Remedies, in words and by name."""
+
+    words: str
+    remedies: list[Remedy]
 
 
 def list_quality_warnings(metrics: Mapping[str, float | None], source: EvaluationSource) -> list[QualityWarning]:
@@ -82,35 +109,43 @@ def _check_learning(metrics: Mapping[str, float | None]) -> QualityWarning | Non
         course = Course.from_metrics(metrics)
         is_hopeless = course is not None and not _was_better_than_constant(course, metrics)
         remedy = _suggest_learning(metrics) if is_hopeless else _suggest_training(metrics)
-        message = f"the model is logistic regression alone, since its network adds nothing. Of the network: {remedy}"
+        finding = "the model is logistic regression alone, since its network adds nothing. Of the network"
     elif auc is not None and is_guess(auc, error):
-        message = (
-            f"the model's AUC of {format_auc(auc, error)} is no better than a guess, 0.5: {_suggest_learning(metrics)}"
-        )
+        finding = f"the model's AUC of {format_auc(auc, error)} is no better than a guess, 0.5"
+        remedy = _suggest_learning(metrics)
     else:
         return None
-    return QualityWarning(name=LEARNS_NOTHING, message=message)
+    return _warn(LEARNS_NOTHING, finding, remedy)
+
+
+def _warn(name: str, finding: str, suggestion: _Suggestion | None) -> QualityWarning:
+    """Make a warning of its finding and what to try; None if another warning says that."""
+    if suggestion is None:
+        return QualityWarning(name=name, message=finding)
+    return QualityWarning(name=name, message=f"{finding}: {suggestion.words}", remedies=suggestion.remedies)
 
 
 def _compare_with_constant(metrics: Mapping[str, float | None], *, is_advised: bool) -> QualityWarning | None:
     """Compare with the constant predictor. is_advised: whether another warning says what to try."""
     if not _is_worse_than_constant(metrics):
         return None
-    message = (
+    finding = (
         f"the model's log-loss of {metrics['log_loss']:.4f} is worse than the {metrics['constant_log_loss']:.4f} of "
         "the constant predictor, which gives every row the label rate of the training rows"
     )
-    remedy = "" if is_advised else f": {_suggest_learning(metrics)}"
-    return QualityWarning(name=WORSE_THAN_CONSTANT, message=message + remedy)
+    return _warn(WORSE_THAN_CONSTANT, finding, None if is_advised else _suggest_learning(metrics))
 
 
-def _suggest_learning(metrics: Mapping[str, float | None]) -> str:
+def _suggest_learning(metrics: Mapping[str, float | None]) -> _Suggestion:
     """Suggest what to try for a model that has learned nothing of use, by how its run went."""
     course = Course.from_metrics(metrics)
     if course is not None and course.has_overfitted and _was_better_than_constant(course, metrics):
         return _describe_overfitting(course)
     has_few_steps = course is not None and course.is_short and not _is_larger_batch_useful(metrics)
-    return f"set lower learning rates{', or a smaller batch.global_size for more steps' if has_few_steps else ''}"
+    if has_few_steps:
+        words = "set lower learning rates, or a smaller batch.global_size for more steps"
+        return _Suggestion(words, [Remedy.LOWER_RATES, Remedy.SMALLER_BATCH])
+    return _Suggestion("set lower learning rates", [Remedy.LOWER_RATES])
 
 
 def _was_better_than_constant(course: Course, metrics: Mapping[str, float | None]) -> bool:
@@ -128,42 +163,52 @@ def _compare_with_logistic_regression(
     if auc is None or not found or found[0].auc is None or auc >= found[0].auc - (found[0].auc_standard_error or 0.0):
         return None
     own = format_auc(auc, metrics.get("auc_standard_error"))
-    message = (
+    finding = (
         f"the model's AUC of {own} is below the {format_auc(found[0].auc, found[0].auc_standard_error)} of logistic "
         "regression on the same columns"
     )
     # Where the model is worse than the constant predictor too, the warning about that says what to try.
-    remedy = "" if is_advised or _is_worse_than_constant(metrics) else f": {_suggest_remedy(metrics)}"
-    return QualityWarning(name=WORSE_THAN_LOGISTIC_REGRESSION, message=message + remedy)
+    suggestion = None if is_advised or _is_worse_than_constant(metrics) else _suggest_remedy(metrics)
+    return _warn(WORSE_THAN_LOGISTIC_REGRESSION, finding, suggestion)
 
 
-def _suggest_remedy(metrics: Mapping[str, float | None]) -> str:
+def _suggest_remedy(metrics: Mapping[str, float | None]) -> _Suggestion:
     """Suggest what to try for a model that has learned less than a simple one, by how its run went."""
     ways = _suggest_training(metrics)
     if metrics.get(BLEND_SHARE) is not None:
         return ways
     blend = 'set run.blend = "logistic", which needs a run.validation_fraction above 0'
-    return f"{ways}; or blend it with logistic regression: {blend}"
+    words = f"{ways.words}; or blend it with logistic regression: {blend}"
+    return _Suggestion(words, [*ways.remedies, Remedy.BLEND])
 
 
-def _suggest_training(metrics: Mapping[str, float | None]) -> str:
+def _suggest_training(metrics: Mapping[str, float | None]) -> _Suggestion:
     """Suggest how to train a better model, by how the run went."""
     course = Course.from_metrics(metrics)
     if course is None:
-        return "`dlrm data inspect` says whether columns are used as they should"
+        words = "`dlrm data inspect` says whether columns are used as they should"
+        return _Suggestion(words, [Remedy.INSPECTION])
     if course.has_overfitted:
-        return f"{_describe_overfitting(course)}, or use logistic regression, the better model of these rows"
-    ways = ["more run.epochs", *([] if _is_larger_batch_useful(metrics) else ["a smaller batch.global_size"])]
+        found = _describe_overfitting(course)
+        words = f"{found.words}, or use logistic regression, the better model of these rows"
+        return _Suggestion(words, found.remedies)
+    ways = {Remedy.MORE_EPOCHS: "more run.epochs"}
+    if not _is_larger_batch_useful(metrics):
+        ways[Remedy.SMALLER_BATCH] = "a smaller batch.global_size"
+    finding = "it did not get worse towards its end"
     if course.num_evaluations_since_best == 0:
-        return f"it was still getting better at its end: set {', or '.join([*ways, 'higher learning rates'])}"
-    return f"it did not get worse towards its end: set {', or '.join(ways)}"
+        finding = "it was still getting better at its end"
+        ways[Remedy.HIGHER_RATES] = "higher learning rates"
+    return _Suggestion(f"{finding}: set {', or '.join(ways.values())}", list(ways))
 
 
-def _describe_overfitting(course: Course) -> str:
+def _describe_overfitting(course: Course) -> _Suggestion:
     """Describe how the model got worse, with what helps against it."""
-    # A short run has a warning that it needs more steps.
-    ways = _LESS_CAPACITY if course.is_short else f"fewer run.epochs, {_LESS_CAPACITY}"
-    return f"it learned its training rows by heart (it {course.describe_best()}): set {ways}"
+    ways, remedies = f"fewer run.epochs, {_LESS_CAPACITY}", [Remedy.FEWER_EPOCHS, Remedy.LESS_CAPACITY]
+    if course.is_short:
+        # Such a run has a warning that it needs more steps.
+        ways, remedies = _LESS_CAPACITY, [Remedy.LESS_CAPACITY]
+    return _Suggestion(f"it learned its training rows by heart (it {course.describe_best()}): set {ways}", remedies)
 
 
 def _is_larger_batch_useful(metrics: Mapping[str, float | None]) -> bool:
@@ -181,4 +226,4 @@ def _check_error(metrics: Mapping[str, float | None], source: EvaluationSource) 
         f"the AUC is {format_auc(auc, error)}, from only {metrics.get('num_rows') or 0:,.0f} evaluation rows: too few "
         f"to tell models apart that differ by less than {2 * error:.2g}; {source.value}"
     )
-    return QualityWarning(name=FEW_EVALUATION_ROWS, message=message)
+    return QualityWarning(name=FEW_EVALUATION_ROWS, message=message, remedies=[Remedy.MORE_EVALUATION_ROWS])

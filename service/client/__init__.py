@@ -19,6 +19,7 @@ from service.client.jobs import StreamUnusableError
 from service.client.messages import Message
 from service.client.patience import Patience
 from service.schemas import (
+    AdvisedItem,
     ApiKey,
     Artifact,
     Attempt,
@@ -36,6 +37,7 @@ from service.schemas import (
     EvaluationMetric,
     Event,
     Job,
+    JobAdvice,
     JobDetails,
     LabelCount,
     LoginLink,

@@ -78,6 +78,7 @@ class Client:
     labels = _iterated(Operations.labels)
     job = _blocking(Operations.job)
     me = _blocking(Operations.me)
+    advice = _blocking(Operations.advice)
     edit = _blocking(Operations.edit)
     compare = _blocking(Operations.compare)
     cancel = _blocking(Operations.cancel)

@@ -12,7 +12,7 @@ from service.client.base import BaseOperations
 from service.client.errors import ServiceError, ServiceUnreachableError
 from service.client.messages import Message
 from service.client.patience import Patience
-from service.schemas import Comparison, DeletedJob, Job, JobDetails, LabelCount, Page, Plan
+from service.schemas import Comparison, DeletedJob, Job, JobAdvice, JobDetails, LabelCount, Page, Plan
 
 END = "end"
 TOO_BUSY = "too-busy"
@@ -73,6 +73,10 @@ class JobOperations(BaseOperations):
 
     async def job(self, job_id: str) -> JobDetails:
         return await self._transport.get(JobDetails, f"/v1/jobs/{job_id}")
+
+    async def advice(self, job_id: str) -> JobAdvice:
+        """Return what to change in a job, with the figures behind it."""
+        return await self._transport.get(JobAdvice, f"/v1/jobs/{job_id}/advice")
 
     async def edit(
         self, job_id: str, *, labels: Mapping[str, str | None] | None = None, priority: int | None = None

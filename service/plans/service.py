@@ -101,6 +101,13 @@ class PlanService:
             fits=self._check_fit(chosen, launcher, faults),
         )
 
+    def plan_again(self, resolved: ResolvedJob, launcher: str) -> dict[str, Any] | None:
+        """Return the report of the plan of a job that was submitted; None if there is none.
+
+        Raises ProblemError if the planner fails or is busy.
+        """
+        return self._planner.make_plan(resolved, sees_files=self._launchers[launcher].shares_files)["plan"]
+
     def _resolve(self, spec: JobSpec, launcher: str, principal: Principal) -> tuple[ResolvedJob, list[FieldError]]:
         """Resolve a job as `POST /v1/jobs` does, and return the errors for which its paths would be refused.
 

@@ -17,6 +17,7 @@ from service.schemas.administration import (
     RetentionPreview,
     RoleName,
 )
+from service.schemas.advice import AdvisedChange, AdvisedGain, AdvisedItem, JobAdvice
 from service.schemas.answers import Answer, Item, Page
 from service.schemas.capacity import (
     CapacityHistory,

@@ -76,6 +76,7 @@ def test_a_job_is_submitted_followed_shown_and_restarted(dlrm: Command, job_file
     shown = dlrm("show", old).out
     assert "FAILED" in shown
     assert "world_size" in shown
+    assert "what to change" in shown
     assert json.loads(dlrm("show", old, "--json").out)["spec"]["batch"]["global_size"] == 64
     assert dlrm("logs", old, "--rank", "launch", "--follow").code == 0
     assert dlrm("logs", old, "--rank", "launch", "--attempt", "1").code == 0

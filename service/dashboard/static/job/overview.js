@@ -15,6 +15,7 @@ import { Previews } from "./previews.js";
 import { showPlaces, showResources } from "./resources.js";
 import { showTimeline } from "./timeline.js";
 import { Waiting } from "./waiting.js";
+import { WhatToChange } from "./what_to_change.js";
 import { showWarnings, showYardsticks } from "./yardsticks.js";
 
 const CLOCK_MILLISECONDS = 1000;
@@ -22,6 +23,7 @@ const banners = JSON.parse(byId("warnings").dataset.banners);
 const events = new EventStore(path, [...banners, "state", "plan", "step_parts"]);
 const notice = new Notice(byId("notice"), `/jobs/${encodeURIComponent(byId("job").dataset.jobId)}`, path);
 const waiting = new Waiting(byId("waiting"), path, () => updates.updateNow());
+const whatToChange = new WhatToChange(byId("advice-panel"), path);
 const previews = new Previews(byId("previews"), path);
 let job = null;
 let checkpoints = [];
@@ -52,6 +54,7 @@ async function update(now, changed) {
   }
   await notice.show(job, attempts);
   showNow();
+  whatToChange.show(job, events.newest);
   showWarnings(byId("warnings"), job, events);
   showYardsticks(byId("yardsticks"), job);
   const plan = events.findLast("plan");

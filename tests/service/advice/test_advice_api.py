@@ -1,0 +1,168 @@
+"""`GET /v1/jobs/{id}/advice`: what jobs that wait, run and have ended are advised, and who may ask."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+
+from dlrm.config import JobSpec, parse_job
+from dlrm.gradient_stats.batch_advice import advise
+from dlrm.gradient_stats.noise import NoiseInterval
+from dlrm.record import BATCH_ADVICE
+from service.access.principal import Role
+from service.client import Client
+from service.store.events import add_event
+from service.store.models import Event, Job, JobDocument
+from tests.service.api import Api
+from tests.service.databases import on_both_databases
+from tests.service.jobs.keys import make_key
+from tests.service.jobs.test_jobs_api import check_problem
+
+
+def ask(api: Api, job_id: str) -> dict[str, Any]:
+    response = api.viewer.get(f"/v1/jobs/{job_id}/advice")
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def set_job(api: Api, job_id: str, metrics: dict[str, Any] | None = None, **values: Any) -> None:
+    """Set columns of a job, and the metrics of its outcome."""
+    with api.services.database.write() as session:
+        session.execute(update(Job).where(Job.id == job_id).values(values))
+        if metrics is not None:
+            session.execute(update(JobDocument).where(JobDocument.job_id == job_id).values(metrics=metrics))
+
+
+def add_report(api: Api, job_id: str, name: str, message: str = "", **details: Any) -> None:
+    """Add an event as a rank reports it."""
+    event = Event(
+        job_id=job_id,
+        attempt=1,
+        time=datetime.now(UTC),
+        actor="trainer",
+        kind="report",
+        name=name,
+        rank=0,
+        message=message,
+        details=details,
+    )
+    with api.services.database.write() as session:
+        add_event(session, event)
+
+
+def change(document: dict[str, Any], advised: list[dict[str, Any]]) -> JobSpec:
+    """Parse a document with advised changes."""
+    for own in advised:
+        section, (*names, last) = document, own["field"].split(".")
+        for name in names:
+            section = section.setdefault(name, {})
+        section[last] = own["value"]
+    return parse_job(document)
+
+
+@on_both_databases
+def test_a_job_that_waits_for_cores_is_told_with_how_many_it_would_start_now(api: Api) -> None:
+    running = api.submit(resources={"workers_per_node": 3, "memory": "1GiB"}, batch={"global_size": 66})["id"]
+    set_job(api, running, state="RUNNING", progress={"eta_seconds": 3000.0})
+    waiting = api.submit(resources={"workers_per_node": 2, "memory": "1GiB"})
+    answer = ask(api, waiting["id"])
+    [item] = answer["items"]
+    assert item["name"] == "would_start_now"
+    assert (
+        "needs 2 cores, 1 free. With workers_per_node 1 instead of 2 it would start now, not at about"
+        in item["message"]
+    )
+    assert item["changes"] == [
+        {"field": "resources.workers_per_node", "value": 1, "toml": "resources.workers_per_node = 1"}
+    ]
+    assert item["gain"]["unit"] == "seconds"
+    assert 2900 <= item["gain"]["value"] <= 3400
+    assert answer["note"] is None
+    # As the scheduler finds it.
+    changed = change(waiting["spec"], item["changes"])
+    started = api.submit(**changed.model_dump(mode="json", exclude={"labels"}))
+    assert api.services.leadership.acquire()
+    api.services.control.scheduler.run_once()
+    assert api.viewer.get(f"/v1/jobs/{started['id']}").json()["state"] != "QUEUED"
+    assert api.viewer.get(f"/v1/jobs/{waiting['id']}").json()["state"] == "QUEUED"
+
+
+def test_a_job_that_no_smaller_number_would_start_is_told_why_there_is_no_advice(api: Api) -> None:
+    whole = {"workers_per_node": 1, "threads_per_worker": 4, "memory": "1GiB"}
+    running = api.submit(resources=whole)["id"]
+    set_job(api, running, state="RUNNING")
+    waiting = api.submit(resources=whole)["id"]
+    answer = ask(api, waiting)
+    assert answer["items"] == []
+    assert answer["note"] == (
+        "It waits: needs 4 cores, 0 free. With fewer workers, threads or machines it would not start now either."
+    )
+    assert ask(api, running)["note"] == "Too few steps are measured yet: 0 of 10."
+
+
+def test_a_job_beyond_its_owners_quota_is_told_what_fits_it(api: Api) -> None:
+    assert api.admin.put("/v1/quotas/*", json={"num_cores": 3}).status_code == 200
+    running = api.submit()["id"]
+    set_job(api, running, state="RUNNING")
+    waiting = api.submit(resources={"workers_per_node": 3, "memory": "1GiB"}, batch={"global_size": 66})["id"]
+    [item] = ask(api, waiting)["items"]
+    assert item["changes"][0]["value"] == 2
+    assert "occupies 1 of 3" in item["message"]
+
+
+@on_both_databases
+def test_an_ended_job_has_advice_from_its_events_and_metrics_and_the_last_one_of_a_name_counts(api: Api) -> None:
+    job = api.submit(batch={"global_size": 16_384})
+    metrics = {"num_samples": 1_000_000.0, "samples_per_second": 1000.0}
+    set_job(api, job["id"], metrics, state="SUCCEEDED", progress={"num_steps": 62, "num_run_samples": 1_000_000})
+    unknown = advise({16_384: 1}, None).model_dump()
+    add_report(api, job["id"], BATCH_ADVICE, "no advice on the batch: too few measurements", **unknown)
+    assert ask(api, job["id"])["note"].endswith("no advice on the batch: too few measurements.")
+    add_report(api, job["id"], BATCH_ADVICE, **advise({16_384: 1}, NoiseInterval(900.0, 1024.0, 1200.0)).model_dump())
+    add_report(api, job["id"], "plan", tables="as another trainer writes it")
+    [item] = ask(api, job["id"])["items"]
+    # 1 + 16 times the fewest samples, and 2 at the noise scale.
+    assert item["name"] == "batch_above_noise"
+    assert item["gain"]["value"] == pytest.approx(1_000_000 * (1 - 2 / 17))
+    assert change(job["spec"], item["changes"]).batch.global_size == 1024
+
+
+def test_advice_is_for_those_who_see_the_job_and_is_tagged(api: Api) -> None:
+    job_id = api.submit()["id"]
+    first = api.viewer.get(f"/v1/jobs/{job_id}/advice")
+    again = api.viewer.get(f"/v1/jobs/{job_id}/advice", headers={"If-None-Match": first.headers["ETag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    with make_key(api, "other", Role.SUBMITTER) as other:
+        check_problem(other.get(f"/v1/jobs/{job_id}/advice"), 404, "not-found")
+    assert api.anonymous.get(f"/v1/jobs/{job_id}/advice").status_code == 401
+
+
+def test_the_cost_of_checkpoints_is_the_mean_of_the_last_attempts(api: Api) -> None:
+    job_id = api.submit(run={"checkpoint_every_seconds": 10})["id"]
+    set_job(api, job_id, state="RUNNING", progress={"step": 100})
+    start = datetime.now(UTC)
+    with api.services.database.write() as session:
+        for number, stall in enumerate((50.0, 1.0, 2.0, 3.0)):
+            # The first one is of an earlier attempt.
+            event = Event(
+                job_id=job_id,
+                attempt=1 + (number > 0),
+                time=start + timedelta(seconds=10 * number),
+                actor="trainer",
+                kind="report",
+                name="checkpoint_saved",
+                rank=0,
+                message="",
+                details={"stall_seconds": stall},
+            )
+            add_event(session, event)
+    [item] = ask(api, job_id)["items"]
+    assert "waits 2 s for each checkpoint, every 10 s: 20 % of the time" in item["message"]
+    assert item["changes"][0]["value"] == 200.0
+
+
+def test_the_client_reads_the_advice(api: Api) -> None:
+    job_id = api.submit()["id"]
+    with Client(api.url, api.viewer.headers["Authorization"].removeprefix("Bearer ")) as client:
+        assert client.advice(job_id).model_dump(mode="json") == ask(api, job_id)

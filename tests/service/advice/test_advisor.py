@@ -1,0 +1,39 @@
+"""Order and choice of the pieces of advice."""
+
+from service.advice.advisor import advise
+from service.advice.facts import LargeBatch
+from service.schemas import AdvisedChange
+from tests.service.advice.facts import make_facts
+
+
+def test_the_most_important_piece_comes_first_and_no_other_changes_the_same_field() -> None:
+    progress = {"num_steps": 12, "num_run_samples": 786_432, "global_size": 65_536, "step": 12}
+    document = {"batch": {"global_size": 65_536}, "precision": "bf16"}
+    facts = make_facts(
+        document,
+        state="RUNNING",
+        progress=progress,
+        large_batch=LargeBatch(noise_scale=1000.0, largest_useful_batch=1024),
+        messages={"slow_precision": ""},
+    )
+    answer = advise(facts)
+    assert [item.name for item in answer.items] == ["few_steps", "slow_precision"]
+    assert answer.items[0].changes == [
+        AdvisedChange(field="batch.global_size", value=16_384, toml="batch.global_size = 16384")
+    ]
+    assert answer.note is None
+
+
+def test_changes_with_which_the_document_is_invalid_are_not_advised() -> None:
+    # Each of the 64 groups of samples needs one.
+    document = {"batch": {"global_size": 64}, "moments": {"estimator": "groups", "num_groups": 64}}
+    progress = {"num_steps": 2, "num_run_samples": 128, "step": 2}
+    answer = advise(make_facts(document, state="RUNNING", progress=progress))
+    assert answer.items == []
+    assert answer.note == "Too few steps are measured yet: 2 of 10."
+
+
+def test_values_are_written_in_toml() -> None:
+    facts = make_facts({"variance_reduction": {}}, last_step={"share_at_gamma": 0.01, "share_at_one": 0.99})
+    [item] = advise(facts).items
+    assert [change.toml for change in item.changes] == ["variance_reduction = false"]
