@@ -231,7 +231,7 @@ def test_noise_scale_ratios_shares_and_advice_are_drawn_where_they_were_measured
     expected = run_module(page, "scale", "module.findColour(argument)", 0.8807)
     assert heat_map.evaluate(corner) == pytest.approx([*expected, 255], abs=2)
     page.set_viewport_size({"width": 390, "height": 844})
-    page.wait_for_function("document.documentElement.scrollWidth <= 390")
+    expect(page.locator("html")).to_have_js_property("scrollWidth", 390)
 
 
 @pytest.mark.slow
