@@ -102,11 +102,15 @@ async function update(now, changed) {
   job = now;
   showChoices();
   await openChosen();
-  if (changed.has(ALL) || changed.has("log")) await log.update();
+  // A message on the job, too: what is written before a stream begins has no message of its own.
+  if (["log", "job", ALL].some((name) => changed.has(name))) await log.update();
   showEmpty();
   showFollowing();
-  // After the page of the job is shown.
-  setTimeout(fit);
+  // After the page of the job is shown: before, nothing has a height.
+  setTimeout(() => {
+    fit();
+    log.settle();
+  });
   return !log.isFollowing || log.isComplete;
 }
 
