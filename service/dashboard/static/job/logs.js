@@ -102,8 +102,7 @@ async function update(now, changed) {
   job = now;
   showChoices();
   await openChosen();
-  // A message on the job, too: what is written before a stream begins has no message of its own.
-  if (["log", "job", ALL].some((name) => changed.has(name))) await log.update();
+  if (changed.has(ALL) || changed.has("log")) await log.update();
   showEmpty();
   showFollowing();
   // After the page of the job is shown: before, nothing has a height.
