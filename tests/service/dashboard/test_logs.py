@@ -54,6 +54,8 @@ def scroll_up(page: Page) -> None:
 def test_a_long_log_is_followed_scrolled_back_and_searched(page: Page, site: Site) -> None:
     job, run_directory = start_job(site)
     path = run_directory / "attempt-1/logs/rank-0.log"
+    # The trainer has begun its log.
+    wait_until(lambda: path.exists() and path.stat().st_size)
     with path.open("a") as log:
         log.writelines(f"line {number} of the log\n" for number in range(NUM_LINES))
     page.goto(f"{site.url}/jobs/{job.id}/logs")
@@ -99,7 +101,9 @@ def test_the_address_keeps_the_process_and_the_attempt_and_an_empty_log_says_why
         connection.execute("UPDATE jobs SET restarts_at = '2026-01-01 00:00:00' WHERE id = ?", (job.id,))
     page.goto(f"{site.url}/jobs/{job.id}/logs")
     expect(page.locator("#attempt option:checked")).to_have_text("newest (2)")
-    with (run_directory / "attempt-2/logs/rank-0.log").open("a") as log:
+    second = run_directory / "attempt-2/logs/rank-0.log"
+    wait_until(lambda: second.exists() and second.stat().st_size)
+    with second.open("a") as log:
         log.write("of the second attempt\n")
     expect(page.locator("#log")).to_contain_text("of the second attempt")
     page.select_option("#attempt", "1")
