@@ -76,12 +76,12 @@ def test_a_long_log_is_followed_scrolled_back_and_searched(page: Page, site: Sit
 
     page.fill("#wanted", "LINE 777")
     page.press("#wanted", "Enter")
-    expect(page.locator("#num-matches")).to_have_text("1 of 111 lines")
+    expect(page.locator("#num-matches")).to_have_text("1 of 11 lines")
     expect(page.locator("[data-found]")).to_have_text("line 777 of the log")
     page.press("#wanted", "Enter")
     expect(page.locator("[data-found]")).to_have_text("line 7770 of the log")
-    page.locator("#matches button", has_text="line 77799 of").or_(page.locator("#matches button").last).last.click()
-    expect(page.locator("[data-found]")).to_contain_text("line 7779")
+    page.locator("#matches button").last.click()
+    expect(page.locator("[data-found]")).to_have_text("line 7779 of the log")
     page.press("#wanted", "Escape")
     expect(page.locator("#matches")).to_be_hidden()
     page.get_by_role("button", name="Follow").click()
@@ -179,6 +179,7 @@ def test_the_document_differs_from_the_defaults_and_can_be_run_again(page: Page,
     spec = site.client.job(job.id).spec
     page.goto(f"{site.url}/jobs/{job.id}/document")
     row = page.locator("#differences tr", has_text="table_optimizer.learning_rate")
+    expect(row).to_have_count(1)
     assert row.locator("th, td").all_inner_texts()[1:3] == ["0.5", "auto"]
     expect(page.locator("#differences tbody")).not_to_contain_text("max_restarts")
     whole = tomllib.loads(page.locator("#document").inner_text())
