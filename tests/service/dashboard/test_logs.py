@@ -47,6 +47,11 @@ def add_events(run_directory: Path, *rows: tuple[object, ...]) -> None:
         connection.executemany(ADD_EVENT, [(run_directory.name, *row) for row in rows])
 
 
+def sort_filled(spec: dict[str, Any]) -> dict[str, Any]:
+    """Sort the names of the fields that a preset has filled, whose order says nothing."""
+    return {**spec, "filled_by_preset": sorted(spec["filled_by_preset"])}
+
+
 def scroll_up(page: Page) -> None:
     page.locator("#log").evaluate("log => { log.scrollTop = 0; }")
 
@@ -190,7 +195,7 @@ def test_the_document_differs_from_the_defaults_and_can_be_run_again(page: Page,
     literal = python[python.index("{") : python.index("\nwith Client")]
     for document in (whole, short, ast.literal_eval(literal)):
         again = site.client.submit(document)
-        assert site.client.job(again.id).spec == spec
+        assert sort_filled(site.client.job(again.id).spec) == sort_filled(spec)
         site.client.cancel(again.id)
     page.check("input[value=json]")
     expect(page.locator("#document")).to_contain_text('"global_size": 64')
