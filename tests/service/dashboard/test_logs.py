@@ -47,6 +47,11 @@ def add_events(run_directory: Path, *rows: tuple[object, ...]) -> None:
         connection.executemany(ADD_EVENT, [(run_directory.name, *row) for row in rows])
 
 
+def sort_filled(spec: dict[str, Any]) -> dict[str, Any]:
+    """Sort the names of the fields that a preset has filled, whose order says nothing."""
+    return {**spec, "filled_by_preset": sorted(spec["filled_by_preset"])}
+
+
 def scroll_up(page: Page) -> None:
     page.locator("#log").evaluate("log => { log.scrollTop = 0; }")
 
@@ -54,6 +59,8 @@ def scroll_up(page: Page) -> None:
 def test_a_long_log_is_followed_scrolled_back_and_searched(page: Page, site: Site) -> None:
     job, run_directory = start_job(site)
     path = run_directory / "attempt-1/logs/rank-0.log"
+    # The trainer has begun its log.
+    wait_until(lambda: path.exists() and path.stat().st_size)
     with path.open("a") as log:
         log.writelines(f"line {number} of the log\n" for number in range(NUM_LINES))
     page.goto(f"{site.url}/jobs/{job.id}/logs")
@@ -74,12 +81,12 @@ def test_a_long_log_is_followed_scrolled_back_and_searched(page: Page, site: Sit
 
     page.fill("#wanted", "LINE 777")
     page.press("#wanted", "Enter")
-    expect(page.locator("#num-matches")).to_have_text("1 of 111 lines")
+    expect(page.locator("#num-matches")).to_have_text("1 of 11 lines")
     expect(page.locator("[data-found]")).to_have_text("line 777 of the log")
     page.press("#wanted", "Enter")
     expect(page.locator("[data-found]")).to_have_text("line 7770 of the log")
-    page.locator("#matches button", has_text="line 77799 of").or_(page.locator("#matches button").last).last.click()
-    expect(page.locator("[data-found]")).to_contain_text("line 7779")
+    page.locator("#matches button").last.click()
+    expect(page.locator("[data-found]")).to_have_text("line 7779 of the log")
     page.press("#wanted", "Escape")
     expect(page.locator("#matches")).to_be_hidden()
     page.get_by_role("button", name="Follow").click()
@@ -99,7 +106,9 @@ def test_the_address_keeps_the_process_and_the_attempt_and_an_empty_log_says_why
         connection.execute("UPDATE jobs SET restarts_at = '2026-01-01 00:00:00' WHERE id = ?", (job.id,))
     page.goto(f"{site.url}/jobs/{job.id}/logs")
     expect(page.locator("#attempt option:checked")).to_have_text("newest (2)")
-    with (run_directory / "attempt-2/logs/rank-0.log").open("a") as log:
+    second = run_directory / "attempt-2/logs/rank-0.log"
+    wait_until(lambda: second.exists() and second.stat().st_size)
+    with second.open("a") as log:
         log.write("of the second attempt\n")
     expect(page.locator("#log")).to_contain_text("of the second attempt")
     page.select_option("#attempt", "1")
@@ -175,6 +184,7 @@ def test_the_document_differs_from_the_defaults_and_can_be_run_again(page: Page,
     spec = site.client.job(job.id).spec
     page.goto(f"{site.url}/jobs/{job.id}/document")
     row = page.locator("#differences tr", has_text="table_optimizer.learning_rate")
+    expect(row).to_have_count(1)
     assert row.locator("th, td").all_inner_texts()[1:3] == ["0.5", "auto"]
     expect(page.locator("#differences tbody")).not_to_contain_text("max_restarts")
     whole = tomllib.loads(page.locator("#document").inner_text())
@@ -185,7 +195,7 @@ def test_the_document_differs_from_the_defaults_and_can_be_run_again(page: Page,
     literal = python[python.index("{") : python.index("\nwith Client")]
     for document in (whole, short, ast.literal_eval(literal)):
         again = site.client.submit(document)
-        assert site.client.job(again.id).spec == spec
+        assert sort_filled(site.client.job(again.id).spec) == sort_filled(spec)
         site.client.cancel(again.id)
     page.check("input[value=json]")
     expect(page.locator("#document")).to_contain_text('"global_size": 64')

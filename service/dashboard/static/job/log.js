@@ -70,6 +70,11 @@ export class Log {
     this.#scrollToEnd();
   }
 
+  /** Scroll to the end, if the view follows the log. */
+  settle() {
+    if (this.isFollowing) this.#scrollToEnd();
+  }
+
   /** Read what was written since, if the view follows the log. */
   async update() {
     if (!this.isFollowing || this.isComplete) return;

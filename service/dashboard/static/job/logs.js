@@ -105,8 +105,11 @@ async function update(now, changed) {
   if (changed.has(ALL) || changed.has("log")) await log.update();
   showEmpty();
   showFollowing();
-  // After the page of the job is shown.
-  setTimeout(fit);
+  // After the page of the job is shown: before, nothing has a height.
+  setTimeout(() => {
+    fit();
+    log.settle();
+  });
   return !log.isFollowing || log.isComplete;
 }
 
