@@ -2,8 +2,8 @@
 
 Fills a database as `benchmarks.service_scale` does, with many jobs and one running job of many steps, and starts a real
 service on it. Each page is opened in a browser that knows nothing of the service, several times: bytes over the
-network, requests, and the time until its content is there and the page answers to a click; medians. Then tabs are left
-open: the CPU that the service uses meanwhile, less what it uses without one, and the bytes that each gets.
+network, requests, and the time until its content is there and the page answers to a click; medians. Then tabs are
+left open: the CPU of the service meanwhile, less its CPU without one, and the bytes of each.
 """
 
 import argparse

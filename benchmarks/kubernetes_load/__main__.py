@@ -168,7 +168,7 @@ def measure_delays(services: Services, jobs: Sequence[str], state: JobState, sin
     pods = {name.rpartition("-")[0]: at for name, at in since.items()}
     delays: list[float] = []
     for job_id in jobs:
-        events = services.jobs.list_events(job_id, USER, 0, 100).items
+        events = services.jobs.list_events(job_id, USER, EventQuery(0, 100)).items
         changed_at = next(event.time for event in events if event.to_state == state)
         delays.append(changed_at.timestamp() - pods[make_pod_name(job_id)])
     return delays

@@ -167,7 +167,7 @@ def _read_wait(
 ) -> Waiting | None:
     """Return what a job in the queue waits for, and with what it would start now; None if it waits for no resources."""
     wait = explain_waits(session, [job], lambda: capacities).get(job.id)
-    place = find_place(session, job, wait, lambda: capacities)
+    place = find_place(session, job, wait, lambda: capacities, visible_owner=job.owner)
     if place is None or wait is None:
         return None
     time = now()

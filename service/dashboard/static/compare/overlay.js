@@ -2,14 +2,12 @@
 import { get } from "../common/api.js";
 import { element } from "../common/elements.js";
 import { isKnown } from "../common/format.js";
-import { Chart } from "../charts/chart.js";
+import { X } from "../charts/axes.js";
+import { Chart, join } from "../charts/chart.js";
 import { getColourName } from "./colours.js";
 
 const RESOLUTION = 400;
 const AT_ONCE = 2;
-const MILLION = 1e6;
-/** Samples from which on they are counted in millions. */
-const MANY_SAMPLES = 5 * MILLION;
 /** Curves by job: {steps, loss, samples, evaluatedSteps, auc}, and how far the job was when they were read. */
 const curves = new Map();
 
@@ -92,10 +90,9 @@ export class Overlay {
     if (key !== this.key) this.#remake(drawn, name);
     this.key = key;
     const points = drawn.map((job) => listPoints(curves.get(job.id), this.kind, options));
-    const last = Math.max(...points.map(([xs]) => xs.at(-1)));
-    const unit = options.bySamples && last > MANY_SAMPLES ? MILLION : 1;
-    this.figure.querySelector(".over").textContent = options.bySamples ? (unit === 1 ? "over samples" : "over millions of samples") : "over steps";
-    this.chart.show(uPlot.join(points.map(([xs, ys]) => [xs.map((x) => x / unit), ys])), 0);
+    this.chart.change({ x: options.bySamples ? X.samples : X.step });
+    this.figure.querySelector(".over").textContent = options.bySamples ? "over samples" : "over steps";
+    this.chart.show(join(points), 0);
   }
 
   #remake(jobs, name) {
