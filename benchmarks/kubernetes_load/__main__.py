@@ -22,7 +22,7 @@ from sqlalchemy import func, select
 from benchmarks.kubernetes_load.fake_cluster import Observed, ask, run_cluster
 from service.access.principal import Principal, Role
 from service.app import Services, create_services
-from service.jobs.service import Submission
+from service.jobs.service import EventQuery, Submission
 from service.settings import Settings
 from service.store.models import Job
 from service.store.states import JobState
