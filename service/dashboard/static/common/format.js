@@ -1,5 +1,7 @@
 // Numbers, times and sizes as texts.
 
+/** Number from which on four decimal places say nothing. */
+const MAX_PLAIN = 1e6;
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
 const times = new Intl.NumberFormat("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
@@ -10,10 +12,11 @@ export const isKnown = (value) => value !== null && value !== undefined;
 
 export const integer = (value) => (isKnown(value) ? whole.format(value) : UNKNOWN);
 export const rate = (value) => (isKnown(value) ? compact.format(value) : UNKNOWN);
-/** Format a number with four significant digits: 0.6931, 0.000015. */
+/** Format a number with at least four significant digits: 0.6931, 0.000015, 4.261e+20. */
 export function figure(value) {
   if (!isKnown(value)) return UNKNOWN;
-  return value === 0 || Math.abs(value) >= 0.1 ? value.toFixed(4) : String(Number(value.toPrecision(4)));
+  const isPlain = value === 0 || (Math.abs(value) >= 0.1 && Math.abs(value) < MAX_PLAIN);
+  return isPlain ? value.toFixed(4) : String(Number(value.toPrecision(4)));
 }
 /** Format an estimated number of samples: 31,204, or 0.4. */
 export const samples = (value) =>

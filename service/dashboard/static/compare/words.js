@@ -23,7 +23,7 @@ export const describeFigure = (name) => ({ title: name, meaning: "", format: fig
 /** Format a value of a setting or label; a field that a job lacks, or whose value is null, is "none". */
 export function settingText(value) {
   if (!isKnown(value)) return "none";
-  if (typeof value === "number") return Number.isInteger(value) && Math.abs(value) >= 10_000 ? integer(value) : String(value);
+  if (typeof value === "number") return Number.isInteger(value) && Math.abs(value) >= 1000 ? integer(value) : String(value);
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
