@@ -8,6 +8,7 @@ from sqlalchemy import delete
 
 from service.app import Services, create_services
 from service.jobs import actions
+from service.jobs.service import EventQuery
 from service.launchers.protocol import Launch
 from service.settings import Settings
 from service.store.models import Attempt, Job
@@ -27,7 +28,11 @@ def start_job(services: Services) -> tuple[str, int]:
 
 
 def list_repairs(services: Services, job_id: str) -> list[str]:
-    return [event.message for event in services.jobs.list_events(job_id, USER, 0, 100).items if event.kind == "repair"]
+    return [
+        event.message
+        for event in services.jobs.list_events(job_id, USER, EventQuery(0, 100)).items
+        if event.kind == "repair"
+    ]
 
 
 @pytest.fixture(autouse=True)

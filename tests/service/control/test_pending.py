@@ -7,7 +7,7 @@ import pytest
 
 from service.app import Services, create_services
 from service.jobs import actions
-from service.jobs.service import Submission
+from service.jobs.service import EventQuery, Submission
 from service.launchers.local import LocalLauncher
 from service.launchers.protocol import Launch, LaunchFiles, LaunchName, LaunchPhase, LaunchStatus
 from service.reasons import Reason
@@ -68,7 +68,7 @@ def test_a_pending_attempt_says_what_it_waits_for_once(services: Services) -> No
     job = services.jobs.get(job_id, USER)
     assert (job.state, job.reason) == ("STARTING", "waiting_for_gpu")
     assert job.message == "0 of 3 machines have a free GPU"
-    events = services.jobs.list_events(job_id, USER, 0, 100).items
+    events = services.jobs.list_events(job_id, USER, EventQuery(0, 100)).items
     assert [event.message for event in events if event.kind == "repair"] == [job.message]
 
 

@@ -89,6 +89,7 @@ def test_a_row_says_why_its_job_waits_and_what_it_trains_with(
 def test_filters_stand_in_the_address_and_can_each_be_removed(page: Page, site: Site, waiting: list[str]) -> None:
     page.goto(f"{site.url}/")
     find_row(page, waiting[0]).get_by_role("link", name="team: ads").click()
+    expect(page).to_have_url(re.compile("label="))
     expect(find_row(page, waiting[1])).to_have_count(0)
     queued = page.locator("#facet-states a", has_text="queued")
     expect(queued.locator("small")).to_have_text("1")

@@ -29,6 +29,7 @@ def test_the_queue_has_positions_reasons_and_starts_as_the_jobs_have_them(api: A
     assert (queue["num_jobs"], queue["num_of_others"], queue["launcher"]) == (5, 0, "local")
     for job in queue["jobs"]:
         own = api.viewer.get(f"/v1/jobs/{job['id']}").json()
+        assert [holder["id"] for holder in own["queue"].pop("holders")] == [running]
         assert own["queue"] == {name: job[name] for name in ("position", "waits_for", "expected_start_at")}
         assert (job["reason"], job["num_cores"]) == (own["reason"], 4)
     assert queue["jobs"][0]["expected_start_at"] is not None

@@ -12,7 +12,7 @@ import pytest
 
 from service.app import Services, create_services
 from service.jobs.schemas import JobDetail
-from service.jobs.service import Submission
+from service.jobs.service import EventQuery, Submission
 from service.settings import Settings
 from tests.kubernetes.clusters import AnyCluster
 from tests.kubernetes.fake.resources import JOBS, PODS, SECRETS, SERVICES, Json
@@ -101,7 +101,7 @@ class Scene:
         return {name: base64.b64decode(text).decode() for name, text in secret["data"].items()}
 
     def list_events(self, job_id: str) -> list[str]:
-        return [event.message for event in self.services.jobs.list_events(job_id, USER, 0, 1000).items]
+        return [event.message for event in self.services.jobs.list_events(job_id, USER, EventQuery(0, 1000)).items]
 
     def list_left(self) -> list[str]:
         """List what is left of attempts in the cluster."""
