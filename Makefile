@@ -10,7 +10,7 @@ OPERATORS := setup.py $(wildcard $(patsubst %,%/*.cpp,$(NATIVE)) $(patsubst %,%/
 READY := $(VENV)/.ready
 # Many tests wait for processes, and leave a core to others. A file is run in one piece: its tests share what they set up.
 # Half as many again as there are cores: tests wait for a third of their time.
-SIDE_BY_SIDE := --numprocesses $(shell echo $$(( n = $$(nproc) * 3 / 2, n < 6 ? n : 6 ))) --dist loadfile
+SIDE_BY_SIDE := --numprocesses $(shell n=$$(nproc); echo $$((n < 4 ? n * 3 / 2 : 6))) --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all test-gpu soak lint serve bench
