@@ -9,6 +9,7 @@ from playwright.sync_api import Page, expect
 
 from dlrm import load_model
 from dlrm.record import PART_DESCRIPTIONS
+from tests.patience import wait_until
 from tests.service.dashboard.conftest import Site
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -70,7 +71,7 @@ def test_a_job_is_submitted_from_the_form_watched_paused_resumed_compared_and_do
     loss = page.locator("#loss-chart")
     expect(loss).to_have_attribute("data-points", re.compile(r"\d+"))
     seen = int(loss.get_attribute("data-points") or 0)
-    page.wait_for_function(f"Number(document.querySelector('#loss-chart').dataset.points) > {seen}")
+    wait_until(lambda: int(loss.get_attribute("data-points") or 0) > seen)
     page.click("#pause")
     expect(page.locator("#state")).to_have_text("paused")
     page.click("#resume")

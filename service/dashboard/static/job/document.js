@@ -71,7 +71,6 @@ async function update(now) {
   // Only then: texts that somebody selects stay.
   if (content === shown) return;
   shown = content;
-  byId("clone").href = `/new?from=${encodeURIComponent(job.id)}`;
   showDifferences(listDifferences(job.spec, schema));
   showDerived(byId("derived"), decisions, job.derived);
   filterDecisions();

@@ -83,10 +83,15 @@ async function update(changed) {
   }
   showJobs();
   byId("page").hidden = false;
-  if (areFacetsOld) await facets.open(page.query);
-  areFacetsOld = false;
-  if (isCapacityOld) await showCapacity();
-  isCapacityOld = false;
+  // Before each wait: meanwhile another query may be opened, or a job may change.
+  if (areFacetsOld) {
+    areFacetsOld = false;
+    await facets.open(page.query);
+  }
+  if (isCapacityOld) {
+    isCapacityOld = false;
+    await showCapacity();
+  }
 }
 
 function take(name, content) {
