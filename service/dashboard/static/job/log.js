@@ -30,6 +30,8 @@ export class Log {
     this.source = null;
     this.isFollowing = true;
     this.isReading = false;
+    /** Whether somebody has scrolled during a reading, so that more may be needed at either end after it. */
+    this.hasScrolled = false;
     target.addEventListener("scroll", () => this.#scrolled());
   }
 
@@ -127,6 +129,7 @@ export class Log {
     this.isReading = true;
     this.reading = read(this.source).finally(() => {
       this.isReading = false;
+      if (this.hasScrolled) this.#scrolled();
     });
     await this.reading;
   }
@@ -170,7 +173,7 @@ export class Log {
       this.start = Number(first.dataset.end);
       const { offsetHeight } = first;
       first.remove();
-      this.target.scrollTop -= offsetHeight;
+      this.#moveBy(-offsetHeight);
     }
   }
 
@@ -198,7 +201,7 @@ export class Log {
     const node = this.#makePart(text, begins);
     this.start = isWhole && begin > 0 ? 0 : begins;
     this.target.prepend(node);
-    this.target.scrollTop += node.offsetHeight;
+    this.#moveBy(node.offsetHeight);
     while (this.end - this.#windowStart() > MAX_BYTES) {
       const last = this.target.lastElementChild;
       this.end = Number(last.dataset.start);
@@ -219,6 +222,12 @@ export class Log {
     return element("div", { "data-start": start, "data-end": start + countBytes(text) }, ...nodes);
   }
 
+  /** Keep the lines in sight where they are though others have come or gone above them. */
+  #moveBy(height) {
+    this.target.scrollTop += height;
+    this.lastTop = this.target.scrollTop;
+  }
+
   #scrollToEnd() {
     this.target.scrollTop = this.target.scrollHeight;
     this.lastTop = this.target.scrollTop;
@@ -229,8 +238,9 @@ export class Log {
     const isUp = scrollTop < this.lastTop - 1;
     this.lastTop = scrollTop;
     const isNearEnd = scrollHeight - scrollTop - clientHeight < NEAR_PIXELS;
-    if (this.isReading) return;
     if (isUp && !isNearEnd && this.isFollowing) this.setFollowing(false);
+    this.hasScrolled = this.isReading;
+    if (this.isReading) return;
     if (isNearEnd && this.isAtEnd && !this.isFollowing) this.setFollowing(true);
     // A part before its top is reached, so that one scrolls on.
     if (scrollTop < clientHeight && this.start) this.#exclusively((source) => this.#readEarlier(source)).catch(() => {});
