@@ -40,13 +40,13 @@ from service.advice.room_rules import count_needed_bytes
 from service.advice.speed_rules import SLOW_PRECISION
 from service.advice.start_now import Waiter, find_start_option
 from service.capacity.known import KnownCapacities, KnownCapacity
-from service.queue.place import NUM_EARLIER_RUNS, explain_waits, find_place
+from service.queue.place import estimate_run_seconds, explain_waits, find_place
 from service.queue.repository import QueueRepository
 from service.queue.state import QueueState
 from service.reports.repository import ReportRepository
 from service.store.demand import get_full_demand
 from service.store.job_repository import JobRepository
-from service.store.models import Event, Job
+from service.store.models import IS_SHORTLY_NAMED, Event, Job
 from service.store.states import JobState
 from service.times import now
 
@@ -100,7 +100,7 @@ def read_facts(session: Session, job: Job, capacity: KnownCapacity) -> Facts:
 
 def _read_last_events(session: Session, job_id: str) -> dict[str, Event]:
     """Return the last event of each name of EVENT_NAMES."""
-    chosen = (Event.job_id == job_id, Event.name.in_(EVENT_NAMES))
+    chosen = (Event.job_id == job_id, Event.name.in_(EVENT_NAMES), IS_SHORTLY_NAMED)
     last = select(func.max(Event.id)).where(*chosen).group_by(Event.name)
     found = session.scalars(select(Event).where(Event.job_id == job_id, Event.id.in_(last)))
     return {event.name: event for event in found if event.name is not None}
@@ -148,7 +148,7 @@ def _make_course(evaluations: Sequence[Mapping[str, Any]], progress: Mapping[str
 def _read_pace(session: Session, job_id: str) -> CheckpointPace | None:
     """Return the mean cost of the last checkpoints of the last attempt that has made some; None of fewer than two."""
     query = select(Event.attempt, Event.time, Event.details)
-    query = query.where(Event.job_id == job_id, Event.name == CHECKPOINT_SAVED)
+    query = query.where(Event.job_id == job_id, Event.name == CHECKPOINT_SAVED, IS_SHORTLY_NAMED)
     rows = session.execute(query.order_by(Event.id.desc()).limit(NUM_CHECKPOINTS)).all()
     costs = [
         (time, cost.stall_seconds)
@@ -174,12 +174,11 @@ def _read_wait(
     # The job is cancelled for the changed one, and so keeps no room for itself.
     state = QueueState.read(session, job.launcher, capacities.get(job.launcher), time, tried=frozenset({job.id}))
     waiter = Waiter(spec, job.owner, job.launcher, None if plan is None else count_needed_bytes(plan))
-    runs = QueueRepository(session, job.launcher).list_run_seconds(job.owner, job.name, NUM_EARLIER_RUNS)
     return Waiting(
         lack=wait[1],
         expected_start_at=place.expected_start_at,
         wait_seconds=_count_minutes(place.expected_start_at, time),
-        run_seconds=statistics.median(runs) if runs else None,
+        run_seconds=estimate_run_seconds(QueueRepository(session, job.launcher), job.owner, job.name),
         option=find_start_option(waiter, state),
     )
 

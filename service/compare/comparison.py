@@ -61,8 +61,7 @@ def _estimate(name: str, group: Group) -> ComparedValue | None:
     if not found:
         return None
     # Of one job, the choice of the evaluation rows is the chance that is known.
-    error = found[0][0].document.metrics.get(f"{name}_standard_error")
-    estimate = estimate_mean([value for _, value in found], error)
+    estimate = estimate_mean([value for _, value in found], group.get_error(name))
     return ComparedValue(
         mean=estimate.value, low=estimate.low, high=estimate.high, source=estimate.source, num_jobs=len(found)
     )

@@ -25,7 +25,7 @@ def compare_figure(name: str, group: Group, base: Group) -> ComparedDifference |
         source = "paired seeds"
     else:
         values, base_values = [value for _, value in ours], [value for _, value in theirs]
-        estimate = estimate_difference(values, base_values, (_get_error(name, group), _get_error(name, base)))
+        estimate = estimate_difference(values, base_values, (group.get_error(name), base.get_error(name)))
         source = "rows" if estimate.source == "rows" else "seeds" if estimate.half_width is not None else "none"
     badness = [BADNESS[name](statistics.fmean(value for _, value in own)) for own in (ours, theirs)]
     return ComparedDifference(
@@ -36,11 +36,6 @@ def compare_figure(name: str, group: Group, base: Group) -> ComparedDifference |
         is_better=badness[0] < badness[1],
         is_certain=_excludes_zero(estimate),
     )
-
-
-def _get_error(name: str, group: Group) -> float | None:
-    """Return the standard error, over evaluation rows, of a figure of a group; None if it is not known."""
-    return group.list_figures(name)[0][0].document.metrics.get(f"{name}_standard_error")
 
 
 def _excludes_zero(estimate: Estimate) -> bool:

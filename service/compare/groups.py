@@ -49,6 +49,11 @@ class Group:
             is not None
         ]
 
+    def get_error(self, name: str) -> float | None:
+        """Return the standard error, over evaluation rows, of a figure of its first such job; None if not known."""
+        found = self.list_figures(name)
+        return found[0][0].document.metrics.get(f"{name}_standard_error") if found else None
+
     def compute_mean(self, name: str) -> float | None:
         """Compute the mean of a figure over the jobs that have succeeded; None if none of them has it."""
         values = [value for _, value in self.list_figures(name)]

@@ -151,15 +151,27 @@ async def _send_parts(body: bytes, has_more: bool, send: Send) -> None:
 
 
 def answer_with_tag(request: Request, model: BaseModel) -> Response:
-    """Answer with the JSON of `model` and a tag of its content; with 304 and no body if the client has that tag.
+    """Answer with the JSON of `model` and a tag of its content; with 304 and no body if the client has that tag."""
+    body = model.model_dump_json().encode()
+    return answer_unless_known(request, body, make_tag(body))
+
+
+def make_tag(body: bytes) -> str:
+    """Make the entity tag of a body."""
+    return f'"{hashlib.sha256(body).hexdigest()[:TAG_CHARACTERS]}"'
+
+
+def answer_unless_known(
+    request: Request, body: bytes, tag: str, cache_control: str = COMMON_HEADERS["cache-control"]
+) -> Response:
+    """Answer with JSON and its tag; with 304 and no body if the client has that tag.
 
     The tag is a weak one, since the answer may be compressed.
     """
-    body = model.model_dump_json().encode()
-    tag = f'"{hashlib.sha256(body).hexdigest()[:TAG_CHARACTERS]}"'
+    headers = {"ETag": f"W/{tag}", "Cache-Control": cache_control}
     if has_tag(request, tag):
-        return Response(status_code=304, headers={"ETag": f"W/{tag}"})
-    return Response(body, media_type="application/json", headers={"ETag": f"W/{tag}"})
+        return Response(status_code=304, headers=headers)
+    return Response(body, media_type="application/json", headers=headers)
 
 
 def has_tag(request: Request, tag: str) -> bool:

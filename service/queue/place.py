@@ -63,6 +63,12 @@ def find_place(
     )
 
 
+def estimate_run_seconds(queue: QueueRepository, owner: str, name: str) -> float | None:
+    """Estimate the length of a run as the median of earlier ones of its name; None without any."""
+    earlier = queue.list_run_seconds(owner, name, NUM_EARLIER_RUNS)
+    return statistics.median(earlier) if earlier else None
+
+
 def _is_waited_for(holder: Job, job: Job, wait: Wait | None) -> bool:
     """Whether the end of a job that holds resources may let another one start."""
     if wait is None or wait[0] is Reason.UNSCHEDULABLE:
@@ -111,8 +117,7 @@ class Forecaster:
 
     def _estimate_run_seconds(self, owner: str, name: str) -> float | None:
         if (owner, name) not in self._run_seconds:
-            earlier = self._queue.list_run_seconds(owner, name, NUM_EARLIER_RUNS)
-            self._run_seconds[owner, name] = statistics.median(earlier) if earlier else None
+            self._run_seconds[owner, name] = estimate_run_seconds(self._queue, owner, name)
         return self._run_seconds[owner, name]
 
     def _describe_waiting(self, job: Job) -> WaitingJob | None:

@@ -48,8 +48,9 @@ class QueueService:
         rows = QueueRepository(session, launcher).list_by_ids(
             {*first[:MAX_AHEAD], *(first[at - 1] for at in positions)}
         )
-        waits = explain_waits(session, [rows[first[at - 1]] for at in positions], self._capacity.read)
-        forecaster = Forecaster(session, launcher, self._capacity.read().get(launcher), time)
+        capacities = self._capacity.read()
+        waits = explain_waits(session, [rows[first[at - 1]] for at in positions], lambda: capacities)
+        forecaster = Forecaster(session, launcher, capacities.get(launcher), time)
         described: list[schemas.QueuedJob] = []
         for position in positions:
             job, num_ahead = rows[first[position - 1]], position - 1

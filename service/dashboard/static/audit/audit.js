@@ -4,7 +4,7 @@ import { byId, element } from "../common/elements.js";
 import { startHeader } from "../common/header.js";
 import { KeyedRows } from "../common/keyed_rows.js";
 import { preciseTime } from "../common/times.js";
-import { saveCsv } from "./csv.js";
+import { saveCsv } from "../common/files.js";
 import { ACTIONS, describeAction, describeActor, findPage } from "./words.js";
 
 const PAGE_SIZE = 100;

@@ -1,29 +1,12 @@
 // Charts as files: the numbers that they show, and a picture.
-import { element } from "../common/elements.js";
-import { isKnown } from "../common/format.js";
+import { save, saveColumns } from "../common/files.js";
 
 const PADDING = 16;
 const TITLE_HEIGHT = 28;
 const LEGEND_HEIGHT = 30;
-const KEPT_MILLISECONDS = 60_000;
 
-/** Let the browser save a file. */
-export function save(name, blob) {
-  const url = URL.createObjectURL(blob);
-  element("a", { href: url, download: name }).click();
-  setTimeout(() => URL.revokeObjectURL(url), KEPT_MILLISECONDS);
-}
-
-const quote = (text) => (/[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
-
-/** Make CSV from columns of equally many values, each with its name. */
-export function makeCsv(names, columns) {
-  const rows = columns[0].map((value, index) => columns.map((column) => (isKnown(column[index]) ? String(column[index]) : "")));
-  return [names, ...rows].map((row) => row.map(quote).join(",")).join("\r\n") + "\r\n";
-}
-
-/** Make the CSV of what a chart shows, with the names and units of its columns. */
-export function makeChartCsv(chart, { title, unit }) {
+/** Save what a chart shows as CSV, with the names and units of its columns. */
+export function saveChart(name, chart, { title, unit }) {
   const inUnit = unit ? ` (${unit})` : "";
   const banded = chart.lines.filter(({ hasBand }) => hasBand);
   const names = [...chart.lines, ...banded.flatMap(({ label }) => [{ label: `largest ${label}` }, { label: `smallest ${label}` }])]
@@ -31,7 +14,7 @@ export function makeChartCsv(chart, { title, unit }) {
   const [start, end] = chart.shownRange;
   const [positions] = chart.data;
   const isShown = (none, index) => positions[index] >= start && positions[index] <= end;
-  return makeCsv([chart.x.title, ...names], chart.data.map((column) => column.filter(isShown)));
+  saveColumns(name, [chart.x.title, ...names], chart.data.map((column) => column.filter(isShown)));
 }
 
 /** Draw a picture of a canvas below a title, with the entries of its legend: [{label, colour}], colours as CSS has them. */

@@ -1,16 +1,17 @@
 // A heat map as files: its numbers, and a picture.
-import { makeCsv, drawPicture, save, savePicture } from "./download.js";
+import { saveColumns } from "../common/files.js";
+import { drawPicture, savePicture } from "./download.js";
 import { getPageColours } from "./panel.js";
 import { findColour } from "./scale.js";
 
 /** Make the choices of the menu of a heat map. */
 export const makeChoicesOfMap = (map, title, fileName) => [
-  ["Save as CSV", () => save(`${fileName}.csv`, new Blob([makeMapCsv(map, title)], { type: "text/csv" }))],
+  ["Save as CSV", () => saveMap(`${fileName}.csv`, map, title)],
   ["Save as PNG", () => savePicture(`${fileName}.png`, drawMap(map, title))],
 ];
 
-const makeMapCsv = ({ rows, steps }, title) =>
-  makeCsv(["step", ...rows.map(({ name }) => `${title}: ${name}`)], [steps, ...rows.map(({ values }) => values)]);
+const saveMap = (name, { rows, steps }, title) =>
+  saveColumns(name, ["step", ...rows.map(({ name }) => `${title}: ${name}`)], [steps, ...rows.map(({ values }) => values)]);
 
 /** Draw a heat map with the names of its rows, below its title and above the ticks of its scale. */
 function drawMap(map, title) {

@@ -1,7 +1,7 @@
 // A chart in its figure: a title, a menu that saves or enlarges it, and a sentence for those who do not see it.
 import { element } from "../common/elements.js";
 import { Chart, getColour } from "./chart.js";
-import { drawPicture, makeChartCsv, save, savePicture } from "./download.js";
+import { drawPicture, saveChart, savePicture } from "./download.js";
 
 /** Make a menu of buttons: [[name, what it does], …]. It closes after a choice, by Escape, and where the focus leaves it. */
 export function makeMenu(name, choices) {
@@ -50,7 +50,7 @@ export class ChartPanel {
     this.target = element("div", { class: "chart", id: `${name}-chart`, ...words });
     this.summary = element("p", { class: "unseen", id: `${name}-summary` });
     const menu = makeMenu(title, [
-      ["Save as CSV", () => save(`${fileName}.csv`, new Blob([makeChartCsv(this.chart, definition)], { type: "text/csv" }))],
+      ["Save as CSV", () => saveChart(`${fileName}.csv`, this.chart, definition)],
       ["Save as PNG", () => savePicture(`${fileName}.png`, this.#draw())],
       ["Enlarge", (button) => this.#enlarge(button)],
     ]);

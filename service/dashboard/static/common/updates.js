@@ -51,7 +51,7 @@ export class Updates {
     this.isUpdating = true;
     let pause = 0;
     try {
-      if ((await this.update(changed)) === false) this.#stop();
+      if ((await this.update(changed)) === false) this.#end(changed);
       this.trouble.hidden = true;
     } catch (error) {
       this.trouble.hidden = false;
@@ -115,6 +115,12 @@ export class Updates {
     this.source?.close();
     this.source = null;
     this.#stopPolling();
+  }
+
+  /** Stop after a look at everything: what came last may have had no message of its own. */
+  #end(changed) {
+    if (changed.has(ALL)) this.#stop();
+    else this.changed.add(ALL);
   }
 
   #stop() {

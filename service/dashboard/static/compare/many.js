@@ -4,7 +4,7 @@ import { byId, element } from "../common/elements.js";
 import { integer, isKnown } from "../common/format.js";
 import { getList, getParameter, MAX_JOBS, setParameters, sideAddress } from "./address.js";
 import { makeAxis } from "./axes.js";
-import { saveCsv } from "./csv.js";
+import { saveCsv } from "../common/files.js";
 import { makePalette } from "./palette.js";
 import { Plot } from "./plot.js";
 import { Rows } from "./rows.js";

@@ -1,9 +1,9 @@
 // Curves of several jobs in one chart: the loss, smoothed, and the AUC, by step or by samples.
 import { get } from "../common/api.js";
 import { element } from "../common/elements.js";
-import { isKnown } from "../common/format.js";
 import { X } from "../charts/axes.js";
 import { Chart, join } from "../charts/chart.js";
+import { smooth } from "../charts/smoothing.js";
 import { getColourName } from "./colours.js";
 
 const RESOLUTION = 400;
@@ -38,18 +38,6 @@ export async function readCurves(jobs) {
     while (left.length) await read(left.shift());
   };
   await Promise.all(Array.from({ length: AT_ONCE }, work));
-}
-
-/** Smooth values: each is the mean of those up to it, with weights that fall by `weight` from one to the one before. */
-function smooth(values, weight) {
-  let sum = 0;
-  let weights = 0;
-  return values.map((value) => {
-    if (!isKnown(value)) return null;
-    sum = weight * sum + value;
-    weights = weight * weights + 1;
-    return sum / weights;
-  });
 }
 
 /** Return the samples consumed up to a step, between two known steps in proportion. */

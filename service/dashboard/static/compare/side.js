@@ -7,7 +7,7 @@ import { scatterAddress, SWEEP_LABEL } from "../common/sweep_link.js";
 import { getList, getParameter, MAX_JOBS, setParameters, sideAddress } from "./address.js";
 import { letterOf, showCards } from "./cards.js";
 import { assignColours } from "./colours.js";
-import { saveCsv } from "./csv.js";
+import { saveCsv } from "../common/files.js";
 import { Overlay, readCurves } from "./overlay.js";
 import { Picker } from "./picker.js";
 import { groupJobs, listCsvRows, showFigures, showSettings } from "./tables.js";

@@ -2,7 +2,7 @@
 import { get } from "../common/api.js";
 import { element } from "../common/elements.js";
 import { fileSize, isKnown } from "../common/format.js";
-import { copyLine } from "./copy_line.js";
+import { copyLine } from "../common/copy.js";
 
 const TITLES = {
   checkpoint: "Checkpoints", log: "Logs", profile: "Profiles", scores: "Scores of the evaluation rows",

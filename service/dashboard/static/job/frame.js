@@ -31,9 +31,7 @@ export function startJob({ update, names = [], events = null }) {
     updates.updateNow();
   });
   const updates = new Updates(
-    async (messages) => {
-      // An end is looked at as a whole: the last steps may have no message of their own before it.
-      const changed = hasEnded(job) ? new Set([ALL]) : messages;
+    async (changed) => {
       if (changed.has(ALL)) job = await get(path);
       // Messages that come meanwhile are for the next call: an end among them has not been shown yet.
       const shown = job;

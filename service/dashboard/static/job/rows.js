@@ -1,5 +1,6 @@
 // Rows of tables that stay while they are refilled, so that focus and selection stay with them.
 import { element } from "../common/elements.js";
+import { setChildren } from "../common/keyed_rows.js";
 
 /** Show one row for each of `items` in `body`. getKey: what tells items apart. fill: called with the row and its item. */
 export function refill(body, items, getKey, fill, tag = "tr") {
@@ -10,8 +11,7 @@ export function refill(body, items, getKey, fill, tag = "tr") {
     fill(row, item);
     return row;
   });
-  const isSame = rows.length === body.children.length && rows.every((row, index) => row === body.children[index]);
-  if (!isSame) body.replaceChildren(...rows);
+  setChildren(body, rows);
 }
 
 /** Write a text into an element, unless it is there already. */

@@ -1,9 +1,10 @@
 // Panel of what to change in a job: pieces of advice with figures, lines for the document, and a new job with them.
 import { ApiError, get } from "../common/api.js";
+import { copyButton } from "../common/copy.js";
 import { element } from "../common/elements.js";
+import { KeyedRows } from "../common/keyed_rows.js";
 
 const MILLISECONDS_BETWEEN = 10_000;
-const COPIED_MILLISECONDS = 1500;
 /** Steps from which a run is said to have been measured. */
 const FEW_STEPS = 10;
 /** How sure a piece of advice is, in words. */
@@ -16,7 +17,11 @@ export class WhatToChange {
   #list = element("ol", { class: "advice-items" });
   #note = element("p", { class: "hint" });
   /** Items by the name of their rule, so that each stays where it is while others change. */
-  #items = new Map();
+  #rows = new KeyedRows(this.#list, {
+    getKey: ({ name }) => name,
+    make: ({ name }) => ({ row: element("li", { "data-name": name }), content: null }),
+    fill: (parts, item) => this.#fillItem(parts, item),
+  });
   #seen = null;
   #timer = null;
   #askedAt = -Infinity;
@@ -63,23 +68,14 @@ export class WhatToChange {
     this.#note.hidden = !note;
     this.#note.textContent = note ?? "";
     this.#list.hidden = items.length === 0;
-    const names = new Set(items.map(({ name }) => name));
-    for (const [name, shown] of this.#items) {
-      if (!names.has(name)) shown.node.remove();
-      if (!names.has(name)) this.#items.delete(name);
-    }
-    items.forEach((item, place) => this.#place(item, place));
+    this.#rows.show(items);
   }
 
-  /** Put an item at its place; what has not changed stays as it is. */
-  #place(item, place) {
+  /** Fill an item; what has not changed stays as it is. */
+  #fillItem(parts, item) {
     const content = JSON.stringify(item);
-    const shown = this.#items.get(item.name) ?? { node: element("li", { "data-name": item.name }), content: null };
-    this.#items.set(item.name, shown);
-    if (shown.content !== content) shown.node.replaceChildren(...makeParts(item, this.job.id));
-    shown.content = content;
-    const other = this.#list.children[place];
-    if (other !== shown.node) this.#list.insertBefore(shown.node, other ?? null);
+    if (parts.content !== content) parts.row.replaceChildren(...makeParts(item, this.job.id));
+    parts.content = content;
   }
 }
 
@@ -94,18 +90,6 @@ function makeParts({ message, gain, certainty, reason, changes }, jobId) {
   const query = new URLSearchParams({ from: jobId });
   for (const { field, toml } of changes) query.append("set", `${field}:${toml.slice(`${field} = `.length)}`);
   const link = element("a", { class: "button", href: `/new?${query}` }, "New job with this");
-  const buttons = element("div", { class: "buttons" }, ...copyButtons(lines), link);
+  const buttons = element("div", { class: "buttons" }, copyButton(() => lines, "these lines"), link);
   return [words, element("div", { class: "advice-change" }, code, buttons)];
-}
-
-/** Make the button that copies a text; none where the browser lets no page do that, as without https. */
-function copyButtons(text) {
-  if (!navigator.clipboard) return [];
-  const button = element("button", { type: "button" }, "Copy");
-  button.addEventListener("click", async () => {
-    await navigator.clipboard.writeText(text);
-    button.textContent = "Copied";
-    setTimeout(() => (button.textContent = "Copy"), COPIED_MILLISECONDS);
-  });
-  return [button];
 }

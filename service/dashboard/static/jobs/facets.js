@@ -2,7 +2,8 @@
 import { get } from "../common/api.js";
 import { byId, element } from "../common/elements.js";
 import { integer } from "../common/format.js";
-import { Nodes, setChildren } from "./nodes.js";
+import { setChildren } from "../common/keyed_rows.js";
+import { Nodes } from "./nodes.js";
 import { filterParams, formatQuery, SPANS, STATES, toggle, toggleLabel } from "./query.js";
 
 /** Shortest time from one count to the next while jobs change. */

@@ -1,13 +1,4 @@
-// Lists of nodes that stay while their content changes, so that focus and selection stay too.
-
-/** Make `nodes` the children of a node; those that are there already keep their place in the document. */
-export function setChildren(parent, nodes) {
-  const wanted = new Set(nodes);
-  for (const child of [...parent.children]) if (!wanted.has(child)) child.remove();
-  nodes.forEach((node, place) => {
-    if (parent.children[place] !== node) parent.insertBefore(node, parent.children[place] ?? null);
-  });
-}
+// Nodes that stay while their content changes, so that focus and selection stay too.
 
 /** Nodes by keys, each made once. */
 export class Nodes {

@@ -2,7 +2,8 @@
 import { byId, element, showProgress, showState } from "../common/elements.js";
 import { ago, duration, figure, integer, isKnown, rate } from "../common/format.js";
 import { hasEnded, progressText, reasonText } from "../common/state.js";
-import { Nodes, setChildren } from "./nodes.js";
+import { setChildren } from "../common/keyed_rows.js";
+import { Nodes } from "./nodes.js";
 import { formatQuery, isFiltered, toggleLabel } from "./query.js";
 
 const cell = (label) => element("td", { class: "number", "data-label": label });

@@ -1,4 +1,5 @@
 // What the service would decide for a job document: the answer of POST /v1/plans.
+import { X } from "../charts/axes.js";
 import { Chart } from "../charts/chart.js";
 import { byId, element, showTiles } from "../common/elements.js";
 import { duration, figure, integer, isKnown, UNKNOWN } from "../common/format.js";
@@ -8,6 +9,8 @@ import { showDerived } from "../plan/derived.js";
 import { chooseSizeFormat, showPlan } from "../plan/plan.js";
 
 const VERDICTS = { now: "Fits now", later: "Would wait", never: "Cannot run" };
+/** What stands along a chart of a run whose steps are not known. */
+const PERCENT = { ...X.step, name: "% of the run", title: "% of the run" };
 const charts = {};
 
 /** Show the answer of a plan. holders: jobs that run now. onField: called with the path of a field to be mended. */
@@ -109,8 +112,8 @@ function showRates({ learning_rates: points, num_samples, num_steps }) {
   byId("rates-axis").textContent = isLong ? "over the steps" : "in percent of the run";
   for (const [name, colour] of [["dense", "--series-1"], ["table", "--series-2"]]) {
     charts[name] ??= new Chart(byId(`rates-${name}`), [{ label: "learning rate", colour }], { format: figure });
+    charts[name].change({ x: isLong ? X.step : PERCENT });
     charts[name].show([steps, points.map((point) => point[name])], steps.at(-1));
-    byId(`rates-${name}`).querySelector(".u-legend .u-label")?.replaceChildren(isLong ? "step" : "% of the run");
   }
 }
 
