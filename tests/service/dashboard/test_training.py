@@ -88,9 +88,9 @@ def test_a_job_is_submitted_from_the_form_watched_paused_resumed_compared_and_do
     page.goto(site.url)
     for name in ("slow", "quick"):
         page.get_by_role("checkbox", name=f"Select {name}").check()
-    page.get_by_role("button", name="Compare").click()
+    page.get_by_role("link", name="Compare 2 jobs").click()
     expect(page.locator("main")).to_contain_text("dense_optimizer.learning_rate")
-    expect(page.locator("main")).to_contain_text("quick has the better AUC")
+    expect(page.locator("main")).to_contain_text("(quick) has the better AUC")
     assert {first, second} == {job.id for job in site.client.jobs()}
 
 
