@@ -37,7 +37,7 @@ export function showState(target, { state, has_warnings = false }) {
 
 /** Fill a <progress>: empty while a job waits, moving while its progress is unknown. */
 export function showProgress(bar, job) {
-  const fraction = job.state === "SUCCEEDED" ? 1 : job.progress.done_fraction;
+  const fraction = job.progress.done_fraction;
   const isWaiting = ["QUEUED", "RECOVERING", "PAUSED"].includes(job.state) || hasEnded(job);
   if (isKnown(fraction) || isWaiting) bar.value = fraction ?? 0;
   else bar.removeAttribute("value");
