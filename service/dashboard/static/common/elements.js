@@ -44,7 +44,11 @@ export function showProgress(bar, job) {
   bar.dataset.state = job.state;
 }
 
-/** Create one chip per label. */
+/** Create one chip per label, a link to the list of all jobs with it. */
 export function labelChips(job) {
-  return Object.entries(job.labels).map(([name, value]) => element("span", { class: "label" }, `${name}: ${value}`));
+  const makeChip = ([name, value]) => {
+    const href = `/?${new URLSearchParams({ label: `${name}:${value}` })}`;
+    return element("a", { class: "label", href, title: "All jobs with this label" }, `${name}: ${value}`);
+  };
+  return Object.entries(job.labels).map(makeChip);
 }
