@@ -2,8 +2,11 @@
 
 /** Number from which on four decimal places say nothing. */
 const MAX_PLAIN = 1e6;
+/** Number from which on thousands have no letter: K, M, B and T are below. */
+const MAX_LETTER = 1e15;
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
+const powers = new Intl.NumberFormat("en", { notation: "scientific", maximumSignificantDigits: 4 });
 const times = new Intl.NumberFormat("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 
 export const UNKNOWN = "–";
@@ -11,12 +14,18 @@ export const UNKNOWN = "–";
 export const isKnown = (value) => value !== null && value !== undefined;
 
 export const integer = (value) => (isKnown(value) ? whole.format(value) : UNKNOWN);
-export const rate = (value) => (isKnown(value) ? compact.format(value) : UNKNOWN);
-/** Format a number with at least four significant digits: 0.6931, 0.000015, 4.261e+20. */
+/** Format a number as a digit and a power of ten: 4.261e20. */
+export const scientific = (value) => powers.format(value).replace("E", "e");
+/** Format a number with three significant digits: 4.93K, 2.5e18. */
+export function rate(value) {
+  if (!isKnown(value)) return UNKNOWN;
+  return Math.abs(value) < MAX_LETTER ? compact.format(value) : scientific(value);
+}
+/** Format a number with at least four significant digits: 0.6931, 0.000015, 4.261e20. */
 export function figure(value) {
   if (!isKnown(value)) return UNKNOWN;
-  const isPlain = value === 0 || (Math.abs(value) >= 0.1 && Math.abs(value) < MAX_PLAIN);
-  return isPlain ? value.toFixed(4) : String(Number(value.toPrecision(4)));
+  if (Math.abs(value) >= MAX_PLAIN) return scientific(value);
+  return value === 0 || Math.abs(value) >= 0.1 ? value.toFixed(4) : String(Number(value.toPrecision(4)));
 }
 /** Format an estimated number of samples: 31,204, or 0.4. */
 export const samples = (value) =>
