@@ -1,6 +1,7 @@
 // Numbers, times and sizes as texts.
 
-/** Number from which on four decimal places say nothing. */
+/** Numbers between these are written without an exponent. */
+const MIN_PLAIN = 1e-4;
 const MAX_PLAIN = 1e6;
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
@@ -12,11 +13,13 @@ export const isKnown = (value) => value !== null && value !== undefined;
 
 export const integer = (value) => (isKnown(value) ? whole.format(value) : UNKNOWN);
 export const rate = (value) => (isKnown(value) ? compact.format(value) : UNKNOWN);
-/** Format a number with at least four significant digits: 0.6931, 0.000015, 4.261e+20. */
+/** Format a number with at least four significant digits: 0.6931, 0.0015, 1.5e-5, 4.261e+20. */
 export function figure(value) {
   if (!isKnown(value)) return UNKNOWN;
-  const isPlain = value === 0 || (Math.abs(value) >= 0.1 && Math.abs(value) < MAX_PLAIN);
-  return isPlain ? value.toFixed(4) : String(Number(value.toPrecision(4)));
+  const size = Math.abs(value);
+  if (size === 0 || (size >= 0.1 && size < MAX_PLAIN)) return value.toFixed(4);
+  const rounded = Number(value.toPrecision(4));
+  return size >= MIN_PLAIN && size < MAX_PLAIN ? String(rounded) : rounded.toExponential();
 }
 /** Format an estimated number of samples: 31,204, or 0.4. */
 export const samples = (value) =>

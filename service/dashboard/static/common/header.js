@@ -10,7 +10,7 @@ export async function startHeader() {
     leaveForSignIn();
   });
   const me = await get("/v1/me");
-  byId("me").textContent = `${me.owner} · ${me.role}`;
+  byId("me").textContent = me.owner === me.role ? me.owner : `${me.owner} · ${me.role}`;
   for (const link of document.querySelectorAll("[data-role]")) link.hidden = link.dataset.role !== me.role;
   return me;
 }

@@ -1,5 +1,5 @@
 // What all tabs of a job's page share: its heading, its actions, and the stream that keeps them up to date.
-import { get } from "../common/api.js";
+import { ApiError, get } from "../common/api.js";
 import { byId, element, labelChips, showState } from "../common/elements.js";
 import { ago } from "../common/format.js";
 import { showCapacity, startHeader } from "../common/header.js";
@@ -32,7 +32,15 @@ export function startJob({ update, names = [], events = null }) {
   });
   const updates = new Updates(
     async (changed) => {
-      if (changed.has(ALL)) job = await get(path);
+      if (changed.has(ALL)) {
+        const found = await readJob();
+        if (found === null) {
+          page.hidden = true;
+          byId("absent").hidden = false;
+          return false;
+        }
+        job = found;
+      }
       // Messages that come meanwhile are for the next call: an end among them has not been shown yet.
       const shown = job;
       showHeading();
@@ -56,6 +64,16 @@ export function startJob({ update, names = [], events = null }) {
     },
   );
   return updates;
+}
+
+/** Read the job; null if it was deleted, or never was. */
+async function readJob() {
+  try {
+    return await get(path);
+  } catch (error) {
+    if (error instanceof ApiError && error.status === 404) return null;
+    throw error;
+  }
 }
 
 function showHeading() {
