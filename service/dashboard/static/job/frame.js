@@ -60,7 +60,6 @@ export function startJob({ update, names = [], events = null }) {
 
 function showHeading() {
   document.title = `${job.name} · ${job.state.toLowerCase()} · DLRM`;
-  byId("id").textContent = job.id;
   byId("name").textContent = job.name;
   showState(byId("state"), job);
   byId("reason").textContent = reasonText(job);
