@@ -120,7 +120,7 @@ def _job_page(request: Request, job_id: str, tab: str) -> Response:
 
 
 def show_missing_pages(app: FastAPI) -> None:
-    """Answer browsers that ask for a page that does not exist with a page; others get what they got before."""
+    """Answer a browser that asks for a missing page with a page; requests of others are answered as before."""
     answer_others = app.router.default
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,4 +1,4 @@
-"""What keeps people from using a page: faults that axe-core finds, sideways scrolling, and what Tab does not reach."""
+"""What keeps people from using a page: faults that axe-core finds, and what Tab does not reach."""
 
 from typing import Any
 
@@ -10,11 +10,6 @@ COLOURS = ("color-contrast", "link-in-text-block")
 MAX_PRESSES_ON_ONE = 20
 """Presses of Tab that one element may take: a field of date and time takes nine."""
 
-WIDE_PARTS = """() => {
-  if (document.scrollingElement.scrollWidth <= innerWidth) return [];
-  const isWide = (node) => node.getBoundingClientRect().right > innerWidth;
-  return [...document.querySelectorAll("*")].filter(isWide).map((node) => `too wide: ${node.cloneNode().outerHTML}`);
-}"""
 START_ROUND = """() => {
   const STOPS = "a[href], button, input, select, textarea, summary, [tabindex='0']";
   const isUsable = (node) => node.checkVisibility({ visibilityProperty: true }) && !node.matches(":disabled");
@@ -78,11 +73,6 @@ def _run_axe(page: Page, **options: Any) -> list[str]:
         Axe().run(page, options={"resultTypes": ["violations"], "preload": False, **options}).response["violations"]
     )
     return [f"{fault['id']}: {node['html']}: {node['failureSummary']}" for fault in faults for node in fault["nodes"]]
-
-
-def list_wide_parts(page: Page) -> list[str]:
-    """List what is wider than the screen, if the page must be scrolled sideways for it."""
-    return page.evaluate(WIDE_PARTS)
 
 
 def list_keyboard_faults(page: Page) -> list[str]:

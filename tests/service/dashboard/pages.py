@@ -156,7 +156,7 @@ def press(name: str, until: str) -> Callable[[Page], None]:
 
     def reach(page: Page) -> None:
         page.get_by_role("button", name=name).first.click()
-        page.locator(until).wait_for()
+        page.locator(until).first.wait_for()
 
     return reach
 
@@ -183,7 +183,7 @@ def write(text: str, until: str) -> Callable[[Page], None]:
     def reach(page: Page) -> None:
         page.once("dialog", lambda dialog: dialog.accept())
         page.get_by_label("Job document").fill(text)
-        page.locator(until).wait_for()
+        page.locator(until).first.wait_for()
 
     return reach
 
