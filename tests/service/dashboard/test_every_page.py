@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Browser, BrowserContext
 
+from tests.patience import wait_until
 from tests.service.dashboard.accessibility import (
     list_faults_of_all_schemes,
     list_faults_of_one_scheme,
@@ -51,7 +52,7 @@ def test_everybody_can_use_the_page(
     for size, (width, height) in reversed(SIZES.items()):
         page.set_viewport_size({"width": width, "height": height})
         # Charts are drawn anew first.
-        page.wait_for_function("document.scrollingElement.scrollWidth <= innerWidth")
+        wait_until(lambda: page.evaluate("document.scrollingElement.scrollWidth <= innerWidth"))
         found = list_faults_of_all_schemes(page)
         # Narrow screens have one style sheet, and the size of a text is the same on all of them.
         for scheme in SCHEMES if size != "zoomed" else ():
