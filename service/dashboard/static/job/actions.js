@@ -43,6 +43,7 @@ export class Actions {
   show(job) {
     this.job = job;
     if (job === null) return;
+    byId("actions").hidden = false;
     for (const [name, isOffered] of Object.entries(IS_OFFERED)) {
       const button = byId(name);
       const isHidden = !this.mayAct || !isOffered(job);

@@ -78,7 +78,6 @@ async function readJob() {
 
 function showHeading() {
   document.title = `${job.name} · ${job.state.toLowerCase()} · DLRM`;
-  byId("id").textContent = job.id;
   byId("name").textContent = job.name;
   showState(byId("state"), job);
   byId("reason").textContent = reasonText(job);
