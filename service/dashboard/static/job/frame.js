@@ -38,7 +38,7 @@ export function startJob({ update, names = [], events = null }) {
         late = {};
         const found = await readJob();
         if (found === null) {
-          page.hidden = true;
+          page.hidden = byId("actions").hidden = true;
           byId("absent").hidden = false;
           return false;
         }
