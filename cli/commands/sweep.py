@@ -17,7 +17,7 @@ from cli.experiments.sweep.loop import Loop
 from cli.experiments.sweep.plan import Plan
 from cli.experiments.sweep.summary import summarise
 from cli.experiments.sweep.trial import check_all
-from cli.experiments.trials.jobs import JobRunner
+from cli.experiments.trials.jobs import SWEEP_LABEL, JobRunner
 from cli.experiments.trials.local import LocalRunner
 from cli.experiments.trials.results import FILE_NAME
 from cli.experiments.trials.runner import Runner
@@ -107,8 +107,9 @@ def sweep(document: SweepDocument, *, training: Training, as_json: EndAsJson = F
 
         dlrm sweep batches.toml --service http://trainer:8000
 
-    With --service each trial is a job with the label sweep-trial. Jobs go on
-    without the command, and the next one takes their results.
+    With --service each trial is a job with the labels sweep and sweep-trial; its
+    page links to all of them as points. Jobs go on without the command, and the
+    next one takes their results.
 
     docs/sweeps.md describes every field. Exit code: 0 ended, with or without
     trials left, 2 bad document or data, 3 the service stayed away, 75 stopped on
@@ -147,6 +148,7 @@ def _open_runner(loop: Loop, training: Training) -> Generator[Runner]:
         yield runner
         return
     with connect(url=None if service == ANY_SERVICE else service) as client:
+        say(f"its jobs as points: {client.url}/compare?label={SWEEP_LABEL}:{read.config.name}")
         yield JobRunner(client, make_patience(training.patience), read.config.name, directory, read.config.parallel)
 
 

@@ -8,7 +8,9 @@ from service.compare.figures import BADNESS
 from service.compare.groups import Candidate, Group, group_by_settings
 from service.compare.meanings import find_meaning
 from service.compare.verdict import judge
+from service.reports.progress import present_progress
 from service.schemas import BriefProgress, ComparedFigure, ComparedJob, ComparedSetting, ComparedValue, Comparison
+from service.store.states import JobState
 
 
 def compare_jobs(candidates: Sequence[Candidate]) -> Comparison:
@@ -27,7 +29,7 @@ def compare_jobs(candidates: Sequence[Candidate]) -> Comparison:
                 state=found.job.state,
                 seed=found.seed,
                 group=numbers[found.job.id],
-                progress=BriefProgress.model_validate(found.job.progress),
+                progress=BriefProgress.model_validate(present_progress(JobState(found.job.state), found.job.progress)),
             )
             for found in candidates
         ],

@@ -50,6 +50,7 @@ def test_an_interrupted_sweep_takes_the_jobs_that_it_has_submitted(service: Clie
     os.kill(sweeping.pid, signal.SIGINT)
     _, said = sweeping.communicate()
     assert (sweeping.returncode, "the jobs that were submitted go on" in said) == (EXIT_STOPPED, True), said
+    assert f"{service.url}/compare?label=sweep:jobs" in said
 
     ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
@@ -57,7 +58,7 @@ def test_an_interrupted_sweep_takes_the_jobs_that_it_has_submitted(service: Clie
     jobs = list(service.jobs(label="sweep:jobs"))
     assert sorted(result.key for result in results) == sorted(job.labels["sweep-trial"] for job in jobs)
     assert {(job.labels["team"], job.state) for job in jobs} == {("ads", "SUCCEEDED")}
-    by_key = {job.labels["sweep-trial"]: job for job in jobs}
+    by_key = {job.labels["sweep-trial"]: service.job(job.id) for job in jobs}
     for result in results:
         metrics = by_key[result.key].metrics
         assert (result.outcome, result.metrics["auc"]) == ("done", metrics["auc"])

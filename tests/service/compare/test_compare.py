@@ -141,5 +141,6 @@ def test_nothing_is_judged_before_two_methods_have_succeeded(api: Api) -> None:
     assert (found["verdict"]["best"], found["verdict"]["is_certain"]) == (None, None)
     assert found["verdict"]["sentence"].startswith("Nothing can be judged yet: fewer than two methods")
     assert [(job["owner"], job["progress"]["step"]) for job in found["jobs"]] == [("team", None), ("team", None)]
+    assert [job["progress"]["done_fraction"] for job in found["jobs"]] == [1.0, None]
     [precision] = found["settings"]
     assert precision["meaning"].startswith("Number format of the matrix products")

@@ -117,8 +117,8 @@ def test_what_cannot_be_compared_is_said_with_a_way_out(page: Page, site: Site, 
 @pytest.mark.slow
 def test_jobs_of_a_sweep_are_points_from_which_some_are_chosen(page: Page, site: Site, sweep: list[str]) -> None:
     submit(site, "size-no", labels={"sweep": "rates", "note": HOSTILE}, batch={"global_size": 2048})
-    page.goto(f"{site.url}/compare?ids={sweep[0]}")
-    page.get_by_role("link", name="all jobs of rates").click()
+    page.goto(f"{site.url}/jobs/{sweep[0]}")
+    page.get_by_role("link", name="all jobs of rates as points").click()
     page.wait_for_url(f"{site.url}/compare?label=sweep%3Arates")
     expect(page.locator("#count")).to_contain_text("5 jobs; ")
     expect(page.locator("#x")).to_have_value("batch.global_size")

@@ -192,6 +192,20 @@ def test_smoothing_scale_and_names_of_layers_are_what_their_formulas_say(page: P
     ]
 
 
+def test_ticks_of_huge_values_are_few_and_short_enough_for_their_axis(page: Page, site: Site) -> None:
+    page.goto(f"{site.url}/signin")
+    formatted = run_module(page, "axes", "module.formatValues(null, argument, 0, 0, 5e19)", [0, 5e19, 1e20])
+    assert formatted == ["0", "5e19", "1e20"]
+    for low, high, expected in [
+        (0.1, 1e20, ["0.1", "100", "100K", "100M", "100B", "100T", "1e17", "1e20"]),
+        (1e-6, 0.1, ["1e-6", "1e-5", "1e-4", "0.001", "0.01", "0.1"]),
+        (50, 2500, ["50", "100", "200", "500", "1K", "2K"]),
+        (512, 2048, ["1K", "1.5K", "2K"]),
+    ]:
+        expression = "module.formatLogTicks(null, module.listLogTicks(null, 1, ...argument))"
+        assert run_module(page, "axes", expression, [low, high]) == expected
+
+
 @pytest.mark.slow
 def test_noise_scale_ratios_shares_and_advice_are_drawn_where_they_were_measured(page: Page, site: Site) -> None:
     open_tab(page, site, "gradients", "measure_noise", "succeeded")

@@ -84,6 +84,8 @@ def test_filters_stand_in_the_address_and_can_each_be_removed(page: Page, site: 
     find_row(page, waiting[0]).get_by_role("link", name="team: ads").click()
     expect(page).to_have_url(re.compile("label="))
     expect(find_row(page, waiting[1])).to_have_count(0)
+    points = page.get_by_role("link", name="All of team: ads as points")
+    expect(points).to_have_attribute("href", "/compare?label=team%3Aads")
     queued = page.locator("#facet-states a", has_text="queued")
     expect(queued.locator("small")).to_have_text("1")
     queued.click()

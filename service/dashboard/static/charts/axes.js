@@ -1,8 +1,12 @@
 // Axes of charts: what stands along them, their ranges and their ticks.
-import { duration, integer, rate } from "../common/format.js";
+import { duration, integer, rate, scientific } from "../common/format.js";
+import { LogScale } from "./scale.js";
 
 const LOG_BASE = 10;
 const MAX_DECIMALS = 9;
+const MAX_EVEN_TICKS = 5;
+/** Number of powers of ten between which there is room for ticks. */
+const FEW_POWERS = 3;
 /** Distance of ticks from which on their values are shortened. */
 const LARGE_INCREMENT = 10_000;
 const decades = [...Array(13).keys()].flatMap((power) => [1, 2, 5].map((digit) => digit * 10 ** power));
@@ -52,5 +56,19 @@ export function formatValues(plot, values, index, space, increment) {
   return values.map((value) => (increment < 1e-4 && value ? value.toExponential(1) : format.format(value)));
 }
 
-const formatPower = (value) => (value < 0.001 ? value.toExponential() : rate(value));
-export const formatLogTicks = (plot, values) => values.map((value) => (value === null ? "" : formatPower(value)));
+/** List the ticks of a logarithmic value axis: evenly within a power of ten; else 1, 2 and 5 of few powers, or 1 of many. */
+export function listLogTicks(plot, axis, low, high) {
+  const numPowers = Math.log10(high / low);
+  if (numPowers <= 1) {
+    const rough = (high - low) / MAX_EVEN_TICKS;
+    const power = 10 ** Math.floor(Math.log10(rough));
+    const increment = power * [1, 2, 5, 10].find((digit) => digit * power >= rough);
+    const first = Math.ceil(low / increment);
+    return [...Array(Math.floor(high / increment) - first + 1).keys()].map((number) => (first + number) * increment);
+  }
+  const digits = numPowers <= FEW_POWERS ? [1, 2, 5] : [1];
+  const ticks = new LogScale([low, high]).listTicks().flatMap((power) => digits.map((digit) => digit * power));
+  return ticks.filter((tick) => low <= tick && tick <= high);
+}
+
+export const formatLogTicks = (plot, values) => values.map((value) => (value < 0.001 ? scientific(value) : rate(value)));

@@ -1,6 +1,6 @@
 // Curves over the step, over samples or over time, drawn by uPlot in the colours of the page.
 import { figure, isKnown } from "../common/format.js";
-import { X, formatLogTicks, formatTicks, formatValues, getLogRange, getValueRange } from "./axes.js";
+import { X, formatLogTicks, formatTicks, formatValues, getLogRange, getValueRange, listLogTicks } from "./axes.js";
 
 const HEIGHT = 230;
 const ENLARGED_HEIGHT = 460;
@@ -121,7 +121,7 @@ export class Chart {
     const format = (plot, values, index, space, increment) => formatTicks(this.x, values, increment);
     return [
       { ...axis, size: 30, space: TICK_PIXELS, incrs: this.x.increments, values: format },
-      { ...axis, size: 58, values: this.isLogarithmic ? formatLogTicks : formatValues },
+      { ...axis, size: 58, ...(this.isLogarithmic ? logarithmic : { values: formatValues }) },
     ];
   }
 
@@ -233,6 +233,9 @@ export class Chart {
     return isKnown(most) ? `${text} (${this.format(least)} to ${this.format(most)})` : text;
   }
 }
+
+/** Ticks of a logarithmic value axis, of which each has its number. */
+const logarithmic = { splits: listLogTicks, values: formatLogTicks, filter: (plot, ticks) => ticks };
 
 const keepPositive = (value) => (value > 0 ? value : null);
 

@@ -37,14 +37,18 @@ export function showState(target, { state, has_warnings = false }) {
 
 /** Fill a <progress>: empty while a job waits, moving while its progress is unknown. */
 export function showProgress(bar, job) {
-  const fraction = job.state === "SUCCEEDED" ? 1 : job.progress.done_fraction;
+  const fraction = job.progress.done_fraction;
   const isWaiting = ["QUEUED", "RECOVERING", "PAUSED"].includes(job.state) || hasEnded(job);
   if (isKnown(fraction) || isWaiting) bar.value = fraction ?? 0;
   else bar.removeAttribute("value");
   bar.dataset.state = job.state;
 }
 
-/** Create one chip per label. */
+/** Create one chip per label, a link to the list of all jobs with it. */
 export function labelChips(job) {
-  return Object.entries(job.labels).map(([name, value]) => element("span", { class: "label" }, `${name}: ${value}`));
+  const makeChip = ([name, value]) => {
+    const href = `/?${new URLSearchParams({ label: `${name}:${value}` })}`;
+    return element("a", { class: "label", href, title: "All jobs with this label" }, `${name}: ${value}`);
+  };
+  return Object.entries(job.labels).map(makeChip);
 }

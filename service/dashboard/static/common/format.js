@@ -3,8 +3,11 @@
 /** Numbers between these are written without an exponent. */
 const MIN_PLAIN = 1e-4;
 const MAX_PLAIN = 1e6;
+/** Number from which on thousands have no letter: K, M, B and T are below. */
+const MAX_LETTER = 1e15;
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
+const powers = new Intl.NumberFormat("en", { notation: "scientific", maximumSignificantDigits: 4 });
 const times = new Intl.NumberFormat("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 
 export const UNKNOWN = "–";
@@ -14,14 +17,19 @@ export const isKnown = (value) => value !== null && value !== undefined;
 export const integer = (value) => (isKnown(value) ? whole.format(value) : UNKNOWN);
 /** Format a number of things: 1 core, 2,000 cores. */
 export const count = (number, noun) => `${integer(number)} ${noun}${number === 1 ? "" : "s"}`;
-export const rate = (value) => (isKnown(value) ? compact.format(value) : UNKNOWN);
-/** Format a number with at least four significant digits: 0.6931, 0.0015, 1.5e-5, 4.261e+20. */
+/** Format a number as a digit and a power of ten: 4.261e20. */
+export const scientific = (value) => powers.format(value).replace("E", "e");
+/** Format a number with three significant digits: 4.93K, 2.5e18. */
+export function rate(value) {
+  if (!isKnown(value)) return UNKNOWN;
+  return Math.abs(value) < MAX_LETTER ? compact.format(value) : scientific(value);
+}
+/** Format a number with at least four significant digits: 0.6931, 0.0015, 1.5e-5, 4.261e20. */
 export function figure(value) {
   if (!isKnown(value)) return UNKNOWN;
   const size = Math.abs(value);
   if (size === 0 || (size >= 0.1 && size < MAX_PLAIN)) return value.toFixed(4);
-  const rounded = Number(value.toPrecision(4));
-  return size >= MIN_PLAIN && size < MAX_PLAIN ? String(rounded) : rounded.toExponential();
+  return size >= MIN_PLAIN && size < MAX_PLAIN ? String(Number(value.toPrecision(4))) : scientific(value);
 }
 /** Format an estimated number of samples: 31,204, or 0.4. */
 export const samples = (value) =>

@@ -2,6 +2,7 @@
 import { get } from "../common/api.js";
 import { byId, element } from "../common/elements.js";
 import { integer, isKnown } from "../common/format.js";
+import { SWEEP_LABEL } from "../common/sweep_link.js";
 import { getList, getParameter, MAX_JOBS, setParameters, sideAddress } from "./address.js";
 import { makeAxis } from "./axes.js";
 import { saveCsv } from "../common/files.js";
@@ -150,6 +151,7 @@ function showAll() {
     showPlot();
     look(null);
   }
+  byId("report-hint").hidden = !getParameter("label").startsWith(`${SWEEP_LABEL}:`);
   showChosen();
   showRows();
 }

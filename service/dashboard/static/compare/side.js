@@ -3,7 +3,7 @@ import { ApiError, get } from "../common/api.js";
 import { byId, element } from "../common/elements.js";
 import { integer } from "../common/format.js";
 import { hasEnded } from "../common/state.js";
-import { scatterAddress, SWEEP_LABEL } from "../common/sweep_link.js";
+import { sweepAddress, SWEEP_LABEL } from "../common/sweep_link.js";
 import { getList, getParameter, MAX_JOBS, setParameters, sideAddress } from "./address.js";
 import { letterOf, showCards } from "./cards.js";
 import { assignColours } from "./colours.js";
@@ -104,7 +104,7 @@ function showComparison() {
   byId("verdict").hidden = false;
   const sweeps = new Set(comparison.jobs.map((job) => job.labels[SWEEP_LABEL]));
   const [sweep] = sweeps;
-  byId("tab-many").href = sweeps.size === 1 && sweep !== undefined ? scatterAddress(SWEEP_LABEL, sweep) : "/compare?view=scatter";
+  byId("tab-many").href = sweeps.size === 1 && sweep !== undefined ? sweepAddress(sweep) : "/compare?view=scatter";
 }
 
 /** Say why the jobs of the address cannot be shown, and offer the addresses that can. */
@@ -186,7 +186,7 @@ export function showSide() {
 /** Offer the sweeps that there are. */
 async function offerSweeps() {
   const { items } = await get(`/v1/labels?name=${SWEEP_LABEL}&limit=${MAX_SWEEPS}`);
-  const links = items.flatMap(({ value, num_jobs: count }) => [element("a", { href: scatterAddress(SWEEP_LABEL, value) }, value), ` (${integer(count)}) `]);
+  const links = items.flatMap(({ value, num_jobs: count }) => [element("a", { href: sweepAddress(value) }, value), ` (${integer(count)}) `]);
   byId("sweeps").replaceChildren("Sweeps: ", ...links);
   byId("sweeps").hidden = items.length === 0;
 }

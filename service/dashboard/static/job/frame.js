@@ -4,6 +4,7 @@ import { byId, element, labelChips, showState } from "../common/elements.js";
 import { ago } from "../common/format.js";
 import { showCapacity, startHeader } from "../common/header.js";
 import { hasEnded, reasonText } from "../common/state.js";
+import { sweepLink } from "../common/sweep_link.js";
 import { ALL, Updates } from "../common/updates.js";
 import { Actions } from "./actions.js";
 
@@ -98,5 +99,5 @@ function showAbout() {
   );
   if (JSON.stringify(job.labels) === shownLabels) return;
   shownLabels = JSON.stringify(job.labels);
-  byId("labels").replaceChildren(...labelChips(job));
+  byId("labels").replaceChildren(...labelChips(job), sweepLink(job) ?? "");
 }

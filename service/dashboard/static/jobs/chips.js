@@ -1,9 +1,10 @@
 // What the list is narrowed to, as chips that can each be removed.
 import { byId, element } from "../common/elements.js";
+import { scatterAddress } from "../common/sweep_link.js";
 import { SPAN_WORDS } from "./facets.js";
 import { EVERYTHING, formatQuery, isFiltered, toggle } from "./query.js";
 
-/** Show a chip for each filter of a query. */
+/** Show a chip for each filter of a query, and links to all jobs of its labels as points. */
 export function showChips(query) {
   const without = (changes) => formatQuery({ ...query, before: "", ...changes });
   const chips = [
@@ -29,5 +30,6 @@ export function showChips(query) {
       ),
     ),
     element("li", {}, element("a", { href: formatQuery(EVERYTHING), "data-query": "" }, "Clear filters")),
+    ...query.labels.map((label) => element("li", {}, element("a", { href: scatterAddress(label) }, `All of ${label.replace(":", ": ")} as points`))),
   );
 }
