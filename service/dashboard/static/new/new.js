@@ -236,7 +236,7 @@ async function start() {
   byId("viewer").hidden = maySubmit;
   setBusy(false);
   noteChange();
-  startStarting({ editor, draft, root, maySubmit, noteChange, showProblem, showError });
+  startStarting({ editor, draft, noteChange, showProblem, showError });
 }
 
 editor.text = draft.load();
